@@ -69,8 +69,8 @@ async fn counts_requests_by_configured_route_and_never_by_client_data() {
     well_formed(&text);
 }
 
-/// Asserts the rules of OpenMetrics 1.0 that scrapers depend on: families are announced and contiguous, samples
-/// are unique, the last bucket equals the count, and the text ends with `# EOF`.
+/// Asserts the rules of OpenMetrics 1.0 that scrapers depend on: families are announced and contiguous,
+/// samples are unique, the last bucket equals the count, and the text ends with `# EOF`.
 fn well_formed(text: &str) {
     let (mut families, mut samples) = (Vec::new(), std::collections::BTreeMap::new());
     let body = text.strip_suffix("# EOF\n").expect("an end");

@@ -1,5 +1,5 @@
-//! The client library's own tests and type checks, equal to `npm test` without npm. Its tests in a browser are
-//! in `browser.rs`.
+//! The client library's own tests and type checks, equal to `npm test` without npm. Its tests in a browser
+//! are in `browser.rs`.
 
 use std::path::{Path, PathBuf};
 

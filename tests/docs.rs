@@ -1,5 +1,5 @@
-//! Configs and manifests in the docs and in `deploy/`: every config passes `orfa check`, and every manifest is
-//! valid YAML.
+//! Configs and manifests in the docs and in `deploy/`: every config passes `orfa check`, and every manifest
+//! is valid YAML.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,8 @@ async fn is_a_config_beside(place: &str, text: &str, files: &[(&str, &str)]) {
     assert!(checked.status.success(), "{place}:\n{text}\n{said}");
 }
 
-/// Writes the certificates, keys and scripts of a config under the names used in it, such as `tls/gateway.crt`.
+/// Writes the certificates, keys and scripts of a config under the names used in it, such as
+/// `tls/gateway.crt`.
 fn provide(config: &str, folder: &Path) {
     let made = rcgen::generate_simple_self_signed(["gateway".to_owned()]).expect("a certificate");
     let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());

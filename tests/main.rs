@@ -1,5 +1,5 @@
-//! End-to-end tests of the binary `orfa`, one module per concern. They share a single test binary, because each
-//! test binary would link the whole gateway again.
+//! End-to-end tests of the binary `orfa`, one module per concern. They share a single test binary, because
+//! each test binary would link the whole gateway again.
 
 mod admin;
 mod aggregate;

@@ -1,5 +1,5 @@
-//! The gateway as a systemd service: notifications (`sd_notify(3)`) and socket activation (`sd_listen_fds(3)`).
-//! Both protocols can be tested without systemd.
+//! The gateway as a systemd service: notifications (`sd_notify(3)`) and socket activation
+//! (`sd_listen_fds(3)`). Both protocols can be tested without systemd.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -113,7 +113,8 @@ async fn a_command_that_ends_at_once_can_start_the_new_binary() {
     assert_eq!(manager.hears().await, "STOPPING=1\nSTATUS=draining");
 }
 
-/// Returns a command that passes the socket as systemd does: as file descriptor 3, announced in the environment.
+/// Returns a command that passes the socket as systemd does: as file descriptor 3, announced in the
+/// environment.
 fn activated(socket: &TcpListener) -> Command {
     handed_to("$$", socket)
 }

@@ -1,5 +1,5 @@
-//! The query runtime under bad input. Every test checks the exact problem code, and then sends a valid query to
-//! the same gateway.
+//! The query runtime under bad input. Every test checks the exact problem code, and then sends a valid query
+//! to the same gateway.
 
 mod blocked;
 mod bytes;

@@ -1,6 +1,6 @@
-//! Runs the tutorial docs/s.md: writes its files, runs its commands and compares their output. A code block is
-//! a file, named in its first line. A block `sh` starts or restarts the gateway, `console` has commands with
-//! their output, and `log` has lines of the gateway's log.
+//! Runs the tutorial docs/s.md: writes its files, runs its commands and compares their output. A code block
+//! is a file, named in its first line. A block `sh` starts or restarts the gateway, `console` has commands
+//! with their output, and `log` has lines of the gateway's log.
 
 use std::cell::Cell;
 use std::path::PathBuf;

@@ -28,7 +28,8 @@ async fn gateway_with(service: SocketAddr, more: &str) -> Gateway {
     Gateway::start(crate::orfa(), &config).await
 }
 
-/// Starts a service that handles its first connection with `talk`. Returns its address and a handle for the result.
+/// Starts a service that handles its first connection with `talk`. Returns its address and a handle for the
+/// result.
 fn service<T: Send + 'static>(
     talk: impl FnOnce(TcpStream) -> T + Send + 'static,
 ) -> (SocketAddr, JoinHandle<T>) {

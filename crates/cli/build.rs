@@ -1,5 +1,6 @@
-//! Leaves in the release build what `scripts/dist` needs to move its code, where `ORFA_RELOCATIONS` asks for it, as the
-//! Makefile does. A linker that strips refuses, and the file is a quarter larger: so not in every build.
+//! Leaves in the release build what `scripts/dist` needs to move its code, where `ORFA_RELOCATIONS` asks for
+//! it, as the Makefile does. A linker that strips refuses, and the file is a quarter larger: so not in every
+//! build.
 
 use std::env;
 

@@ -15,14 +15,15 @@ use crate::toolchain::{Result, Toolchain};
 /// Source files in `c/`.
 const FILES: &[&str] = &["text.c", "format.c", "json.c", "lazy.c", "call.c", "answer.c", "host.c", "wasi.c"];
 
-/// Leaves out functions that no helper calls, and support for comments and trailing commas, which are not JSON.
+/// Leaves out functions that no helper calls, and support for comments and trailing commas, which are not
+/// JSON.
 const YYJSON_FLAGS: &[&str] = &["-DYYJSON_DISABLE_UTILS=1", "-DYYJSON_DISABLE_NON_STANDARD=1"];
 
 /// The initial memory of an environment: most runs don't have to grow its heap.
 const INITIAL_MEMORY: u32 = 1024 * 1024;
 
-/// Builds the C environment in `out` and returns the linked module, before its snapshot. Also copies the sources
-/// of yyjson there, for `native.rs`.
+/// Builds the C environment in `out` and returns the linked module, before its snapshot. Also copies the
+/// sources of yyjson there, for `native.rs`.
 pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
     let yyjson = crate_source("yyjson-sys")?.join("yyjson/src");
     for file in ["yyjson.c", "yyjson.h"] {

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::toolchain::Result;
 
-/// The target whose dependencies contain the C sources (see `Cargo.toml`). Naming it keeps cargo from fetching
-/// packages that only other platforms need.
+/// The target whose dependencies contain the C sources (see `Cargo.toml`). Naming it keeps cargo from
+/// fetching packages that only other platforms need.
 const TARGET: &str = "wasm32-wasip1";
 
 /// Returns the folder of a locked package, fetching it if necessary.

@@ -13,8 +13,8 @@ use crate::toolchain::{Result, Toolchain};
 const FILES: &[&str] = &["env.c", "calls.c", "lazy.c", "write.c", "url.c", "library.c", "wasi.c"];
 /// Source files of the engine, without its command line and its operating system library.
 const ENGINE: &[&str] = &["quickjs.c", "libregexp.c", "libunicode.c", "dtoa.c"];
-/// Flags for the engine. `wasi-libc` has no signals and no process times; these macros make its headers offer the
-/// rest. `-w` silences warnings, which are for the engine's maintainers.
+/// Flags for the engine. `wasi-libc` has no signals and no process times; these macros make its headers offer
+/// the rest. `-w` silences warnings, which are for the engine's maintainers.
 const ENGINE_FLAGS: &[&str] =
     &["-D_GNU_SOURCE", "-D_WASI_EMULATED_PROCESS_CLOCKS", "-D_WASI_EMULATED_SIGNAL", "-w"];
 /// Flags for our own files. `env.c` uses `#embed` of C23.

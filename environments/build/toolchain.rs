@@ -1,8 +1,8 @@
 //! The C toolchain: finds and runs clang, wasm-ld, wasi-libc and the compiler runtime.
 //!
-//! This file is compiled twice: into the build script of this crate (`build.rs`), which builds the environments,
-//! and as `environments::toolchain`, with which `orfa query build` builds queries. A query only needs clang and
-//! wasm-ld: it imports everything else.
+//! This file is compiled twice: into the build script of this crate (`build.rs`), which builds the
+//! environments, and as `environments::toolchain`, with which `orfa query build` builds queries. A query only
+//! needs clang and wasm-ld: it imports everything else.
 //!
 //! Every error is one line that names the Debian package to install.
 use std::collections::hash_map::DefaultHasher;
@@ -27,8 +27,8 @@ const OLDEST_CLANG: u32 = 16;
 const NEWEST_CLANG: u32 = 22;
 const PREFERRED_CLANG: u32 = 19;
 
-/// The flags for every C file of an environment or a query: the WebAssembly features that all modules of ORFA may
-/// use, and no trace of the machine that built them.
+/// The flags for every C file of an environment or a query: the WebAssembly features that all modules of ORFA
+/// may use, and no trace of the machine that built them.
 pub const TARGET_FLAGS: &[&str] = &[
     "--target=wasm32-wasi",
     "-mbulk-memory",
@@ -51,8 +51,8 @@ pub struct Toolchain {
 }
 
 impl Toolchain {
-    /// Finds clang (`$ORFA_CLANG`, else clang-19, else any version from 16 on) and wasm-ld (`$ORFA_WASM_LD`, else
-    /// the one of clang's version). The root of wasi-libc is `$ORFA_WASI_SYSROOT`, else `/usr`.
+    /// Finds clang (`$ORFA_CLANG`, else clang-19, else any version from 16 on) and wasm-ld (`$ORFA_WASM_LD`,
+    /// else the one of clang's version). The root of wasi-libc is `$ORFA_WASI_SYSROOT`, else `/usr`.
     pub fn find() -> Result<Self> {
         let (clang, major, version) = find_clang()?;
         let linker = find_linker(&clang, major)?;
@@ -78,8 +78,8 @@ impl Toolchain {
         if path.is_file() { Ok(path) } else { Err(missing("the compiler runtime for wasm32", &path)) }
     }
 
-    /// Compiles C files into `out`, in parallel on all cores. Objects that are newer than all their inputs are
-    /// reused. Returns the objects in the order of the sources.
+    /// Compiles C files into `out`, in parallel on all cores. Objects that are newer than all their inputs
+    /// are reused. Returns the objects in the order of the sources.
     pub fn compile(&self, sources: &[PathBuf], flags: &[OsString], out: &Path) -> Result<Vec<PathBuf>> {
         fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
         let objects: Vec<_> = sources.iter().map(|source| self.object(source, flags, out)).collect();

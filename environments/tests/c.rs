@@ -1,5 +1,5 @@
-//! The C environment as seen by a query: its exports, and the behaviour of its helpers. The tests call its functions
-//! as a query does, with text and argument lists in the shared memory.
+//! The C environment as seen by a query: its exports, and the behaviour of its helpers. The tests call its
+//! functions as a query does, with text and argument lists in the shared memory.
 use std::collections::BTreeSet;
 
 use environments::C;
@@ -139,7 +139,8 @@ impl Guest {
         self.put(&bytes)
     }
 
-    /// Calls a function with `i32` parameters and an `i32` result. `Err` is the reason with which it ended the run.
+    /// Calls a function with `i32` parameters and an `i32` result. `Err` is the reason with which it ended
+    /// the run.
     fn call(&mut self, name: &str, parameters: &[i32]) -> Result<i32, String> {
         let (instance, store) = (&self.instance, &mut self.store);
         let outcome = match *parameters {

@@ -109,8 +109,8 @@ enum orfa_failure {
 __attribute__((import_module("orfa"), import_name("done")))
 void orfa_host_done(const void *data, uint32_t len);
 
-/* Deletes a future or the response it became, and frees what the host held for it. A call that is still
- * in progress is cancelled. A handle that does not exist traps, program-bad-handle. */
+/* Deletes a future or the response it became, and frees what the host held for it. A call that is
+ * still in progress is cancelled. A handle that does not exist traps, program-bad-handle. */
 __attribute__((import_module("orfa"), import_name("Handle_del")))
 void orfa_host_Handle_del(orfa_handle handle);
 
@@ -148,8 +148,8 @@ int32_t orfa_host_Response_json(orfa_handle future, const char *pointer, uint32_
 __attribute__((import_module("orfa"), import_name("Json_root")))
 int32_t orfa_host_Json_root(orfa_handle future, orfa_json_value *value, void *data, uint32_t len);
 
-/* Like Json_root, for a member of the object at node. Of members with equal names it uses the first, or
- * the last if last is not 0. ORFA_MISSING if there is none. */
+/* Like Json_root, for a member of the object at node. Of members with equal names it uses the first,
+ * or the last if last is not 0. ORFA_MISSING if there is none. */
 __attribute__((import_module("orfa"), import_name("Json_member")))
 int32_t orfa_host_Json_member(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last, orfa_json_value *value, void *data, uint32_t len);
 
@@ -160,8 +160,8 @@ __attribute__((import_module("orfa"), import_name("Json_column")))
 int32_t orfa_host_Json_column(orfa_handle future, uint32_t node, const char *name, uint32_t name_len, int32_t last, orfa_json_value *values, uint32_t count, void *data, uint32_t len);
 
 /* Writes an orfa_json_value for each item of the array at node, or two for each member of the object,
- * its name and its value, followed by their texts, each with a NUL. Returns the number of bytes needed;
- * if it is more than len, the bytes written have no meaning. data is aligned to 8. */
+ * its name and its value, followed by their texts, each with a NUL. Returns the number of bytes
+ * needed; if it is more than len, the bytes written have no meaning. data is aligned to 8. */
 __attribute__((import_module("orfa"), import_name("Json_children")))
 int32_t orfa_host_Json_children(orfa_handle future, uint32_t node, void *data, uint32_t len);
 

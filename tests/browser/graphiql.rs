@@ -1,5 +1,5 @@
-//! GraphiQL as served by the gateway, in a real browser. Its content security policy admits no foreign scripts,
-//! so the tests drive it by the Chrome DevTools Protocol.
+//! GraphiQL as served by the gateway, in a real browser. Its content security policy admits no foreign
+//! scripts, so the tests drive it by the Chrome DevTools Protocol.
 
 use std::net::TcpStream;
 use std::path::Path;

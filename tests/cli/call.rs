@@ -1,4 +1,5 @@
-//! `orfa call`: its requests and its output. A service that echoes or misbehaves takes the place of the gateway.
+//! `orfa call`: its requests and its output. A service that echoes or misbehaves takes the place of the
+//! gateway.
 
 use serde_json::Value;
 use testkit::misbehave;

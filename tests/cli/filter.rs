@@ -2,7 +2,8 @@
 
 use super::{folder, run, text};
 
-/// A filter that logs `yes` and adds `x-seen: yes` to the response. It refuses a config of exactly three bytes.
+/// A filter that logs `yes` and adds `x-seen: yes` to the response. It refuses a config of exactly three
+/// bytes.
 const MODULE: &str = r#"(module
     (import "env" "proxy_add_header_map_value" (func $add (param i32 i32 i32 i32 i32) (result i32)))
     (import "env" "proxy_log" (func $log (param i32 i32 i32) (result i32)))

@@ -137,7 +137,8 @@ impl Served {
         (is_good, told)
     }
 
-    /// Runs a command beside the config. Returns whether it succeeded, its output and its standard error output.
+    /// Runs a command beside the config. Returns whether it succeeded, its output and its standard error
+    /// output.
     pub(crate) async fn orfa(&self, arguments: &[&str]) -> (bool, String, String) {
         let ran = Command::new(orfa()).args(arguments).current_dir(self.gateway.directory()).output();
         let ran = ran.await.expect("orfa runs");

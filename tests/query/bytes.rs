@@ -1,9 +1,10 @@
-//! Binary output of JavaScript programs: every kind of view yields exactly its own bytes, and a Response keeps
-//! a copy of its source.
+//! Binary output of JavaScript programs: every kind of view yields exactly its own bytes, and a Response
+//! keeps a copy of its source.
 
 use crate::support::{House, Query};
 
-/// JavaScript expressions for the bytes 2, 3, 4, 5: views of every kind over buffers with other bytes around them.
+/// JavaScript expressions for the bytes 2, 3, 4, 5: views of every kind over buffers with other bytes around
+/// them.
 const VIEWS: &[&str] = &[
     "all.slice(2, 6).buffer",
     "all.subarray(2, 6)",

@@ -547,8 +547,8 @@ async fn recorded_runs_and_replays_read_large_responses() {
     }
 }
 
-/// Regression: a container expression that was evaluated again in every iteration restarted the walk. Existing
-/// modules still do so.
+/// Regression: a container expression that was evaluated again in every iteration restarted the walk.
+/// Existing modules still do so.
 #[tokio::test]
 async fn iterating_over_a_repeated_container_expression_ends() {
     let house = House::shared().await;

@@ -23,8 +23,8 @@ const ROUTES: &str = "
       recordings: { callers: [anyone] }
       limits: { memory: 34MiB, cpu: 20s, timeout: 60s }
 ";
-/// Grows the memory by 32 MiB and fills everything behind the first two pages with a byte. Each step fills one
-/// mebibyte, because other tasks have no turn during a single instruction.
+/// Grows the memory by 32 MiB and fills everything behind the first two pages with a byte. Each step fills
+/// one mebibyte, because other tasks have no turn during a single instruction.
 const GROWN: &str = "(drop (memory.grow (i32.const 512))) (local.set $i (i32.const 131072))
     (loop (memory.fill (local.get $i) (i32.const BYTE) (i32.const 1048576))
       (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1048576))) (i32.const 33685504))))";

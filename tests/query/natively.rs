@@ -166,7 +166,8 @@ async fn native_runs_end_at_the_recorded_limit() {
     }
 }
 
-/// Runs `orfa query debug run.json` with these arguments. Returns the exit code and the standard error output.
+/// Runs `orfa query debug run.json` with these arguments. Returns the exit code and the standard error
+/// output.
 async fn debug(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(crate::orfa());
     let command = command.args(["query", "debug", "run.json"]).args(arguments).current_dir(folder);

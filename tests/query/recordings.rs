@@ -400,7 +400,8 @@ async fn recordings_contain_only_the_programs_own_credentials() {
     let calls = recording["calls"].as_array().expect("calls");
     let call = calls.iter().find(|call| call["function"] == "http").expect("a call");
     assert_eq!(call["with"]["headers"], json!([["x-mine", "of-the-program"]]));
-    // The service echoes its request headers, so they are in the recorded response; the rest must not contain them.
+    // The service echoes its request headers, so they are in the recorded response; the rest must not contain
+    // them.
     let mut without_echo = recording.clone();
     without_echo["responses"] = Value::Null;
     assert!(

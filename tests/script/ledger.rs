@@ -93,8 +93,8 @@ impl Event {
 
 type Timed = (Range<u64>, Event);
 
-/// Checks that acknowledged increments have distinct values, that none exceeds the final value, and that later
-/// reads never see less.
+/// Checks that acknowledged increments have distinct values, that none exceeds the final value, and that
+/// later reads never see less.
 fn counter(events: &[Timed], left: u64) -> Vec<String> {
     let mut found = Vec::new();
     let raised = events.iter().filter_map(|(when, event)| match event {

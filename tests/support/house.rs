@@ -1,8 +1,8 @@
 //! A gateway and the misbehaving service behind it.
 //!
-//! Most tests share one, so that each of them also shows that the gateway survived the others. Each test has a
-//! runtime of its own, so the shared gateway runs on a separate one. It lives as long as any test holds it: a
-//! static is never dropped, and its process would outlive the tests.
+//! Most tests share one, so that each of them also shows that the gateway survived the others. Each test has
+//! a runtime of its own, so the shared gateway runs on a separate one. It lives as long as any test holds it:
+//! a static is never dropped, and its process would outlive the tests.
 
 use std::sync::{Arc, Weak};
 
@@ -83,8 +83,8 @@ impl House {
         response.text()
     }
 
-    /// Sends a query, asserts that the answer is a problem with this status and code, and that the gateway then
-    /// answers another query. Returns the problem document.
+    /// Sends a query, asserts that the answer is a problem with this status and code, and that the gateway
+    /// then answers another query. Returns the problem document.
     pub(crate) async fn refuse(&self, query: Query, status: u16, code: &str) -> Value {
         let path = query.path().to_owned();
         let document = problem(&query.send(self).await, status, code);

@@ -5,17 +5,18 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::{Findings, arrows, errors, files, generate, licences, style};
+use crate::{Findings, arrows, errors, files, generate, licences, prose, style};
 
 /// A check of this workspace.
 type Check = fn() -> anyhow::Result<Findings>;
 
 /// Runs all checks. Findings do not stop the next check; a failing tool does.
 pub(crate) fn all() -> anyhow::Result<Findings> {
-    let checks: [(&str, Check); 5] = [
+    let checks: [(&str, Check); 6] = [
         ("arrows", arrows::run),
         ("licences", licences::run),
         ("style", style::run),
+        ("prose", prose::run),
         ("errors", errors::run),
         ("generated files", generate::compare),
     ];

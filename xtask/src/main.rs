@@ -27,12 +27,12 @@ cargo xtask VERB
   arrows              layering: the dependencies of each crate, and the crates that open connections
   licences            every dependency has an accepted licence
   style               opening comments and length of files, no paths of local machines
+  prose               measures of comments, line widths and commit subjects, with their targets
   errors              docs/errors.md has every error code of the sources, and no other
   generate [--check]  writes generated files; with --check it only compares them
 
-These are not part of `check` yet:
-  names               measures of type names and of cycles among modules, with their targets
-  prose               measures of comments, line widths and commit subjects, with their targets";
+This is not part of `check` yet:
+  names               measures of type names and of cycles among modules, with their targets";
 
 /// The findings of a check, one sentence each; empty if there are none.
 type Findings = Vec<String>;

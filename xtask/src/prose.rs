@@ -3,7 +3,7 @@
 //! A doc comment opens with a noun phrase or a verb in the third person, and its sentences have nouns as
 //! subjects. CONTRIBUTING.md describes how to use the table.
 
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use anyhow::{Context, ensure};
@@ -65,7 +65,7 @@ pub(crate) fn run() -> anyhow::Result<Findings> {
     let mut measures = comment_measures(&vocabulary::sources(&files));
     measures.push(width_measure("comment_lines_over_110", &files, wide_comments));
     measures.push(width_measure("markdown_lines_over_130", &files, wide_markdown));
-    measures.push(subject_measure(&commits()?));
+    measures.extend(commits()?.map(|commits| subject_measure(&commits)));
     Ok(vocabulary::report(&measures))
 }
 
@@ -205,24 +205,28 @@ fn subject_measure(commits: &[(String, String)]) -> Measure {
     Measure { name: "commit_subjects_over_72_%", value, target: 10.0, locations: worst_first(wide) }
 }
 
-/// The short hash and the subject of each commit after the base, without merges.
-fn commits() -> anyhow::Result<Vec<(String, String)>> {
-    let range = format!("{BASE_COMMIT}..HEAD");
-    // In a container the checkout may belong to another user, which git refuses by default.
-    let mut git = Command::new("git");
-    git.args(["-c", "safe.directory=*", "log", "--no-merges", "--format=%h %s", &range]);
-    let log = git.current_dir(files::root()).output().context("git can't be run")?;
-    ensure!(
-        log.status.success(),
-        "git log: {}. The measure needs the history since {BASE_COMMIT}: fetch it with `git fetch --unshallow`",
-        String::from_utf8_lossy(&log.stderr).trim()
-    );
+/// The short hash and the subject of each commit after the base, without merges, if the clone has the base.
+fn commits() -> anyhow::Result<Option<Vec<(String, String)>>> {
+    let base = format!("{BASE_COMMIT}^{{commit}}");
+    if !git(&["cat-file", "-e", &base])?.status.success() {
+        println!("commit subjects are not measured without the history since {BASE_COMMIT}");
+        return Ok(None);
+    }
+    let log = git(&["log", "--no-merges", "--format=%h %s", &format!("{BASE_COMMIT}..HEAD")])?;
+    ensure!(log.status.success(), "git log: {}", String::from_utf8_lossy(&log.stderr).trim());
     let log = String::from_utf8_lossy(&log.stdout);
     let split = |line: &str| {
         let (hash, subject) = line.split_once(' ').unwrap_or((line, ""));
         (hash.to_owned(), subject.to_owned())
     };
-    Ok(log.lines().map(split).collect())
+    Ok(Some(log.lines().map(split).collect()))
+}
+
+fn git(arguments: &[&str]) -> anyhow::Result<Output> {
+    // In a container the checkout may belong to another user, which git refuses by default.
+    let mut git = Command::new("git");
+    git.args(["-c", "safe.directory=*"]).args(arguments);
+    git.current_dir(files::root()).output().context("git can't be run")
 }
 
 #[cfg(test)]

@@ -118,8 +118,8 @@ impl Inputs {
         Ok(values)
     }
 
-    /// Returns the decoded query parameters of each input. Others, of which there may be thousands, are not
-    /// decoded.
+    /// Returns the decoded query parameters of each input. Others are not decoded, since there may be
+    /// thousands.
     fn parameters(&self, query: &str) -> Vec<Vec<Vec<u8>>> {
         let mut values = vec![Vec::new(); self.all.len()];
         let pairs = query.split('&').filter(|pair| !pair.is_empty());

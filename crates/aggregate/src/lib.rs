@@ -6,8 +6,8 @@
 //! `run/each.rs` (parts that are called for each item), `render.rs` (requests from templates) and `value.rs`
 //! (responses) → `assemble.rs` (composes the parts) → `answer.rs`. `stream.rs` passes long responses through
 //! while they arrive. Steps that take long by the estimates of `offload::work` run off the serving thread.
-//! `problem.rs` defines all errors of a request. `explain.rs` and `operation.rs` describe an aggregate, as text
-//! and in OpenAPI.
+//! `problem.rs` defines all errors of a request. `explain.rs` and `operation.rs` describe an aggregate, as
+//! text and in OpenAPI.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -136,8 +136,8 @@ impl Columns {
     }
 }
 
-/// Shortens a text to `columns` by replacing its middle with `..`, since both the service at the start and the
-/// query at the end distinguish calls.
+/// Shortens a text to `columns` by replacing its middle with `..`, since both the service at the start and
+/// the query at the end distinguish calls.
 fn shorten(text: &str, columns: usize) -> String {
     let length = text.chars().count();
     if length <= columns {

@@ -1,7 +1,7 @@
 //! `orfa`, all of ORFA in one binary, with a file per verb and the noun first (`orfa query build`).
 //!
-//! Exit codes: 0 for success, 1 for a failed call or build, 64 for mistakes in the command line or the config,
-//! 70 for internal errors. `exit.rs` defines them, `terminal.rs` prints.
+//! Exit codes: 0 for success, 1 for a failed call or build, 64 for mistakes in the command line or the
+//! config, 70 for internal errors. `exit.rs` defines them, `terminal.rs` prints.
 
 mod aggregate;
 mod build;
@@ -119,8 +119,9 @@ fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
 }
 
-/// The number of tasks after which a thread looks for events of sockets, if it has further tasks. Each takes up to
-/// 0.1 ms while many clients send long bodies, and the requests of others wait meanwhile. tokio's default is 61.
+/// The number of tasks after which a thread looks for events of sockets, if it has further tasks. Each takes
+/// up to 0.1 ms while many clients send long bodies, and the requests of others wait meanwhile. tokio's
+/// default is 61.
 const EVENT_INTERVAL: u32 = 16;
 
 /// Runs a server, on all cores.

@@ -1,7 +1,7 @@
 //! The terminal: its width, and output to standard output and standard error.
 //!
-//! Text contains colours, which `anstream` removes if the stream is not a terminal or `NO_COLOR` is set. Write
-//! errors (a closed pipe) are ignored.
+//! Text contains colours, which `anstream` removes if the stream is not a terminal or `NO_COLOR` is set.
+//! Write errors (a closed pipe) are ignored.
 
 use std::io::Write;
 

@@ -15,8 +15,8 @@ pub(crate) struct Watch {
     files: Vec<(PathBuf, Look)>,
 }
 
-/// Device and inode, time and size of the file after resolving links; `None` for a missing file. A link with a
-/// new target has another inode.
+/// Device and inode, time and size of the file after resolving links; `None` for a missing file. A link with
+/// a new target has another inode.
 type Look = Option<((u64, u64), SystemTime, u64)>;
 
 impl Watch {
@@ -24,8 +24,8 @@ impl Watch {
         Self { files: files.into_iter().map(seen).collect() }
     }
 
-    /// Watches these files from now on. Files that were watched before keep their last state, so that a change
-    /// in between is not lost.
+    /// Watches these files from now on. Files that were watched before keep their last state, so that a
+    /// change in between is not lost.
     pub(crate) fn set(&mut self, files: Vec<PathBuf>) {
         let known = std::mem::take(&mut self.files);
         let keep = |file: PathBuf| {

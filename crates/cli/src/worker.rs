@@ -28,8 +28,8 @@ pub(crate) fn launcher() -> Launcher {
     Launcher { program: program.into(), arguments: vec![VERB.into()] }
 }
 
-/// Becomes a worker if the arguments request it. Returns if they don't, or on failure. It must be called before
-/// a second thread exists.
+/// Becomes a worker if the arguments request it. Returns if they don't, or on failure. It must be called
+/// before a second thread exists.
 pub(crate) fn become_one() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_none_or(|verb| verb != VERB) {

@@ -13,7 +13,8 @@ use crate::number::SHORT;
 
 /// The minimum number of bytes that are examined; for longer values it is an eighth of the length.
 const LOOK: usize = 64 << 10;
-/// The inverse of the required share: a value is promising if one in this many objects begins like an earlier one.
+/// The inverse of the required share: a value is promising if one in this many objects begins like an earlier
+/// one.
 const FEW: u32 = 16;
 
 /// Whether a search in this text is likely to save enough.

@@ -283,8 +283,8 @@ impl<'a> Numbering<'a> {
         self.check_count()
     }
 
-    /// Returns `None` if there are too many cuts. There is at most one for each occurrence of an object, and one
-    /// for each inserted `$`.
+    /// Returns `None` if there are too many cuts. There is at most one for each occurrence of an object, and
+    /// one for each inserted `$`.
     #[inline]
     fn check_count(&self) -> Option<()> {
         (self.cuts.len() + self.done.len() <= MAX_OBJECTS).then_some(())

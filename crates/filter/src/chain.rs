@@ -66,8 +66,8 @@ impl Chain {
         self.plugins.is_empty()
     }
 
-    /// The number of bytes of a request's body that the filters may hold back together. Those without a callback
-    /// for it hold none.
+    /// The number of bytes of a request's body that the filters may hold back together. Those without a
+    /// callback for it hold none.
     #[must_use]
     pub fn request_buffer(&self) -> u64 {
         let reading = self.plugins.iter().filter(|plugin| plugin.vm.core.module.has.body(Side::Request));
@@ -89,8 +89,9 @@ impl Chain {
     /// body is read to its end or dropped, or when this future is dropped.
     ///
     /// # Errors
-    /// Returns the problem if a filter with `on_trap: closed` fails, or a filter holds back too much or for too
-    /// long, or ends the exchange. Errors are returned only before the response begins; later its body breaks off.
+    /// Returns the problem if a filter with `on_trap: closed` fails, or a filter holds back too much or for
+    /// too long, or ends the exchange. Errors are returned only before the response begins; later its body
+    /// breaks off.
     pub fn around<H, F>(
         self: &Arc<Self>,
         request: Request<Body>,

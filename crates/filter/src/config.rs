@@ -41,8 +41,8 @@ pub struct FilterConfig {
     /// `closed` answers with 503, `open` lets it pass.
     #[serde(default)]
     pub on_refusal: OnRefusal,
-    /// The rules where hosts differ: `lenient` runs modules that run on APISIX, Kong or Envoy, `strict` applies
-    /// Envoy's rules.
+    /// The rules where hosts differ: `lenient` runs modules that run on APISIX, Kong or Envoy, `strict`
+    /// applies Envoy's rules.
     #[serde(default)]
     pub dialect: Dialect,
     /// The names of the services that the module may call. Default: all services of the config.

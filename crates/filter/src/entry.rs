@@ -2,8 +2,8 @@
 //!
 //! A callback is first polled by its caller and has usually ended after that. One that yields continues as a
 //! task that owns the instance's lock: a client that disconnects never interrupts a callback, and a request
-//! that is no longer polled does not block others. For the same reason a queued callback is a task as well.
-//! A queued callback is removed when the request that started it is dropped, unless it has to run in any case,
+//! that is no longer polled does not block others. For the same reason a queued callback is a task as well. A
+//! queued callback is removed when the request that started it is dropped, unless it has to run in any case,
 //! like the end of a stream.
 
 use std::future::Future;

@@ -414,8 +414,8 @@ fn no_head() -> Failed {
     Failed::Head("its head is missing".to_owned())
 }
 
-/// Marks the exchange as over, on every path, and ends its streams. If the end of one takes until a tick, those
-/// after it end in a task, each in a poll of its own.
+/// Marks the exchange as over, on every path, and ends its streams. If the end of one takes until a tick,
+/// those after it end in a task, each in a poll of its own.
 impl Drop for Run {
     fn drop(&mut self) {
         self.exchange.messages().is_over = true;

@@ -223,8 +223,8 @@ impl Instance {
         action
     }
 
-    /// Whether the module still has this context. SDKs panic if they are called with a deleted one. Nothing of
-    /// a message passes without it, since its exchange has ended.
+    /// Whether the module still has this context. SDKs panic if they are called with a deleted one. Nothing
+    /// of a message passes without it, since its exchange has ended.
     fn knows(&self, stream: &Stream) -> bool {
         self.store.data().contexts.contains_key(&stream.id)
     }
@@ -453,8 +453,8 @@ impl Instance {
         }
     }
 
-    /// Marks every stream in the instance as dead, and ends calls and timers. The returned future notifies the
-    /// streams that are not notified at once, and releases the instance's memory.
+    /// Marks every stream in the instance as dead, and ends calls and timers. The returned future notifies
+    /// the streams that are not notified at once, and releases the instance's memory.
     pub(crate) fn bury(mut self) -> impl Future<Output = ()> + Send {
         let mut dead = self.store.data_mut().bury();
         self.store.data_mut().end_some(&mut dead);

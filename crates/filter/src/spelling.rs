@@ -1,6 +1,6 @@
-//! Alternative spellings of a header field. Servers behind CGI-like interfaces treat `-` and other punctuation as
-//! the same character, so a client's `x_user` or `x.user` could be taken for a filter's `x-user`. A field that a
-//! filter changes therefore keeps only the filters' spellings.
+//! Alternative spellings of a header field. Servers behind CGI-like interfaces treat `-` and other
+//! punctuation as the same character, so a client's `x_user` or `x.user` could be taken for a filter's
+//! `x-user`. A field that a filter changes therefore keeps only the filters' spellings.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,8 +1,8 @@
 //! The access log: one JSON line per request, written in the last phase, and the other observers of requests.
 //!
-//! An [`Entry`] travels with the request and ends as part of the response body, [`Logged`]. The line is written
-//! when the last byte has been sent or the client has disconnected, so it reports the bytes that actually left.
-//! Writing never blocks a request; see `writer.rs`.
+//! An [`Entry`] travels with the request and ends as part of the response body, [`Logged`]. The line is
+//! written when the last byte has been sent or the client has disconnected, so it reports the bytes that
+//! actually left. Writing never blocks a request; see `writer.rs`.
 
 mod clock;
 mod writer;
@@ -159,8 +159,8 @@ enum Ended {
 /// The longest pause within a request's body: longer than a phone's handover between two cells.
 const BODY_STALL: Duration = Duration::from_secs(30);
 
-/// The length up to which a body is not counted among the bytes that are held, and the unit in which longer ones
-/// are.
+/// The length up to which a body is not counted among the bytes that are held, and the unit in which longer
+/// ones are.
 const HELD_UNIT: u64 = 16 << 10;
 
 /// The status in the log if the client disconnected before the response began.
@@ -204,8 +204,8 @@ impl Entry {
         })
     }
 
-    /// Returns the request's body, counted and bounded by `limits`. At most `held_limit` bytes of it are held before
-    /// the response begins.
+    /// Returns the request's body, counted and bounded by `limits`. At most `held_limit` bytes of it are held
+    /// before the response begins.
     pub(crate) fn metered(
         &mut self,
         body: Body,
@@ -470,8 +470,8 @@ impl Metered {
         held.inspect_err(|_| self.meter.note(BodyFault::NoRoom))
     }
 
-    /// Whether the body arrives too slowly. Once the response has begun, the client may take its time: the two
-    /// sides may then exchange messages.
+    /// Whether the body arrives too slowly. Once the response has begun, the client may take its time: the
+    /// two sides may then exchange messages.
     fn is_stuck(&mut self, context: &mut Context<'_>) -> bool {
         let received = self.meter.received.load(Relaxed);
         let is_stuck = !self.meter.answered.load(Relaxed)

@@ -1,9 +1,10 @@
 //! The admin listener: health and metrics, on a separate port that only the operator can reach.
 //!
-//! It is read-only and therefore needs no token, and it listens on the loopback address unless the config sets
-//! another. It answers requests for IP addresses, `localhost` and the names in the config, which prevents DNS
-//! rebinding: a page whose own name was made to resolve to this address has another host. It is never shed, and
-//! it answers until the process ends, because a load balancer has to learn that a gateway drains.
+//! It is read-only and therefore needs no token, and it listens on the loopback address unless the config
+//! sets another. It answers requests for IP addresses, `localhost` and the names in the config, which
+//! prevents DNS rebinding: a page whose own name was made to resolve to this address has another host. It is
+//! never shed, and it answers until the process ends, because a load balancer has to learn that a gateway
+//! drains.
 
 mod metrics;
 mod refusal;

@@ -1,6 +1,6 @@
-//! Discovery for clients that know only the host. `/.well-known/api-catalog` (RFC 9727) lists the query routes,
-//! the S services and GraphQL. `/openapi.json` is the OpenAPI document of the aggregates, and the catalogue
-//! links to it.
+//! Discovery for clients that know only the host. `/.well-known/api-catalog` (RFC 9727) lists the query
+//! routes, the S services and GraphQL. `/openapi.json` is the OpenAPI document of the aggregates, and the
+//! catalogue links to it.
 //!
 //! Each document exists if it has entries and the config has no route of its own at that path. Routes that a
 //! caller may not use are left out.

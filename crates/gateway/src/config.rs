@@ -1,10 +1,10 @@
 //! `orfa.yaml`: the config is one struct, composed of the sections of the other crates.
 //!
-//! There are two stages. [`read`] turns text into a [`Config`] or into *all* its [`Mistake`]s, and touches only
-//! the files that `${file:...}` names: YAML is read into a tree with positions (`yaml.rs`), keys of old versions
-//! get their new names (`renamed.rs`), and the tree is validated against the JSON Schema (`schema.rs`), checked
-//! for constraints that a schema can't express (`check.rs`), and deserialised. [`crate::Gateway::build`] is the
-//! second stage and builds the runtime objects.
+//! There are two stages. [`read`] turns text into a [`Config`] or into *all* its [`Mistake`]s, and touches
+//! only the files that `${file:...}` names: YAML is read into a tree with positions (`yaml.rs`), keys of old
+//! versions get their new names (`renamed.rs`), and the tree is validated against the JSON Schema
+//! (`schema.rs`), checked for constraints that a schema can't express (`check.rs`), and deserialised.
+//! [`crate::Gateway::build`] is the second stage and builds the runtime objects.
 
 mod admin;
 pub(crate) mod beside;
@@ -56,8 +56,8 @@ pub struct Config {
     /// The address that the gateway listens on, such as `0.0.0.0:8080`, or a list of addresses.
     #[serde(default = "Config::default_listen")]
     pub listen: ListenConfig,
-    /// Limits on the resources that clients may use at once: connections, TLS handshakes, HTTP/2 requests, bytes
-    /// of request bodies and responses.
+    /// Limits on the resources that clients may use at once: connections, TLS handshakes, HTTP/2 requests,
+    /// bytes of request bodies and responses.
     #[serde(default)]
     pub connections: ConnectionsConfig,
     /// The proxies in front of the gateway that are trusted to report client addresses, as networks:
@@ -66,18 +66,19 @@ pub struct Config {
     pub trusted_proxies: Vec<String>,
     /// The header in which trusted proxies report the address of their client: `x-forwarded-for`, `forwarded`
     /// (RFC 7239), or a product's own, such as `cf-connecting-ip`. With all but `forwarded`, the requested
-    /// scheme, host and port are read from `X-Forwarded-Proto`, `-Host` and `-Port`. A trusted proxy must set or
-    /// remove all three: those that it passes on as its client wrote them are believed. Other headers with client
-    /// addresses are rewritten, and all other forwarding headers are removed, except for `proxy_headers`.
+    /// scheme, host and port are read from `X-Forwarded-Proto`, `-Host` and `-Port`. A trusted proxy must set
+    /// or remove all three: those that it passes on as its client wrote them are believed. Other headers with
+    /// client addresses are rewritten, and all other forwarding headers are removed, except for
+    /// `proxy_headers`.
     #[serde(default = "Config::default_client_ip_header")]
     pub client_ip_header: String,
-    /// Further `X-Forwarded-*` headers and headers of client certificates that trusted proxies set themselves,
-    /// overwriting those of their clients. They are passed on unchanged: `x-forwarded-prefix`, `client-cert`,
-    /// `ssl-client-verify`. Headers that override the method or the path are always removed.
+    /// Further `X-Forwarded-*` headers and headers of client certificates that trusted proxies set
+    /// themselves, overwriting those of their clients. They are passed on unchanged: `x-forwarded-prefix`,
+    /// `client-cert`, `ssl-client-verify`. Headers that override the method or the path are always removed.
     #[serde(default)]
     pub proxy_headers: Vec<String>,
-    /// The address of the admin listener, which serves `/healthz`, `/readyz` and `/metrics`; `off` disables it.
-    /// By default `127.0.0.1:9090`, if that is free.
+    /// The address of the admin listener, which serves `/healthz`, `/readyz` and `/metrics`; `off` disables
+    /// it. By default `127.0.0.1:9090`, if that is free.
     #[serde(default)]
     pub admin: Option<AdminConfig>,
     /// A Unix socket, relative to the config, through which the next `orfa serve` takes over the listening
@@ -92,9 +93,9 @@ pub struct Config {
     pub cors: Option<CorsConfig>,
     /// Response compression on every route without a setting of its own: `true`, `false`, or options. By
     /// default, responses that the gateway generates are compressed for clients that accept it, and those of
-    /// proxied services are passed through, since a service sees the client's `Accept-Encoding`. If a response
-    /// contains a secret and reflects parts of the request, its compressed length can reveal the secret
-    /// (BREACH): set `false` for such routes.
+    /// proxied services are passed through, since a service sees the client's `Accept-Encoding`. If a
+    /// response contains a secret and reflects parts of the request, its compressed length can reveal the
+    /// secret (BREACH): set `false` for such routes.
     #[serde(default)]
     pub compress: Option<CompressConfig>,
     /// The methods by which callers authenticate.
@@ -133,8 +134,8 @@ pub struct Config {
     /// The query runtime: threads, pools, caches.
     #[serde(default)]
     pub runtime: query::RuntimeConfig,
-    /// The launcher that starts the workers of scripts in confinement. It is set by the program that builds the
-    /// gateway.
+    /// The launcher that starts the workers of scripts in confinement. It is set by the program that builds
+    /// the gateway.
     #[serde(skip)]
     pub launcher: Option<script_runtime::Launcher>,
     /// The positions of the fields in the file.
@@ -243,9 +244,9 @@ pub struct ProxyOptions {
 pub struct LimitsConfig {
     /// The maximum size of a request body.
     pub request_body: Bytes,
-    /// The minimum rate of a request body in bytes a second, until the response begins. A client may pause for
-    /// 30 s at a time, and all pauses together may last 30 s plus the received bytes divided by this rate. With
-    /// `0` only single pauses are limited, for streams of messages.
+    /// The minimum rate of a request body in bytes a second, until the response begins. A client may pause
+    /// for 30 s at a time, and all pauses together may last 30 s plus the received bytes divided by this
+    /// rate. With `0` only single pauses are limited, for streams of messages.
     pub min_request_body_rate: Bytes,
     /// The time within which the response has to begin.
     pub timeout: Duration,

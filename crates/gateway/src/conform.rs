@@ -15,9 +15,9 @@ pub(crate) const MAX_PATH: usize = 16 << 10;
 /// The maximum number of bytes of a host: a name of 255 bytes (RFC 1035, section 2.3.4) and a port.
 const MAX_HOST: usize = 255 + ":65535".len();
 
-/// Normalises the path and query of a request before anything compares them, so that routes, filters, handlers
-/// and the log all use the same text. A target that would become too long is left unchanged, and [`check`]
-/// rejects it.
+/// Normalises the path and query of a request before anything compares them, so that routes, filters,
+/// handlers and the log all use the same text. A target that would become too long is left unchanged, and
+/// [`check`] rejects it.
 pub(crate) fn normalise_target<B>(request: &mut Request<B>) {
     let uri = request.uri();
     let Some(target) = uri.path_and_query().map(PathAndQuery::as_str) else { return };
@@ -92,8 +92,8 @@ fn framing(said: &Said<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Validates the target: its path is not too long, it is ASCII (RFC 3986, section 2), and in absolute form it has
-/// an http or https URL without user information (RFC 9110, section 4.2.4).
+/// Validates the target: its path is not too long, it is ASCII (RFC 3986, section 2), and in absolute form it
+/// has an http or https URL without user information (RFC 9110, section 4.2.4).
 fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
     let uri = request.uri();
     if uri.path().len() > MAX_PATH {
@@ -105,8 +105,9 @@ fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
     if is_web && is_plain && is_ascii { Ok(()) } else { Err(Refusal::TargetInvalid) }
 }
 
-/// Validates the host: it is not too long, there is at most one, and over HTTP/2 it matches the authority (RFC 9112, section 3.2;
-/// RFC 9113, section 8.3.1). Over HTTP/1.1 a target in absolute form replaces it (RFC 9112, section 3.2.2).
+/// Validates the host: it is not too long, there is at most one, and over HTTP/2 it matches the authority
+/// (RFC 9112, section 3.2; RFC 9113, section 8.3.1). Over HTTP/1.1 a target in absolute form replaces it (RFC
+/// 9112, section 3.2.2).
 fn host<B>(request: &Request<B>, said: &Said<'_>) -> Result<(), Refusal> {
     if request.uri().authority().is_some_and(|authority| authority.as_str().len() > MAX_HOST) {
         return Err(Refusal::HostInvalid);

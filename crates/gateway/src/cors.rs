@@ -1,9 +1,10 @@
 //! Cross-origin rules: the origin of a request, and the response headers for browsers.
 //!
-//! A request without an `Origin` doesn't come from a page, unless the browser reports one in other fields. The
-//! gateway's own pages are those whose origin names the host that the request was sent to. Over TLS, including
-//! TLS that a trusted proxy terminates, their scheme is `https`. In clear text `https` is accepted too, since a
-//! proxy that terminates TLS need not be trusted. All other origins have to be allowed by `cors.origins`.
+//! A request without an `Origin` doesn't come from a page, unless the browser reports one in other fields.
+//! The gateway's own pages are those whose origin names the host that the request was sent to. Over TLS,
+//! including TLS that a trusted proxy terminates, their scheme is `https`. In clear text `https` is accepted
+//! too, since a proxy that terminates TLS need not be trusted. All other origins have to be allowed by
+//! `cors.origins`.
 //!
 //! A page whose own name was made to resolve to the gateway (DNS rebinding) sends requests to that name too,
 //! but counts as cross-origin: the gateway's names are those in its config (`hosts.rs`).
@@ -167,8 +168,8 @@ impl Origins {
         names(&always, &ours.collect::<Vec<_>>())
     }
 
-    /// Sets the headers that let the page read the response, if it may. The service's own cross-origin headers
-    /// are replaced on a route with rules.
+    /// Sets the headers that let the page read the response, if it may. The service's own cross-origin
+    /// headers are replaced on a route with rules.
     pub(crate) fn mark(&self, from: From, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         if self.is_empty() {
             return;
@@ -201,8 +202,8 @@ impl From {
     }
 }
 
-/// Whether a browser's request to a page's own host was made by the page, whose scripts can read the response.
-/// A navigation to another page is not, unless its response is embedded in the page.
+/// Whether a browser's request to a page's own host was made by the page, whose scripts can read the
+/// response. A navigation to another page is not, unless its response is embedded in the page.
 fn is_made_by_page(headers: &HeaderMap) -> bool {
     let value = |name: &HeaderName| values(headers, name).next().map(HeaderValue::as_bytes);
     match value(&SEC_FETCH_MODE) {

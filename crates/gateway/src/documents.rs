@@ -1,7 +1,7 @@
 //! The services' OpenAPI documents, read when a config is activated, for queries and their types.
 //!
-//! A file that isn't an OpenAPI document is a mistake of the config. A document with questionable parts is not,
-//! since proxying and queries work without them: the log counts them, and `orfa check` lists them.
+//! A file that isn't an OpenAPI document is a mistake of the config. A document with questionable parts is
+//! not, since proxying and queries work without them: the log counts them, and `orfa check` lists them.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Graceful shutdown in phases that clients don't notice.
 //!
-//! 1. **Leaving**: `/readyz` reports that the gateway drains, and HTTP/1.1 responses carry `Connection: close`,
-//!    so that load balancers and clients move elsewhere. New requests are still answered, for `drain.delay`.
-//!    Connections are never closed while a request is on its way.
+//! 1. **Leaving**: `/readyz` reports that the gateway drains, and HTTP/1.1 responses carry
+//!    `Connection: close`, so that load balancers and clients move elsewhere. New requests are still
+//!    answered, for `drain.delay`. Connections are never closed while a request is on its way.
 //! 2. **Draining**: no new connections are accepted. Idle connections end, HTTP/2 connections receive a
 //!    `GOAWAY`, and busy ones end after their last response, for `drain.timeout`.
 //! 3. **Over**: remaining connections are cut off.
@@ -23,8 +23,8 @@ pub enum Stop {
     Gracefully,
     /// Without the delay, as for an interactive terminal. Requests in flight still complete.
     Promptly,
-    /// Without accepting connections, because another process already accepts on the same sockets. The existing
-    /// connections have the delay to end by themselves.
+    /// Without accepting connections, because another process already accepts on the same sockets. The
+    /// existing connections have the delay to end by themselves.
     HandedOver,
 }
 

@@ -5,8 +5,8 @@
 //! counts the bytes that leave. A response is left unchanged if it is already encoded, partial, digested, or
 //! must not be transformed.
 //!
-//! A short text that is complete is compressed at once, with contexts that each thread reuses. Everything else
-//! is compressed in chunks as it arrives (`compressed.rs`).
+//! A short text that is complete is compressed at once, with contexts that each thread reuses. Everything
+//! else is compressed in chunks as it arrives (`compressed.rs`).
 
 mod accept;
 mod coding;

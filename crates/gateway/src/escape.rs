@@ -1,5 +1,5 @@
-//! Escaping of control characters in log lines that are read on a terminal: the single character `CSI` (U+009B)
-//! has the same effect as `ESC [`, and bidirectional controls change the displayed order of a line.
+//! Escaping of control characters in log lines that are read on a terminal: the single character `CSI`
+//! (U+009B) has the same effect as `ESC [`, and bidirectional controls change the displayed order of a line.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -23,8 +23,8 @@ impl<W: Write> Write for EscapingWriter<W> {
     }
 }
 
-/// Escapes DEL, C1 and bidirectional control characters as JSON does. In a JSON document they occur only within
-/// strings.
+/// Escapes DEL, C1 and bidirectional control characters as JSON does. In a JSON document they occur only
+/// within strings.
 pub(crate) fn escape(text: &[u8]) -> Cow<'_, [u8]> {
     // Most lines are printable ASCII, which contains none of the characters.
     if !text.iter().any(|byte| *byte > b'~') {

@@ -43,8 +43,8 @@ impl Gateway {
     /// Builds the runtime objects of a config, without connecting to or binding anything.
     ///
     /// # Errors
-    /// Mistakes that show only now, such as rules for programs that don't fit their services, or a runtime that
-    /// can't be started.
+    /// Mistakes that show only now, such as rules for programs that don't fit their services, or a runtime
+    /// that can't be started.
     pub fn build(config: Config) -> Result<Self, BuildError> {
         let life = Life::build(&config, None)?;
         Ok(Self {
@@ -114,8 +114,8 @@ impl Gateway {
         self.adopt(&mut Vec::new())
     }
 
-    /// Like [`bind`](Self::bind), with listening sockets of another process: those for addresses in the config
-    /// are removed from `present`.
+    /// Like [`bind`](Self::bind), with listening sockets of another process: those for addresses in the
+    /// config are removed from `present`.
     ///
     /// # Errors
     /// For the first address that is neither among them nor available.
@@ -123,8 +123,8 @@ impl Gateway {
         Listeners::adopt(self.fixed.listen.addresses(), present)
     }
 
-    /// Binds the admin address, or adopts its listening socket. Returns `None` if the config disables it, or if
-    /// it names no address and the default one is in use.
+    /// Binds the admin address, or adopts its listening socket. Returns `None` if the config disables it, or
+    /// if it names no address and the default one is in use.
     ///
     /// # Errors
     /// If the address in the config is in use or not local.
@@ -148,8 +148,8 @@ impl Gateway {
         HostNames::new(own.iter().chain(self.fixed.listen.hosts()))
     }
 
-    /// Activates another config, and returns the names of changed fields that need a restart. It takes as long
-    /// as building does: call it off the request threads, but within the runtime.
+    /// Activates another config, and returns the names of changed fields that need a restart. It takes as
+    /// long as building does: call it off the request threads, but within the runtime.
     ///
     /// # Errors
     /// Like [`Gateway::build`]; the previous config then stays active.

@@ -1,9 +1,10 @@
 //! The host names that a listener serves, and those of the gateway itself.
 //!
-//! A page whose name was made to resolve to the gateway (DNS rebinding) has that name both as its origin and as
-//! the host of its requests, so their equality proves nothing. Only the operator knows the gateway's names.
-//! `listen.hosts` lists them, and requests for other hosts are refused. Without it every host is served, but a
-//! page counts as the gateway's own only by a name that the config mentions, or that DNS rebinding can't use.
+//! A page whose name was made to resolve to the gateway (DNS rebinding) has that name both as its origin and
+//! as the host of its requests, so their equality proves nothing. Only the operator knows the gateway's
+//! names. `listen.hosts` lists them, and requests for other hosts are refused. Without it every host is
+//! served, but a page counts as the gateway's own only by a name that the config mentions, or that DNS
+//! rebinding can't use.
 
 use std::net::{IpAddr, SocketAddr};
 

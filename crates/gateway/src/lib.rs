@@ -8,7 +8,8 @@
 //!    In the code this follows routing, since the route's cross-origin rule applies to refusals too.
 //! 4. **route** (`routes.rs`): by path; then the route's cross-origin rule (`cors.rs`).
 //! 5. **request filters** of the route.
-//! 6. **handle** (`way.rs`): the route's handler, one of `query`, `script`, `aggregate`, `graphql` or `proxy`.
+//! 6. **handle** (`way.rs`): the route's handler, one of `query`, `script`, `aggregate`, `graphql` or
+//!    `proxy`.
 //! 7. **response filters** of the route. An error becomes a problem document (`respond.rs`, the only place
 //!    that does this), and cross-origin headers are added.
 //! 8. **encode** (`encode.rs`): deduplication and compression, if the client accepts them.

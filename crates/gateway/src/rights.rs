@@ -136,8 +136,8 @@ impl Table {
         Ok(Permit { held, payer: bill.map(|bill| bill as Arc<dyn Payer>), ..Permit::default() })
     }
 
-    /// Returns whether a caller has the right to use a route. Charges nothing. The caller's row is found once for
-    /// any number of routes, since a token may have a thousand groups.
+    /// Returns whether a caller has the right to use a route. Charges nothing. The caller's row is found once
+    /// for any number of routes, since a token may have a thousand groups.
     pub(crate) fn opens(&self, who: &Who) -> impl Fn(&str) -> bool {
         let row = self.row(who);
         move |route| {

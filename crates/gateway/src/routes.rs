@@ -33,8 +33,8 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The maximum number of bytes of a request's body that are held before the response begins. Proxies without
-    /// filters that read it hold none.
+    /// The maximum number of bytes of a request's body that are held before the response begins. Proxies
+    /// without filters that read it hold none.
     pub(crate) fn held_body(&self) -> u64 {
         match (&self.way, &self.filters) {
             (Way::Proxy(_), filters) => filters.as_ref().map_or(0, |chain| chain.request_buffer()),

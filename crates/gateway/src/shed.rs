@@ -9,14 +9,15 @@
 //! to the time that the gateway's threads ran meanwhile (`shed/own.rs`).
 //!
 //! Shedding begins by CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
-//! short for a whole [`INTERVAL`] in which requests were admitted, so that bursts pass. From then on requests are admitted at a rate that
-//! follows Breakwater (Cho et al., OSDI 2020): while the delay is short the rate grows by a small step, and
-//! by larger steps the longer that lasts; otherwise it falls in proportion to the excess, at most by half.
-//! While the delay is very long no request is admitted: a queue of refusals drains quickly, and the requests
-//! in it would be answered too late anyway. A probe that has waited that long already has the same effect: a
-//! rate slightly above capacity would let the queue grow, and the rate would keep growing until the probe has
-//! passed through it. Shedding ends after a second in which the rate refused nothing. Refusals by other
-//! limits do not count for this: otherwise a client above its own limit could keep the gateway shedding.
+//! short for a whole [`INTERVAL`] in which requests were admitted, so that bursts pass. From then on requests
+//! are admitted at a rate that follows Breakwater (Cho et al., OSDI 2020): while the delay is short the rate
+//! grows by a small step, and by larger steps the longer that lasts; otherwise it falls in proportion to the
+//! excess, at most by half. While the delay is very long no request is admitted: a queue of refusals drains
+//! quickly, and the requests in it would be answered too late anyway. A probe that has waited that long
+//! already has the same effect: a rate slightly above capacity would let the queue grow, and the rate would
+//! keep growing until the probe has passed through it. Shedding ends after a second in which the rate refused
+//! nothing. Refusals by other limits do not count for this: otherwise a client above its own limit could keep
+//! the gateway shedding.
 //!
 //! Programs have a run queue of known length (`sandbox/src/line.rs`), so their handlers report a lack of room
 //! themselves, earlier than a probe could.

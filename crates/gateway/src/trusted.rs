@@ -330,8 +330,8 @@ fn unquoted(value: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// Splits a text at separators outside of quotes. Returns `None` if a quote is not closed, or if there are more
-/// than [`MAX_PARTS`] parts.
+/// Splits a text at separators outside of quotes. Returns `None` if a quote is not closed, or if there are
+/// more than [`MAX_PARTS`] parts.
 fn split(text: &str, separator: char) -> Option<Vec<&str>> {
     let (mut is_quoted, mut is_escaped, mut begin, mut parts) = (false, false, 0, Vec::new());
     for (index, letter) in text.char_indices() {

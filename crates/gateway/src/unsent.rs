@@ -2,10 +2,10 @@
 //! [`crate::server::limiter`]).
 //!
 //! A body is polled for its next piece once the previous one is sent, so a piece counts from when it is
-//! returned until the next poll. Small pieces, of which most responses consist, are not counted: an HTTP/1.1
-//! connection has one at a time, and HTTP/2 counts its answers itself (`server/http2/stream.rs`). A response that
-//! its handler composed from data in memory ([`HeldBytes`]) counts as a whole until its last piece is sent. A
-//! response that is read before it is sent counts from then on (`encode/dedup.rs`).
+//! returned until the next poll. Small pieces are not counted, and most responses have no others: an HTTP/1.1
+//! connection has one at a time, and HTTP/2 counts its answers itself (`server/http2/stream.rs`). A response
+//! that its handler composed from data in memory ([`HeldBytes`]) counts as a whole until its last piece is
+//! sent. A response that is read before it is sent counts from then on (`encode/dedup.rs`).
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -49,8 +49,8 @@ pub(crate) fn attach(permit: impl Send + 'static, data: Bytes) -> Bytes {
     Bytes::from_owner(PermittedData { data, _permit: permit })
 }
 
-/// Attaches a permit to a field's value, until its head is encoded. The value becomes sensitive, since HPACK keeps
-/// copies of others.
+/// Attaches a permit to a field's value, until its head is encoded. The value becomes sensitive, since HPACK
+/// keeps copies of others.
 pub(crate) fn attach_to_value(permit: impl Send + 'static, value: &mut HeaderValue) {
     let data = Bytes::from_owner(PermittedData { data: value.clone(), _permit: permit });
     // The text of a value is always valid.

@@ -43,8 +43,8 @@ impl Answer {
         &self.0.body
     }
 
-    /// Returns the body as JSON, which is checked and indexed on first use, off the serving thread if it is long
-    /// or one of many.
+    /// Returns the body as JSON, which is checked and indexed on first use, off the serving thread if it is
+    /// long or one of many.
     pub(crate) async fn document(&self) -> Result<&Arc<Document>, Reason> {
         let body = &self.0.body;
         if body.is_empty() {

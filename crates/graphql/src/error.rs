@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 pub struct GraphqlError {
     /// The message for people.
     pub message: String,
-    /// The message without names that exist in the schema only, for callers that may not see the schema. Absent
-    /// if the message contains none.
+    /// The message without names that exist in the schema only, for callers that may not see the schema.
+    /// Absent if the message contains none.
     pub plain: Option<Box<str>>,
     /// The stable code (`extensions.code`), documented in docs/errors.md.
     pub code: &'static str,

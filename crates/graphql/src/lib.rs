@@ -1,11 +1,13 @@
-//! GraphQL over REST services (described by OpenAPI documents) and GraphQL services, combined into one schema.
+//! GraphQL over REST services (described by OpenAPI documents) and GraphQL services, combined into one
+//! schema.
 //!
-//! When a config is activated: `schema/` turns each service into a subgraph and links into fields of its types;
-//! `compose/` composes the subgraphs into a supergraph, or reads an existing one. For each client document:
-//! `plan/` validates it, plans it, lowers the plan to steps and caches the result. For each request: `serve/`
-//! reads it according to the GraphQL-over-HTTP specification; `execute/` starts each step when its inputs are
-//! available and writes the response from the results. The calls are made by `rest/`, `remote/` and `by_key/`,
-//! with `sources.rs`. The types that these modules exchange are in `subgraph.rs` and `fetched.rs`.
+//! When a config is activated: `schema/` turns each service into a subgraph and links into fields of its
+//! types; `compose/` composes the subgraphs into a supergraph, or reads an existing one. For each client
+//! document: `plan/` validates it, plans it, lowers the plan to steps and caches the result. For each
+//! request: `serve/` reads it according to the GraphQL-over-HTTP specification; `execute/` starts each step
+//! when its inputs are available and writes the response from the results. The calls are made by `rest/`,
+//! `remote/` and `by_key/`, with `sources.rs`. The types that these modules exchange are in `subgraph.rs` and
+//! `fetched.rs`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

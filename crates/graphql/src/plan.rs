@@ -208,8 +208,8 @@ impl Planner {
         }
     }
 
-    /// An estimate of the maximum CPU time of [`Self::check`]. The validation library looks types up by linear
-    /// search.
+    /// An estimate of the maximum CPU time of [`Self::check`]. The validation library looks types up by
+    /// linear search.
     pub(crate) fn check_estimate(&self, text: &str) -> Duration {
         let tokens = (text.len() / 2).min(self.limits.tokens as usize);
         let nanos = tokens.saturating_mul(1_000 + 10 * self.schema().definitions.len()) + 20 * text.len();
@@ -245,8 +245,9 @@ impl Planner {
         Ok(Some(CheckedDocument { name: name.map(Into::into), document, work }))
     }
 
-    /// Caches a plan. Returns the plans that were evicted for it, whose drop may take long. Must not be called
-    /// in the offload pool, whose threads have a low priority: serving threads wait for the lock of the cache.
+    /// Caches a plan. Returns the plans that were evicted for it, whose drop may take long. Must not be
+    /// called in the offload pool, whose threads have a low priority: serving threads wait for the lock of
+    /// the cache.
     pub(crate) fn keep(&self, text: &Arc<str>, name: Option<&str>, plan: &Arc<Plan>) -> EvictedPlans {
         self.kept.keep(text, name, plan)
     }
@@ -318,8 +319,8 @@ impl Planner {
         operation.variables.iter().filter_map(variable).collect()
     }
 
-    /// Returns the positions and steps of an operation. Introspection, which the gateway answers itself, is not
-    /// planned.
+    /// Returns the positions and steps of an operation. Introspection, which the gateway answers itself, is
+    /// not planned.
     fn lowered(
         &self,
         operation: &Operation<'_>,

@@ -43,7 +43,8 @@ pub(crate) struct Recipe {
 pub(crate) enum From {
     /// These services, in this order.
     Services(Vec<(Box<str>, Origin)>),
-    /// A supergraph that was composed elsewhere: the file's name, its text, and the services that it refers to.
+    /// A supergraph that was composed elsewhere: the file's name, its text, and the services that it refers
+    /// to.
     Supergraph(Box<str>, Arc<str>, RemoteServices),
 }
 
@@ -114,8 +115,8 @@ impl Recipe {
         Ok(Some(ready))
     }
 
-    /// Reports a supergraph that the planner rejects. A supergraph composed elsewhere may be of an unsupported
-    /// kind; one composed here should never be rejected.
+    /// Reports a supergraph that the planner rejects. A supergraph composed elsewhere may be of an
+    /// unsupported kind; one composed here should never be rejected.
     fn unplanned(&self, why: String) -> Vec<Mistake> {
         let mut mistakes = Mistakes::default();
         let at = match &self.from {

@@ -84,7 +84,8 @@ pub(crate) async fn entities(
             write_list(out, batch.representations.iter().map(|text| &text[..]));
         }
     });
-    // The representations are freed before the call: a cancelled call's future is dropped on a serving thread.
+    // The representations are freed before the call: a cancelled call's future is dropped on a serving
+    // thread.
     let counts: Vec<_> =
         batches.into_iter().map(|batch| (batch.alias, batch.representations.len())).collect();
     let count: usize = counts.iter().map(|(_, count)| count).sum();

@@ -244,8 +244,8 @@ impl Inner {
         self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Introspects a service, and builds the schema if everything is available: in the pool, at the operator's
-    /// expense.
+    /// Introspects a service, and builds the schema if everything is available: in the pool, at the
+    /// operator's expense.
     async fn ask(self: &Arc<Self>, remote: &Remote) -> Result<(), String> {
         let (route, remote) = (Arc::clone(self), remote.clone());
         let (kind, payer) = ("graphql-schema", QuotaKey::new(&"graphql-schema").exempt());

@@ -11,8 +11,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::answer::Answer;
 use crate::reason::Reason;
 
-/// The maximum total length in bytes of the documents that fetch objects by key for a request at a time. A longer
-/// document is sent alone.
+/// The maximum total length in bytes of the documents that fetch objects by key for a request at a time. A
+/// longer document is sent alone.
 const KEYED_BYTES: usize = 4 << 20;
 
 /// The services of a route.
@@ -64,8 +64,8 @@ pub(crate) struct Keys<'a> {
 }
 
 impl Sources {
-    /// Creates the services of a route. With `coalesces`, equal concurrent calls of several requests share one
-    /// call.
+    /// Creates the services of a route. With `coalesces`, equal concurrent calls of several requests share
+    /// one call.
     pub(crate) fn new(services: Services, limits: SourceLimits, coalesces: bool) -> Arc<Self> {
         let coalescer = coalesces.then(|| Arc::new(Coalescer::new(limits.upstream_bytes)));
         Arc::new(Self { services, limits, coalescer })
@@ -89,8 +89,8 @@ impl Ground {
         self.calls.services().get(name).ok_or_else(unknown)
     }
 
-    /// Waits until a document of about this length in bytes may be composed that fetches objects by key. It is
-    /// counted until the permit is dropped.
+    /// Waits until a document of about this length in bytes may be composed that fetches objects by key. It
+    /// is counted until the permit is dropped.
     pub(crate) async fn keyed_permit(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
         let bytes = u32::try_from(bytes.min(KEYED_BYTES)).unwrap_or(u32::MAX);
         self.keyed.acquire_many(bytes).await.ok()

@@ -14,8 +14,8 @@ use openapi::Place as In;
 pub struct Subgraph {
     /// The service's name, as in the config.
     pub name: Arc<str>,
-    /// Its schema, according to the Apollo Federation v2 specification. A type with linked fields is an entity:
-    /// it is declared with `@key`.
+    /// Its schema, according to the Apollo Federation v2 specification. A type with linked fields is an
+    /// entity: it is declared with `@key`.
     pub sdl: String,
     /// The protocol of the service.
     pub kind: Kind,
@@ -26,8 +26,8 @@ pub struct Subgraph {
 pub enum Kind {
     /// REST.
     Rest(Arc<Bindings>),
-    /// GraphQL. The bindings have no root fields and no types, since those are the service's own. They contain
-    /// the links.
+    /// GraphQL. The bindings have no root fields and no types, since those are the service's own. They
+    /// contain the links.
     Remote {
         /// The path of its GraphQL endpoint, below the service's URL.
         path: Arc<str>,
@@ -119,8 +119,8 @@ pub enum From {
     Fixed(serde_json::Value),
 }
 
-/// The mapping of a schema type to the service's type. Input types and enums have one too, for the values sent
-/// to the service.
+/// The mapping of a schema type to the service's type. Input types and enums have one too, for the values
+/// sent to the service.
 #[derive(Clone, Debug, Default)]
 pub struct TypeBinding {
     /// The GraphQL service's own name of the type, if the schema uses another.
@@ -162,8 +162,8 @@ pub struct Entity {
 /// A field that is resolved by another call.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The fields of the object that the calls need, by their GraphQL names. If one of them is `null`, no call
-    /// is made, and the field is `null` or an empty list.
+    /// The fields of the object that the calls need, by their GraphQL names. If one of them is `null`, no
+    /// call is made, and the field is `null` or an empty list.
     pub needs: Vec<Box<str>>,
     /// The calls.
     pub how: How,
@@ -172,9 +172,9 @@ pub struct Link {
 /// A strategy for fetching values for many objects at once.
 #[derive(Clone, Debug)]
 pub enum How {
-    /// Calls with batches of keys, by a parameter that takes a list ([`From::Key`]). If the value of the key is
-    /// itself a list, all its items are requested, and the object gets theirs in the order of the list. The
-    /// same applies to [`How::List`].
+    /// Calls with batches of keys, by a parameter that takes a list ([`From::Key`]). If the value of the key
+    /// is itself a list, all its items are requested, and the object gets theirs in the order of the list.
+    /// The same applies to [`How::List`].
     Ids(Ask, Joined),
     /// A single call for the whole list, which is joined in memory.
     List(Ask, Joined),

@@ -134,7 +134,8 @@ impl Carry {
     }
 
     /// The escaped bytes, and the backslashes that escape them: every second one of a run. The carry of the
-    /// addition propagates along a run of backslashes, so that its end shows whether the run's length is even.
+    /// addition propagates along a run of backslashes, so that its end shows whether the run's length is
+    /// even.
     #[inline(always)]
     fn escapes(&mut self, backslash: u64) -> (u64, u64) {
         const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;

@@ -230,7 +230,8 @@ fn is_scalar(text: &[u8]) -> bool {
     matches!(rest, [] | [b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r', ..])
 }
 
-/// Returns the text after a number according to RFC 8259, `-? int frac? exp?`, or `None` if there is no number.
+/// Returns the text after a number according to RFC 8259, `-? int frac? exp?`, or `None` if there is no
+/// number.
 #[inline(always)]
 fn number(text: &[u8]) -> Option<&[u8]> {
     let text = text.strip_prefix(b"-").unwrap_or(text);

@@ -1,11 +1,11 @@
 //! JSON text as slices: only the requested parts are parsed.
 //!
-//! A [`Document`] is a text that was checked completely (RFC 8259), with an index of its tokens and its longer
-//! containers that is built at the same time. A [`Node`] is a value in it, represented by its position in the
-//! text. Access to a member or an item skips the text before it. Numbers keep their original text, members keep
-//! their order, and duplicate names are preserved. Slices share the document's memory. A [`Path`] selects
-//! several values, [`Grouped`] finds items by key, and a [`Tree`] is a value composed of such texts. A
-//! [`Checker`] validates a text that is too long to be held in memory.
+//! A [`Document`] is a text that was checked completely (RFC 8259), with an index of its tokens and its
+//! longer containers that is built at the same time. A [`Node`] is a value in it, represented by its position
+//! in the text. Access to a member or an item skips the text before it. Numbers keep their original text,
+//! members keep their order, and duplicate names are preserved. Slices share the document's memory. A
+//! [`Path`] selects several values, [`Grouped`] finds items by key, and a [`Tree`] is a value composed of
+//! such texts. A [`Checker`] validates a text that is too long to be held in memory.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod ambiguity;
@@ -145,9 +145,9 @@ impl Document {
         Node::new(self, self.tokens_from(0).next().1, 0)
     }
 
-    /// Returns the value that begins at a position in the text, as returned by [`Node::start`]. Returns `None`
-    /// if no token begins there, for example within a string or after the end of the text. For a token that is
-    /// not a value, the result is unspecified, but remains within the text.
+    /// Returns the value that begins at a position in the text, as returned by [`Node::start`]. Returns
+    /// `None` if no token begins there, for example within a string or after the end of the text. For a token
+    /// that is not a value, the result is unspecified, but remains within the text.
     #[must_use]
     pub fn node(&self, start: usize) -> Option<Node<'_>> {
         let bits = self.blocks.get(start / block::BLOCK)?;

@@ -70,8 +70,8 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Creates the node for the value at `start`; `place` is the index entry of the first container from there
-    /// on.
+    /// Creates the node for the value at `start`; `place` is the index entry of the first container from
+    /// there on.
     #[inline]
     pub(crate) fn new(document: &'a Document, start: usize, place: usize) -> Self {
         Self { document, start, place }
@@ -128,15 +128,15 @@ impl<'a> Node<'a> {
         self.document.text.slice(self.start..self.start + len)
     }
 
-    /// Whether its text is longer than `bytes`. For a scalar, the length includes the whitespace up to the next
-    /// token. A container that is not in the index is short.
+    /// Whether its text is longer than `bytes`. For a scalar, the length includes the whitespace up to the
+    /// next token. A container that is not in the index is short.
     #[must_use]
     pub fn is_longer(self, bytes: usize) -> bool {
         self.extent().len() > bytes
     }
 
-    /// Returns the text from its beginning to the next token, sharing the document's memory. For a scalar this
-    /// includes trailing whitespace, so that its end need not be searched.
+    /// Returns the text from its beginning to the next token, sharing the document's memory. For a scalar
+    /// this includes trailing whitespace, so that its end need not be searched.
     #[must_use]
     pub fn with_space(self) -> Bytes {
         self.document.text.slice(self.extent())
@@ -251,15 +251,15 @@ impl<'a> Node<'a> {
         Ok(found)
     }
 
-    /// Returns the content of a string in UTF-8, or `None` for other values. An unpaired surrogate is replaced
-    /// by U+FFFD.
+    /// Returns the content of a string in UTF-8, or `None` for other values. An unpaired surrogate is
+    /// replaced by U+FFFD.
     #[must_use]
     pub fn string(self) -> Option<Cow<'a, [u8]>> {
         (self.kind() == Kind::String).then(|| unescape(inside(self.text())))
     }
 
-    /// Returns a scalar as plain text: the content of a string, or the text of a number or boolean; `None` for
-    /// other values.
+    /// Returns a scalar as plain text: the content of a string, or the text of a number or boolean; `None`
+    /// for other values.
     #[must_use]
     pub fn plain(self) -> Option<Cow<'a, str>> {
         let bytes = match self.kind() {
@@ -508,15 +508,15 @@ impl<'a> Members<'a> {
         Self(Children { document, tokens, place: spot.place as usize })
     }
 
-    /// Returns the spot of the next member, so that an iteration may continue there later, or `None` after the
-    /// last one.
+    /// Returns the spot of the next member, so that an iteration may continue there later, or `None` after
+    /// the last one.
     #[must_use]
     pub fn spot(&self) -> Option<Spot> {
         self.0.spot()
     }
 
-    /// Returns the next member if its name and the following colon have exactly this text. Otherwise it remains
-    /// the next.
+    /// Returns the next member if its name and the following colon have exactly this text. Otherwise it
+    /// remains the next.
     #[must_use]
     #[inline(always)]
     pub fn next_spelt(&mut self, name: &Spelling) -> Option<Passed<'a>> {
@@ -540,8 +540,8 @@ impl<'a> Members<'a> {
     }
 }
 
-/// A value that an iteration has passed. Its kind is determined from its parts, since creating a [`Node`] takes
-/// longer.
+/// A value that an iteration has passed. Its kind is determined from its parts, since creating a [`Node`]
+/// takes longer.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed<'a> {
     document: &'a Document,
@@ -569,8 +569,8 @@ impl<'a> Passed<'a> {
         self.document.text.get(self.value).copied().unwrap_or_default()
     }
 
-    /// Whether the value is a nonnegative integer of at most eight digits. This fast check covers most numbers,
-    /// but may return `false` for one at the very end of a text.
+    /// Whether the value is a nonnegative integer of at most eight digits. This fast check covers most
+    /// numbers, but may return `false` for one at the very end of a text.
     #[must_use]
     #[inline(always)]
     pub fn is_short(&self) -> bool {

@@ -362,7 +362,8 @@ fn finds_values_by_position_in_any_order() {
     }
 }
 
-/// A text whose index is larger than the text: deeply nested arrays, each just long enough to be in the index.
+/// A text whose index is larger than the text: deeply nested arrays, each just long enough to be in the
+/// index.
 fn deeply_nested(texts: usize) -> String {
     let one = format!("{}\"{}\"{}", "[".repeat(1000), "x".repeat(64), "]".repeat(1000));
     format!("[{}]", vec![one; texts].join(","))

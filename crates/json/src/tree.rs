@@ -1,6 +1,6 @@
-//! A JSON value composed of parts of texts, for responses: nothing is parsed into values, and no text is copied
-//! before it is written. A part that occurs in several places shares its memory, so that deduplication can
-//! detect it without comparisons.
+//! A JSON value composed of parts of texts, for responses: nothing is parsed into values, and no text is
+//! copied before it is written. A part that occurs in several places shares its memory, so that deduplication
+//! can detect it without comparisons.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -70,8 +70,8 @@ impl Tree {
         self.measured(most, &mut HashMap::new())
     }
 
-    /// Whether it is composed of more than `most` values. The children of a value that occurs in several places
-    /// count once.
+    /// Whether it is composed of more than `most` values. The children of a value that occurs in several
+    /// places count once.
     #[must_use]
     pub fn has_more_than(&self, most: usize) -> bool {
         let mut left = most;
@@ -278,8 +278,8 @@ impl Pieces {
         self.open.push(Open { children, place: 0, first });
     }
 
-    /// Writes the text before the next value and returns that value. Returns `None` if the value was short and
-    /// has been written too, or if the container was closed.
+    /// Writes the text before the next value and returns that value. Returns `None` if the value was short
+    /// and has been written too, or if the container was closed.
     fn step(&mut self) -> Option<Tree> {
         let open = self.open.last_mut()?;
         let (name, value, close) = match &open.children {

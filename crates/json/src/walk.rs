@@ -22,8 +22,8 @@ pub(crate) fn string(text: &[u8], start: usize) -> usize {
     }
 }
 
-/// Returns a word in which the lowest set bit marks the first byte that is a quote or a backslash. Later bytes
-/// may be marked wrongly.
+/// Returns a word in which the lowest set bit marks the first byte that is a quote or a backslash. Later
+/// bytes may be marked wrongly.
 #[inline]
 fn marks(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 255;

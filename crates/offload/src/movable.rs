@@ -76,8 +76,8 @@ struct Mover {
     kind: &'static str,
     payer: QuotaKey,
     deadline: Instant,
-    /// Whether a move waits while the payer's quota is used up. Otherwise the poll ends with an error, and the
-    /// future stays in its place.
+    /// Whether a move waits while the payer's quota is used up. Otherwise the poll ends with an error, and
+    /// the future stays in its place.
     is_paced: bool,
     is_dropped: Arc<AtomicBool>,
 }
@@ -141,8 +141,8 @@ impl<T: Send + 'static> Movable<T> {
     /// Runs the future, but does not wait for quota, for work that others wait for, too.
     ///
     /// # Errors
-    /// The movable itself, if a move would have to wait for its payer's quota. It continues when it is awaited,
-    /// and waits for quota then.
+    /// The movable itself, if a move would have to wait for its payer's quota. It continues when it is
+    /// awaited, and waits for quota then.
     pub async fn run_within_quota(mut self) -> Result<Result<T, OffloadError>, Self> {
         self.mover.is_paced = false;
         let result = (&mut self).await;

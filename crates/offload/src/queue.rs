@@ -1,9 +1,9 @@
 //! The queue of waiting jobs, and the running jobs.
 //!
-//! Jobs are served in rounds with one job of each class per payer: the tenth job of one payer waits behind the
-//! first of another. Within a round, payers with large debts wait behind those with small debts. A block of
-//! payers has sixteen jobs per round. If the queue is full, the job that would be served last is displaced. Each payer
-//! occupies at most one thread at a time.
+//! Jobs are served in rounds with one job of each class per payer: the tenth job of one payer waits behind
+//! the first of another. Within a round, payers with large debts wait behind those with small debts. A block
+//! of payers has sixteen jobs per round. If the queue is full, the job that would be served last is
+//! displaced. Each payer occupies at most one thread at a time.
 //!
 //! Long jobs, which can't be interrupted, run on all threads but one, and take up at most half of the queue.
 //! Other jobs overtake them while they wait for a thread.
@@ -146,7 +146,8 @@ impl JobQueue {
         self.queued.remove(&rank)
     }
 
-    /// Assigns the next job to an idle thread. Returns the number of the job, the number of the thread, and the work.
+    /// Assigns the next job to an idle thread. Returns the number of the job, the number of the thread, and
+    /// the work.
     pub(crate) fn start(&mut self) -> Option<(u64, usize, Work)> {
         let worker = *self.idle.last()?;
         let is_busy = |payer| self.running.values().any(|job| job.request.payer.payer() == payer);

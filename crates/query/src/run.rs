@@ -122,9 +122,9 @@ fn taken(runtime: &Runtime, session: Option<(Session, Key)>, guest: &mut Guest) 
     runtime.lives.take(session, key).filter(|live| guest.follow(live.store.data()))
 }
 
-/// Runs a program until it ends or exceeds a limit. Slots, turns and warm instances count for the client, also
-/// of a signed program, whose code all clients share. `keeps_instance` is whether its instance is to be kept
-/// for reuse.
+/// Runs a program until it ends or exceeds a limit. Slots, turns and warm instances count for the client,
+/// also of a signed program, whose code all clients share. `keeps_instance` is whether its instance is to be
+/// kept for reuse.
 pub(crate) async fn run(
     runtime: &Runtime,
     program: &Program,
@@ -206,8 +206,8 @@ async fn give_back(store: &mut Store<Guest>, is_plain: bool) {
 
 /// Drops the instance of a cancelled run. It keeps its pool slot until its memory has been discarded.
 fn abandon(mut staged: (Store<Guest>, Within, Option<FairPermit>), is_plain: bool) {
-    // Ends its upstream calls and releases the run permit. Calls are cancelled one by one, and a waiting one must not
-    // take the place of a cancelled one.
+    // Ends its upstream calls and releases the run permit. Calls are cancelled one by one, and a waiting one
+    // must not take the place of a cancelled one.
     staged.0.data().call.budget.close();
     staged.0.data_mut().rest();
     if staged.0.data().memory.is_some()

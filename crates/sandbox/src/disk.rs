@@ -43,7 +43,8 @@ pub struct Disk {
     folder: PathBuf,
     key: hmac::Key,
     capacity: u64,
-    /// The bytes of each owner's files, as [`occupied`] counts them; during a sweep, those written since it began.
+    /// The bytes of each owner's files, as [`occupied`] counts them; during a sweep, those written since it
+    /// began.
     held: Mutex<HashMap<OwnerId, u64>>,
     /// Locked by the thread that lists all files to remove some.
     sweeping: Mutex<()>,
@@ -279,8 +280,8 @@ impl Disk {
         }
     }
 
-    /// Removes the least recently used files if this owner, or all owners together, exceed their limit. Returns
-    /// at once if another thread is doing so.
+    /// Removes the least recently used files if this owner, or all owners together, exceed their limit.
+    /// Returns at once if another thread is doing so.
     fn sweep(&self, owner: OwnerId, used: impl Fn(&Key) -> Option<SystemTime>) {
         let share = self.capacity / SHARE;
         let (all, own) = {

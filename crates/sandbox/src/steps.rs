@@ -298,7 +298,8 @@ impl Checks {
                 false
             }
             Operator::Else => self.open.last().copied().unwrap_or_default(),
-            // A deep recursion returns through thousands of functions, each with fewer instructions than a run.
+            // A deep recursion returns through thousands of functions, each with fewer instructions than a
+            // run.
             Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::CallRef { .. } => true,
             Operator::End => match self.open.pop() {
                 Some(has_check) => has_check,

@@ -108,8 +108,8 @@ impl Reply {
         response
     }
 
-    /// Converts the response for the handler that called `what` by a method: an outcome and a body. A streamed
-    /// response is read up to the limit.
+    /// Converts the response for the handler that called `what` by a method: an outcome and a body. A
+    /// streamed response is read up to the limit.
     ///
     /// # Errors
     /// If the pool does not read a long text.

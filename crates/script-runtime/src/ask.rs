@@ -173,8 +173,8 @@ fn valid(declared: Representation, bytes: Bytes) -> Result<Payload, InvalidBody>
 }
 
 /// Reads the response body of a service by its media type, a long one in the pool. The worker validates JSON
-/// when it parses it; validating it here as well took a tenth of the gateway's part of a request. An empty body
-/// is not JSON either, unless the method or the status allow for one.
+/// when it parses it; validating it here as well took a tenth of the gateway's part of a request. An empty
+/// body is not JSON either, unless the method or the status allow for one.
 pub(crate) async fn answered(
     pool: &OffloadPool,
     call: &Call,

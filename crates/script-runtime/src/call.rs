@@ -139,8 +139,8 @@ impl Outside {
         Some(self.follow(&url, from))
     }
 
-    /// Resolves a redirect: to the service that sent it, or to a host that matches a pattern. Never to another
-    /// service, under any name, even if a pattern covers its address.
+    /// Resolves a redirect: to the service that sent it, or to a host that matches a pattern. Never to
+    /// another service, under any name, even if a pattern covers its address.
     fn follow(&self, url: &str, from: &Target) -> Result<Target, String> {
         let parts = Url::read(url)?;
         let base = parts.base.to_ascii_lowercase();

@@ -348,8 +348,8 @@ impl Seen<'_> {
 }
 
 impl Value {
-    /// Converts the response of a service. Returns `None` if it claims to be JSON but is not: a worker must then
-    /// handle the error.
+    /// Converts the response of a service. Returns `None` if it claims to be JSON but is not: a worker must
+    /// then handle the error.
     pub(crate) fn of(body: Payload) -> Option<Self> {
         Some(match body.kind {
             frame::Kind::None => Self::Undefined,

@@ -77,7 +77,7 @@ impl Generation {
         }
     }
 
-    /// Whether a handler has ended so many workers that it must run alone.
+    /// Whether a handler must run alone, since it has ended several workers.
     pub(crate) fn runs_alone(&self, handler: usize) -> bool {
         self.strikes.get(handler).is_some_and(HandlerStrikes::runs_alone)
     }

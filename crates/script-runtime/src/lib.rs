@@ -7,8 +7,8 @@
 //! worker processes, `frame.rs` implements the worker protocol, `state.rs` holds the handlers' state, and
 //! `scripts.rs` contains everything that all routes share. `confine.rs` sandboxes worker processes.
 //! `problem.rs` defines the errors, `config.rs` the operator's settings, and `modules.rs` finds the modules
-//! that a script imports. Long work on texts is done in the pool of `offload`, see `work.rs`. The JavaScript of
-//! a worker is in `worker/`, the compiler in `crates/script`.
+//! that a script imports. Long work on texts is done in the pool of `offload`, see `work.rs`. The JavaScript
+//! of a worker is in `worker/`, the compiler in `crates/script`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod answer;

@@ -338,8 +338,8 @@ impl Run {
         }
     }
 
-    /// Parses a long frame in the pool. An invalid frame or a report of damage ends the worker, as a short one
-    /// does.
+    /// Parses a long frame in the pool. An invalid frame or a report of damage ends the worker, as a short
+    /// one does.
     async fn parsed(&mut self, place: &Place, long: LongFrame) -> Result<frame::From, ScriptError> {
         let (pool, payer) = (&self.setup.scripts.offload, self.origin.call.quota_key().for_answers());
         let parsed = at_once(pool, "script-frame", payer, self.origin.deadline, || long.parse()).await;

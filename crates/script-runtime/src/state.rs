@@ -158,8 +158,8 @@ impl Shared {
 }
 
 impl States {
-    /// Opens the store in a folder. Blocks on disk access, so it is meant for the start of a gateway. Work that
-    /// takes long is done in the pool.
+    /// Opens the store in a folder. Blocks on disk access, so it is meant for the start of a gateway. Work
+    /// that takes long is done in the pool.
     ///
     /// # Errors
     /// If the folder or the store can't be used.

@@ -38,8 +38,8 @@ impl Table {
         Self { literal }
     }
 
-    /// Routes a path and a method. Paths match exactly or percent-decoded. Literal paths are tried first in both
-    /// forms, so that no instance can take the requests for them.
+    /// Routes a path and a method. Paths match exactly or percent-decoded. Literal paths are tried first in
+    /// both forms, so that no instance can take the requests for them.
     pub(crate) async fn find(
         &self,
         service: &Service,
@@ -98,8 +98,8 @@ fn allow(resource: &Resource, is_instance: bool) -> String {
     words.join(", ")
 }
 
-/// Returns the percent-decoded path, if it differs and is valid UTF-8. An encoded slash is not a separator (RFC 3986,
-/// section 2.2), so a path with one is not decoded.
+/// Returns the percent-decoded path, if it differs and is valid UTF-8. An encoded slash is not a separator
+/// (RFC 3986, section 2.2), so a path with one is not decoded.
 fn decoded(path: &str) -> Option<String> {
     if !path.contains('%') {
         return None;

@@ -3,9 +3,10 @@
 //!
 //! Each script has its own workers, so that a misbehaving script does not affect the runs of others.
 //! `host.rs` is the context shared by all scripts, `worker.rs` the gateway's handle of a worker, `link.rs`
-//! its connection, `process.rs` its process, `scale.rs` the number of workers, `strikes.rs` counts the workers
-//! that each handler ended, and `watch.rs` ends stuck workers. This file selects the worker for a run: the one
-//! with the lowest load, or for writers the one that their cells map to, since it already has their state.
+//! its connection, `process.rs` its process, `scale.rs` the number of workers, `strikes.rs` counts the
+//! workers that each handler ended, and `watch.rs` ends stuck workers. This file selects the worker for a
+//! run: the one with the lowest load, or for writers the one that their cells map to, since it already has
+//! their state.
 
 mod files;
 #[cfg(test)]
@@ -244,8 +245,8 @@ impl Pool {
         None
     }
 
-    /// Records that code of a handler ended its worker after its run; if the program is 0, the cause is unknown,
-    /// and may be a program that the worker was loading.
+    /// Records that code of a handler ended its worker after its run; if the program is 0, the cause is
+    /// unknown, and may be a program that the worker was loading.
     fn damaged(&self, worker: &Worker, program: u32, handler: usize) {
         if program == 0 {
             // The result of a load is that of shared workers.

@@ -21,8 +21,9 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 /// A streamed body.
 pub type Body = UnsyncBoxBody<Bytes, Error>;
 
-/// The memory in bytes that a response occupies until its body is read. Handlers that compose responses set it
-/// as a response extension: the current frame of such a body is a small part of the memory that it occupies.
+/// The memory in bytes that a response occupies until its body is read. Handlers that compose responses set
+/// it as a response extension: the current frame of such a body is a small part of the memory that it
+/// occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldBytes(pub u64);
 
@@ -47,7 +48,8 @@ pub fn pieces(length: usize, pieces: impl Iterator<Item = Bytes> + Send + Unpin 
 /// tasks between pieces that are available at once.
 ///
 /// # Errors
-/// [`ReadBodyError::TooLarge`] if the body exceeds the limit, and [`ReadBodyError::Broken`] if it is incomplete.
+/// [`ReadBodyError::TooLarge`] if the body exceeds the limit, and [`ReadBodyError::Broken`] if it is
+/// incomplete.
 pub async fn read_within(mut body: Body, limit: u64) -> Result<Bytes, ReadBodyError> {
     let mut buffer = BodyBuffer::default();
     let mut turn = Turn::default();

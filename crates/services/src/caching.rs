@@ -2,7 +2,7 @@
 //!
 //! A response without `Cache-Control` may be stored by any cache and served to any client. A composed
 //! response would have none by itself. Each request therefore records the directives of its services, and its
-//! response is no more public than theirs.
+//! response is at most as public as theirs.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
@@ -169,7 +169,8 @@ impl Directives {
         let mut members = lines.flat_map(|line| line.split(','));
         for directive in members.by_ref().take(MAX_MEMBERS) {
             let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
-            // An unreadable value counts as stale; of repeated values the shortest applies (RFC 9111, section 4.2.1).
+            // An unreadable value counts as stale; of repeated values the shortest applies (RFC 9111, section
+            // 4.2.1).
             let seconds = || value.trim().trim_matches('"').parse().unwrap_or(0);
             let least = |before: Option<u32>| Some(before.map_or(seconds(), |before| before.min(seconds())));
             let name = name.trim();

@@ -1,7 +1,8 @@
 //! The context of a client's request, passed down to each upstream call made for it.
 //!
-//! A [`Call`] is cheap to clone. The clones share one [`Budget`], so that concurrent calls count together. The
-//! budget also keeps the list of calls [`Made`] so far, which responses, problem documents and `orfa dev` show.
+//! A [`Call`] is cheap to clone. The clones share one [`Budget`], so that concurrent calls count together.
+//! The budget also keeps the list of calls [`Made`] so far, which responses, problem documents and `orfa dev`
+//! show.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -85,7 +86,8 @@ pub struct Call {
     pub rights: Option<Arc<Rights>>,
     /// The account that is charged for CPU time, if any.
     pub payer: Option<Arc<dyn Payer>>,
-    /// The client's own headers. A service gets those that its `forward` setting lists. `None` forwards no headers.
+    /// The client's own headers. A service gets those that its `forward` setting lists. `None` forwards no
+    /// headers.
     pub headers: Option<Arc<HeaderMap>>,
     /// The trace that the request belongs to.
     pub trace: Trace,
@@ -235,8 +237,9 @@ impl Call {
     }
 }
 
-/// Returns the quota key that is charged for a client's work: the named caller, or for anonymous clients their
-/// network. An IPv6 network is also part of a /48 block, since a single customer often owns the whole block.
+/// Returns the quota key that is charged for a client's work: the named caller, or for anonymous clients
+/// their network. An IPv6 network is also part of a /48 block, since a single customer often owns the whole
+/// block.
 #[must_use]
 pub fn quota_key(caller: &Caller, client: Option<IpAddr>) -> QuotaKey {
     match (caller, client.map(network)) {
@@ -296,8 +299,8 @@ impl Budget {
         }
     }
 
-    /// Makes this the budget of calls whose responses several requests share. No caller is charged for decoding
-    /// them, so that none waits for the quota of another.
+    /// Makes this the budget of calls whose responses several requests share. No caller is charged for
+    /// decoding them, so that none waits for the quota of another.
     #[must_use]
     pub fn for_sharing(self) -> Self {
         Self { is_shared: true, ..self }
@@ -320,8 +323,8 @@ impl Budget {
         Self { accounts: starter.accounts.clone(), starter: Some(Arc::clone(starter)), ..self }
     }
 
-    /// Makes this a partial budget of another request: cache directives of responses are recorded for `whole`, and
-    /// their bytes count in the account of its client.
+    /// Makes this a partial budget of another request: cache directives of responses are recorded for
+    /// `whole`, and their bytes count in the account of its client.
     #[must_use]
     pub fn part_of(self, whole: &Self) -> Self {
         Self { cache: Arc::clone(&whole.cache), accounts: whole.accounts.clone(), ..self }
@@ -354,12 +357,12 @@ impl Budget {
         self.received.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 
-    /// Takes the bytes of a response out of the allowance, and counts them in the account of the client until the
-    /// budget is dropped.
+    /// Takes the bytes of a response out of the allowance, and counts them in the account of the client until
+    /// the budget is dropped.
     ///
     /// # Errors
-    /// [`CallError::Limit`] with `limit-received` if too few bytes are left, and [`CallError::Unfinished`] if the
-    /// gateway holds too many bytes of responses, for this client or in total.
+    /// [`CallError::Limit`] with `limit-received` if too few bytes are left, and [`CallError::Unfinished`] if
+    /// the gateway holds too many bytes of responses, for this client or in total.
     pub fn receive(&self, bytes: u64) -> Result<(), CallError> {
         if !self.take_received(bytes) {
             return Err(CallError::Limit("limit-received"));
@@ -392,7 +395,8 @@ impl Budget {
         result
     }
 
-    /// Counts the received bytes no longer in the account of the client: they are passed on, and count as unsent.
+    /// Counts the received bytes no longer in the account of the client: they are passed on, and count as
+    /// unsent.
     pub fn release_received(&self) {
         self.held.store(0, Relaxed);
         if let Some(permit) = self.permit.get() {
@@ -405,8 +409,8 @@ impl Budget {
         self.permit.get().cloned()
     }
 
-    /// Whether the account of the client had no room for a response. That of another client may have room; if all
-    /// clients together have too many bytes, this is `false`.
+    /// Whether the account of the client had no room for a response. That of another client may have room; if
+    /// all clients together have too many bytes, this is `false`.
     #[must_use]
     pub fn lacked_room(&self) -> bool {
         self.lacked_room.load(Relaxed)

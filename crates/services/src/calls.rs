@@ -28,7 +28,8 @@ pub const ROOM: usize = 8000;
 /// The response or error of a call, shared by all callers of an equal call.
 pub type Answered<T = Response> = Result<T, Arc<CallError>>;
 
-/// The calls of one request. `T` is made from a response once, and shared by all callers that get the response.
+/// The calls of one request. `T` is made from a response once, and shared by all callers that get the
+/// response.
 pub struct Calls<T = Response> {
     services: Services,
     call: Call,
@@ -95,7 +96,8 @@ pub(crate) struct Landed<T> {
 }
 
 impl<T> Coalescer<T> {
-    /// Creates a coalescer without calls in flight. `received` is the maximum size of a shared response in bytes.
+    /// Creates a coalescer without calls in flight. `received` is the maximum size of a shared response in
+    /// bytes.
     #[must_use]
     pub fn new(received: u64) -> Self {
         Self { flights: Arc::default(), received }

@@ -164,7 +164,8 @@ impl Services {
         self.by_name.get(name)
     }
 
-    /// Returns the service that has a target at this `host:port`. The default port is that of the target's scheme.
+    /// Returns the service that has a target at this `host:port`. The default port is that of the target's
+    /// scheme.
     #[must_use]
     pub fn at(&self, authority: &str) -> Option<&Arc<Service>> {
         self.by_name.values().find(|service| service.is_at(authority))

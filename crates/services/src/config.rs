@@ -78,8 +78,8 @@ pub struct ServiceConfig {
     /// read.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// The paths that may be called, as globs: `/buyers/*`. Default: all paths. A path has to match both as it is
-    /// and without parameters of its segments (`;v=1`), which some servers cut off.
+    /// The paths that may be called, as globs: `/buyers/*`. Default: all paths. A path has to match both as
+    /// it is and without parameters of its segments (`;v=1`), which some servers cut off.
     #[serde(default)]
     pub paths: Vec<String>,
 }

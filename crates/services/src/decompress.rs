@@ -26,7 +26,8 @@ const STEP: usize = 16 << 10;
 const STEPS: usize = 4;
 /// The number of input bytes before the task yields: a gzip member takes 20 bytes and some microseconds.
 const PORTION: usize = 4 << 10;
-/// The longest text that is decoded inline: some tenths of a millisecond. Most responses of services are shorter.
+/// The longest text that is decoded inline: some tenths of a millisecond. Most responses of services are
+/// shorter.
 const SHORT: usize = 16 << 10;
 /// The estimated CPU time that decoding is charged in advance: per job, and per byte of input.
 const ESTIMATE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_nanos(50));

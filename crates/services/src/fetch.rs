@@ -69,7 +69,8 @@ impl Fetch {
     }
 
     /// Sends a request to its `http` or `https` URL, and reads the response, whatever its status, to its end.
-    /// The response may have at most `limit` bytes; `time` covers everything from connecting to the last byte.
+    /// The response may have at most `limit` bytes; `time` covers everything from connecting to the last
+    /// byte.
     ///
     /// # Errors
     /// See [`FetchError`]. Only [`FetchError::Unreachable`] guarantees that the request was not processed.

@@ -34,14 +34,14 @@ struct UnderWay<T> {
     count: u64,
 }
 
-/// The identity of a piece of work: everything that its result depends on, part by part. It is short, since it
-/// is copied and compared while the work in flight is locked.
+/// The identity of a piece of work: everything that its result depends on, part by part. It is short, since
+/// it is copied and compared while the work in flight is locked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fingerprint(Vec<u8>);
 
 impl Fingerprint {
-    /// Adds a part. Parts are length-prefixed: `ab` and `c` differ from `a` and `bc`. A long part is represented
-    /// by a hash of 128 bits.
+    /// Adds a part. Parts are length-prefixed: `ab` and `c` differ from `a` and `bc`. A long part is
+    /// represented by a hash of 128 bits.
     pub fn add(&mut self, part: &[u8]) {
         self.0.extend_from_slice(&part.len().to_le_bytes());
         if part.len() <= SHORT_PART {
@@ -65,7 +65,8 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
     /// is `None` if the work panicked. Must be called in a runtime.
     ///
     /// The work runs in a task of its own, whose long polls count for this site. It leaves its serving thread
-    /// only if it is movable itself ([`offload::OffloadPool::movable`]), whatever the requests that wait for it.
+    /// only if it is movable itself ([`offload::OffloadPool::movable`]), whatever the requests that wait for
+    /// it.
     pub fn join<F>(
         self: &Arc<Self>,
         key: &Fingerprint,

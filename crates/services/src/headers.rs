@@ -27,8 +27,9 @@ use forwarded::{Forwarded, is_claim};
 pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 /// The number of ORFA gateways that a request may pass before it is considered a loop.
 pub const MAX_HOPS: u8 = 8;
-/// The number of members of a list field that are read. A head has room for 60,000, and a request reads some of
-/// its lists several times. If further members would matter, the message is refused: see [`is_read_whole`].
+/// The number of members of a list field that are read. A head has room for 60,000, and a request reads some
+/// of its lists several times. If further members would matter, the message is refused: see
+/// [`is_read_whole`].
 pub const MAX_MEMBERS: usize = 256;
 /// The maximum size in bytes of a call's request line and headers. Headers of the connection, the trace and
 /// the hops are added on top.
@@ -100,7 +101,8 @@ const HEAD_ONLY: [&str; 16] = [
 
 const HEAD_ONLY_PREFIXES: [&str; 5] = ["accept", "access-control-", "content-", "if-", "sec-"];
 
-/// Digests of the content, which are meant for trailers (RFC 9530), although their names look like content metadata.
+/// Digests of the content, which are meant for trailers (RFC 9530), although their names look like content
+/// metadata.
 const CONTENT_DIGESTS: [&str; 2] = ["content-digest", "content-md5"];
 
 /// The connection details of a client's request; part of its [`Call`](crate::Call).
@@ -188,8 +190,8 @@ fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
     }
 }
 
-/// Converts all characters except letters and digits to `-`: servers behind CGI-like interfaces convert all of
-/// them, or some, to `_`.
+/// Converts all characters except letters and digits to `-`: servers behind CGI-like interfaces convert all
+/// of them, or some, to `_`.
 #[must_use]
 pub fn canonical(name: &str) -> Cow<'_, str> {
     let is_canonical = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -217,7 +219,8 @@ impl Rules {
         }
     }
 
-    /// Completes a program's headers with forwarded client headers, the operator's headers, and the gateway's own.
+    /// Completes a program's headers with forwarded client headers, the operator's headers, and the gateway's
+    /// own.
     pub(crate) fn complete(&self, headers: &mut HeaderMap, client: &HeaderMap) {
         for name in &self.forward {
             if !headers.contains_key(name) {
@@ -340,9 +343,9 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the options of `Connection` that are field names. All of them are read: a field whose name was cut off
-/// would be sent on. Messages from a connection have at most [`MAX_MEMBERS`] options, since longer lists are
-/// refused.
+/// Returns the options of `Connection` that are field names. All of them are read: a field whose name was cut
+/// off would be sent on. Messages from a connection have at most [`MAX_MEMBERS`] options, since longer lists
+/// are refused.
 fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
     members(headers, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
 }

@@ -15,7 +15,8 @@ pub use pattern::HostsError;
 use pattern::{Pattern, Place};
 pub(crate) use reach::{Reach, is_private};
 
-/// The number of hosts that are cached with their connections. Beyond that, the least recently used one is evicted.
+/// The number of hosts that are cached with their connections. Beyond that, the least recently used one is
+/// evicted.
 const KEPT: usize = 64;
 
 /// The permitted hosts, and a cache of recently used ones.

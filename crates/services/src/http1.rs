@@ -1,5 +1,6 @@
-//! HTTP/1.1 (RFC 9112), as far as clients and servers share it: buffered input, header fields, message framing,
-//! and sending of messages. `transport/http1` is the client built on it, `gateway/src/server/http1` the server.
+//! HTTP/1.1 (RFC 9112), as far as clients and servers share it: buffered input, header fields, message
+//! framing, and sending of messages. `transport/http1` is the client built on it, `gateway/src/server/http1`
+//! the server.
 //!
 //! `httparse` parses heads. Message framing is implemented here, strictly, and fuzzed: two readers must never
 //! disagree about the end of a body (request smuggling).

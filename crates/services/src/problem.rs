@@ -77,7 +77,8 @@ impl<P: Problem> From<P> for Box<dyn Problem> {
     }
 }
 
-/// The gateway is overloaded. Any phase that detects overload rejects the request before useless work is done.
+/// The gateway is overloaded. Any phase that detects overload rejects the request before useless work is
+/// done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the gateway is overloaded")]
 pub struct Overloaded;

@@ -93,8 +93,8 @@ impl Received {
     }
 }
 
-/// Collects the frames of a body. A single frame, the common case, is not copied. Yields to other tasks between
-/// frames that are available at once, and while it joins them.
+/// Collects the frames of a body. A single frame, the common case, is not copied. Yields to other tasks
+/// between frames that are available at once, and while it joins them.
 async fn collect(
     mut body: Body,
     mut take: impl FnMut(u64) -> Result<(), CallError>,
@@ -109,7 +109,8 @@ async fn collect(
     Ok(buffer.finish().await)
 }
 
-/// Returns the declared coding. Unknown codings, and those that were not requested, are passed on with their header.
+/// Returns the declared coding. Unknown codings, and those that were not requested, are passed on with their
+/// header.
 fn coding(headers: &HeaderMap) -> Option<ContentCoding> {
     let name = headers.get(CONTENT_ENCODING)?.to_str().ok()?.trim().to_ascii_lowercase();
     ContentCoding::named(&name).filter(|coding| *coding != ContentCoding::Deflate)

@@ -57,8 +57,8 @@ impl Service {
         &self.headers.forward
     }
 
-    /// Whether one of the targets is at this `host:port`, or was resolved to this address. The default port is that
-    /// of the target's scheme.
+    /// Whether one of the targets is at this `host:port`, or was resolved to this address. The default port
+    /// is that of the target's scheme.
     #[must_use]
     pub fn is_at(&self, authority: &str) -> bool {
         self.targets.plan().origins.iter().any(|origin| origin.is_at(authority))
@@ -71,7 +71,8 @@ impl Service {
         self.targets.plan().origins.first().map_or("", |origin| &origin.base)
     }
 
-    /// Returns the part of a target's path after the target's path prefix; `None` if no target has such a path.
+    /// Returns the part of a target's path after the target's path prefix; `None` if no target has such a
+    /// path.
     #[must_use]
     pub fn below_base<'p>(&self, path: &'p str) -> Option<&'p str> {
         self.targets.plan().origins.iter().find_map(|origin| {
@@ -101,7 +102,8 @@ impl Service {
         }
     }
 
-    /// Checks a path against `paths`, both as it is written and without parameters, which some servers cut off.
+    /// Checks a path against `paths`, both as it is written and without parameters, which some servers cut
+    /// off.
     fn check_open(&self, path: &str) -> Result<(), PathError> {
         let paths = &self.paths;
         if paths.is_empty() {

@@ -200,7 +200,8 @@ fn pick(peers: &[Arc<Peer>], tried: &[Arc<Peer>], turn: usize) -> Option<Lease> 
     Some(peer.lease(!any_in))
 }
 
-/// Returns two different indices below `count`, pseudo-randomly chosen by the turn (the finalizer of SplitMix64).
+/// Returns two different indices below `count`, pseudo-randomly chosen by the turn (the finalizer of
+/// SplitMix64).
 fn pair(turn: usize, count: usize) -> (usize, usize) {
     let mut mixed = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -169,8 +169,8 @@ impl Origin {
         }
     }
 
-    /// Whether the target is at this `host:port`, in any spelling of an address; the scheme's default port may be
-    /// omitted.
+    /// Whether the target is at this `host:port`, in any spelling of an address; the scheme's default port
+    /// may be omitted.
     pub(crate) fn is_at(&self, authority: &str) -> bool {
         let (host, port) = self.split(authority);
         let own = self.authority.host();
@@ -228,7 +228,8 @@ impl PartialEq for Origin {
     }
 }
 
-/// Parses a host that is an address, with brackets if it is an IPv6 address. IPv4-mapped ones become IPv4 addresses.
+/// Parses a host that is an address, with brackets if it is an IPv6 address. IPv4-mapped ones become IPv4
+/// addresses.
 fn address_of(host: &str) -> Option<IpAddr> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     bare.parse().ok().map(|address: IpAddr| address.to_canonical())

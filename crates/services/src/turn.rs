@@ -11,11 +11,14 @@ use tokio::task::yield_now;
 
 use crate::http2::FrameCursor;
 
-/// The bytes that a task processes before it yields: receiving and copying them takes a small part of a millisecond.
+/// The bytes that a task processes before it yields: receiving and copying them takes a small part of a
+/// millisecond.
 pub const TURN_BYTES: usize = 16 * 1024;
-/// The longest write to a [`CooperativeStream`]. Shorter ones take more time in total, as each wakes the peer.
+/// The longest write to a [`CooperativeStream`]. Shorter ones take more time in total, as each wakes the
+/// peer.
 const WRITE_BYTES: usize = 64 * 1024;
-/// The bytes read from or written to a [`CooperativeStream`] for one unit of tokio's budget, which has 128 units.
+/// The bytes read from or written to a [`CooperativeStream`] for one unit of tokio's budget, which has 128
+/// units.
 const UNIT_BYTES: usize = 2 * 1024;
 /// The bytes read below TLS before a pause. A TLS session reads on until it has plaintext, and each message
 /// without any, such as a `KeyUpdate` of 27 bytes, takes 3 microseconds.
@@ -24,8 +27,9 @@ const CIPHERTEXT_BYTES: usize = 16 * 1024;
 /// The bytes of frames that are read at once. Each byte of a head can refer to a field (RFC 7541, section
 /// 6.1), which takes 60 to 150 ns.
 const FRAME_BYTES: usize = 8 * 1024;
-/// Types of frames for which h2 visits all streams of a connection, each of which takes up to 100 ns. They have
-/// 15 bytes or more, so that the frames in [`FRAME_BYTES`] bytes would cause up to 546 visits of each stream.
+/// Types of frames for which h2 visits all streams of a connection, each of which takes up to 100 ns. They
+/// have 15 bytes or more, so that the frames in [`FRAME_BYTES`] bytes would cause up to 546 visits of each
+/// stream.
 const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 
@@ -37,7 +41,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Counts a piece, and yields after [`TURN_BYTES`] bytes, or after as many pieces as tokio's budget allows.
+    /// Counts a piece, and yields after [`TURN_BYTES`] bytes, or after as many pieces as tokio's budget
+    /// allows.
     pub async fn took(&mut self, bytes: usize) {
         self.bytes += bytes;
         if self.bytes < TURN_BYTES {
@@ -151,9 +156,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CooperativeStream<S> {
     }
 }
 
-/// A reader of a service's HTTP/2 frames, which may be of a few bytes each. It yields after [`FRAME_BYTES`] bytes
-/// that are available at once, and at each [`SETTINGS`] and [`GOAWAY`] frame. Unlike a budget that is used up,
-/// this does not delay what the same task writes.
+/// A reader of a service's HTTP/2 frames, which may be of a few bytes each. It yields after [`FRAME_BYTES`]
+/// bytes that are available at once, and at each [`SETTINGS`] and [`GOAWAY`] frame. Unlike a budget that is
+/// used up, this does not delay what the same task writes.
 #[derive(Debug)]
 pub(crate) struct PacedReader<R> {
     reader: BufReader<R>,

@@ -217,7 +217,8 @@ pub(crate) fn is_switch(response: &Response<Body>) -> bool {
     response.status() == StatusCode::SWITCHING_PROTOCOLS
 }
 
-/// Copies bytes in both directions until both sides have ended, one of them fails, or the idle timeout expires.
+/// Copies bytes in both directions until both sides have ended, one of them fails, or the idle timeout
+/// expires.
 async fn splice(
     client: impl AsyncRead + AsyncWrite + Unpin,
     service: impl AsyncRead + AsyncWrite + Unpin,

@@ -12,7 +12,8 @@ use crate::error::CallError;
 use crate::problem::{AnswerTimeout, Overloaded, Problem, Unfinished};
 
 /// Makes the computation of a response movable: it runs in the pool for a while if it requests that by
-/// [`offload::leave`]. The payer is charged for the work; `budget` is the budget of the calls made for the response.
+/// [`offload::leave`]. The payer is charged for the work; `budget` is the budget of the calls made for the
+/// response.
 ///
 /// # Errors
 /// [`AnswerTimeout`] when the budget's deadline cannot be met. If the pool is overloaded, [`Overloaded`] if
@@ -29,8 +30,8 @@ pub fn movable<T: Send + 'static>(
     async move { movable.await.map_err(|error| uncomposed(error, &budget)) }
 }
 
-/// Returns the error of a response that the pool did not compose. `budget` is the budget of the calls made for
-/// it; see [`movable`].
+/// Returns the error of a response that the pool did not compose. `budget` is the budget of the calls made
+/// for it; see [`movable`].
 #[must_use]
 pub fn uncomposed(error: OffloadError, budget: &Budget) -> Box<dyn Problem> {
     match unfinished(error) {

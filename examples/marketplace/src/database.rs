@@ -1,9 +1,9 @@
 //! A SQLite file and the connections to it.
 //!
-//! SQLite blocks, so it is called on tokio's blocking threads. Reads take a connection from a small pool, so that
-//! prepared statements are reused. Writes share one connection, because SQLite has one writer anyway and a mutex is
-//! cheaper than its busy handler. The file is seeded under another name and then renamed: a service that is stopped
-//! while it seeds leaves no incomplete database behind.
+//! SQLite blocks, so it is called on tokio's blocking threads. Reads take a connection from a small pool, so
+//! that prepared statements are reused. Writes share one connection, because SQLite has one writer anyway and
+//! a mutex is cheaper than its busy handler. The file is seeded under another name and then renamed: a
+//! service that is stopped while it seeds leaves no incomplete database behind.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! GraphQL over the handlers of the routes, at `POST /graphql`.
 //!
-//! A service's schema is a file, such as `graphql/profile.graphql`, and a table assigns a handler to each field of
-//! `Query` and `Mutation`. The handler returns JSON, and `select.rs` extracts the selected fields. There is no
-//! introspection: the schema is available as the file.
+//! A service's schema is a file, such as `graphql/profile.graphql`, and a table assigns a handler to each
+//! field of `Query` and `Mutation`. The handler returns JSON, and `select.rs` extracts the selected fields.
+//! There is no introspection: the schema is available as the file.
 
 mod select;
 

@@ -1,8 +1,8 @@
-//! Runs routes: parses the request, calls the route's handler with a connection on a blocking thread, and makes a
-//! response of its result.
+//! Runs routes: parses the request, calls the route's handler with a connection on a blocking thread, and
+//! makes a response of its result.
 //!
-//! Routes are rows of a table. The same table is used for the router, the check of parameter names, and the comparison
-//! with the OpenAPI documents.
+//! Routes are rows of a table. The same table is used for the router, the check of parameter names, and the
+//! comparison with the OpenAPI documents.
 
 use std::sync::Arc;
 
@@ -69,7 +69,8 @@ impl Route {
 }
 
 impl Request {
-    /// Creates a request from the arguments of a GraphQL field: `id` is that of the path, `input` is the body.
+    /// Creates a request from the arguments of a GraphQL field: `id` is that of the path, `input` is the
+    /// body.
     pub(crate) fn of(mut arguments: Map<String, Value>) -> Self {
         let id = arguments.remove("id").map(|id| id.to_string());
         let body = arguments.remove("input").map(|input| input.to_string().into()).unwrap_or_default();

@@ -1,13 +1,14 @@
 //! A freelance marketplace: three small example services for the gateway, each with its own database.
 //!
-//! *profile* has buyers and freelancers, *catalog* the job postings of the buyers, *order* the freelancers' orders with
-//! payment and review. The scenario and the numbers of rows (315, 1000, 1509) are those of the study that compared REST
-//! with GraphQL on it. The services have no special support for a gateway: they have lists, details, filters and bulk
-//! calls as a company would have built them for its own pages.
+//! *profile* has buyers and freelancers, *catalog* the job postings of the buyers, *order* the freelancers'
+//! orders with payment and review. The scenario and the numbers of rows (315, 1000, 1509) are those of the
+//! study that compared REST with GraphQL on it. The services have no special support for a gateway: they have
+//! lists, details, filters and bulk calls as a company would have built them for its own pages.
 //!
-//! Each service is a table of routes (`profile.rs`, `catalog.rs`, `order.rs`) over shared modules: `http.rs` runs a
-//! route, `parameters.rs` parses parameters, `select.rs` builds SQL, `database.rs` has the connections, `seed.rs`
-//! generates the rows, `problem.rs` has the errors, and `graphql.rs` exposes the same handlers by GraphQL.
+//! Each service is a table of routes (`profile.rs`, `catalog.rs`, `order.rs`) over shared modules: `http.rs`
+//! runs a route, `parameters.rs` parses parameters, `select.rs` builds SQL, `database.rs` has the
+//! connections, `seed.rs` generates the rows, `problem.rs` has the errors, and `graphql.rs` exposes the same
+//! handlers by GraphQL.
 
 mod catalog;
 mod data;
@@ -122,7 +123,8 @@ impl Service {
     }
 }
 
-/// Creates the router of a service, for tests without a port. Creates and seeds the database if it doesn't exist.
+/// Creates the router of a service, for tests without a port. Creates and seeds the database if it doesn't
+/// exist.
 pub fn router(service: Service, data: &Data) -> Result<Router, Error> {
     let database = database::Database::open(data, service.name(), service.seed())?;
     Ok(http::router(service.routes(), service.graphql(), database))

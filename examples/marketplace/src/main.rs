@@ -1,8 +1,8 @@
 //! `marketplace profile|catalog|order` runs one service, `marketplace all` runs all three in a process each.
 //!
-//! A service prints its address (`profile http://127.0.0.1:3001`) as soon as it accepts requests. `all` starts itself
-//! three times. The children end with their parent, even if it is killed, because their standard input is a pipe of the
-//! parent.
+//! A service prints its address (`profile http://127.0.0.1:3001`) as soon as it accepts requests. `all`
+//! starts itself three times. The children end with their parent, even if it is killed, because their
+//! standard input is a pipe of the parent.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -78,7 +78,8 @@ async fn all(arguments: &Arguments) -> Result<()> {
     bail!("the {} service ended, so the others end too", ended.name())
 }
 
-/// Starts a service as a process. Returns our end of the pipe separately, since waiting for a child closes its `stdin`.
+/// Starts a service as a process. Returns our end of the pipe separately, since waiting for a child closes
+/// its `stdin`.
 fn child(service: Service, arguments: &Arguments) -> Result<(Child, Option<ChildStdin>)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(service.name()).arg("--attached");

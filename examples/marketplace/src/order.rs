@@ -1,7 +1,7 @@
 //! The order service: the freelancers' orders of postings, with payments and reviews.
 //!
-//! Payment and review are columns of the order's own row: there is at most one of each, and they are never read without
-//! the order.
+//! Payment and review are columns of the order's own row: there is at most one of each, and they are never
+//! read without the order.
 
 use axum::http::Method;
 use rusqlite::{Connection, Transaction, params};
@@ -175,7 +175,8 @@ fn delete(db: &Connection, request: &Request) -> Result<Answer, Problem> {
     Answer::deleted(rows, "order", id)
 }
 
-/// Returns the rating of a buyer, `null` without reviews. Only the profile service knows whether the buyer exists.
+/// Returns the rating of a buyer, `null` without reviews. Only the profile service knows whether the buyer
+/// exists.
 fn rating(db: &Connection, request: &Request) -> Result<Answer, Problem> {
     let id = request.id()?;
     let sql = "SELECT json_object('buyer_id', ?, 'stars', round(avg(stars), 2), 'reviews', count(stars)) \

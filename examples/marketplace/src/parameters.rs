@@ -22,7 +22,8 @@ impl Parameters {
         Ok(Self(pairs))
     }
 
-    /// Converts GraphQL arguments of valid names: lists are joined by commas, the enum value `_created` is `-created`.
+    /// Converts GraphQL arguments of valid names: lists are joined by commas, the enum value `_created` is
+    /// `-created`.
     pub(crate) fn of(arguments: &Map<String, Value>) -> Self {
         let given = arguments.iter().filter(|(_, value)| !value.is_null());
         Self(given.map(|(name, value)| (name.clone(), spelt(value))).collect())

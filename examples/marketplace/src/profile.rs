@@ -149,8 +149,8 @@ fn notify(db: &Connection, request: &Request) -> Result<Answer, Problem> {
     Ok(Answer::created(notice, format!("/users/{id}/notices")))
 }
 
-/// Hashes a password. The hash is fast on purpose: this is an example, and its passwords are in its README. A real
-/// service needs a slow hash, such as Argon2.
+/// Hashes a password. The hash is fast on purpose: this is an example, and its passwords are in its README. A
+/// real service needs a slow hash, such as Argon2.
 fn hashed(email: &str, password: &str) -> Vec<u8> {
     Sha256::new().chain_update(email).chain_update([0]).chain_update(password).finalize().to_vec()
 }

@@ -1,7 +1,7 @@
 //! The initial rows of the services: generated, deterministic, and consistent with each other.
 //!
-//! Services don't call each other for their rows. Each generates the rows of others that it needs by the same rules, so
-//! that an order refers to a posting that exists and to its buyer. `words.rs` has the vocabulary.
+//! Services don't call each other for their rows. Each generates the rows of others that it needs by the same
+//! rules, so that an order refers to a posting that exists and to its buyer. `words.rs` has the vocabulary.
 
 mod words;
 

@@ -1,8 +1,8 @@
 //! Lists of rows: SQLite filters, sorts and paginates.
 //!
-//! SQLite also writes the JSON (`json_object`), so a row is one text that is copied into the response. The SQL text
-//! depends on the names of the parameters but not on their values, so that the prepared statement is nearly always in
-//! the connection's cache.
+//! SQLite also writes the JSON (`json_object`), so a row is one text that is copied into the response. The
+//! SQL text depends on the names of the parameters but not on their values, so that the prepared statement is
+//! nearly always in the connection's cache.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};

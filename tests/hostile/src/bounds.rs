@@ -1,7 +1,8 @@
-//! The structures that hold bytes from outside across an `.await`, and their bounds: the table in docs/bounds.md.
+//! The structures that hold bytes from outside across an `.await`, and their bounds: the table in
+//! docs/bounds.md.
 //!
-//! Bounds that are settings have the values of the target's config (`world/orfa.yaml`). Each row names the test
-//! that exceeds it. `hostile --binary orfa --bounds` prints the table for the page.
+//! Bounds that are settings have the values of the target's config (`world/orfa.yaml`). Each row names the
+//! test that exceeds it. `hostile --binary orfa --bounds` prints the table for the page.
 
 mod filters;
 mod queries;
@@ -34,7 +35,8 @@ pub struct Bound {
     pub test: &'static str,
 }
 
-/// The possible scopes of a bound. A thread is a serving or a background thread; a `vm_id` belongs to filters.
+/// The possible scopes of a bound. A thread is a serving or a background thread; a `vm_id` belongs to
+/// filters.
 pub const SCOPES: [&str; 9] =
     ["request", "connection", "address", "caller", "route", "worker", "vm_id", "thread", "process"];
 

@@ -57,7 +57,8 @@ impl FrameConnection {
         Self::begin(target.connect().await?, settings).await
     }
 
-    /// Connects from another address, so that its limits do not affect other cases, with a small receive buffer.
+    /// Connects from another address, so that its limits do not affect other cases, with a small receive
+    /// buffer.
     pub(crate) async fn open_from(target: &Target, address: Ipv4Addr, settings: &[u8]) -> Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(4 << 10)?;
@@ -122,10 +123,11 @@ const UNTAKEN_STREAMS: u32 = 40;
 /// The fewest of them that must exceed the budget of a connection, by the size of their answers.
 const LEAST_RESETS: usize = 10;
 
-/// Opens streams without a window for their answers, and returns the reset of those above the connection's budget.
+/// Opens streams without a window for their answers, and returns the reset of those above the connection's
+/// budget.
 ///
-/// A stream is opened only after the one before was answered or reset, so that the gateway holds answers rather
-/// than requests in flight.
+/// A stream is opened only after the one before was answered or reset, so that the gateway holds answers
+/// rather than requests in flight.
 pub(crate) async fn reset_untaken(target: &Target, request: impl Fn(u32) -> Vec<u8>) -> Result<Ending> {
     let mut connection = FrameConnection::open(target, &NO_WINDOW).await?;
     let mut resets = Vec::new();
@@ -154,8 +156,8 @@ pub(crate) async fn reset_untaken(target: &Target, request: impl Fn(u32) -> Vec<
     }
 }
 
-/// Returns the ending of an answer by its body, because its head is compressed: a problem document contains its
-/// status.
+/// Returns the ending of an answer by its body, because its head is compressed: a problem document contains
+/// its status.
 fn answer(body: &[u8]) -> Ending {
     let document = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
     let status = document["status"].as_u64().and_then(|status| u16::try_from(status).ok());

@@ -1,4 +1,5 @@
-//! `hostile`: plays the adversarial suite against a binary, and prints the cases that end in an unexpected way.
+//! `hostile`: plays the adversarial suite against a binary, and prints the cases that end in an unexpected
+//! way.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! The gateway under attack: one route of every kind, on a plaintext and a TLS port, in front of a misbehaving
-//! service.
+//! The gateway under attack: one route of every kind, on a plaintext and a TLS port, in front of a
+//! misbehaving service.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -44,8 +44,8 @@ pub struct Target {
 
 /// The neighbour's credentials; attacks must not affect its requests.
 pub(crate) const NEIGHBOUR: (&str, &str) = ("x-api-key", "neighbour-of-the-suite");
-/// The least time between connections, nine tenths of the default rate of new connections of an address, and the time
-/// whose connections may be opened at once after a pause.
+/// The least time between connections, nine tenths of the default rate of new connections of an address, and
+/// the time whose connections may be opened at once after a pause.
 const BETWEEN: Duration = Duration::from_micros(555);
 const SAVED: Duration = Duration::from_secs(1);
 /// The config and its files.
@@ -138,8 +138,9 @@ impl Target {
         Ok(target)
     }
 
-    /// Waits until an attack may open another connection. Above the rate of new connections of an address, the gateway
-    /// closes them, so that attacks would not get to what they are about, nor the neighbour through.
+    /// Waits until an attack may open another connection. Above the rate of new connections of an address,
+    /// the gateway closes them, so that attacks would not get to what they are about, nor the neighbour
+    /// through.
     async fn pace(&self) {
         let due = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,6 @@
-//! `json-rivals FILE`: what the two queries of `benches/programs/issues-*` do, natively, over each parser. A line
-//! for each: its name, what it does, and the CPU time that it takes, the median of many, in microseconds.
+//! `json-rivals FILE`: what the two queries of `benches/programs/issues-*` do, natively, over each parser. A
+//! line for each: its name, what it does, and the CPU time that it takes, the median of many, in
+//! microseconds.
 
 use std::fmt::Write;
 use std::hint::black_box;

@@ -1,5 +1,5 @@
-//! Failover with one of three targets failing: it responds 500 to everything, and is then stopped. Measures the
-//! share of failed GET requests, and of retries in the traffic.
+//! Failover with one of three targets failing: it responds 500 to everything, and is then stopped. Measures
+//! the share of failed GET requests, and of retries in the traffic.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

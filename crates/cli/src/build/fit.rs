@@ -1,6 +1,6 @@
-//! Checks whether a linked module fits into the environment: its regions of memory and table, and the functions
-//! that it imports. The gateway repeats the checks, since modules come from any source; here the errors are
-//! reported early and in terms of the program.
+//! Checks whether a linked module fits into the environment: its regions of memory and table, and the
+//! functions that it imports. The gateway repeats the checks, since modules come from any source; here the
+//! errors are reported early and in terms of the program.
 use std::collections::BTreeMap;
 
 use query_abi::{ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, LINKER_MODULE, Type, layout};

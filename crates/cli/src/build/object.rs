@@ -1,5 +1,5 @@
-//! Checks the object file for errors that the linker would ignore: undefined data would silently be at address
-//! 0, since the linker has to import unknown symbols.
+//! Checks the object file for errors that the linker would ignore: undefined data would silently be at
+//! address 0, since the linker has to import unknown symbols.
 use wasmparser::{KnownCustom, Linking, Parser, Payload, SymbolFlags, SymbolInfo};
 
 use query_abi::ENTRY;

@@ -1,8 +1,8 @@
-//! Converts a linked module to a guest of an environment. Code, types and indices stay as the linker left them;
-//! only the other sections change:
+//! Converts a linked module to a guest of an environment. Code, types and indices stay as the linker left
+//! them; only the other sections change:
 //!
-//! - The stack pointer is the linker's first global. As an import it is the first global too, so no instruction
-//!   has to be rewritten.
+//! - The stack pointer is the linker's first global. As an import it is the first global too, so no
+//!   instruction has to be rewritten.
 //! - Imports from `env` become imports from the environment's versioned name.
 //! - The table is imported only if it is used, and only functions that the gateway calls are exported.
 //! - Custom sections are removed, and the `orfa` section is added on request.
@@ -113,8 +113,8 @@ fn imports(
     Ok(imports)
 }
 
-/// Returns the globals without the stack pointer, which is first, and `__data_end`, which code can't reference:
-/// the linker puts exported addresses last, as constants.
+/// Returns the globals without the stack pointer, which is first, and `__data_end`, which code can't
+/// reference: the linker puts exported addresses last, as constants.
 fn globals(section: &wasmparser::GlobalSectionReader<'_>, plan: &Plan) -> Result<GlobalSection, BuildError> {
     let mut kept = GlobalSection::new();
     for global in section.clone().into_iter().skip(usize::from(plan.has_stack)) {

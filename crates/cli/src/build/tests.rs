@@ -1,4 +1,5 @@
-//! The build verb on valid and invalid programs. These tests run clang, as every build of this workspace does.
+//! The build verb on valid and invalid programs. These tests run clang, as every build of this workspace
+//! does.
 use std::path::{Path, PathBuf};
 
 use query_abi::{CONSTRUCTORS, ENVIRONMENT_C, SECTION, STACK_POINTER, TABLE};

@@ -1,5 +1,5 @@
-//! Formats JSON in lines and keeps the spelling of every value: `1.0` stays `1.0`, and long numbers keep their
-//! digits.
+//! Formats JSON in lines and keeps the spelling of every value: `1.0` stays `1.0`, and long numbers keep
+//! their digits.
 
 use serde::de::IgnoredAny;
 

@@ -1,8 +1,9 @@
-//! `orfa query debug`: runs a program locally under a debugger of its language, with the input of a recording.
+//! `orfa query debug`: runs a program locally under a debugger of its language, with the input of a
+//! recording.
 //!
 //! A program in C is compiled for this machine together with the C environment and `sdk/c/orfa_mock.c`
-//! (`native.rs`). One in JavaScript runs in Node with `sdk/javascript/mock.mjs` (`node.rs`). This module starts
-//! it under gdb or `node inspect`, or under the debugger that the command line names.
+//! (`native.rs`). One in JavaScript runs in Node with `sdk/javascript/mock.mjs` (`node.rs`). This module
+//! starts it under gdb or `node inspect`, or under the debugger that the command line names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ use super::{native, node, replay};
 use crate::call;
 use crate::exit::{Complaint, Exit};
 
-/// Run a recorded program in a debugger with the input of its recording: C in gdb, JavaScript and TypeScript in
-/// Node's.
+/// Run a recorded program in a debugger with the input of its recording: C in gdb, JavaScript and TypeScript
+/// in Node's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The recording, written by `orfa call --record`.

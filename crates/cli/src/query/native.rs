@@ -26,16 +26,16 @@ const FLAGS: &[&str] = &[
     "-DYYJSON_DISABLE_NON_STANDARD=1",
 ];
 
-/// Returns `CC`, or the clang that builds modules. Another compiler may call functions in another order where C
-/// leaves it unspecified, and their results would then not match the recorded order.
+/// Returns `CC`, or the clang that builds modules. Another compiler may call functions in another order where
+/// C leaves it unspecified, and their results would then not match the recorded order.
 fn compiler() -> OsString {
     let chosen = std::env::var_os("CC");
     let clang = || Toolchain::find().map(|tools| tools.clang.into());
     chosen.unwrap_or_else(|| clang().unwrap_or_else(|_| "cc".into()))
 }
 
-/// Compiles a query for this machine. The other sources are written to `folder`, so that the debugger can show
-/// them.
+/// Compiles a query for this machine. The other sources are written to `folder`, so that the debugger can
+/// show them.
 pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<()> {
     crate::call::read(source)?;
     let own = [("orfa_mock.c", MOCK)];

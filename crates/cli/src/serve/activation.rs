@@ -2,8 +2,9 @@
 //! during a restart, so that clients wait instead of being refused, and may have ports that the gateway could
 //! not bind itself.
 //!
-//! A socket is identified by its local address, which the config has to name; `FileDescriptorName=` is ignored.
-//! A socket from a takeover takes precedence, since it is the same socket. `gateway::Listeners` combines both.
+//! A socket is identified by its local address, which the config has to name; `FileDescriptorName=` is
+//! ignored. A socket from a takeover takes precedence, since it is the same socket. `gateway::Listeners`
+//! combines both.
 
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -29,8 +30,8 @@ fn number<N: FromStr>(name: &str) -> Option<N> {
 
 fn socket(descriptor: RawFd) -> Option<Listener> {
     #[expect(unsafe_code, reason = "the environment gives a number and not a descriptor")]
-    // SAFETY: it is borrowed within this function only, and nothing closes it meanwhile. If it is not open, the
-    // system calls below return an error.
+    // SAFETY: it is borrowed within this function only, and nothing closes it meanwhile. If it is not open,
+    // the system calls below return an error.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     // A duplicate that this process owns. The original stays open as long as the process, as it does in
     // systemd.

@@ -1,5 +1,5 @@
-//! Notifications to a service manager with `sd_notify(3)`: a datagram with lines of `NAME=VALUE` to the socket
-//! in `NOTIFY_SOCKET`. Without that variable nothing is sent.
+//! Notifications to a service manager with `sd_notify(3)`: a datagram with lines of `NAME=VALUE` to the
+//! socket in `NOTIFY_SOCKET`. Without that variable nothing is sent.
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;

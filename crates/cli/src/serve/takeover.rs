@@ -8,8 +8,8 @@
 //! 4. The old one sends `yours`, stops accepting and drains.
 //! 5. The new one replaces the old one's Unix socket with its own.
 //!
-//! If the new process ends before it is ready, the old one continues unaffected. `take.rs` is the new process's
-//! side, `give.rs` the old one's. No network connection is opened here.
+//! If the new process ends before it is ready, the old one continues unaffected. `take.rs` is the new
+//! process's side, `give.rs` the old one's. No network connection is opened here.
 
 mod give;
 mod take;

@@ -17,7 +17,8 @@ use crate::stream::Local;
 
 /// The maximum length of a logged message in bytes.
 const LONGEST_MESSAGE: usize = 16 << 10;
-/// The maximum length of the details of a local response, and of the message of one for a gRPC client, in bytes.
+/// The maximum length of the details of a local response, and of the message of one for a gRPC client, in
+/// bytes.
 const LONGEST_DETAILS: usize = 4 << 10;
 /// The shortest time between ticks, in milliseconds.
 const SHORTEST_PERIOD: u64 = 1;

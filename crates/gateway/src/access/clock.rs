@@ -1,5 +1,5 @@
-//! Formats time as RFC 3339 in UTC with milliseconds, without allocating. Every request's line has a timestamp,
-//! and most are within the same second as the line before.
+//! Formats time as RFC 3339 in UTC with milliseconds, without allocating. Every request's line has a
+//! timestamp, and most are within the same second as the line before.
 
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -20,8 +20,8 @@ pub struct AdminListenerConfig {
     /// The address and port: `0.0.0.0:9090`; `off` disables it.
     pub address: String,
     /// The hosts that it serves besides those of `listen`, IP addresses and `localhost`:
-    /// `orfa-admin.shop.svc.cluster.local`, `*.shop.svc`. Requests for other hosts are refused, which protects
-    /// it from DNS rebinding.
+    /// `orfa-admin.shop.svc.cluster.local`, `*.shop.svc`. Requests for other hosts are refused, which
+    /// protects it from DNS rebinding.
     #[serde(default)]
     pub hosts: Vec<String>,
 }

@@ -7,13 +7,14 @@ use serde::Deserialize;
 use services::Bytes;
 use services::config::PerTime;
 
-/// Limits on the resources that clients may use at once. An address is the IPv4 address of the connected peer,
-/// or the first 64 bits of its IPv6 address. The first 48 bits of an IPv6 address, which often belong to one
-/// customer, may have 16 times as much as an address, but at most a quarter of what all clients may have, or as
-/// much as an address if that is more. The addresses of `trusted_proxies` are subject to the limits of all
-/// clients only, since they have many clients behind them; request bodies and services' responses count for the
-/// client that they report, or for the proxy if it reports none. Above a limit, connections, requests and calls are
-/// refused and responses are cut off; `orfa_client_limits_reached_total` counts all.
+/// Limits on the resources that clients may use at once. An address is the IPv4 address of the connected
+/// peer, or the first 64 bits of its IPv6 address. The first 48 bits of an IPv6 address, which often belong
+/// to one customer, may have 16 times as much as an address, but at most a quarter of what all clients may
+/// have, or as much as an address if that is more. The addresses of `trusted_proxies` are subject to the
+/// limits of all clients only, since they have many clients behind them; request bodies and services'
+/// responses count for the client that they report, or for the proxy if it reports none. Above a limit,
+/// connections, requests and calls are refused and responses are cut off; `orfa_client_limits_reached_total`
+/// counts all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConnectionsConfig {
@@ -24,8 +25,9 @@ pub struct ConnectionsConfig {
     /// Connections of one address.
     #[schemars(range(min = 1))]
     pub per_address: u32,
-    /// The sustained rate of new connections of one address. After a pause, as many as `per_address` may arrive at
-    /// once, or those of one second if they are more. The first 48 bits of an IPv6 address have 16 times the rate.
+    /// The sustained rate of new connections of one address. After a pause, as many as `per_address` may
+    /// arrive at once, or those of one second if they are more. The first 48 bits of an IPv6 address have 16
+    /// times the rate.
     pub new_per_address: PerTime,
     /// TLS handshakes in flight. Each may take 10 s at most.
     #[schemars(range(min = 1))]
@@ -37,21 +39,21 @@ pub struct ConnectionsConfig {
     /// limit are answered with `gateway-overloaded`. An HTTP/1.1 connection has one request at a time.
     #[schemars(range(min = 1))]
     pub requests_per_address: u32,
-    /// Bytes of request bodies that handlers and filters hold, counting bodies of more than 16 KiB until their
-    /// responses begin. A request above the limit is answered with `gateway-overloaded`. A single body may be
-    /// longer.
+    /// Bytes of request bodies that handlers and filters hold, counting bodies of more than 16 KiB until
+    /// their responses begin. A request above the limit is answered with `gateway-overloaded`. A single body
+    /// may be longer.
     pub request_bodies: Bytes,
     /// Bytes of request bodies that are held for one address.
     pub request_bodies_per_address: Bytes,
-    /// Bytes of services' responses that the gateway holds for requests to GraphQL, aggregates and scripts and for
-    /// calls of filters, counting requests with more than 64 KiB, in steps of 64 KiB, until they are answered. A call
-    /// above the limit fails with `answer-unfinished`. A single request may have more.
+    /// Bytes of services' responses that the gateway holds for requests to GraphQL, aggregates and scripts
+    /// and for calls of filters, counting requests with more than 64 KiB, in steps of 64 KiB, until they are
+    /// answered. A call above the limit fails with `answer-unfinished`. A single request may have more.
     pub received: Bytes,
     /// Bytes of services' responses that are held for one address.
     pub received_per_address: Bytes,
-    /// Response bytes that clients have not yet received, counting chunks of more than 16 KiB and the memory of
-    /// composed responses. A single response may be larger. Over HTTP/2, heads and short responses have the same
-    /// limits, but count apart.
+    /// Response bytes that clients have not yet received, counting chunks of more than 16 KiB and the memory
+    /// of composed responses. A single response may be larger. Over HTTP/2, heads and short responses have
+    /// the same limits, but count apart.
     pub unsent: Bytes,
     /// Response bytes that one address has not yet received.
     pub unsent_per_address: Bytes,

@@ -36,9 +36,9 @@ pub struct ListenerConfig {
     /// Use TLS on this address; the client negotiates HTTP/2 or HTTP/1.1.
     #[serde(default)]
     pub tls: Option<TlsConfig>,
-    /// The hosts that this address serves: `shop.example.org`, `*.shop.example.org`, or `shop.example.org:8443`
-    /// for a single port. Requests for other hosts are refused (421). By default all hosts are served, but
-    /// pages of a host that the config doesn't name count as cross-origin.
+    /// The hosts that this address serves: `shop.example.org`, `*.shop.example.org`, or
+    /// `shop.example.org:8443` for a single port. Requests for other hosts are refused (421). By default all
+    /// hosts are served, but pages of a host that the config doesn't name count as cross-origin.
     #[serde(default)]
     pub hosts: Vec<String>,
 }

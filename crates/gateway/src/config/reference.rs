@@ -1,8 +1,8 @@
 //! The generator of docs/config.md, which documents every field of `orfa.yaml` from the schema.
 //!
-//! It is a test rather than a part of the gateway. With [`WRITE`] set, as by `cargo xtask generate`, it writes
-//! the page; otherwise it fails if the page is out of date. Every section has an example, every field occurs in
-//! one, and every example is a valid config.
+//! It is a test rather than a part of the gateway. With [`WRITE`] set, as by `cargo xtask generate`, it
+//! writes the page; otherwise it fails if the page is out of date. Every section has an example, every field
+//! occurs in one, and every example is a valid config.
 
 mod examples;
 mod page;

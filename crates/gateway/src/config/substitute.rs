@@ -1,5 +1,5 @@
-//! Substitution of `${env:NAME}` and `${file:PATH}` in any string of the config. A missing value is a mistake,
-//! never an empty string. `$${` is an escaped `${`.
+//! Substitution of `${env:NAME}` and `${file:PATH}` in any string of the config. A missing value is a
+//! mistake, never an empty string. `$${` is an escaped `${`.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Converts YAML to JSON, with the position of every key and value, and with `${...}` substituted.
 //!
-//! It is built on the parser's events instead of a ready-made tree, because a tree drops one of two equal keys
-//! and stops at the first mistake. Here every duplicate key and every missing secret is reported.
+//! It is built on the parser's events instead of a ready-made tree, because a tree drops one of two equal
+//! keys and stops at the first mistake. Here every duplicate key and every missing secret is reported.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -22,8 +22,8 @@ pub struct CorsConfig {
     /// Headers that pages may send besides `Authorization`, `Content-Type`, `Prefer` and every `ORFA-*`.
     #[serde(default)]
     pub headers: Vec<String>,
-    /// Response headers that pages may read besides `ORFA-Cache`, `Server-Timing`, `Retry-After` and those that
-    /// are always readable.
+    /// Response headers that pages may read besides `ORFA-Cache`, `Server-Timing`, `Retry-After` and those
+    /// that are always readable.
     #[serde(default)]
     pub expose: Vec<String>,
 }
@@ -47,8 +47,8 @@ pub(crate) fn is_pattern(text: &str) -> bool {
     name(scheme) && name(host) && (is_v6 || !host.contains([':', '[', ']'])) && is_port
 }
 
-/// Whether the text is valid under `cors.headers` and `cors.expose`. `*` is not, since browsers accept it only
-/// for requests without credentials.
+/// Whether the text is valid under `cors.headers` and `cors.expose`. `*` is not, since browsers accept it
+/// only for requests without credentials.
 pub(crate) fn is_header(text: &str) -> bool {
     text != "*" && HeaderName::from_bytes(text.as_bytes()).is_ok()
 }

@@ -20,13 +20,13 @@ const ZSTD_LEVEL: i32 = 1;
 const BROTLI_LEVEL: i32 = 2;
 const GZIP_LEVEL: Compression = Compression::new(4);
 
-/// The log2 of the window for texts of unknown length. It is small because thousands of slow responses may each
-/// have a window.
+/// The log2 of the window for texts of unknown length. It is small because thousands of slow responses may
+/// each have a window.
 const WINDOW: u32 = 16;
 /// The log2 of the largest window for texts of known length.
 const WIDE_WINDOW: u32 = 18;
-/// The log2 of brotli's largest window. Its hash table has 2^16 positions, so a wider window contains hardly any
-/// more matches. Its output buffer, which is zeroed each time it grows, may reach four times the window.
+/// The log2 of brotli's largest window. Its hash table has 2^16 positions, so a wider window contains hardly
+/// any more matches. Its output buffer, which is zeroed each time it grows, may reach four times the window.
 const BROTLI_WINDOW: u32 = 17;
 
 /// The size of brotli's output buffer.
@@ -56,10 +56,10 @@ impl Coding {
         }
     }
 
-    /// The bytes that are encoded before other tasks run. Of texts that are hard to compress, a byte takes up to
-    /// 8 ns with zstd, 20 ns with brotli and 45 to 100 ns with gzip: half a millisecond, a third with brotli, and up
-    /// to 0.8 ms with gzip. Brotli encodes in blocks of 16 KiB, and its first block allocates 0.8 MiB, which takes
-    /// up to 0.4 ms more.
+    /// The bytes that are encoded before other tasks run. Of texts that are hard to compress, a byte takes up
+    /// to 8 ns with zstd, 20 ns with brotli and 45 to 100 ns with gzip: half a millisecond, a third with
+    /// brotli, and up to 0.8 ms with gzip. Brotli encodes in blocks of 16 KiB, and its first block allocates
+    /// 0.8 MiB, which takes up to 0.4 ms more.
     pub(super) fn turn(self) -> usize {
         match self {
             Self::Zstd => 64 << 10,

@@ -1,7 +1,7 @@
 //! A body that is compressed as it arrives.
 //!
-//! Input is never held back: as soon as the body is pending, everything is flushed. No thread computes for long
-//! either: the task yields after each turn, and before the first turn of a long text.
+//! Input is never held back: as soon as the body is pending, everything is flushed. No thread computes for
+//! long either: the task yields after each turn, and before the first turn of a long text.
 
 use std::io;
 use std::pin::Pin;

@@ -2,8 +2,8 @@
 //! (docs/deduplication.md).
 //!
 //! A handler may attach a tree that it built the response from, and then the body isn't read. Other responses
-//! have to be read to their end, and count as unsent bytes of the client meanwhile; one that is too long or too slow
-//! for that, or whose client has too many unsent bytes, passes through unchanged.
+//! have to be read to their end, and count as unsent bytes of the client meanwhile; one that is too long or
+//! too slow for that, or whose client has too many unsent bytes, passes through unchanged.
 
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,8 @@ use crate::unsent;
 /// The length up to which texts and pieces are not counted as unsent bytes.
 const SMALL: usize = unsent::SMALL as usize;
 
-/// The length from which a text is processed in the offload pool. A byte of a text of tiny objects takes 30 ns,
-/// and that of an ordinary one a nanosecond.
+/// The length from which a text is processed in the offload pool. A byte of a text of tiny objects takes 30
+/// ns, and that of an ordinary one a nanosecond.
 const LONG: u64 = 32 << 10;
 /// The estimate of CPU time, charged in advance: the bytes per nanosecond.
 const BYTES_PER_NANO: f64 = 0.1;
@@ -151,8 +151,8 @@ fn written(form: Form, encoded: Option<Body>, mut response: Response<Body>) -> R
     response.map(|_| encoded)
 }
 
-/// Runs a computation for a text of `bytes` bytes. `None` if the text is long and the pool can't process it in
-/// time or the payer's quota is exhausted.
+/// Runs a computation for a text of `bytes` bytes. `None` if the text is long and the pool can't process it
+/// in time or the payer's quota is exhausted.
 async fn computed<T: Send + 'static>(
     bytes: u64,
     account: &Account<'_>,
@@ -168,9 +168,9 @@ async fn computed<T: Send + 'static>(
     pool.run(request, move |_| compute()).await.ok().flatten()
 }
 
-/// Reads a text to its end. A long one has permits for its bytes, until its last copy is dropped. A body that is
-/// too long, too slow or broken, or whose bytes exceed a limit of the client, is returned, to be passed through. Its
-/// chunks are merged, since a service could send a thousand frames of a kilobyte.
+/// Reads a text to its end. A long one has permits for its bytes, until its last copy is dropped. A body that
+/// is too long, too slow or broken, or whose bytes exceed a limit of the client, is returned, to be passed
+/// through. Its chunks are merged, since a service could send a thousand frames of a kilobyte.
 async fn read(mut body: Body, limit: usize, until: Option<Instant>, client: &Client) -> Result<Bytes, Body> {
     let (mut text, mut turn) = (BodyBuffer::default(), Turn::default());
     let (mut permits, mut counted) = (Vec::new(), 0);

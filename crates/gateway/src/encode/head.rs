@@ -59,8 +59,8 @@ pub(super) fn is_open<B>(response: &Response<B>) -> bool {
         && is_read_whole(headers, &CACHE_CONTROL)
 }
 
-/// Whether compressing pays. It doesn't for compressed formats, nor for event streams, whose events must arrive
-/// at once.
+/// Whether compressing pays. It doesn't for compressed formats, nor for event streams, whose events must
+/// arrive at once.
 pub(super) fn is_worth(headers: &HeaderMap) -> bool {
     let kind = kind(headers);
     let is_text = kind.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"));

@@ -38,8 +38,8 @@ pub(super) enum Owner {
     /// An anonymous client: its IPv4 address, or the first 64 bits of its IPv6 address, which identify a
     /// network.
     Net(IpAddr),
-    /// The first 48 bits of the IPv6 addresses of anonymous clients. A single customer often owns all networks
-    /// of such a block, so the block has an account too.
+    /// The first 48 bits of the IPv6 addresses of anonymous clients. A single customer often owns all
+    /// networks of such a block, so the block has an account too.
     Block([u8; 6]),
 }
 
@@ -258,7 +258,8 @@ impl Accounts {
         let held = rate.max_in_flight.map(|at_most| accounts.hold(at_most)).transpose()?;
         if let Some(requests) = rate.requests {
             let over = |missing| Over::Requests(Duration::from_nanos(missing));
-            // The own account is charged first, so that requests above its limit are not charged to the block.
+            // The own account is charged first, so that requests above its limit are not charged to the
+            // block.
             accounts.own.take(requests, at).map_err(over)?;
             if let Some(block) = &accounts.block
                 && let Err(missing) = block.take(requests.times(BLOCK_SHARE), at)
@@ -271,8 +272,8 @@ impl Accounts {
         Ok((held, bill))
     }
 
-    /// Charges the network of an address, and its block, for a new connection. Returns whether it conforms to the
-    /// rate. The burst is `at_once`, or the connections of a second if that is more.
+    /// Charges the network of an address, and its block, for a new connection. Returns whether it conforms to
+    /// the rate. The burst is `at_once`, or the connections of a second if that is more.
     pub(crate) fn take_connection(&self, address: IpAddr, rate: PerTime, at_once: u32, now: Instant) -> bool {
         let second = rate.count / rate.span.as_secs().max(1);
         let burst = at_once.max(u32::try_from(second).unwrap_or(u32::MAX));

@@ -1,8 +1,8 @@
 //! The wait in the runtime's global queue, measured with tasks that pass through it.
 //!
 //! Ready tasks wait there if another thread woke them or if a worker's own queue is full. A worker with tasks
-//! of its own takes only one task from it in tokio's `global_queue_interval`, so the wait does not follow from
-//! the queue's length and the gateway's throughput.
+//! of its own takes only one task from it in tokio's `global_queue_interval`, so the wait does not follow
+//! from the queue's length and the gateway's throughput.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, mpsc};

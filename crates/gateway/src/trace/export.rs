@@ -147,9 +147,9 @@ impl Queue {
         }
     }
 
-    /// Waits for spans, and then for more of them until [`COLLECT`] has passed, unless there is a whole batch.
-    /// Returns the next batch, and whether the exporter is ending. Thousands of spans at once would take
-    /// milliseconds to encode and to free.
+    /// Waits for spans, and then for more of them until [`COLLECT`] has passed, unless there is a whole
+    /// batch. Returns the next batch, and whether the exporter is ending. Thousands of spans at once would
+    /// take milliseconds to encode and to free.
     async fn next(&self) -> (Vec<Span>, bool) {
         while self.is_idle() {
             self.changed.notified().await;

@@ -139,8 +139,8 @@ impl Asking<'_> {
         self.selection.text.len() + self.arguments.text().len() + keys
     }
 
-    /// Waits until a document with this number of fields, of this total length, may be composed. Announces this
-    /// work, which is done next. The permit is kept as long as the document.
+    /// Waits until a document with this number of fields, of this total length, may be composed. Announces
+    /// this work, which is done next. The permit is kept as long as the document.
     async fn begin_document(&self, fields: usize, bytes: usize) -> Option<SemaphorePermit<'_>> {
         let variables: usize = self.selection.variables.iter().map(|(_, value)| value.len()).sum();
         let permit = self.ground.keyed_permit(variables + bytes).await;

@@ -1,5 +1,5 @@
-//! Errors that prevent a composition. The codes are those of Apollo's composition, so that users can search for
-//! them; all are documented in docs/errors.md.
+//! Errors that prevent a composition. The codes are those of Apollo's composition, so that users can search
+//! for them; all are documented in docs/errors.md.
 
 use std::fmt;
 use std::sync::Arc;

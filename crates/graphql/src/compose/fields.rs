@@ -1,5 +1,5 @@
-//! The fields of objects and interfaces: the services that resolve them, their types, and their representation
-//! in the supergraph.
+//! The fields of objects and interfaces: the services that resolve them, their types, and their
+//! representation in the supergraph.
 
 use indexmap::IndexMap;
 

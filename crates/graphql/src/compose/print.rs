@@ -1,5 +1,5 @@
-//! Writing of the supergraph, according to the join specification v0.3, or v0.4 if fields are overridden for a
-//! percentage of the requests.
+//! Writing of the supergraph, according to the join specification v0.3, or v0.4 if fields are overridden for
+//! a percentage of the requests.
 
 use std::fmt::Write as _;
 

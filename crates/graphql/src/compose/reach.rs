@@ -1,8 +1,9 @@
-//! Satisfiability: whether every field can be queried, by every path that leads to its type. Starting from the
-//! services that return an object, other services are reached by the keys that they resolve. A field that is
-//! unreachable here could not be planned later.
+//! Satisfiability: whether every field can be queried, by every path that leads to its type. Starting from
+//! the services that return an object, other services are reached by the keys that they resolve. A field that
+//! is unreachable here could not be planned later.
 //!
-//! A state is a type with the services in which an object of the type is available. Each state is visited once.
+//! A state is a type with the services in which an object of the type is available. Each state is visited
+//! once.
 
 mod told;
 

@@ -1,5 +1,5 @@
-//! Preparation of a schema's text for the parser, which does not support `extend schema` and recurses as deeply
-//! as the text is nested.
+//! Preparation of a schema's text for the parser, which does not support `extend schema` and recurses as
+//! deeply as the text is nested.
 
 use std::borrow::Cow;
 

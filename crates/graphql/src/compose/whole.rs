@@ -82,8 +82,8 @@ fn implements<'a>(
     }
 }
 
-/// Checks that an interface object is an interface in another service, and that its implementations are not in
-/// the same schema.
+/// Checks that an interface object is an interface in another service, and that its implementations are not
+/// in the same schema.
 fn interface_object(schemas: &[Schema<'_>], name: &str, of: &MergedType<'_>, errors: &mut Errors) {
     let sources = of.sources.iter().map(|&source| &schemas[source]);
     let is_object = |schema: &Schema<'_>| schema.types.get(name).is_some_and(|of| of.is_interface_object);

@@ -66,8 +66,8 @@ pub(super) struct Writer<'r> {
     spare: Vec<Vec<Val<'r>>>,
 }
 
-/// A response is written without yielding if its sources have at most `SHORT_TEXT` bytes, and as long as it has
-/// at most `SHORT_TEXT` bytes and `SHORT_STEPS` fields. This takes about half a millisecond.
+/// A response is written without yielding if its sources have at most `SHORT_TEXT` bytes, and as long as it
+/// has at most `SHORT_TEXT` bytes and `SHORT_STEPS` fields. This takes about half a millisecond.
 const SHORT_STEPS: usize = 8_000;
 /// The maximum capacity that is reserved before the size of the response is known.
 const MOST_ROOM: usize = 1 << 20;

@@ -1,10 +1,11 @@
 //! Preparation of selections on interfaces and unions for the planner library.
 //!
 //! The library keeps a fragment with a directive, if the fragment has the type of the union that contains it,
-//! and then finds no path to the fragment, since a union has no fields. It expands the same fragment without a
-//! type condition to one fragment for each possible object type.
+//! and then finds no path to the fragment, since a union has no fields. It expands the same fragment without
+//! a type condition to one fragment for each possible object type.
 //!
-//! If an object may be of a hidden type, `__typename` is always selected, since such an object becomes `null`.
+//! If an object may be of a hidden type, `__typename` is always selected, since such an object becomes
+//! `null`.
 
 use std::collections::HashMap;
 
@@ -20,8 +21,8 @@ struct Walk<'t> {
     fragments: HashMap<String, Option<TypeId>>,
 }
 
-/// Removes the type condition of each fragment that has a directive and the type of the union that contains it,
-/// and adds `__typename` where objects may be of hidden types.
+/// Removes the type condition of each fragment that has a directive and the type of the union that contains
+/// it, and adds `__typename` where objects may be of hidden types.
 pub(super) fn prepare(document: &mut Document, root: TypeId, types: &Types) {
     let mut walk = Walk { types, fragments: HashMap::new() };
     for definition in &document.definitions {

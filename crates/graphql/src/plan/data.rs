@@ -2,9 +2,9 @@
 //! applied.
 //!
 //! A *position* is a path in the response without list indices, such as `orders.catalog`. The data at a
-//! position comes from *slots*: the results that a step fetched for the position, or the values of a field in a
-//! slot of the parent position. An object of the response is represented by the locations of its slots in the
-//! fetched documents.
+//! position comes from *slots*: the results that a step fetched for the position, or the values of a field in
+//! a slot of the parent position. An object of the response is represented by the locations of its slots in
+//! the fetched documents.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -86,8 +86,8 @@ pub(crate) struct Entry {
     /// The types of the objects that the entry applies to.
     pub(crate) only: Only,
     pub(crate) lookup: Lookup,
-    /// Whether the request to the service used another key, so that the response may contain a different field
-    /// under this key.
+    /// Whether the request to the service used another key, so that the response may contain a different
+    /// field under this key.
     pub(crate) is_renamed: bool,
     /// Whether the request for the field depends on variables.
     pub(crate) is_conditional: bool,
@@ -141,7 +141,8 @@ pub(crate) enum Call {
     Keys(How, Arguments),
     /// A single document of a GraphQL service.
     Document(Document),
-    /// A document of a GraphQL service that resolves representations, with the variable for each group's alias.
+    /// A document of a GraphQL service that resolves representations, with the variable for each group's
+    /// alias.
     Entities(Document, Vec<(Box<str>, Box<str>)>),
     /// A field of a GraphQL service's `Query`, fetched by keys.
     Linked {

@@ -17,8 +17,8 @@ use crate::execute::{self, AnswerRules, Variables};
 use crate::sources::{SourceLimits, Sources};
 use crate::{Bindings, Kind, Part, compose};
 
-/// The number of input bytes that determine the schema, unless it is one of the schemas shared by most inputs:
-/// creating a planner takes longer than most plans.
+/// The number of input bytes that determine the schema, unless it is one of the schemas shared by most
+/// inputs: creating a planner takes longer than most plans.
 const SCHEMA: usize = 48;
 /// The number of shared schemas, and the number of cached planners for other schemas.
 const SHARED: u8 = 24;
@@ -157,8 +157,8 @@ fn are_short(errors: &[GraphqlError], text: &str) {
     assert!(!errors.is_empty() && length < ERRORS, "{} errors of {length} bytes: {text}", errors.len());
 }
 
-/// Runs a test on a thread with the stack size of the pool: without optimizations, a document of the maximum depth
-/// takes more than the 2 MiB of a test's thread.
+/// Runs a test on a thread with the stack size of the pool: without optimizations, a document of the maximum
+/// depth takes more than the 2 MiB of a test's thread.
 fn run_on_pool_stack(test: fn()) {
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(test).unwrap();
     if let Err(panic) = thread.join() {

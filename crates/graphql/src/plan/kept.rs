@@ -1,8 +1,9 @@
-//! The plan cache, by document. When it exceeds its memory limit, plans without repeated use are evicted first.
+//! The plan cache, by document. When it exceeds its memory limit, plans without repeated use are evicted
+//! first.
 //!
 //! A plan is charged with its own memory (`weight.rs`) and its document's text. Eviction uses the clock
-//! algorithm: an entry at the head of the queue that was used since it was queued is requeued once. A flood of
-//! one-time documents therefore does not evict plans that are in use.
+//! algorithm: an entry at the head of the queue that was used since it was queued is requeued once. A flood
+//! of one-time documents therefore does not evict plans that are in use.
 //!
 //! Requests on serving threads wait for the lock. Therefore, texts are hashed outside of it, and only serving
 //! threads hold it: a thread of the offload pool has a lower priority.
@@ -44,8 +45,8 @@ struct KeptPlan {
 /// The overhead of an entry in bytes, besides its plan and its document's text.
 const EACH: usize = 256;
 
-/// The maximum number of eviction candidates that are examined for a new plan, which bounds the time under the
-/// lock. A plan that has no room afterwards is not cached.
+/// The maximum number of eviction candidates that are examined for a new plan, which bounds the time under
+/// the lock. A plan that has no room afterwards is not cached.
 const MAX_CANDIDATES: usize = 1024;
 
 impl Kept {
@@ -66,8 +67,8 @@ impl Kept {
         Some(Arc::clone(&known.plan))
     }
 
-    /// Caches a plan, unless it is larger than a quarter of the cache. Returns the plans that were evicted, so
-    /// that they are not dropped under the lock.
+    /// Caches a plan, unless it is larger than a quarter of the cache. Returns the plans that were evicted,
+    /// so that they are not dropped under the lock.
     pub(crate) fn keep(&self, text: &Arc<str>, name: Option<&str>, plan: &Arc<Plan>) -> EvictedPlans {
         let bytes = plan.bytes + text.len() + name.map_or(0, str::len) + EACH;
         if bytes > self.most / 4 {

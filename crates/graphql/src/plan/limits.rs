@@ -1,9 +1,10 @@
-//! Limits on a document: its size with fragments resolved is computed before anything processes the expansion.
+//! Limits on a document: its size with fragments resolved is computed before anything processes the
+//! expansion.
 //!
 //! The text is checked first (`text.rs`), then the fragments (`fragments.rs`), then every operation and every
 //! fragment, even unused ones (`figures.rs`). Each fragment is counted once, so the time is linear in the
-//! document's size. These limits bound the work of two further checks, which traverse the expansion: how often a
-//! field is selected at one place (here), and whether fields with the same response key can be merged
+//! document's size. These limits bound the work of two further checks, which traverse the expansion: how
+//! often a field is selected at one place (here), and whether fields with the same response key can be merged
 //! (`overlap.rs`).
 
 mod figures;

@@ -1,9 +1,9 @@
 //! Lowering of the planner's plan to steps. Every fetch becomes a step; a fetch from a REST service becomes a
 //! step for each root field and each link.
 //!
-//! The planner's plan is traversed once, in its order, and the positions of the response are built on the way.
-//! The dependencies of a step follow from the slots that it reads, so that no step waits for data that it does
-//! not need.
+//! The planner's plan is traversed once, in its order, and the positions of the response are built on the
+//! way. The dependencies of a step follow from the slots that it reads, so that no step waits for data that
+//! it does not need.
 
 mod entities;
 mod link;

@@ -57,8 +57,8 @@ impl<'d> Operation<'d> {
         Ok(Self { kind, variables, selections: selections(definition), definition })
     }
 
-    /// A document with only this operation and the fragments that it reaches, without introspection; `None` if
-    /// nothing remains.
+    /// A document with only this operation and the fragments that it reaches, without introspection; `None`
+    /// if nothing remains.
     pub(super) fn planned(&self, fragments: &FragmentIndex<'d>) -> Option<Document> {
         let left = left(self.selections, fragments);
         if left.items.is_empty() {

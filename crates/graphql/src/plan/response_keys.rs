@@ -1,11 +1,11 @@
 //! The response keys under which a client's fields are planned, so that none of them is mistaken for another
 //! field.
 //!
-//! Steps fetch more than the client selected: the fields of keys, `@requires` and links under their own names,
-//! and `__typename`. A client may use these names as aliases of other fields, and a GraphQL document may use
-//! one key for different fields of different objects. The planner therefore gets each field under a key that is
-//! unique for its name and arguments. If there is no conflict, this is the client's key. `shape` maps these
-//! keys back to the client's keys.
+//! Steps fetch more than the client selected: the fields of keys, `@requires` and links under their own
+//! names, and `__typename`. A client may use these names as aliases of other fields, and a GraphQL document
+//! may use one key for different fields of different objects. The planner therefore gets each field under a
+//! key that is unique for its name and arguments. If there is no conflict, this is the client's key. `shape`
+//! maps these keys back to the client's keys.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -114,8 +114,8 @@ impl<'d> ResponseKeys<'d> {
         }
     }
 
-    /// Renames the fields in the planner's copy of the document. `__typename` keeps its name, as steps request
-    /// it too.
+    /// Renames the fields in the planner's copy of the document. `__typename` keeps its name, as steps
+    /// request it too.
     pub(crate) fn rename(&self, document: &mut Document) {
         for definition in &mut document.definitions {
             self.rename_all(match definition {

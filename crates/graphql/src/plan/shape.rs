@@ -1,9 +1,9 @@
 //! The shape of the client's selection: the fields of each object in the response, their order, and their
 //! slots.
 //!
-//! Fields are collected (`collect.rs`) once for each document. A shape is a selection at a position; if objects
-//! may be of several types, it has a list of fields for each type that differs. Objects that can be copied as a
-//! whole are detected here, too (`copied.rs`).
+//! Fields are collected (`collect.rs`) once for each document. A shape is a selection at a position; if
+//! objects may be of several types, it has a list of fields for each type that differs. Objects that can be
+//! copied as a whole are detected here, too (`copied.rs`).
 
 mod collect;
 mod copied;
@@ -84,13 +84,14 @@ pub(crate) struct Field {
     pub(crate) child: Option<PositionId>,
     /// The way that it is copied from an object, if that is possible.
     pub(crate) copied: Option<Copied>,
-    /// Its occurrences in the selection, with their places and conditions. The first occurrence whose condition
-    /// is met applies. An unconditional occurrence ends the list.
+    /// Its occurrences in the selection, with their places and conditions. The first occurrence whose
+    /// condition is met applies. An unconditional occurrence ends the list.
     pub(crate) when: Vec<(usize, When)>,
     pub(crate) location: (u32, u32),
 }
 
-/// Variables and their required values. Fields without directives share those of the fragment that they are in.
+/// Variables and their required values. Fields without directives share those of the fragment that they are
+/// in.
 pub(crate) type When = Arc<[(Arc<str>, bool)]>;
 
 /// The source of a field's value.
@@ -385,7 +386,8 @@ impl<'d> Shaping<'d> {
         Some(Field { key, planned, quoted, name, ty, source, shape, child, copied, when, location })
     }
 
-    /// The slots from which a field with this name and planned key is read, for objects of one type or of all.
+    /// The slots from which a field with this name and planned key is read, for objects of one type or of
+    /// all.
     fn slots(
         &self,
         position: Option<PositionId>,

@@ -43,9 +43,9 @@ pub(super) fn without_mutations(supergraph: &mut Document) {
 }
 
 /// Returns the supergraph without its `isInterfaceObject` marks, or `None` if it has no such marks. It is a
-/// fallback for fields of a single type of such an interface, if the library finds no path to them: the library
-/// chooses the first path to the type, which requires the service itself to determine the type, instead of the
-/// path through the services that can. Without the marks, that first path does not exist.
+/// fallback for fields of a single type of such an interface, if the library finds no path to them: the
+/// library chooses the first path to the type, which requires the service itself to determine the type,
+/// instead of the path through the services that can. Without the marks, that first path does not exist.
 pub(super) fn without_interface_objects(supergraph: &Document) -> Option<Document> {
     let mut supergraph = supergraph.clone();
     let mut is_changed = false;

@@ -88,8 +88,8 @@ pub(crate) enum Ty {
 }
 
 impl Type {
-    /// The work of coercing a value of this type, in comparisons of names: with those of an enum's values, or of
-    /// an input object's fields.
+    /// The work of coercing a value of this type, in comparisons of names: with those of an enum's values, or
+    /// of an input object's fields.
     fn input_width(&self) -> usize {
         /// Writing a default takes as long as this number of comparisons.
         const DEFAULT: usize = 50;

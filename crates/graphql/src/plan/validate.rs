@@ -3,8 +3,8 @@
 //!
 //! The library's output is bounded: it visits the fragments once for each operation, whose number is limited,
 //! and its messages repeat names and literals, whose length is limited. A client gets the first errors, each
-//! shortened if necessary. Each message has a variant without the schema's own names, for callers that may not
-//! see the schema.
+//! shortened if necessary. Each message has a variant without the schema's own names, for callers that may
+//! not see the schema.
 
 mod literals;
 mod typename;
@@ -88,7 +88,8 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-/// A rule's message without names from the schema; `None` if the message contains only names from the document.
+/// A rule's message without names from the schema; `None` if the message contains only names from the
+/// document.
 fn plain(rule: &str, message: &str) -> Option<String> {
     // The library's messages mention names from the document first.
     let name = message.split('"').nth(1).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! The estimated memory of a plan. Each plan is limited, and so is the plan cache. A document of a kilobyte may
-//! have a plan of megabytes, so the length of the text is no measure.
+//! The estimated memory of a plan. Each plan is limited, and so is the plan cache. A document of a kilobyte
+//! may have a plan of megabytes, so the estimate does not depend on the length of the text.
 //!
-//! The estimate is the sum of the plan's parts, with the overhead of each allocation and the unused capacity of
-//! each map. Data shared by plans (the types and the services' bindings) is excluded.
+//! The estimate is the sum of the plan's parts, with the overhead of each allocation and the unused capacity
+//! of each map. Data shared by plans (the types and the services' bindings) is excluded.
 
 use std::collections::HashMap;
 use std::mem::size_of;

@@ -3,13 +3,14 @@
 //! The planner library takes time and memory beyond its input size in three ways. It inlines fragments, and
 //! those of an abstract type once for each possible object type. It keeps all equally good paths to a field,
 //! whose number multiplies wherever an operation moves between services and has a choice of keys or services.
-//! And it adds the paths to a tree one by one, traversing the whole tree for each. It checks its deadline only
-//! in some of its loops. Besides, a plan has the fields of an abstract type once for each possible object type,
-//! if the types may have different fields (`shape.rs`).
+//! And it adds the paths to a tree one by one, traversing the whole tree for each. It checks its deadline
+//! only in some of its loops. Besides, a plan has the fields of an abstract type once for each possible
+//! object type, if the types may have different fields (`shape.rs`).
 //!
-//! This module makes the same traversal with counts instead of paths (`model.rs` has the locations of fields):
-//! for each service the cost and the number of the best paths. The result is compared with fixed limits, and
-//! charged to the caller. The traversal covers the whole expansion, whose size `limits` has checked.
+//! This module makes the same traversal with counts instead of paths (`model.rs` has the locations of
+//! fields): for each service the cost and the number of the best paths. The result is compared with fixed
+//! limits, and charged to the caller. The traversal covers the whole expansion, whose size `limits` has
+//! checked.
 
 mod model;
 

@@ -131,10 +131,10 @@ impl Inner {
         Ok(if answer.has_errors { not_kept(response) } else { response })
     }
 
-    /// Executes an operation, or waits until the request's deadline for an equal one that is in flight. If the
-    /// pool refuses the work of the request that started it, or its caller has no quota left, the next one starts
-    /// again; a request that has waited for several such ones, or has no time for another one, runs alone. A
-    /// caller whose quota is used up waits for quota alone.
+    /// Executes an operation, or waits until the request's deadline for an equal one that is in flight. If
+    /// the pool refuses the work of the request that started it, or its caller has no quota left, the next
+    /// one starts again; a request that has waited for several such ones, or has no time for another one,
+    /// runs alone. A caller whose quota is used up waits for quota alone.
     async fn run(&self, operation: Operation, call: Call) -> Result<Answer, Box<dyn Problem>> {
         let is_query = operation.plan.kind == OperationKind::Query;
         let Some(flights) = self.flights.as_ref().filter(|_| is_query && !self.lacks_quota(&call)) else {
@@ -188,16 +188,17 @@ impl Inner {
         Ok(operation.run(&self.sources, call).await)
     }
 
-    /// Creates the budget of an operation that several requests share. Its deadline depends on none of them, and
-    /// it waits for the quota of none of them. Responses count in the account of the client that starts it.
+    /// Creates the budget of an operation that several requests share. Its deadline depends on none of them,
+    /// and it waits for the quota of none of them. Responses count in the account of the client that starts
+    /// it.
     fn shared_budget(&self, starter: &Arc<Budget>) -> Arc<Budget> {
         let (limits, concurrency) = (&self.limits, self.limits.concurrency as usize);
         let budget = Budget::new(limits.timeout.0, limits.calls, limits.upstream_bytes.0, concurrency);
         Arc::new(budget.for_sharing().started_by(starter))
     }
 
-    /// Executes an operation in a task of its own, which is moved and charged as the request would be. It ends when
-    /// the caller's quota is used up, so that no other caller waits for it.
+    /// Executes an operation in a task of its own, which is moved and charged as the request would be. It
+    /// ends when the caller's quota is used up, so that no other caller waits for it.
     fn shared(
         &self,
         operation: Operation,

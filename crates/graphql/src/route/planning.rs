@@ -4,10 +4,10 @@
 //! library compares fetches in pairs. Therefore, no document is checked or planned on a serving thread. Small
 //! ones are charged like the work on a response, which waits for quota. Others are refused without quota.
 //!
-//! Equal documents that arrive during planning wait for the same plan, each until its own deadline. Each caller
-//! pays for small work before it waits, so that no caller waits for the quota of another. Other work is charged
-//! to the first caller. If its quota does not suffice, the next one starts again; a caller that has waited for
-//! several such ones plans alone.
+//! Equal documents that arrive during planning wait for the same plan, each until its own deadline. Each
+//! caller pays for small work before it waits, so that no caller waits for the quota of another. Other work
+//! is charged to the first caller. If its quota does not suffice, the next one starts again; a caller that
+//! has waited for several such ones plans alone.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ const SMALL_WORK: Duration = Duration::from_millis(1);
 const SMALL_SELECTIONS: u64 = 200;
 /// The maximum number of attempts at work for several requests that other callers could not pay for.
 pub(super) const ATTEMPTS: usize = 4;
-/// The maximum memory in bytes of a plan that is dropped on the request's own thread: some thousand allocations.
+/// The maximum memory in bytes of a plan that is dropped on the request's own thread: some thousand
+/// allocations.
 const SHORT_DROP: usize = 1 << 20;
 /// The time that a large plan may wait to be dropped.
 const DROP_TIME: Duration = Duration::from_secs(60);
@@ -170,7 +171,8 @@ impl Inner {
         most: usize,
         call: &Call,
     ) -> Result<Option<Vec<(Arc<str>, Bytes)>>, HttpError> {
-        // Each introspection field indexes the types of the schema, and each selection takes some allocations.
+        // Each introspection field indexes the types of the schema, and each selection takes some
+        // allocations.
         offload::leave().await;
         let schema = ready.planner.schema();
         let values = introspected(schema, plan, variables, IntrospectionLimits::small(most));
@@ -208,8 +210,8 @@ impl PlanRequest {
         Ok(plan)
     }
 
-    /// Plans the document in the pool. A small one is checked and planned in one move of this future. Otherwise
-    /// the check determines the cost of planning, and both are charged before they start.
+    /// Plans the document in the pool. A small one is checked and planned in one move of this future.
+    /// Otherwise the check determines the cost of planning, and both are charged before they start.
     async fn planned(self) -> Result<Arc<Plan>, PlanError> {
         let Self { pool, ready, text, operation, account } = self;
         let check_estimate = ready.planner.check_estimate(&text);

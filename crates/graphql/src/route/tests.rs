@@ -514,8 +514,9 @@ fn fill_queue<'p>(pool: &'p OffloadPool, client: &Call) -> (Sender<()>, Vec<Queu
     (release, queued)
 }
 
-/// Creates a route that coalesces operations, in front of a service that holds back [`long_answer`]. The deadlines
-/// are long. Also returns a query that is planned already, since that takes a place in the queue, too.
+/// Creates a route that coalesces operations, in front of a service that holds back [`long_answer`]. The
+/// deadlines are long. Also returns a query that is planned already, since that takes a place in the queue,
+/// too.
 async fn coalescing_route() -> (Rig, OffloadPool, Graphql, serde_json::Value) {
     let answer = long_answer();
     let rig = Rig::with(&[("POST /graphql", 200, answer.as_str())], r#","timeout":"1h""#, false).await;

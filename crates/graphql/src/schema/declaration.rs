@@ -27,9 +27,9 @@ pub struct LinkDeclaration {
     /// The request to a GraphQL service: `service/field(argument: {field})`, with a field of its `Query`.
     #[serde(default)]
     pub query: Option<String>,
-    /// Matches the items of the response with objects: `field = member`. One call is then made for all objects:
-    /// with `{field}` in a parameter that takes a list, it passes their keys, otherwise it requests the whole
-    /// list. Without `on`, a call is made for each object.
+    /// Matches the items of the response with objects: `field = member`. One call is then made for all
+    /// objects: with `{field}` in a parameter that takes a list, it passes their keys, otherwise it requests
+    /// the whole list. Without `on`, a call is made for each object.
     #[serde(default)]
     pub on: Option<String>,
     /// With `on`: an object has at most one item. The field is that item, or `null`.
@@ -38,13 +38,13 @@ pub struct LinkDeclaration {
     /// With `on`: compares as texts, so that 7 equals `"7"`.
     #[serde(default)]
     pub text: bool,
-    /// The maximum number of list values in a call; further values are requested in further calls. The default
-    /// is as many as fit into a URL.
+    /// The maximum number of list values in a call; further values are requested in further calls. The
+    /// default is as many as fit into a URL.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub batch: Option<usize>,
-    /// The location of the value in the response body, as a JSON Pointer, for example `/items`. The default is
-    /// the whole body.
+    /// The location of the value in the response body, as a JSON Pointer, for example `/items`. The default
+    /// is the whole body.
     #[serde(default)]
     pub at: Option<String>,
     /// A description of the field, for the schema.
@@ -62,8 +62,8 @@ pub struct TypeChange {
     /// The description.
     #[serde(default)]
     pub description: Option<String>,
-    /// Whether to hide the type, with all fields of this type. An object of this type is `null` in fields whose
-    /// type is an interface or a union.
+    /// Whether to hide the type, with all fields of this type. An object of this type is `null` in fields
+    /// whose type is an interface or a union.
     #[serde(default)]
     pub hide: bool,
     /// Changes to its fields.

@@ -2,8 +2,8 @@
 //!
 //! A link is a field of the called service. It belongs to a stub of the type that gets the field; the stub's
 //! key consists of the object's fields that the calls need. If the type belongs to the same service, the link
-//! is a field of the type itself. The planner thus treats the type as an entity, and all links are executed in
-//! the same way.
+//! is a field of the type itself. The planner thus treats the type as an entity, and all links are executed
+//! in the same way.
 
 mod call;
 
@@ -136,8 +136,8 @@ fn link(
         .map_err(|message| at(message, "rename the link or the existing field".to_owned()))
 }
 
-/// Adds a field to the service that its calls go to. A hidden type gets no field, since the field would reveal
-/// it in the called service.
+/// Adds a field to the service that its calls go to. A hidden type gets no field, since the field would
+/// reveal it in the called service.
 fn put(models: &mut [Model], number: usize, key: &str, understood: Understood) -> Result<(), String> {
     if models[number].is_hidden(key) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The model of a service's schema while it is built: the contents of its document, before names are final and
-//! links are resolved.
+//! The model of a service's schema while it is built: the contents of its document, before names are final
+//! and links are resolved.
 //!
 //! Types and fields are identified by keys, which are their original names. Their names in the schema may
 //! change.

@@ -128,7 +128,8 @@ impl Reader {
         }
     }
 
-    /// Adds the fields of an extension to the type that it extends, or defines this type if it does not exist.
+    /// Adds the fields of an extension to the type that it extends, or defines this type if it does not
+    /// exist.
     fn extend(&mut self, extension: &TypeExtension<'static, String>) {
         let (name, shape) = match extension {
             TypeExtension::Object(it) => (

@@ -1,4 +1,5 @@
-//! A REST service as a model: its operations become fields of `Query` and `Mutation`, its schemas become types.
+//! A REST service as a model: its operations become fields of `Query` and `Mutation`, its schemas become
+//! types.
 //!
 //! Parts without an equivalent in GraphQL (files, forms, cookies) are left out with a warning.
 

@@ -197,8 +197,8 @@ impl<'a> Writer<'a> {
         };
     }
 
-    /// The keys by which other services refer to the type. Keys that only links of other services need are not
-    /// resolvable.
+    /// The keys by which other services refer to the type. Keys that only links of other services need are
+    /// not resolvable.
     fn keys(&self, number: usize, key: &str, it: &Type) -> String {
         let fields = self.models[number].fields(key);
         let own = self.models[number].owns.iter().filter(|own| *own.of == *key).map(|own| &own.needs);

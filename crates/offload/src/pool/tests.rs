@@ -90,7 +90,8 @@ async fn drops_refused_and_displaced_jobs_outside_of_the_lock() {
         let locks = Locks(pool.clone(), dropped.clone());
         pool.run(of(payer), move |_| drop(locks)).boxed()
     };
-    // One job too many for their payer, and then as many as there is room for, one of which displaces another.
+    // One job too many for their payer, and then as many as there is room for, one of which displaces
+    // another.
     let payers = (0..=MAX_QUEUED_PER_PAYER).map(|_| 1).chain(2..).take(MAX_QUEUED + 2);
     let many = join_all(payers.map(run)).now_or_never();
     assert!(many.is_none(), "most jobs wait");

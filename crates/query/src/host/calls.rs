@@ -123,8 +123,8 @@ struct Wanted {
 }
 
 /// Reads the request at an address. Checks the size against the memory limit before copying, since a request
-/// may refer to the same bytes many times. The head counts twice: as read and as sent. Returns `None` while more
-/// of the body remains to be copied.
+/// may refer to the same bytes many times. The head counts twice: as read and as sent. Returns `None` while
+/// more of the body remains to be copied.
 fn read_request(view: &View<'_>, address: u32, copied: &mut BytesMut) -> GuestResult<Option<Wanted>> {
     let words = view.words(address)?;
     let [method, method_len, url, url_len, headers, header_count, body, body_len] = words;
@@ -286,8 +286,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Records a call whose argument `body` is long. The pool writes it. If the run ends meanwhile, its recording
-    /// ends with this call or before it.
+    /// Records a call whose argument `body` is long. The pool writes it. If the run ends meanwhile, its
+    /// recording ends with this call or before it.
     async fn called_with_body(
         &mut self,
         function: &'static str,

@@ -120,7 +120,8 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
 
 /// The maximum number of values per call of `Json_column`. A program that needs more calls again.
 const COLUMN: u32 = 1024;
-/// The maximum length of the text that one call of `Json_column` traverses, and of one item: members may be short.
+/// The maximum length of the text that one call of `Json_column` traverses, and of one item: members may be
+/// short.
 const NEAR: usize = 48 << 10;
 
 /// The requested member.

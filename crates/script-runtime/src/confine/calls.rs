@@ -38,8 +38,8 @@ const NEVER: &[libc::c_long] = &[
     libc::SYS_migrate_pages,
     libc::SYS_rt_sigqueueinfo,
     libc::SYS_tkill,
-    // System V and POSIX message queues: their numbers can be guessed, so all calls are refused, not only those that
-    // open one.
+    // System V and POSIX message queues: their numbers can be guessed, so all calls are refused, not only
+    // those that open one.
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_shmctl,

@@ -146,8 +146,8 @@ impl Run {
         Ok(())
     }
 
-    /// Initialises cells that have no value yet. After the loss of the worker they still have none, and the next
-    /// attempt runs alone.
+    /// Initialises cells that have no value yet. After the loss of the worker they still have none, and the
+    /// next attempt runs alone.
     pub(super) async fn initialise(&mut self, mut ticket: WriteTicket) -> Result<(), ScriptError> {
         let generation = Arc::clone(&self.generation);
         let place = generation.slot(self.handler, &self.ask.path, self.lost > 0).await;

@@ -2,9 +2,9 @@
 //!
 //! A run without effects is repeated in another worker, unnoticed by its client. If the run may have ended
 //! the worker itself, but this is not certain, it runs alone the second time; if that worker ends too, the
-//! run was the cause. Code of a handler may compute while its run waits for calls. But many runs may wait in a
-//! worker, and few can run alone at once, so such a run becomes a suspect at its last repetition only. A single
-//! bad request therefore costs two to four workers, but no response to other requests.
+//! run was the cause. Code of a handler may compute while its run waits for calls. But many runs may wait in
+//! a worker, and few can run alone at once, so such a run becomes a suspect at its last repetition only. A
+//! single bad request therefore costs two to four workers, but no response to other requests.
 
 use super::Run;
 use crate::problem::ScriptError;

@@ -74,8 +74,8 @@ pub(crate) const KIND: &str = "script-state";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 impl Group {
-    /// Applies the change set of a run that has the slot. `slots` are the run's cells. Returns `None`, without
-    /// an effect, if that takes more work than allowed.
+    /// Applies the change set of a run that has the slot. `slots` are the run's cells. Returns `None`,
+    /// without an effect, if that takes more work than allowed.
     pub(crate) fn commit(
         self: &Arc<Self>,
         slots: &[Arc<str>],
@@ -416,8 +416,8 @@ impl Group {
         });
     }
 
-    /// Compacts a cell outside of the lock. Returns the new text and its version in the store, unless the cell
-    /// has got another value meanwhile.
+    /// Compacts a cell outside of the lock. Returns the new text and its version in the store, unless the
+    /// cell has got another value meanwhile.
     async fn compact(&self, key: &str) -> Option<(u64, Bytes)> {
         let mut history = self.lock().cells.get(key)?.history()?;
         while !self.lock().cells.get(key)?.record(&mut history)? {

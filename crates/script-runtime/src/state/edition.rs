@@ -258,8 +258,8 @@ impl Edition {
         Error::Stateless { service: Arc::clone(self.home.keys.service()), handler: ask.handler }
     }
 
-    /// Creates an instance, unless it exists. It is durable on return. A declaration that has begun is completed
-    /// even if this future is dropped.
+    /// Creates an instance, unless it exists. It is durable on return. A declaration that has begun is
+    /// completed even if this future is dropped.
     ///
     /// # Errors
     /// If the path is invalid or belongs to another declaration, if a limit of captured values, instances or
@@ -299,8 +299,8 @@ impl Edition {
         self.plan.resources.get(resource).ok_or_else(unknown)
     }
 
-    /// Returns the resource with this literal path, if a declaration of `resource` cannot have the path: computed
-    /// paths come from clients, which must not take the place of a resource that the program names.
+    /// Returns the resource with this literal path, if a declaration of `resource` cannot have the path:
+    /// computed paths come from clients, which must not take the place of a resource that the program names.
     fn literal_owner(&self, resource: &PlanResource, path: &str) -> Option<&PlanResource> {
         let is_computed = resource.path.is_none();
         let is_owner =
@@ -376,8 +376,8 @@ impl Edition {
         parsed.map_err(|reason| Error::declaration(declaration.path, reason))
     }
 
-    /// Returns the store's batch, and the size of each of its keys. The batch also removes all old data of the
-    /// resource at the path.
+    /// Returns the store's batch, and the size of each of its keys. The batch also removes all old data of
+    /// the resource at the path.
     fn declaration(
         &self,
         resource: &PlanResource,

@@ -8,8 +8,8 @@
 //! The values of cells are in `cell.rs`; this file loads them and controls write access: within this gateway
 //! by the group's slot, among gateways by its lease. `commit.rs` writes finished versions to the store.
 //!
-//! A group of the whole service may have the cells of a hundred thousand instances. So it is loaded and closed
-//! page by page, and long work on its cells is done in the pool.
+//! A group of the whole service may have the cells of a hundred thousand instances. So it is loaded and
+//! closed page by page, and long work on its cells is done in the pool.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -260,7 +260,8 @@ impl Group {
             let is_last = loaded.len() <= PAGE;
             {
                 let mut inner = self.lock();
-                // Pending commits build on the current values: the store will report whether these are still valid.
+                // Pending commits build on the current values: the store will report whether these are still
+                // valid.
                 let is_busy = inner.finished != inner.durable;
                 was_busy |= is_busy;
                 for cell in loaded.by_ref().take(PAGE) {
@@ -456,8 +457,8 @@ impl Group {
         });
     }
 
-    /// Discards the copies of the first cells after a key in workers. Returns the key of the last one, if there
-    /// may be more.
+    /// Discards the copies of the first cells after a key in workers. Returns the key of the last one, if
+    /// there may be more.
     fn forget_page(&self, after: Option<&Arc<str>>) -> Option<Arc<str>> {
         let (page, last) = self.page(after);
         let ids: Vec<u32> = page.into_iter().map(|(.., id)| id).collect();
@@ -467,8 +468,9 @@ impl Group {
 }
 
 impl Inner {
-    /// Gives the cells of a running writer new numbers, before other gateways' commits increase the version: at
-    /// that version, the copies in the writer's worker contain its changes, which may still be rolled back.
+    /// Gives the cells of a running writer new numbers, before other gateways' commits increase the version:
+    /// at that version, the copies in the writer's worker contain its changes, which may still be rolled
+    /// back.
     fn renumber_written(&mut self, shared: &Shared) {
         if self.hold.upgrade().is_none_or(|hold| hold.is_over()) {
             return;
@@ -521,8 +523,8 @@ struct CellsToLoad {
     is_new: bool,
 }
 
-/// Some cells: the key, the version in the store, and the number of each. Also the key of the last one, if there
-/// may be more.
+/// Some cells: the key, the version in the store, and the number of each. Also the key of the last one, if
+/// there may be more.
 type CellPage = (Vec<(Arc<str>, u64, u32)>, Option<Arc<str>>);
 
 /// A cell from the store: its key, the version that was known before, and what is later than that.

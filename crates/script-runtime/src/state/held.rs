@@ -1,7 +1,7 @@
 //! Deadlock detection: the groups that a run and its callers hold (rule 7).
 //!
-//! Each hold of a group knows the groups that its run and the callees of that run wait for. So a run that begins
-//! to wait follows only the groups that it depends on, however many other runs wait.
+//! Each hold of a group knows the groups that its run and the callees of that run wait for. So a run that
+//! begins to wait follows only the groups that it depends on, however many other runs wait.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};

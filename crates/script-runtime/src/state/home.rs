@@ -259,8 +259,8 @@ impl Home {
             match store.lease(Arc::clone(name), Arc::clone(holder.name()), LEASE).await {
                 Ok(lease) => return Ok(lease),
                 Err(store::Error::LeaseTaken { holder: other, .. }) if holder.is_gone(&other) => {
-                    // Acquired in the name of the dead holder, which fails if a third gateway holds the lease by now,
-                    // and then released.
+                    // Acquired in the name of the dead holder, which fails if a third gateway holds the lease
+                    // by now, and then released.
                     if let Ok(left) = store.lease(Arc::clone(name), other, LEASE).await {
                         store.release(&left).await?;
                     }
@@ -455,8 +455,8 @@ impl Home {
         }
     }
 
-    /// Removes those of the first groups after a place that have not been used since `tick`. Returns them, and
-    /// the last place that was checked.
+    /// Removes those of the first groups after a place that have not been used since `tick`. Returns them,
+    /// and the last place that was checked.
     fn take_idle(&self, after: Option<&Place>, tick: u64) -> (Vec<Arc<Group>>, Option<Place>) {
         let mut table = self.table();
         let rest = table.groups.range::<Place, _>((after.map_or(Unbounded, Excluded), Unbounded));

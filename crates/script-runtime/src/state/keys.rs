@@ -38,8 +38,8 @@ impl Keys {
         cell.split_once('\n').map_or("", |(_, own)| own)
     }
 
-    /// The prefix of all cells of an instance of this declaration. Cells of other resources at the path, such as
-    /// a literal one of an earlier or later program, have other keys.
+    /// The prefix of all cells of an instance of this declaration. Cells of other resources at the path, such
+    /// as a literal one of an earlier or later program, have other keys.
     pub(crate) fn instance(&self, path: &str, site: &str) -> Arc<str> {
         self.cell(path, &format!("{site} "))
     }

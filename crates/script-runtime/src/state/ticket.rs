@@ -206,8 +206,8 @@ impl WriteTicket {
         self.commit_here(worker, changes, &mut None, Effort::UNLIMITED)?.ok_or_else(|| Unfinished.into())
     }
 
-    /// Like [`WriteTicket::commit`], and removes the instance at `path` in the same commit. The slot is passed
-    /// on when that is durable.
+    /// Like [`WriteTicket::commit`], and removes the instance at `path` in the same commit. The slot is
+    /// passed on when that is durable.
     ///
     /// # Errors
     /// As for [`WriteTicket::commit`].
@@ -273,8 +273,8 @@ impl WriteTicket {
         self.is_begun = false;
     }
 
-    /// Passes the slot on without a commit, although the worker may have completed the run: its copies are not
-    /// used any more.
+    /// Passes the slot on without a commit, although the worker may have completed the run: its copies are
+    /// not used any more.
     pub(crate) fn give_up(mut self) {
         self.begin();
     }

@@ -112,7 +112,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Returns the version of a cell's copy. Without one the cell is sent again, so it is not discarded later.
+    /// Returns the version of a cell's copy. Without one the cell is sent again, so it is not discarded
+    /// later.
     pub(crate) fn version(&mut self, cell: u32) -> Option<u64> {
         let has = self.cells.get(&cell).copied();
         if has.is_none() {
@@ -133,8 +134,8 @@ impl Workers {
         frames
     }
 
-    /// Records that the worker's own write produced `version` of these cells, except for those whose copies were
-    /// discarded meanwhile.
+    /// Records that the worker's own write produced `version` of these cells, except for those whose copies
+    /// were discarded meanwhile.
     pub(crate) fn wrote(&self, worker: u32, cells: &[u32], version: u64) {
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(worker) = workers.get_mut(&worker) {

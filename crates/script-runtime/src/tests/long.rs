@@ -125,8 +125,8 @@ async fn a_url_that_is_too_long_is_refused() {
     assert_eq!(rig.get("/calls").await, "403");
 }
 
-/// Returns a counter whose writer responds with the given number of headers, with an invalid one, or with a text
-/// of the given length.
+/// Returns a counter whose writer responds with the given number of headers, with an invalid one, or with a
+/// text of the given length.
 fn counter() -> Written {
     let put = "function (query, response, $r) {
         const n = ++$r.cells.n, headers = query.invalid ? {'a b': 1} : {};

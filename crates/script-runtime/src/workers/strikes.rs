@@ -27,7 +27,7 @@ impl HandlerStrikes {
         }
     }
 
-    /// Whether the handler has ended so many workers that it must run alone.
+    /// Whether the handler must run alone, since it has ended several workers.
     pub(crate) fn runs_alone(&self) -> bool {
         self.count.load(Relaxed) >= STRIKES
     }

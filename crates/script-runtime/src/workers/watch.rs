@@ -146,7 +146,8 @@ struct Start {
 }
 
 impl Start {
-    /// Records the end of a worker. Only failed starts delay the next one: what ends a worker in use is a run.
+    /// Records the end of a worker. Only failed starts delay the next one: what ends a worker in use is a
+    /// run.
     fn ended(&mut self, is_failed_start: bool) {
         self.failures = if is_failed_start { self.failures + 1 } else { 0 };
         // The first failure causes no delay.

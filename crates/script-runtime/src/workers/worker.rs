@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use super::watch::Changes;
 use crate::frame::{Fail, From, Out};
 
-/// The bytes of long frames in mailboxes above which a worker's connection is not read: runs parse them one by
-/// one, and a worker may send them faster.
+/// The bytes of long frames in mailboxes above which a worker's connection is not read: runs parse them one
+/// by one, and a worker may send them faster.
 pub(super) const MAX_BACKLOG: usize = 16 << 20;
 
 /// A worker.
@@ -79,8 +79,8 @@ impl Loss {
         Self { culprit: None, text: text.into(), full: None, fail: None }
     }
 
-    /// Returns the loss of a worker that a run damaged, with its failure. Run 0, which never exists, stands for
-    /// one that has ended: the current runs are then not suspects.
+    /// Returns the loss of a worker that a run damaged, with its failure. Run 0, which never exists, stands
+    /// for one that has ended: the current runs are then not suspects.
     pub(crate) fn damage(run: u32, fail: Option<Fail>) -> Self {
         let loss = Self::of("a run damaged objects that all runs share");
         Self { culprit: Some(run), fail, ..loss }

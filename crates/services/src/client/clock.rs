@@ -102,7 +102,8 @@ impl Clock {
                         true => Late::Client(self.idle),
                         false => Late::Service(Waited::More, self.idle),
                     };
-                    // Wake up early enough to notice the end of the upload before any later timeout can expire.
+                    // Wake up early enough to notice the end of the upload before any later timeout can
+                    // expire.
                     let again = Instant::now() + self.first_byte.unwrap_or(self.whole).min(self.whole);
                     return self
                         .earliest([(glance.moved.max(self.attempt) + self.idle, late), (again, late)]);

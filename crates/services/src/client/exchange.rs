@@ -38,7 +38,8 @@ pub(super) struct Exchange {
     pub(super) service: Arc<Service>,
     /// The index of the call among the calls of the request.
     pub(super) number: usize,
-    /// The caller, and the address of its client: together the account that is charged for decoding the response.
+    /// The caller, and the address of its client: together the account that is charged for decoding the
+    /// response.
     pub(super) caller: Caller,
     pub(super) client: Option<IpAddr>,
 }
@@ -179,7 +180,8 @@ impl Exchange {
         })
     }
 
-    /// Returns the response with a body that holds the lease: the request counts as in flight until the body ends.
+    /// Returns the response with a body that holds the lease: the request counts as in flight until the body
+    /// ends.
     pub(super) fn streamed(&self, answer: Answer) -> Response<Body> {
         let Answer { response, lease, untold, upload } = answer;
         if response.body().is_end_stream() {
@@ -291,8 +293,8 @@ fn is_unwell(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT)
 }
 
-/// Whether the client may have caused the failure of its own request. An error response needs more evidence than
-/// an error of the transport: a service that is not kept waiting can respond with an error at any time.
+/// Whether the client may have caused the failure of its own request. An error response needs more evidence
+/// than an error of the transport: a service that is not kept waiting can respond with an error at any time.
 fn is_clients_fault<T, E>(result: &Result<T, E>, message: &Message) -> bool {
     message.payload.upload().is_some_and(|upload| match result {
         Ok(_) => upload.is_interrupted(),

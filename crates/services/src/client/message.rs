@@ -21,8 +21,8 @@ use crate::path::PathError;
 use crate::transport::Origin;
 use crate::upgrade::UpgradeOffer;
 
-/// The delay by a client from which on a failure is no evidence against the endpoint: the service's own timeout
-/// for reads or writes may have caused it.
+/// The delay by a client from which on a failure does not count against the endpoint: the service's own
+/// timeout for reads or writes may have caused it.
 pub(super) const CLIENT_DELAY: Duration = Duration::from_secs(1);
 
 /// A request, not yet bound to a target.
@@ -56,7 +56,8 @@ struct Progress {
     unread: Option<Body>,
     /// The time of the last read, or of the creation.
     moved: Instant,
-    /// The time since which the service is waiting for the client; `None` if the client is waiting for the service.
+    /// The time since which the service is waiting for the client; `None` if the client is waiting for the
+    /// service.
     awaited_since: Option<Instant>,
     /// The total time that the service has waited for the parts that have arrived.
     waited: Duration,
@@ -142,15 +143,17 @@ impl Upload {
         Glance { moved: state.moved, awaited: state.awaited_since.is_some(), end: state.end }
     }
 
-    /// Whether the client may have caused an error of the transport: it aborted the upload, or the service waited
-    /// for the rest of an upload that takes long. This remains so after the transport has dropped the body.
+    /// Whether the client may have caused an error of the transport: it aborted the upload, or the service
+    /// waited for the rest of an upload that takes long. This remains so after the transport has dropped the
+    /// body.
     pub(super) fn is_clients_fault(&self) -> bool {
         let Glance { awaited, end, .. } = self.glance();
         matches!(end, Some(End::Broken)) || awaited && self.begun.elapsed() >= CLIENT_DELAY
     }
 
-    /// Whether the client may have caused an error response: it aborted the upload, or the service waits for its
-    /// next part and has waited long for this part, or for all parts together during most of the exchange.
+    /// Whether the client may have caused an error response: it aborted the upload, or the service waits for
+    /// its next part and has waited long for this part, or for all parts together during most of the
+    /// exchange.
     pub(super) fn is_interrupted(&self) -> bool {
         let state = self.lock();
         if matches!(state.end, Some(End::Broken)) {

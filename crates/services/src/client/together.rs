@@ -2,9 +2,9 @@
 //!
 //! The call is taken out of the budget of each request, as if the request had made it alone, so that limits
 //! do not depend on concurrent requests. The shared call itself has a budget of its own, so that the short
-//! deadline or small limit of one request cannot end it for the others. Its response counts in the account of the
-//! client that started it. If that has no room, the next request starts the call again; a request that has waited for
-//! several such calls, or has no time for another one, makes it alone.
+//! deadline or small limit of one request cannot end it for the others. Its response counts in the account of
+//! the client that started it. If that has no room, the next request starts the call again; a request that
+//! has waited for several such calls, or has no time for another one, makes it alone.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ use crate::problem::Unfinished;
 use crate::service::Service;
 use crate::trace::{TRACEPARENT, TRACESTATE};
 
-/// The maximum number of shared calls that a request waits for, if the clients that started them have no room for
-/// the response.
+/// The maximum number of shared calls that a request waits for, if the clients that started them have no room
+/// for the response.
 const ATTEMPTS: usize = 3;
 
-/// The text of a shared response, which counts in the account of the client that started the call until the last
-/// request drops it.
+/// The text of a shared response, which counts in the account of the client that started the call until the
+/// last request drops it.
 struct SharedText {
     text: Bytes,
     _permit: Arc<dyn ReceivedPermit>,
@@ -43,7 +43,8 @@ impl AsRef<[u8]> for SharedText {
 }
 
 impl Services {
-    /// Sends a request as [`Services::send`] does, unless an equal one is in flight: then shares its response.
+    /// Sends a request as [`Services::send`] does, unless an equal one is in flight: then shares its
+    /// response.
     pub(crate) fn send_together<T>(
         &self,
         coalescer: &Arc<Coalescer<T>>,

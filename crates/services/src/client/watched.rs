@@ -48,7 +48,8 @@ pub(super) struct Watched {
     waiting: bool,
     /// The time at which the last part was delivered, until the next read.
     delivered: Option<Instant>,
-    /// The total time between the delivery of a part and the next read: the time that the client's pace takes.
+    /// The total time between the delivery of a part and the next read: the time that the client's pace
+    /// takes.
     unread: Duration,
     /// The request's own body, which may still be in transit.
     upload: Option<Arc<Upload>>,
@@ -115,8 +116,8 @@ impl Watched {
         self.unread >= CLIENT_DELAY || self.upload.as_ref().is_some_and(|upload| upload.is_clients_fault())
     }
 
-    /// Ends the exchange after the idle timeout. Returns the error: that of the client, if the service waits for
-    /// more of its upload.
+    /// Ends the exchange after the idle timeout. Returns the error: that of the client, if the service waits
+    /// for more of its upload.
     fn stop_idle(&mut self) -> Error {
         let glance = self.upload.as_ref().map(|upload| upload.glance());
         let waits_for_client = glance.is_some_and(|glance| glance.awaited && glance.end.is_none());

@@ -114,8 +114,8 @@ const OVERRIDES: [&str; 13] = [
     "x-rewrite-url",
 ];
 
-/// Fields of message framing and of the connection whose names may be spelt with another character for `-`; in
-/// addition to `proxy-*`.
+/// Fields of message framing and of the connection whose names may be spelt with another character for `-`;
+/// in addition to `proxy-*`.
 const CONNECTION_FIELDS: [&str; 4] = ["content-length", "http2-settings", "keep-alive", "transfer-encoding"];
 
 /// The origin of a request, as reported to services.

@@ -1,8 +1,9 @@
 //! Address checks for untrusted host names: only public addresses, and those that the operator lists, may
 //! be connected to.
 //!
-//! The check runs when the connection is opened (`transport/connect.rs`), after name resolution. It is repeated
-//! for every connection, which also covers names that resolve to another address later (DNS rebinding).
+//! The check runs when the connection is opened (`transport/connect.rs`), after name resolution. It is
+//! repeated for every connection, which also covers names that resolve to another address later (DNS
+//! rebinding).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -12,8 +12,8 @@ use crate::headers::{is_read_whole, strip_hop_by_hop, tokens};
 
 /// The maximum number of trailer fields.
 pub const MAX_TRAILERS: usize = 64;
-/// The longest text whose memory values share. HTTP/2 keeps values in its table of fields (RFC 7541, section 2.3.2)
-/// after their message, about a hundred for each connection, and each would keep the whole text.
+/// The longest text whose memory values share. HTTP/2 keeps values in its table of fields (RFC 7541, section
+/// 2.3.2) after their message, about a hundred for each connection, and each would keep the whole text.
 pub(super) const MAX_SHARED_TEXT: usize = 1 << 10;
 /// Fields that are not permitted in trailers (RFC 9110, section 6.5.1).
 const NOT_AFTERWARDS: [HeaderName; 6] = [AUTHORIZATION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING];
@@ -27,8 +27,8 @@ pub enum Doubt {
     Coding,
 }
 
-/// Returns fields whose values share the memory of `text` unless it is long; `None` if a name or a value is invalid.
-/// Reserves capacity for two more: the gateway's own and a filter's.
+/// Returns fields whose values share the memory of `text` unless it is long; `None` if a name or a value is
+/// invalid. Reserves capacity for two more: the gateway's own and a filter's.
 #[must_use]
 pub fn fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap> {
     let mut fields = HeaderMap::with_capacity(found.len() + 2);
@@ -49,12 +49,14 @@ pub fn fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap>
 #[must_use]
 pub fn has_bare_line_feed(text: &[u8]) -> bool {
     let after = |before: u8, byte: u8| byte == b'\n' && before != b'\r';
-    // Compares all pairs of bytes instead of searching line by line: lines are short, and the loop is vectorized.
+    // Compares all pairs of bytes instead of searching line by line: lines are short, and the loop is
+    // vectorized.
     let pairs = text.iter().zip(text.get(1..).unwrap_or_default());
     text.first() == Some(&b'\n') || pairs.fold(false, |found, (before, byte)| found | after(*before, *byte))
 }
 
-/// Parses trailers and removes fields that concern the framing or routing of the message (RFC 9110, section 6.5.1).
+/// Parses trailers and removes fields that concern the framing or routing of the message (RFC 9110, section
+/// 6.5.1).
 pub(super) fn trailers(text: &Bytes) -> Option<HeaderMap> {
     let mut room = [httparse::EMPTY_HEADER; MAX_TRAILERS];
     let Ok(Status::Complete((length, found))) = httparse::parse_headers(text, &mut room) else { return None };
@@ -73,8 +75,8 @@ pub(super) fn trailers(text: &Bytes) -> Option<HeaderMap> {
     Some(trailers)
 }
 
-/// Returns the permitted names that `Trailer` announces, up to [`MAX_TRAILERS`]. Recipients may use it to decide
-/// whether to wait for trailers.
+/// Returns the permitted names that `Trailer` announces, up to [`MAX_TRAILERS`]. Recipients may use it to
+/// decide whether to wait for trailers.
 #[must_use]
 pub fn announced(headers: &HeaderMap) -> Box<[HeaderName]> {
     let names = tokens(headers, &TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok());

@@ -16,7 +16,8 @@ use super::decoder::Framing;
 use super::fields::put;
 use crate::body::Error;
 
-/// The size in bytes up to which data is copied, to be written in one piece: a second write costs more than copying.
+/// The size in bytes up to which data is copied, to be written in one piece: a second write costs more than
+/// copying.
 const SMALL: usize = 2 << 10;
 
 /// A message with its progress.

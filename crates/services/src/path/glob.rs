@@ -39,8 +39,8 @@ impl Glob {
     /// Parses a pattern; the error describes the mistake.
     ///
     /// # Errors
-    /// Patterns that do not begin with `/`, that contain `//`, `?`, `#` or `%`, or `**` next to other text, and
-    /// patterns of too many segments.
+    /// Patterns that do not begin with `/`, that contain `//`, `?`, `#` or `%`, or `**` next to other text,
+    /// and patterns of too many segments.
     pub fn parse(pattern: &str) -> Result<Self, &'static str> {
         let below = pattern.strip_prefix('/').ok_or("a path pattern begins with `/`")?;
         if pattern.contains(['?', '#', '%']) {

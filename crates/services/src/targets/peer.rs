@@ -68,7 +68,8 @@ impl Peer {
         Lease { peer: Arc::clone(self), chance }
     }
 
-    /// Records the outcome of a request. `chance` marks a request that was sent although the endpoint was ejected.
+    /// Records the outcome of a request. `chance` marks a request that was sent although the endpoint was
+    /// ejected.
     pub(crate) fn note(&self, verdict: Verdict, chance: bool) {
         if verdict != Verdict::Good {
             self.failures.fetch_add(1, Relaxed);

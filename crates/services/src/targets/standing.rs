@@ -56,7 +56,8 @@ pub(crate) struct Standing {
     back: AtomicU64,
     /// Whether the endpoint is unhealthy according to the health checks.
     ill: AtomicBool,
-    /// The number of consecutive checks with the same result as the last one, with that result in the highest bit.
+    /// The number of consecutive checks with the same result as the last one, with that result in the highest
+    /// bit.
     heard: AtomicU32,
 }
 
@@ -121,7 +122,8 @@ impl Standing {
         now >= due && self.due.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
     }
 
-    /// Records the outcome of a request. `chance` marks a request that was sent although the endpoint was ejected.
+    /// Records the outcome of a request. `chance` marks a request that was sent although the endpoint was
+    /// ejected.
     pub(super) fn note(&self, verdict: Verdict, chance: bool) -> Option<Change> {
         let out = self.due.load(Relaxed) != 0;
         match (verdict, out) {
@@ -197,7 +199,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns between three quarters of the pause and all of it, so that gateways and endpoints do not synchronize.
+/// Returns between three quarters of the pause and all of it, so that gateways and endpoints do not
+/// synchronize.
 fn jittered(pause: Duration) -> Duration {
     let part = RandomState::new().hash_one(0u8) % 256;
     pause.mul_f64(0.75 + part as f64 / 1024.0)

@@ -1,10 +1,11 @@
 //! Limits on certificate chains, checked before webpki builds paths from them.
 //!
-//! webpki tries the intermediate certificates in every order in which their names fit, verifies a signature for
-//! each attempt, and parses all of them. The sender of the chain doesn't need a trusted certificate for that.
+//! webpki tries the intermediate certificates in every order in which their names fit, verifies a signature
+//! for each attempt, and parses all of them. The sender of the chain doesn't need a trusted certificate for
+//! that.
 //!
 //! A path never contains two certificates with the same subject and key. So certificates that share a subject
-//! must share the key, too: cross-signed ones, of which servers send several, and repeated ones.
+//! must share the key, too: cross-signed ones, since servers send several, and repeated ones.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use rustls::{
     SignatureScheme,
 };
 
-/// The maximum size in bytes of a client's chain, which rustls keeps as long as the connection. Two intermediate
-/// certificates and the client's own have 6 KiB with RSA keys of 4,096 bits.
+/// The maximum size in bytes of a client's chain, which rustls keeps as long as the connection. Two
+/// intermediate certificates and the client's own have 6 KiB with RSA keys of 4,096 bits.
 const MAX_CLIENT_CHAIN: usize = 16 << 10;
 
 /// A certificate verifier that refuses chains with many paths and leaves the others to the inner verifier.
@@ -26,13 +27,14 @@ const MAX_CLIENT_CHAIN: usize = 16 << 10;
 pub struct ChainLimitVerifier<V: ?Sized> {
     /// The verifier of the chains within the limit.
     pub inner: Arc<V>,
-    /// The maximum number of intermediate certificates. From 2 of them webpki builds at most 3 paths, and from 4
-    /// at most 7. With different keys of one subject there would be 5 and 65.
+    /// The maximum number of intermediate certificates. From 2 of them webpki builds at most 3 paths, and
+    /// from 4 at most 7. With different keys of one subject there would be 5 and 65.
     pub max_intermediates: usize,
 }
 
 impl<V: ?Sized> ChainLimitVerifier<V> {
-    /// Checks the number of intermediate certificates, and that those with the same subject have the same key.
+    /// Checks the number of intermediate certificates, and that those with the same subject have the same
+    /// key.
     fn check_chain(&self, intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
         let most = self.max_intermediates;
         if intermediates.len() > most {

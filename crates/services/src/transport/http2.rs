@@ -40,8 +40,9 @@ const MAX_FRAME: u32 = 16 << 10;
 const HEADER_TABLE: u32 = 4 << 10;
 /// The bytes of a request body that are buffered while the service's window is full.
 const SEND_BUFFER: usize = 1 << 20;
-/// The number of requests in flight on a connection from which further ones open another connection, even if the
-/// service permits more. h2 visits all streams of a connection for some frames (`turn.rs`), and at its end.
+/// The number of requests in flight on a connection from which further ones open another connection, even if
+/// the service permits more. h2 visits all streams of a connection for some frames (`turn.rs`), and at its
+/// end.
 pub(super) const MAX_STREAMS: usize = 100;
 /// The number of reset streams that a connection remembers, to ignore their late frames.
 const MAX_RESET_STREAMS: usize = 50;
@@ -127,8 +128,8 @@ impl Connection {
         self.load.streams.load(Relaxed)
     }
 
-    /// Whether another request may share the connection: the peer would accept it at once, and there are fewer
-    /// than [`MAX_STREAMS`].
+    /// Whether another request may share the connection: the peer would accept it at once, and there are
+    /// fewer than [`MAX_STREAMS`].
     pub(crate) fn has_room(&self) -> bool {
         self.streams() < self.load.allowed.load(Relaxed).min(MAX_STREAMS)
     }

@@ -1,7 +1,8 @@
 //! The connection pool of one target, by address.
 //!
-//! The most recently used connection is taken first, so that the surplus of a burst becomes idle and is closed.
-//! Age is counted in sweeps instead of clock time, so that returning a connection costs only a lock and a push.
+//! The most recently used connection is taken first, so that the surplus of a burst becomes idle and is
+//! closed. Age is counted in sweeps instead of clock time, so that returning a connection costs only a lock
+//! and a push.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,7 +22,8 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// The number of sweeps after which an idle connection is closed: at most 55 seconds, less than the idle
 /// timeout of most servers.
 const SWEEPS: u32 = 11;
-/// The maximum number of idle HTTP/1.1 connections per address. A burst may open more, which are closed after use.
+/// The maximum number of idle HTTP/1.1 connections per address. A burst may open more, which are closed after
+/// use.
 pub(super) const MAX_IDLE: usize = 512;
 /// The number of HTTP/2 connections per address beyond which requests wait for capacity on one of them.
 pub(super) const MAX_SHARED: usize = 16;

@@ -1,7 +1,8 @@
 //! TLS to services: the trusted authorities, the gateway's client certificate, and the offered HTTP versions.
 //!
-//! The files are read together with the config, so that an invalid file makes the config invalid. Their contents
-//! are compared with the previous ones, so that connections survive a reload that does not change them.
+//! The files are read together with the config, so that an invalid file makes the config invalid. Their
+//! contents are compared with the previous ones, so that connections survive a reload that does not change
+//! them.
 
 use std::fs::File;
 use std::io::{self, Read};

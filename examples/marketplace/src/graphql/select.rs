@@ -1,7 +1,8 @@
-//! Extracts the selected fields from a JSON text. These schemas have no interfaces or unions, so that a fragment always
-//! applies.
+//! Extracts the selected fields from a JSON text. These schemas have no interfaces or unions, so that a
+//! fragment always applies.
 //!
-//! The selection is resolved once (`Shape`); each row is then read once, and only its selected members are kept.
+//! The selection is resolved once (`Shape`); each row is then read once, and only its selected members are
+//! kept.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +23,8 @@ pub(super) struct Selector<'a> {
     variables: Map<String, Value>,
 }
 
-/// The fields of a response object by their keys, in the order of the selection. Fields with the same key are merged.
+/// The fields of a response object by their keys, in the order of the selection. Fields with the same key are
+/// merged.
 type Fields<'a> = Vec<(&'a str, Vec<&'a Field>)>;
 
 /// The selected part of a value.

@@ -135,8 +135,8 @@ impl Process {
         Ok(Self { child, said })
     }
 
-    /// Waits for a line from which `make` returns a value. If the process ends before, returns its output as an
-    /// error.
+    /// Waits for a line from which `make` returns a value. If the process ends before, returns its output as
+    /// an error.
     async fn wait<T>(&mut self, make: impl Fn(&str) -> Option<T>) -> Result<T, String> {
         let mut receiver = self.said.subscribe();
         let child = &mut self.child;

@@ -28,10 +28,12 @@ pub(crate) struct Row {
     pub(crate) script: String,
     /// The VM's configuration.
     pub(crate) vm_script: Option<String>,
-    /// Whether the row needs its own VM where a host shares VMs: because it traps, or depends on one-time events.
+    /// Whether the row needs its own VM where a host shares VMs: because it traps, or depends on one-time
+    /// events.
     #[serde(default)]
     pub(crate) alone: bool,
-    /// Whether the filter receives bodies while headers are paused (Envoy: `allow_on_headers_stop_iteration`).
+    /// Whether the filter receives bodies while headers are paused (Envoy:
+    /// `allow_on_headers_stop_iteration`).
     #[serde(default)]
     pub(crate) body_while_paused: bool,
     /// Whether both sides use HTTP/2, as trailers and gRPC require.
@@ -60,8 +62,8 @@ pub(crate) struct Expected {
     pub(crate) seen: Option<Vec<Seen>>,
     /// Paths of requests that must not reach the service.
     pub(crate) unseen: Option<Vec<String>>,
-    /// Lines that the module must log in this order, with other lines allowed in between. `*` matches any text,
-    /// and `[warn]` before a line requires that level.
+    /// Lines that the module must log in this order, with other lines allowed in between. `*` matches any
+    /// text, and `[warn]` before a line requires that level.
     pub(crate) log: Option<Vec<String>>,
     /// Lines that must not be logged.
     pub(crate) never: Option<Vec<String>>,

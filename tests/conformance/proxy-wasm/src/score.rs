@@ -1,5 +1,5 @@
-//! The score: the numbers of cases that passed and of cases with known differences. It is committed, so that a
-//! lost row is always visible.
+//! The score: the numbers of cases that passed and of cases with known differences. It is committed, so that
+//! a lost row is always visible.
 
 use std::path::Path;
 use std::process::ExitCode;

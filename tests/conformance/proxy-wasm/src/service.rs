@@ -26,8 +26,8 @@ use crate::rows::{Answer, Chunk, Row};
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
-/// The maximum time that a chunk waits for its line. Rows may depend on the timeout: on a correct host the line
-/// never comes.
+/// The maximum time that a chunk waits for its line. Rows may depend on the timeout: on a correct host the
+/// line never comes.
 const CHUNK: Duration = Duration::from_secs(2);
 
 /// A received request.

@@ -127,8 +127,8 @@ async fn body(target: &Target, item: &str, end: &str) -> Result<Ending> {
     target.ending("POST", "/posted", &[("content-type", "application/json")], format!("[{items}{end}")).await
 }
 
-/// Requests an answer of 1.6 MB that differs from those of other streams, because equal calls would share their
-/// memory. The answer holds the service's texts and its own.
+/// Requests an answer of 1.6 MB that differs from those of other streams, because equal calls would share
+/// their memory. The answer holds the service's texts and its own.
 fn long_texts(stream: u32) -> Vec<u8> {
     let path = format!("/texts?text={}", 100_000 + stream);
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &get(&path, &[]))

@@ -95,7 +95,8 @@ async fn deduplicated(target: &Target, count: usize) -> Result<Ending> {
     Ok(Ending::of(&answer))
 }
 
-/// Asks for the deduplicated form of equal objects and seven megabytes of nested arrays, whose index is large.
+/// Asks for the deduplicated form of equal objects and seven megabytes of nested arrays, whose index is
+/// large.
 async fn deduplicated_arrays(target: &Target) -> Result<Ending> {
     let nested = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
     let objects = vec![r#"{"n":"000000000000000000"}"#; 40_000].join(",");

@@ -18,7 +18,8 @@ pub(super) fn zstd() -> Vec<u8> {
     zstd::bulk::compress(&zeros, 1).unwrap_or_default()
 }
 
-/// Returns a zstd frame whose header requests a window of 2 GiB (RFC 8878, section 3.1.1.1.2), with one raw block.
+/// Returns a zstd frame whose header requests a window of 2 GiB (RFC 8878, section 3.1.1.1.2), with one raw
+/// block.
 pub(super) fn wide_window() -> Vec<u8> {
     let magic = 0xFD2F_B528_u32.to_le_bytes();
     let descriptor = [0x00, (31 - 10) << 3];

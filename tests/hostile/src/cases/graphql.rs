@@ -458,8 +458,8 @@ async fn raw(target: &Target, body: String) -> Result<Ending> {
     target.ending("POST", "/graphql", &[("content-type", "application/json")], body).await
 }
 
-/// Sends bodies of a mebibyte that lack a byte, more than the gateway holds for one address. Returns the ending of
-/// one that was refused before the deadline.
+/// Sends bodies of a mebibyte that lack a byte, more than the gateway holds for one address. Returns the
+/// ending of one that was refused before the deadline.
 async fn unfinished_bodies(target: &Target) -> Result<Ending> {
     const LENGTH: usize = 1 << 20;
     let head = format!(
@@ -494,8 +494,8 @@ fn fresh(document: &str) -> String {
     format!("{document} # {}", NUMBER.fetch_add(1, Relaxed))
 }
 
-/// Returns a document of a kilobyte in which sixty operations expand to 2,500 selections each, and one to a single
-/// selection.
+/// Returns a document of a kilobyte in which sixty operations expand to 2,500 selections each, and one to a
+/// single selection.
 fn shared_expansion() -> String {
     let operations = repeated(60, |n| format!("query q{n}{{...Z}}"));
     let doubled = repeated(8, |level| format!("fragment f{level} on Item{{...f{0}...f{0}}}", level + 1));
@@ -514,7 +514,8 @@ fn long_texts(stream: u32) -> Vec<u8> {
     [frame(HEADERS, END_HEADERS, stream, &head), frame(DATA, END_STREAM, stream, body.as_bytes())].concat()
 }
 
-/// Returns a chain of fragments that each spread the next one twice; the last one is defined only if `is_closed`.
+/// Returns a chain of fragments that each spread the next one twice; the last one is defined only if
+/// `is_closed`.
 fn fragment_chain(levels: usize, is_closed: bool) -> String {
     let link = |level: usize| {
         let next = level + 1;

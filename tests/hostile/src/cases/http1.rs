@@ -355,14 +355,16 @@ async fn unread_chunks(target: &Target) -> Result<Ending> {
     first(target, &format!("{head}\r\n\r\n{chunks}0\r\n\r\n")).await
 }
 
-/// Sends requests that the service never answers, and disconnects, over more connections than an address may open.
+/// Sends requests that the service never answers, and disconnects, over more connections than an address may
+/// open.
 async fn leaves(target: &Target) -> Result<Ending> {
     for _ in 0..100 {
         // An address of its own, since the other cases and the neighbour need connections.
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from(([127, 0, 0, 10], 0)))?;
         let mut stream = socket.connect(target.gateway.address).await?;
-        // Resets the connection: otherwise the ports of this machine, which the neighbour needs too, would run out.
+        // Resets the connection: otherwise the ports of this machine, which the neighbour needs too, would
+        // run out.
         stream.set_zero_linger()?;
         // Above the rate, the gateway may close the connection before the write.
         let _ = stream.write_all(b"GET /up/hang HTTP/1.1\r\nHost: localhost\r\n\r\n").await;

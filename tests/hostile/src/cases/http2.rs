@@ -332,8 +332,8 @@ async fn flood(target: &Target, count: u32, make: impl Fn(u32) -> Vec<u8>) -> Re
     Ok(connection.end().await)
 }
 
-/// Sends a frame a hundred thousand times and then a request, which must be answered unless the connection has
-/// ended.
+/// Sends a frame a hundred thousand times and then a request, which must be answered unless the connection
+/// has ended.
 async fn borne(target: &Target, bytes: &[u8]) -> Result<Ending> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     for _ in 0..100 {
@@ -380,8 +380,8 @@ async fn referring(target: &Target) -> Result<Ending> {
 /// connection. Ignores the GOAWAY that asks for no more requests.
 async fn retained(target: &Target) -> Result<Ending> {
     let mut connection = FrameConnection::open(target, &[]).await?;
-    // Indexed fields, an authority, `:path` with incremental indexing, and the length of 16,000 bytes of a field
-    // (RFC 7541, sections 5.1, 6.1 and 6.2).
+    // Indexed fields, an authority, `:path` with incremental indexing, and the length of 16,000 bytes of a
+    // field (RFC 7541, sections 5.1, 6.1 and 6.2).
     let fields = [0x82, 0x86, 0x01, 1, b'a', 0x44, 1, b'/', 0, 1, b'x', 0x7f, 0x81, 0x7c];
     let head = [&fields[..], &[b'x'; 16_000]].concat();
     for number in 0..1_000 {
@@ -430,13 +430,14 @@ async fn toggled(target: &Target) -> Result<Ending> {
     Ok(connection.end().await)
 }
 
-/// The address of a client that reads no answers, the number of its connections, and that of requests on each.
+/// The address of a client that reads no answers, the number of its connections, and that of requests on
+/// each.
 const UNREAD_CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
 const UNREAD_CONNECTIONS: usize = 50;
 const UNREAD_REQUESTS: u32 = 99;
 
-/// Requests answers of 15 kB on many connections, opens the windows once they have begun, and reads none of them.
-/// Ends with a reset once there is no room for an answer, unless the kernel's buffers take all of them.
+/// Requests answers of 15 kB on many connections, opens the windows once they have begun, and reads none of
+/// them. Ends with a reset once there is no room for an answer, unless the kernel's buffers take all of them.
 async fn unread(target: &Target) -> Result<Ending> {
     let largest = 0x7fff_0000_u32.to_be_bytes();
     let windows =

@@ -323,7 +323,8 @@ fn touched_pages(count: usize) -> String {
     (0..count).map(touch).collect()
 }
 
-/// A module that has filled its memory and waits for a service that does not answer, ten times; its client leaves.
+/// A module that has filled its memory and waits for a service that does not answer, ten times; its client
+/// leaves.
 async fn left_full(target: &Target) -> Result<Ending> {
     let source = r#"(module (import "orfa" "http" (func $http (param i32) (result i32)))
         (import "orfa" "Future_wait" (func $wait (param i32 i32 i32) (result i32)))
@@ -381,8 +382,8 @@ fn words_in_text(words: &[usize]) -> String {
     words.iter().flat_map(|word| (*word as u32).to_le_bytes()).map(|byte| format!("\\{byte:02x}")).collect()
 }
 
-/// A program that asks for JSON of its own making, so many parts between a beginning and an end, and then makes calls about it
-/// again and again.
+/// A program that asks for JSON of its own making, so many parts between a beginning and an end, and then
+/// makes calls about it again and again.
 async fn echoed(
     target: &Target,
     (open, part, close, count): (&str, &str, &str, usize),

@@ -33,8 +33,9 @@ impl Giver {
         Self { path, sockets }
     }
 
-    /// Completes the takeover by this process itself, if it was one. Then waits until another process has taken
-    /// over, and returns its process ID. Failed attempts are logged, and this process continues to serve.
+    /// Completes the takeover by this process itself, if it was one. Then waits until another process has
+    /// taken over, and returns its process ID. Failed attempts are logged, and this process continues to
+    /// serve.
     pub(in super::super) async fn give(self, taken: Option<Taken>) -> Option<u32> {
         if let Some(taken) = taken {
             match taken.settle().await {

@@ -28,8 +28,8 @@ const MAX_ARGUMENT: usize = 256 << 10;
 
 /// The length in bytes up to which a text is hashed within a tenth of a millisecond.
 const SHORT_ARGUMENT: usize = 32 << 10;
-/// The length in bytes of a private key up to which signing takes less than a millisecond: RSA of 2048 bits in
-/// PEM. A key of 3072 bits is longer in DER, too, and one of 4096 bits takes 3 to 6 ms.
+/// The length in bytes of a private key up to which signing takes less than a millisecond: RSA of 2048 bits
+/// in PEM. A key of 3072 bits is longer in DER, too, and one of 4096 bits takes 3 to 6 ms.
 const SHORT_PRIVATE_KEY: usize = 1750;
 /// The length in bytes of a public key up to which verifying takes less than half a millisecond: RSA of 4096
 /// bits in PEM. The exponents of clients' keys may have up to 33 bits.

@@ -270,8 +270,8 @@ async fn closes_http2_connections_of_silent_clients() {
     }
 }
 
-/// The client's side of a connection over HTTP/2 with large windows, and the limiter that counts for it. The client
-/// reads nothing until [`UnreadConnection::read_all`].
+/// The client's side of a connection over HTTP/2 with large windows, and the limiter that counts for it. The
+/// client reads nothing until [`UnreadConnection::read_all`].
 struct UnreadConnection {
     peer: Peer,
     limiter: Arc<ClientLimiter>,
@@ -294,8 +294,8 @@ impl UnreadConnection {
         Self { peer, limiter }
     }
 
-    /// Sends requests for a long path that does not exist, and waits until they are answered. Returns the number of
-    /// bytes that the client has yet to receive.
+    /// Sends requests for a long path that does not exist, and waits until they are answered. Returns the
+    /// number of bytes that the client has yet to receive.
     async fn ask(&mut self, method: &str, streams: std::ops::Range<u32>) -> u64 {
         let head = head_of(method, &format!("/nowhere/{}", bytes(3_900)), &[]);
         for stream in streams {
@@ -306,8 +306,8 @@ impl UnreadConnection {
         self.limiter.unsent_bytes()
     }
 
-    /// Reads until nothing more arrives. Returns the number of streams that were answered, and of those that were
-    /// reset with `ENHANCE_YOUR_CALM`.
+    /// Reads until nothing more arrives. Returns the number of streams that were answered, and of those that
+    /// were reset with `ENHANCE_YOUR_CALM`.
     async fn read_all(&mut self) -> (usize, usize) {
         let (mut frames, mut answered, mut reset) = (Frames::of(&mut self.peer.read), 0, 0);
         while let Ok(Some((kind, _, payload))) = timeout(SECOND, frames.next()).await {

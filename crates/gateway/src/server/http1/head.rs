@@ -64,8 +64,8 @@ impl Asked {
         self.framing != Framing::Length(0)
     }
 
-    /// Returns `None` if `Connection` has more options than are read: a field that such an option names would be
-    /// sent on.
+    /// Returns `None` if `Connection` has more options than are read: a field that such an option names would
+    /// be sent on.
     fn of(head: &request::Parts, has_bare_line_feed: bool) -> Option<Self> {
         let headers = &head.headers;
         // Most heads have none of these headers: one pass is cheaper than a lookup of each.

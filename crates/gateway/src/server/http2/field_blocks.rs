@@ -1,13 +1,13 @@
 //! The memory that the dynamic table of a client's field blocks keeps (RFC 7541, section 2.3.2).
 //!
-//! h2 copies the values of fields into its table, but not those of pseudo-header fields: such an entry keeps the
-//! buffer that it was read from, which may have all of its field block, or other frames. The table has a limit for
-//! the lengths of its entries, and none for these buffers.
+//! h2 copies the values of fields into its table, but not those of pseudo-header fields: such an entry keeps
+//! the buffer that it was read from, which may have all of its field block, or other frames. The table has a
+//! limit for the lengths of its entries, and none for these buffers.
 
 /// The bytes before a field block that can share a buffer with its first entry.
 const BUFFER: u64 = 16 << 10;
-/// The number of insertions after which an entry is not in the table anymore. The table has 4,096 bytes, and an
-/// entry counts as 32 and its text.
+/// The number of insertions after which an entry is not in the table anymore. The table has 4,096 bytes, and
+/// an entry counts as 32 and its text.
 const MAX_ENTRIES: u32 = u128::BITS;
 /// The index of the latest entry in the dynamic table.
 const FIRST_DYNAMIC: usize = 62;
@@ -15,8 +15,8 @@ const FIRST_DYNAMIC: usize = 62;
 /// Scans field blocks for insertions into the dynamic table.
 #[derive(Debug, Default)]
 pub(super) struct FieldBlockScanner {
-    /// The number of bytes that were received: by now, at the start of the field block, and at the last insertion of
-    /// a pseudo-header field.
+    /// The number of bytes that were received: by now, at the start of the field block, and at the last
+    /// insertion of a pseudo-header field.
     position: u64,
     block_start: u64,
     last_insertion: u64,
@@ -32,8 +32,8 @@ pub(super) struct FieldBlockScanner {
     is_name: bool,
     /// Whether the latest insertions were pseudo-header fields. The lowest bit is the latest.
     pseudo: u128,
-    /// The number of insertions in the current period, and the bytes that those of this period and of the one before
-    /// keep.
+    /// The number of insertions in the current period, and the bytes that those of this period and of the one
+    /// before keep.
     insertions: u32,
     recent: u64,
     earlier: u64,
@@ -124,7 +124,8 @@ impl FieldBlockScanner {
         }
     }
 
-    /// Starts an integer with a prefix of this many bits (RFC 7541, section 5.1). Returns whether it ends there.
+    /// Starts an integer with a prefix of this many bits (RFC 7541, section 5.1). Returns whether it ends
+    /// there.
     fn begin_integer(&mut self, byte: u8, prefix: u32) -> bool {
         let mask = (1_u8 << prefix) - 1;
         self.integer = (byte & mask).into();
@@ -180,8 +181,8 @@ impl FieldBlockScanner {
         }
     }
 
-    /// Counts an insertion into the table. A field that is too long for the table empties it, so that the positions of
-    /// entries are those of insertions in any case.
+    /// Counts an insertion into the table. A field that is too long for the table empties it, so that the
+    /// positions of entries are those of insertions in any case.
     fn insert(&mut self) {
         self.pseudo = (self.pseudo << 1) | u128::from(self.is_pseudo);
         self.insertions += 1;

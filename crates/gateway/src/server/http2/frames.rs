@@ -1,9 +1,9 @@
 //! The cost of a client's frames (RFC 9113, section 4.1), by their heads.
 //!
-//! h2 handles all frames that it has read in one poll, so it is given only as many bytes as fit in a turn. A byte
-//! of DATA costs almost nothing. A byte of a head can refer to a field (RFC 7541, section 6.1), which takes 60 to
-//! 150 ns. For SETTINGS, h2 visits each stream, which takes up to 10 us, and a client has no reason to change its
-//! settings again and again.
+//! h2 handles all frames that it has read in one poll, so it is given only as many bytes as fit in a turn. A
+//! byte of DATA costs almost nothing. A byte of a head can refer to a field (RFC 7541, section 6.1), which
+//! takes 60 to 150 ns. For SETTINGS, h2 visits each stream, which takes up to 10 us, and a client has no
+//! reason to change its settings again and again.
 //!
 //! Field blocks are also scanned for the memory that they make h2 keep (`field_blocks.rs`).
 
@@ -37,7 +37,8 @@ pub(in crate::server) struct FrameScanner {
     /// The head of the last frame, and the weight of each byte of its payload.
     head: FrameHead,
     weight: u64,
-    /// The bytes of the frame before its part of a field block, and the numbers of bytes that are left of both.
+    /// The bytes of the frame before its part of a field block, and the numbers of bytes that are left of
+    /// both.
     prefix: u64,
     prefix_left: usize,
     fragment_left: usize,

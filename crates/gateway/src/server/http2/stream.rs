@@ -3,9 +3,9 @@
 //! h2 is given no more of a body than the client's windows have room for. The rest stays in the body, where
 //! it is counted, and the stream is reset if the client reads nothing for too long or reads too slowly.
 //!
-//! An answer that is complete waits in h2 until the client reads it. So each counts with its fields and with what
-//! h2 may have of its body. The permit is part of the last bytes that h2 is given, and ends once h2 has written
-//! them.
+//! An answer that is complete waits in h2 until the client reads it. So each counts with its fields and with
+//! what h2 may have of its body. The permit is part of the last bytes that h2 is given, and ends once h2 has
+//! written them.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -33,8 +33,8 @@ use crate::server::stall::Stall;
 use crate::server::{LEAST_RATE, UNREAD};
 use crate::unsent;
 
-/// The estimated number of bytes that an answer takes beside its fields and its body: the states of its stream and
-/// its task, and the map of its fields.
+/// The estimated number of bytes that an answer takes beside its fields and its body: the states of its
+/// stream and its task, and the map of its fields.
 const ANSWER: u64 = 2 << 10;
 
 /// A response that is being sent.

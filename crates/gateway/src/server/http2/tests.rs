@@ -89,8 +89,8 @@ impl AsyncWrite for SentFrames {
     }
 }
 
-/// Polls a connection once whose client has sent these frames. Returns the number of bytes that were not read, and
-/// the frames that were written.
+/// Polls a connection once whose client has sent these frames. Returns the number of bytes that were not
+/// read, and the frames that were written.
 async fn polled_once(frames: &[u8]) -> (usize, Vec<(u8, u32, Vec<u8>)>) {
     let stream = SentFrames::default();
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -163,8 +163,8 @@ fn ends_a_connection_with_a_large_table_in_two_steps() {
 
 #[tokio::test(start_paused = true)]
 async fn ends_connections_whose_table_keeps_long_heads() {
-    // Indexed fields, an authority, `:path` with incremental indexing, and the length of 16,000 bytes of a field
-    // (RFC 7541, sections 5.1, 6.1 and 6.2).
+    // Indexed fields, an authority, `:path` with incremental indexing, and the length of 16,000 bytes of a
+    // field (RFC 7541, sections 5.1, 6.1 and 6.2).
     let fields = [0x82, 0x86, 0x01, 1, b'a', 0x44, 1, b'/', 0, 1, b'x', 0x7f, 0x81, 0x7c];
     let head = [&fields[..], &[b'x'; 16_000]].concat();
     let mut peer = unanswered().await;
@@ -219,8 +219,8 @@ const PIECE: usize = 16 << 10;
 /// The error for a client that sends more than a window has room for.
 const FLOW_CONTROL_ERROR: u32 = 3;
 
-/// Returns the client's side of a connection whose bodies are never read, except those of PUT, once both sides have
-/// received each other's settings.
+/// Returns the client's side of a connection whose bodies are never read, except those of PUT, once both
+/// sides have received each other's settings.
 async fn unread() -> DuplexStream {
     const ACK: u8 = 1;
     let (mut peer, theirs) = duplex(1 << 16);

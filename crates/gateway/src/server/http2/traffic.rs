@@ -2,8 +2,8 @@
 //!
 //! Frames without content cost a client a few bytes and the gateway more: PING, SETTINGS, PRIORITY,
 //! WINDOW_UPDATE, DATA without data, frames of unknown types. So the bytes received are compared with the
-//! useful ones, as nginx does; SETTINGS count as more (`frames.rs`). A client that cancels requests as soon as they have started also causes wasted
-//! work (CVE-2023-44487, counted as Envoy does).
+//! useful ones, as nginx does; SETTINGS count as more (`frames.rs`). A client that cancels requests as soon
+//! as they have started also causes wasted work (CVE-2023-44487, counted as Envoy does).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,8 @@ use super::frames::Scanned;
 use super::unread::UnreadFrames;
 use crate::server::limiter::{AnswerPermit, LimitReached, RequestPermit};
 
-/// The weight of the frames that are read before other connections get a turn: 32 KiB of DATA, or 4 KiB of heads.
+/// The weight of the frames that are read before other connections get a turn: 32 KiB of DATA, or 4 KiB of
+/// heads.
 pub(super) const TURN: u64 = 32 << 10;
 /// The number of useless bytes that are tolerated, and the fraction of all bytes that must be useful: one in
 /// this many.
@@ -25,11 +26,12 @@ const REQUEST: u64 = 8 << 10;
 /// outnumber the answered requests.
 const PREMATURE: Duration = Duration::from_secs(1);
 const MAX_PREMATURE: u64 = 200;
-/// The estimated number of bytes that the table of fields may keep. Above a third of it, the connection takes no more
-/// requests: those that its client sends before it learns so must fit as well, a hundred with 16 KiB each.
+/// The estimated number of bytes that the table of fields may keep. Above a third of it, the connection takes
+/// no more requests: those that its client sends before it learns so must fit as well, a hundred with 16 KiB
+/// each.
 pub(super) const MAX_RETAINED: u64 = 3 << 20;
-/// The estimated number of bytes that unread DATA frames may keep. Above half of it, the connection takes no more
-/// requests.
+/// The estimated number of bytes that unread DATA frames may keep. Above half of it, the connection takes no
+/// more requests.
 const MAX_UNREAD: u64 = 32 << 20;
 
 /// The counts of one connection.

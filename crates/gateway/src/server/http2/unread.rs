@@ -1,10 +1,11 @@
 //! The DATA frames that h2 keeps until they are read (RFC 9113, section 6.1).
 //!
-//! h2 has a budget for short frames, but each long frame refills it, on whichever stream it arrives. A frame takes
-//! about 250 bytes, and keeps the buffer that it was read from, even if the other frames in it were read. h2 drops the
-//! frames of streams whose bodies were dropped, so these are not counted.
+//! h2 has a budget for short frames, but each long frame refills it, on whichever stream it arrives. A frame
+//! takes about 250 bytes, and keeps the buffer that it was read from, even if the other frames in it were
+//! read. h2 drops the frames of streams whose bodies were dropped, so these are not counted.
 //!
-//! The buffers are estimated by blocks of the bytes of the connection: frames that start in the same block share them.
+//! The buffers are estimated by blocks of the bytes of the connection: frames that start in the same block
+//! share them.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -15,8 +16,8 @@ use super::frames::DataFrame;
 const MAX_EARLY: usize = 1_024;
 /// The estimated number of bytes that a frame takes beside its buffer, in h2 and here.
 const FRAME_BYTES: u64 = 272;
-/// The length of a block, that of h2's buffers, and the estimated number of bytes of the buffers for a block. h2 leaves
-/// up to half of a buffer empty if the next frame does not fit in it.
+/// The length of a block, that of h2's buffers, and the estimated number of bytes of the buffers for a block.
+/// h2 leaves up to half of a buffer empty if the next frame does not fit in it.
 const BLOCK: u64 = 8 << 10;
 const BLOCK_BYTES: u64 = 2 * BLOCK;
 
@@ -50,9 +51,9 @@ impl UnreadFrames {
         self.arrived.extend(frames);
     }
 
-    /// Counts the frames that have arrived, except those of streams that may be accepted later: h2 does not handle all
-    /// that it has read while it waits for the client to read. Returns the estimated number of bytes that the unread
-    /// frames keep.
+    /// Counts the frames that have arrived, except those of streams that may be accepted later: h2 does not
+    /// handle all that it has read while it waits for the client to read. Returns the estimated number of
+    /// bytes that the unread frames keep.
     pub(super) fn count(&mut self) -> u64 {
         for frame in std::mem::take(&mut self.arrived) {
             if let Some(stream) = self.streams.get_mut(&frame.stream) {

@@ -204,7 +204,8 @@ impl<'r> Writer<'r> {
 }
 
 /// Advances to the member of the field with this number, past members that are not wanted. Returns `None` if
-/// names are in another order or repeated, which the general writer handles. Counts the members and comparisons.
+/// names are in another order or repeated, which the general writer handles. Counts the members and
+/// comparisons.
 #[cold]
 fn sought<'r>(
     mut members: Members<'r>,

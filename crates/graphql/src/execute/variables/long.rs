@@ -1,5 +1,5 @@
-//! Variable values that are long in all calls together: they are converted once to the spelling of each service
-//! that they are sent to, and their total size is limited, so that a request stays within its memory.
+//! Variable values that are long in all calls together: they are converted once to the spelling of each
+//! service that they are sent to, and their total size is limited, so that a request stays within its memory.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,12 +1,12 @@
-//! Field selection merging (5.3.2 of the specification): whether fields with the same response key at one place
-//! are compatible.
+//! Field selection merging (5.3.2 of the specification): whether fields with the same response key at one
+//! place are compatible.
 //!
 //! The validation library compares every pair of fields, and every pair of fragments again, which takes
 //! quadratic time and reports each conflict many times. This is the algorithm of Simon Adameit
-//! (<https://xing.engineering/graphql-overlapping-fields-can-be-merged-fast>): all fields with the same key at
-//! one place form a group. Within a group, every field is compared with the first, and the selections of all
-//! fields are collected into the groups below. A group is examined only once. Mutually exclusive types divide
-//! groups, which may multiply them at each level; therefore the work is limited as well.
+//! (<https://xing.engineering/graphql-overlapping-fields-can-be-merged-fast>): all fields with the same key
+//! at one place form a group. Within a group, every field is compared with the first, and the selections of
+//! all fields are collected into the groups below. A group is examined only once. Mutually exclusive types
+//! divide groups, which may multiply them at each level; therefore the work is limited as well.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,5 +1,5 @@
-//! Limits on the text of a document, checked in one pass before parsing: its size, its nesting, and the length
-//! of names.
+//! Limits on the text of a document, checked in one pass before parsing: its size, its nesting, and the
+//! length of names.
 
 use crate::error::{Code, GraphqlError};
 

@@ -168,8 +168,8 @@ impl Lowering<'_> {
         slot.add(key, Entry { field, only, lookup, is_renamed, is_conditional, spelling });
     }
 
-    /// Lowers a link to the same service. For the planner this is an ordinary field, but it needs a step of its
-    /// own.
+    /// Lowers a link to the same service. For the planner this is an ordinary field, but it needs a step of
+    /// its own.
     fn own_link(
         &mut self,
         fetch: Fetch<'_>,

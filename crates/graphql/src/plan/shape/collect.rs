@@ -1,5 +1,5 @@
-//! Field collection (6.3.2 of the specification): the fields of a selection and of its fragments, each with its
-//! conditions.
+//! Field collection (6.3.2 of the specification): the fields of a selection and of its fragments, each with
+//! its conditions.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Detection of objects that can be copied from a document in one pass: their fields are members of one slot's
-//! object, unconditional, and have the same texts as in the response. Fields that come entirely from other
-//! slots may be in between.
+//! Detection of objects that can be copied from a document in one pass: their fields are members of one
+//! slot's object, unconditional, and have the same texts as in the response. Fields that come entirely from
+//! other slots may be in between.
 
 use json::Spelling;
 

@@ -1,9 +1,9 @@
 //! A check of literals that the library's rule ("Values of Correct Type", 5.6.1 of the specification) accepts
-//! wrongly: objects for scalars and enums, and any value for the scalars that the gateway derives from OpenAPI
-//! formats.
+//! wrongly: objects for scalars and enums, and any value for the scalars that the gateway derives from
+//! OpenAPI formats.
 //!
-//! Each value of a document is visited once. Values within a rejected value have no type, and thus no error of
-//! their own.
+//! Each value of a document is visited once. Values within a rejected value have no type, and thus no error
+//! of their own.
 
 use std::sync::Arc;
 

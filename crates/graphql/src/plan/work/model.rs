@@ -176,8 +176,8 @@ fn outer_names(key: &str) -> (Vec<Box<str>>, u64) {
 }
 
 /// The fields of an interface that the library looks up in each possible type, and the number of possible
-/// types. It does so if a possible type may not have the field itself, or if some of the services that have the
-/// interface lack the field.
+/// types. It does so if a possible type may not have the field itself, or if some of the services that have
+/// the interface lack the field.
 fn expanded(supergraph: &SupergraphState, interface: &SupergraphInterfaceType) -> (u64, HashSet<Box<str>>) {
     let objects: Vec<&SupergraphDefinition> = supergraph
         .definitions

@@ -1,4 +1,5 @@
-//! Conversion of schemas to types: objects, inputs, unions, enums and scalars, each created once, on first use.
+//! Conversion of schemas to types: objects, inputs, unions, enums and scalars, each created once, on first
+//! use.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -54,8 +55,8 @@ pub(super) struct Types<'a> {
     given: HashMap<(&'a str, Way), String>,
     /// The keys of the types created for named schemas, by direction.
     made: HashMap<(&'a str, Way), Box<str>>,
-    /// The keys of the types created for unnamed schemas, by the schema's address. A schema that several others
-    /// include becomes one type, and a schema may refer to itself through an unnamed schema.
+    /// The keys of the types created for unnamed schemas, by the schema's address. A schema that several
+    /// others include becomes one type, and a schema may refer to itself through an unnamed schema.
     unnamed: HashMap<(usize, Way), Box<str>>,
     /// Types whose fields have yet to be created.
     waiting: VecDeque<(Box<str>, Members<'a>, Way, String)>,

@@ -69,7 +69,8 @@ impl Outgoing {
     }
 }
 
-/// Formats the request line and the headers, including those of the connection (RFC 9112, sections 3.2.1 and 6.3).
+/// Formats the request line and the headers, including those of the connection (RFC 9112, sections 3.2.1 and
+/// 6.3).
 fn head(request: &request::Parts, host: &HeaderValue, framing: Framing) -> Vec<u8> {
     let (method, headers) = (&request.method, &request.headers);
     let path = request.uri.path_and_query().map_or("/", |path| path.as_str());

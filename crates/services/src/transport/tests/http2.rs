@@ -70,7 +70,8 @@ async fn requests_open_another_connection_whatever_number_of_streams_the_service
     })
     .await;
     let shop = Shop::new(at(target.url(), Protocol::Http2));
-    // The first response arrives behind the settings of the service, and the second request makes hyper read them.
+    // The first response arrives behind the settings of the service, and the second request makes hyper read
+    // them.
     for _ in 0..2 {
         assert_eq!(shop.get("/first").await.unwrap(), "ok");
     }
@@ -269,7 +270,8 @@ async fn next_frame(socket: &mut TcpStream) -> Option<(u8, u32, Vec<u8>)> {
     Some((kind, u32::from_be_bytes(stream), payload))
 }
 
-/// Starts a target that sends these frames to the first two requests, answers all others, and counts requests.
+/// Starts a target that sends these frames to the first two requests, answers all others, and counts
+/// requests.
 async fn saying(says: Says) -> (Target, Arc<AtomicUsize>) {
     let seen: Arc<AtomicUsize> = Arc::default();
     let counting = Arc::clone(&seen);
@@ -330,13 +332,15 @@ async fn with_head(size: usize) -> Target {
     let last = (size - STATUS) % ENTRY;
     assert!(last >= 33 + 127, "a length of two bytes or more");
     let literal = |prefix: u8, value: usize| {
-        // A name of one letter; a length of 127 or more continues in groups of seven bits (RFC 7541, section 5.1).
+        // A name of one letter; a length of 127 or more continues in groups of seven bits (RFC 7541, section
+        // 5.1).
         let rest = value - 127;
         let length = [0x7f, u8::try_from(rest % 128).unwrap() | 0x80, u8::try_from(rest / 128).unwrap()];
         [&[prefix, 1, b'a'][..], &length, &vec![b'x'; value][..]].concat()
     };
     let repeated = (size - STATUS) / ENTRY;
-    // Status 200; a header that enters the table at index 62; references to it; a header that does not enter it.
+    // Status 200; a header that enters the table at index 62; references to it; a header that does not enter
+    // it.
     let mut block = vec![0x88];
     block.extend(literal(0x40, ENTRY - 33));
     block.extend(vec![0xbe; repeated - 1]);

@@ -115,8 +115,8 @@ fn listener(case: &Case) -> Value {
     })
 }
 
-/// Log lines start with the root id and the VM id. The AssemblyScript SDK supports only root ids known at build
-/// time, so each of its modules has its own VM.
+/// Log lines start with the root id and the VM id. The AssemblyScript SDK supports only root ids known at
+/// build time, so each of its modules has its own VM.
 fn filter(case: &Case) -> Value {
     let text =
         |text: &str| json!({ "@type": "type.googleapis.com/google.protobuf.StringValue", "value": text });
