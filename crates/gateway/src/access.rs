@@ -7,6 +7,7 @@
 mod clock;
 mod writer;
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +21,7 @@ use http_body_util::BodyExt;
 use services::call::Outcome;
 use services::headers::settle_trailers;
 use services::http1::Wrong;
+use services::turn::end_poll;
 use services::{Body, Budget, Caller, Made, Report, Told, Trace};
 
 use crate::client::Client;
@@ -141,6 +143,8 @@ struct Metered {
     stall: Stall,
     /// The operator's own header field for the client's address. A trailer must not have this name.
     address_field: Option<HeaderName>,
+    /// Whether other tasks run before more of the body is read.
+    yields: bool,
 }
 
 /// A response body that counts its bytes, and logs the request when it is dropped.
@@ -224,6 +228,7 @@ impl Entry {
             rate: limits.min_request_body_rate.0,
             stall: Stall::default(),
             address_field: address_field.cloned(),
+            yields: false,
         }
         .boxed_unsync()
     }
@@ -401,6 +406,10 @@ impl http_body::Body for Metered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if mem::take(&mut self.yields) {
+            end_poll(context);
+            return Poll::Pending;
+        }
         let polled = Pin::new(&mut self.body).poll_frame(context).map_err(|error| {
             self.meter.note(BodyFault::of(&*error));
             error
@@ -460,13 +469,14 @@ impl Meter {
 
 impl Metered {
     /// Counts the bytes that the route holds, of those that it has received.
-    fn hold(&self, received: u64) -> Result<(), LimitReached> {
+    fn hold(&mut self, received: u64) -> Result<(), LimitReached> {
         let bytes = received.min(self.held_limit).next_multiple_of(HELD_UNIT);
         if bytes == 0 || self.meter.answered.load(Relaxed) {
             return Ok(());
         }
         let permit = self.meter.held.get_or_init(|| self.client.body_permit());
         let held = permit.as_ref().map_or(Ok(()), |permit| permit.hold(bytes));
+        self.yields = permit.as_ref().is_some_and(BodyPermit::is_among_many);
         held.inspect_err(|_| self.meter.note(BodyFault::NoRoom))
     }
 
@@ -534,5 +544,47 @@ impl Drop for Logged {
         if self.entry.ended == Ended::NotYet && (is_all || bodiless) {
             self.entry.ended = Ended::Well;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use futures_util::{FutureExt, stream};
+    use http_body_util::StreamBody;
+    use tokio::task::coop::has_budget_remaining;
+
+    use super::*;
+    use crate::client::Link;
+    use crate::config::ConnectionsConfig;
+    use crate::server::limiter::ClientLimiter;
+
+    #[tokio::test]
+    async fn others_run_after_each_read_from_a_client_that_sends_many_long_bodies() {
+        let (address, limits) = (SocketAddr::from(([192, 0, 2, 1], 1)), ConnectionsConfig::default());
+        let limiter = Arc::new(ClientLimiter::default());
+        let permit = limiter.connect(address.ip(), false, &limits, Instant::now()).unwrap();
+        let client = Client::new(address, Arc::new(Link::new(None, Some(Arc::new(permit)))));
+        let piece = || Ok::<_, services::body::Error>(Frame::data(Bytes::from(vec![b'x'; 32 << 10])));
+        let mut body = Metered {
+            body: StreamBody::new(stream::iter([(); 4].map(|()| piece()))).boxed_unsync(),
+            meter: Arc::default(),
+            client: client.clone(),
+            limit: u64::MAX,
+            held_limit: u64::MAX,
+            rate: 1,
+            stall: Stall::default(),
+            address_field: None,
+            yields: false,
+        };
+        let others = client.body_permit().unwrap();
+        let mut has_read = || body.frame().now_or_never().is_some();
+        assert!(has_read() && has_read(), "a single long body is read without pauses");
+        others.hold(5 << 20).unwrap();
+        assert!(has_read() && has_budget_remaining());
+        assert!(!has_read());
+        assert!(!has_budget_remaining(), "nothing else is read in this poll");
+        assert!(has_read());
     }
 }

@@ -30,8 +30,8 @@ const BLOCKS: u64 = 4;
 /// The bytes of answers over HTTP/2 that count for their connection only. Most connections never have more,
 /// and over HTTP/1.1 a connection's single small answer is not counted either.
 const FREE_ANSWERS: u64 = 16 << 10;
-/// The bytes of a network's request bodies from which the gateway reads less of each at once.
-const MANY_BODY_BYTES: u64 = 4 << 20;
+/// The divisor of the limit of a network's request bodies above which less of each is read at once.
+const MANY_BODIES: u64 = 16;
 
 /// The resources that clients use. The state outlives configs.
 #[derive(Debug, Default)]
@@ -367,7 +367,11 @@ impl ConnectionPermit {
     /// Whether the network's request bodies take so much memory that less of each is read at once: requests
     /// of others wait for a read of each.
     pub(crate) fn has_many_body_bytes(&self) -> bool {
-        self.networks.iter().flatten().any(|(_, usage)| usage.bodies.load(Relaxed) > MANY_BODY_BYTES)
+        let (per_address, total) = (self.limits.request_bodies_per_address.0, self.limits.request_bodies.0);
+        let is_above = |(network, usage): &(Network, Arc<Usage>)| {
+            usage.bodies.load(Relaxed) > network.limit(per_address, total) / MANY_BODIES
+        };
+        self.networks.iter().flatten().any(is_above)
     }
 
     /// Starts to count the bytes of a request's body for the connected peer.
@@ -458,6 +462,11 @@ impl BodyPermit {
         self.connection.take_shared(&self.resource, own, more)?;
         self.bytes.fetch_add(more, Relaxed);
         Ok(())
+    }
+
+    /// Whether many bytes are held for the network: see [`ConnectionPermit::has_many_body_bytes`].
+    pub(crate) fn is_among_many(&self) -> bool {
+        self.connection.has_many_body_bytes()
     }
 
     /// Releases the bytes.

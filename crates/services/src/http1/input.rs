@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
@@ -75,7 +75,8 @@ impl Input {
             return self.poll_little(stream, context);
         }
         self.bytes.reserve(self.step);
-        let read = ready!(poll_read_buf(Pin::new(stream), context, &mut self.bytes))?;
+        let room = &mut (&mut self.bytes).limit(self.step);
+        let read = ready!(poll_read_buf(Pin::new(stream), context, room))?;
         self.grow(read);
         Poll::Ready(Ok(read > 0))
     }

@@ -66,8 +66,6 @@ struct Incoming<S> {
     /// The number of the request.
     turn: u64,
     client: Client,
-    /// Whether other tasks run before the next read.
-    yields: bool,
 }
 
 /// The connection, as the writer of a response.
@@ -107,7 +105,9 @@ impl<S> Shared<S> {
 
     /// Shrinks the input buffer while the connection is idle.
     pub(super) fn rest(&self) {
-        self.lock().input.shrink();
+        let input = &mut self.lock().input;
+        input.use_short_reads(false);
+        input.shrink();
     }
 
     /// Whether the connection can serve another request: the request's body has arrived to its end, or may
@@ -228,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
         wire.has_reader = true;
         wire.interim = if expects_continue && wire.input.is_empty() { CONTINUE } else { &[] };
         let (shared, turn) = (Self(Arc::clone(&self.0)), wire.turn);
-        Incoming { shared, turn, client: client.clone(), yields: false }.boxed_unsync()
+        Incoming { shared, turn, client: client.clone() }.boxed_unsync()
     }
 }
 
@@ -272,22 +272,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let this = self.get_mut();
-        if mem::take(&mut this.yields) {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let mut wire = this.shared.lock();
-        if wire.turn != this.turn {
+        let mut wire = self.shared.lock();
+        if wire.turn != self.turn {
             return Poll::Ready(Some(Err(Gone.into())));
         }
-        let is_short = this.client.has_many_body_bytes();
-        wire.input.use_short_reads(is_short);
+        wire.input.use_short_reads(self.client.has_many_body_bytes());
         let Poll::Ready(next) = wire.poll_frame(context) else {
             wire.reader.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
             return Poll::Pending;
         };
-        this.yields = is_short;
         if wire.decoder == Decoder::Done {
             wire.watcher.take().into_iter().for_each(Waker::wake);
         }

@@ -117,6 +117,21 @@ fn a_block_of_ipv6_networks_has_other_limits_as_well() {
     assert_eq!(all(&limiter), [0; 7]);
 }
 
+#[test]
+fn many_body_bytes_of_a_network_do_not_count_for_its_block() {
+    let limiter = Arc::new(ClientLimiter::default());
+    let limits = ConnectionsConfig::default();
+    let [uploading, other] = [0, 1].map(|network| connect_in_block(&limiter, network, &limits).unwrap());
+    let body = uploading.body();
+    body.hold(4 << 20).unwrap();
+    assert!(!uploading.has_many_body_bytes());
+    body.hold((4 << 20) + 1).unwrap();
+    assert!(uploading.has_many_body_bytes() && body.is_among_many());
+    assert!(!other.has_many_body_bytes());
+    body.release();
+    assert!(!uploading.has_many_body_bytes());
+}
+
 /// Limits with a connection at once, and a new one every ten seconds.
 fn slow() -> ConnectionsConfig {
     let new_per_address = "6/m".parse().unwrap();
