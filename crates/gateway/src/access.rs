@@ -549,23 +549,16 @@ impl Drop for Logged {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use futures_util::{FutureExt, stream};
     use http_body_util::StreamBody;
     use tokio::task::coop::has_budget_remaining;
 
     use super::*;
-    use crate::client::Link;
     use crate::config::ConnectionsConfig;
-    use crate::server::limiter::ClientLimiter;
 
     #[tokio::test]
     async fn others_run_after_each_read_from_a_client_that_sends_many_long_bodies() {
-        let (address, limits) = (SocketAddr::from(([192, 0, 2, 1], 1)), ConnectionsConfig::default());
-        let limiter = Arc::new(ClientLimiter::default());
-        let permit = limiter.connect(address.ip(), false, &limits, Instant::now()).unwrap();
-        let client = Client::new(address, Arc::new(Link::new(None, Some(Arc::new(permit)))));
+        let client = Client::with_limits(ConnectionsConfig::default());
         let piece = || Ok::<_, services::body::Error>(Frame::data(Bytes::from(vec![b'x'; 32 << 10])));
         let mut body = Metered {
             body: StreamBody::new(stream::iter([(); 4].map(|()| piece()))).boxed_unsync(),

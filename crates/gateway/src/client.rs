@@ -77,18 +77,23 @@ impl Client {
         Self::new(([127, 0, 0, 1], 1).into(), Arc::new(Link::new(None, None)))
     }
 
-    /// Creates a client whose connection may have this many unsent response bytes.
+    /// Creates a client whose connection has these limits.
     #[cfg(test)]
-    pub(crate) fn that_may_leave(bytes: u64) -> Self {
-        let limits = crate::config::ConnectionsConfig {
-            unsent_per_connection: services::Bytes(bytes),
-            ..Default::default()
-        };
+    pub(crate) fn with_limits(limits: crate::config::ConnectionsConfig) -> Self {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let limiter = Arc::new(crate::server::limiter::ClientLimiter::default());
         let permit = limiter.connect(address.ip(), false, &limits, Instant::now());
         let permit = permit.expect("the first connection");
         Self::new(address, Arc::new(Link::new(None, Some(Arc::new(permit)))))
+    }
+
+    /// Creates a client whose connection may have this many unsent response bytes.
+    #[cfg(test)]
+    pub(crate) fn that_may_leave(bytes: u64) -> Self {
+        Self::with_limits(crate::config::ConnectionsConfig {
+            unsent_per_connection: services::Bytes(bytes),
+            ..Default::default()
+        })
     }
 
     /// Whether the client uses TLS: to the gateway, or to the trusted proxies in front of it.

@@ -1,9 +1,7 @@
 //! Tests of request parsing, with input split in any way, and of the responses.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use futures_util::FutureExt;
 use http::{HeaderMap, Method, Version};
@@ -16,9 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::client::Link;
 use crate::config::ConnectionsConfig;
-use crate::server::limiter::ClientLimiter;
 
 const GOOD: &str = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
 const CHUNKED: &str =
@@ -542,10 +538,7 @@ async fn drops_unread_input_while_a_connection_closes() {
 
 #[tokio::test]
 async fn reads_less_of_each_body_at_once_if_a_client_sends_many_long_ones() {
-    let (address, limits) = (SocketAddr::from(([192, 0, 2, 1], 1)), ConnectionsConfig::default());
-    let limiter = Arc::new(ClientLimiter::default());
-    let permit = limiter.connect(address.ip(), false, &limits, Instant::now()).unwrap();
-    let client = Client::new(address, Arc::new(Link::new(None, Some(Arc::new(permit)))));
+    let client = Client::with_limits(ConnectionsConfig::default());
     let others = client.body_permit().unwrap();
     let (mut peer, theirs) = duplex(64 << 10);
     peer.write_all(&[b'x'; 64 << 10]).await.unwrap();
