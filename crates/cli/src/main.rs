@@ -127,7 +127,12 @@ const EVENT_INTERVAL: u32 = 16;
 /// Runs a server, on all cores.
 fn many_threads<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.enable_all().event_interval(EVENT_INTERVAL).build()?.block_on(work)
+    builder
+        .enable_all()
+        .event_interval(EVENT_INTERVAL)
+        .on_thread_start(offload::shorten_slice)
+        .build()?
+        .block_on(work)
 }
 
 /// Runs a client, on the current thread.

@@ -14,13 +14,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::CpuClock;
 use crate::job::JobContext;
+use crate::scheduling::enter_background;
 
-/// The nice value of these threads.
-const NICENESS: i32 = 18;
-/// The requested time slice of these threads: the longest that Linux grants. Since Linux 6.12, a waking
-/// thread with a shorter slice, such as the default, preempts them without waiting for the end of the slice
-/// (`PREEMPT_SHORT`). Earlier versions ignore the value.
-const SLICE_NANOS: u64 = 100_000_000;
 /// The reserved stack size of each thread; pages that are never touched use no memory.
 const STACK_BYTES: usize = 16 << 20;
 
@@ -45,34 +40,8 @@ pub(crate) fn start(number: usize) -> io::Result<Sender<Assignment>> {
     Ok(sender)
 }
 
-/// Lowers the priority of this thread. If the system refuses, the thread runs at normal priority.
-fn give_way() {
-    let mut attributes = libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: libc::SCHED_OTHER as u32,
-        // Keep the scheduling policy that the operator has set.
-        sched_flags: libc::SCHED_FLAG_KEEP_POLICY as u64,
-        sched_nice: NICENESS,
-        sched_priority: 0,
-        sched_runtime: SLICE_NANOS,
-        sched_deadline: 0,
-        sched_period: 0,
-    };
-    // SAFETY: sched_setattr(2) reads `size` bytes of the structure, which lives until the call returns,
-    // writes to no field but `size`, and has no other effect than to change the scheduling of this thread
-    // (0).
-    #[expect(
-        unsafe_code,
-        reason = "rustix has no such call; measured, it takes 1 ms off the p99 that long jobs add"
-    )]
-    let refused = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw mut attributes, 0) } != 0;
-    if refused {
-        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS);
-    }
-}
-
 fn work(assignments: &Receiver<Assignment>) {
-    give_way();
+    enter_background();
     while let Ok(Assignment { context, work, finished }) = assignments.recv() {
         let clock = CpuClock::now();
         let delivery = work(&context);

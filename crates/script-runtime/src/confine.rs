@@ -92,6 +92,8 @@ pub fn confined(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
         let missing = "a worker's code, home, folder, state, sockets and engine are missing";
         return io::Error::new(io::ErrorKind::InvalidInput, missing);
     };
+    // A serving thread has started this process.
+    offload::restore_slice();
     let missing = [bounds(&arguments), files(&arguments), calls()];
     for missing in missing.into_iter().flatten() {
         // A line of the worker's output, which the gateway logs.
