@@ -1,6 +1,7 @@
 //! The callbacks that are started from outside of an instance, each with its arguments.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use offload::QuotaKey;
 use sandbox::GuestResult;
@@ -72,6 +73,8 @@ pub(crate) struct TimerTick(pub(crate) u32);
 pub(crate) struct QueueReady {
     pub(crate) root: u32,
     pub(crate) queue: u32,
+    /// Set when the callback begins, unless the root context is gone.
+    pub(crate) is_delivered: Arc<AtomicBool>,
 }
 
 /// No callback: makes sure that the instance exists and has the filter's root context.
@@ -142,7 +145,13 @@ callbacks! {
         instance.on_grpc(self.token, self.event, self.is_last, self.received).await
     }, payer: self.payer;
     TimerTick => (): |self, instance| instance.on_tick(self.0).await;
-    QueueReady => (): |self, instance| instance.on_queue_ready(self.root, self.queue).await;
+    QueueReady => (): |self, instance| {
+        if !instance.has_context(self.root) {
+            return Ok(());
+        }
+        self.is_delivered.store(true, Relaxed);
+        instance.on_queue_ready(self.root, self.queue).await
+    };
     PrepareRoot => (): |self, _instance| Ok(());
     StartTimer => (): |self, instance| {
         instance.start_timer(&self.0);

@@ -38,7 +38,7 @@ pub struct Filters {
     modules: Mutex<HashMap<sandbox::Key, Weak<Module>>>,
     vms: Mutex<HashMap<VmKey, Weak<Vm>>>,
     shared: Mutex<HashMap<String, Arc<Shared>>>,
-    pub(crate) queues: Queues,
+    pub(crate) queues: Arc<Queues>,
     stats: Mutex<HashMap<String, Arc<Stats>>>,
 }
 
@@ -104,7 +104,7 @@ impl Filters {
             modules: Mutex::default(),
             vms: Mutex::default(),
             shared: Mutex::default(),
-            queues: Queues::default(),
+            queues: Arc::default(),
             stats: Mutex::default(),
         }))
     }

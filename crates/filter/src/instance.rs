@@ -223,10 +223,15 @@ impl Instance {
         action
     }
 
-    /// Whether the module still has this context. SDKs panic if they are called with a deleted one. Nothing
-    /// of a message passes without it, since its exchange has ended.
+    /// Whether the module still has the context of this stream. Nothing of a message passes without it, since
+    /// its exchange has ended.
     fn knows(&self, stream: &Stream) -> bool {
-        self.store.data().contexts.contains_key(&stream.id)
+        self.has_context(stream.id)
+    }
+
+    /// Whether the module still has this context. SDKs panic if they are called with a deleted one.
+    pub(crate) fn has_context(&self, id: u32) -> bool {
+        self.store.data().contexts.contains_key(&id)
     }
 
     /// Delivers a piece of a body, with everything that is held back; `end` if it is the last.

@@ -2,7 +2,8 @@
 //! module that never removes anything can't exhaust the memory.
 
 use std::collections::{BTreeMap, HashMap, LinkedList, VecDeque};
-use std::sync::{Mutex, Weak};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use offload::polls::{PollSite, watched};
@@ -160,7 +161,7 @@ impl Queues {
     }
 
     /// Appends an item and notifies one of the consumers.
-    pub(crate) fn enqueue(&self, id: u32, item: Bytes) -> Result<(), Status> {
+    pub(crate) fn enqueue(self: &Arc<Self>, id: u32, item: Bytes) -> Result<(), Status> {
         let mut inner = lock(&self.inner);
         let (queue, held) = inner.queue_and_use(id)?;
         let bytes = held.bytes + item.len() + OVERHEAD;
@@ -169,13 +170,33 @@ impl Queues {
         }
         held.bytes = bytes;
         queue.items.push_back(item);
-        // Live consumers are notified in turn.
-        queue.consumers.retain(|consumer| consumer.slot.strong_count() > 0);
-        if let Some(consumer) = queue.consumers.pop_front() {
-            queue.consumers.push_back(consumer.clone());
-            consumer.tell(id);
+        let consumer = queue.next_consumer();
+        drop(inner);
+        if let Some(consumer) = consumer {
+            self.notify(id, consumer);
         }
         Ok(())
+    }
+
+    /// Notifies a consumer in a task of its own, since it may be the one that is running. If the consumer is
+    /// gone before its turn comes, the next one is notified.
+    fn notify(self: &Arc<Self>, id: u32, consumer: Consumer) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let queues = Arc::clone(self);
+        runtime.spawn(watched(PollSite::Filters, async move {
+            let mut next = Some(consumer);
+            while let Some(consumer) = next {
+                next = if consumer.notify(id).await { None } else { queues.other_consumer(id, &consumer) };
+            }
+        }));
+    }
+
+    /// Removes a consumer that is gone, and returns the next one if items are left.
+    fn other_consumer(&self, id: u32, gone: &Consumer) -> Option<Consumer> {
+        let mut inner = lock(&self.inner);
+        let queue = inner.queue(id).ok()?;
+        queue.consumers.retain(|consumer| !consumer.is_same_root(gone));
+        if queue.items.is_empty() { None } else { queue.next_consumer() }
     }
 
     pub(crate) fn dequeue(&self, id: u32) -> Result<Bytes, Status> {
@@ -212,21 +233,35 @@ impl Inner {
     }
 }
 
+impl Queue {
+    /// The consumer to notify next: live ones are notified in turn.
+    fn next_consumer(&mut self) -> Option<Consumer> {
+        self.consumers.retain(|consumer| consumer.slot.strong_count() > 0);
+        let consumer = self.consumers.pop_front()?;
+        self.consumers.push_back(consumer.clone());
+        Some(consumer)
+    }
+}
+
 impl Consumer {
+    /// Whether this is the same root context of the same instance.
+    fn is_same_root(&self, other: &Self) -> bool {
+        self.slot.ptr_eq(&other.slot) && self.generation == other.generation && self.root == other.root
+    }
+
     /// Whether this is the same root context, or one of an earlier instance in the same slot.
     fn is_place_of(&self, other: &Self) -> bool {
         self.slot.ptr_eq(&other.slot) && (self.root == other.root || self.generation != other.generation)
     }
 
-    /// Notifies the consumer in a task of its own, since it may be the one that is running.
-    fn tell(self, queue: u32) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(watched(PollSite::Filters, async move {
-            let Some(slot) = self.slot.upgrade() else { return };
-            // An error means that the consumer's instance is gone.
-            let _ =
-                slot.enter(Target::Generation(self.generation), QueueReady { root: self.root, queue }).await;
-        }));
+    /// Notifies the consumer when its turn comes. Returns `false` if it is gone by then.
+    async fn notify(&self, queue: u32) -> bool {
+        let Some(slot) = self.slot.upgrade() else { return false };
+        let is_delivered = Arc::new(AtomicBool::new(false));
+        let ready = QueueReady { root: self.root, queue, is_delivered: Arc::clone(&is_delivered) };
+        // An error means that the instance is gone, or that it trapped in the callback.
+        let _ = slot.enter(Target::Generation(self.generation), ready).await;
+        is_delivered.load(Relaxed)
     }
 }
 
@@ -260,7 +295,7 @@ mod tests {
 
     #[test]
     fn queues_are_first_in_first_out() {
-        let queues = Queues::default();
+        let queues = Arc::new(Queues::default());
         let consumer = Consumer { slot: Weak::new(), generation: 0, root: 1 };
         let id = queues.register("vm", "q", consumer).unwrap();
         assert_eq!(queues.resolve("vm", "q"), Some(id));
@@ -274,7 +309,7 @@ mod tests {
 
     #[test]
     fn the_queues_of_one_vm_id_are_bounded_together() {
-        let queues = Queues::default();
+        let queues = Arc::new(Queues::default());
         let register = |vm_id: &str, name: &str| {
             queues.register(vm_id, name, Consumer { slot: Weak::new(), generation: 0, root: 1 })
         };

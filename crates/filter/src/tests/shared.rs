@@ -62,6 +62,35 @@ async fn consumers_removed_by_a_reload_get_no_notifications() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn items_of_a_consumer_removed_by_a_reload_reach_the_next_one() {
+    let bench = Bench::new();
+    let mut filter = bench.filter(
+        "queue",
+        r#"
+        (func (export "proxy_on_configure") (param i32 i32) (result i32)
+            (call $want (i32.const 0) (call $register «q» (i32.const 32))) (i32.const 1))
+        (func (export "proxy_on_queue_ready") (param i32) (param $queue i32)
+            (call $want (i32.const 0) (call $dequeue (local.get $queue) (i32.const 0) (i32.const 4))))"#,
+    );
+    filter.vm_id = "one".to_owned();
+    let before = bench.chain(&[filter.clone()]);
+    filter.config = "next".into();
+    let after = bench.chain(&[filter]);
+    after.start();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let queues = &bench.filters.queues;
+    let id = queues.resolve("one", "q").unwrap();
+    // The previous chain's root context is notified first, and has ended when its turn comes.
+    occupy(&after);
+    drop(before);
+    queues.enqueue(id, "item".into()).unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(queues.dequeue(id), Err(crate::abi::Status::Empty));
+    let notifications = bench.seen().iter().filter(|event| *event == "proxy_on_queue_ready").count();
+    assert_eq!(notifications, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn timers_tick_only_after_the_start() {
     let bench = Bench::new();
     let chain = bench.of(r#"
