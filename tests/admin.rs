@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::misbehave;
-use testkit::{Gateway, http};
+use testkit::{GatewayProcess, http};
 
 use tokio::net::TcpListener;
 
@@ -161,13 +161,13 @@ async fn starts_without_an_admin_listener_when_the_default_address_is_taken() {
             upstream.url()
         )
     };
-    let gateway = Gateway::start(crate::orfa(), &config("# admin: the default")).await;
+    let gateway = GatewayProcess::start(crate::orfa(), &config("# admin: the default")).await;
     assert!(gateway.logged(|line| line.contains("no admin listener")).await.is_some());
     assert_eq!(
         http::request("GET", &format!("{}/json", gateway.url), &[], "").await.expect("an answer").status,
         200
     );
-    let gateway = Gateway::start(crate::orfa(), &config("admin: off")).await;
+    let gateway = GatewayProcess::start(crate::orfa(), &config("admin: off")).await;
     assert!(!gateway.log().iter().any(|line| line.contains("admin")), "{:?}", gateway.log());
 }
 
@@ -177,7 +177,7 @@ async fn get(url: &str) -> (u16, Value) {
 }
 
 #[track_caller]
-fn refused(answer: &http::Response, status: u16, code: &str) {
+fn refused(answer: &http::TestResponse, status: u16, code: &str) {
     assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (status, &json!(code)), "{}", answer.text());
     assert_eq!(answer.header("content-type"), "application/problem+json");
 }

@@ -1,9 +1,9 @@
 //! Aggregates behind a gateway: requests, checks, explanations and reloads.
 
 use serde_json::{Value, json};
-use testkit::http::{self, Response};
-use testkit::misbehave::{self, Upstream};
-use testkit::{Gateway, patiently};
+use testkit::http::{self, TestResponse};
+use testkit::misbehave::{self, MisbehavingUpstream};
+use testkit::{GatewayProcess, patiently};
 use tokio::process::Command;
 
 use crate::orfa;
@@ -27,8 +27,8 @@ parts:
 ";
 
 struct Served {
-    gateway: Gateway,
-    _upstream: Upstream,
+    gateway: GatewayProcess,
+    _upstream: MisbehavingUpstream,
 }
 
 fn config(service: &str) -> String {
@@ -52,11 +52,11 @@ impl Served {
     async fn new() -> Self {
         let upstream = misbehave::start().await;
         let files = [("items.yaml", ITEMS), ("one.yaml", ONE)];
-        let gateway = Gateway::start_with(orfa(), &config(&upstream.url()), &files).await;
+        let gateway = GatewayProcess::start_with(orfa(), &config(&upstream.url()), &files).await;
         Self { gateway, _upstream: upstream }
     }
 
-    async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response {
+    async fn get(&self, path: &str, headers: &[(&str, &str)]) -> TestResponse {
         http::request("GET", &format!("{}{path}", self.gateway.url), headers, "").await.expect("an answer")
     }
 }
@@ -98,7 +98,7 @@ async fn composed_answers_are_deduplicated_and_compressed() {
     let many = "parts: { one: { get: 'up/json?n=100' }, other: { get: 'up/json?n=100' } }\n";
     let config = config(&upstream.url());
     let files = [("items.yaml", many), ("one.yaml", ONE)];
-    let gateway = Gateway::start_with(orfa(), &config, &files).await;
+    let gateway = GatewayProcess::start_with(orfa(), &config, &files).await;
     let url = format!("{}/items", gateway.url);
     let get =
         async |headers: &[(&str, &str)]| http::request("GET", &url, headers, "").await.expect("an answer");

@@ -131,7 +131,7 @@ async fn help_and_version_exit_successfully() {
 #[tokio::test]
 async fn serve_logs_json_and_exits_cleanly_on_sigterm() {
     let config = "listen: 127.0.0.1:0\nroutes: []\ndrain: { delay: 0s }\n";
-    let mut gateway = testkit::Gateway::start(orfa(), config).await;
+    let mut gateway = testkit::GatewayProcess::start(orfa(), config).await;
     let answer = testkit::http::request("GET", &format!("{}/nowhere", gateway.url), &[], "").await;
     assert_eq!(answer.expect("an answer").status, 404);
     assert!(gateway.terminate().await.success());

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use testkit::{Gateway, patiently};
+use testkit::{GatewayProcess, patiently};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -82,7 +82,7 @@ async fn apollo_client_reads_deduplicated_responses_of_a_graphql_service() {
         "listen: 127.0.0.1:0\ndrain: {{ delay: 0s }}\nshed: {{ automatic: false }}\n\
          services: {{ posts: {{ url: '{service}' }} }}\nroutes: [{{ path: '/graphql/*', proxy: posts }}]\n"
     );
-    let gateway = Gateway::start(orfa(), &config).await;
+    let gateway = GatewayProcess::start(orfa(), &config).await;
     node(&["test/through.js", &format!("{}/graphql/", gateway.url)]).await;
     serving.abort();
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use marketplace::{Data, Marketplace, Service};
-use testkit::{Gateway, patiently};
+use testkit::{GatewayProcess, patiently};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -96,7 +96,7 @@ async fn the_debugging_walkthrough_works_as_described() {
     for service in [Service::Profile, Service::Catalog, Service::Order] {
         config = config.replace(&format!("http://127.0.0.1:{}", service.port()), &marketplace.url(service));
     }
-    let gateway = Gateway::start(crate::orfa(), &config).await;
+    let gateway = GatewayProcess::start(crate::orfa(), &config).await;
     let folder = tempfile::tempdir().expect("a folder");
     for (name, text) in [
         ("stars.c", include_str!("../examples/debugging/stars.c")),

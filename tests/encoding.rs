@@ -1,7 +1,7 @@
 //! Encoded answers as real clients read them: compressed in every coding, deduplicated, or both.
 
 use serde_json::Value;
-use testkit::{Gateway, http, misbehave, patiently};
+use testkit::{GatewayProcess, http, misbehave, patiently};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -30,7 +30,7 @@ const FILTER: &str = r#"(module
             (drop (call $set (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 16) (i32.const 3)))))
         (i32.const 0)))"#;
 
-async fn gateway(service: &str) -> Gateway {
+async fn gateway(service: &str) -> GatewayProcess {
     let folder = tempfile::tempdir().expect("a folder");
     let filter = folder.path().join("filter.wasm");
     std::fs::write(&filter, wat::parse_str(FILTER).expect("a module")).expect("written");
@@ -50,7 +50,7 @@ async fn gateway(service: &str) -> Gateway {
         "listen: 127.0.0.1:0\ndrain: {{ delay: 0s }}\nshed: {{ automatic: false }}\n\
          services: {{ up: {{ url: '{service}' }} }}\nroutes:{routes}\n"
     );
-    Gateway::start_with(orfa(), &config, &[("shop.sjs", SCRIPT)]).await
+    GatewayProcess::start_with(orfa(), &config, &[("shop.sjs", SCRIPT)]).await
 }
 
 /// Runs curl, which decodes the answer. Returns the answer's head in lower case, and its body.

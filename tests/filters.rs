@@ -1,6 +1,6 @@
 //! Failing filters in the log and in the metrics.
 
-use testkit::{Gateway, http, misbehave};
+use testkit::{GatewayProcess, http, misbehave};
 
 use crate::support::{metric, metrics};
 
@@ -77,7 +77,7 @@ async fn failing_filters_have_a_problem_a_log_line_and_metrics() {
         std::fs::write(folder.path().join(name), wat::parse_str(code).expect("a module")).expect("written");
     }
     let (service, folder) = (upstream.url(), folder.path().display().to_string());
-    let gateway = Gateway::start(
+    let gateway = GatewayProcess::start(
         crate::orfa(),
         &format!(
             "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nservices: {{ up: {{ url: '{service}' }} }}\nroutes:\n  \
@@ -121,7 +121,7 @@ async fn requests_do_not_pass_if_their_filter_can_not_ask_in_the_callback_of_a_c
          - {{ path: '/later/*', proxy: up, filters: [{{ wasm: '{filter}' }}] }}\n  \
          - {{ path: '/open/*', proxy: up, filters: [{{ wasm: '{filter}', name: open, on_refusal: open }}] }}\n"
     );
-    let gateway = Gateway::start(crate::orfa(), &yaml).await;
+    let gateway = GatewayProcess::start(crate::orfa(), &yaml).await;
     let get = async |path: &str| {
         http::request("GET", &format!("{}{path}", gateway.url), &[], "").await.expect("an answer")
     };
@@ -144,7 +144,7 @@ async fn the_cost_of_a_program_is_logged_even_if_a_filter_fails() {
         "listen: 127.0.0.1:0\nservices: {{ up: {{ url: 'http://127.0.0.1:9' }} }}\nroutes:\n  \
          - {{ path: /query, query: {{ services: [up] }}, filters: [{{ wasm: '{filter}' }}] }}\n"
     );
-    let gateway = Gateway::start(crate::orfa(), &yaml).await;
+    let gateway = GatewayProcess::start(crate::orfa(), &yaml).await;
     let (url, typed) = (format!("{}/query", gateway.url), [("content-type", "text/javascript")]);
     let answer = http::request("POST", &url, &typed, "export default () => 1").await.expect("an answer");
     assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (503, &"filter-failed".into()));

@@ -2,7 +2,7 @@
 
 use marketplace::{Data, Marketplace, Service};
 use serde_json::{Value, json};
-use testkit::{Gateway, http};
+use testkit::{GatewayProcess, http};
 use tokio::process::Command;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/marketplace");
@@ -38,7 +38,7 @@ async fn queries_have_the_documented_answers() {
         config.replace(&format!("http://127.0.0.1:{}", service.port()), &services.url(*service))
     };
     let config = Service::ALL.iter().fold(config, at) + "\nlisten: 127.0.0.1:0\n";
-    let gateway = Gateway::start_with(crate::orfa(), &config, &[("links.yaml", links)]).await;
+    let gateway = GatewayProcess::start_with(crate::orfa(), &config, &[("links.yaml", links)]).await;
     let blocks = blocks();
     let asked = blocks.iter().zip(blocks.iter().skip(1));
     let mut count = 0;

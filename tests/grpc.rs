@@ -11,7 +11,7 @@ use http_body_util::channel::Channel;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use testkit::Gateway;
+use testkit::GatewayProcess;
 use tokio::net::{TcpListener, TcpStream};
 
 type Messages = Channel<Bytes, Infallible>;
@@ -56,7 +56,7 @@ async fn streams_in_both_directions_and_forwards_the_status_trailer() {
          routes: [{{ path: /echo.Echo/*, proxy: {{ service: echo, keep_prefix: true }} }}]\n",
         service().await
     );
-    let gateway = Gateway::start(crate::orfa(), &config).await;
+    let gateway = GatewayProcess::start(crate::orfa(), &config).await;
     let socket = TcpStream::connect(gateway.address).await.expect("a gateway");
     let (mut client, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(socket))

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use testkit::Gateway;
-use testkit::http::{Connection, Response, request};
-use testkit::misbehave::{self, Upstream};
+use testkit::GatewayProcess;
+use testkit::http::{HeldConnection, TestResponse, request};
+use testkit::misbehave::{self, MisbehavingUpstream};
 
 use crate::orfa;
 
@@ -36,8 +36,8 @@ routes:
 ";
 
 struct House {
-    gateway: Gateway,
-    upstream: Upstream,
+    gateway: GatewayProcess,
+    upstream: MisbehavingUpstream,
 }
 
 impl House {
@@ -45,26 +45,26 @@ impl House {
         let upstream = misbehave::start().await;
         let files = [("shop.key", KEY), ("slow.key", SLOW)];
         let yaml = CONFIG.replace("UPSTREAM", &upstream.url());
-        Self { gateway: Gateway::start_with(orfa(), &yaml, &files).await, upstream }
+        Self { gateway: GatewayProcess::start_with(orfa(), &yaml, &files).await, upstream }
     }
 
-    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TestResponse {
         let url = format!("{}{path}", self.gateway.url);
         request(method, &url, headers, body.to_owned()).await.expect("an answer")
     }
 
-    async fn get(&self, path: &str, key: &str) -> Response {
+    async fn get(&self, path: &str, key: &str) -> TestResponse {
         self.ask("GET", path, &[("x-api-key", key)], "").await
     }
 
-    async fn run(&self, key: &str, program: &str) -> Response {
+    async fn run(&self, key: &str, program: &str) -> TestResponse {
         self.ask("POST", "/query", &[("x-api-key", key), JS], program).await
     }
 }
 
 /// Asserts that the answer is a problem document with this code.
 #[track_caller]
-fn refused(response: &Response, status: u16, code: &str) {
+fn refused(response: &TestResponse, status: u16, code: &str) {
     let document = response.json();
     assert_eq!((response.status.as_u16(), document["code"].as_str()), (status, Some(code)), "{document}");
     assert_eq!(response.header("content-type"), "application/problem+json");
@@ -148,7 +148,7 @@ async fn limits_cpu_time_per_caller() {
 #[tokio::test]
 async fn concurrency_counts_until_the_last_byte() {
     let house = House::new().await;
-    let mut first = Connection::open(&house.gateway.url).await.expect("a connection");
+    let mut first = HeldConnection::open(&house.gateway.url).await.expect("a connection");
     let under_way =
         tokio::spawn(async move { first.request("GET", "/up/hang", &[("x-api-key", SLOW)], "").await });
     house.upstream.seen("/hang").await;

@@ -1,15 +1,15 @@
 //! Reloads, shutdown and binary takeover, from the point of view of clients.
 
-use testkit::Gateway;
-use testkit::http::{self, Response};
-use testkit::misbehave::{self, Upstream};
+use testkit::GatewayProcess;
+use testkit::http::{self, TestResponse};
+use testkit::misbehave::{self, MisbehavingUpstream};
 
 use crate::orfa;
 use crate::support::{Asked, Load};
 
 /// Returns a config that puts its number into every answer twice: the upstream request's header and the
 /// gateway's own CORS header.
-fn config(upstream: &Upstream, number: usize, more: &str) -> String {
+fn config(upstream: &MisbehavingUpstream, number: usize, more: &str) -> String {
     format!(
         "
 listen: 127.0.0.1:0
@@ -43,7 +43,7 @@ fn ask(turn: usize) -> Asked {
 
 /// Returns the config numbers in an answer: the one from the upstream request and the one from the gateway's
 /// own header.
-fn numbers(answer: &Response) -> (String, String) {
+fn numbers(answer: &TestResponse) -> (String, String) {
     let text = answer.text();
     let echo: Option<serde_json::Value> = serde_json::from_str(&text).ok();
     let seen = echo.and_then(|echo| echo["headers"]["x-config"].as_str().map(str::to_owned)).unwrap_or(text);
@@ -52,7 +52,7 @@ fn numbers(answer: &Response) -> (String, String) {
     (seen, said)
 }
 
-fn is_whole(answer: &Response) -> Result<(), String> {
+fn is_whole(answer: &TestResponse) -> Result<(), String> {
     if answer.status != 200 {
         return Err(format!("{}: {}", answer.status, answer.text()));
     }
@@ -63,14 +63,14 @@ fn is_whole(answer: &Response) -> Result<(), String> {
 }
 
 /// Returns the number of the config that serves a new request.
-async fn in_force(gateway: &Gateway) -> String {
+async fn in_force(gateway: &GatewayProcess) -> String {
     let origin = [("origin", "https://shop.example.org")];
     let answer = http::request("GET", &format!("{}/up/echo", gateway.url), &origin, "").await;
     numbers(&answer.expect("an answer")).0
 }
 
 /// Waits until the config with this number is in force.
-async fn until_in_force(gateway: &Gateway, number: usize) {
+async fn until_in_force(gateway: &GatewayProcess, number: usize) {
     let wanted = format!("v{number}");
     let turned = async { while in_force(gateway).await != wanted {} };
     testkit::patiently(format!("config {wanted} in force"), turned).await;
@@ -79,7 +79,7 @@ async fn until_in_force(gateway: &Gateway, number: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_reloads_under_load_fail_no_requests_and_mix_no_configs() {
     let upstream = misbehave::start().await;
-    let gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
+    let gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, "")).await;
     let load = Load::start(&gateway.url, ask, is_whole);
     for number in 1..=100 {
         gateway.rewrite("orfa.yaml", &config(&upstream, number, ""));
@@ -95,7 +95,7 @@ async fn a_hundred_reloads_under_load_fail_no_requests_and_mix_no_configs() {
 async fn reloads_when_the_config_or_a_file_it_references_changes() {
     let upstream = misbehave::start().await;
     let named = config(&upstream, 0, "").replace("'v0' } }", "'${file:number}' } }");
-    let gateway = Gateway::start_with(orfa(), &named, &[("number", "v0")]).await;
+    let gateway = GatewayProcess::start_with(orfa(), &named, &[("number", "v0")]).await;
     assert_eq!(in_force(&gateway).await, "v0");
     gateway.rewrite("number", "v7");
     until_in_force(&gateway, 7).await;
@@ -106,7 +106,7 @@ async fn reloads_when_the_config_or_a_file_it_references_changes() {
 #[tokio::test]
 async fn rejects_an_invalid_config_with_all_mistakes_and_keeps_the_previous_one() {
     let upstream = misbehave::start().await;
-    let gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
+    let gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, "")).await;
     gateway.rewrite("orfa.yaml", "listen: nowhere\nroutes: [{ path: x }]\n");
     gateway.ask_to_reload();
     gateway.logged(|line| line.contains("stays active")).await.expect("a log line about it");
@@ -122,7 +122,7 @@ async fn rejects_an_invalid_config_with_all_mistakes_and_keeps_the_previous_one(
 #[tokio::test]
 async fn logs_settings_that_need_a_restart() {
     let upstream = misbehave::start().await;
-    let gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
+    let gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, "")).await;
     gateway.rewrite("orfa.yaml", &config(&upstream, 1, "admin: 127.0.0.1:0\nruntime: { instances: 7 }\n"));
     gateway.ask_to_reload();
     until_in_force(&gateway, 1).await;
@@ -135,7 +135,7 @@ async fn logs_settings_that_need_a_restart() {
 #[tokio::test]
 async fn sigterm_waits_for_load_balancers_and_drops_no_requests() {
     let upstream = misbehave::start().await;
-    let mut gateway = Gateway::start(orfa(), &config(&upstream, 0, "")).await;
+    let mut gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, "")).await;
     let load = Load::start(&gateway.url, ask, is_whole);
     load.answers(20).await;
     gateway.ask_to_end();
@@ -151,7 +151,7 @@ async fn sigterm_waits_for_load_balancers_and_drops_no_requests() {
 async fn a_second_signal_stops_the_gateway_immediately() {
     let upstream = misbehave::start().await;
     let long = config(&upstream, 0, "").replace("delay: 1s", "delay: 1h, timeout: 1h");
-    let mut gateway = Gateway::start(orfa(), &long).await;
+    let mut gateway = GatewayProcess::start(orfa(), &long).await;
     let url = format!("{}/up/hang", gateway.url);
     let hanging = tokio::spawn(async move { http::request("GET", &url, &[], "").await.is_err() });
     upstream.seen("/hang").await;
@@ -164,14 +164,14 @@ async fn a_second_signal_stops_the_gateway_immediately() {
 
 const TAKEOVER: &str = "takeover: takeover.sock\nadmin: 127.0.0.1:0\n";
 
-async fn can_be_taken_over(gateway: &Gateway) {
+async fn can_be_taken_over(gateway: &GatewayProcess) {
     gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_takeovers_under_load_refuse_and_fail_no_requests() {
     let upstream = misbehave::start().await;
-    let mut gateway = Gateway::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
+    let mut gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
     can_be_taken_over(&gateway).await;
     let load = Load::start(&gateway.url, ask, is_whole);
     for change in 0..10 {
@@ -189,7 +189,7 @@ async fn ten_takeovers_under_load_refuse_and_fail_no_requests() {
 #[tokio::test]
 async fn a_successor_that_exits_before_it_is_ready_changes_nothing() {
     let upstream = misbehave::start().await;
-    let gateway = Gateway::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
+    let gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
     can_be_taken_over(&gateway).await;
     let socket = gateway.directory().join("takeover.sock");
     let mode =
@@ -210,7 +210,7 @@ async fn a_successor_binds_new_addresses_and_releases_removed_ones() {
     let upstream = misbehave::start().await;
     let both =
         config(&upstream, 0, TAKEOVER).replace("listen: 127.0.0.1:0", "listen: [127.0.0.1:0, 127.0.0.2:0]");
-    let mut gateway = Gateway::start(orfa(), &both).await;
+    let mut gateway = GatewayProcess::start(orfa(), &both).await;
     can_be_taken_over(&gateway).await;
     let line = gateway.logged(|line| line.contains("127.0.0.2:")).await.expect("a second address");
     let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
@@ -230,7 +230,7 @@ async fn a_successor_binds_new_addresses_and_releases_removed_ones() {
 async fn a_takeover_with_overlapping_addresses_fails_with_a_hint() {
     let upstream = misbehave::start().await;
     let all = config(&upstream, 0, TAKEOVER).replace("listen: 127.0.0.1:0", "listen: 0.0.0.0:0");
-    let gateway = Gateway::start(orfa(), &all).await;
+    let gateway = GatewayProcess::start(orfa(), &all).await;
     can_be_taken_over(&gateway).await;
     let port = gateway.address.port();
     gateway.rewrite("orfa.yaml", &all.replace("listen: 0.0.0.0:0", &format!("listen: 127.0.0.1:{port}")));
@@ -257,7 +257,7 @@ async fn a_takeover_with_overlapping_addresses_fails_with_a_hint() {
 }
 
 /// Asserts that the gateway answers a query.
-async fn answers_queries(gateway: &Gateway) {
+async fn answers_queries(gateway: &GatewayProcess) {
     let typed = [("content-type", "text/javascript")];
     let answer = http::request("POST", &format!("{}/query", gateway.url), &typed, PROGRAM).await;
     assert_eq!(answer.expect("an answer").text(), "v0");
@@ -268,7 +268,7 @@ async fn shrinks_instance_pools_when_address_space_is_limited() {
     let upstream = misbehave::start().await;
     let mut limited = tokio::process::Command::new("sh");
     limited.args(["-c", "ulimit -v 33554432; exec \"$0\" \"$@\""]).arg(orfa());
-    let gateway = Gateway::start_by(limited, &config(&upstream, 0, "")).await;
+    let gateway = GatewayProcess::start_by(limited, &config(&upstream, 0, "")).await;
     let line = gateway.logged(|line| line.contains("refuses address space")).await.expect("a warning");
     let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
     assert!(line["instances"].as_u64().is_some_and(|instances| (1..256).contains(&instances)), "{line}");
@@ -285,7 +285,7 @@ async fn runs_as_an_unprivileged_user_and_writes_no_files() {
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
-    let gateway = Gateway::start_by(command, &config(&upstream, 0, "")).await;
+    let gateway = GatewayProcess::start_by(command, &config(&upstream, 0, "")).await;
     answers_queries(&gateway).await;
     let files = std::fs::read_dir(gateway.directory()).expect("a folder").count();
     assert_eq!(files, 1, "a file other than the config");

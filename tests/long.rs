@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use testkit::http::{self, Response};
-use testkit::{Gateway, misbehave};
+use testkit::http::{self, TestResponse};
+use testkit::{GatewayProcess, misbehave};
 
 use crate::support::{ITEMS_OPENAPI, metrics};
 
@@ -26,12 +26,12 @@ response: items
 ";
 
 async fn asked(
-    gateway: &Gateway,
+    gateway: &GatewayProcess,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: String,
-) -> Response {
+) -> TestResponse {
     let answer = http::request(method, &format!("{}{path}", gateway.url), headers, body).await;
     let answer = answer.expect("an answer");
     assert_eq!(answer.status, 200, "{path}: {}", answer.text().chars().take(300).collect::<String>());
@@ -39,7 +39,7 @@ async fn asked(
 }
 
 /// Returns how many jobs of this kind the offload pool has received.
-async fn jobs(gateway: &Gateway, kind: &str) -> u64 {
+async fn jobs(gateway: &GatewayProcess, kind: &str) -> u64 {
     let page = metrics(gateway).await;
     let mut sample = String::new();
     write!(sample, "orfa_offload_jobs_total{{kind=\"{kind}\"}} ").expect("a write to a string");
@@ -51,7 +51,7 @@ async fn jobs(gateway: &Gateway, kind: &str) -> u64 {
 async fn processes_long_responses_in_the_offload_pool() {
     let up = misbehave::start().await;
     let files = [("up.yaml", ITEMS_OPENAPI), ("items.yaml", AGGREGATE)];
-    let gateway = Gateway::start_with(crate::orfa(), &CONFIG.replace("{up}", &up.url()), &files).await;
+    let gateway = GatewayProcess::start_with(crate::orfa(), &CONFIG.replace("{up}", &up.url()), &files).await;
     let program = format!(
         "export default async (_, {{ up }}) => (await up.get('/json', {{ n: {MANY} }}))[{}].id",
         MANY - 1

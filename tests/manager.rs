@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
-use testkit::{Gateway, http, misbehave, patiently};
+use testkit::{GatewayProcess, http, misbehave, patiently};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixDatagram};
 use tokio::process::Command;
@@ -21,7 +21,7 @@ services: { up: { url: 'UPSTREAM' } }
 routes: [{ path: '/up/*', proxy: up }]
 ";
 
-async fn config(listen: &str) -> (String, misbehave::Upstream) {
+async fn config(listen: &str) -> (String, misbehave::MisbehavingUpstream) {
     let upstream = misbehave::start().await;
     (CONFIG.replace("LISTEN", listen).replace("UPSTREAM", &upstream.url()), upstream)
 }
@@ -54,7 +54,7 @@ impl Manager {
     }
 }
 
-fn serving(gateway: &Gateway) -> String {
+fn serving(gateway: &GatewayProcess) -> String {
     format!("MAINPID={}\nREADY=1\nSTATUS=serving", gateway.pid().expect("a process"))
 }
 
@@ -62,7 +62,7 @@ fn serving(gateway: &Gateway) -> String {
 async fn notifies_the_service_manager_of_start_reload_and_stop() {
     let (config, _upstream) = config("127.0.0.1:0").await;
     let manager = Manager::new();
-    let mut gateway = Gateway::start_by(manager.command(), &config).await;
+    let mut gateway = GatewayProcess::start_by(manager.command(), &config).await;
     assert_eq!(manager.hears().await, serving(&gateway));
     gateway.ask_to_reload();
     let reloading = manager.hears().await;
@@ -78,7 +78,7 @@ async fn notifies_the_service_manager_of_start_reload_and_stop() {
 async fn a_successor_becomes_the_main_process_and_the_old_one_sends_nothing_more() {
     let (config, _upstream) = config("127.0.0.1:0").await;
     let manager = Manager::new();
-    let mut gateway = Gateway::start_by(manager.command(), &config).await;
+    let mut gateway = GatewayProcess::start_by(manager.command(), &config).await;
     assert_eq!(manager.hears().await, serving(&gateway));
     gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
     let mut next = gateway.successor_by(manager.command()).await;
@@ -94,7 +94,7 @@ async fn a_successor_becomes_the_main_process_and_the_old_one_sends_nothing_more
 async fn a_command_that_ends_at_once_can_start_the_new_binary() {
     let (config, _upstream) = config("127.0.0.1:0").await;
     let manager = Manager::new();
-    let mut gateway = Gateway::start_by(manager.command(), &config).await;
+    let mut gateway = GatewayProcess::start_by(manager.command(), &config).await;
     assert_eq!(manager.hears().await, serving(&gateway));
     gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
     let mut reload = Command::new("sh");
@@ -134,7 +134,7 @@ async fn uses_the_service_managers_sockets_and_refuses_no_connections_between_tw
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let address = socket.local_addr().expect("an address");
     let (config, _upstream) = config(&address.to_string()).await;
-    let mut gateway = Gateway::start_by(activated(&socket), &config).await;
+    let mut gateway = GatewayProcess::start_by(activated(&socket), &config).await;
     assert_eq!(gateway.address, address);
     let answer = http::request("GET", &format!("{}/up/json", gateway.url), &[], "").await;
     assert_eq!(answer.expect("an answer").status, 200);
@@ -142,7 +142,7 @@ async fn uses_the_service_managers_sockets_and_refuses_no_connections_between_tw
     let mut waiting = TcpStream::connect(address).await.expect("a connection while no gateway is running");
     let request = "GET /up/json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     waiting.write_all(request.as_bytes()).await.expect("sent");
-    let _next = Gateway::start_by(activated(&socket), &config).await;
+    let _next = GatewayProcess::start_by(activated(&socket), &config).await;
     let mut answer = String::new();
     waiting.read_to_string(&mut answer).await.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -152,7 +152,7 @@ async fn uses_the_service_managers_sockets_and_refuses_no_connections_between_tw
 async fn warns_about_passed_sockets_that_the_config_does_not_list() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let (config, _upstream) = config("127.0.0.1:0").await;
-    let gateway = Gateway::start_by(activated(&socket), &config).await;
+    let gateway = GatewayProcess::start_by(activated(&socket), &config).await;
     assert_ne!(gateway.address, socket.local_addr().expect("an address"));
     gateway.logged(|line| line.contains("does not name this socket")).await.expect("a log line about it");
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use marketplace::{Data, Marketplace, Service};
 use serde_json::{Value, json};
-use testkit::{Gateway, http, patiently};
+use testkit::{GatewayProcess, http, patiently};
 use tokio::process::Command;
 
 use crate::support::metrics;
@@ -17,7 +17,7 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/market
 /// The example's gateway and its services.
 struct Market {
     services: Marketplace,
-    gateway: Gateway,
+    gateway: GatewayProcess,
 }
 
 impl Market {
@@ -38,12 +38,12 @@ impl Market {
         }
         let config = config.replace("127.0.0.1:8080", "127.0.0.1:0")
             + "admin: 127.0.0.1:0\nshed: { automatic: false }\n";
-        let gateway = Gateway::start(crate::orfa(), &change(config)).await;
+        let gateway = GatewayProcess::start(crate::orfa(), &change(config)).await;
         Self { services, gateway }
     }
 
     /// Sends a request to an aggregate. Returns the answer and the number of upstream calls.
-    async fn ask(&self, method: &str, path: &str, body: &str) -> (http::Response, u64) {
+    async fn ask(&self, method: &str, path: &str, body: &str) -> (http::TestResponse, u64) {
         self.send(method, &format!("/market{path}"), body).await
     }
 
@@ -57,7 +57,7 @@ impl Market {
         (answer["data"].take(), calls)
     }
 
-    async fn send(&self, method: &str, path: &str, body: &str) -> (http::Response, u64) {
+    async fn send(&self, method: &str, path: &str, body: &str) -> (http::TestResponse, u64) {
         let before = self.calls().await;
         let json = [("content-type", "application/json"), ("accept", "application/json")];
         let url = format!("{}{path}", self.gateway.url);

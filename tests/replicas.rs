@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use testkit::{Gateway, misbehave, patiently};
+use testkit::{GatewayProcess, misbehave, patiently};
 use tokio::process::Command;
 
 use crate::orfa;
@@ -35,7 +35,7 @@ process.stdout.write(JSON.stringify({ requests, whole }));
 "#;
 
 /// Starts gateways that share a secret.
-async fn replicas(count: usize) -> Vec<Gateway> {
+async fn replicas(count: usize) -> Vec<GatewayProcess> {
     let upstream = misbehave::start().await;
     let config = format!(
         "listen: 127.0.0.1:0
@@ -50,14 +50,14 @@ routes:
     );
     let mut gateways = Vec::new();
     for _ in 0..count {
-        gateways.push(Gateway::start(orfa(), &config).await);
+        gateways.push(GatewayProcess::start(orfa(), &config).await);
     }
     gateways
 }
 
 /// Makes calls with a new client. Returns the number of requests, and how many of the last nine contained the
 /// program.
-async fn calls(gateways: &[Gateway], order: &str, options: &str, calls: usize) -> (usize, usize) {
+async fn calls(gateways: &[GatewayProcess], order: &str, options: &str, calls: usize) -> (usize, usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/javascript");
     let (calls, mut node) = (calls.to_string(), Command::new("node"));
     node.current_dir(folder).args(["--input-type=module", "--eval", CALLS, "--", order, options, &calls]);

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use testkit::{Gateway, http, misbehave};
+use testkit::{GatewayProcess, http, misbehave};
 use tokio::process::Command;
 
 use crate::orfa;
@@ -67,7 +67,7 @@ async fn shrinks_the_instance_pool_with_little_memory_and_survives_a_burst() {
          routes: [{{ path: /query, query: {{ services: [up], limits: {{ cpu: 2s, timeout: 30s }} }} }}]\n",
         upstream.url()
     );
-    let mut gateway = Gateway::start_by(group.command(), &config).await;
+    let mut gateway = GatewayProcess::start_by(group.command(), &config).await;
     let seen = metrics(&gateway).await;
     let places = metric(&seen, "orfa_program_instances_max{class=\"javascript\"}");
     assert!((1..256).contains(&places), "{places} instances");

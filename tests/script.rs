@@ -15,16 +15,16 @@ mod route;
 mod verbs;
 
 use bytes::Bytes;
-use testkit::http::{self, Response};
-use testkit::misbehave::{self, Upstream};
-use testkit::{Gateway, patiently};
+use testkit::http::{self, TestResponse};
+use testkit::misbehave::{self, MisbehavingUpstream};
+use testkit::{GatewayProcess, patiently};
 
 use crate::orfa;
 
 /// A gateway with a script at `/s/*` and the misbehaving service `up`.
 struct Served {
-    gateway: Gateway,
-    upstream: Upstream,
+    gateway: GatewayProcess,
+    upstream: MisbehavingUpstream,
 }
 
 impl Served {
@@ -43,12 +43,12 @@ impl Served {
     async fn at(script: &str, routes: &str, more: &str) -> Self {
         let upstream = misbehave::start().await;
         let config = config(&upstream.url(), routes, more);
-        let gateway = Gateway::start_with(orfa(), &config, &[("shop.sjs", script)]).await;
+        let gateway = GatewayProcess::start_with(orfa(), &config, &[("shop.sjs", script)]).await;
         Self { gateway, upstream }
     }
 
     /// Sends a request without a body to a path below the script's mount path.
-    async fn ask(&self, method: &str, path: &str) -> Response {
+    async fn ask(&self, method: &str, path: &str) -> TestResponse {
         self.send(method, path, &[], "").await
     }
 
@@ -58,7 +58,7 @@ impl Served {
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Response {
+    ) -> TestResponse {
         let url = format!("{}/s{path}", self.gateway.url);
         http::request(method, &url, headers, body).await.expect("an answer")
     }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use http::Method;
 use marketplace::{Data, Marketplace, Service};
-use testkit::http::{self as client, Response};
-use testkit::{Gateway, patiently};
+use testkit::http::{self as client, TestResponse};
+use testkit::{GatewayProcess, patiently};
 use tokio::process::Command;
 
 const PAGE: &str = include_str!("../docs/s.md");
@@ -69,7 +69,7 @@ struct Reader {
     marketplace: Marketplace,
     folder: tempfile::TempDir,
     config: String,
-    gateway: Option<Gateway>,
+    gateway: Option<GatewayProcess>,
     /// The number of times that a script has come into force.
     deployed: usize,
 }
@@ -82,7 +82,7 @@ impl Reader {
     }
 
     fn home(&self) -> PathBuf {
-        self.gateway.as_ref().map_or(self.folder.path().to_owned(), Gateway::directory)
+        self.gateway.as_ref().map_or(self.folder.path().to_owned(), GatewayProcess::directory)
     }
 
     /// Sets the config, with fixed ports replaced.
@@ -126,7 +126,7 @@ impl Reader {
             }
             None => {
                 let script = std::fs::read_to_string(self.folder.path().join("shop.sjs")).expect("a script");
-                Gateway::start_with(crate::orfa(), &self.config, &[("shop.sjs", &script)]).await
+                GatewayProcess::start_with(crate::orfa(), &self.config, &[("shop.sjs", &script)]).await
             }
         });
         self.deployed = 0;
@@ -190,7 +190,7 @@ impl Reader {
     }
 }
 
-fn head(answer: &Response) -> String {
+fn head(answer: &TestResponse) -> String {
     let reason = answer.status.canonical_reason().unwrap_or_default();
     let mut head = format!("HTTP/1.1 {} {reason}\n", answer.status.as_u16());
     for (name, value) in &answer.headers {

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use testkit::Gateway;
+use testkit::GatewayProcess;
 use tokio::net::TcpListener;
 
 use crate::support::build;
@@ -86,7 +86,7 @@ async fn the_strapi_examples_queries_match_recorded_answers() {
         .replace("127.0.0.1:1337", &service.to_string())
         .replace("cpu: 50ms", "cpu: 10s")
         .replace("timeout: 10s", "timeout: 30s");
-    let gateway = Gateway::start(crate::orfa(), &config).await;
+    let gateway = GatewayProcess::start(crate::orfa(), &config).await;
     let known = answers();
     let titles = |list: &Value| -> Vec<Value> {
         list.as_array().into_iter().flatten().map(|article| article["title"].clone()).collect()

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use testkit::Gateway;
+use testkit::GatewayProcess;
 use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
 use tungstenite::handshake::server::{Request, Response};
 use tungstenite::{HandshakeError, Message, WebSocket};
@@ -14,18 +14,18 @@ use tungstenite::{HandshakeError, Message, WebSocket};
 /// The time limit for waiting on either side.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-async fn gateway(service: SocketAddr) -> Gateway {
+async fn gateway(service: SocketAddr) -> GatewayProcess {
     gateway_with(service, "").await
 }
 
 /// Like `gateway`, with further fields of the service.
-async fn gateway_with(service: SocketAddr, more: &str) -> Gateway {
+async fn gateway_with(service: SocketAddr, more: &str) -> GatewayProcess {
     let config = format!(
         "listen: 127.0.0.1:0\n\
          services: {{ chat: {{ url: 'http://{service}'{more} }} }}\n\
          routes: [{{ path: /chat/*, proxy: chat }}]\n"
     );
-    Gateway::start(crate::orfa(), &config).await
+    GatewayProcess::start(crate::orfa(), &config).await
 }
 
 /// Starts a service that handles its first connection with `talk`. Returns its address and a handle for the

@@ -40,7 +40,7 @@ pub enum Undecodable {
     Compressed(#[from] std::io::Error),
     /// The deduplicated form is invalid.
     #[error("the body can't be expanded: {0}")]
-    Deduplicated(#[from] dedup::Error),
+    Deduplicated(#[from] dedup::DecodeError),
 }
 
 /// A client of one server.
@@ -88,7 +88,7 @@ impl Answer {
             "zstd" => all(ZstdDecoder::new(body)).await?,
             _ => body.to_vec(),
         };
-        match self.header(CONTENT_TYPE).starts_with(dedup::media_type(dedup::Form::Json)) {
+        match self.header(CONTENT_TYPE).starts_with(dedup::media_type(dedup::DedupForm::Json)) {
             true => Ok(dedup::decode(&plain, EXPANDED)?),
             false => Ok(plain),
         }

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{Gateway, http, patiently};
+use testkit::{GatewayProcess, http, patiently};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -26,7 +26,7 @@ async fn subgraph(name: &str) -> (Child, u16) {
 }
 
 struct Served {
-    gateway: Gateway,
+    gateway: GatewayProcess,
     _subgraphs: [Child; 2],
 }
 
@@ -48,7 +48,8 @@ services:
   - {{ path: /composed, graphql: {{ services: [products, reviews], mutations: true }} }}
 "
         );
-        let gateway = Gateway::start_with(orfa(), &config, &[("supergraph.graphql", SUPERGRAPH)]).await;
+        let gateway =
+            GatewayProcess::start_with(orfa(), &config, &[("supergraph.graphql", SUPERGRAPH)]).await;
         let url = format!("{}/readyz", admin(&gateway).await);
         patiently("the subgraphs' schemas", async {
             while http::request("GET", &url, &[], "").await.expect("an answer").status != 200 {}

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::http::{self, Response};
+use testkit::http::{self, TestResponse};
 use testkit::misbehave;
-use testkit::{Gateway, patiently};
+use testkit::{GatewayProcess, patiently};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
@@ -15,8 +15,8 @@ use crate::orfa;
 use crate::support::{ITEMS_OPENAPI, admin};
 
 pub(crate) struct Served {
-    pub(crate) gateway: Gateway,
-    pub(crate) upstream: misbehave::Upstream,
+    pub(crate) gateway: GatewayProcess,
+    pub(crate) upstream: misbehave::MisbehavingUpstream,
     agents: Option<Child>,
     /// The port of the service `agents`, which may not be running yet.
     port: u16,
@@ -65,7 +65,7 @@ impl Served {
         let upstream = misbehave::start().await;
         let config = config(&upstream.url(), port, routes);
         let files: Vec<_> = files.iter().copied().chain([("up.yaml", ITEMS_OPENAPI)]).collect();
-        let gateway = Gateway::start_with(orfa(), &config, &files).await;
+        let gateway = GatewayProcess::start_with(orfa(), &config, &files).await;
         let served = Self { gateway, upstream, agents, port };
         if served.agents.is_some() {
             patiently("its schemas", async { while served.readyz().await.0 != 200 {} }).await;
@@ -90,11 +90,11 @@ impl Served {
         format!("{}{path}", self.gateway.url)
     }
 
-    pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Response {
+    pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> TestResponse {
         http::request("GET", &self.url(path), headers, "").await.expect("an answer")
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Response {
+    pub(crate) async fn post(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> TestResponse {
         let headers: Vec<_> = headers.iter().copied().chain([("content-type", "application/json")]).collect();
         http::request("POST", &self.url(path), &headers, body.to_string()).await.expect("an answer")
     }

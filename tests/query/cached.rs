@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use testkit::http::Response;
+use testkit::http::TestResponse;
 use tokio::task::JoinSet;
 
 use crate::support::{House, Query, build, plain, problem};
@@ -15,7 +15,7 @@ const COUNT: &str = "let runs = 0\nexport default ({ fail, grow }) => { runs++; 
                      if (grow) globalThis.kept = new Uint8Array(grow); return runs }";
 
 /// Returns the mode, the token (empty if absent) and the `did` of an answer's `ORFA-Cache`.
-fn told(answer: &Response) -> (String, String, String) {
+fn told(answer: &TestResponse) -> (String, String, String) {
     assert!(answer.status.is_success(), "{}", answer.text());
     let field = answer.header("orfa-cache").to_owned();
     let part = |name: &str| {

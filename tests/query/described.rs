@@ -1,8 +1,8 @@
 //! A route's self-description for each caller, its types, and the API catalogue.
 
 use serde_json::{Value, json};
-use testkit::Gateway;
-use testkit::http::{Response, request};
+use testkit::GatewayProcess;
+use testkit::http::{TestResponse, request};
 
 const CATALOG: &str = "
 openapi: 3.1.0
@@ -39,18 +39,18 @@ const KEY: (&str, &str) = ("x-api-key", SHOP);
 const FILES: &[(&str, &str)] =
     &[("catalog.yaml", CATALOG), ("hello.js", "export default () => 'hello'"), ("shop.key", SHOP)];
 
-async fn gateway() -> Gateway {
-    Gateway::start_with(crate::orfa(), CONFIG, FILES).await
+async fn gateway() -> GatewayProcess {
+    GatewayProcess::start_with(crate::orfa(), CONFIG, FILES).await
 }
 
-async fn get(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Response {
+async fn get(gateway: &GatewayProcess, path: &str, headers: &[(&str, &str)]) -> TestResponse {
     request("GET", &format!("{}{path}", gateway.url), headers, Vec::new()).await.expect("an answer")
 }
 
 #[tokio::test]
 async fn makes_each_description_once_in_the_offload_pool() {
     let config = format!("admin: 127.0.0.1:0\n{}", CONFIG.trim_start());
-    let gateway = Gateway::start_with(crate::orfa(), &config, FILES).await;
+    let gateway = GatewayProcess::start_with(crate::orfa(), &config, FILES).await;
     for headers in [&[][..], &[], &[KEY], &[KEY]] {
         assert_eq!(get(&gateway, "/query", headers).await.status, 200);
     }
@@ -206,7 +206,7 @@ async fn configured_routes_take_precedence_over_the_catalogue() {
         "listen: 127.0.0.1:0\nservices: {{ up: {{ url: '{}' }} }}\nroutes:\n  - {{ path: /query, query: {{ services: [up] }} }}\n  - {{ path: /*, proxy: {{ service: up, keep_prefix: true }} }}\n",
         upstream.url()
     );
-    let gateway = Gateway::start(crate::orfa(), &config).await;
+    let gateway = GatewayProcess::start(crate::orfa(), &config).await;
     let answer = get(&gateway, "/.well-known/api-catalog", &[]).await;
     assert!(!answer.header("content-type").starts_with("application/linkset+json"), "{:?}", answer.headers);
 }

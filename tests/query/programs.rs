@@ -2,7 +2,7 @@
 //! values into answers.
 
 use serde_json::{Value, json};
-use testkit::http::Connection;
+use testkit::http::HeldConnection;
 
 use crate::support::{House, Query, plain};
 
@@ -324,7 +324,7 @@ async fn fetch_follows_the_standard() {
 #[tokio::test]
 async fn statuses_without_a_body_keep_the_connection_in_sync() {
     let house = House::shared().await;
-    let mut connection = Connection::open(&house.gateway.url).await.expect("a connection");
+    let mut connection = HeldConnection::open(&house.gateway.url).await.expect("a connection");
     let headers = [("content-type", "application/wasm")];
     for (status, body) in [(204, ""), (205, ""), (304, ""), (200, "body")] {
         let program =

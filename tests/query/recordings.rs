@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testkit::Gateway;
-use testkit::http::Response;
+use testkit::GatewayProcess;
+use testkit::http::TestResponse;
 use testkit::misbehave;
 use tokio::process::Command;
 
@@ -302,8 +302,8 @@ routes:
         ("tester.key", "the-long-and-random-key-of-tester"),
         ("shop.key", "the-long-and-random-key-of-the-shop"),
     ];
-    let gateway = Gateway::start_with(crate::orfa(), config, &keys).await;
-    let ask = async |key: Option<&str>| -> Response {
+    let gateway = GatewayProcess::start_with(crate::orfa(), config, &keys).await;
+    let ask = async |key: Option<&str>| -> TestResponse {
         let mut headers = vec![("content-type", "text/javascript"), ("orfa-debug", "?1")];
         headers.extend(key.map(|key| ("x-api-key", key)));
         let url = format!("{}/query", gateway.url);
@@ -342,8 +342,9 @@ routes:
     query: {{ services: [up], stored: [q.js], recordings: {{ callers: [anyone], keys: [open] }} }}
 "
     );
-    let gateway = Gateway::start_with(crate::orfa(), &config, &[("q.js", "export default () => 1")]).await;
-    let ask = async |path: &str, trust: Option<&str>| -> Response {
+    let gateway =
+        GatewayProcess::start_with(crate::orfa(), &config, &[("q.js", "export default () => 1")]).await;
+    let ask = async |path: &str, trust: Option<&str>| -> TestResponse {
         let mut headers = vec![("content-type", "text/javascript"), ("orfa-debug", "?1")];
         headers.extend(trust.map(|trust| ("orfa-trust", trust)));
         let url = format!("{}{path}", gateway.url);
@@ -369,9 +370,9 @@ services: { up: { url: 'http://127.0.0.1:1' } }
 routes:
   - { path: /query, query: { services: [up], modes: [instance], recordings: { callers: [anyone] } } }
 ";
-    let gateway = Gateway::start(crate::orfa(), config).await;
+    let gateway = GatewayProcess::start(crate::orfa(), config).await;
     let program = "let count = 0; export default () => String(++count)";
-    let ask = async |headers: &[(&str, &str)], body: &'static str| -> Response {
+    let ask = async |headers: &[(&str, &str)], body: &'static str| -> TestResponse {
         let headers = [&[("content-type", "text/javascript")], headers].concat();
         let url = format!("{}/query", gateway.url);
         testkit::http::request("POST", &url, &headers, body).await.expect("an answer")
@@ -416,7 +417,7 @@ async fn call_writes_a_recording() {
         "listen: 127.0.0.1:0\nservices: {{ up: {{ url: '{}' }} }}\nroutes:\n  - {{ path: /query, query: {{ services: [up], recordings: {{ callers: [anyone] }} }} }}\n  - {{ path: /off, query: {{ services: [up] }} }}\n",
         upstream.url()
     );
-    let gateway = Gateway::start(crate::orfa(), &config).await;
+    let gateway = GatewayProcess::start(crate::orfa(), &config).await;
     let folder = tempfile::tempdir().expect("a folder");
     write(
         folder.path(),

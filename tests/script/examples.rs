@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use marketplace::{Data, Marketplace, Service};
 use serde_json::{Value, json};
-use testkit::{Gateway, http, patiently};
+use testkit::{GatewayProcess, http, patiently};
 
 macro_rules! example {
     ($file:literal) => {
@@ -14,13 +14,13 @@ macro_rules! example {
 }
 
 /// Starts a gateway with an example's config on a free port.
-async fn started(config: &str, files: &[(&str, &str)]) -> Gateway {
+async fn started(config: &str, files: &[(&str, &str)]) -> GatewayProcess {
     let config = config.replace("127.0.0.1:8080", "127.0.0.1:0");
-    Gateway::start_with(crate::orfa(), &config, files).await
+    GatewayProcess::start_with(crate::orfa(), &config, files).await
 }
 
 /// Returns the gateway's URL as the READMEs write it.
-fn local(gateway: &Gateway) -> String {
+fn local(gateway: &GatewayProcess) -> String {
     gateway.url.replace("127.0.0.1", "localhost")
 }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::http::{self, Response};
-use testkit::{Gateway, patiently};
+use testkit::http::{self, TestResponse};
+use testkit::{GatewayProcess, patiently};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -63,7 +63,7 @@ async fn workers_start_from_the_running_binary_even_if_its_file_was_replaced() {
     let folder = tempfile::tempdir_in(orfa().parent().expect("a folder")).expect("a folder");
     let (binary, other) = (folder.path().join("orfa"), folder.path().join("other"));
     std::fs::hard_link(orfa(), &binary).expect("a second name");
-    let gateway = Gateway::start_with(&binary, CONFIG, &[("kept.sjs", KEPT)]).await;
+    let gateway = GatewayProcess::start_with(&binary, CONFIG, &[("kept.sjs", KEPT)]).await;
     let counter = format!("{}/counter", gateway.url);
     let asked = async |method| http::request(method, &counter, &[], "").await.expect("an answer").text();
     assert_eq!(asked("POST").await, "1");
@@ -162,7 +162,7 @@ impl<'b> Soak<'b> {
     /// Kills processes this many times, and returns the contradictions between the clients' events and the
     /// final state.
     async fn run(&self, kills: usize) -> Vec<String> {
-        let mut gateway = Gateway::start_with(self.binary, CONFIG, &[("kept.sjs", KEPT)]).await;
+        let mut gateway = GatewayProcess::start_with(self.binary, CONFIG, &[("kept.sjs", KEPT)]).await;
         let (url, urls) = watch::channel(gateway.url.clone());
         let is_over = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();
@@ -276,7 +276,7 @@ impl Client {
     }
 
     /// Sends a request and returns the answer, if one arrives.
-    async fn ask(&self, method: &str, path: &str) -> Option<Response> {
+    async fn ask(&self, method: &str, path: &str) -> Option<TestResponse> {
         let url = format!("{}{path}", *self.url.borrow());
         http::request(method, &url, &[], "").await.ok()
     }
@@ -300,12 +300,12 @@ async fn left(url: &str, ledger: &Ledger) -> Left {
     left
 }
 
-fn numbers(answer: &Response) -> Vec<u64> {
+fn numbers(answer: &TestResponse) -> Vec<u64> {
     serde_json::from_slice(&answer.body).expect("a list of numbers")
 }
 
 /// Returns the ids of the gateway's child processes.
-fn workers(gateway: &Gateway) -> Vec<u32> {
+fn workers(gateway: &GatewayProcess) -> Vec<u32> {
     let Some(parent) = gateway.pid() else { return Vec::new() };
     let processes = std::fs::read_dir("/proc").expect("processes").flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

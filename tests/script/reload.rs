@@ -52,7 +52,7 @@ async fn a_changed_module_that_a_script_imports_comes_into_force() {
     let upstream = testkit::misbehave::start().await;
     let config = super::config(&upstream.url(), "  - { path: '/s/*', script: shop.sjs }\n", "");
     let files = [("shop.sjs", script), ("words.mjs", "export const word = 'one'\n")];
-    let gateway = testkit::Gateway::start_with(crate::orfa(), &config, &files).await;
+    let gateway = testkit::GatewayProcess::start_with(crate::orfa(), &config, &files).await;
     let served = Served { gateway, upstream };
     assert_eq!(served.get("/word").await, "one");
     served.gateway.rewrite("words.mjs", "export { word } from './more.mjs'\n");

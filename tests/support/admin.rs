@@ -1,17 +1,17 @@
 //! Helpers for gateways whose config has an admin listener on `127.0.0.1:0`.
 
 use serde_json::Value;
-use testkit::{Gateway, http};
+use testkit::{GatewayProcess, http};
 
 /// Returns the base URL of the admin listener.
-pub(crate) async fn admin(gateway: &Gateway) -> String {
+pub(crate) async fn admin(gateway: &GatewayProcess) -> String {
     let line = gateway.logged(|line| line.contains("admin listening")).await.expect("an admin listener");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     format!("http://{}", line["address"].as_str().expect("an address"))
 }
 
 /// Fetches `/metrics`.
-pub(crate) async fn metrics(gateway: &Gateway) -> String {
+pub(crate) async fn metrics(gateway: &GatewayProcess) -> String {
     let url = format!("{}/metrics", admin(gateway).await);
     let answer = http::request("GET", &url, &[], "").await.expect("an answer");
     assert_eq!(answer.status, 200);

@@ -7,8 +7,8 @@
 use std::sync::{Arc, Weak};
 
 use serde_json::Value;
-use testkit::Gateway;
-use testkit::misbehave::{self, Upstream};
+use testkit::GatewayProcess;
+use testkit::misbehave::{self, MisbehavingUpstream};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
@@ -40,8 +40,8 @@ const ROUTES: &str = "
 
 /// A gateway and its upstream service.
 pub(crate) struct House {
-    pub(crate) gateway: Gateway,
-    pub(crate) upstream: Upstream,
+    pub(crate) gateway: GatewayProcess,
+    pub(crate) upstream: MisbehavingUpstream,
     runtime: Option<Runtime>,
 }
 
@@ -70,7 +70,7 @@ impl House {
         let started = runtime.spawn(async move {
             let upstream = misbehave::start().await;
             let config = config(&upstream.url(), &routes);
-            (Gateway::start_with(crate::orfa(), &config, files).await, upstream)
+            (GatewayProcess::start_with(crate::orfa(), &config, files).await, upstream)
         });
         let (gateway, upstream) = started.await.expect("a gateway");
         Self { gateway, upstream, runtime: Some(runtime) }

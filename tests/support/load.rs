@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use testkit::http::{Connection, Error, Response};
+use testkit::http::{HeldConnection, HttpTestError, TestResponse};
 use tokio::task::JoinHandle;
 
 /// Builds the request of each turn.
@@ -32,7 +32,7 @@ impl Load {
     pub(crate) fn start(
         url: &str,
         ask: impl Fn(usize) -> Asked + Send + Sync + 'static,
-        judge: fn(&Response) -> Result<(), String>,
+        judge: fn(&TestResponse) -> Result<(), String>,
     ) -> Self {
         const CLIENTS: usize = 8;
         let (answered, over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
@@ -78,7 +78,7 @@ struct Client {
     url: String,
     keeps: bool,
     ask: Ask,
-    judge: fn(&Response) -> Result<(), String>,
+    judge: fn(&TestResponse) -> Result<(), String>,
     answered: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
 }
@@ -102,10 +102,14 @@ impl Client {
         failures
     }
 
-    async fn once(&self, kept: &mut Option<Connection>, turn: usize) -> Result<Response, Error> {
+    async fn once(
+        &self,
+        kept: &mut Option<HeldConnection>,
+        turn: usize,
+    ) -> Result<TestResponse, HttpTestError> {
         let mut connection = match kept.take() {
             Some(connection) => connection,
-            None => Connection::open(&self.url).await?,
+            None => HeldConnection::open(&self.url).await?,
         };
         let Asked { method, path, headers, body } = (self.ask)(turn);
         let answer = connection.request(method, path, &headers, body).await?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use query_abi::{HOST_FUNCTIONS, Type};
+use query_abi::{AbiType, HOST_FUNCTIONS};
 use tokio::process::Command;
 
 /// Compiles WebAssembly text.
@@ -80,10 +80,10 @@ fn host_functions() -> String {
     text
 }
 
-fn core_type(ty: Type) -> &'static str {
+fn core_type(ty: AbiType) -> &'static str {
     match ty {
-        Type::I32 => "i32",
-        Type::I64 => "i64",
+        AbiType::I32 => "i32",
+        AbiType::I64 => "i64",
     }
 }
 

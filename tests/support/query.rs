@@ -1,7 +1,7 @@
 //! A builder for query requests, and assertions on problem documents.
 
 use serde_json::Value;
-use testkit::http::{Response, request};
+use testkit::http::{TestResponse, request};
 
 use super::House;
 
@@ -68,7 +68,7 @@ impl Query {
     }
 
     /// Sends the request on a new connection. Dropping the future closes the connection.
-    pub(crate) async fn send(&self, house: &House) -> Response {
+    pub(crate) async fn send(&self, house: &House) -> TestResponse {
         let url = format!("{}{}", house.gateway.url, self.path);
         let headers: Vec<_> = self.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
         let answer = request(&self.method, &url, &headers, self.body.clone()).await;
@@ -79,7 +79,7 @@ impl Query {
 /// Asserts that an answer is a problem with this status and code and with everything that all problems have.
 /// Returns its document.
 #[track_caller]
-pub(crate) fn problem(response: &Response, status: u16, code: &str) -> Value {
+pub(crate) fn problem(response: &TestResponse, status: u16, code: &str) -> Value {
     let text = response.text();
     assert_eq!(response.header("content-type"), "application/problem+json", "{}: {text}", response.status);
     let document = response.json();

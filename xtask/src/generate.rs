@@ -8,7 +8,7 @@
 use std::process::Command;
 
 use anyhow::Context;
-use query_abi::{Code, Failure, HOST_FUNCTIONS, HOST_MODULE, HostFunction, JsonKind, Part};
+use query_abi::{AbiCode, FailureKind, HOST_FUNCTIONS, HOST_MODULE, HostFunction, JsonKind, ResponsePart};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 use crate::{Findings, files};
@@ -143,11 +143,11 @@ fn function_table() -> String {
 /// The text of `sdk/c/orfa_abi.h`.
 fn c_header() -> String {
     let parts = [
-        (Part::Body as i32, "ORFA_BODY", "the body, after content decoding"),
-        (Part::Headers as i32, "ORFA_HEADERS", "the headers, as lines that end in CR LF"),
+        (ResponsePart::Body as i32, "ORFA_BODY", "the body, after content decoding"),
+        (ResponsePart::Headers as i32, "ORFA_HEADERS", "the headers, as lines that end in CR LF"),
     ];
-    let codes = Code::ALL.iter().map(|(code, name, doc)| (*code as i32, *name, *doc));
-    let failures = Failure::ALL.iter().map(|(kind, name, doc)| (*kind as i32, *name, *doc));
+    let codes = AbiCode::ALL.iter().map(|(code, name, doc)| (*code as i32, *name, *doc));
+    let failures = FailureKind::ALL.iter().map(|(kind, name, doc)| (*kind as i32, *name, *doc));
     let kinds = JsonKind::ALL.iter().map(|(kind, name, doc)| (*kind as i32, *name, *doc));
     let functions: String = HOST_FUNCTIONS.iter().map(function).collect();
     [

@@ -5,7 +5,7 @@
 
 use std::convert::Infallible;
 
-use allocator::Allocator;
+use allocator::GlobalAllocator;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 /// The gateway's allocator.
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
+static ALLOCATOR: GlobalAllocator = GlobalAllocator;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::HeaderMap;
 use http::{Method, Request, Response};
-use json::Document;
+use json::JsonDocument;
 use offload::OffloadPool;
 use services::body::{ReadBodyError, read_within};
 use services::caching::{self, CacheNotes};
@@ -38,7 +38,7 @@ pub struct Aggregate {
 }
 
 /// The services' OpenAPI documents, by service name.
-pub type Documents = BTreeMap<String, Arc<openapi::Document>>;
+pub type Documents = BTreeMap<String, Arc<openapi::OpenApiDocument>>;
 
 /// The environment of an aggregate's declaration.
 #[derive(Clone, Copy)]
@@ -169,11 +169,11 @@ impl Aggregate {
 
     /// Parses the client's body as JSON, and rejects ambiguous JSON. Otherwise a service could read another
     /// value than the one that a preceding part was called with.
-    async fn document(&self, text: Bytes) -> Result<Document, AggregateError> {
+    async fn document(&self, text: Bytes) -> Result<JsonDocument, AggregateError> {
         // The text is indexed, and the names of each object are compared.
         offload::leave_for(3 * text.len()).await;
         let most = usize::try_from(self.plan.limits.memory.0).unwrap_or(usize::MAX);
-        let document = Document::within(text, most).map_err(AggregateError::BodyJson)?;
+        let document = JsonDocument::within(text, most).map_err(AggregateError::BodyJson)?;
         document.root().check_unambiguous().map_err(|found| AggregateError::BodyInvalid {
             place: format!("body{}", found.path()),
             must: found.must(),

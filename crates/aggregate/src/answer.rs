@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body as _;
-use json::{Document, Kind, Member, Tree};
+use json::{JsonDocument, JsonTree, TreeMember, ValueKind};
 use services::Body;
 use services::body::HeldBytes;
 
@@ -31,7 +31,10 @@ const COPIED: u64 = 4 << 10;
 const MOST_VALUES: usize = 8 << 10;
 
 /// Returns the tree of the response, and the failures of optional parts.
-pub(crate) fn tree(known: &Known<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec<Failure>), AggregateError> {
+pub(crate) fn tree(
+    known: &Known<'_>,
+    failed: Vec<Failure>,
+) -> Result<(JsonTree, Vec<Failure>), AggregateError> {
     let assembly = Assembly { known, failures: RefCell::new(failed) };
     let mut members = match &known.plan.answer {
         Shape::Part(part) => {
@@ -40,7 +43,7 @@ pub(crate) fn tree(known: &Known<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec
         }
         Shape::Parts(parts) => {
             let member = |(name, part): &(Bytes, usize)| Ok((name.clone(), assembly.tree(*part)?));
-            parts.iter().map(member).collect::<Result<Vec<Member>, AggregateError>>()?
+            parts.iter().map(member).collect::<Result<Vec<TreeMember>, AggregateError>>()?
         }
         Shape::Merged(parts, conflict) => merged(&assembly, parts, *conflict)?,
     };
@@ -49,9 +52,9 @@ pub(crate) fn tree(known: &Known<'_>, failed: Vec<Failure>) -> Result<(Tree, Vec
         let entries: serde_json::Value = failures.iter().map(Failure::entry).collect();
         let errors = quoted(ERRORS);
         members.retain(|(name, _)| *name != errors);
-        members.push((errors, Tree::Text(entries.to_string().into())));
+        members.push((errors, JsonTree::Text(entries.to_string().into())));
     }
-    Ok((Tree::Object(members.into()), failures))
+    Ok((JsonTree::Object(members.into()), failures))
 }
 
 /// Returns a response with long parts that are still arriving, or `None` if there are none.
@@ -112,8 +115,8 @@ fn merged(
     assembly: &Assembly<'_>,
     parts: &[usize],
     conflict: Conflict,
-) -> Result<Vec<Member>, AggregateError> {
-    let mut members: Vec<(usize, Member)> = Vec::new();
+) -> Result<Vec<TreeMember>, AggregateError> {
+    let mut members: Vec<(usize, TreeMember)> = Vec::new();
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
     for number in parts {
         let part = &assembly.known.plan.parts[*number];
@@ -141,36 +144,43 @@ fn merged(
 }
 
 /// Returns the members of a part's tree. An optional part that failed has none.
-fn members_of(assembly: &Assembly<'_>, tree: Tree, part: &Arc<str>) -> Result<Vec<Member>, AggregateError> {
+fn members_of(
+    assembly: &Assembly<'_>,
+    tree: JsonTree,
+    part: &Arc<str>,
+) -> Result<Vec<TreeMember>, AggregateError> {
     let memory = &assembly.known.memory;
     let of_text = |text: &Bytes| {
         let document = memory.lend(|| indexed(text.clone(), memory)).map_err(|_| AggregateError::Memory)?;
-        let count = if document.root().kind() == Kind::Object { document.root().count() } else { 0 };
+        let count = if document.root().kind() == ValueKind::Object { document.root().count() } else { 0 };
         // The members of this part, those of the response, and the position of each name among them.
-        memory.take_for::<[(usize, Member); 4]>(count)?;
-        let member =
-            |(key, value): (json::Key<'_>, json::Node<'_>)| (key.node().slice(), Tree::Text(value.slice()));
+        memory.take_for::<[(usize, TreeMember); 4]>(count)?;
+        let member = |(key, value): (json::MemberName<'_>, json::JsonNode<'_>)| {
+            (key.node().slice(), JsonTree::Text(value.slice()))
+        };
         match document.root().kind() {
-            Kind::Object => Ok(document.root().members().map(member).collect()),
-            Kind::Null => Ok(Vec::new()),
+            ValueKind::Object => Ok(document.root().members().map(member).collect()),
+            ValueKind::Null => Ok(Vec::new()),
             other => Err(AggregateError::MergeKind { part: Arc::clone(part), kind: other.name() }),
         }
     };
     match tree {
-        Tree::Text(text) | Tree::Repeating(text, _) => of_text(&text),
-        Tree::Object(members) => Ok(members.to_vec()),
-        Tree::Extended(text, more) => {
-            let mut members: Vec<Member> = of_text(&text)?;
+        JsonTree::Text(text) | JsonTree::Repeating(text, _) => of_text(&text),
+        JsonTree::Object(members) => Ok(members.to_vec()),
+        JsonTree::Extended(text, more) => {
+            let mut members: Vec<TreeMember> = of_text(&text)?;
             members.extend(more.iter().cloned());
             Ok(members)
         }
-        Tree::Array(_) => Err(AggregateError::MergeKind { part: Arc::clone(part), kind: Kind::Array.name() }),
+        JsonTree::Array(_) => {
+            Err(AggregateError::MergeKind { part: Arc::clone(part), kind: ValueKind::Array.name() })
+        }
     }
 }
 
 /// Decodes a JSON name.
 fn said(name: &Bytes) -> Vec<u8> {
-    let document = Document::new(name.clone()).ok();
+    let document = JsonDocument::new(name.clone()).ok();
     document
         .and_then(|document| Some(document.root().string()?.into_owned()))
         .unwrap_or_else(|| name.to_vec())
@@ -178,7 +188,7 @@ fn said(name: &Bytes) -> Vec<u8> {
 
 /// Returns the response for a tree, and whether it was written to a text of its own.
 pub(crate) async fn response(
-    tree: Tree,
+    tree: JsonTree,
     failures: &[Failure],
     plan: &Plan,
     is_head: bool,
@@ -213,7 +223,7 @@ pub(crate) fn note_held(response: &mut Response<Body>, plan: &Plan, sources: Opt
 
 /// A tree, with the length of its text.
 struct SizedTree {
-    tree: Tree,
+    tree: JsonTree,
     length: usize,
     /// Whether it is a text that was written for it.
     is_written: bool,
@@ -223,7 +233,7 @@ struct SizedTree {
 ///
 /// # Errors
 /// If the text exceeds the limit of a response.
-async fn sized(tree: Tree, plan: &Plan) -> Result<SizedTree, AggregateError> {
+async fn sized(tree: JsonTree, plan: &Plan) -> Result<SizedTree, AggregateError> {
     let most = plan.limits.response_body;
     let length = tree.len_within(most.as_usize()).ok_or(AggregateError::AnswerSize(most.0))?;
     if !tree.has_more_than(MOST_VALUES) {
@@ -232,7 +242,7 @@ async fn sized(tree: Tree, plan: &Plan) -> Result<SizedTree, AggregateError> {
     offload::leave_for(length).await;
     let mut text = Vec::with_capacity(length);
     tree.write(&mut text);
-    Ok(SizedTree { tree: Tree::Text(text.into()), length, is_written: true })
+    Ok(SizedTree { tree: JsonTree::Text(text.into()), length, is_written: true })
 }
 
 fn head(headers: &mut http::HeaderMap, failures: &[Failure]) {

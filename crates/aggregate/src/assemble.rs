@@ -10,7 +10,7 @@ mod weave;
 
 use std::cell::RefCell;
 
-use json::{Kind, Member, Node, Path, Tree};
+use json::{JsonNode, JsonPath, JsonTree, TreeMember, ValueKind};
 use offload::{SHORT_TEXT, work};
 
 use self::fields::Selected;
@@ -42,7 +42,7 @@ pub(crate) fn estimated_work(known: &Known<'_>) -> usize {
 fn part_work(known: &Known<'_>, part: &Part, value: Option<&Value>) -> usize {
     let Some(value) = value else { return 0 };
     let root = value.root();
-    let of_items = |node| work_of_targets(node, &Path::default());
+    let of_items = |node| work_of_targets(node, &JsonPath::default());
     let is_merged = matches!(known.plan.answer, Shape::Merged(..));
     let has_changes = part.fields.is_some() || !part.children.is_empty();
     let own = match value {
@@ -65,7 +65,7 @@ fn part_work(known: &Known<'_>, part: &Part, value: Option<&Value>) -> usize {
 }
 
 /// Returns the estimated work for items that have several keys each. Each key may be that of all rows.
-fn key_work(known: &Known<'_>, joins: &Joins, rows: Node<'_>) -> usize {
+fn key_work(known: &Known<'_>, joins: &Joins, rows: JsonNode<'_>) -> usize {
     if !joins.item_key.is_many() {
         return 0;
     }
@@ -84,21 +84,21 @@ fn key_work(known: &Known<'_>, joins: &Joins, rows: Node<'_>) -> usize {
 
 impl<'a> Assembly<'a> {
     /// Returns the tree of a part.
-    pub(crate) fn tree(&self, number: usize) -> Result<Tree, AggregateError> {
+    pub(crate) fn tree(&self, number: usize) -> Result<JsonTree, AggregateError> {
         let part = &self.known.plan.parts[number];
         match self.known.value(number) {
-            None => Ok(Tree::NULL),
+            None => Ok(JsonTree::NULL),
             Some(Value::Each(fan)) if part.children.is_empty() => {
                 let trees = self.answers(part, fan)?;
-                self.known.memory.take_for::<Tree>(fan.of_item.len())?;
+                self.known.memory.take_for::<JsonTree>(fan.of_item.len())?;
                 let of_item = fan.of_item.iter().map(|answer| of_answer(&trees, *answer));
-                Ok(Tree::Array(of_item.collect()))
+                Ok(JsonTree::Array(of_item.collect()))
             }
             Some(value) => {
                 let root = value.root();
                 let mut patches = self.patches(number, root)?;
                 if patches.is_empty() && part.fields.is_none() {
-                    return Ok(Tree::Text(root.slice()));
+                    return Ok(JsonTree::Text(root.slice()));
                 }
                 let mut weaver = self.weaver(part, root)?;
                 let tree = weaver.tree(root, &mut patches.iter_mut().collect::<Vec<_>>());
@@ -108,11 +108,11 @@ impl<'a> Assembly<'a> {
     }
 
     /// Returns the trees of a part's rows.
-    fn rows(&self, number: usize, root: Node<'a>) -> Result<Vec<Tree>, AggregateError> {
+    fn rows(&self, number: usize, root: JsonNode<'a>) -> Result<Vec<JsonTree>, AggregateError> {
         let part = &self.known.plan.parts[number];
-        self.known.memory.take_for::<Tree>(root.count())?;
+        self.known.memory.take_for::<JsonTree>(root.count())?;
         if part.children.is_empty() && part.fields.is_none() {
-            return Ok(root.items().map(|row| Tree::Text(row.slice())).collect());
+            return Ok(root.items().map(|row| JsonTree::Text(row.slice())).collect());
         }
         let mut patches = self.patches(number, root)?;
         let mut weaver = self.weaver(part, root)?;
@@ -121,19 +121,19 @@ impl<'a> Assembly<'a> {
         Ok(weaver.finish(rows)?)
     }
 
-    fn weaver(&self, part: &Part, root: Node<'_>) -> Result<Weaver<'a>, MemoryExhausted> {
+    fn weaver(&self, part: &Part, root: JsonNode<'_>) -> Result<Weaver<'a>, MemoryExhausted> {
         let memory = &self.known.memory;
         let selected = part.fields.as_deref().map(|fields| Selected::of(root, fields, memory)).transpose()?;
         Ok(Weaver::new(selected, memory))
     }
 
     /// Returns the trees of the distinct responses of an `each`.
-    fn answers(&self, part: &Part, fan: &Fan) -> Result<Vec<Tree>, MemoryExhausted> {
+    fn answers(&self, part: &Part, fan: &Fan) -> Result<Vec<JsonTree>, MemoryExhausted> {
         fan.answers.iter().map(|body| shaped(part, body.root(), &self.known.memory)).collect()
     }
 
     /// Returns the values to put into a part.
-    fn patches(&self, number: usize, root: Node<'a>) -> Result<Vec<Patch<'a>>, AggregateError> {
+    fn patches(&self, number: usize, root: JsonNode<'a>) -> Result<Vec<Patch<'a>>, AggregateError> {
         let parts = &self.known.plan.parts;
         let mut patches = Vec::new();
         for child in &parts[number].children {
@@ -144,13 +144,17 @@ impl<'a> Assembly<'a> {
             let _ = targets(root, &into.path, &mut |node| places.push(node));
             let places = places.finish()?;
             // The value, and the object that gets it as a member.
-            self.known.memory.take_for::<(Tree, Member, Tree)>(places.len())?;
+            self.known.memory.take_for::<(JsonTree, TreeMember, JsonTree)>(places.len())?;
             let values = match self.joined(*child, part, &places)? {
                 Ok(values) => values,
                 Err(reason) if part.is_required() => return Err(failure(part, reason).into()),
                 Err(reason) => {
                     self.failures.borrow_mut().push(failure(part, reason));
-                    places.iter().filter(|place| place.kind() == Kind::Object).map(|_| Tree::NULL).collect()
+                    places
+                        .iter()
+                        .filter(|place| place.kind() == ValueKind::Object)
+                        .map(|_| JsonTree::NULL)
+                        .collect()
                 }
             };
             let steps = into.path.steps();
@@ -164,36 +168,38 @@ impl<'a> Assembly<'a> {
         &self,
         number: usize,
         part: &'a Part,
-        places: &[Node<'a>],
-    ) -> Result<Result<Vec<Tree>, Reason>, AggregateError> {
-        let wrong =
-            places.iter().map(|place| place.kind()).find(|kind| !matches!(kind, Kind::Object | Kind::Null));
+        places: &[JsonNode<'a>],
+    ) -> Result<Result<Vec<JsonTree>, Reason>, AggregateError> {
+        let wrong = places
+            .iter()
+            .map(|place| place.kind())
+            .find(|kind| !matches!(kind, ValueKind::Object | ValueKind::Null));
         if let (Some(kind), Some(into)) = (wrong, part.goes_into()) {
             let name = &self.known.plan.parts[into.part].name;
             return Ok(Err(Reason::JoinNotObject(name.clone(), kind.name())));
         }
-        let objects = || places.iter().filter(|place| place.kind() == Kind::Object);
+        let objects = || places.iter().filter(|place| place.kind() == ValueKind::Object);
         let value = match self.known.value(number) {
-            None => return Ok(Ok(objects().map(|_| Tree::NULL).collect())),
+            None => return Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
             Some(value) => value,
         };
         match (value, &part.joins) {
             (Value::Each(fan), _) => {
                 let trees = self.answers(part, fan)?;
                 let of_item =
-                    fan.of_item.iter().zip(places).filter(|(_, place)| place.kind() == Kind::Object);
+                    fan.of_item.iter().zip(places).filter(|(_, place)| place.kind() == ValueKind::Object);
                 Ok(Ok(of_item.map(|(answer, _)| of_answer(&trees, *answer)).collect()))
             }
             // A part that is put into another is never streamed.
-            (Value::Long(..), _) => Ok(Ok(objects().map(|_| Tree::NULL).collect())),
+            (Value::Long(..), _) => Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
             (Value::One(body), Some(joins)) => match body.root().kind() {
-                Kind::Array => {
+                ValueKind::Array => {
                     let rows = self.rows(number, body.root())?;
                     let join = Join { joins, rows, memory: &self.known.memory };
                     Ok(join.find(body.root(), objects().copied()))
                 }
                 // An optional part that failed.
-                Kind::Null if !part.is_required() => Ok(Ok(objects().map(|_| Tree::NULL).collect())),
+                ValueKind::Null if !part.is_required() => Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
                 kind => Ok(Err(Reason::JoinNotArray(kind.name()))),
             },
             // An `each` that failed as a whole.
@@ -205,6 +211,6 @@ impl<'a> Assembly<'a> {
     }
 }
 
-fn of_answer(trees: &[Tree], answer: Option<u32>) -> Tree {
-    answer.and_then(|answer| trees.get(answer as usize).cloned()).unwrap_or(Tree::NULL)
+fn of_answer(trees: &[JsonTree], answer: Option<u32>) -> JsonTree {
+    answer.and_then(|answer| trees.get(answer as usize).cloned()).unwrap_or(JsonTree::NULL)
 }

@@ -202,8 +202,8 @@ async fn answer(rig: &Rig) -> (u16, Option<String>) {
     let text = String::from_utf8(body.to_bytes().to_vec()).expect("the response is UTF-8");
     assert!(text.len() <= 1 << 20, "{} bytes", text.len());
     // Upstream responses at the maximum depth exceed it when nested in the response.
-    match json::Document::new(text.clone().into()) {
-        Ok(_) | Err(json::Error::TooDeep(_)) => {}
+    match json::JsonDocument::new(text.clone().into()) {
+        Ok(_) | Err(json::JsonError::TooDeep(_)) => {}
         Err(error) => panic!("{error}: {text}"),
     }
     (head.status.as_u16(), Some(text))

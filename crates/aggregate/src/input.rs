@@ -4,7 +4,7 @@
 use http::{HeaderName, request::Parts};
 use indexmap::IndexMap;
 use json::pointer::below;
-use json::{Document, Kind as JsonKind};
+use json::{JsonDocument, ValueKind as JsonKind};
 use serde_json::Value as Json;
 
 use crate::declaration::{self, InputPlace, InputType};
@@ -324,7 +324,7 @@ fn is_integer(text: &str) -> bool {
 fn is_number(text: &str) -> bool {
     let plain = text.bytes().next().is_some_and(|first| first == b'-' || first.is_ascii_digit());
     plain
-        && Document::new(text.to_owned().into())
+        && JsonDocument::new(text.to_owned().into())
             .is_ok_and(|document| document.root().kind() == JsonKind::Number)
         && !text.ends_with([' ', '\n', '\r', '\t'])
 }

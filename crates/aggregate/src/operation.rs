@@ -1,8 +1,8 @@
 //! The OpenAPI 3.1 operation of an aggregate: parameters from its inputs, and the schema of its response as
 //! far as the OpenAPI documents of the services describe it.
 
-use json::{Path, Step};
-use openapi::{Content, Document, Schema, Told};
+use json::{JsonPath, JsonPathStep};
+use openapi::{BodyContent, DiscriminatedUnion, OpenApiDocument, OpenApiSchema};
 use serde_json::{Map, Value, json};
 
 use crate::aggregate::Aggregate;
@@ -85,7 +85,7 @@ impl Aggregate {
     fn value_schema(&self, number: usize) -> Value {
         let part = &self.plan.parts[number];
         let mut schema = self.called(part).unwrap_or_else(|| json!({}));
-        if let Ok(path) = Path::parse(&part.at) {
+        if let Ok(path) = JsonPath::parse(&part.at) {
             schema = at(schema, path.steps());
         }
         if part.joins.is_some() && !is_array(&schema) {
@@ -119,7 +119,7 @@ impl Aggregate {
         // `/users/me` takes precedence over `/users/{id}`.
         fitting.sort_by_key(|operation| operation.path.matches('{').count());
         fitting.first()?.answers.iter().find_map(|content| match content {
-            Content::Json(schema) => Some(written(schema, document, DEPTH)),
+            BodyContent::Json(schema) => Some(written(schema, document, DEPTH)),
             _ => None,
         })
     }
@@ -186,28 +186,28 @@ fn number(bound: f64) -> Value {
 }
 
 /// Writes a schema as OpenAPI 3.1, with named schemas inlined.
-fn written(schema: &Schema, document: &Document, depth: usize) -> Value {
+fn written(schema: &OpenApiSchema, document: &OpenApiDocument, depth: usize) -> Value {
     let Some(depth) = depth.checked_sub(1) else { return json!({}) };
-    let inner = |schema: &Schema| written(schema, document, depth);
+    let inner = |schema: &OpenApiSchema| written(schema, document, depth);
     let formatted = |kind: &str, format: &Option<String>| match format {
         Some(format) => json!({ "type": kind, "format": format }),
         None => json!({ "type": kind }),
     };
     match schema {
-        Schema::Unknown => json!({}),
-        Schema::Never => json!(false),
-        Schema::Null => json!({ "type": "null" }),
-        Schema::Boolean => json!({ "type": "boolean" }),
-        Schema::Integer(format) => formatted("integer", format),
-        Schema::Number => json!({ "type": "number" }),
-        Schema::Text(format) => formatted("string", format),
-        Schema::Literals(values) => json!({ "enum": values }),
-        Schema::List(items) => json!({ "type": "array", "items": inner(items) }),
-        Schema::Tuple(first, rest) => {
+        OpenApiSchema::Unknown => json!({}),
+        OpenApiSchema::Never => json!(false),
+        OpenApiSchema::Null => json!({ "type": "null" }),
+        OpenApiSchema::Boolean => json!({ "type": "boolean" }),
+        OpenApiSchema::Integer(format) => formatted("integer", format),
+        OpenApiSchema::Number => json!({ "type": "number" }),
+        OpenApiSchema::Text(format) => formatted("string", format),
+        OpenApiSchema::Literals(values) => json!({ "enum": values }),
+        OpenApiSchema::List(items) => json!({ "type": "array", "items": inner(items) }),
+        OpenApiSchema::Tuple(first, rest) => {
             let rest = rest.as_ref().map_or(json!(false), |rest| inner(rest));
             json!({ "type": "array", "prefixItems": first.iter().map(inner).collect::<Vec<_>>(), "items": rest })
         }
-        Schema::Object(object) => {
+        OpenApiSchema::Object(object) => {
             let properties: Map<String, Value> =
                 object.members.iter().map(|member| (member.name.clone(), inner(&member.schema))).collect();
             let required: Vec<&str> = object
@@ -222,19 +222,19 @@ fn written(schema: &Schema, document: &Document, depth: usize) -> Value {
             }
             written
         }
-        Schema::Named(name) => document.schema(name).map_or_else(|| json!({}), inner),
-        Schema::Any(all) | Schema::Told(Told { branches: all, .. }) => {
+        OpenApiSchema::Named(name) => document.schema(name).map_or_else(|| json!({}), inner),
+        OpenApiSchema::Any(all) | OpenApiSchema::Told(DiscriminatedUnion { branches: all, .. }) => {
             json!({ "anyOf": all.iter().map(inner).collect::<Vec<_>>() })
         }
-        Schema::All(all) => json!({ "allOf": all.iter().map(inner).collect::<Vec<_>>() }),
+        OpenApiSchema::All(all) => json!({ "allOf": all.iter().map(inner).collect::<Vec<_>>() }),
     }
 }
 
 /// Returns the schema of the value at a path.
-fn at(schema: Value, steps: &[Step]) -> Value {
+fn at(schema: Value, steps: &[JsonPathStep]) -> Value {
     steps.iter().fold(schema, |mut schema, step| match step {
-        Step::Each => items(schema),
-        Step::Name(name) => schema["properties"][&**name].take(),
+        JsonPathStep::Each => items(schema),
+        JsonPathStep::Name(name) => schema["properties"][&**name].take(),
     })
 }
 
@@ -258,11 +258,11 @@ fn properties(mut schema: Value) -> Map<String, Value> {
 }
 
 /// Restricts the schema of an object, or of an array's items, to the given fields.
-fn chosen<'a>(schema: Value, fields: impl Iterator<Item = (&'a bytes::Bytes, &'a Path)>) -> Value {
+fn chosen<'a>(schema: Value, fields: impl Iterator<Item = (&'a bytes::Bytes, &'a JsonPath)>) -> Value {
     if is_array(&schema) {
         return json!({ "type": "array", "items": chosen(items(schema), fields) });
     }
-    let of_field = |(name, path): (&bytes::Bytes, &Path)| {
+    let of_field = |(name, path): (&bytes::Bytes, &JsonPath)| {
         let name: String = serde_json::from_slice(name).unwrap_or_default();
         let schema = at(schema.clone(), path.steps());
         (name, if schema.is_null() { json!({}) } else { schema })
@@ -272,7 +272,7 @@ fn chosen<'a>(schema: Value, fields: impl Iterator<Item = (&'a bytes::Bytes, &'a
 }
 
 /// Adds a member to the schema at a path.
-fn put(schema: &mut Value, steps: &[Step], name: &str, value: Value) {
+fn put(schema: &mut Value, steps: &[JsonPathStep], name: &str, value: Value) {
     match steps {
         [] if is_array(schema) => put(&mut schema["items"], steps, name, value),
         [] => {
@@ -282,8 +282,10 @@ fn put(schema: &mut Value, steps: &[Step], name: &str, value: Value) {
             schema["type"] = "object".into();
             schema["properties"][name] = value;
         }
-        [Step::Each, rest @ ..] => put(&mut schema["items"], rest, name, value),
-        [Step::Name(member), rest @ ..] => put(&mut schema["properties"][&**member], rest, name, value),
+        [JsonPathStep::Each, rest @ ..] => put(&mut schema["items"], rest, name, value),
+        [JsonPathStep::Name(member), rest @ ..] => {
+            put(&mut schema["properties"][&**member], rest, name, value)
+        }
     }
 }
 

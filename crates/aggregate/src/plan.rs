@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, Method, StatusCode};
 use json::pointer::below;
-use json::{Document, Path};
+use json::{JsonDocument, JsonPath};
 use services::{Service, Services};
 
 pub(crate) use parts::{is_safe, sample};
@@ -53,7 +53,7 @@ pub(crate) struct Part {
     pub(crate) joins: Option<Joins>,
     pub(crate) at: String,
     /// The name of each field as JSON, and the path of its value.
-    pub(crate) fields: Option<Vec<(Bytes, Path)>>,
+    pub(crate) fields: Option<Vec<(Bytes, JsonPath)>>,
     pub(crate) fallback: Fallback,
     pub(crate) timeout: Option<Duration>,
     pub(crate) batch: Option<usize>,
@@ -76,7 +76,7 @@ pub(crate) struct Each {
 /// The source of the items.
 #[derive(Clone)]
 pub(crate) enum Over {
-    Part(usize, Path),
+    Part(usize, JsonPath),
     Input(usize),
 }
 
@@ -84,7 +84,7 @@ pub(crate) enum Over {
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) part: usize,
-    pub(crate) path: Path,
+    pub(crate) path: JsonPath,
     pub(crate) name: Box<str>,
     /// The name as JSON.
     pub(crate) quoted: Bytes,
@@ -94,8 +94,8 @@ pub(crate) struct Target {
 #[derive(Clone)]
 pub(crate) struct Joins {
     pub(crate) into: Target,
-    pub(crate) item_key: Path,
-    pub(crate) row_key: Path,
+    pub(crate) item_key: JsonPath,
+    pub(crate) row_key: JsonPath,
     pub(crate) one: One,
     pub(crate) missing: Missing,
     pub(crate) text: bool,
@@ -109,7 +109,7 @@ pub(crate) enum Fallback {
     /// The request fails.
     Required,
     Null,
-    Default(Arc<Document>),
+    Default(Arc<JsonDocument>),
 }
 
 /// The shape of the response.
@@ -286,12 +286,12 @@ pub(crate) fn quoted(name: &str) -> Bytes {
 }
 
 /// Parses the two keys of `on`.
-fn keys(join: &Join) -> Result<(Path, Path), String> {
+fn keys(join: &Join) -> Result<(JsonPath, JsonPath), String> {
     let (item, row) = join.on.split_once('=').ok_or("write the item's key, `=`, and the row's key")?;
     let path = |text: &str| {
         let text = text.trim();
         let text = if text.starts_with(['.', '[', '/']) { text.to_owned() } else { format!(".{text}") };
-        Path::parse(&text).map_err(|error| format!("`{text}`: {error}"))
+        JsonPath::parse(&text).map_err(|error| format!("`{text}`: {error}"))
     };
     Ok((path(item)?, path(row)?))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::header::{ALLOW, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use json::Error as JsonError;
+use json::JsonError;
 use serde_json::{Map, Value, json};
 use services::{BodyDeadlineExceeded, CallError, Duration, Fault, Problem};
 

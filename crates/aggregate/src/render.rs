@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
-use json::Node;
+use json::JsonNode;
 use offload::work;
 use services::calls::{self, ROOM};
 use services::path::{self, encode};
@@ -39,7 +39,7 @@ impl From<Reason> for Stop {
 /// The item that a request is made for.
 #[derive(Clone, Copy)]
 pub(crate) enum Item<'a> {
-    Node(Node<'a>),
+    Node(JsonNode<'a>),
     /// A text of a list input, and whether it is unquoted in JSON.
     Text(&'a str, bool),
 }

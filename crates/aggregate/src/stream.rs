@@ -14,7 +14,7 @@ use http::header::CONTENT_ENCODING;
 use http::{Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
-use json::{Checker, Pieces, Tree};
+use json::{JsonTree, PartialChecker, TreePieces};
 use services::body::Error;
 use services::turn::{TURN_BYTES, Turn};
 use services::{Body, Budget, Call, CallError, Request, Services};
@@ -42,7 +42,7 @@ pub(crate) struct Long {
     piece: Bytes,
     /// The number of bytes checked in this turn. A turn takes some tenths of a millisecond.
     turn: usize,
-    checker: Checker,
+    checker: PartialChecker,
     budget: Arc<Budget>,
 }
 
@@ -111,7 +111,7 @@ async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Beg
     if beginning.starts_with(b"\xef\xbb\xbf") {
         let _ = beginning.split_to(3);
     }
-    let mut checker = Checker::default();
+    let mut checker = PartialChecker::default();
     // The last frame may be long.
     for step in beginning.chunks(TURN_BYTES) {
         checker.feed(step).map_err(Reason::NotJson)?;
@@ -164,14 +164,14 @@ impl Long {
 pub(crate) enum Segment {
     Text(Bytes),
     /// A tree, and the length of its text.
-    Tree(Tree, usize),
+    Tree(JsonTree, usize),
     Long(Long),
 }
 
 /// The body of a streamed response.
 pub(crate) struct Streaming {
     segments: VecDeque<Segment>,
-    pieces: Option<Pieces>,
+    pieces: Option<TreePieces>,
 }
 
 impl Streaming {

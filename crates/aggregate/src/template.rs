@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use json::Path;
+use json::JsonPath;
 use serde_json::Value;
 
 /// A text with placeholders.
@@ -33,9 +33,9 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Source {
     Input(usize),
-    Part(usize, Path),
-    Each(Path),
-    Body(Path),
+    Part(usize, JsonPath),
+    Each(JsonPath),
+    Body(JsonPath),
 }
 
 /// The names that placeholders can refer to.
@@ -97,7 +97,7 @@ impl Names<'_> {
             let (part, path) = self.place(text)?;
             return Ok(Source::Part(part, path));
         }
-        for (word, source) in [("each", Source::Each as fn(Path) -> Source), ("body", Source::Body)] {
+        for (word, source) in [("each", Source::Each as fn(JsonPath) -> Source), ("body", Source::Body)] {
             if let Some(path) = text.strip_prefix(word)
                 && (path.is_empty() || path.starts_with(['.', '[', '/']))
             {
@@ -111,7 +111,7 @@ impl Names<'_> {
     }
 
     /// Parses `$.part.path`, or the name of a part.
-    pub(crate) fn place(self, text: &str) -> Result<(usize, Path), String> {
+    pub(crate) fn place(self, text: &str) -> Result<(usize, JsonPath), String> {
         let text = text.strip_prefix("$.").unwrap_or(text);
         let longest = self.parts.iter().enumerate().filter_map(|(place, name)| {
             let path = text.strip_prefix(name)?;
@@ -124,8 +124,8 @@ impl Names<'_> {
     }
 }
 
-fn path_of(path: &str) -> Result<Path, String> {
-    Path::parse(path).map_err(|error| format!("`{path}`: {error}"))
+fn path_of(path: &str) -> Result<JsonPath, String> {
+    JsonPath::parse(path).map_err(|error| format!("`{path}`: {error}"))
 }
 
 /// Lists the known names for a message.

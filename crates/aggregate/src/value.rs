@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use json::{Document, Kind, Node, NotArray, Path, Spot};
+use json::{JsonDocument, JsonNode, JsonPath, NodeId, NotArray, ValueKind};
 use offload::{SHORT_TEXT, work};
 
 use crate::input::Values;
@@ -18,7 +18,7 @@ pub(crate) struct Known<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) inputs: Values,
     /// The client's body, if the aggregate reads it.
-    pub(crate) body: Option<Document>,
+    pub(crate) body: Option<JsonDocument>,
     values: Vec<OnceLock<Value>>,
     pub(crate) memory: MemoryBudget,
 }
@@ -26,8 +26,8 @@ pub(crate) struct Known<'a> {
 /// A value in a JSON text.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
-    document: Arc<Document>,
-    spot: Spot,
+    document: Arc<JsonDocument>,
+    spot: NodeId,
 }
 
 /// The value of a part.
@@ -51,7 +51,7 @@ pub(crate) struct Fan {
 }
 
 impl<'a> Known<'a> {
-    pub(crate) fn new(plan: &'a Plan, inputs: Values, body: Option<Document>) -> Self {
+    pub(crate) fn new(plan: &'a Plan, inputs: Values, body: Option<JsonDocument>) -> Self {
         let values = plan.parts.iter().map(|_| OnceLock::new()).collect();
         Self { plan, inputs, body, values, memory: MemoryBudget::new(plan.limits.memory.0) }
     }
@@ -69,25 +69,25 @@ impl<'a> Known<'a> {
 
 impl Body {
     /// Returns the root of a document as a value.
-    pub(crate) fn whole(document: Arc<Document>) -> Self {
+    pub(crate) fn whole(document: Arc<JsonDocument>) -> Self {
         let spot = document.root().spot();
         Self { document, spot }
     }
 
     /// Returns the value at a position in a document.
-    pub(crate) fn at(document: Document, spot: Spot) -> Self {
+    pub(crate) fn at(document: JsonDocument, spot: NodeId) -> Self {
         Self { document: Arc::new(document), spot }
     }
 
     /// Returns the value of a JSON literal.
     pub(crate) fn literal(text: &'static str) -> Self {
-        match Document::new(Bytes::from_static(text.as_bytes())) {
+        match JsonDocument::new(Bytes::from_static(text.as_bytes())) {
             Ok(document) => Self::whole(Arc::new(document)),
             Err(_) => unreachable!("{text} is JSON"),
         }
     }
 
-    pub(crate) fn root(&self) -> Node<'_> {
+    pub(crate) fn root(&self) -> JsonNode<'_> {
         self.document.at(self.spot).unwrap_or_else(|| self.document.root())
     }
 }
@@ -98,14 +98,14 @@ pub(crate) fn work_of_texts(bodies: &[Body]) -> usize {
 }
 
 /// Returns the work for the values that a path selects.
-pub(crate) fn work_of_values(root: Node<'_>, path: &Path) -> usize {
+pub(crate) fn work_of_values(root: JsonNode<'_>, path: &JsonPath) -> usize {
     let bytes = root.with_space().len();
     // To count the values of a long text would take long itself.
     if bytes > SHORT_TEXT { bytes } else { bytes + work::VALUE * path.count_within(root, work::MANY_VALUES) }
 }
 
 /// Returns the work for the targets of a path (see [`targets`]).
-pub(crate) fn work_of_targets(root: Node<'_>, path: &Path) -> usize {
+pub(crate) fn work_of_targets(root: JsonNode<'_>, path: &JsonPath) -> usize {
     let values = work_of_values(root, path);
     if values > SHORT_TEXT {
         return values;
@@ -113,7 +113,7 @@ pub(crate) fn work_of_targets(root: Node<'_>, path: &Path) -> usize {
     let mut items = 0;
     // A path that leads to no array is reported by the visit that follows.
     let _ = path.visit(root, &mut |node| {
-        if node.kind() == Kind::Array {
+        if node.kind() == ValueKind::Array {
             items += node.count();
         }
     });
@@ -122,7 +122,7 @@ pub(crate) fn work_of_targets(root: Node<'_>, path: &Path) -> usize {
 
 impl Value {
     /// Returns the JSON value. For an `each` it is the list of its responses.
-    pub(crate) fn root(&self) -> Node<'_> {
+    pub(crate) fn root(&self) -> JsonNode<'_> {
         match self {
             Self::One(body) | Self::Long(_, body) => body.root(),
             Self::Each(fan) => fan.list.root(),
@@ -152,9 +152,9 @@ impl Fan {
 }
 
 /// Indexes a text, and charges the index to the request's memory.
-pub(crate) fn indexed(text: Bytes, memory: &MemoryBudget) -> Result<Document, Reason> {
-    let document = Document::within(text, memory.left()).map_err(|error| match error {
-        json::Error::IndexTooLarge(_) => Reason::Memory,
+pub(crate) fn indexed(text: Bytes, memory: &MemoryBudget) -> Result<JsonDocument, Reason> {
+    let document = JsonDocument::within(text, memory.left()).map_err(|error| match error {
+        json::JsonError::IndexTooLarge(_) => Reason::Memory,
         error => Reason::NotJson(error),
     })?;
     memory.take(document.index_bytes())?;
@@ -163,12 +163,12 @@ pub(crate) fn indexed(text: Bytes, memory: &MemoryBudget) -> Result<Document, Re
 
 /// Concatenates the arrays that several calls returned for one list.
 pub(crate) fn joined(bodies: &[Body], memory: &MemoryBudget) -> Result<Body, Reason> {
-    if bodies.iter().any(|body| body.root().kind() != Kind::Array) {
+    if bodies.iter().any(|body| body.root().kind() != ValueKind::Array) {
         return Err(Reason::BatchNotArray);
     }
     let length = bodies.iter().map(|body| body.root().text().len()).sum();
     memory.take(length)?;
-    let text = array(length, bodies.iter().flat_map(|body| body.root().items()).map(Node::text));
+    let text = array(length, bodies.iter().flat_map(|body| body.root().items()).map(JsonNode::text));
     Ok(Body::whole(Arc::new(indexed(text, memory)?)))
 }
 
@@ -189,12 +189,12 @@ fn array<'a>(length: usize, items: impl Iterator<Item = &'a [u8]>) -> Bytes {
 /// Visits every target of a path: the items of the arrays that it leads to, and any other values that it
 /// leads to.
 pub(crate) fn targets<'a>(
-    root: Node<'a>,
-    path: &Path,
-    see: &mut dyn FnMut(Node<'a>),
+    root: JsonNode<'a>,
+    path: &JsonPath,
+    see: &mut dyn FnMut(JsonNode<'a>),
 ) -> Result<(), NotArray> {
     path.visit(root, &mut |node| match node.kind() {
-        Kind::Array => node.items().for_each(&mut *see),
+        ValueKind::Array => node.items().for_each(&mut *see),
         _ => see(node),
     })
 }
@@ -204,8 +204,8 @@ mod tests {
     use super::*;
 
     fn works(text: &str, path: &str) -> (usize, usize) {
-        let document = Document::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
-        let path = Path::parse(path).unwrap();
+        let document = JsonDocument::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+        let path = JsonPath::parse(path).unwrap();
         (work_of_values(document.root(), &path), work_of_targets(document.root(), &path))
     }
 

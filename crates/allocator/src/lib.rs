@@ -28,7 +28,7 @@ const USUAL: usize = 16;
 
 /// mimalloc, for `#[global_allocator]`.
 #[derive(Debug)]
-pub struct Allocator;
+pub struct GlobalAllocator;
 
 /// Whether `malloc` provides this alignment.
 fn is_usual(size: usize, align: usize) -> bool {
@@ -41,7 +41,7 @@ fn is_usual(size: usize, align: usize) -> bool {
 // checks; for all others mimalloc receives the alignment. It frees and reallocates blocks of both kinds by
 // their address alone.
 #[expect(unsafe_code, reason = "an allocator is unsafe to implement, and each request calls it twenty times")]
-unsafe impl GlobalAlloc for Allocator {
+unsafe impl GlobalAlloc for GlobalAllocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(feature = "count")]
@@ -110,17 +110,17 @@ mod tests {
             // SAFETY: the layouts are not empty, and the block is read and written within the smaller of
             // both.
             unsafe {
-                let zeroed = Allocator.alloc_zeroed(layout);
+                let zeroed = GlobalAllocator.alloc_zeroed(layout);
                 prop_assert!(is_aligned(zeroed));
                 prop_assert!(from_raw_parts(zeroed, size).iter().all(|byte| *byte == 0));
-                let block = Allocator.alloc(layout);
+                let block = GlobalAllocator.alloc(layout);
                 prop_assert!(is_aligned(block));
                 from_raw_parts_mut(block, size).fill(7);
-                let block = Allocator.realloc(block, layout, later);
+                let block = GlobalAllocator.realloc(block, layout, later);
                 prop_assert!(is_aligned(block));
                 prop_assert!(from_raw_parts(block, size.min(later)).iter().all(|byte| *byte == 7));
-                Allocator.dealloc(block, Layout::from_size_align(later, layout.align()).unwrap());
-                Allocator.dealloc(zeroed, layout);
+                GlobalAllocator.dealloc(block, Layout::from_size_align(later, layout.align()).unwrap());
+                GlobalAllocator.dealloc(zeroed, layout);
             }
         }
     }

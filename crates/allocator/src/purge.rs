@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[global_allocator]
-    static ALLOCATOR: crate::Allocator = crate::Allocator;
+    static ALLOCATOR: crate::GlobalAllocator = crate::GlobalAllocator;
 
     /// Returns the resident memory of this process in bytes (proc_pid_statm(5)).
     fn resident() -> usize {

@@ -28,13 +28,13 @@ mod worker;
 
 use std::process::ExitCode;
 
-use allocator::Allocator;
+use allocator::GlobalAllocator;
 use clap::Parser;
 
 use exit::Exit;
 
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
+static ALLOCATOR: GlobalAllocator = GlobalAllocator;
 
 /// An API gateway that runs programs of clients next to its services: one request instead of many.
 #[derive(Debug, Parser)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gateway::Config;
-use openapi::{Document, Open, Operation};
+use openapi::{CallableService, OpenApiDocument, OpenApiOperation};
 use services::path::Glob;
 
 use crate::exit::{Complaint, Exit};
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
 /// The document of a service, and the part of it that programs may call.
 #[derive(Default)]
 struct Known {
-    document: Option<Arc<Document>>,
+    document: Option<Arc<OpenApiDocument>>,
     /// The permitted methods; `None` for all.
     methods: Option<BTreeSet<String>>,
     paths: Vec<Glob>,
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         },
         pairs => pairs.iter().map(|pair| named(pair)).collect::<Result<_, _>>()?,
     };
-    let open: Vec<Open<'_>> = services.iter().map(|(name, known)| known.open(name)).collect();
+    let open: Vec<CallableService<'_>> = services.iter().map(|(name, known)| known.open(name)).collect();
     let types = openapi::types(&open);
     let documents = services.iter().filter_map(|(name, known)| Some((&**name, known.document.as_deref()?)));
     terminal::complain(&oddities(documents));
@@ -59,10 +59,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 /// Formats one line per finding in these documents.
-pub(crate) fn oddities<'a>(documents: impl Iterator<Item = (&'a str, &'a Document)>) -> String {
+pub(crate) fn oddities<'a>(documents: impl Iterator<Item = (&'a str, &'a OpenApiDocument)>) -> String {
     let mut text = String::new();
     for (service, document) in documents {
-        for openapi::Finding { pointer, message } in &document.findings {
+        for openapi::DocumentWarning { pointer, message } in &document.findings {
             let _ = writeln!(text, "{service}: #{pointer}: {message}");
         }
     }
@@ -93,20 +93,21 @@ fn named(pair: &str) -> Result<(String, Known), Complaint> {
     let wrong = |message: String| Complaint::usage("bad-document", message, hint);
     let split = pair.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
     let (name, file) = split.ok_or_else(|| wrong(format!("`{pair}` is not SERVICE=FILE")))?;
-    let document = Document::open(Path::new(file)).map_err(|error| wrong(format!("{file}: {error}")))?;
+    let document =
+        OpenApiDocument::open(Path::new(file)).map_err(|error| wrong(format!("{file}: {error}")))?;
     let document = Some(Arc::new(document.below("")));
     Ok((name.to_owned(), Known { document, ..Known::default() }))
 }
 
 impl Known {
-    fn open<'a>(&'a self, name: &'a str) -> Open<'a> {
-        let is_open = |operation: &&Operation| {
+    fn open<'a>(&'a self, name: &'a str) -> CallableService<'a> {
+        let is_open = |operation: &&OpenApiOperation| {
             let path = operation.called();
             self.methods.as_ref().is_none_or(|methods| methods.contains(operation.method))
                 && (self.paths.is_empty() || self.paths.iter().any(|glob| glob.matches(&path)))
         };
         let document = self.document.as_deref();
         let operations = document.into_iter().flat_map(|document| &document.operations);
-        Open { name, document, operations: operations.filter(is_open).collect() }
+        CallableService { name, document, operations: operations.filter(is_open).collect() }
     }
 }

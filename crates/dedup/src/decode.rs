@@ -2,17 +2,17 @@
 //! and depth of the result are computed first.
 
 use bytes::Bytes;
-use json::{DEPTH, Document, Kind, Node, Number};
+use json::{DEPTH, JsonDocument, JsonNode, JsonNumber, ValueKind};
 
-use crate::number::{Cut, DOLLAR, Span, is_dollars};
-use crate::write::{Fill, write};
+use crate::number::{CutSpan, DOLLAR, TextCut, is_dollars};
+use crate::write::{CutReplacement, write};
 
 /// The reason why a deduplicated text is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum DecodeError {
     /// The text is not JSON.
     #[error("not JSON: {0}")]
-    NotJson(#[from] json::Error),
+    NotJson(#[from] json::JsonError),
     /// The text is not in a deduplicated form.
     #[error(
         "byte {0}: this is not a deduplicated text: expected an object whose first member is the table, `t`"
@@ -29,7 +29,7 @@ pub enum Error {
     TooDeep(usize),
 }
 
-impl Error {
+impl DecodeError {
     /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -47,32 +47,32 @@ impl Error {
 ///
 /// # Errors
 /// If the text is not in a deduplicated form, or its plain text is too long or too deep.
-pub fn decode(text: &[u8], cap: usize) -> Result<Vec<u8>, Error> {
-    let document = Document::new(Bytes::copy_from_slice(text))?;
+pub fn decode(text: &[u8], cap: usize) -> Result<Vec<u8>, DecodeError> {
+    let document = JsonDocument::new(Bytes::copy_from_slice(text))?;
     let root = document.root();
     let mut members = root.members();
-    let table = members.next().filter(|(name, value)| name.is(b"t") && value.kind() == Kind::Array);
-    let (_, table) = table.ok_or(Error::NotDeduplicated(root.start()))?;
-    let mut reading = Reading { entries: Vec::new(), cuts: Vec::new() };
+    let table = members.next().filter(|(name, value)| name.is(b"t") && value.kind() == ValueKind::Array);
+    let (_, table) = table.ok_or(DecodeError::NotDeduplicated(root.start()))?;
+    let mut reading = DecoderState { entries: Vec::new(), cuts: Vec::new() };
     for entry in table.items() {
-        let entry = reading.entry(Whole::Value(entry))?;
+        let entry = reading.entry(DecodedValue::Value(entry))?;
         reading.entries.push(entry);
     }
     let whole = match members.next() {
-        None => return if cap < 2 { Err(Error::TooLong(cap)) } else { Ok(b"{}".to_vec()) },
-        Some((name, value)) if name.is(b"r") => Whole::Value(value),
-        Some((name, _)) => Whole::Behind(root, name.node().start()),
+        None => return if cap < 2 { Err(DecodeError::TooLong(cap)) } else { Ok(b"{}".to_vec()) },
+        Some((name, value)) if name.is(b"r") => DecodedValue::Value(value),
+        Some((name, _)) => DecodedValue::Behind(root, name.node().start()),
     };
     let whole = reading.entry(whole)?;
     if whole.plain > cap as u64 {
-        return Err(Error::TooLong(cap));
+        return Err(DecodeError::TooLong(cap));
     }
     let mut plain = Vec::with_capacity(whole.plain as usize);
     write(&mut plain, document.text(), &reading.cuts, &whole.span, |number| match number {
-        OPEN => Fill::Text("{"),
+        OPEN => CutReplacement::Text("{"),
         number => match reading.entries.get(number as usize) {
-            Some(entry) => Fill::Span(&entry.span),
-            None => Fill::Text(""),
+            Some(entry) => CutReplacement::Span(&entry.span),
+            None => CutReplacement::Text(""),
         },
     });
     Ok(plain)
@@ -83,33 +83,33 @@ const OPEN: u32 = DOLLAR - 1;
 
 /// A value to decode.
 #[derive(Clone, Copy)]
-enum Whole<'a> {
-    Value(Node<'a>),
+enum DecodedValue<'a> {
+    Value(JsonNode<'a>),
     /// An object of which only the members from this offset on are decoded.
-    Behind(Node<'a>, usize),
+    Behind(JsonNode<'a>, usize),
 }
 
 /// An entry of the table.
-struct Entry {
-    span: Span,
+struct TableEntry {
+    span: CutSpan,
     /// The length of its plain text.
     plain: u64,
     /// The nesting depth including the referenced entries.
     depth: usize,
 }
 
-struct Reading {
-    entries: Vec<Entry>,
-    cuts: Vec<Cut>,
+struct DecoderState {
+    entries: Vec<TableEntry>,
+    cuts: Vec<TextCut>,
 }
 
-impl Reading {
-    fn entry(&mut self, whole: Whole<'_>) -> Result<Entry, Error> {
+impl DecoderState {
+    fn entry(&mut self, whole: DecodedValue<'_>) -> Result<TableEntry, DecodeError> {
         let cuts = self.cuts.len();
         let (node, depth) = match whole {
-            Whole::Value(node) => (node, self.value(node, 1)?),
-            Whole::Behind(root, place) => {
-                let cut = Cut { start: root.start() as u32, end: place as u32, number: OPEN };
+            DecodedValue::Value(node) => (node, self.value(node, 1)?),
+            DecodedValue::Behind(root, place) => {
+                let cut = TextCut { start: root.start() as u32, end: place as u32, number: OPEN };
                 self.cuts.push(cut);
                 let mut depth = 1;
                 for (_, value) in root.members().skip(1) {
@@ -119,7 +119,8 @@ impl Reading {
             }
         };
         let (start, end) = (node.start(), node.start() + node.text().len());
-        let span = Span { start: start as u32, end: end as u32, cuts: cuts as u32..self.cuts.len() as u32 };
+        let span =
+            CutSpan { start: start as u32, end: end as u32, cuts: cuts as u32..self.cuts.len() as u32 };
         let plain =
             self.cuts.get(cuts..).unwrap_or_default().iter().fold((end - start) as u64, |plain, cut| {
                 let fill = match cut.number {
@@ -128,20 +129,20 @@ impl Reading {
                 };
                 (plain - u64::from(cut.end - cut.start)).saturating_add(fill)
             });
-        Ok(Entry { span, plain, depth })
+        Ok(TableEntry { span, plain, depth })
     }
 
     /// Records the cuts of a value at this nesting level, and returns its depth. The nesting limit of JSON
     /// texts bounds the recursion.
-    fn value(&mut self, node: Node<'_>, level: usize) -> Result<usize, Error> {
+    fn value(&mut self, node: JsonNode<'_>, level: usize) -> Result<usize, DecodeError> {
         let mut deepest = level;
         match node.kind() {
-            Kind::Array => {
+            ValueKind::Array => {
                 for item in node.items() {
                     deepest = deepest.max(self.value(item, level + 1)?);
                 }
             }
-            Kind::Object => {
+            ValueKind::Object => {
                 let mut members = node.members();
                 let first = members.next().filter(|(name, _)| is_dollars(name.node().text()));
                 if let (Some((name, value)), None) = (first, members.next()) {
@@ -152,7 +153,7 @@ impl Reading {
                     // The dollar sign may be escaped.
                     let spelt =
                         if name.node().text().starts_with(b"\"$") { 1 } else { "\\u0024".len() as u32 };
-                    self.cuts.push(Cut { start: place, end: place + spelt, number: DOLLAR });
+                    self.cuts.push(TextCut { start: place, end: place + spelt, number: DOLLAR });
                 }
                 for (_, value) in node.members() {
                     deepest = deepest.max(self.value(value, level + 1)?);
@@ -163,17 +164,22 @@ impl Reading {
         Ok(deepest)
     }
 
-    fn reference(&mut self, node: Node<'_>, index: Node<'_>, level: usize) -> Result<usize, Error> {
-        let wrong = Error::Reference(node.start());
-        let Some(Number::Unsigned(index)) = index.number() else { return Err(wrong) };
+    fn reference(
+        &mut self,
+        node: JsonNode<'_>,
+        index: JsonNode<'_>,
+        level: usize,
+    ) -> Result<usize, DecodeError> {
+        let wrong = DecodeError::Reference(node.start());
+        let Some(JsonNumber::Unsigned(index)) = index.number() else { return Err(wrong) };
         let index = usize::try_from(index).map_err(|_| wrong.clone())?;
         let entry = self.entries.get(index).ok_or(wrong)?;
         let depth = level + entry.depth - 1;
         if depth > DEPTH {
-            return Err(Error::TooDeep(node.start()));
+            return Err(DecodeError::TooDeep(node.start()));
         }
         let (start, end) = (node.start() as u32, (node.start() + node.text().len()) as u32);
-        self.cuts.push(Cut { start, end, number: index as u32 });
+        self.cuts.push(TextCut { start, end, number: index as u32 });
         Ok(depth)
     }
 }

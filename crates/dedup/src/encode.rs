@@ -1,18 +1,18 @@
 //! Selection of the objects that are shared, and encoding with these objects in a table.
 
-use json::Document;
+use json::JsonDocument;
 
-use crate::Form;
-use crate::flatten::Shared;
-use crate::number::{self, DOLLAR, Equal, Numbered, Span};
-use crate::write::{Fill, write};
+use crate::DedupForm;
+use crate::flatten::SharedParts;
+use crate::number::{self, CutSpan, DOLLAR, EqualityCriterion, NumberedText};
+use crate::write::{CutReplacement, write};
 
 /// The length of a reference to one of the first entries, `{"$":0}`.
 const REFERENCE: u64 = 7;
 
 /// The representation of an object in the output.
 #[derive(Clone, Copy)]
-enum Fate {
+enum ObjectEncoding {
     /// The object is written out, with this length in bytes.
     Spelt(u64),
     /// The object is this entry of the table.
@@ -20,8 +20,13 @@ enum Fate {
 }
 
 /// Returns the deduplicated form of a text without white space; `None` if it saves less than a tenth.
-pub(crate) fn encode(document: &Document, shared: &Shared, form: Form, equal: Equal) -> Option<Vec<u8>> {
-    if form == Form::GraphQl && !document.text().starts_with(b"{") {
+pub(crate) fn encode(
+    document: &JsonDocument,
+    shared: &SharedParts,
+    form: DedupForm,
+    equal: EqualityCriterion,
+) -> Option<Vec<u8>> {
+    if form == DedupForm::GraphQl && !document.text().starts_with(b"{") {
         return None;
     }
     let numbered = number::number(document, shared, form, equal)?;
@@ -31,8 +36,8 @@ pub(crate) fn encode(document: &Document, shared: &Shared, form: Form, equal: Eq
     let (fates, table) = fates(&numbered);
     let body = written(&numbered, &fates, &numbered.root).saturating_add(table);
     let (open, close) = match form {
-        Form::GraphQl => ("{\"t\":[", "]"),
-        Form::Json => ("{\"t\":[", "],\"r\":"),
+        DedupForm::GraphQl => ("{\"t\":[", "]"),
+        DedupForm::Json => ("{\"t\":[", "],\"r\":"),
     };
     let size = body.saturating_add((open.len() + close.len() + 1) as u64);
     if size.saturating_mul(10) > numbered.plain.saturating_mul(9) {
@@ -40,14 +45,15 @@ pub(crate) fn encode(document: &Document, shared: &Shared, form: Form, equal: Eq
     }
     let mut out = Vec::with_capacity(usize::try_from(size).ok()?);
     let fill = |number: u32| match (fates.get(number as usize), numbered.objects.get(number as usize)) {
-        (Some(Fate::Shared(index)), _) => Fill::Reference(*index),
-        (Some(Fate::Spelt(_)), Some(object)) => Fill::Span(&object.span),
-        _ => Fill::Text("$"),
+        (Some(ObjectEncoding::Shared(index)), _) => CutReplacement::Reference(*index),
+        (Some(ObjectEncoding::Spelt(_)), Some(object)) => CutReplacement::Span(&object.span),
+        _ => CutReplacement::Text("$"),
     };
     let text = document.text();
     out.extend_from_slice(open.as_bytes());
     let before = out.len();
-    for (object, _) in numbered.objects.iter().zip(&fates).filter(|(_, fate)| matches!(fate, Fate::Shared(_)))
+    for (object, _) in
+        numbered.objects.iter().zip(&fates).filter(|(_, fate)| matches!(fate, ObjectEncoding::Shared(_)))
     {
         if out.len() > before {
             out.push(b',');
@@ -59,14 +65,14 @@ pub(crate) fn encode(document: &Document, shared: &Shared, form: Form, equal: Eq
     write(&mut out, text, &numbered.cuts, &numbered.root, fill);
     match form {
         // The members of the root follow the table: its opening brace becomes the comma between them.
-        Form::GraphQl => *out.get_mut(root)? = b',',
-        Form::Json => out.push(b'}'),
+        DedupForm::GraphQl => *out.get_mut(root)? = b',',
+        DedupForm::Json => out.push(b'}'),
     }
     Some(out)
 }
 
 /// Returns the representation of each object, and the length of the table.
-fn fates(numbered: &Numbered) -> (Vec<Fate>, u64) {
+fn fates(numbered: &NumberedText) -> (Vec<ObjectEncoding>, u64) {
     let count = counts(numbered);
     let (mut fates, mut table, mut shared) = (Vec::with_capacity(count.len()), 0_u64, 0_u32);
     for (object, count) in numbered.objects.iter().zip(count) {
@@ -74,9 +80,9 @@ fn fates(numbered: &Numbered) -> (Vec<Fate>, u64) {
         fates.push(if count.is_some() {
             table = table.saturating_add(length + 1);
             shared += 1;
-            Fate::Shared(shared - 1)
+            ObjectEncoding::Shared(shared - 1)
         } else {
-            Fate::Spelt(length)
+            ObjectEncoding::Spelt(length)
         });
     }
     (fates, table)
@@ -84,10 +90,10 @@ fn fates(numbered: &Numbered) -> (Vec<Fate>, u64) {
 
 /// Returns the number of occurrences of each object that is to be shared. Outer objects are decided first,
 /// because the content of a shared object is written only once.
-fn counts(numbered: &Numbered) -> Vec<Option<u64>> {
+fn counts(numbered: &NumberedText) -> Vec<Option<u64>> {
     let mut counts = vec![0_u64; numbered.objects.len()];
     let mut pays = vec![None; numbered.objects.len()];
-    let add = |counts: &mut Vec<u64>, span: &Span, times: u64| {
+    let add = |counts: &mut Vec<u64>, span: &CutSpan, times: u64| {
         let range = span.cuts.start as usize..span.cuts.end as usize;
         for cut in numbered.cuts.get(range).unwrap_or_default().iter().filter(|cut| cut.number != DOLLAR) {
             if let Some(count) = counts.get_mut(cut.number as usize) {
@@ -111,12 +117,12 @@ fn counts(numbered: &Numbered) -> Vec<Option<u64>> {
 }
 
 /// Returns the length of a span in the output, given the representations of the objects in it.
-fn written(numbered: &Numbered, fates: &[Fate], span: &Span) -> u64 {
+fn written(numbered: &NumberedText, fates: &[ObjectEncoding], span: &CutSpan) -> u64 {
     let cuts = numbered.cuts.get(span.cuts.start as usize..span.cuts.end as usize).unwrap_or_default();
     cuts.iter().fold(u64::from(span.end - span.start), |length, cut| {
         let fill = match fates.get(cut.number as usize) {
-            Some(Fate::Spelt(length)) => *length,
-            Some(Fate::Shared(index)) => REFERENCE + u64::from(index.checked_ilog10().unwrap_or(0)),
+            Some(ObjectEncoding::Spelt(length)) => *length,
+            Some(ObjectEncoding::Shared(index)) => REFERENCE + u64::from(index.checked_ilog10().unwrap_or(0)),
             None => 1,
         };
         (length - u64::from(cut.end - cut.start)).saturating_add(fill)

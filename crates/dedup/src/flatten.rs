@@ -2,21 +2,21 @@
 //! the same are neither hashed nor compared again.
 
 use bytes::Bytes;
-use json::{Again, Document, Tree};
+use json::{JsonDocument, JsonTree, RepeatedObject};
 
-use crate::known::{self, Known, Visits};
+use crate::known::{self, SharedValues, VisitNumbers};
 use crate::number::SHORT;
 
 /// The text of a tree without its repetitions.
 #[derive(Debug, Default)]
-pub(crate) struct Layout {
+pub(crate) struct FlatText {
     pub(crate) text: Vec<u8>,
-    pub(crate) shared: Shared,
+    pub(crate) shared: SharedParts,
 }
 
 /// The parts of a text that are written once and occur several times in the tree.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedParts {
     /// The start offsets of the first occurrences of objects, in order.
     pub(crate) firsts: Vec<u32>,
     /// The offsets of the further occurrences, in order, with the index of the first one.
@@ -25,23 +25,23 @@ pub(crate) struct Shared {
 
 /// Flattens a tree that has been walked. Returns `None` if it is too long. With `tidy`, white space between
 /// tokens is removed.
-pub(crate) fn flatten(tree: &Tree, known: &Known, tidy: bool) -> Option<Layout> {
-    let places = vec![Place::New; known.count()];
-    let mut flattening = Flattening { layout: Layout::default(), visits: known.visits(), places, tidy };
+pub(crate) fn flatten(tree: &JsonTree, known: &SharedValues, tidy: bool) -> Option<FlatText> {
+    let places = vec![FlatLocation::New; known.count()];
+    let mut flattening = FlattenWalk { layout: FlatText::default(), visits: known.visits(), places, tidy };
     flattening.value(tree)?;
     Some(flattening.layout)
 }
 
-struct Flattening<'a> {
-    layout: Layout,
-    visits: Visits<'a>,
-    places: Vec<Place>,
+struct FlattenWalk<'a> {
+    layout: FlatText,
+    visits: VisitNumbers<'a>,
+    places: Vec<FlatLocation>,
     tidy: bool,
 }
 
 /// The location of an object in the text.
 #[derive(Clone, Copy)]
-enum Place {
+enum FlatLocation {
     /// The object has not been written.
     New,
     /// The object has been written, and its first occurrence has this index.
@@ -50,49 +50,50 @@ enum Place {
     Short,
 }
 
-impl Flattening<'_> {
-    fn value(&mut self, tree: &Tree) -> Option<()> {
+impl FlattenWalk<'_> {
+    fn value(&mut self, tree: &JsonTree) -> Option<()> {
         let Some(number) = self.visits.number(tree) else { return self.written(tree) };
         let start = self.layout.text.len();
-        let Layout { shared, .. } = &mut self.layout;
+        let FlatText { shared, .. } = &mut self.layout;
         match self.places.get(number)? {
-            Place::First(first) => {
+            FlatLocation::First(first) => {
                 shared.again.push((u32::try_from(start).ok()?, *first));
                 return Some(());
             }
             // The walk did not enter the value again, so that there are no visits for its content.
-            Place::Short => {
+            FlatLocation::Short => {
                 let mut text = Vec::new();
                 tree.write(&mut text);
                 return self.text(&Bytes::from(text));
             }
-            Place::New => {}
+            FlatLocation::New => {}
         }
         let first = shared.firsts.len();
         shared.firsts.push(u32::try_from(start).ok()?);
         self.written(tree)?;
         let is_short = self.layout.text.len() - start < SHORT as usize;
-        *self.places.get_mut(number)? = if is_short { Place::Short } else { Place::First(first) };
+        *self.places.get_mut(number)? =
+            if is_short { FlatLocation::Short } else { FlatLocation::First(first) };
         Some(())
     }
 
-    fn written(&mut self, tree: &Tree) -> Option<()> {
+    fn written(&mut self, tree: &JsonTree) -> Option<()> {
         match tree {
-            Tree::Repeating(text, again) if !self.tidy => self.repeating(text, again)?,
-            Tree::Text(text) | Tree::Repeating(text, _) => self.text(text)?,
-            Tree::Object(members) => {
+            JsonTree::Repeating(text, again) if !self.tidy => self.repeating(text, again)?,
+            JsonTree::Text(text) | JsonTree::Repeating(text, _) => self.text(text)?,
+            JsonTree::Object(members) => {
                 self.layout.text.push(b'{');
                 self.members(members, true)?;
                 self.layout.text.push(b'}');
             }
-            Tree::Extended(text, members) => {
+            JsonTree::Extended(text, members) => {
                 self.text(text)?;
                 self.layout.text.pop();
                 let first = self.layout.text.last() == Some(&b'{');
                 self.members(members, first)?;
                 self.layout.text.push(b'}');
             }
-            Tree::Array(items) => {
+            JsonTree::Array(items) => {
                 self.layout.text.push(b'[');
                 for (place, item) in items.iter().enumerate() {
                     if place > 0 {
@@ -106,7 +107,7 @@ impl Flattening<'_> {
         Some(())
     }
 
-    fn members(&mut self, members: &[json::Member], mut first: bool) -> Option<()> {
+    fn members(&mut self, members: &[json::TreeMember], mut first: bool) -> Option<()> {
         for (name, value) in members {
             if !std::mem::take(&mut first) {
                 self.layout.text.push(b',');
@@ -119,14 +120,14 @@ impl Flattening<'_> {
     }
 
     /// Writes a text without its recorded repetitions.
-    fn repeating(&mut self, text: &[u8], again: &[Again]) -> Option<()> {
-        let Layout { text: out, shared } = &mut self.layout;
+    fn repeating(&mut self, text: &[u8], again: &[RepeatedObject]) -> Option<()> {
+        let FlatText { text: out, shared } = &mut self.layout;
         let mut firsts: Vec<usize> = known::long(again).map(|again| again.first).collect();
         firsts.sort_unstable();
         firsts.dedup();
         let known = shared.firsts.len();
         let (mut next, mut copied) = (firsts.iter().peekable(), 0);
-        for Again { at, first, length } in known::long(again) {
+        for RepeatedObject { at, first, length } in known::long(again) {
             while let Some(first) = next.next_if(|first| *first < at) {
                 let place = out.len() + first.checked_sub(copied)?;
                 shared.firsts.push(u32::try_from(place).ok()?);
@@ -144,14 +145,14 @@ impl Flattening<'_> {
             self.layout.text.extend_from_slice(text);
             return Some(());
         }
-        let document = Document::known(text.clone()).ok()?;
+        let document = JsonDocument::known(text.clone()).ok()?;
         self.layout.text.extend_from_slice(&tidied(&document));
         Some(())
     }
 }
 
 /// Returns a text without the white space between its tokens.
-pub(crate) fn tidied(document: &Document) -> Vec<u8> {
+pub(crate) fn tidied(document: &JsonDocument) -> Vec<u8> {
     let text = document.text();
     let mut tidy = Vec::with_capacity(text.len());
     let mut starts = document.tokens().map(|(_, at)| at).peekable();

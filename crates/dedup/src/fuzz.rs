@@ -1,9 +1,9 @@
 //! Fuzz tests of arbitrary texts: see `fuzz/src/lib.rs`.
 
 use bytes::Bytes;
-use json::Document;
+use json::JsonDocument;
 
-use super::{Form, Limits, decode, encode_text, flatten};
+use super::{DedupForm, DedupLimits, decode, encode_text, flatten};
 
 const WORDS: &[&str] = &[
     "{\"t\":[",
@@ -32,7 +32,7 @@ fn decodes_arbitrary_input_to_json_within_the_cap_without_panics() {
         let whole = [b"{\"t\":[", text, b"],\"r\":[{\"$\":0}]}"].concat();
         for text in [text, &whole] {
             if let Ok(plain) = decode(text, CAP) {
-                assert!(plain.len() <= CAP && Document::new(Bytes::from(plain)).is_ok());
+                assert!(plain.len() <= CAP && JsonDocument::new(Bytes::from(plain)).is_ok());
             }
         }
     });
@@ -42,9 +42,9 @@ fn decodes_arbitrary_input_to_json_within_the_cap_without_panics() {
 fn encoded_text_decodes_to_the_original() {
     ::fuzz::run("dedup_round_trip", WORDS, |text: &[u8]| {
         let text = Bytes::from([b"[", text, b",", text, b",", text, b"]"].concat());
-        let limits = Limits { min: 0, max: 1 << 20 };
-        if let Ok(Some(wire)) = encode_text(&text, Form::Json, &limits) {
-            let plain = flatten::tidied(&Document::new(text).unwrap());
+        let limits = DedupLimits { min: 0, max: 1 << 20 };
+        if let Ok(Some(wire)) = encode_text(&text, DedupForm::Json, &limits) {
+            let plain = flatten::tidied(&JsonDocument::new(text).unwrap());
             assert_eq!(decode(&wire, plain.len()).unwrap(), plain);
         }
     });

@@ -6,7 +6,7 @@
 //! which is most of the cost of deduplication, is skipped. The filter misses repetitions that occur only
 //! later, and a large flat object that is repeated among many different ones.
 
-use json::Tree;
+use json::JsonTree;
 
 use crate::hash;
 use crate::number::SHORT;
@@ -19,20 +19,20 @@ const FEW: u32 = 16;
 
 /// Whether a search in this text is likely to save enough.
 pub(crate) fn is_promising_text(text: &[u8]) -> bool {
-    let mut glance = Glance::new(text.len());
+    let mut glance = ObjectStatistics::new(text.len());
     glance.text(text.get(..glance.rest).unwrap_or(text));
     glance.is_promising()
 }
 
 /// Whether a search in a tree with this text length is likely to save enough.
-pub(crate) fn is_promising(tree: &Tree, length: usize) -> bool {
-    let mut glance = Glance::new(length);
+pub(crate) fn is_promising(tree: &JsonTree, length: usize) -> bool {
+    let mut glance = ObjectStatistics::new(length);
     glance.tree(tree);
     glance.is_promising()
 }
 
 /// The statistics of a value's objects.
-struct Glance {
+struct ObjectStatistics {
     /// The bitmap. Its length in words is a power of two.
     bits: Vec<u64>,
     seed: u64,
@@ -42,7 +42,7 @@ struct Glance {
     alike: u32,
 }
 
-impl Glance {
+impl ObjectStatistics {
     fn new(length: usize) -> Self {
         let rest = LOOK.max(length / 8);
         Self {
@@ -54,25 +54,25 @@ impl Glance {
         }
     }
 
-    fn tree(&mut self, tree: &Tree) {
+    fn tree(&mut self, tree: &JsonTree) {
         if self.rest == 0 {
             return;
         }
         let members = match tree {
-            Tree::Text(text) | Tree::Repeating(text, _) => return self.text(text),
-            Tree::Array(items) => return items.iter().for_each(|item| self.tree(item)),
-            Tree::Object(members) => {
+            JsonTree::Text(text) | JsonTree::Repeating(text, _) => return self.text(text),
+            JsonTree::Array(items) => return items.iter().for_each(|item| self.tree(item)),
+            JsonTree::Object(members) => {
                 let mut hash = self.seed;
                 for (name, value) in members.iter() {
                     hash = hash::bytes(hash, name);
-                    if let Tree::Text(text) = value {
+                    if let JsonTree::Text(text) = value {
                         hash = hash::bytes(hash, text);
                     }
                 }
                 self.seen(hash, false);
                 members
             }
-            Tree::Extended(text, members) => {
+            JsonTree::Extended(text, members) => {
                 self.text(text);
                 members
             }

@@ -9,11 +9,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use json::{Again, DEPTH, Document, Member, Tree};
+use json::{DEPTH, JsonDocument, JsonTree, RepeatedObject, TreeMember};
 
 use crate::number::{DEEPEST, MAX_OBJECTS, SHORT};
 use crate::write::refer;
-use crate::{Form, hash};
+use crate::{DedupForm, hash};
 
 const TABLE: Bytes = Bytes::from_static(b"\"t\"");
 const ROOT: Bytes = Bytes::from_static(b"\"r\"");
@@ -22,7 +22,7 @@ const ALONE: u32 = u32::MAX;
 
 /// The repeated values of a tree.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct SharedValues {
     /// The number of occurrences of each object, by its number. Further occurrences of short objects do not
     /// count.
     times: Vec<u32>,
@@ -31,15 +31,15 @@ pub(crate) struct Known {
     saved: u64,
 }
 
-impl Known {
+impl SharedValues {
     /// Walks a tree with this text length. Returns `None` if the tree is too deep or has too many objects.
-    pub(crate) fn new(tree: &Tree, length: usize) -> Option<Self> {
+    pub(crate) fn new(tree: &JsonTree, length: usize) -> Option<Self> {
         let numbers = HashMap::with_capacity_and_hasher(length / 512, BuildHasherDefault::default());
         let known = Self { times: Vec::new(), visits: Vec::new(), saved: 0 };
-        let mut walk = Walk { numbers, lengths: Vec::new(), known };
+        let mut walk = SharingWalk { numbers, lengths: Vec::new(), known };
         match tree {
             // The root array cannot contain itself, so other owners of its `Arc` do not mean repetition.
-            Tree::Array(items) => walk.items(items, DEPTH.checked_sub(1)?, true)?,
+            JsonTree::Array(items) => walk.items(items, DEPTH.checked_sub(1)?, true)?,
             _ => walk.value(tree, DEPTH, true)?,
         };
         Some(walk.known)
@@ -56,15 +56,15 @@ impl Known {
     }
 
     /// Returns the numbers of the objects in the order of the walk.
-    pub(crate) fn visits(&self) -> Visits<'_> {
-        Visits(self.visits.iter())
+    pub(crate) fn visits(&self) -> VisitNumbers<'_> {
+        VisitNumbers(self.visits.iter())
     }
 
     /// Returns the encoded form of the tree. `None` if the form does not apply, the result is hardly shorter
     /// or too deep, or a name requires a full search.
-    pub(crate) fn write(&self, tree: &Tree, form: Form, length: usize) -> Option<Tree> {
-        let fates = vec![Fate::New; self.times.len()];
-        let mut writing = Writing {
+    pub(crate) fn write(&self, tree: &JsonTree, form: DedupForm, length: usize) -> Option<JsonTree> {
+        let fates = vec![SharedValueState::New; self.times.len()];
+        let mut writing = SharedValueWriter {
             known: self,
             visits: self.visits(),
             fates,
@@ -73,7 +73,7 @@ impl Known {
             spare: Vec::new(),
             has_dollars: false,
         };
-        if form == Form::GraphQl {
+        if form == DedupForm::GraphQl {
             // The root is not written as a value, because it contains the table.
             writing.visits.number(tree);
         }
@@ -81,44 +81,44 @@ impl Known {
             let mut out =
                 Vec::with_capacity(usize::try_from((length as u64).saturating_sub(self.saved)).ok()?);
             let height = writing.value(value, &mut out);
-            (height <= most).then(|| Tree::Text(Bytes::from(out)))
+            (height <= most).then(|| JsonTree::Text(Bytes::from(out)))
         };
-        let mut members = vec![(TABLE, Tree::NULL)];
+        let mut members = vec![(TABLE, JsonTree::NULL)];
         match (form, tree) {
-            (Form::GraphQl, Tree::Object(own)) if stands_beside_a_table(own) => {
+            (DedupForm::GraphQl, JsonTree::Object(own)) if stands_beside_a_table(own) => {
                 for (name, value) in own.iter() {
                     members.push((name.clone(), text(value, DEEPEST - 1)?));
                 }
             }
-            (Form::GraphQl, _) => return None,
-            (Form::Json, _) => members.push((ROOT, text(tree, DEEPEST)?)),
+            (DedupForm::GraphQl, _) => return None,
+            (DedupForm::Json, _) => members.push((ROOT, text(tree, DEEPEST)?)),
         }
-        let Writing { mut table, has_dollars, .. } = writing;
+        let SharedValueWriter { mut table, has_dollars, .. } = writing;
         if has_dollars {
             return None;
         }
         table.push(b']');
         if let Some((_, value)) = members.first_mut() {
-            *value = Tree::Text(table.into());
+            *value = JsonTree::Text(table.into());
         }
-        let shared = Tree::Object(Arc::from(members));
+        let shared = JsonTree::Object(Arc::from(members));
         (shared.len().saturating_mul(10) <= length.saturating_mul(9)).then_some(shared)
     }
 }
 
 /// The numbers of a tree's objects in the order of the walk.
-pub(crate) struct Visits<'a>(std::slice::Iter<'a, u32>);
+pub(crate) struct VisitNumbers<'a>(std::slice::Iter<'a, u32>);
 
-impl Visits<'_> {
+impl VisitNumbers<'_> {
     /// Returns the number of the next visited value; `None` if it cannot be shared.
-    pub(crate) fn number(&mut self, tree: &Tree) -> Option<usize> {
+    pub(crate) fn number(&mut self, tree: &JsonTree) -> Option<usize> {
         memory(tree)?;
         self.0.next().filter(|number| **number != ALONE).map(|number| *number as usize)
     }
 }
 
 /// Whether members can follow the table: there are some, and none could be mistaken for a member of the form.
-fn stands_beside_a_table(members: &[Member]) -> bool {
+fn stands_beside_a_table(members: &[TreeMember]) -> bool {
     let is_of_the_form =
         |name: &[u8]| matches!(name, b"\"t\"" | b"\"r\"" | [_, b'$', ..]) || name.contains(&b'\\');
     !members.is_empty() && !members.iter().any(|(name, _)| is_of_the_form(name))
@@ -126,28 +126,28 @@ fn stands_beside_a_table(members: &[Member]) -> bool {
 
 /// Returns the addresses of an object's text and members; `None` for other values. Values with the same start
 /// address have the same end.
-fn memory(tree: &Tree) -> Option<(usize, usize)> {
+fn memory(tree: &JsonTree) -> Option<(usize, usize)> {
     match tree {
-        Tree::Text(text) if text.starts_with(b"{") => Some((text.as_ptr().addr(), 0)),
-        Tree::Object(members) => Some((0, members.as_ptr().addr())),
-        Tree::Extended(text, members) => Some((text.as_ptr().addr(), members.as_ptr().addr())),
-        Tree::Text(_) | Tree::Array(_) | Tree::Repeating(..) => None,
+        JsonTree::Text(text) if text.starts_with(b"{") => Some((text.as_ptr().addr(), 0)),
+        JsonTree::Object(members) => Some((0, members.as_ptr().addr())),
+        JsonTree::Extended(text, members) => Some((text.as_ptr().addr(), members.as_ptr().addr())),
+        JsonTree::Text(_) | JsonTree::Array(_) | JsonTree::Repeating(..) => None,
     }
 }
 
 /// Whether the memory of a value has no other owner.
-fn is_alone(tree: &Tree) -> bool {
+fn is_alone(tree: &JsonTree) -> bool {
     match tree {
-        Tree::Object(members) | Tree::Extended(_, members) => {
+        JsonTree::Object(members) | JsonTree::Extended(_, members) => {
             // Empty slices may all have the same address.
             !members.is_empty() && Arc::strong_count(members) == 1
         }
-        Tree::Text(_) | Tree::Array(_) | Tree::Repeating(..) => false,
+        JsonTree::Text(_) | JsonTree::Array(_) | JsonTree::Repeating(..) => false,
     }
 }
 
 /// Returns the recorded repetitions that are long enough to be shared.
-pub(crate) fn long(again: &[Again]) -> impl Iterator<Item = &Again> {
+pub(crate) fn long(again: &[RepeatedObject]) -> impl Iterator<Item = &RepeatedObject> {
     again.iter().filter(|again| again.length as u64 >= SHORT)
 }
 
@@ -160,17 +160,17 @@ fn has_dollar(text: &[u8]) -> bool {
 }
 
 /// The walk that finds repetitions.
-struct Walk {
-    numbers: HashMap<(usize, usize), u32, BuildHasherDefault<Addresses>>,
+struct SharingWalk {
+    numbers: HashMap<(usize, usize), u32, BuildHasherDefault<AddressHasher>>,
     /// The length of each object's plain text.
     lengths: Vec<u64>,
-    known: Known,
+    known: SharedValues,
 }
 
-impl Walk {
+impl SharingWalk {
     /// Returns the length of a value. `once` is false if the walk may visit this value several times, which
     /// is the case inside of an array with other owners.
-    fn value(&mut self, tree: &Tree, depth: usize, once: bool) -> Option<u64> {
+    fn value(&mut self, tree: &JsonTree, depth: usize, once: bool) -> Option<u64> {
         let depth = depth.checked_sub(1)?;
         let Some(memory) = memory(tree) else { return self.own(tree, depth, once) };
         if self.known.visits.len() >= MAX_OBJECTS {
@@ -199,13 +199,13 @@ impl Walk {
         Some(length)
     }
 
-    fn own(&mut self, tree: &Tree, depth: usize, once: bool) -> Option<u64> {
-        let (own, members): (u64, &[Member]) = match tree {
-            Tree::Text(text) => return Some(text.len() as u64),
-            Tree::Array(items) => return self.items(items, depth, once && Arc::strong_count(items) == 1),
-            Tree::Object(members) => (2, members),
-            Tree::Extended(text, members) => (text.len() as u64, members),
-            Tree::Repeating(text, again) => {
+    fn own(&mut self, tree: &JsonTree, depth: usize, once: bool) -> Option<u64> {
+        let (own, members): (u64, &[TreeMember]) = match tree {
+            JsonTree::Text(text) => return Some(text.len() as u64),
+            JsonTree::Array(items) => return self.items(items, depth, once && Arc::strong_count(items) == 1),
+            JsonTree::Object(members) => (2, members),
+            JsonTree::Extended(text, members) => (text.len() as u64, members),
+            JsonTree::Repeating(text, again) => {
                 self.known.saved += long(again).map(|again| again.length as u64).sum::<u64>();
                 return Some(text.len() as u64);
             }
@@ -217,7 +217,7 @@ impl Walk {
         Some(length)
     }
 
-    fn items(&mut self, items: &[Tree], depth: usize, once: bool) -> Option<u64> {
+    fn items(&mut self, items: &[JsonTree], depth: usize, once: bool) -> Option<u64> {
         let mut length = 2;
         for item in items {
             length += 1 + self.value(item, depth, once)?;
@@ -228,7 +228,7 @@ impl Walk {
 
 /// The state of an object during writing.
 #[derive(Clone, Copy)]
-enum Fate {
+enum SharedValueState {
     /// The object has not been visited.
     New,
     /// The object has been written out.
@@ -238,10 +238,10 @@ enum Fate {
 }
 
 /// The walk that writes the encoded form.
-struct Writing<'a> {
-    known: &'a Known,
-    visits: Visits<'a>,
-    fates: Vec<Fate>,
+struct SharedValueWriter<'a> {
+    known: &'a SharedValues,
+    visits: VisitNumbers<'a>,
+    fates: Vec<SharedValueState>,
     table: Vec<u8>,
     /// The nesting depth of each entry's plain text.
     heights: Vec<usize>,
@@ -251,38 +251,38 @@ struct Writing<'a> {
     has_dollars: bool,
 }
 
-impl Writing<'_> {
+impl SharedValueWriter<'_> {
     /// Writes a value, and returns an upper bound of the nesting depth of its plain text.
-    fn value(&mut self, tree: &Tree, out: &mut Vec<u8>) -> usize {
+    fn value(&mut self, tree: &JsonTree, out: &mut Vec<u8>) -> usize {
         let Some(number) = self.visits.number(tree) else { return self.own(tree, out) };
         let is_shared = self.known.times.get(number).is_some_and(|times| *times > 1);
-        let fate = self.fates.get(number).copied().unwrap_or(Fate::Spelt);
+        let fate = self.fates.get(number).copied().unwrap_or(SharedValueState::Spelt);
         let entry = match fate {
-            Fate::Shared(entry) => entry,
+            SharedValueState::Shared(entry) => entry,
             // The walk did not enter the value again. It is short, which bounds its depth.
-            Fate::Spelt => {
+            SharedValueState::Spelt => {
                 tree.write(out);
                 return SHORT as usize;
             }
-            Fate::New if is_shared => self.entry(tree),
-            Fate::New => {
-                self.become_of(number, Fate::Spelt);
+            SharedValueState::New if is_shared => self.entry(tree),
+            SharedValueState::New => {
+                self.become_of(number, SharedValueState::Spelt);
                 return self.own(tree, out);
             }
         };
-        self.become_of(number, Fate::Shared(entry));
+        self.become_of(number, SharedValueState::Shared(entry));
         refer(out, entry);
         self.heights.get(entry as usize).copied().unwrap_or_default()
     }
 
-    fn become_of(&mut self, number: usize, fate: Fate) {
+    fn become_of(&mut self, number: usize, fate: SharedValueState) {
         if let Some(place) = self.fates.get_mut(number) {
             *place = fate;
         }
     }
 
     /// Appends a value to the table, after the entries that it refers to.
-    fn entry(&mut self, tree: &Tree) -> u32 {
+    fn entry(&mut self, tree: &JsonTree) -> u32 {
         let mut text = self.spare.pop().unwrap_or_default();
         let height = self.own(tree, &mut text);
         if !self.heights.is_empty() {
@@ -294,24 +294,24 @@ impl Writing<'_> {
         self.heights.len() as u32 - 1
     }
 
-    fn own(&mut self, tree: &Tree, out: &mut Vec<u8>) -> usize {
+    fn own(&mut self, tree: &JsonTree, out: &mut Vec<u8>) -> usize {
         match tree {
-            Tree::Text(text) | Tree::Repeating(text, _) => {
+            JsonTree::Text(text) | JsonTree::Repeating(text, _) => {
                 self.has_dollars = self.has_dollars || has_dollar(text);
                 out.extend_from_slice(text);
                 height(text)
             }
-            Tree::Object(members) => {
+            JsonTree::Object(members) => {
                 out.push(b'{');
                 self.members(members, true, out)
             }
-            Tree::Extended(text, members) => {
+            JsonTree::Extended(text, members) => {
                 self.has_dollars = self.has_dollars || has_dollar(text);
                 let own = text.strip_suffix(b"}").unwrap_or(text);
                 out.extend_from_slice(own);
                 height(text).max(self.members(members, own.trim_ascii_end() == b"{", out))
             }
-            Tree::Array(items) => {
+            JsonTree::Array(items) => {
                 out.push(b'[');
                 let mut deepest = 0;
                 for (place, item) in items.iter().enumerate() {
@@ -326,7 +326,7 @@ impl Writing<'_> {
         }
     }
 
-    fn members(&mut self, members: &[Member], mut first: bool, out: &mut Vec<u8>) -> usize {
+    fn members(&mut self, members: &[TreeMember], mut first: bool, out: &mut Vec<u8>) -> usize {
         let mut deepest = 0;
         for (name, value) in members {
             if !std::mem::take(&mut first) {
@@ -353,7 +353,7 @@ fn height(text: &[u8]) -> usize {
     if opened < LITTLE {
         return opened;
     }
-    let Ok(document) = Document::known(Bytes::copy_from_slice(text)) else { return DEPTH };
+    let Ok(document) = JsonDocument::known(Bytes::copy_from_slice(text)) else { return DEPTH };
     let levels = document.tokens().scan(0_usize, |level, (byte, _)| {
         match byte {
             b'{' | b'[' => *level += 1,
@@ -367,9 +367,9 @@ fn height(text: &[u8]) -> usize {
 
 /// A hasher for addresses. A client that sends bodies cannot choose them, so that a multiplication suffices.
 #[derive(Default)]
-struct Addresses(u64);
+struct AddressHasher(u64);
 
-impl Hasher for Addresses {
+impl Hasher for AddressHasher {
     fn write(&mut self, bytes: &[u8]) {
         self.0 = hash::bytes(self.0, bytes);
     }

@@ -25,18 +25,18 @@ mod number;
 mod write;
 
 use bytes::Bytes;
-use json::{Document, Tree};
-use known::Known;
-use number::Equal;
+use json::{JsonDocument, JsonTree};
+use known::SharedValues;
+use number::EqualityCriterion;
 
-pub use decode::{Error, decode};
+pub use decode::{DecodeError, decode};
 
 /// The maximum memory of a text's index. An ordinary text of the maximum size needs a third of it.
 const INDEX_BYTES: usize = 8 << 20;
 
 /// The structure of a deduplicated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum DedupForm {
     /// `{"t":[...],"data":...,"errors":...}`: the members of the response follow the table. For responses
     /// that are objects without members `t` and `r`; others are sent plain.
     GraphQl,
@@ -46,14 +46,14 @@ pub enum Form {
 
 /// The sizes of texts that are deduplicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DedupLimits {
     /// The minimum size in bytes; shorter texts stay plain.
     pub min: usize,
     /// The maximum size in bytes; longer texts stay plain.
     pub max: usize,
 }
 
-impl Default for Limits {
+impl Default for DedupLimits {
     /// From 512 bytes, below which little can be saved, to 8 MiB, which take about 10 ms.
     fn default() -> Self {
         Self { min: 512, max: 8 << 20 }
@@ -62,10 +62,10 @@ impl Default for Limits {
 
 /// Returns the media type of a form for `Content-Type` and `Accept`.
 #[must_use]
-pub fn media_type(form: Form) -> &'static str {
+pub fn media_type(form: DedupForm) -> &'static str {
     match form {
-        Form::GraphQl => "application/graphql-dedup+json;v=1",
-        Form::Json => "application/vnd.orfa.dedup+json",
+        DedupForm::GraphQl => "application/graphql-dedup+json;v=1",
+        DedupForm::Json => "application/vnd.orfa.dedup+json",
     }
 }
 
@@ -73,57 +73,66 @@ pub fn media_type(form: Form) -> &'static str {
 /// tenth, the value is outside the limits or has more than 131,072 objects, or it has no such form. If the
 /// known repetitions save a tenth, no further search is made.
 #[must_use]
-pub fn encode(tree: &Tree, form: Form, limits: &Limits) -> Option<Tree> {
+pub fn encode(tree: &JsonTree, form: DedupForm, limits: &DedupLimits) -> Option<JsonTree> {
     let length = tree.len();
     if !(limits.min..=limits.max).contains(&length) {
         return None;
     }
-    let known = Known::new(tree, length)?;
+    let known = SharedValues::new(tree, length)?;
     if known.pays(length) {
         let shared = match tree {
-            Tree::Repeating(..) => laid_out(tree, &known, form, Equal::Known),
+            JsonTree::Repeating(..) => laid_out(tree, &known, form, EqualityCriterion::Known),
             _ => known.write(tree, form, length),
         };
         if shared.is_some() {
             return shared;
         }
     }
-    glance::is_promising(tree, length).then(|| laid_out(tree, &known, form, Equal::Spelt))?
+    glance::is_promising(tree, length).then(|| laid_out(tree, &known, form, EqualityCriterion::Spelt))?
 }
 
 /// Encodes a value by way of a text that contains the known repetitions once.
-fn laid_out(tree: &Tree, known: &Known, form: Form, equal: Equal) -> Option<Tree> {
+fn laid_out(
+    tree: &JsonTree,
+    known: &SharedValues,
+    form: DedupForm,
+    equal: EqualityCriterion,
+) -> Option<JsonTree> {
     let compact = |tidy| {
         let layout = flatten::flatten(tree, known, tidy)?;
-        let document = Document::known(Bytes::from(layout.text)).ok()?;
+        let document = JsonDocument::known(Bytes::from(layout.text)).ok()?;
         Some((document, layout.shared))
     };
     let (mut document, mut shared) = compact(false)?;
     if document.is_spaced() {
         (document, shared) = compact(true)?;
     }
-    encode::encode(&document, &shared, form, equal).map(|text| Tree::Text(text.into()))
+    encode::encode(&document, &shared, form, equal).map(|text| JsonTree::Text(text.into()))
 }
 
 /// Returns the deduplicated form of a text, or `None` if it should be sent plain, as in [`encode`].
 ///
 /// # Errors
 /// If the text is not JSON.
-pub fn encode_text(text: &Bytes, form: Form, limits: &Limits) -> Result<Option<Vec<u8>>, json::Error> {
+pub fn encode_text(
+    text: &Bytes,
+    form: DedupForm,
+    limits: &DedupLimits,
+) -> Result<Option<Vec<u8>>, json::JsonError> {
     if !(limits.min..=limits.max).contains(&text.len()) {
         return Ok(None);
     }
-    let mut document = match Document::within(text.clone(), INDEX_BYTES) {
-        Err(json::Error::IndexTooLarge(_)) => return Ok(None),
+    let mut document = match JsonDocument::within(text.clone(), INDEX_BYTES) {
+        Err(json::JsonError::IndexTooLarge(_)) => return Ok(None),
         document => document?,
     };
     if !glance::is_promising_text(text) {
         return Ok(None);
     }
     if document.is_spaced() {
-        document = Document::known(Bytes::from(flatten::tidied(&document)))?;
+        document = JsonDocument::known(Bytes::from(flatten::tidied(&document)))?;
     }
-    Ok(encode::encode(&document, &flatten::Shared::default(), form, Equal::Spelt))
+    Ok(encode::encode(&document, &flatten::SharedParts::default(), form, EqualityCriterion::Spelt))
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
-use json::Document;
+use json::JsonDocument;
 
-use crate::Form;
-use crate::flatten::Shared;
+use crate::DedupForm;
+use crate::flatten::SharedParts;
 use crate::hash;
 
 /// The minimum length of a numbered object. For shorter ones a reference saves nothing.
@@ -25,7 +25,7 @@ pub(crate) const DOLLAR: u32 = u32::MAX;
 
 /// The criterion of equality between objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Equal {
+pub(crate) enum EqualityCriterion {
     /// Only known repetitions are equal. Nothing is hashed, and no other object receives a number.
     Known,
     /// Objects with the same spelling are equal.
@@ -34,7 +34,7 @@ pub(crate) enum Equal {
 
 /// A range within a value that is replaced in the output.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
+pub(crate) struct TextCut {
     pub(crate) start: u32,
     pub(crate) end: u32,
     /// The replacement: the number of an object, or [`DOLLAR`].
@@ -43,7 +43,7 @@ pub(crate) struct Cut {
 
 /// A span of the text, and its cuts.
 #[derive(Clone, Debug)]
-pub(crate) struct Span {
+pub(crate) struct CutSpan {
     pub(crate) start: u32,
     pub(crate) end: u32,
     pub(crate) cuts: Range<u32>,
@@ -51,9 +51,9 @@ pub(crate) struct Span {
 
 /// An object at its first occurrence.
 #[derive(Clone, Debug)]
-pub(crate) struct Object {
+pub(crate) struct NumberedObject {
     hash: u64,
-    pub(crate) span: Span,
+    pub(crate) span: CutSpan,
     /// The length of its own bytes, without those of the objects in it.
     pub(crate) own: u64,
     /// The length of its complete plain text.
@@ -64,13 +64,13 @@ pub(crate) struct Object {
 
 /// The numbered objects of a text.
 #[derive(Debug)]
-pub(crate) struct Numbered {
+pub(crate) struct NumberedText {
     /// The objects by number. The number of an object is greater than those of its nested objects.
-    pub(crate) objects: Vec<Object>,
+    pub(crate) objects: Vec<NumberedObject>,
     /// The cuts of all spans.
-    pub(crate) cuts: Vec<Cut>,
+    pub(crate) cuts: Vec<TextCut>,
     /// The whole text.
-    pub(crate) root: Span,
+    pub(crate) root: CutSpan,
     /// The length of its plain text.
     pub(crate) plain: u64,
     /// Whether any object occurs more than once.
@@ -79,12 +79,17 @@ pub(crate) struct Numbered {
 
 /// Numbers the objects of a text without white space. Returns `None` if the text cannot be encoded or has too
 /// many objects.
-pub(crate) fn number(document: &Document, shared: &Shared, form: Form, equal: Equal) -> Option<Numbered> {
-    let mut numbering = Numbering {
+pub(crate) fn number(
+    document: &JsonDocument,
+    shared: &SharedParts,
+    form: DedupForm,
+    equal: EqualityCriterion,
+) -> Option<NumberedText> {
+    let mut numbering = ObjectNumbering {
         text: document.text(),
         form,
         equal,
-        known: Table::new(document.text().len() / 256),
+        known: NumberTable::new(document.text().len() / 256),
         objects: Vec::new(),
         cuts: Vec::new(),
         open: Vec::with_capacity(16),
@@ -100,7 +105,7 @@ pub(crate) fn number(document: &Document, shared: &Shared, form: Form, equal: Eq
 }
 
 /// A container whose end has not been reached.
-struct Open {
+struct OpenObject {
     start: u32,
     object: bool,
     /// The end of the text that has been hashed.
@@ -112,12 +117,12 @@ struct Open {
     within: usize,
     /// Its index among the first occurrences of known repetitions, if it is one.
     first: Option<usize>,
-    names: Names,
+    names: NameCheck,
 }
 
 /// The state of the check of an object's names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Names {
+enum NameCheck {
     /// The names need no check.
     Any,
     /// The only name so far consists of dollar signs.
@@ -128,16 +133,16 @@ enum Names {
     Root,
 }
 
-struct Numbering<'a> {
+struct ObjectNumbering<'a> {
     text: &'a [u8],
-    form: Form,
-    equal: Equal,
-    known: Table,
-    objects: Vec<Object>,
-    cuts: Vec<Cut>,
-    open: Vec<Open>,
+    form: DedupForm,
+    equal: EqualityCriterion,
+    known: NumberTable,
+    objects: Vec<NumberedObject>,
+    cuts: Vec<TextCut>,
+    open: Vec<OpenObject>,
     /// The cuts in the open containers.
-    done: Vec<Cut>,
+    done: Vec<TextCut>,
     /// The numbers of the first occurrences of known repetitions.
     firsts: Vec<u32>,
     next_first: usize,
@@ -145,8 +150,8 @@ struct Numbering<'a> {
     seed: u64,
 }
 
-impl<'a> Numbering<'a> {
-    fn tokens(&mut self, document: &Document, shared: &Shared) -> Option<()> {
+impl<'a> ObjectNumbering<'a> {
+    fn tokens(&mut self, document: &JsonDocument, shared: &SharedParts) -> Option<()> {
         let mut again = shared.again.iter();
         let mut next = again.next();
         for (byte, at) in document.tokens() {
@@ -179,8 +184,8 @@ impl<'a> Numbering<'a> {
     #[inline]
     fn hash(&self, hash: u64, bytes: &[u8]) -> u64 {
         match self.equal {
-            Equal::Known => hash,
-            Equal::Spelt => hash::bytes(hash, bytes),
+            EqualityCriterion::Known => hash,
+            EqualityCriterion::Spelt => hash::bytes(hash, bytes),
         }
     }
 
@@ -188,8 +193,8 @@ impl<'a> Numbering<'a> {
         self.text.get(start as usize..end as usize).unwrap_or_default()
     }
 
-    fn opened(&self, start: u32, object: bool) -> Open {
-        Open {
+    fn opened(&self, start: u32, object: bool) -> OpenObject {
+        OpenObject {
             start,
             object,
             piece: start,
@@ -197,11 +202,11 @@ impl<'a> Numbering<'a> {
             base: self.done.len(),
             within: 0,
             first: None,
-            names: Names::Any,
+            names: NameCheck::Any,
         }
     }
 
-    fn begin(&mut self, at: u32, object: bool, shared: &Shared) -> Option<()> {
+    fn begin(&mut self, at: u32, object: bool, shared: &SharedParts) -> Option<()> {
         if self.open.len() > DEEPEST {
             return None;
         }
@@ -213,8 +218,8 @@ impl<'a> Numbering<'a> {
             open.first = Some(self.next_first);
             self.next_first += 1;
         }
-        if object && self.open.len() == 1 && self.form == Form::GraphQl {
-            open.names = Names::Root;
+        if object && self.open.len() == 1 && self.form == DedupForm::GraphQl {
+            open.names = NameCheck::Root;
         }
         self.open.push(open);
         Some(())
@@ -225,16 +230,16 @@ impl<'a> Numbering<'a> {
     fn name(&mut self, at: u32) -> Option<()> {
         let open = self.open.last_mut()?;
         let first = open.start + 1 == at;
-        if !open.object || (open.names == Names::Any && !first) {
+        if !open.object || (open.names == NameCheck::Any && !first) {
             return Some(());
         }
         let name = self.text.get(at as usize..).unwrap_or_default();
         open.names = match (open.names, name) {
-            (Names::Root, [b'"', b't' | b'r', b'"', ..] | [b'"', b'$' | b'\\', ..]) => return None,
-            (Names::Root, _) => Names::Root,
-            _ if !is_dollars(name) => Names::Any,
-            _ if first => Names::Dollar,
-            _ => Names::Dollars,
+            (NameCheck::Root, [b'"', b't' | b'r', b'"', ..] | [b'"', b'$' | b'\\', ..]) => return None,
+            (NameCheck::Root, _) => NameCheck::Root,
+            _ if !is_dollars(name) => NameCheck::Any,
+            _ if first => NameCheck::Dollar,
+            _ => NameCheck::Dollars,
         };
         Some(())
     }
@@ -244,17 +249,17 @@ impl<'a> Numbering<'a> {
         let hash = self.hash(open.hash, self.slice(open.piece, end));
         match open.names {
             // Parsers keep only one of equal names, so that the meaning would be ambiguous.
-            Names::Dollars => return None,
-            Names::Dollar => {
+            NameCheck::Dollars => return None,
+            NameCheck::Dollar => {
                 let place = open.start + 2;
-                self.done.insert(open.base, Cut { start: place, end: place, number: DOLLAR });
+                self.done.insert(open.base, TextCut { start: place, end: place, number: DOLLAR });
             }
-            Names::Any | Names::Root => {}
+            NameCheck::Any | NameCheck::Root => {}
         }
         let number = if open.object { self.numbered(&open, end, hash)? } else { None };
         if let Some(number) = number {
             self.done.truncate(open.base);
-            self.done.push(Cut { start: open.start, end, number });
+            self.done.push(TextCut { start: open.start, end, number });
         }
         if let (Some(first), Some(number)) = (open.first, number) {
             *self.firsts.get_mut(first)? = number;
@@ -278,7 +283,7 @@ impl<'a> Numbering<'a> {
         outer.hash = hash::number(hash, u64::from(number));
         outer.within = outer.within.max(height);
         outer.piece = place;
-        self.done.push(Cut { start: place, end: place, number });
+        self.done.push(TextCut { start: place, end: place, number });
         self.repeats = true;
         self.check_count()
     }
@@ -291,8 +296,8 @@ impl<'a> Numbering<'a> {
     }
 
     /// Returns the number of an object at its end; the inner `None` if it is too short to have one.
-    fn numbered(&mut self, open: &Open, end: u32, hash: u64) -> Option<Option<u32>> {
-        if self.equal == Equal::Known && open.first.is_none() {
+    fn numbered(&mut self, open: &OpenObject, end: u32, hash: u64) -> Option<Option<u32>> {
+        if self.equal == EqualityCriterion::Known && open.first.is_none() {
             return Some(None);
         }
         let (mut own, mut within) = (u64::from(end - open.start), 0_u64);
@@ -310,8 +315,8 @@ impl<'a> Numbering<'a> {
             known.is_some_and(|known| known.hash == hash && self.same(known, open.start, end, cuts))
         };
         let slot = match self.equal {
-            Equal::Known => None,
-            Equal::Spelt => match self.known.find(hash, same) {
+            EqualityCriterion::Known => None,
+            EqualityCriterion::Spelt => match self.known.find(hash, same) {
                 Ok(number) => {
                     self.repeats = true;
                     return Some(Some(number));
@@ -322,8 +327,8 @@ impl<'a> Numbering<'a> {
         let number = u32::try_from(self.objects.len()).ok()?;
         let first = self.cuts.len() as u32;
         self.cuts.extend_from_slice(cuts);
-        let span = Span { start: open.start, end, cuts: first..self.cuts.len() as u32 };
-        self.objects.push(Object { hash, span, own, plain, height: open.within + 1 });
+        let span = CutSpan { start: open.start, end, cuts: first..self.cuts.len() as u32 };
+        self.objects.push(NumberedObject { hash, span, own, plain, height: open.within + 1 });
         if let Some(slot) = slot {
             let objects = &self.objects;
             self.known.put(slot, number, |number| objects.get(number as usize).map_or(0, |known| known.hash));
@@ -332,8 +337,8 @@ impl<'a> Numbering<'a> {
     }
 
     /// Whether a numbered object has the same text.
-    fn same(&self, known: &Object, mut start: u32, end: u32, cuts: &[Cut]) -> bool {
-        let Span { start: mut place, end: last, cuts: range } = known.span.clone();
+    fn same(&self, known: &NumberedObject, mut start: u32, end: u32, cuts: &[TextCut]) -> bool {
+        let CutSpan { start: mut place, end: last, cuts: range } = known.span.clone();
         let others = self.cuts.get(range.start as usize..range.end as usize).unwrap_or_default();
         let alike = others.iter().zip(cuts).all(|(other, cut)| {
             let alike =
@@ -344,7 +349,7 @@ impl<'a> Numbering<'a> {
         alike && others.len() == cuts.len() && self.slice(place, last) == self.slice(start, end)
     }
 
-    fn finish(mut self) -> Option<Numbered> {
+    fn finish(mut self) -> Option<NumberedText> {
         let end = u32::try_from(self.text.len()).ok()?;
         let first = self.cuts.len() as u32;
         let (mut own, mut within) = (u64::from(end), 0_u64);
@@ -353,8 +358,8 @@ impl<'a> Numbering<'a> {
             within = within.saturating_add(self.objects.get(cut.number as usize).map_or(0, |it| it.plain));
         }
         self.cuts.append(&mut self.done);
-        Some(Numbered {
-            root: Span { start: 0, end, cuts: first..self.cuts.len() as u32 },
+        Some(NumberedText {
+            root: CutSpan { start: 0, end, cuts: first..self.cuts.len() as u32 },
             objects: self.objects,
             cuts: self.cuts,
             plain: own.saturating_add(within),
@@ -374,13 +379,13 @@ pub(crate) fn is_dollars(text: &[u8]) -> bool {
 }
 
 /// A hash table of object numbers with open addressing.
-struct Table {
+struct NumberTable {
     /// The slots. Their count is a power of two, and at least half of them are empty.
     slots: Vec<Option<std::num::NonZeroU32>>,
     filled: usize,
 }
 
-impl Table {
+impl NumberTable {
     fn new(expected: usize) -> Self {
         Self { slots: vec![None; (expected * 2).next_power_of_two().max(64)], filled: 0 }
     }

@@ -7,17 +7,17 @@ mod texts;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use json::{Document, Tree};
+use json::{JsonDocument, JsonTree};
 use proptest::prelude::*;
 
 use self::texts::any_text;
 use super::*;
 
 const CAP: usize = 1 << 20;
-const ALL: Limits = Limits { min: 0, max: 1 << 20 };
+const ALL: DedupLimits = DedupLimits { min: 0, max: 1 << 20 };
 const ADA: &str = r#"{"id":1,"name":"Ada Lovelace"}"#;
 
-fn encoded(text: &str, form: Form) -> Option<String> {
+fn encoded(text: &str, form: DedupForm) -> Option<String> {
     let encoded = encode_text(&Bytes::copy_from_slice(text.as_bytes()), form, &ALL).unwrap();
     encoded.map(|encoded| String::from_utf8(encoded).unwrap())
 }
@@ -26,7 +26,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8(decode(text.as_bytes(), CAP).unwrap()).unwrap()
 }
 
-fn text_of(tree: &Tree) -> String {
+fn text_of(tree: &JsonTree) -> String {
     let mut text = Vec::new();
     tree.write(&mut text);
     String::from_utf8(text).unwrap()
@@ -34,7 +34,7 @@ fn text_of(tree: &Tree) -> String {
 
 /// Returns a text without the white space between its tokens.
 fn tidy(text: &str) -> String {
-    let document = Document::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+    let document = JsonDocument::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
     String::from_utf8(flatten::tidied(&document)).unwrap()
 }
 
@@ -42,9 +42,9 @@ fn tidy(text: &str) -> String {
 fn a_repeated_object_is_written_once_and_referenced() {
     let plain = format!(r#"{{"a":{ADA},"b":[{ADA},{ADA}]}}"#);
     let json = format!(r#"{{"t":[{ADA}],"r":{{"a":{{"$":0}},"b":[{{"$":0}},{{"$":0}}]}}}}"#);
-    assert_eq!(encoded(&plain, Form::Json).unwrap(), json);
+    assert_eq!(encoded(&plain, DedupForm::Json).unwrap(), json);
     let graphql = format!(r#"{{"t":[{ADA}],"a":{{"$":0}},"b":[{{"$":0}},{{"$":0}}]}}"#);
-    assert_eq!(encoded(&plain, Form::GraphQl).unwrap(), graphql);
+    assert_eq!(encoded(&plain, DedupForm::GraphQl).unwrap(), graphql);
     assert_eq!([json, graphql].map(|text| decoded(&text)), [plain.clone(), plain]);
 }
 
@@ -56,7 +56,7 @@ fn entries_refer_to_earlier_ones_and_nested_repetitions_are_not_entries() {
     let plain = format!("[{ADA},{post},{post},{post}]");
     let entry = post.replace(ADA, r#"{"$":0}"#);
     let wire = format!(r#"{{"t":[{ADA},{entry}],"r":[{{"$":0}},{{"$":1}},{{"$":1}},{{"$":1}}]}}"#);
-    assert_eq!(encoded(&plain, Form::Json).unwrap(), wire);
+    assert_eq!(encoded(&plain, DedupForm::Json).unwrap(), wire);
     assert_eq!(decoded(&wire), plain);
 }
 
@@ -65,7 +65,7 @@ fn preserves_spelling_and_treats_different_spellings_as_different_values() {
     let one = r#"{"n":12345678901234567890.0e+1,"\u0061":"\ud800","a":0}"#;
     let other = one.replace("12345678901234567890.0e+1", "123456789012345678900");
     let plain = format!("[{one},{one},{one},{other},{other},{other}]");
-    let wire = encoded(&plain, Form::Json).unwrap();
+    let wire = encoded(&plain, DedupForm::Json).unwrap();
     assert_eq!(wire.matches("12345678901234567890").count(), 2);
     assert_eq!(decoded(&wire), plain);
 }
@@ -79,46 +79,55 @@ fn distinguishes_names_of_dollar_signs_from_references() {
         (r#"{"$\u0024":{"$":{}}}"#, r#"{"$$\u0024":{"$$":{}}}"#),
     ] {
         let plain = format!("[{object},{ADA},{ADA},{ADA},{ADA}]");
-        let wire = encoded(&plain, Form::Json).unwrap();
+        let wire = encoded(&plain, DedupForm::Json).unwrap();
         assert!(wire.contains(&format!("[{escaped},")), "{wire}");
         assert_eq!(decoded(&wire), plain);
     }
     let kept = format!(r#"[{{"$":0,"a":1}},{{"a$":0}},{{}},{ADA},{ADA},{ADA}]"#);
-    assert!(encoded(&kept, Form::Json).unwrap().contains(r#"[{"$":0,"a":1},{"a$":0},{},"#));
+    assert!(encoded(&kept, DedupForm::Json).unwrap().contains(r#"[{"$":0,"a":1},{"a$":0},{},"#));
 }
 
 #[test]
 fn texts_without_a_form_or_sufficient_savings_stay_plain() {
     let thrice = format!("[{ADA},{ADA},{ADA}]");
-    assert!(encoded(&thrice, Form::Json).is_some());
+    assert!(encoded(&thrice, DedupForm::Json).is_some());
     for root in ["t", "r", "\\u0074", "$"] {
         let plain = format!(r#"{{"{root}":{thrice}}}"#);
-        assert_eq!(encoded(&plain, Form::GraphQl), None, "{plain}");
-        assert_eq!(decoded(&encoded(&plain, Form::Json).unwrap()), plain);
+        assert_eq!(encoded(&plain, DedupForm::GraphQl), None, "{plain}");
+        assert_eq!(decoded(&encoded(&plain, DedupForm::Json).unwrap()), plain);
     }
-    assert_eq!(encoded(&thrice, Form::GraphQl), None);
-    assert_eq!(encoded(&format!(r#"[{{"$":1,"$":2}},{thrice}]"#), Form::Json), None);
-    assert_eq!(encoded(&format!(r#"["{}",{ADA},{ADA}]"#, "x".repeat(400)), Form::Json), None);
+    assert_eq!(encoded(&thrice, DedupForm::GraphQl), None);
+    assert_eq!(encoded(&format!(r#"[{{"$":1,"$":2}},{thrice}]"#), DedupForm::Json), None);
+    assert_eq!(encoded(&format!(r#"["{}",{ADA},{ADA}]"#, "x".repeat(400)), DedupForm::Json), None);
     let text = Bytes::from(thrice);
-    let limits = |min, max| encode_text(&text, Form::Json, &Limits { min, max }).unwrap();
+    let limits = |min, max| encode_text(&text, DedupForm::Json, &DedupLimits { min, max }).unwrap();
     assert_eq!((limits(text.len() + 1, CAP), limits(0, text.len() - 1)), (None, None));
 }
 
 #[test]
 fn texts_and_trees_with_too_many_objects_stay_plain() {
-    let limits = Limits::default();
+    let limits = DedupLimits::default();
     for (count, is_encoded) in [(number::MAX_OBJECTS, true), (number::MAX_OBJECTS + 1, false)] {
         let text = Bytes::from(format!("[{}]", vec![ADA; count].join(",")));
-        let encoded = encode_text(&text, Form::Json, &limits).unwrap();
+        let encoded = encode_text(&text, DedupForm::Json, &limits).unwrap();
         assert_eq!(encoded.is_some(), is_encoded, "{count} equal objects");
         let dollars = vec![r#"{"$":0}"#; count - 4].join(",");
         let text = Bytes::from(format!("[[{ADA},{ADA},{ADA},{ADA}],{dollars}]"));
-        let document = Document::new(text).unwrap();
-        let numbered = number::number(&document, &flatten::Shared::default(), Form::Json, Equal::Spelt);
+        let document = JsonDocument::new(text).unwrap();
+        let numbered = number::number(
+            &document,
+            &flatten::SharedParts::default(),
+            DedupForm::Json,
+            EqualityCriterion::Spelt,
+        );
         assert_eq!(numbered.is_some(), is_encoded, "{count} objects and names of dollar signs");
-        let item = Tree::Text(ADA.into());
-        let tree = Tree::Array(vec![item; count].into());
-        assert_eq!(encode(&tree, Form::Json, &limits).is_some(), is_encoded, "a tree of {count} objects");
+        let item = JsonTree::Text(ADA.into());
+        let tree = JsonTree::Array(vec![item; count].into());
+        assert_eq!(
+            encode(&tree, DedupForm::Json, &limits).is_some(),
+            is_encoded,
+            "a tree of {count} objects"
+        );
     }
 }
 
@@ -129,17 +138,18 @@ fn texts_whose_index_is_large_stay_plain() {
         let arrays = vec![nested.as_str(); arrays].join(",");
         Bytes::from(format!("[{},[{arrays}]]", vec![ADA; 40_000].join(",")))
     };
-    let is_encoded = |text: &Bytes| encode_text(text, Form::Json, &Limits::default()).unwrap().is_some();
+    let is_encoded =
+        |text: &Bytes| encode_text(text, DedupForm::Json, &DedupLimits::default()).unwrap().is_some();
     let (few, many) = (text(100), text(700));
     assert!(is_encoded(&few));
-    assert!(Document::new(many.clone()).unwrap().index_bytes() > INDEX_BYTES);
+    assert!(JsonDocument::new(many.clone()).unwrap().index_bytes() > INDEX_BYTES);
     assert!(!is_encoded(&many));
 }
 
 #[test]
 fn rejects_text_that_is_not_json() {
     for text in [format!("{ADA}{ADA}{ADA}"), format!("[{ADA},{ADA},{ADA}"), String::new()] {
-        assert!(encode_text(&Bytes::from(text), Form::Json, &ALL).is_err());
+        assert!(encode_text(&Bytes::from(text), DedupForm::Json, &ALL).is_err());
     }
 }
 
@@ -148,29 +158,31 @@ fn encodes_and_decodes_deep_nesting() {
     let nested = |depth: usize| format!("{}{ADA}{}", r#"{"within":"#.repeat(depth), "}".repeat(depth));
     for depth in [10, json::DEPTH - 4] {
         let plain = format!("[{},{}]", nested(depth), nested(depth));
-        assert_eq!(decoded(&encoded(&plain, Form::Json).unwrap()), plain);
+        assert_eq!(decoded(&encoded(&plain, DedupForm::Json).unwrap()), plain);
     }
     let deepest = format!("[{},{ADA},{ADA}]", nested(json::DEPTH - 2));
-    assert_eq!(encoded(&deepest, Form::Json), None);
+    assert_eq!(encoded(&deepest, DedupForm::Json), None);
 }
 
 #[test]
 fn values_that_share_memory_equal_values_with_the_same_text() {
     let text = Bytes::from_static(ADA.as_bytes());
-    let ada = || Tree::Text(text.clone());
+    let ada = || JsonTree::Text(text.clone());
     let name = || Bytes::from_static(b"\"by\"");
-    let post = |by: Tree| Tree::Object(Arc::new([(name(), by), (Bytes::from_static(b"\"n\""), Tree::NULL)]));
+    let post = |by: JsonTree| {
+        JsonTree::Object(Arc::new([(name(), by), (Bytes::from_static(b"\"n\""), JsonTree::NULL)]))
+    };
     let one = post(ada());
-    let spelt = post(Tree::Text(Bytes::from(ADA.to_owned())));
-    let more: Arc<[json::Member]> = Arc::new([(name(), ada())]);
-    let extended = Tree::Extended(Bytes::from_static(br#"{ "title" : "On Engines" }"#), more);
-    let short = Tree::Object(Arc::new([(name(), Tree::NULL)]));
+    let spelt = post(JsonTree::Text(Bytes::from(ADA.to_owned())));
+    let more: Arc<[json::TreeMember]> = Arc::new([(name(), ada())]);
+    let extended = JsonTree::Extended(Bytes::from_static(br#"{ "title" : "On Engines" }"#), more);
+    let short = JsonTree::Object(Arc::new([(name(), JsonTree::NULL)]));
     let items = [ada(), one.clone(), one, spelt, extended.clone(), extended, short.clone(), short];
-    let tree = Tree::Array(Arc::new(items));
+    let tree = JsonTree::Array(Arc::new(items));
     let mut plain = Vec::new();
     tree.write(&mut plain);
-    let known = Known::new(&tree, tree.len()).unwrap();
-    let wire = text_of(&laid_out(&tree, &known, Form::Json, Equal::Spelt).unwrap());
+    let known = SharedValues::new(&tree, tree.len()).unwrap();
+    let wire = text_of(&laid_out(&tree, &known, DedupForm::Json, EqualityCriterion::Spelt).unwrap());
     let post = r#"{"by":{"$":0},"n":null}"#;
     let extended = r#"{"title":"On Engines","by":{"$":0}}"#;
     let short = r#"{"by":null}"#;
@@ -183,46 +195,47 @@ fn values_that_share_memory_equal_values_with_the_same_text() {
 #[test]
 fn encodes_values_that_share_memory_without_a_search() {
     let text = Bytes::from_static(ADA.as_bytes());
-    let ada = || Tree::Text(text.clone());
-    let more: Arc<[json::Member]> = Arc::new([(Bytes::from_static(b"\"by\""), ada())]);
-    let post = Tree::Extended(Bytes::from_static(br#"{"title":"On Engines"}"#), more);
-    let spelt = Tree::Text(Bytes::from(ADA.to_owned()));
-    let list = |items: &[&Tree]| Tree::Array(items.iter().copied().cloned().collect());
-    let wire = |tree: &Tree, form| {
-        let known = Known::new(tree, tree.len()).unwrap();
+    let ada = || JsonTree::Text(text.clone());
+    let more: Arc<[json::TreeMember]> = Arc::new([(Bytes::from_static(b"\"by\""), ada())]);
+    let post = JsonTree::Extended(Bytes::from_static(br#"{"title":"On Engines"}"#), more);
+    let spelt = JsonTree::Text(Bytes::from(ADA.to_owned()));
+    let list = |items: &[&JsonTree]| JsonTree::Array(items.iter().copied().cloned().collect());
+    let wire = |tree: &JsonTree, form| {
+        let known = SharedValues::new(tree, tree.len()).unwrap();
         let pays = known.pays(tree.len()).then(|| known.write(tree, form, tree.len()))?;
         pays.map(|tree| text_of(&tree))
     };
     let tree = list(&[&post, &ada(), &post, &spelt]);
     let table = format!(r#"{{"t":[{ADA},{{"title":"On Engines","by":{{"$":0}}}}]"#);
     let known = format!(r#"{table},"r":[{{"$":1}},{{"$":0}},{{"$":1}},{ADA}]}}"#);
-    assert_eq!(wire(&tree, Form::Json), Some(known));
-    let answer = |name: &'static [u8]| Tree::Object(Arc::new([(Bytes::from_static(name), tree.clone())]));
+    assert_eq!(wire(&tree, DedupForm::Json), Some(known));
+    let answer = |name: &'static [u8]| JsonTree::Object(Arc::new([(Bytes::from_static(name), tree.clone())]));
     let known = format!(r#"{table},"data":[{{"$":1}},{{"$":0}},{{"$":1}},{ADA}]}}"#);
-    assert_eq!(wire(&answer(b"\"data\""), Form::GraphQl), Some(known));
+    assert_eq!(wire(&answer(b"\"data\""), DedupForm::GraphQl), Some(known));
     for name in [&b"\"t\""[..], b"\"$a\"", b"\"\\u0074\""] {
-        assert_eq!(wire(&answer(name), Form::GraphQl), None);
+        assert_eq!(wire(&answer(name), DedupForm::GraphQl), None);
     }
-    assert_eq!(wire(&list(&[&spelt, &ada()]), Form::Json), None, "equal, but not known to be the same");
-    let reference = Tree::Text(Bytes::from_static(br#"{"$":0}"#));
-    assert_eq!(wire(&list(&[&reference, &post, &post, &post]), Form::Json), None, "needs a closer look");
+    assert_eq!(wire(&list(&[&spelt, &ada()]), DedupForm::Json), None, "equal, but not known to be the same");
+    let reference = JsonTree::Text(Bytes::from_static(br#"{"$":0}"#));
+    assert_eq!(wire(&list(&[&reference, &post, &post, &post]), DedupForm::Json), None, "needs a closer look");
 }
 
 #[test]
 fn the_items_of_a_shared_list_are_known_repetitions() {
     let post = |title: &'static [u8]| {
-        let more: Arc<[json::Member]> = Arc::new([(Bytes::from_static(b"\"by\""), Tree::NULL)]);
-        Tree::Extended(Bytes::from_static(title), more)
+        let more: Arc<[json::TreeMember]> = Arc::new([(Bytes::from_static(b"\"by\""), JsonTree::NULL)]);
+        JsonTree::Extended(Bytes::from_static(title), more)
     };
     let posts =
-        Tree::Array(Arc::new([post(br#"{"title":"On Engines"}"#), post(br#"{"title":"On Numbers"}"#)]));
+        JsonTree::Array(Arc::new([post(br#"{"title":"On Engines"}"#), post(br#"{"title":"On Numbers"}"#)]));
     let author = |name: &'static [u8]| {
-        let more: Arc<[json::Member]> = Arc::new([(Bytes::from_static(b"\"posts\""), posts.clone())]);
-        Tree::Extended(Bytes::from_static(name), more)
+        let more: Arc<[json::TreeMember]> = Arc::new([(Bytes::from_static(b"\"posts\""), posts.clone())]);
+        JsonTree::Extended(Bytes::from_static(name), more)
     };
-    let tree = Tree::Array(Arc::new([author(br#"{"n":1}"#), author(br#"{"n":2}"#), author(br#"{"n":3}"#)]));
-    let known = Known::new(&tree, tree.len()).unwrap();
-    let wire = text_of(&known.write(&tree, Form::Json, tree.len()).unwrap());
+    let tree =
+        JsonTree::Array(Arc::new([author(br#"{"n":1}"#), author(br#"{"n":2}"#), author(br#"{"n":3}"#)]));
+    let known = SharedValues::new(&tree, tree.len()).unwrap();
+    let wire = text_of(&known.write(&tree, DedupForm::Json, tree.len()).unwrap());
     assert_eq!(wire.matches("On Engines").count(), 1, "{wire}");
     assert_eq!(decoded(&wire), text_of(&tree));
 }
@@ -232,13 +245,15 @@ fn values_too_deep_for_the_form_stay_plain() {
     let deep =
         |depth: usize| Bytes::from(format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1)));
     let twice = |depth: usize| {
-        let text = Tree::Text(deep(depth));
-        Tree::Array(Arc::new([text.clone(), text]))
+        let text = JsonTree::Text(deep(depth));
+        JsonTree::Array(Arc::new([text.clone(), text]))
     };
-    for form in [Form::Json, Form::GraphQl] {
+    for form in [DedupForm::Json, DedupForm::GraphQl] {
         let tree = |depth: usize| match form {
-            Form::Json => twice(depth + 1),
-            Form::GraphQl => Tree::Object(Arc::new([(Bytes::from_static(b"\"data\""), twice(depth))])),
+            DedupForm::Json => twice(depth + 1),
+            DedupForm::GraphQl => {
+                JsonTree::Object(Arc::new([(Bytes::from_static(b"\"data\""), twice(depth))]))
+            }
         };
         let deepest = tree(json::DEPTH - 4);
         let wire = text_of(&encode(&deepest, form, &ALL).unwrap());
@@ -248,10 +263,10 @@ fn values_too_deep_for_the_form_stay_plain() {
         }
     }
     let many = format!(r#"{{"a":[{}]}}"#, vec!["[{}]"; 2000].join(","));
-    let many = Tree::Text(Bytes::from(many));
-    let tree = Tree::Array(Arc::new([many.clone(), many]));
+    let many = JsonTree::Text(Bytes::from(many));
+    let tree = JsonTree::Array(Arc::new([many.clone(), many]));
     assert_eq!(
-        decoded(&text_of(&encode(&tree, Form::Json, &ALL).unwrap())),
+        decoded(&text_of(&encode(&tree, DedupForm::Json, &ALL).unwrap())),
         text_of(&tree),
         "many, and not deep"
     );
@@ -260,42 +275,46 @@ fn values_too_deep_for_the_form_stay_plain() {
 #[test]
 fn rejects_hostile_texts_with_a_code() {
     let error = |text: &str| decode(text.as_bytes(), CAP).unwrap_err();
-    assert_eq!(error("[1"), Error::NotJson(json::Error::NotJson(2)));
+    assert_eq!(error("[1"), DecodeError::NotJson(json::JsonError::NotJson(2)));
     for text in ["[]", r#"{"r":1}"#, r#"{"r":1,"t":[]}"#, r#"{"t":{}}"#, "7"] {
         assert_eq!(error(text).code(), "not-deduplicated", "{text}");
     }
     for reference in ["0", "1", "-1", "0.0", r#""0""#, "null", "[0]", "1e400", "99999999999999999999"] {
         let itself = format!(r#"{{"t":[{{"a":{{"$":{reference}}}}}],"r":0}}"#);
-        assert_eq!(error(&itself), Error::Reference(11), "{itself}");
+        assert_eq!(error(&itself), DecodeError::Reference(11), "{itself}");
     }
-    assert_eq!(error(r#"{"t":[{}],"r":[{"$":1}]}"#), Error::Reference(15));
+    assert_eq!(error(r#"{"t":[{}],"r":[{"$":1}]}"#), DecodeError::Reference(15));
     let doubling = |count: usize| {
         let entries: Vec<String> =
             (1..count).map(|i| format!(r#"[{{"$":{}}},{{"$":{0}}}]"#, i - 1)).collect();
         format!(r#"{{"t":[{ADA},{}],"r":{{"$":{}}}}}"#, entries.join(","), count - 1)
     };
     assert_eq!(decoded(&doubling(10)).len(), 512 * ADA.len() + 511 * 3);
-    assert_eq!(error(&doubling(30)), Error::TooLong(CAP));
-    assert_eq!(error(&doubling(900)), Error::TooLong(CAP));
+    assert_eq!(error(&doubling(30)), DecodeError::TooLong(CAP));
+    assert_eq!(error(&doubling(900)), DecodeError::TooLong(CAP));
     let nesting: Vec<String> = (0..json::DEPTH).map(|i| format!(r#"[{{"$":{i}}}]"#)).collect();
     let deep = format!(r#"{{"t":[[],{}],"r":1}}"#, nesting.join(","));
     assert_eq!(error(&deep).code(), "dedup-too-deep");
-    assert_eq!(decode(br#"{"t":[]}"#, 1).unwrap_err(), Error::TooLong(1));
+    assert_eq!(decode(br#"{"t":[]}"#, 1).unwrap_err(), DecodeError::TooLong(1));
 }
 
 /// Returns a tree of a text. Its objects are texts or built, and shared where the text repeats them.
-fn tree(node: json::Node<'_>, known: &mut Vec<(Vec<u8>, Tree)>, built: &mut impl FnMut() -> bool) -> Tree {
+fn tree(
+    node: json::JsonNode<'_>,
+    known: &mut Vec<(Vec<u8>, JsonTree)>,
+    built: &mut impl FnMut() -> bool,
+) -> JsonTree {
     if let Some((_, tree)) = known.iter().find(|(text, _)| text == node.text()) {
         return tree.clone();
     }
     let made = match node.kind() {
-        json::Kind::Array if built() => {
-            Tree::Array(node.items().map(|item| tree(item, known, built)).collect())
+        json::ValueKind::Array if built() => {
+            JsonTree::Array(node.items().map(|item| tree(item, known, built)).collect())
         }
-        json::Kind::Object if built() => Tree::Object(
+        json::ValueKind::Object if built() => JsonTree::Object(
             node.members().map(|(name, value)| (name.node().slice(), tree(value, known, built))).collect(),
         ),
-        _ => Tree::Text(node.slice()),
+        _ => JsonTree::Text(node.slice()),
     };
     if built() {
         known.push((node.text().to_vec(), made.clone()));
@@ -308,7 +327,7 @@ proptest! {
 
     #[test]
     fn every_text_is_restored(text in any_text()) {
-        for form in [Form::Json, Form::GraphQl] {
+        for form in [DedupForm::Json, DedupForm::GraphQl] {
             if let Some(wire) = encoded(&text, form) {
                 prop_assert_eq!(decoded(&wire), tidy(&text));
                 prop_assert!(wire.len() * 10 <= tidy(&text).len() * 9);
@@ -318,22 +337,22 @@ proptest! {
 
     #[test]
     fn every_tree_is_restored_and_is_as_short_as_its_text(text in any_text(), coins: u64) {
-        let document = Document::new(Bytes::from(text)).unwrap();
+        let document = JsonDocument::new(Bytes::from(text)).unwrap();
         let mut coins = coins;
         let mut built = || { coins = coins.rotate_left(1); coins & 1 == 1 };
         let tree = tree(document.root(), &mut Vec::new(), &mut built);
         let mut plain = Vec::new();
         tree.write(&mut plain);
         let plain = String::from_utf8(plain).unwrap();
-        let known = Known::new(&tree, plain.len()).unwrap();
-        let searched = laid_out(&tree, &known, Form::Json, Equal::Spelt).map(|wire| text_of(&wire));
-        let text = Document::known(Bytes::from(tidy(&plain))).unwrap();
-        let spelt = encode::encode(&text, &flatten::Shared::default(), Form::Json, Equal::Spelt);
+        let known = SharedValues::new(&tree, plain.len()).unwrap();
+        let searched = laid_out(&tree, &known, DedupForm::Json, EqualityCriterion::Spelt).map(|wire| text_of(&wire));
+        let text = JsonDocument::known(Bytes::from(tidy(&plain))).unwrap();
+        let spelt = encode::encode(&text, &flatten::SharedParts::default(), DedupForm::Json, EqualityCriterion::Spelt);
         prop_assert_eq!(&searched, &spelt.map(|wire| String::from_utf8(wire).unwrap()));
         if let Some(wire) = searched {
             prop_assert_eq!(decoded(&wire), tidy(&plain));
         }
-        for form in [Form::Json, Form::GraphQl] {
+        for form in [DedupForm::Json, DedupForm::GraphQl] {
             let written = known.write(&tree, form, plain.len()).map(|tree| text_of(&tree));
             let encoded = encode(&tree, form, &ALL).map(|tree| text_of(&tree));
             for wire in [written, encoded].into_iter().flatten() {
@@ -353,6 +372,6 @@ fn a_long_text_without_early_repetitions_stays_plain() {
     let same = vec![ADA.to_owned(); 4000];
     let late = format!("[{}]", [other.clone(), same.clone()].concat().join(","));
     let soon = format!("[{}]", [same, other].concat().join(","));
-    assert_eq!(encoded(&late, Form::Json), None);
-    assert_eq!(decoded(&encoded(&soon, Form::Json).unwrap()), soon);
+    assert_eq!(encoded(&late, DedupForm::Json), None);
+    assert_eq!(decoded(&encoded(&soon, DedupForm::Json).unwrap()), soon);
 }

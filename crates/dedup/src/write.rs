@@ -1,11 +1,11 @@
 //! Writes a span of a text with its cuts replaced. Nested spans are processed iteratively.
 
-use crate::number::{Cut, Span};
+use crate::number::{CutSpan, TextCut};
 
 /// The replacement of a cut.
-pub(crate) enum Fill<'a> {
+pub(crate) enum CutReplacement<'a> {
     /// Another span with its own cuts.
-    Span(&'a Span),
+    Span(&'a CutSpan),
     /// A reference to an entry of the table.
     Reference(u32),
     /// A fixed text.
@@ -16,12 +16,12 @@ pub(crate) enum Fill<'a> {
 pub(crate) fn write<'a>(
     out: &mut Vec<u8>,
     text: &[u8],
-    cuts: &[Cut],
-    span: &'a Span,
-    fill: impl Fn(u32) -> Fill<'a>,
+    cuts: &[TextCut],
+    span: &'a CutSpan,
+    fill: impl Fn(u32) -> CutReplacement<'a>,
 ) {
     let mut open = vec![span.clone()];
-    while let Some(Span { start, end, cuts: left }) = open.last_mut() {
+    while let Some(CutSpan { start, end, cuts: left }) = open.last_mut() {
         let cut = left.next().and_then(|number| cuts.get(number as usize));
         let stop = cut.map_or(*end, |cut| cut.start);
         out.extend_from_slice(text.get(*start as usize..stop as usize).unwrap_or_default());
@@ -31,9 +31,9 @@ pub(crate) fn write<'a>(
         };
         *start = cut.end;
         match fill(cut.number) {
-            Fill::Span(span) => open.push(span.clone()),
-            Fill::Reference(entry) => refer(out, entry),
-            Fill::Text(text) => out.extend_from_slice(text.as_bytes()),
+            CutReplacement::Span(span) => open.push(span.clone()),
+            CutReplacement::Reference(entry) => refer(out, entry),
+            CutReplacement::Text(text) => out.extend_from_slice(text.as_bytes()),
         }
     }
 }

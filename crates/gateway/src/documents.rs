@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::Uri;
 use json::pointer::below;
-use openapi::Document;
+use openapi::OpenApiDocument;
 use query::Documents;
 use services::ServiceConfig;
 
@@ -21,7 +21,7 @@ pub fn read(config: &Config) -> Result<Documents, Vec<Mistake>> {
     let (mut documents, mut mistakes) = (Documents::new(), Vec::new());
     for (name, service) in &config.services {
         let Some(file) = &service.openapi else { continue };
-        match Document::open(&config.source.folder().join(file)) {
+        match OpenApiDocument::open(&config.source.folder().join(file)) {
             Ok(document) => {
                 let document = document.below(&served(service));
                 documents.insert(name.clone(), Arc::new(document));

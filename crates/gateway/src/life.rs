@@ -294,7 +294,7 @@ fn filtered<'a>(
 }
 
 fn without_tree(mut answer: Response<Body>) -> Response<Body> {
-    answer.extensions_mut().remove::<json::Tree>();
+    answer.extensions_mut().remove::<json::JsonTree>();
     answer
 }
 

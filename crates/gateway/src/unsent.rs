@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use json::Tree;
+use json::JsonTree;
 use services::Body;
 use services::body::{Error, HeldBytes, empty};
 
@@ -63,7 +63,7 @@ pub(crate) fn attach_to_value(permit: impl Send + 'static, value: &mut HeaderVal
 /// Wraps the response's body to count its bytes. Leaves small responses as they are.
 pub(crate) fn keep(mut response: Response<Body>, client: &Client) -> Response<Body> {
     // Only deduplication uses the tree, which would otherwise outlive the body.
-    response.extensions_mut().remove::<Tree>();
+    response.extensions_mut().remove::<JsonTree>();
     let held = response.extensions_mut().remove::<HeldBytes>().map_or(0, |held| held.0);
     let size = response.body().size_hint();
     if held <= SMALL && size.upper().is_some_and(|size| size <= SMALL) {
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_tree_does_not_outlive_the_body() {
         let mut response = Response::new(empty());
-        response.extensions_mut().insert(Tree::NULL);
-        assert!(keep(response, &Client::for_tests()).extensions().get::<Tree>().is_none());
+        response.extensions_mut().insert(JsonTree::NULL);
+        assert!(keep(response, &Client::for_tests()).extensions().get::<JsonTree>().is_none());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::StatusCode;
-use json::Document;
+use json::JsonDocument;
 use services::Response;
 
 use crate::reason::Reason;
@@ -17,7 +17,7 @@ pub(crate) struct Answer(Arc<Inner>);
 struct Inner {
     status: StatusCode,
     body: Bytes,
-    document: OnceLock<Result<Arc<Document>, json::Error>>,
+    document: OnceLock<Result<Arc<JsonDocument>, json::JsonError>>,
 }
 
 /// Returns the maximum size in bytes of the index of a text. Most texts need a fifth of their length, but
@@ -45,7 +45,7 @@ impl Answer {
 
     /// Returns the body as JSON, which is checked and indexed on first use, off the serving thread if it is
     /// long or one of many.
-    pub(crate) async fn document(&self) -> Result<&Arc<Document>, Reason> {
+    pub(crate) async fn document(&self) -> Result<&Arc<JsonDocument>, Reason> {
         let body = &self.0.body;
         if body.is_empty() {
             return Err(Reason::NoBody);
@@ -53,7 +53,7 @@ impl Answer {
         if self.0.document.get().is_none() {
             offload::leave_for(body.len()).await;
         }
-        let read = || Document::within(body.clone(), most_index_bytes(body.len())).map(Arc::new);
+        let read = || JsonDocument::within(body.clone(), most_index_bytes(body.len())).map(Arc::new);
         let is_html = || self.0.body.trim_ascii_start().starts_with(b"<");
         self.0.document.get_or_init(read).as_ref().map_err(|error| Reason::NotJson(*error, is_html()))
     }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn rejects_a_response_whose_index_is_several_times_its_length() {
         assert!(read(nested(2)).is_ok());
-        assert!(matches!(read(nested(1000)), Err(Reason::NotJson(json::Error::IndexTooLarge(_), false))));
+        assert!(matches!(read(nested(1000)), Err(Reason::NotJson(json::JsonError::IndexTooLarge(_), false))));
     }
 
     #[tokio::test]

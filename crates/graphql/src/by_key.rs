@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
-use json::{Kind, Node};
+use json::{JsonNode, ValueKind};
 use offload::work;
 use services::Service;
 
@@ -127,8 +127,8 @@ async fn all<T: Send>(futures: Vec<BoxFuture<'_, T>>, most: usize) -> Vec<T> {
 }
 
 /// Whether an object can be fetched by these values.
-fn has_key(row: &[Node<'_>]) -> bool {
-    row.iter().all(|node| node.kind() != Kind::Null)
+fn has_key(row: &[JsonNode<'_>]) -> bool {
+    row.iter().all(|node| node.kind() != ValueKind::Null)
 }
 
 #[cfg(test)]

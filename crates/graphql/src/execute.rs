@@ -20,7 +20,7 @@ mod variables;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use json::Tree;
+use json::JsonTree;
 
 use crate::GraphqlError;
 use crate::error::Code;
@@ -34,7 +34,7 @@ pub(crate) use variables::Variables;
 /// The complete GraphQL response to a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
-    pub(crate) tree: Tree,
+    pub(crate) tree: JsonTree,
     pub(crate) has_errors: bool,
 }
 
@@ -69,7 +69,7 @@ impl Answer {
         let message = format!("the answer has more than {most} bytes: ask for less of it at once");
         let error = GraphqlError::new(Code::AnswerSize, message).json();
         let text = serde_json::json!({ "data": null, "errors": [error] }).to_string();
-        Self { tree: Tree::Text(text.into()), has_errors: true }
+        Self { tree: JsonTree::Text(text.into()), has_errors: true }
     }
 }
 

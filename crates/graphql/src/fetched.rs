@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use json::{Document, Spot};
+use json::{JsonDocument, NodeId};
 
 /// The results of a step for its targets.
 #[derive(Debug, Default)]
 pub struct Fetched {
     /// The responses as valid JSON.
-    pub documents: Vec<Arc<Document>>,
+    pub documents: Vec<Arc<JsonDocument>>,
     /// The result of each target, in the order of the targets. A root step has one target.
     pub found: Vec<Found>,
     /// The errors, for [`Found::Failed`].
@@ -43,7 +43,7 @@ pub struct Place {
     /// The index of the document.
     pub document: u32,
     /// The location within the document.
-    pub spot: Spot,
+    pub spot: NodeId,
 }
 
 /// The error of a call, as reported in an entry of `errors`.

@@ -19,7 +19,7 @@ pub(crate) enum Reason {
     /// There is no response.
     Call(Arc<CallError>),
     /// The body is not JSON. The flag is set if it looks like HTML.
-    NotJson(json::Error, bool),
+    NotJson(json::JsonError, bool),
     /// The response has no body.
     NoBody,
     /// The text is not UTF-8.
@@ -89,7 +89,7 @@ impl Reason {
             Self::Status(status) => format!("the service `{service}` answered {status}"),
             Self::Call(error) => error.to_string(),
             Self::NotJson(_, true) => format!("the service `{service}` answered with HTML instead of JSON"),
-            Self::NotJson(json::Error::IndexTooLarge(_), _) => {
+            Self::NotJson(json::JsonError::IndexTooLarge(_), _) => {
                 format!("the response of the service `{service}` has too many nested arrays and objects")
             }
             Self::NotJson(error, false) => {

@@ -15,7 +15,7 @@ use crate::serve::DocumentFile;
 use crate::subgraph::{Bindings, Kind, Subgraph};
 
 /// The OpenAPI documents of the services, by service name.
-pub type Documents = BTreeMap<String, Arc<openapi::Document>>;
+pub type Documents = BTreeMap<String, Arc<openapi::OpenApiDocument>>;
 
 /// A GraphQL service: its configuration, and the text of its schema if the configuration names one.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub(crate) enum From {
 
 /// The origin of a service's types.
 pub(crate) enum Origin {
-    OpenApi(Arc<openapi::Document>),
+    OpenApi(Arc<openapi::OpenApiDocument>),
     Sdl(Remote, Arc<str>),
     Asked(Remote),
 }

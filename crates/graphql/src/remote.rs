@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
-use json::{Kind, Node};
+use json::{JsonNode, ValueKind};
 use offload::work;
 use serde_json::Value;
 use services::{CallError, PathError, Request};
@@ -118,7 +118,7 @@ fn sort(response: Response, counts: &[(&str, usize)], service: &Arc<str>) -> Fet
     let mut found = Vec::with_capacity(first);
     for (alias, first, count) in &firsts {
         let list = data.and_then(|data| data.member(alias.as_bytes()));
-        let mut items = list.into_iter().flat_map(Node::items);
+        let mut items = list.into_iter().flat_map(JsonNode::items);
         found.extend((*first..first + count).map(|target| sorted.found(target, items.next(), 0)));
     }
     let errors = sorted.errors(service, response.status);
@@ -201,8 +201,8 @@ fn failed(ground: &Ground, endpoint: &Endpoint<'_>, targets: usize, reason: Reas
 }
 
 /// Whether a value is not null.
-pub(crate) fn is_there(node: &Node<'_>) -> bool {
-    node.kind() != Kind::Null
+pub(crate) fn is_there(node: &JsonNode<'_>) -> bool {
+    node.kind() != ValueKind::Null
 }
 
 #[cfg(test)]

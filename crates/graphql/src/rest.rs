@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use json::{Document, Path, Spot, Step};
+use json::{JsonDocument, JsonPath, JsonPathStep, NodeId};
 use services::{Request, Service};
 
 use crate::answer::Answer;
@@ -15,14 +15,14 @@ use crate::fetched::{Fetched, Found, Place};
 use crate::reason::Reason;
 use crate::sources::{Arguments, Ground};
 use crate::subgraph::{From, Operation};
-use openapi::Place as In;
+use openapi::ParameterLocation as In;
 
 pub(crate) use request::{Key, Renderer};
 
 /// A value in a response.
 pub(crate) struct Value {
-    pub(crate) document: Arc<Document>,
-    pub(crate) spot: Spot,
+    pub(crate) document: Arc<JsonDocument>,
+    pub(crate) spot: NodeId,
 }
 
 /// Fetches the value of a root field.
@@ -89,7 +89,7 @@ async fn read(operation: &Operation, answer: &Answer) -> Result<Option<Value>, R
 
 /// Creates a value from JSON text that the gateway wrote.
 pub(crate) fn whole(text: Bytes) -> Result<Value, Reason> {
-    let document = Document::new(text).map_err(|error| Reason::NotJson(error, false))?;
+    let document = JsonDocument::new(text).map_err(|error| Reason::NotJson(error, false))?;
     Ok(Value { spot: document.root().spot(), document: Arc::new(document) })
 }
 
@@ -104,10 +104,10 @@ fn is_one_by_key(operation: &Operation) -> bool {
             .any(|parameter| parameter.place == In::Path && is_named(&parameter.from))
 }
 
-fn shown(path: &Path) -> String {
-    let step = |step: &Step| match step {
-        Step::Name(name) => format!("/{name}"),
-        Step::Each => "/*".to_owned(),
+fn shown(path: &JsonPath) -> String {
+    let step = |step: &JsonPathStep| match step {
+        JsonPathStep::Name(name) => format!("/{name}"),
+        JsonPathStep::Each => "/*".to_owned(),
     };
     path.steps().iter().map(step).collect()
 }

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 use offload::polls::{PollSite, watched};
-use offload::{Movable, OffloadError, OffloadPool, QuotaKey};
+use offload::{MovableFuture, OffloadError, OffloadPool, QuotaKey};
 use services::{Body, Budget, Call, Flights, Problem, Report, Services};
 
 use crate::config::{GraphqlConfig, GraphqlLimits, Introspection};
@@ -40,7 +40,7 @@ enum CoalescingError {
     /// The pool did not compose the response.
     Refused(OffloadError),
     /// The quota of the caller that started the operation is used up. That caller continues it alone.
-    OverQuota(Arc<Mutex<Option<Movable<SharedAnswer>>>>),
+    OverQuota(Arc<Mutex<Option<MovableFuture<SharedAnswer>>>>),
 }
 
 /// The end of an operation in flight, for all requests that wait for it.

@@ -40,7 +40,7 @@ pub(crate) struct Source<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum Says<'a> {
     /// The OpenAPI document of a REST service.
-    OpenApi(&'a openapi::Document),
+    OpenApi(&'a openapi::OpenApiDocument),
     /// The schema of a GraphQL service.
     Graphql {
         /// The path of its GraphQL endpoint, below its URL.

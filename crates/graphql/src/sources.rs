@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use json::{Document, Node};
+use json::{JsonDocument, JsonNode};
 use services::{Call, CallError, Calls, Coalescer, PathError, Service, Services};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -52,7 +52,7 @@ pub(crate) struct Endpoint<'a> {
 
 /// The values of a field's arguments, written as the service expects them: an object.
 #[derive(Debug, Default)]
-pub(crate) struct Arguments(Option<Document>);
+pub(crate) struct Arguments(Option<JsonDocument>);
 
 /// The distinct keys of the objects to fetch.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub(crate) struct Keys<'a> {
     /// The fields of the key.
     pub(crate) fields: &'a [Box<str>],
     /// Their values, object by object. `null` is the key of no object.
-    pub(crate) values: Vec<Node<'a>>,
+    pub(crate) values: Vec<JsonNode<'a>>,
 }
 
 impl Sources {
@@ -111,8 +111,8 @@ impl Arguments {
     ///
     /// # Errors
     /// If the text is not JSON.
-    pub(crate) fn read(text: Bytes) -> Result<Self, json::Error> {
-        Ok(Self(Some(Document::new(text)?)))
+    pub(crate) fn read(text: Bytes) -> Result<Self, json::JsonError> {
+        Ok(Self(Some(JsonDocument::new(text)?)))
     }
 
     /// The text of the object; empty if there are no arguments.
@@ -121,7 +121,7 @@ impl Arguments {
     }
 
     /// The value of an argument, unless it is absent.
-    pub(crate) fn get(&self, name: &str) -> Option<Node<'_>> {
+    pub(crate) fn get(&self, name: &str) -> Option<JsonNode<'_>> {
         self.0.as_ref()?.root().member(name.as_bytes())
     }
 }
@@ -136,13 +136,13 @@ impl<'a> Keys<'a> {
     }
 
     /// The values of a key, in the order of the fields.
-    pub(crate) fn row(&self, number: usize) -> &[Node<'a>] {
+    pub(crate) fn row(&self, number: usize) -> &[JsonNode<'a>] {
         let width = self.fields.len();
         self.values.get(number * width..(number + 1) * width).unwrap_or_default()
     }
 
     /// The values of a field, object by object.
-    pub(crate) fn column(&self, field: &str) -> Option<impl Iterator<Item = Node<'a>> + use<'a, '_>> {
+    pub(crate) fn column(&self, field: &str) -> Option<impl Iterator<Item = JsonNode<'a>> + use<'a, '_>> {
         let place = self.fields.iter().position(|known| **known == *field)?;
         Some(self.values.iter().skip(place).step_by(self.fields.len()).copied())
     }

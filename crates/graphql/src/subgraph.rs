@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::Method;
-use openapi::Place as In;
+use openapi::ParameterLocation as In;
 
 /// A service as a part of the composed schema.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub struct Operation {
     /// The argument whose value is the JSON body; absent if the operation has no body.
     pub body: Option<Box<str>>,
     /// The path of the field's value in the response; an empty path selects all of it.
-    pub at: json::Path,
+    pub at: json::JsonPath,
     /// Whether the response is text instead of JSON. The text is the field's value.
     pub is_text: bool,
     /// Whether the response is empty. The field is `true` on success.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write;
 
-use crate::{Kind, Node};
+use crate::{JsonNode, ValueKind};
 
 /// The maximum number of characters of a name, and of steps of a path, in messages.
 const NAME: usize = 40;
@@ -13,10 +13,10 @@ const STEPS: usize = 10;
 
 /// A value that parsers may interpret differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ambiguity {
+pub struct AmbiguousValue {
     /// The steps to the value, from the last to the first.
     steps: Vec<PathStep>,
-    cause: Cause,
+    cause: AmbiguityCause,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +26,12 @@ enum PathStep {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Cause {
+enum AmbiguityCause {
     RepeatedName(String),
     HalfPair,
 }
 
-impl Ambiguity {
+impl AmbiguousValue {
     /// The path from the checked value, for example `.items[3]`; empty for the checked value itself. A long
     /// path is truncated.
     #[must_use]
@@ -53,12 +53,12 @@ impl Ambiguity {
     #[must_use]
     pub fn must(&self) -> String {
         match &self.cause {
-            Cause::RepeatedName(name) => format!("have each name once, and not `{name}` twice"),
-            Cause::HalfPair => "have no half of a surrogate pair".to_owned(),
+            AmbiguityCause::RepeatedName(name) => format!("have each name once, and not `{name}` twice"),
+            AmbiguityCause::HalfPair => "have no half of a surrogate pair".to_owned(),
         }
     }
 
-    fn new(cause: Cause) -> Self {
+    fn new(cause: AmbiguityCause) -> Self {
         Self { steps: Vec::new(), cause }
     }
 
@@ -69,33 +69,33 @@ impl Ambiguity {
 }
 
 /// Checks a value and everything in it, in linear time.
-pub(crate) fn check(node: Node<'_>) -> Result<(), Ambiguity> {
+pub(crate) fn check(node: JsonNode<'_>) -> Result<(), AmbiguousValue> {
     match node.kind() {
-        Kind::String if node.is_unpaired() => Err(Ambiguity::new(Cause::HalfPair)),
-        Kind::Array => {
+        ValueKind::String if node.is_unpaired() => Err(AmbiguousValue::new(AmbiguityCause::HalfPair)),
+        ValueKind::Array => {
             for (index, item) in node.items().enumerate() {
                 check(item).map_err(|found| found.below(PathStep::Index(index)))?;
             }
             Ok(())
         }
-        Kind::Object => {
+        ValueKind::Object => {
             let mut names: HashSet<Cow<'_, [u8]>> = HashSet::new();
             for (key, value) in node.members() {
                 let name = key.node();
                 if name.is_unpaired() {
-                    return Err(Ambiguity::new(Cause::HalfPair));
+                    return Err(AmbiguousValue::new(AmbiguityCause::HalfPair));
                 }
                 if !names.insert(name.string().unwrap_or_default()) {
-                    return Err(Ambiguity::new(Cause::RepeatedName(short(name))));
+                    return Err(AmbiguousValue::new(AmbiguityCause::RepeatedName(short(name))));
                 }
                 check(value).map_err(|found| found.below(PathStep::Name(short(name))))?;
             }
             Ok(())
         }
-        Kind::String | Kind::Null | Kind::Bool(_) | Kind::Number => Ok(()),
+        ValueKind::String | ValueKind::Null | ValueKind::Bool(_) | ValueKind::Number => Ok(()),
     }
 }
 
-fn short(name: Node<'_>) -> String {
+fn short(name: JsonNode<'_>) -> String {
     name.plain().unwrap_or_default().chars().take(NAME).collect()
 }

@@ -8,7 +8,7 @@ pub(crate) const BLOCK: usize = 64;
 
 /// The classes of a block's bytes, without context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bytes {
+pub(crate) struct ByteClasses {
     pub(crate) quote: u64,
     pub(crate) backslash: u64,
     /// Below 0x20, which strings may not contain.
@@ -20,7 +20,7 @@ pub(crate) struct Bytes {
 
 /// The classification of a text, block by block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct BlockClassification {
     /// The beginnings of tokens: operators, opening quotes, and the first bytes of all other scalars.
     pub(crate) tokens: Vec<u64>,
     /// Whether there is whitespace outside of strings.
@@ -33,7 +33,7 @@ pub(crate) fn tokens_bytes(text: usize) -> usize {
 }
 
 /// Classifies a text, and checks its strings. The error is the position of an invalid byte in a string.
-pub(crate) fn tokens(text: &[u8]) -> Result<Found, usize> {
+pub(crate) fn tokens(text: &[u8]) -> Result<BlockClassification, usize> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") {
         #[expect(unsafe_code, reason = "CPU features are detected at run time")]
@@ -45,17 +45,20 @@ pub(crate) fn tokens(text: &[u8]) -> Result<Found, usize> {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1")]
-fn tokens_avx2(text: &[u8]) -> Result<Found, usize> {
+fn tokens_avx2(text: &[u8]) -> Result<BlockClassification, usize> {
     tokens_by(text, |block| avx2(block))
 }
 
 /// Inlined, so that it is compiled separately for each instruction set.
 #[inline(always)]
-pub(crate) fn tokens_by(text: &[u8], classify: impl Fn(&[u8; BLOCK]) -> Bytes) -> Result<Found, usize> {
+pub(crate) fn tokens_by(
+    text: &[u8],
+    classify: impl Fn(&[u8; BLOCK]) -> ByteClasses,
+) -> Result<BlockClassification, usize> {
     let (blocks, rest) = text.as_chunks::<BLOCK>();
     let mut last = [b' '; BLOCK];
     last[..rest.len()].copy_from_slice(rest);
-    let mut carry = Carry::default();
+    let mut carry = BlockCarry::default();
     let mut tokens = Vec::with_capacity(blocks.len() + 1);
     let mut spaces = 0;
     for (number, block) in blocks.iter().chain([&last]).enumerate() {
@@ -68,12 +71,16 @@ pub(crate) fn tokens_by(text: &[u8], classify: impl Fn(&[u8; BLOCK]) -> Bytes) -
         let within = if number < blocks.len() { u64::MAX } else { !(u64::MAX << rest.len()) };
         spaces |= block.space & within;
     }
-    if carry.string == 0 { Ok(Found { tokens, is_spaced: spaces != 0 }) } else { Err(text.len()) }
+    if carry.string == 0 {
+        Ok(BlockClassification { tokens, is_spaced: spaces != 0 })
+    } else {
+        Err(text.len())
+    }
 }
 
 /// Checks the strings in a block.
 #[cold]
-fn check(text: &[u8], base: usize, block: Block) -> Result<(), usize> {
+fn check(text: &[u8], base: usize, block: ClassifiedBlock) -> Result<(), usize> {
     let mut marks = block.forbidden | block.escapes;
     while marks != 0 {
         let bit = marks.trailing_zeros();
@@ -97,7 +104,7 @@ fn escape(text: &[u8]) -> bool {
 
 /// The classification of a block, with the context from previous blocks.
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct ClassifiedBlock {
     tokens: u64,
     /// The backslashes that begin an escape.
     escapes: u64,
@@ -109,16 +116,16 @@ struct Block {
 
 /// The state that is carried from one block to the next.
 #[derive(Debug, Default)]
-struct Carry {
+struct BlockCarry {
     escaped: u64,
     /// All ones inside of a string.
     string: u64,
     scalar: u64,
 }
 
-impl Carry {
+impl BlockCarry {
     #[inline(always)]
-    fn next(&mut self, bytes: Bytes) -> Block {
+    fn next(&mut self, bytes: ByteClasses) -> ClassifiedBlock {
         let (escaped, escapes) = self.escapes(bytes.backslash);
         let quote = bytes.quote & !escaped;
         let string = fill(quote) ^ self.string;
@@ -130,7 +137,7 @@ impl Carry {
         // From the byte after an opening quote through the closing quote.
         let tail = string ^ quote;
         let tokens = (bytes.operator | (scalar & !follows)) & !tail;
-        Block { tokens, escapes, forbidden: bytes.control & string, space: bytes.space & !string }
+        ClassifiedBlock { tokens, escapes, forbidden: bytes.control & string, space: bytes.space & !string }
     }
 
     /// The escaped bytes, and the backslashes that escape them: every second one of a run. The carry of the
@@ -162,8 +169,8 @@ fn fill(mut bits: u64) -> u64 {
 
 /// The portable implementation.
 #[inline(always)]
-pub(crate) fn portable(block: &[u8; BLOCK]) -> Bytes {
-    let mut bytes = Bytes::default();
+pub(crate) fn portable(block: &[u8; BLOCK]) -> ByteClasses {
+    let mut bytes = ByteClasses::default();
     for (at, &byte) in block.iter().enumerate() {
         bytes.quote |= u64::from(byte == b'"') << at;
         bytes.backslash |= u64::from(byte == b'\\') << at;
@@ -182,13 +189,13 @@ use x86::avx2;
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{BLOCK, Bytes};
+    use super::{BLOCK, ByteClasses};
 
     /// The AVX2 implementation. Whitespace and operators are looked up by the low four bits of each byte: a
     /// byte belongs to the class if it equals the table's entry.
     #[target_feature(enable = "avx2")]
     #[inline]
-    pub(crate) fn avx2(block: &[u8; BLOCK]) -> Bytes {
+    pub(crate) fn avx2(block: &[u8; BLOCK]) -> ByteClasses {
         let (low, high) = block.split_at(32);
         let [low, high] = [low, high].map(|half| {
             #[expect(unsafe_code, reason = "vectors are loaded through pointers")]
@@ -222,7 +229,7 @@ mod x86 {
             _mm256_cmpeq_epi8(curly, _mm256_shuffle_epi8(operators, half))
         };
         let control = join(control(low), control(high));
-        Bytes {
+        ByteClasses {
             quote: equal(b'"'),
             backslash: equal(b'\\'),
             control,
@@ -239,7 +246,7 @@ mod tests {
 
     #[test]
     fn backslashes_escape_across_blocks() {
-        let mut carry = Carry::default();
+        let mut carry = BlockCarry::default();
         assert_eq!(carry.escapes(0b0111), (0b1010, 0b0101));
         assert_eq!(carry.escapes(1 << 63), (0, 1 << 63));
         assert_eq!(carry.escapes(0b11), (0b101, 0b10));

@@ -1,13 +1,13 @@
 //! Validation of a text that arrives in pieces and is passed on before it is complete. It covers the whole
 //! grammar (RFC 8259), with memory proportional to the nesting depth.
 
-use crate::Error;
+use crate::JsonError;
 use crate::index::DEPTH;
 
 /// The state of validation of a partial text.
 #[derive(Clone, Debug)]
-pub struct Checker {
-    state: State,
+pub struct PartialChecker {
+    state: CheckerState,
     /// The open containers: whether each is an object.
     open: Vec<bool>,
     /// The number of bytes so far.
@@ -19,7 +19,7 @@ pub struct Checker {
 
 /// The expected continuation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CheckerState {
     Value,
     /// A value, or the end of an array that has just begun.
     FirstItem,
@@ -34,14 +34,14 @@ enum State {
     Escape(bool),
     /// The given number of hexadecimal digits.
     Hex(bool, u8),
-    Number(Number),
+    Number(NumberPosition),
     /// The rest of `true`, `false` or `null`.
     Word(&'static [u8]),
 }
 
 /// The position within a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Number {
+enum NumberPosition {
     Minus,
     Zero,
     Whole,
@@ -52,29 +52,29 @@ enum Number {
     Power,
 }
 
-impl Default for Checker {
+impl Default for PartialChecker {
     fn default() -> Self {
-        Self { state: State::Value, open: Vec::new(), seen: 0, more: 0, bounds: (0x80, 0xbf) }
+        Self { state: CheckerState::Value, open: Vec::new(), seen: 0, more: 0, bounds: (0x80, 0xbf) }
     }
 }
 
-impl Checker {
+impl PartialChecker {
     /// Checks the next piece.
     ///
     /// # Errors
     /// If no JSON text begins like this, or if the text is nested too deeply. The checker must not be used
     /// afterwards.
-    pub fn feed(&mut self, piece: &[u8]) -> Result<(), Error> {
+    pub fn feed(&mut self, piece: &[u8]) -> Result<(), JsonError> {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
             let is_plain = |byte: &u8| matches!(byte, 0x20..0x80) && !matches!(byte, b'"' | b'\\');
-            if matches!(self.state, State::String(_)) && self.more == 0 && is_plain(&byte) {
+            if matches!(self.state, CheckerState::String(_)) && self.more == 0 && is_plain(&byte) {
                 at += piece[at..].iter().take_while(|byte| is_plain(byte)).count();
                 continue;
             }
             self.state = self.next(byte).map_err(|error| match error {
-                Error::NotJson(_) => Error::NotJson(self.seen + at),
-                Error::TooDeep(_) => Error::TooDeep(self.seen + at),
+                JsonError::NotJson(_) => JsonError::NotJson(self.seen + at),
+                JsonError::TooDeep(_) => JsonError::TooDeep(self.seen + at),
                 other => other,
             })?;
             at += 1;
@@ -87,43 +87,45 @@ impl Checker {
     ///
     /// # Errors
     /// If something is missing.
-    pub fn end(&self) -> Result<(), Error> {
+    pub fn end(&self) -> Result<(), JsonError> {
         let is_value = match self.state {
-            State::Behind => true,
-            State::Number(number) => number.may_end(),
+            CheckerState::Behind => true,
+            CheckerState::Number(number) => number.may_end(),
             _ => false,
         };
-        if is_value && self.open.is_empty() { Ok(()) } else { Err(Error::NotJson(self.seen)) }
+        if is_value && self.open.is_empty() { Ok(()) } else { Err(JsonError::NotJson(self.seen)) }
     }
 
-    fn next(&mut self, byte: u8) -> Result<State, Error> {
-        let wrong = Err(Error::NotJson(0));
+    fn next(&mut self, byte: u8) -> Result<CheckerState, JsonError> {
+        let wrong = Err(JsonError::NotJson(0));
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match self.state {
-            State::String(is_name) => return self.inside(byte, is_name),
-            State::Escape(is_name) => {
+            CheckerState::String(is_name) => return self.inside(byte, is_name),
+            CheckerState::Escape(is_name) => {
                 return match byte {
-                    b'u' => Ok(State::Hex(is_name, 4)),
-                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(State::String(is_name)),
+                    b'u' => Ok(CheckerState::Hex(is_name, 4)),
+                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {
+                        Ok(CheckerState::String(is_name))
+                    }
                     _ => wrong,
                 };
             }
-            State::Hex(is_name, digits) => {
+            CheckerState::Hex(is_name, digits) => {
                 return match (byte.is_ascii_hexdigit(), digits) {
                     (false, _) => wrong,
-                    (true, 1) => Ok(State::String(is_name)),
-                    (true, digits) => Ok(State::Hex(is_name, digits - 1)),
+                    (true, 1) => Ok(CheckerState::String(is_name)),
+                    (true, digits) => Ok(CheckerState::Hex(is_name, digits - 1)),
                 };
             }
-            State::Word(rest) => {
+            CheckerState::Word(rest) => {
                 return match rest {
-                    [last] if *last == byte => Ok(State::Behind),
-                    [first, rest @ ..] if *first == byte => Ok(State::Word(rest)),
+                    [last] if *last == byte => Ok(CheckerState::Behind),
+                    [first, rest @ ..] if *first == byte => Ok(CheckerState::Word(rest)),
                     _ => wrong,
                 };
             }
-            State::Number(number) => match number.next(byte) {
-                Some(next) => return Ok(State::Number(next)),
+            CheckerState::Number(number) => match number.next(byte) {
+                Some(next) => return Ok(CheckerState::Number(next)),
                 None if !number.may_end() => return wrong,
                 None => {}
             },
@@ -131,58 +133,62 @@ impl Checker {
             _ => {}
         }
         match (self.state, byte) {
-            (State::Number(_), _) if is_space => Ok(State::Behind),
-            (State::Number(_) | State::Behind, b',') => match self.open.last() {
-                Some(true) => Ok(State::Name),
-                Some(false) => Ok(State::Value),
+            (CheckerState::Number(_), _) if is_space => Ok(CheckerState::Behind),
+            (CheckerState::Number(_) | CheckerState::Behind, b',') => match self.open.last() {
+                Some(true) => Ok(CheckerState::Name),
+                Some(false) => Ok(CheckerState::Value),
                 None => wrong,
             },
-            (State::Number(_) | State::Behind, b']') | (State::FirstItem, b']') => self.close(false),
-            (State::Number(_) | State::Behind, b'}') | (State::FirstName, b'}') => self.close(true),
-            (State::Value | State::FirstItem, _) => self.value(byte),
-            (State::Name | State::FirstName, b'"') => Ok(State::String(true)),
-            (State::Colon, b':') => Ok(State::Value),
+            (CheckerState::Number(_) | CheckerState::Behind, b']') | (CheckerState::FirstItem, b']') => {
+                self.close(false)
+            }
+            (CheckerState::Number(_) | CheckerState::Behind, b'}') | (CheckerState::FirstName, b'}') => {
+                self.close(true)
+            }
+            (CheckerState::Value | CheckerState::FirstItem, _) => self.value(byte),
+            (CheckerState::Name | CheckerState::FirstName, b'"') => Ok(CheckerState::String(true)),
+            (CheckerState::Colon, b':') => Ok(CheckerState::Value),
             _ => wrong,
         }
     }
 
-    fn value(&mut self, byte: u8) -> Result<State, Error> {
+    fn value(&mut self, byte: u8) -> Result<CheckerState, JsonError> {
         match byte {
-            b'{' | b'[' if self.open.len() == DEPTH => Err(Error::TooDeep(0)),
+            b'{' | b'[' if self.open.len() == DEPTH => Err(JsonError::TooDeep(0)),
             b'{' => {
                 self.open.push(true);
-                Ok(State::FirstName)
+                Ok(CheckerState::FirstName)
             }
             b'[' => {
                 self.open.push(false);
-                Ok(State::FirstItem)
+                Ok(CheckerState::FirstItem)
             }
-            b'"' => Ok(State::String(false)),
-            b't' => Ok(State::Word(b"rue")),
-            b'f' => Ok(State::Word(b"alse")),
-            b'n' => Ok(State::Word(b"ull")),
-            b'-' => Ok(State::Number(Number::Minus)),
-            b'0' => Ok(State::Number(Number::Zero)),
-            b'1'..=b'9' => Ok(State::Number(Number::Whole)),
-            _ => Err(Error::NotJson(0)),
+            b'"' => Ok(CheckerState::String(false)),
+            b't' => Ok(CheckerState::Word(b"rue")),
+            b'f' => Ok(CheckerState::Word(b"alse")),
+            b'n' => Ok(CheckerState::Word(b"ull")),
+            b'-' => Ok(CheckerState::Number(NumberPosition::Minus)),
+            b'0' => Ok(CheckerState::Number(NumberPosition::Zero)),
+            b'1'..=b'9' => Ok(CheckerState::Number(NumberPosition::Whole)),
+            _ => Err(JsonError::NotJson(0)),
         }
     }
 
-    fn close(&mut self, is_object: bool) -> Result<State, Error> {
-        if self.open.pop() == Some(is_object) { Ok(State::Behind) } else { Err(Error::NotJson(0)) }
+    fn close(&mut self, is_object: bool) -> Result<CheckerState, JsonError> {
+        if self.open.pop() == Some(is_object) { Ok(CheckerState::Behind) } else { Err(JsonError::NotJson(0)) }
     }
 
     /// Processes a byte of a string: UTF-8 according to the table in RFC 3629.
-    fn inside(&mut self, byte: u8, is_name: bool) -> Result<State, Error> {
-        let stay = State::String(is_name);
+    fn inside(&mut self, byte: u8, is_name: bool) -> Result<CheckerState, JsonError> {
+        let stay = CheckerState::String(is_name);
         if self.more > 0 {
             let (least, most) = std::mem::replace(&mut self.bounds, (0x80, 0xbf));
             self.more -= 1;
-            return if (least..=most).contains(&byte) { Ok(stay) } else { Err(Error::NotJson(0)) };
+            return if (least..=most).contains(&byte) { Ok(stay) } else { Err(JsonError::NotJson(0)) };
         }
         (self.more, self.bounds) = match byte {
-            b'"' => return Ok(if is_name { State::Colon } else { State::Behind }),
-            b'\\' => return Ok(State::Escape(is_name)),
+            b'"' => return Ok(if is_name { CheckerState::Colon } else { CheckerState::Behind }),
+            b'\\' => return Ok(CheckerState::Escape(is_name)),
             0x20..0x80 => return Ok(stay),
             0xc2..=0xdf => (1, (0x80, 0xbf)),
             0xe0 => (2, (0xa0, 0xbf)),
@@ -191,13 +197,13 @@ impl Checker {
             0xf0 => (3, (0x90, 0xbf)),
             0xf1..=0xf3 => (3, (0x80, 0xbf)),
             0xf4 => (3, (0x80, 0x8f)),
-            _ => return Err(Error::NotJson(0)),
+            _ => return Err(JsonError::NotJson(0)),
         };
         Ok(stay)
     }
 }
 
-impl Number {
+impl NumberPosition {
     fn next(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Minus, b'0') => Self::Zero,
@@ -222,10 +228,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Document;
+    use crate::JsonDocument;
 
-    fn check(text: &[u8], piece: usize) -> Result<(), Error> {
-        let mut checker = Checker::default();
+    fn check(text: &[u8], piece: usize) -> Result<(), JsonError> {
+        let mut checker = PartialChecker::default();
         text.chunks(piece).try_for_each(|piece| checker.feed(piece))?;
         checker.end()
     }
@@ -261,7 +267,7 @@ mod tests {
         ] {
             (1..8).for_each(|piece| assert!(check(text.as_bytes(), piece).is_err(), "{text}"));
         }
-        assert_eq!(check(&vec![b'['; DEPTH + 1], 7), Err(Error::TooDeep(DEPTH)));
+        assert_eq!(check(&vec![b'['; DEPTH + 1], 7), Err(JsonError::TooDeep(DEPTH)));
     }
 
     proptest! {
@@ -276,7 +282,7 @@ mod tests {
         ) {
             let text = text.concat();
             prop_assume!(!text.starts_with(b"\xef\xbb\xbf"));
-            let known = Document::new(Bytes::from(text.clone())).is_ok();
+            let known = JsonDocument::new(Bytes::from(text.clone())).is_ok();
             prop_assert_eq!(check(&text, piece).is_ok(), known, "{}", String::from_utf8_lossy(&text));
         }
     }

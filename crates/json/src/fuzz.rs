@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Document, Node, block};
+use super::{JsonDocument, JsonNode, block};
 
 const WORDS: &[&str] =
     &["{", "}", "[", "]", ",", ":", "\"", "\"a\"", "\\u", "d83d", "null", "true", "-1", "e+", "0.", " "];
@@ -11,14 +11,14 @@ const WORDS: &[&str] =
 fn agrees_with_serde_json_and_never_panics() {
     ::fuzz::run("json_documents", WORDS, |text: &[u8]| {
         let shallow = text.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() < 100;
-        let document = Document::new(Bytes::copy_from_slice(text));
+        let document = JsonDocument::new(Bytes::copy_from_slice(text));
         if shallow && !text.starts_with(b"\xef\xbb\xbf") {
             let known: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(text);
             let known = known.is_ok() && std::str::from_utf8(text).is_ok();
             assert_eq!(document.is_ok(), known, "{}", String::from_utf8_lossy(text));
         }
         let pointer = String::from_utf8_lossy(text);
-        let known = Document::new(Bytes::from_static(br#"{"a":[{"b":1}]}"#)).unwrap();
+        let known = JsonDocument::new(Bytes::from_static(br#"{"a":[{"b":1}]}"#)).unwrap();
         let _ = known.root().pointer(&pointer);
         if let Ok(document) = document {
             for path in ["", "/a", "/0/a", "/~1/~0", "/a/18446744073709551616"] {
@@ -42,7 +42,7 @@ fn all_implementations_find_the_same_tokens() {
 }
 
 /// Calls all methods of a value.
-fn read(node: Node<'_>) {
+fn read(node: JsonNode<'_>) {
     let _ = (node.kind(), node.text(), node.slice(), node.count(), node.string(), node.number());
     node.items().for_each(|item| assert!(item.start() >= node.start()));
     node.and_following().for_each(|item| assert!(item.start() >= node.start()));

@@ -1,8 +1,8 @@
 //! The index of a text: the positions of its longer containers. Building it checks the whole grammar (RFC
 //! 8259), so that all other code may assume that the text is JSON.
 
-use crate::Error;
-use crate::block::{self, BLOCK, Found};
+use crate::JsonError;
+use crate::block::{self, BLOCK, BlockClassification};
 
 /// The maximum nesting depth.
 pub const DEPTH: usize = 1024;
@@ -14,7 +14,7 @@ const FIRST: usize = 4;
 
 /// A container of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Container {
+pub(crate) struct IndexedContainer {
     pub(crate) start: u32,
     /// The position after its closing bracket.
     pub(crate) end: u32,
@@ -26,21 +26,24 @@ pub(crate) struct Container {
 
 /// Finds the tokens of a text, block by block, and its containers, in order. Both use at most `most` bytes of
 /// memory together, including temporary memory during growth.
-pub(crate) fn index(text: &[u8], most: usize) -> Result<(Found, Vec<Container>), Error> {
+pub(crate) fn index(
+    text: &[u8],
+    most: usize,
+) -> Result<(BlockClassification, Vec<IndexedContainer>), JsonError> {
     if u32::try_from(text.len()).is_err() {
-        return Err(Error::TooLong);
+        return Err(JsonError::TooLong);
     }
-    let rest = most.checked_sub(block::tokens_bytes(text.len())).ok_or(Error::IndexTooLarge(0))?;
-    std::str::from_utf8(text).map_err(|error| Error::NotJson(error.valid_up_to()))?;
-    let found = block::tokens(text).map_err(Error::NotJson)?;
+    let rest = most.checked_sub(block::tokens_bytes(text.len())).ok_or(JsonError::IndexTooLarge(0))?;
+    std::str::from_utf8(text).map_err(|error| JsonError::NotJson(error.valid_up_to()))?;
+    let found = block::tokens(text).map_err(JsonError::NotJson)?;
     let blocks = &found.tokens[..];
-    let containers = containers(Tokens::from(text, blocks, 0), rest / size_of::<Container>())?;
+    let containers = containers(IndexTokens::from(text, blocks, 0), rest / size_of::<IndexedContainer>())?;
     Ok((found, containers))
 }
 
 /// The tokens of a text, in order.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tokens<'a> {
+pub(crate) struct IndexTokens<'a> {
     text: &'a [u8],
     blocks: &'a [u64],
     /// The current block, and its remaining tokens.
@@ -48,7 +51,7 @@ pub(crate) struct Tokens<'a> {
     bits: u64,
 }
 
-impl<'a> Tokens<'a> {
+impl<'a> IndexTokens<'a> {
     /// The tokens from a position in the text on.
     #[inline(always)]
     pub(crate) fn from(text: &'a [u8], blocks: &'a [u64], place: usize) -> Self {
@@ -88,15 +91,15 @@ impl<'a> Tokens<'a> {
     }
 
     #[inline(always)]
-    fn expect(&mut self, byte: u8) -> Result<(), Error> {
+    fn expect(&mut self, byte: u8) -> Result<(), JsonError> {
         let (next, at) = self.next();
-        if next == Some(byte) { Ok(()) } else { Err(Error::NotJson(at)) }
+        if next == Some(byte) { Ok(()) } else { Err(JsonError::NotJson(at)) }
     }
 }
 
 /// An open container, or the level of the root value, which has no closing bracket.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenContainer {
     /// Its index entry.
     place: usize,
     count: u32,
@@ -110,7 +113,7 @@ const NONE: u8 = 0;
 /// Increases the capacity, with at most `most` containers in memory at a time, including those in the old
 /// allocation. Returns `false` if this is impossible.
 #[cold]
-fn grow(containers: &mut Vec<Container>, most: usize) -> bool {
+fn grow(containers: &mut Vec<IndexedContainer>, most: usize) -> bool {
     let now = containers.capacity();
     let more = now.max(FIRST).min(most.saturating_sub(2 * now));
     containers.reserve_exact(more);
@@ -120,25 +123,25 @@ fn grow(containers: &mut Vec<Container>, most: usize) -> bool {
 /// Returns the containers of a text that is one value, with at most `most` of them in memory at a time. The
 /// state is kept in local variables: in a struct, each token would wait for the previous one's stores and
 /// loads.
-fn containers(mut tokens: Tokens<'_>, most: usize) -> Result<Vec<Container>, Error> {
+fn containers(mut tokens: IndexTokens<'_>, most: usize) -> Result<Vec<IndexedContainer>, JsonError> {
     let mut containers = Vec::with_capacity((tokens.text.len() / 256).min(most));
     let mut outer = Vec::with_capacity(16);
-    let mut open = Open { place: 0, count: 0, closing: NONE };
+    let mut open = OpenContainer { place: 0, count: 0, closing: NONE };
     loop {
         let (first, at) = tokens.next();
         match first {
             Some(b'"') => {}
             Some(bracket @ (b'{' | b'[')) => {
                 if outer.len() == DEPTH {
-                    return Err(Error::TooDeep(at));
+                    return Err(JsonError::TooDeep(at));
                 }
                 outer.push(open);
                 let closing = if bracket == b'{' { b'}' } else { b']' };
-                open = Open { place: containers.len(), count: 0, closing };
+                open = OpenContainer { place: containers.len(), count: 0, closing };
                 if containers.len() == containers.capacity() && !grow(&mut containers, most) {
-                    return Err(Error::IndexTooLarge(at));
+                    return Err(JsonError::IndexTooLarge(at));
                 }
-                containers.push(Container { start: at as u32, end: 0, next: 0, count: 0 });
+                containers.push(IndexedContainer { start: at as u32, end: 0, next: 0, count: 0 });
                 let behind = tokens;
                 let (next, at) = tokens.next();
                 match next {
@@ -154,16 +157,16 @@ fn containers(mut tokens: Tokens<'_>, most: usize) -> Result<Vec<Container>, Err
                         tokens = behind;
                         continue;
                     }
-                    _ => return Err(Error::NotJson(at)),
+                    _ => return Err(JsonError::NotJson(at)),
                 }
             }
             Some(_) if scalar(&tokens.text[at..]) => {}
-            _ => return Err(Error::NotJson(at)),
+            _ => return Err(JsonError::NotJson(at)),
         }
         loop {
             if open.closing == NONE {
                 let (more, at) = tokens.next();
-                return if more.is_none() { Ok(containers) } else { Err(Error::NotJson(at)) };
+                return if more.is_none() { Ok(containers) } else { Err(JsonError::NotJson(at)) };
             }
             open.count += 1;
             let (next, at) = tokens.next();
@@ -175,12 +178,12 @@ fn containers(mut tokens: Tokens<'_>, most: usize) -> Result<Vec<Container>, Err
                 break;
             }
             if next != Some(open.closing) {
-                return Err(Error::NotJson(at));
+                return Err(JsonError::NotJson(at));
             }
             end(&mut containers, open, at);
             match outer.pop() {
                 Some(container) => open = container,
-                None => return Err(Error::NotJson(at)),
+                None => return Err(JsonError::NotJson(at)),
             }
         }
     }
@@ -188,14 +191,14 @@ fn containers(mut tokens: Tokens<'_>, most: usize) -> Result<Vec<Container>, Err
 
 /// Records the end of a container.
 #[inline(always)]
-fn end(containers: &mut Vec<Container>, open: Open, at: usize) {
+fn end(containers: &mut Vec<IndexedContainer>, open: OpenContainer, at: usize) {
     let (end, next) = (at as u32 + 1, containers.len() as u32);
     if let Some(container) = containers.get_mut(open.place) {
         if end - container.start < SHORT {
             // All containers within it were short, too, and have been removed: it is the last entry.
             containers.pop();
         } else {
-            *container = Container { end, next, count: open.count, ..*container };
+            *container = IndexedContainer { end, next, count: open.count, ..*container };
         }
     }
 }

@@ -7,14 +7,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::BitOr;
 
-use crate::{Kind, Node, Number};
+use crate::{JsonNode, JsonNumber, ValueKind};
 
 /// A key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Scalar<'a>(Repr<'a>);
+pub struct JoinKey<'a>(JoinKeyRepr<'a>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Repr<'a> {
+enum JoinKeyRepr<'a> {
     Whole(u64),
     /// Any other number: its sign, its digits without leading and trailing zeros, and their power of ten.
     Decimal(bool, Box<[u8]>, i64),
@@ -28,51 +28,53 @@ enum Repr<'a> {
 
 /// A set of kinds of keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kinds(u8);
+pub struct JoinKeyKinds(u8);
 
-impl<'a> Scalar<'a> {
+impl<'a> JoinKey<'a> {
     /// Returns a value as a key, or `None` if it can't be one.
     #[must_use]
-    pub fn of(node: Node<'a>) -> Option<Self> {
+    pub fn of(node: JsonNode<'a>) -> Option<Self> {
         Some(Self(match node.kind() {
-            Kind::Number => number(node),
-            Kind::String if node.is_unpaired() => Repr::Unpaired(node.text()),
-            Kind::String => Repr::Text(node.string()?),
-            Kind::Bool(value) => Repr::Bool(value),
-            Kind::Null | Kind::Array | Kind::Object => return None,
+            ValueKind::Number => number(node),
+            ValueKind::String if node.is_unpaired() => JoinKeyRepr::Unpaired(node.text()),
+            ValueKind::String => JoinKeyRepr::Text(node.string()?),
+            ValueKind::Bool(value) => JoinKeyRepr::Bool(value),
+            ValueKind::Null | ValueKind::Array | ValueKind::Object => return None,
         }))
     }
 
     /// Like [`Scalar::of`], but a number or boolean is represented by its text: 7 equals `"7"`, but 7.0 does
     /// not.
     #[must_use]
-    pub fn text(node: Node<'a>) -> Option<Self> {
+    pub fn text(node: JsonNode<'a>) -> Option<Self> {
         match node.kind() {
-            Kind::Number | Kind::Bool(_) => Some(Self(Repr::Text(Cow::Borrowed(node.text())))),
+            ValueKind::Number | ValueKind::Bool(_) => {
+                Some(Self(JoinKeyRepr::Text(Cow::Borrowed(node.text()))))
+            }
             _ => Self::of(node),
         }
     }
 
     /// Returns the kind of the key.
     #[must_use]
-    pub fn kind(&self) -> Kinds {
-        Kinds(match self.0 {
-            Repr::Whole(_) | Repr::Decimal(..) | Repr::Spelt(_) => 1,
-            Repr::Text(_) | Repr::Unpaired(_) => 2,
-            Repr::Bool(_) => 4,
+    pub fn kind(&self) -> JoinKeyKinds {
+        JoinKeyKinds(match self.0 {
+            JoinKeyRepr::Whole(_) | JoinKeyRepr::Decimal(..) | JoinKeyRepr::Spelt(_) => 1,
+            JoinKeyRepr::Text(_) | JoinKeyRepr::Unpaired(_) => 2,
+            JoinKeyRepr::Bool(_) => 4,
         })
     }
 }
 
-fn number(node: Node<'_>) -> Repr<'_> {
-    if let Some(Number::Unsigned(number)) = node.number() {
-        return Repr::Whole(number);
+fn number(node: JsonNode<'_>) -> JoinKeyRepr<'_> {
+    if let Some(JsonNumber::Unsigned(number)) = node.number() {
+        return JoinKeyRepr::Whole(number);
     }
-    decimal(node.text()).unwrap_or(Repr::Spelt(node.text()))
+    decimal(node.text()).unwrap_or(JoinKeyRepr::Spelt(node.text()))
 }
 
 /// Normalizes a number; `None` if its exponent is too large.
-fn decimal(text: &[u8]) -> Option<Repr<'static>> {
+fn decimal(text: &[u8]) -> Option<JoinKeyRepr<'static>> {
     let (is_negative, text) = text.strip_prefix(b"-").map_or((false, text), |text| (true, text));
     let e = text.iter().position(|byte| matches!(byte, b'e' | b'E')).unwrap_or(text.len());
     let (mantissa, power) = text.split_at(e);
@@ -85,7 +87,7 @@ fn decimal(text: &[u8]) -> Option<Repr<'static>> {
     let first = digits.iter().take_while(|byte| **byte == b'0').count();
     let zeros = digits.iter().rev().take_while(|byte| **byte == b'0').count();
     if first == digits.len() {
-        return Some(Repr::Whole(0));
+        return Some(JoinKeyRepr::Whole(0));
     }
     let digits = &digits[first..digits.len() - zeros];
     let power = power.checked_sub(i64::try_from(behind).ok()?)?.checked_add(i64::try_from(zeros).ok()?)?;
@@ -94,12 +96,12 @@ fn decimal(text: &[u8]) -> Option<Repr<'static>> {
         std::str::from_utf8(digits).ok()?.parse::<u64>().ok()?.checked_mul(ten)
     };
     match whole().filter(|_| !is_negative) {
-        Some(whole) => Some(Repr::Whole(whole)),
-        None => Some(Repr::Decimal(is_negative, digits.into(), power)),
+        Some(whole) => Some(JoinKeyRepr::Whole(whole)),
+        None => Some(JoinKeyRepr::Decimal(is_negative, digits.into(), power)),
     }
 }
 
-impl Kinds {
+impl JoinKeyKinds {
     /// Whether both sets are nonempty and disjoint, so that no keys are equal.
     #[must_use]
     pub fn are_apart(self, other: Self) -> bool {
@@ -116,7 +118,7 @@ impl Kinds {
     }
 }
 
-impl BitOr for Kinds {
+impl BitOr for JoinKeyKinds {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -126,16 +128,16 @@ impl BitOr for Kinds {
 
 /// Items grouped by key, in their order.
 #[derive(Debug, Default)]
-pub struct Grouped<'a> {
-    groups: HashMap<Scalar<'a>, usize>,
+pub struct GroupedItems<'a> {
+    groups: HashMap<JoinKey<'a>, usize>,
     /// The first and last item of each group.
     ends: Vec<(usize, usize)>,
     /// The next item of the same group, for each item.
     next: Vec<Option<usize>>,
-    kinds: Kinds,
+    kinds: JoinKeyKinds,
 }
 
-impl<'a> Grouped<'a> {
+impl<'a> GroupedItems<'a> {
     /// Creates an empty collection with capacity for a number of items.
     #[must_use]
     pub fn with_capacity(items: usize) -> Self {
@@ -143,13 +145,13 @@ impl<'a> Grouped<'a> {
             groups: HashMap::with_capacity(items),
             next: Vec::with_capacity(items),
             ends: Vec::with_capacity(items),
-            kinds: Kinds::default(),
+            kinds: JoinKeyKinds::default(),
         }
     }
 
     /// Adds the next item with its key. An item without a key is in no group. Returns whether a previous item
     /// has the same key.
-    pub fn add(&mut self, key: Option<Scalar<'a>>) -> bool {
+    pub fn add(&mut self, key: Option<JoinKey<'a>>) -> bool {
         let item = self.next.len();
         self.next.push(None);
         let Some(key) = key else { return false };
@@ -171,7 +173,7 @@ impl<'a> Grouped<'a> {
 
     /// Returns the number of the group with this key.
     #[must_use]
-    pub fn find(&self, key: &Scalar<'_>) -> Option<usize> {
+    pub fn find(&self, key: &JoinKey<'_>) -> Option<usize> {
         self.groups.get(key).copied()
     }
 
@@ -195,7 +197,7 @@ impl<'a> Grouped<'a> {
 
     /// The kinds of keys in all groups.
     #[must_use]
-    pub fn kinds(&self) -> Kinds {
+    pub fn kinds(&self) -> JoinKeyKinds {
         self.kinds
     }
 }

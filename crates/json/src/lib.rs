@@ -23,21 +23,23 @@ mod walk;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use block::Found;
+use block::BlockClassification;
 use bytes::Bytes;
 
-pub use ambiguity::Ambiguity;
-pub use checker::Checker;
+pub use ambiguity::AmbiguousValue;
+pub use checker::PartialChecker;
 pub use index::DEPTH;
-use index::{Container, Tokens};
-pub use join::{Grouped, Kinds, Scalar};
-pub use node::{Items, Key, Kind, Members, Node, Number, Passed, Spelling, Spot};
-pub use path::{NotArray, NotPath, Path, Step};
-pub use tree::{Again, Member, Pieces, Tree};
+use index::{IndexTokens, IndexedContainer};
+pub use join::{GroupedItems, JoinKey, JoinKeyKinds};
+pub use node::{
+    ArrayItems, JsonNode, JsonNumber, KeyPattern, MemberName, NodeId, ObjectMembers, PassedValue, ValueKind,
+};
+pub use path::{JsonPath, JsonPathStep, NotArray, NotPath};
+pub use tree::{JsonTree, RepeatedObject, TreeMember, TreePieces};
 
 /// The reason why a text or a pointer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum JsonError {
     /// The text is not JSON, or incomplete.
     #[error("byte {0}: this is not JSON")]
     NotJson(usize),
@@ -57,12 +59,12 @@ pub enum Error {
 
 /// A JSON text and its index.
 #[derive(Debug)]
-pub struct Document {
+pub struct JsonDocument {
     text: Bytes,
     /// The first bytes of tokens, a bit for each byte of the text.
     blocks: Vec<u64>,
     is_spaced: bool,
-    containers: Vec<Container>,
+    containers: Vec<IndexedContainer>,
     /// The index entry that [`Document::node`] found last. The next lookup is often for the same or the
     /// following entry.
     last: AtomicUsize,
@@ -73,13 +75,13 @@ pub struct Document {
 /// The length of a stretch, in bytes: short enough that it contains few index entries.
 const STRETCH: usize = 256;
 
-impl Document {
+impl JsonDocument {
     /// Checks a text and builds its index. A leading byte order mark is removed.
     ///
     /// # Errors
     /// If the text is not JSON, nested too deeply, or too long. Positions are counted after the byte order
     /// mark.
-    pub fn new(text: Bytes) -> Result<Self, Error> {
+    pub fn new(text: Bytes) -> Result<Self, JsonError> {
         Self::within(text, usize::MAX)
     }
 
@@ -89,18 +91,18 @@ impl Document {
     ///
     /// # Errors
     /// The errors of [`Document::new`], and [`Error::IndexTooLarge`].
-    pub fn within(mut text: Bytes, most: usize) -> Result<Self, Error> {
+    pub fn within(mut text: Bytes, most: usize) -> Result<Self, JsonError> {
         if text.starts_with(b"\xef\xbb\xbf") {
             text = text.slice(3..);
         }
         let Some(most) = most.checked_sub(stretches_bytes(text.len())) else {
-            return Err(Error::IndexTooLarge(0));
+            return Err(JsonError::IndexTooLarge(0));
         };
-        let (Found { tokens, is_spaced }, containers) = index::index(&text, most)?;
+        let (BlockClassification { tokens, is_spaced }, containers) = index::index(&text, most)?;
         Ok(Self::of(text, tokens, is_spaced, containers))
     }
 
-    fn of(text: Bytes, blocks: Vec<u64>, is_spaced: bool, containers: Vec<Container>) -> Self {
+    fn of(text: Bytes, blocks: Vec<u64>, is_spaced: bool, containers: Vec<IndexedContainer>) -> Self {
         let (last, stretches) = (AtomicUsize::new(0), OnceLock::new());
         Self { text, blocks, is_spaced, containers, last, stretches }
     }
@@ -110,11 +112,11 @@ impl Document {
     ///
     /// # Errors
     /// If the text ends within a string, has an invalid byte in a string, or is too long.
-    pub fn known(text: Bytes) -> Result<Self, Error> {
+    pub fn known(text: Bytes) -> Result<Self, JsonError> {
         if u32::try_from(text.len()).is_err() {
-            return Err(Error::TooLong);
+            return Err(JsonError::TooLong);
         }
-        let Found { tokens, is_spaced } = block::tokens(&text).map_err(Error::NotJson)?;
+        let BlockClassification { tokens, is_spaced } = block::tokens(&text).map_err(JsonError::NotJson)?;
         Ok(Self::of(text, tokens, is_spaced, Vec::new()))
     }
 
@@ -141,17 +143,17 @@ impl Document {
 
     /// Returns the root value.
     #[must_use]
-    pub fn root(&self) -> Node<'_> {
-        Node::new(self, self.tokens_from(0).next().1, 0)
+    pub fn root(&self) -> JsonNode<'_> {
+        JsonNode::new(self, self.tokens_from(0).next().1, 0)
     }
 
     /// Returns the value that begins at a position in the text, as returned by [`Node::start`]. Returns
     /// `None` if no token begins there, for example within a string or after the end of the text. For a token
     /// that is not a value, the result is unspecified, but remains within the text.
     #[must_use]
-    pub fn node(&self, start: usize) -> Option<Node<'_>> {
+    pub fn node(&self, start: usize) -> Option<JsonNode<'_>> {
         let bits = self.blocks.get(start / block::BLOCK)?;
-        (bits >> (start % block::BLOCK) & 1 == 1).then(|| Node::new(self, start, self.place(start)))
+        (bits >> (start % block::BLOCK) & 1 == 1).then(|| JsonNode::new(self, start, self.place(start)))
     }
 
     /// Builds the lookup table that [`Document::node`] needs for positions in any order. It takes time
@@ -164,15 +166,15 @@ impl Document {
     /// the text. For a spot of another document, the result is unspecified, but remains within the text.
     #[must_use]
     #[inline]
-    pub fn at(&self, spot: Spot) -> Option<Node<'_>> {
-        Node::at(self, spot)
+    pub fn at(&self, spot: NodeId) -> Option<JsonNode<'_>> {
+        JsonNode::at(self, spot)
     }
 
     /// Returns the members of an object, beginning with the member at this spot, as returned by
     /// [`Members::spot`].
     #[must_use]
-    pub fn members_at(&self, spot: Spot) -> Members<'_> {
-        Members::at(self, spot)
+    pub fn members_at(&self, spot: NodeId) -> ObjectMembers<'_> {
+        ObjectMembers::at(self, spot)
     }
 
     /// The index entry of the first container that begins at `start` or later.
@@ -206,13 +208,13 @@ impl Document {
     #[must_use]
     pub fn index_bytes(&self) -> usize {
         self.blocks.capacity() * size_of::<u64>()
-            + self.containers.capacity() * size_of::<Container>()
+            + self.containers.capacity() * size_of::<IndexedContainer>()
             + stretches_bytes(self.text.len())
     }
 
     #[inline]
-    fn tokens_from(&self, place: usize) -> Tokens<'_> {
-        Tokens::from(&self.text, &self.blocks, place)
+    fn tokens_from(&self, place: usize) -> IndexTokens<'_> {
+        IndexTokens::from(&self.text, &self.blocks, place)
     }
 }
 

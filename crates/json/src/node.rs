@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::index::{self, Container, Tokens};
+use crate::index::{self, IndexTokens, IndexedContainer};
 use crate::string::{self, unescape};
-use crate::{Ambiguity, Document, Error, ambiguity, pointer, walk};
+use crate::{AmbiguousValue, JsonDocument, JsonError, ambiguity, pointer, walk};
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `null`
     Null,
     /// `true` or `false`
@@ -25,7 +25,7 @@ pub enum Kind {
     Object,
 }
 
-impl Kind {
+impl ValueKind {
     /// The name of the kind, for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -42,7 +42,7 @@ impl Kind {
 
 /// A number. For [`Self::Big`], only its text has the exact value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Number {
+pub enum JsonNumber {
     /// A nonnegative integer.
     Unsigned(u64),
     /// A negative integer.
@@ -55,31 +55,31 @@ pub enum Number {
 
 /// The location of a value in its document, with its index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Spot {
+pub struct NodeId {
     start: u32,
     place: u32,
 }
 
 /// A value in a document. It is cheap to copy, and only borrows the document.
 #[derive(Clone, Copy, Debug)]
-pub struct Node<'a> {
-    document: &'a Document,
+pub struct JsonNode<'a> {
+    document: &'a JsonDocument,
     start: usize,
     /// The index entry of the first container that begins here or later.
     place: usize,
 }
 
-impl<'a> Node<'a> {
+impl<'a> JsonNode<'a> {
     /// Creates the node for the value at `start`; `place` is the index entry of the first container from
     /// there on.
     #[inline]
-    pub(crate) fn new(document: &'a Document, start: usize, place: usize) -> Self {
+    pub(crate) fn new(document: &'a JsonDocument, start: usize, place: usize) -> Self {
         Self { document, start, place }
     }
 
     /// Returns the value at a spot, if the spot is within the text.
     #[inline]
-    pub(crate) fn at(document: &'a Document, spot: Spot) -> Option<Self> {
+    pub(crate) fn at(document: &'a JsonDocument, spot: NodeId) -> Option<Self> {
         let (start, place) = (spot.start as usize, spot.place as usize);
         (start < document.text.len()).then_some(Self { document, start, place })
     }
@@ -87,15 +87,15 @@ impl<'a> Node<'a> {
     /// Returns the kind of the value.
     #[must_use]
     #[inline]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> ValueKind {
         match self.document.text.get(self.start) {
-            Some(b'{') => Kind::Object,
-            Some(b'[') => Kind::Array,
-            Some(b'"') => Kind::String,
-            Some(b't') => Kind::Bool(true),
-            Some(b'f') => Kind::Bool(false),
-            Some(b'n') => Kind::Null,
-            _ => Kind::Number,
+            Some(b'{') => ValueKind::Object,
+            Some(b'[') => ValueKind::Array,
+            Some(b'"') => ValueKind::String,
+            Some(b't') => ValueKind::Bool(true),
+            Some(b'f') => ValueKind::Bool(false),
+            Some(b'n') => ValueKind::Null,
+            _ => ValueKind::Number,
         }
     }
 
@@ -108,9 +108,9 @@ impl<'a> Node<'a> {
     /// Returns its location in the document; the inverse is [`Document::at`], which needs no lookup.
     #[must_use]
     #[inline]
-    pub fn spot(self) -> Spot {
+    pub fn spot(self) -> NodeId {
         // Texts have less than 4 GiB, and the number of containers is smaller than that of bytes.
-        Spot { start: self.start as u32, place: self.place as u32 }
+        NodeId { start: self.start as u32, place: self.place as u32 }
     }
 
     /// Returns its original text.
@@ -144,7 +144,7 @@ impl<'a> Node<'a> {
 
     fn extent(self) -> std::ops::Range<usize> {
         let end = match self.kind() {
-            Kind::Array | Kind::Object => self.own().map_or(self.start, |own| own.end as usize),
+            ValueKind::Array | ValueKind::Object => self.own().map_or(self.start, |own| own.end as usize),
             _ => {
                 let mut tokens = self.document.tokens_from(self.start);
                 tokens.pass();
@@ -158,15 +158,15 @@ impl<'a> Node<'a> {
     #[must_use]
     pub fn count(self) -> usize {
         match self.kind() {
-            Kind::Array => self.own().map_or_else(|| self.items().count(), |own| own.count as usize),
-            Kind::Object => self.own().map_or_else(|| self.members().count(), |own| own.count as usize),
+            ValueKind::Array => self.own().map_or_else(|| self.items().count(), |own| own.count as usize),
+            ValueKind::Object => self.own().map_or_else(|| self.members().count(), |own| own.count as usize),
             _ => 0,
         }
     }
 
     /// Returns its index entry, if it is a container in the index.
     #[inline]
-    fn own(self) -> Option<&'a Container> {
+    fn own(self) -> Option<&'a IndexedContainer> {
         let container = self.document.containers.get(self.place)?;
         (container.start as usize == self.start).then_some(container)
     }
@@ -187,30 +187,30 @@ impl<'a> Node<'a> {
     /// Returns the items of an array, in order; empty for other values.
     #[must_use]
     #[inline]
-    pub fn items(self) -> Items<'a> {
-        Items(Children::new(self, Kind::Array))
+    pub fn items(self) -> ArrayItems<'a> {
+        ArrayItems(ChildCursor::new(self, ValueKind::Array))
     }
 
     /// Returns this item and the following items of the array that contains it.
     #[must_use]
     #[inline]
-    pub fn and_following(self) -> Items<'a> {
+    pub fn and_following(self) -> ArrayItems<'a> {
         let Self { document, start, place } = self;
-        Items(Children { document, tokens: Some(document.tokens_from(start)), place })
+        ArrayItems(ChildCursor { document, tokens: Some(document.tokens_from(start)), place })
     }
 
     /// Returns the members of an object in their original order, including those with duplicate names; empty
     /// for other values.
     #[must_use]
     #[inline]
-    pub fn members(self) -> Members<'a> {
-        Members(Children::new(self, Kind::Object))
+    pub fn members(self) -> ObjectMembers<'a> {
+        ObjectMembers(ChildCursor::new(self, ValueKind::Object))
     }
 
     /// Returns the member `name` of an object. Of duplicate names it is the first, as in JSON Pointer.
     #[must_use]
     pub fn member(self, name: &[u8]) -> Option<Self> {
-        let mut children = Children::new(self, Kind::Object);
+        let mut children = ChildCursor::new(self, ValueKind::Object);
         loop {
             let (key, start) = children.key()?;
             if key.is(name) {
@@ -236,15 +236,15 @@ impl<'a> Node<'a> {
     ///
     /// # Errors
     /// If the text is not a pointer.
-    pub fn pointer(self, pointer: &str) -> Result<Option<Self>, Error> {
+    pub fn pointer(self, pointer: &str) -> Result<Option<Self>, JsonError> {
         if pointer.is_empty() {
             return Ok(Some(self));
         }
         let mut found = Some(self);
-        for step in pointer.strip_prefix('/').ok_or(Error::NotPointer)?.split('/') {
+        for step in pointer.strip_prefix('/').ok_or(JsonError::NotPointer)?.split('/') {
             let step = pointer::step(step)?;
             found = found.and_then(|node| match node.kind() {
-                Kind::Array => node.item(pointer::index(&step)?),
+                ValueKind::Array => node.item(pointer::index(&step)?),
                 _ => node.member(step.as_bytes()),
             });
         }
@@ -255,7 +255,7 @@ impl<'a> Node<'a> {
     /// replaced by U+FFFD.
     #[must_use]
     pub fn string(self) -> Option<Cow<'a, [u8]>> {
-        (self.kind() == Kind::String).then(|| unescape(inside(self.text())))
+        (self.kind() == ValueKind::String).then(|| unescape(inside(self.text())))
     }
 
     /// Returns a scalar as plain text: the content of a string, or the text of a number or boolean; `None`
@@ -263,9 +263,9 @@ impl<'a> Node<'a> {
     #[must_use]
     pub fn plain(self) -> Option<Cow<'a, str>> {
         let bytes = match self.kind() {
-            Kind::String => self.string()?,
-            Kind::Bool(_) | Kind::Number => Cow::Borrowed(self.text()),
-            Kind::Null | Kind::Array | Kind::Object => return None,
+            ValueKind::String => self.string()?,
+            ValueKind::Bool(_) | ValueKind::Number => Cow::Borrowed(self.text()),
+            ValueKind::Null | ValueKind::Array | ValueKind::Object => return None,
         };
         Some(match bytes {
             Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
@@ -276,7 +276,7 @@ impl<'a> Node<'a> {
     /// Whether it is a string with an unpaired surrogate, which only its original text represents exactly.
     #[must_use]
     pub fn is_unpaired(self) -> bool {
-        self.kind() == Kind::String && string::is_unpaired(inside(self.text()))
+        self.kind() == ValueKind::String && string::is_unpaired(inside(self.text()))
     }
 
     /// Checks in linear time that all parsers interpret the value, and everything in it, in the same way.
@@ -284,29 +284,29 @@ impl<'a> Node<'a> {
     /// # Errors
     /// If an object has duplicate names, after resolving escapes, or if a string or name has an unpaired
     /// surrogate.
-    pub fn check_unambiguous(self) -> Result<(), Ambiguity> {
+    pub fn check_unambiguous(self) -> Result<(), AmbiguousValue> {
         ambiguity::check(self)
     }
 
     /// Returns the value of a number, or `None` for other values.
     #[must_use]
-    pub fn number(self) -> Option<Number> {
-        if self.kind() != Kind::Number {
+    pub fn number(self) -> Option<JsonNumber> {
+        if self.kind() != ValueKind::Number {
             return None;
         }
         if let Some(number) = self.short() {
-            return Some(Number::Unsigned(number));
+            return Some(JsonNumber::Unsigned(number));
         }
         let text = std::str::from_utf8(self.text()).ok()?;
         let whole = !text.contains(['.', 'e', 'E']) && text != "-0";
         if let (true, Ok(number)) = (whole, text.parse()) {
-            return Some(Number::Unsigned(number));
+            return Some(JsonNumber::Unsigned(number));
         }
         if let (true, Ok(number)) = (whole, text.parse()) {
-            return Some(Number::Negative(number));
+            return Some(JsonNumber::Negative(number));
         }
         let real = text.parse::<f64>().ok()?;
-        Some(if whole || real.is_infinite() { Number::Big } else { Number::Real(real) })
+        Some(if whole || real.is_infinite() { JsonNumber::Big } else { JsonNumber::Real(real) })
     }
 
     /// A fast path for nonnegative integers of few digits, which most numbers are.
@@ -332,13 +332,13 @@ fn inside(text: &[u8]) -> &[u8] {
 
 /// The name of a member.
 #[derive(Clone, Copy, Debug)]
-pub struct Key<'a> {
-    node: Node<'a>,
+pub struct MemberName<'a> {
+    node: JsonNode<'a>,
     /// The position of the colon after it, which follows its closing quote.
     colon: usize,
 }
 
-impl<'a> Key<'a> {
+impl<'a> MemberName<'a> {
     /// Whether it equals this name.
     #[must_use]
     #[inline(always)]
@@ -358,14 +358,14 @@ impl<'a> Key<'a> {
 
     /// Returns the name as a string value.
     #[must_use]
-    pub fn node(self) -> Node<'a> {
+    pub fn node(self) -> JsonNode<'a> {
         self.node
     }
 }
 
 /// The expected text of a member's name, with its quotes and the following colon, for a fast comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spelling {
+pub struct KeyPattern {
     text: Box<[u8]>,
     /// Its first bytes, and a mask of the bytes that belong to the text.
     head: u128,
@@ -375,7 +375,7 @@ pub struct Spelling {
 /// The number of bytes of a [`Spelling`] that are compared together.
 const HEAD: usize = size_of::<u128>();
 
-impl Spelling {
+impl KeyPattern {
     /// Creates the spelling for this text: `"name":`.
     #[must_use]
     pub fn new(text: &[u8]) -> Self {
@@ -404,17 +404,17 @@ impl Spelling {
 
 /// A cursor over the children of a container.
 #[derive(Clone, Debug)]
-struct Children<'a> {
-    document: &'a Document,
+struct ChildCursor<'a> {
+    document: &'a JsonDocument,
     /// At the token of a child, or after the last one.
-    tokens: Option<Tokens<'a>>,
+    tokens: Option<IndexTokens<'a>>,
     place: usize,
 }
 
-impl<'a> Children<'a> {
+impl<'a> ChildCursor<'a> {
     #[inline]
-    fn new(node: Node<'a>, kind: Kind) -> Self {
-        let Node { document, start, place } = node;
+    fn new(node: JsonNode<'a>, kind: ValueKind) -> Self {
+        let JsonNode { document, start, place } = node;
         let tokens = (node.kind() == kind).then(|| document.tokens_from(start + 1));
         Self { document, tokens, place: place + usize::from(node.own().is_some()) }
     }
@@ -433,19 +433,19 @@ impl<'a> Children<'a> {
 
     /// Returns the name of the next member, and the position of its value.
     #[inline(always)]
-    fn key(&mut self) -> Option<(Key<'a>, usize)> {
+    fn key(&mut self) -> Option<(MemberName<'a>, usize)> {
         let name = self.token()?;
-        let node = Node::new(self.document, name, self.place);
+        let node = JsonNode::new(self.document, name, self.place);
         let tokens = self.tokens.as_mut()?;
         let (colon, start) = (tokens.pass(), tokens.pass());
-        Some((Key { node, colon }, start))
+        Some((MemberName { node, colon }, start))
     }
 
     /// Returns the value that begins at `start`, and advances past it and its comma.
     #[inline(always)]
-    fn value(&mut self, start: usize) -> Node<'a> {
-        let node = Node::new(self.document, start, self.place);
-        if matches!(node.kind(), Kind::Array | Kind::Object) {
+    fn value(&mut self, start: usize) -> JsonNode<'a> {
+        let node = JsonNode::new(self.document, start, self.place);
+        if matches!(node.kind(), ValueKind::Array | ValueKind::Object) {
             self.skip(node);
         }
         self.token();
@@ -455,13 +455,13 @@ impl<'a> Children<'a> {
     /// Like [`Self::value`], but also returns the end of the value, which is the next token except for
     /// whitespace.
     #[inline(always)]
-    fn value_with_end(&mut self, start: usize) -> (Node<'a>, usize) {
-        let node = Node::new(self.document, start, self.place);
-        if matches!(node.kind(), Kind::Array | Kind::Object) {
+    fn value_with_end(&mut self, start: usize) -> (JsonNode<'a>, usize) {
+        let node = JsonNode::new(self.document, start, self.place);
+        if matches!(node.kind(), ValueKind::Array | ValueKind::Object) {
             self.skip(node);
         }
         let text = &self.document.text[..];
-        let (byte, end) = self.tokens.as_mut().map_or((None, text.len()), Tokens::next);
+        let (byte, end) = self.tokens.as_mut().map_or((None, text.len()), IndexTokens::next);
         if !matches!(byte, Some(b',')) {
             self.tokens = None;
         }
@@ -476,13 +476,13 @@ impl<'a> Children<'a> {
     }
 
     /// Returns the spot of the next child, or `None` after the last one.
-    fn spot(&self) -> Option<Spot> {
+    fn spot(&self) -> Option<NodeId> {
         let start = self.tokens.map(|mut tokens| tokens.peek())?;
-        Some(Node::new(self.document, start, self.place).spot())
+        Some(JsonNode::new(self.document, start, self.place).spot())
     }
 
     #[inline(always)]
-    fn skip(&mut self, node: Node<'a>) {
+    fn skip(&mut self, node: JsonNode<'a>) {
         if let Some(container) = node.own() {
             self.tokens = Some(self.document.tokens_from(container.end as usize));
             self.place = container.next as usize;
@@ -500,18 +500,18 @@ impl<'a> Children<'a> {
     }
 }
 
-impl<'a> Members<'a> {
+impl<'a> ObjectMembers<'a> {
     /// Returns the members of an object, beginning with the one whose name is at this spot, as returned by
     /// [`Members::spot`].
-    pub(crate) fn at(document: &'a Document, spot: Spot) -> Self {
+    pub(crate) fn at(document: &'a JsonDocument, spot: NodeId) -> Self {
         let tokens = Some(document.tokens_from(spot.start as usize));
-        Self(Children { document, tokens, place: spot.place as usize })
+        Self(ChildCursor { document, tokens, place: spot.place as usize })
     }
 
     /// Returns the spot of the next member, so that an iteration may continue there later, or `None` after
     /// the last one.
     #[must_use]
-    pub fn spot(&self) -> Option<Spot> {
+    pub fn spot(&self) -> Option<NodeId> {
         self.0.spot()
     }
 
@@ -519,7 +519,7 @@ impl<'a> Members<'a> {
     /// remains the next.
     #[must_use]
     #[inline(always)]
-    pub fn next_spelt(&mut self, name: &Spelling) -> Option<Passed<'a>> {
+    pub fn next_spelt(&mut self, name: &KeyPattern) -> Option<PassedValue<'a>> {
         let tokens = self.0.tokens.as_mut()?;
         let start = tokens.peek();
         if !name.begins(self.0.document.text.get(start..)?) {
@@ -528,13 +528,13 @@ impl<'a> Members<'a> {
         let (_name, _colon, value) = (tokens.pass(), tokens.pass(), tokens.pass());
         let (document, place) = (self.0.document, self.0.place);
         let (_value, end) = self.0.value_with_end(value);
-        Some(Passed { document, start, value, place, end })
+        Some(PassedValue { document, start, value, place, end })
     }
 
     /// Whether the next member's name and the following colon have exactly this text.
     #[must_use]
     #[inline(always)]
-    pub fn is_spelt(&self, name: &Spelling) -> bool {
+    pub fn is_spelt(&self, name: &KeyPattern) -> bool {
         let start = self.0.tokens.map(|mut tokens| tokens.peek());
         start.and_then(|start| self.0.document.text.get(start..)).is_some_and(|text| name.begins(text))
     }
@@ -543,8 +543,8 @@ impl<'a> Members<'a> {
 /// A value that an iteration has passed. Its kind is determined from its parts, since creating a [`Node`]
 /// takes longer.
 #[derive(Clone, Copy, Debug)]
-pub struct Passed<'a> {
-    document: &'a Document,
+pub struct PassedValue<'a> {
+    document: &'a JsonDocument,
     /// The beginning, including the name if it is a member.
     pub start: usize,
     /// The beginning of the value.
@@ -554,12 +554,12 @@ pub struct Passed<'a> {
     pub end: usize,
 }
 
-impl<'a> Passed<'a> {
+impl<'a> PassedValue<'a> {
     /// Returns the value.
     #[must_use]
     #[inline]
-    pub fn node(&self) -> Node<'a> {
-        Node::new(self.document, self.value, self.place)
+    pub fn node(&self) -> JsonNode<'a> {
+        JsonNode::new(self.document, self.value, self.place)
     }
 
     /// Returns the first byte of the value, which indicates its kind.
@@ -583,32 +583,32 @@ impl<'a> Passed<'a> {
 
 /// The items of an array.
 #[derive(Clone, Debug)]
-pub struct Items<'a>(Children<'a>);
+pub struct ArrayItems<'a>(ChildCursor<'a>);
 
-impl<'a> Items<'a> {
+impl<'a> ArrayItems<'a> {
     /// Returns the spot of the next item, so that an iteration may continue there later with
     /// [`Node::and_following`], or `None` after the last one.
     #[must_use]
-    pub fn spot(&self) -> Option<Spot> {
+    pub fn spot(&self) -> Option<NodeId> {
         self.0.spot()
     }
 
     /// Returns the next item with its positions.
     #[must_use]
     #[inline(always)]
-    pub fn next_passed(&mut self) -> Option<Passed<'a>> {
+    pub fn next_passed(&mut self) -> Option<PassedValue<'a>> {
         let start = self.0.token()?;
         let (document, place) = (self.0.document, self.0.place);
         let (_item, end) = self.0.value_with_end(start);
-        Some(Passed { document, start, value: start, place, end })
+        Some(PassedValue { document, start, value: start, place, end })
     }
 }
 
-impl<'a> Iterator for Items<'a> {
-    type Item = Node<'a>;
+impl<'a> Iterator for ArrayItems<'a> {
+    type Item = JsonNode<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Node<'a>> {
+    fn next(&mut self) -> Option<JsonNode<'a>> {
         let start = self.0.token()?;
         Some(self.0.value(start))
     }
@@ -616,13 +616,13 @@ impl<'a> Iterator for Items<'a> {
 
 /// The members of an object.
 #[derive(Clone, Debug)]
-pub struct Members<'a>(Children<'a>);
+pub struct ObjectMembers<'a>(ChildCursor<'a>);
 
-impl<'a> Iterator for Members<'a> {
-    type Item = (Key<'a>, Node<'a>);
+impl<'a> Iterator for ObjectMembers<'a> {
+    type Item = (MemberName<'a>, JsonNode<'a>);
 
     #[inline]
-    fn next(&mut self) -> Option<(Key<'a>, Node<'a>)> {
+    fn next(&mut self) -> Option<(MemberName<'a>, JsonNode<'a>)> {
         let (key, start) = self.0.key()?;
         Some((key, self.0.value(start)))
     }

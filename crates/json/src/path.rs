@@ -4,15 +4,15 @@
 //! for all items: `/page/items/*/id`. The empty path selects the value itself.
 
 use crate::pointer;
-use crate::{Kind, Node};
+use crate::{JsonNode, ValueKind};
 
 /// A path from one value to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Path(Box<[Step]>);
+pub struct JsonPath(Box<[JsonPathStep]>);
 
 /// A step from a value to its children.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum JsonPathStep {
     /// Selects a member, or an array's item by its index.
     Name(Box<str>),
     /// Selects all items of an array.
@@ -26,10 +26,10 @@ pub struct NotPath;
 
 /// The error for a path that selects all items of a value other than an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`[*]` requires an array, but found {}", .0.map_or("nothing", Kind::name))]
-pub struct NotArray(pub Option<Kind>);
+#[error("`[*]` requires an array, but found {}", .0.map_or("nothing", ValueKind::name))]
+pub struct NotArray(pub Option<ValueKind>);
 
-impl Path {
+impl JsonPath {
     /// Parses a path.
     ///
     /// # Errors
@@ -39,8 +39,8 @@ impl Path {
         if let Some(pointer) = text.strip_prefix('/') {
             for step in pointer.split('/') {
                 steps.push(match step {
-                    "*" => Step::Each,
-                    name => Step::Name(pointer::step(name).map_err(|_| NotPath)?.into()),
+                    "*" => JsonPathStep::Each,
+                    name => JsonPathStep::Name(pointer::step(name).map_err(|_| NotPath)?.into()),
                 });
             }
             return Ok(Self(steps.into()));
@@ -56,19 +56,19 @@ impl Path {
 
     /// The steps of the path.
     #[must_use]
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[JsonPathStep] {
         &self.0
     }
 
     /// Whether it may select several values.
     #[must_use]
     pub fn is_many(&self) -> bool {
-        self.0.contains(&Step::Each)
+        self.0.contains(&JsonPathStep::Each)
     }
 
     /// Returns the single value that the path selects.
     #[must_use]
-    pub fn find<'a>(&self, from: Node<'a>) -> Option<Node<'a>> {
+    pub fn find<'a>(&self, from: JsonNode<'a>) -> Option<JsonNode<'a>> {
         self.0.iter().try_fold(from, |node, step| child(node, step))
     }
 
@@ -77,7 +77,7 @@ impl Path {
     ///
     /// # Errors
     /// If there is anything else in place of an array.
-    pub fn visit<'a>(&self, from: Node<'a>, see: &mut dyn FnMut(Node<'a>)) -> Result<(), NotArray> {
+    pub fn visit<'a>(&self, from: JsonNode<'a>, see: &mut dyn FnMut(JsonNode<'a>)) -> Result<(), NotArray> {
         walk(&self.0, from, false, see)
     }
 
@@ -85,19 +85,19 @@ impl Path {
     /// selected value, each item of an array, and the children of other containers on the way. It is `most`
     /// if there are more. Counting takes a small part of the time of a visit.
     #[must_use]
-    pub fn count_within(&self, from: Node<'_>, most: usize) -> usize {
+    pub fn count_within(&self, from: JsonNode<'_>, most: usize) -> usize {
         count(&self.0, from, most)
     }
 }
 
-fn count(steps: &[Step], node: Node<'_>, most: usize) -> usize {
+fn count(steps: &[JsonPathStep], node: JsonNode<'_>, most: usize) -> usize {
     let counted = match steps {
         [] => 1,
-        [Step::Each, rest @ ..] if !rest.contains(&Step::Each) => match node.kind() {
-            Kind::Array => node.count(),
+        [JsonPathStep::Each, rest @ ..] if !rest.contains(&JsonPathStep::Each) => match node.kind() {
+            ValueKind::Array => node.count(),
             _ => 0,
         },
-        [Step::Each, rest @ ..] => {
+        [JsonPathStep::Each, rest @ ..] => {
             let mut counted = 0;
             for item in node.items() {
                 if counted >= most {
@@ -113,57 +113,58 @@ fn count(steps: &[Step], node: Node<'_>, most: usize) -> usize {
 }
 
 fn walk<'a>(
-    steps: &[Step],
-    node: Node<'a>,
+    steps: &[JsonPathStep],
+    node: JsonNode<'a>,
     is_item: bool,
-    see: &mut dyn FnMut(Node<'a>),
+    see: &mut dyn FnMut(JsonNode<'a>),
 ) -> Result<(), NotArray> {
     match steps {
         [] => {
             see(node);
             Ok(())
         }
-        [Step::Each, rest @ ..] => match node.kind() {
-            Kind::Array => node.items().try_for_each(|item| walk(rest, item, true, see)),
-            Kind::Null => Ok(()),
+        [JsonPathStep::Each, rest @ ..] => match node.kind() {
+            ValueKind::Array => node.items().try_for_each(|item| walk(rest, item, true, see)),
+            ValueKind::Null => Ok(()),
             other => Err(NotArray(Some(other))),
         },
         [step, rest @ ..] => match child(node, step) {
             Some(node) => walk(rest, node, is_item, see),
-            None if !is_item && rest.contains(&Step::Each) => Err(NotArray(None)),
+            None if !is_item && rest.contains(&JsonPathStep::Each) => Err(NotArray(None)),
             None => Ok(()),
         },
     }
 }
 
-fn child<'a>(node: Node<'a>, step: &Step) -> Option<Node<'a>> {
-    let Step::Name(name) = step else { return None };
+fn child<'a>(node: JsonNode<'a>, step: &JsonPathStep) -> Option<JsonNode<'a>> {
+    let JsonPathStep::Name(name) = step else { return None };
     match node.kind() {
-        Kind::Array => node.item(pointer::index(name)?),
+        ValueKind::Array => node.item(pointer::index(name)?),
         _ => node.member(name.as_bytes()),
     }
 }
 
 /// Parses the first step of a path that is not a pointer, and returns it with the remaining text.
-fn step(text: &str) -> Option<(Step, &str)> {
+fn step(text: &str) -> Option<(JsonPathStep, &str)> {
     if let Some(rest) = text.strip_prefix("[*]") {
-        return Some((Step::Each, rest));
+        return Some((JsonPathStep::Each, rest));
     }
     if let Some(rest) = text.strip_prefix('.') {
         let end = rest.find(['.', '[', '/']).unwrap_or(rest.len());
         let (name, rest) = rest.split_at(end);
-        return (!name.is_empty() && !name.contains(['"', ']'])).then(|| (Step::Name(name.into()), rest));
+        return (!name.is_empty() && !name.contains(['"', ']']))
+            .then(|| (JsonPathStep::Name(name.into()), rest));
     }
     let inside = text.strip_prefix('[')?;
     for quote in ['"', '\''] {
         if let Some(quoted) = inside.strip_prefix(quote) {
             let (name, rest) = quoted.split_once(quote)?;
-            return Some((Step::Name(name.into()), rest.strip_prefix(']')?));
+            return Some((JsonPathStep::Name(name.into()), rest.strip_prefix(']')?));
         }
     }
     let (number, rest) = inside.split_once(']')?;
     pointer::index(number)?;
-    Some((Step::Name(number.into()), rest))
+    Some((JsonPathStep::Name(number.into()), rest))
 }
 
 #[cfg(test)]
@@ -171,13 +172,13 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::Document;
+    use crate::JsonDocument;
 
     fn found(text: &'static str, path: &str) -> Result<Vec<String>, NotArray> {
-        let document = Document::new(Bytes::from_static(text.as_bytes())).unwrap();
+        let document = JsonDocument::new(Bytes::from_static(text.as_bytes())).unwrap();
         let mut found = Vec::new();
-        let see = &mut |node: Node<'_>| found.push(String::from_utf8(node.text().to_vec()).unwrap());
-        Path::parse(path).unwrap().visit(document.root(), see)?;
+        let see = &mut |node: JsonNode<'_>| found.push(String::from_utf8(node.text().to_vec()).unwrap());
+        JsonPath::parse(path).unwrap().visit(document.root(), see)?;
         Ok(found)
     }
 
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn reports_non_arrays_and_treats_null_as_empty() {
-        assert_eq!(found(r#"{"a":7}"#, ".a[*]").unwrap_err(), NotArray(Some(Kind::Number)));
+        assert_eq!(found(r#"{"a":7}"#, ".a[*]").unwrap_err(), NotArray(Some(ValueKind::Number)));
         assert_eq!(
             found("{}", ".a[*].id").unwrap_err().to_string(),
             "`[*]` requires an array, but found nothing"
@@ -207,7 +208,7 @@ mod tests {
     #[test]
     fn counts_at_least_the_values_of_a_visit() {
         let text = r#"{"a":[{"ids":[1,2,3]},{"ids":[]},{},{"ids":[4]}],"b":7}"#;
-        let document = Document::new(Bytes::from_static(text.as_bytes())).unwrap();
+        let document = JsonDocument::new(Bytes::from_static(text.as_bytes())).unwrap();
         for (path, selected, counted) in [
             ("", 1, 1),
             (".b", 1, 3),
@@ -218,7 +219,7 @@ mod tests {
             (".a[0].ids[1]", 1, 11),
             (".b[*]", 0, 2),
         ] {
-            let (path, mut found) = (Path::parse(path).unwrap(), 0);
+            let (path, mut found) = (JsonPath::parse(path).unwrap(), 0);
             let _ = path.visit(document.root(), &mut |_| found += 1);
             assert_eq!((found, path.count_within(document.root(), 100)), (selected, counted), "{path:?}");
             assert_eq!(path.count_within(document.root(), 2), counted.min(2), "{path:?}");
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn rejects_invalid_paths() {
         for text in ["a", ".", ".a.", "[", "[a]", "[-1]", r#"["a]"#, "/~2", ".a b[01]", ".a/b"] {
-            assert_eq!(Path::parse(text), Err(NotPath), "{text}");
+            assert_eq!(JsonPath::parse(text), Err(NotPath), "{text}");
         }
     }
 }

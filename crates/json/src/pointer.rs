@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::Error;
+use crate::JsonError;
 
 /// Appends a member's name to a pointer.
 #[must_use]
@@ -29,7 +29,7 @@ pub(crate) fn index(step: &str) -> Option<usize> {
 }
 
 /// Unescapes a step of a pointer: `~1` is a slash and `~0` a tilde.
-pub(crate) fn step(step: &str) -> Result<Cow<'_, str>, Error> {
+pub(crate) fn step(step: &str) -> Result<Cow<'_, str>, JsonError> {
     if !step.contains('~') {
         return Ok(Cow::Borrowed(step));
     }
@@ -40,7 +40,7 @@ pub(crate) fn step(step: &str) -> Result<Cow<'_, str>, Error> {
             (_, true) => match chars.next() {
                 Some('0') => out.push('~'),
                 Some('1') => out.push('/'),
-                _ => return Err(Error::NotPointer),
+                _ => return Err(JsonError::NotPointer),
             },
             (char, false) => out.push(char),
         }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn read(text: &str) -> Result<Document, Error> {
-    Document::new(Bytes::copy_from_slice(text.as_bytes()))
+fn read(text: &str) -> Result<JsonDocument, JsonError> {
+    JsonDocument::new(Bytes::copy_from_slice(text.as_bytes()))
 }
 
 fn at(text: &str, path: &str) -> Option<String> {
@@ -45,24 +45,24 @@ fn pointers_take_the_first_of_duplicate_names() {
 #[test]
 fn reports_positions_of_syntax_errors() {
     let error = |text: &str| read(text).map(|_| ()).unwrap_err();
-    assert_eq!(error("[1,"), Error::NotJson(3));
-    assert_eq!(error("[1 2]"), Error::NotJson(3));
-    assert_eq!(error(""), Error::NotJson(0));
-    assert_eq!(error(r#"{"a":1}}"#), Error::NotJson(7));
-    assert_eq!(error(r#"["a\x"]"#), Error::NotJson(3));
-    assert_eq!(error("[\"a\tb\"]"), Error::NotJson(3));
-    assert_eq!(error(&format!("[{}01]", " ".repeat(100))), Error::NotJson(101));
-    assert_eq!(Document::new(Bytes::from_static(b"[\"\xff\"]")).unwrap_err(), Error::NotJson(2));
+    assert_eq!(error("[1,"), JsonError::NotJson(3));
+    assert_eq!(error("[1 2]"), JsonError::NotJson(3));
+    assert_eq!(error(""), JsonError::NotJson(0));
+    assert_eq!(error(r#"{"a":1}}"#), JsonError::NotJson(7));
+    assert_eq!(error(r#"["a\x"]"#), JsonError::NotJson(3));
+    assert_eq!(error("[\"a\tb\"]"), JsonError::NotJson(3));
+    assert_eq!(error(&format!("[{}01]", " ".repeat(100))), JsonError::NotJson(101));
+    assert_eq!(JsonDocument::new(Bytes::from_static(b"[\"\xff\"]")).unwrap_err(), JsonError::NotJson(2));
     let document = read("{}").unwrap();
-    assert_eq!(document.root().pointer("a").unwrap_err(), Error::NotPointer);
-    assert_eq!(document.root().pointer("/~2").unwrap_err(), Error::NotPointer);
+    assert_eq!(document.root().pointer("a").unwrap_err(), JsonError::NotPointer);
+    assert_eq!(document.root().pointer("/~2").unwrap_err(), JsonError::NotPointer);
 }
 
 #[test]
 fn rejects_deep_nesting_and_mismatched_brackets() {
     let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert!(read(&nested(DEPTH)).is_ok());
-    assert_eq!(read(&nested(DEPTH + 1)).unwrap_err(), Error::TooDeep(DEPTH));
+    assert_eq!(read(&nested(DEPTH + 1)).unwrap_err(), JsonError::TooDeep(DEPTH));
     assert!(read(r#"[{"a":[1}]]"#).is_err());
 }
 
@@ -83,12 +83,12 @@ fn detects_whitespace_outside_of_strings() {
 #[test]
 fn lists_tokens_in_order_without_validation_too() {
     let text = r#"{"a":[1,true],"b c":"\"d\""}"#;
-    let tokens = |document: &Document| document.tokens().collect::<Vec<_>>();
-    let known = Document::known(Bytes::from_static(text.as_bytes())).unwrap();
+    let tokens = |document: &JsonDocument| document.tokens().collect::<Vec<_>>();
+    let known = JsonDocument::known(Bytes::from_static(text.as_bytes())).unwrap();
     let places = [0, 1, 4, 5, 6, 7, 8, 12, 13, 14, 19, 20, 27];
     assert_eq!(tokens(&known), places.map(|at| (text.as_bytes()[at], at)));
     assert_eq!(tokens(&known), tokens(&read(text).unwrap()));
-    assert!(Document::known(Bytes::from_static(b"[\"")).is_err());
+    assert!(JsonDocument::known(Bytes::from_static(b"[\"")).is_err());
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn removes_a_byte_order_mark() {
 #[test]
 fn resolves_escapes_in_strings() {
     let document = read(r#"["\ud83d\ude00\n\"\/","plain","\ud800x","\ud800\u0041"]"#).unwrap();
-    let strings: Vec<_> = document.root().items().filter_map(Node::string).collect();
+    let strings: Vec<_> = document.root().items().filter_map(JsonNode::string).collect();
     assert_eq!(strings, ["😀\n\"/", "plain", "\u{fffd}x", "\u{fffd}A"].map(str::as_bytes));
     assert_eq!(
-        document.root().items().map(Node::is_unpaired).collect::<Vec<_>>(),
+        document.root().items().map(JsonNode::is_unpaired).collect::<Vec<_>>(),
         [false, false, true, true]
     );
 }
@@ -133,7 +133,7 @@ fn detects_duplicate_names_and_unpaired_surrogates() {
 
 #[test]
 fn passed_members_have_positions_and_short_numbers_are_detected() {
-    let name = Spelling::new(b"\"n\":");
+    let name = KeyPattern::new(b"\"n\":");
     let found = |value: &str| {
         let document = read(&format!(r#"{{"n":{value},"m":0}}"#)).unwrap();
         let mut members = document.root().members();
@@ -152,8 +152,8 @@ fn passed_members_have_positions_and_short_numbers_are_detected() {
 #[test]
 fn classifies_numbers_including_those_beyond_64_bits() {
     let document = read("[7,-7,18446744073709551615,18446744073709551616,1e400,-0,2.5]").unwrap();
-    let numbers: Vec<_> = document.root().items().filter_map(Node::number).collect();
-    use Number::{Big, Negative, Real, Unsigned};
+    let numbers: Vec<_> = document.root().items().filter_map(JsonNode::number).collect();
+    use JsonNumber::{Big, Negative, Real, Unsigned};
     assert_eq!(numbers, [Unsigned(7), Negative(-7), Unsigned(u64::MAX), Big, Big, Real(-0.0), Real(2.5)]);
 }
 
@@ -221,7 +221,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-fn check(node: Node<'_>, value: &Value) {
+fn check(node: JsonNode<'_>, value: &Value) {
     let text: Value = serde_json::from_slice(node.text()).unwrap();
     assert_eq!(&text, value);
     match value {
@@ -230,7 +230,11 @@ fn check(node: Node<'_>, value: &Value) {
             assert_eq!(node.items().count(), items.len());
             node.items().zip(items).for_each(|(node, item)| check(node, item));
             for (place, item) in node.items().enumerate() {
-                assert!(item.and_following().map(Node::start).eq(node.items().skip(place).map(Node::start)));
+                assert!(
+                    item.and_following()
+                        .map(JsonNode::start)
+                        .eq(node.items().skip(place).map(JsonNode::start))
+                );
             }
         }
         Value::Object(members) => {
@@ -245,17 +249,17 @@ fn check(node: Node<'_>, value: &Value) {
         }
         Value::String(string) => assert_eq!(*node.string().unwrap(), *string.as_bytes()),
         Value::Number(number) => match node.number().unwrap() {
-            Number::Unsigned(found) => assert_eq!(Some(found), number.as_u64()),
-            Number::Negative(found) => assert_eq!(Some(found), number.as_i64()),
+            JsonNumber::Unsigned(found) => assert_eq!(Some(found), number.as_u64()),
+            JsonNumber::Negative(found) => assert_eq!(Some(found), number.as_i64()),
             // serde_json's own parsing of floats may be off by one bit.
-            Number::Real(found) => {
+            JsonNumber::Real(found) => {
                 let known: f64 = number.as_f64().unwrap();
                 assert!((found - known).abs() <= known.abs() * 1e-15, "{number}");
             }
-            Number::Big => panic!("{number} is not big"),
+            JsonNumber::Big => panic!("{number} is not big"),
         },
-        Value::Bool(known) => assert_eq!(node.kind(), Kind::Bool(*known)),
-        Value::Null => assert_eq!(node.kind(), Kind::Null),
+        Value::Bool(known) => assert_eq!(node.kind(), ValueKind::Bool(*known)),
+        Value::Null => assert_eq!(node.kind(), ValueKind::Null),
     }
 }
 
@@ -292,7 +296,7 @@ proptest! {
         text[place] = byte;
         let known: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(&text);
         let known = known.is_ok() && std::str::from_utf8(&text).is_ok();
-        prop_assert_eq!(Document::new(Bytes::from(text)).is_ok(), known);
+        prop_assert_eq!(JsonDocument::new(Bytes::from(text)).is_ok(), known);
     }
 
     #[test]
@@ -318,9 +322,9 @@ fn passed_items_have_end_positions() {
 
 #[test]
 fn consumes_only_a_member_with_the_expected_spelling() {
-    let document = Document::new(Bytes::from_static(br#"{"a":1,"b" : [2,{}],"\u0063":"x"}"#)).unwrap();
+    let document = JsonDocument::new(Bytes::from_static(br#"{"a":1,"b" : [2,{}],"\u0063":"x"}"#)).unwrap();
     let mut members = document.root().members();
-    let [a, b, c] = [b"\"a\":", b"\"b\":", b"\"c\":"].map(|text| Spelling::new(text));
+    let [a, b, c] = [b"\"a\":", b"\"b\":", b"\"c\":"].map(|text| KeyPattern::new(text));
     assert!(members.next_spelt(&b).is_none());
     let member = members.next_spelt(&a).unwrap();
     let (start, value, end) = (member.start, member.node(), member.end);
@@ -336,7 +340,7 @@ fn consumes_only_a_member_with_the_expected_spelling() {
 fn compares_long_expected_names() {
     let document = read(r#"{"a_name_of_many_letters":1,"a_name_of_many_letterz":2,"z":3}"#).unwrap();
     let mut members = document.root().members();
-    let spelling = |name: &str| Spelling::new(format!("\"{name}\":").as_bytes());
+    let spelling = |name: &str| KeyPattern::new(format!("\"{name}\":").as_bytes());
     assert!(members.next_spelt(&spelling("a_name_of_many_letterz")).is_none());
     assert_eq!(members.next_spelt(&spelling("a_name_of_many_letters")).unwrap().node().text(), b"1");
     assert_eq!(members.next_spelt(&spelling("a_name_of_many_letterz")).unwrap().node().text(), b"2");
@@ -350,8 +354,8 @@ fn finds_values_by_position_in_any_order() {
         format!(r#"{{"number":{number},"text":"{}","list":[{{}},{number}]}}"#, "x".repeat(number % 90))
     };
     let text = format!("[{}]", (0..500).map(item).collect::<Vec<_>>().join(","));
-    let document = Document::new(text.into()).unwrap();
-    let items: Vec<Node<'_>> = document.root().items().collect();
+    let document = JsonDocument::new(text.into()).unwrap();
+    let items: Vec<JsonNode<'_>> = document.root().items().collect();
     for number in (0..500).map(|number| number * 211 % 500) {
         let by_start = document.node(items[number].start()).unwrap();
         let by_spot = document.at(items[number].spot()).unwrap();
@@ -377,15 +381,15 @@ fn the_index_stays_within_its_memory_limit() {
         [deep, format!("[{}]", vec![format!("[\"{}\"]", "x".repeat(70)); 2000].join(",")), "[1]".to_owned()]
     {
         let needed = read(&text).unwrap().index_bytes();
-        let within = |most| Document::within(text.clone().into(), most);
+        let within = |most| JsonDocument::within(text.clone().into(), most);
         // During growth, the previous allocation counts, too.
         assert_eq!(within(2 * needed).unwrap().root().text(), text.as_bytes());
         for most in [0, 1, needed / 8, needed / 2] {
             match within(most) {
                 Ok(document) => assert!(document.index_bytes() <= most, "{most}"),
-                Err(error) => assert!(matches!(error, Error::IndexTooLarge(_)), "{error}"),
+                Err(error) => assert!(matches!(error, JsonError::IndexTooLarge(_)), "{error}"),
             }
         }
-        assert!(matches!(within(needed / 8), Err(Error::IndexTooLarge(_))));
+        assert!(matches!(within(needed / 8), Err(JsonError::IndexTooLarge(_))));
     }
 }

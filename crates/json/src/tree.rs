@@ -15,27 +15,27 @@ const STEPS: usize = 512;
 const LONG: usize = 4 * 1024;
 
 /// A member: its name, as a JSON string with quotes, and its value.
-pub type Member = (Bytes, Tree);
+pub type TreeMember = (Bytes, JsonTree);
 
 /// A JSON value composed of parts of texts.
 #[derive(Clone, Debug)]
-pub enum Tree {
+pub enum JsonTree {
     /// The checked text of a value, with its original whitespace. The same memory means the same value.
     Text(Bytes),
     /// An object.
-    Object(Arc<[Member]>),
+    Object(Arc<[TreeMember]>),
     /// The text of an object, including its braces, and further members to append.
-    Extended(Bytes, Arc<[Member]>),
+    Extended(Bytes, Arc<[TreeMember]>),
     /// An array.
-    Array(Arc<[Tree]>),
+    Array(Arc<[JsonTree]>),
     /// The text of a value that was written in one pass, with its known repetitions in order; they do not
     /// overlap.
-    Repeating(Bytes, Arc<[Again]>),
+    Repeating(Bytes, Arc<[RepeatedObject]>),
 }
 
 /// An object in a text that repeats an earlier object with the same text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Again {
+pub struct RepeatedObject {
     /// The position of the repetition.
     pub at: usize,
     /// The position of the earlier object, which is not inside a repetition itself.
@@ -44,7 +44,7 @@ pub struct Again {
     pub length: usize,
 }
 
-impl Tree {
+impl JsonTree {
     /// `null`
     pub const NULL: Self = Self::Text(Bytes::from_static(b"null"));
 
@@ -157,15 +157,15 @@ impl Tree {
 
     /// Returns the text in pieces. Long texts are pieces of their own and are not copied.
     #[must_use]
-    pub fn pieces(self) -> Pieces {
+    pub fn pieces(self) -> TreePieces {
         let length = self.len();
         self.pieces_of(length)
     }
 
     /// Like [`Tree::pieces`], if the length is already known.
     #[must_use]
-    pub fn pieces_of(self, length: usize) -> Pieces {
-        Pieces { rest: length, gathered: Vec::new(), long: None, next: Some(self), open: Vec::new() }
+    pub fn pieces_of(self, length: usize) -> TreePieces {
+        TreePieces { rest: length, gathered: Vec::new(), long: None, next: Some(self), open: Vec::new() }
     }
 
     /// Whether both are the same value in memory. Equal values in different memory are not the same.
@@ -195,11 +195,11 @@ fn commas(count: usize) -> usize {
     count.saturating_sub(1)
 }
 
-fn len_of(members: &[Member]) -> usize {
+fn len_of(members: &[TreeMember]) -> usize {
     members.iter().map(|(name, value)| name.len() + 1 + value.len()).sum()
 }
 
-fn write_members(members: &[Member], mut first: bool, out: &mut Vec<u8>) {
+fn write_members(members: &[TreeMember], mut first: bool, out: &mut Vec<u8>) {
     for (name, value) in members {
         if !std::mem::take(&mut first) {
             out.push(b',');
@@ -222,20 +222,20 @@ fn is_empty(text: &[u8]) -> bool {
 
 /// The text of a [`Tree`] in pieces.
 #[derive(Debug)]
-pub struct Pieces {
+pub struct TreePieces {
     /// The length of the remaining text.
     rest: usize,
     gathered: Vec<u8>,
     /// A long text that follows the gathered text.
     long: Option<Bytes>,
-    next: Option<Tree>,
-    open: Vec<Open>,
+    next: Option<JsonTree>,
+    open: Vec<TreeContainer>,
 }
 
 /// A container that is being written.
 #[derive(Debug)]
-struct Open {
-    children: Children,
+struct TreeContainer {
+    children: TreeChildren,
     /// The index of the next child.
     place: usize,
     /// Whether nothing precedes it.
@@ -243,12 +243,12 @@ struct Open {
 }
 
 #[derive(Debug)]
-enum Children {
-    Members(Arc<[Member]>),
-    Items(Arc<[Tree]>),
+enum TreeChildren {
+    Members(Arc<[TreeMember]>),
+    Items(Arc<[JsonTree]>),
 }
 
-impl Pieces {
+impl TreePieces {
     fn text(&mut self, text: Bytes) {
         if text.len() < LONG {
             self.gathered.extend_from_slice(&text);
@@ -258,36 +258,36 @@ impl Pieces {
     }
 
     /// Writes the beginning of a value, up to its first child.
-    fn begin(&mut self, tree: Tree) {
+    fn begin(&mut self, tree: JsonTree) {
         let (children, first) = match tree {
-            Tree::Text(text) | Tree::Repeating(text, _) => return self.text(text),
-            Tree::Object(members) => {
+            JsonTree::Text(text) | JsonTree::Repeating(text, _) => return self.text(text),
+            JsonTree::Object(members) => {
                 self.gathered.push(b'{');
-                (Children::Members(members), true)
+                (TreeChildren::Members(members), true)
             }
-            Tree::Extended(text, members) => {
+            JsonTree::Extended(text, members) => {
                 let first = is_empty(&text);
                 self.text(text.slice(..open(&text).len()));
-                (Children::Members(members), first)
+                (TreeChildren::Members(members), first)
             }
-            Tree::Array(items) => {
+            JsonTree::Array(items) => {
                 self.gathered.push(b'[');
-                (Children::Items(items), true)
+                (TreeChildren::Items(items), true)
             }
         };
-        self.open.push(Open { children, place: 0, first });
+        self.open.push(TreeContainer { children, place: 0, first });
     }
 
     /// Writes the text before the next value and returns that value. Returns `None` if the value was short
     /// and has been written too, or if the container was closed.
-    fn step(&mut self) -> Option<Tree> {
+    fn step(&mut self) -> Option<JsonTree> {
         let open = self.open.last_mut()?;
         let (name, value, close) = match &open.children {
-            Children::Members(members) => match members.get(open.place) {
+            TreeChildren::Members(members) => match members.get(open.place) {
                 Some((name, value)) => (Some(name), Some(value), b'}'),
                 None => (None, None, b'}'),
             },
-            Children::Items(items) => (None, items.get(open.place), b']'),
+            TreeChildren::Items(items) => (None, items.get(open.place), b']'),
         };
         let Some(value) = value else {
             self.gathered.push(close);
@@ -303,7 +303,7 @@ impl Pieces {
         }
         open.place += 1;
         match value {
-            Tree::Text(text) if text.len() < LONG => {
+            JsonTree::Text(text) if text.len() < LONG => {
                 self.gathered.extend_from_slice(text);
                 None
             }
@@ -312,7 +312,7 @@ impl Pieces {
     }
 }
 
-impl Iterator for Pieces {
+impl Iterator for TreePieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {

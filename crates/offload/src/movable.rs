@@ -35,7 +35,7 @@ use crate::queue::JobClass;
 const ESTIMATE: Duration = Duration::from_millis(2);
 
 /// The thread that the current future is polled on.
-enum Seat {
+enum PollingThread {
     /// The future cannot move.
     Fixed,
     /// The future is on a serving thread, and this poll has done this work, as counted by [`leave_for`].
@@ -48,30 +48,30 @@ enum Seat {
 }
 
 thread_local! {
-    static SEAT: RefCell<Seat> = const { RefCell::new(Seat::Fixed) };
+    static SEAT: RefCell<PollingThread> = const { RefCell::new(PollingThread::Fixed) };
 }
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A poll in the pool, which returns the future, unless it was lost, and the result of the poll.
-type Away<T> = BoxedFuture<Result<(BoxedFuture<T>, Poll<T>), OffloadError>>;
+type PoolPoll<T> = BoxedFuture<Result<(BoxedFuture<T>, Poll<T>), OffloadError>>;
 
 /// A future whose polls can run in the pool, on request: see [`leave`].
 ///
 /// The output is an error if the pool rejected a move or missed the deadline.
-pub struct Movable<T> {
-    state: State<T>,
-    mover: Mover,
+pub struct MovableFuture<T> {
+    state: MovableState<T>,
+    mover: MoveParameters,
 }
 
-enum State<T> {
+enum MovableState<T> {
     Here(BoxedFuture<T>),
-    Away(Away<T>),
+    Away(PoolPoll<T>),
     /// A transitional state, and the final state.
     Nowhere,
 }
 
 /// The parameters of moves.
-struct Mover {
+struct MoveParameters {
     pool: OffloadPool,
     kind: &'static str,
     payer: QuotaKey,
@@ -88,14 +88,14 @@ struct Mover {
 pub async fn leave() {
     poll_fn(|context| {
         SEAT.with_borrow_mut(|seat| match seat {
-            Seat::Pool(is_dropped, _) if is_dropped.load(Relaxed) => Poll::Pending,
-            Seat::Fixed => Poll::Ready(()),
-            Seat::Pool(_, work) => {
+            PollingThread::Pool(is_dropped, _) if is_dropped.load(Relaxed) => Poll::Pending,
+            PollingThread::Fixed => Poll::Ready(()),
+            PollingThread::Pool(_, work) => {
                 *work = 0;
                 poll_proceed(context).map(|unit| unit.made_progress())
             }
-            Seat::Serving(_) | Seat::Leaving => {
-                *seat = Seat::Leaving;
+            PollingThread::Serving(_) | PollingThread::Leaving => {
+                *seat = PollingThread::Leaving;
                 // Wake the task, since combinators poll only those of their futures that were woken.
                 context.waker().wake_by_ref();
                 Poll::Pending
@@ -110,12 +110,12 @@ pub async fn leave() {
 /// pool, it calls [`leave`] whenever that much is done.
 pub async fn leave_for(work: usize) {
     let is_short = SEAT.with_borrow_mut(|seat| match seat {
-        Seat::Serving(done) | Seat::Pool(_, done) => {
+        PollingThread::Serving(done) | PollingThread::Pool(_, done) => {
             *done = done.saturating_add(work);
             *done <= SHORT_TEXT
         }
-        Seat::Fixed => true,
-        Seat::Leaving => false,
+        PollingThread::Fixed => true,
+        PollingThread::Leaving => false,
     });
     if !is_short {
         leave().await;
@@ -130,14 +130,14 @@ impl OffloadPool {
         payer: QuotaKey,
         deadline: Instant,
         future: impl Future<Output = T> + Send + 'static,
-    ) -> Movable<T> {
+    ) -> MovableFuture<T> {
         let is_dropped = Arc::default();
-        let mover = Mover { pool: self.clone(), kind, payer, deadline, is_paced: true, is_dropped };
-        Movable { state: State::Here(Box::pin(future)), mover }
+        let mover = MoveParameters { pool: self.clone(), kind, payer, deadline, is_paced: true, is_dropped };
+        MovableFuture { state: MovableState::Here(Box::pin(future)), mover }
     }
 }
 
-impl<T: Send + 'static> Movable<T> {
+impl<T: Send + 'static> MovableFuture<T> {
     /// Runs the future, but does not wait for quota, for work that others wait for, too.
     ///
     /// # Errors
@@ -147,11 +147,11 @@ impl<T: Send + 'static> Movable<T> {
         self.mover.is_paced = false;
         let result = (&mut self).await;
         self.mover.is_paced = true;
-        if matches!(self.state, State::Here(_)) { Err(self) } else { Ok(result) }
+        if matches!(self.state, MovableState::Here(_)) { Err(self) } else { Ok(result) }
     }
 }
 
-impl Mover {
+impl MoveParameters {
     fn request(&self) -> JobRequest {
         JobRequest { kind: self.kind, payer: self.payer, estimate: ESTIMATE, deadline: self.deadline }
     }
@@ -162,10 +162,10 @@ impl Mover {
         mut future: BoxedFuture<T>,
         charged: Option<Instant>,
         context: &Context<'_>,
-    ) -> Away<T> {
+    ) -> PoolPoll<T> {
         let (pool, request) = (self.pool.clone(), self.request());
         let (waker, handle) = (context.waker().clone(), Handle::current());
-        let seat = Seat::Pool(Arc::clone(&self.is_dropped), 0);
+        let seat = PollingThread::Pool(Arc::clone(&self.is_dropped), 0);
         Box::pin(async move {
             let poll = move || {
                 // The future needs the timers and sockets of its own runtime. Unlike `Handle::enter`,
@@ -186,21 +186,21 @@ impl Mover {
     }
 }
 
-impl<T: Send + 'static> Future for Movable<T> {
+impl<T: Send + 'static> Future for MovableFuture<T> {
     type Output = Result<T, OffloadError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         loop {
             match &mut this.state {
-                State::Here(future) => {
-                    let (polled, seat) = seated(Seat::Serving(0), || future.as_mut().poll(context));
+                MovableState::Here(future) => {
+                    let (polled, seat) = seated(PollingThread::Serving(0), || future.as_mut().poll(context));
                     match (polled, seat) {
                         (Poll::Ready(output), _) => {
-                            this.state = State::Nowhere;
+                            this.state = MovableState::Nowhere;
                             return Poll::Ready(Ok(output));
                         }
-                        (Poll::Pending, Seat::Leaving) => {}
+                        (Poll::Pending, PollingThread::Leaving) => {}
                         (Poll::Pending, _) => return Poll::Pending,
                     }
                     let charged = match this.mover.pool.charge(&this.mover.request()) {
@@ -208,52 +208,54 @@ impl<T: Send + 'static> Future for Movable<T> {
                         Err(_) if this.mover.is_paced => None,
                         Err(error) => return Poll::Ready(Err(error)),
                     };
-                    if let State::Here(future) = std::mem::replace(&mut this.state, State::Nowhere) {
-                        this.state = State::Away(this.mover.send_away(future, charged, context));
+                    if let MovableState::Here(future) =
+                        std::mem::replace(&mut this.state, MovableState::Nowhere)
+                    {
+                        this.state = MovableState::Away(this.mover.send_away(future, charged, context));
                     }
                 }
-                State::Away(away) => match ready!(away.as_mut().poll(context)) {
+                MovableState::Away(away) => match ready!(away.as_mut().poll(context)) {
                     Ok((_, Poll::Ready(output))) => {
-                        this.state = State::Nowhere;
+                        this.state = MovableState::Nowhere;
                         return Poll::Ready(Ok(output));
                     }
                     // The future may have been woken while it was in the pool.
-                    Ok((future, Poll::Pending)) => this.state = State::Here(future),
+                    Ok((future, Poll::Pending)) => this.state = MovableState::Here(future),
                     Err(error) => {
-                        this.state = State::Nowhere;
+                        this.state = MovableState::Nowhere;
                         return Poll::Ready(Err(error));
                     }
                 },
-                State::Nowhere => return Poll::Pending,
+                MovableState::Nowhere => return Poll::Pending,
             }
         }
     }
 }
 
-impl<T> Drop for Movable<T> {
+impl<T> Drop for MovableFuture<T> {
     fn drop(&mut self) {
         self.mover.is_dropped.store(true, Relaxed);
     }
 }
 
 /// Runs a closure in a seat. Returns the seat's state afterwards.
-fn seated<R>(seat: Seat, work: impl FnOnce() -> R) -> (R, Seat) {
+fn seated<R>(seat: PollingThread, work: impl FnOnce() -> R) -> (R, PollingThread) {
     /// Restores the previous seat, even if the closure panics.
-    struct Before(Option<Seat>);
-    impl Before {
-        fn restore(&mut self) -> Seat {
-            let before = self.0.take().unwrap_or(Seat::Fixed);
+    struct PreviousThread(Option<PollingThread>);
+    impl PreviousThread {
+        fn restore(&mut self) -> PollingThread {
+            let before = self.0.take().unwrap_or(PollingThread::Fixed);
             SEAT.replace(before)
         }
     }
-    impl Drop for Before {
+    impl Drop for PreviousThread {
         fn drop(&mut self) {
             if self.0.is_some() {
                 self.restore();
             }
         }
     }
-    let mut before = Before(Some(SEAT.replace(seat)));
+    let mut before = PreviousThread(Some(SEAT.replace(seat)));
     let result = work();
     (result, before.restore())
 }
@@ -277,7 +279,7 @@ mod tests {
     fn movable<T: Send + 'static>(
         pool: &OffloadPool,
         future: impl Future<Output = T> + Send + 'static,
-    ) -> Movable<T> {
+    ) -> MovableFuture<T> {
         pool.movable("test", QuotaKey::new(&1), Instant::now() + HOUR, future)
     }
 

@@ -85,7 +85,7 @@ static LONG_POLLS: [AtomicU64; SITES.len()] = [const { AtomicU64::new(0) }; SITE
 
 /// A reading of both clocks.
 #[derive(Clone, Copy)]
-struct Reading {
+struct PollClocks {
     wall_nanos: u64,
     cpu: CpuClock,
 }
@@ -93,12 +93,12 @@ struct Reading {
 thread_local! {
     static SITE: Cell<PollSite> = const { Cell::new(PollSite::Request) };
     /// The last reading of this thread's CPU clock.
-    static LAST: Cell<Option<Reading>> = const { Cell::new(None) };
+    static LAST: Cell<Option<PollClocks>> = const { Cell::new(None) };
 }
 
 pin_project! {
     /// A task with measured polls: see [`watched`].
-    pub struct Watched<F> {
+    pub struct WatchedTask<F> {
         site: PollSite,
         #[pin]
         future: F,
@@ -107,7 +107,7 @@ pin_project! {
 
 pin_project! {
     /// A future that sets a site: see [`entered`].
-    pub struct Entered<F> {
+    pub struct SiteFuture<F> {
         site: PollSite,
         #[pin]
         future: F,
@@ -116,13 +116,13 @@ pin_project! {
 
 /// Measures the polls of a task. A long poll counts for the site that was [`entered`] last during it,
 /// or for this one.
-pub fn watched<F: Future>(site: PollSite, future: F) -> Watched<F> {
-    Watched { site, future }
+pub fn watched<F: Future>(site: PollSite, future: F) -> WatchedTask<F> {
+    WatchedTask { site, future }
 }
 
 /// Attributes the rest of each poll to a site, if the task is [`watched`].
-pub fn entered<F: Future>(site: PollSite, future: F) -> Entered<F> {
-    Entered { site, future }
+pub fn entered<F: Future>(site: PollSite, future: F) -> SiteFuture<F> {
+    SiteFuture { site, future }
 }
 
 /// Attributes the rest of the current poll to a site.
@@ -130,7 +130,7 @@ pub fn enter(site: PollSite) {
     SITE.set(site);
 }
 
-impl<F: Future> Future for Watched<F> {
+impl<F: Future> Future for WatchedTask<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -147,7 +147,7 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-impl<F: Future> Future for Entered<F> {
+impl<F: Future> Future for SiteFuture<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -164,11 +164,11 @@ pub fn long_polls() -> Vec<(&'static str, u64)> {
 }
 
 /// Returns a reading of the CPU clock that is not stale.
-fn last_reading(now: u64) -> Reading {
+fn last_reading(now: u64) -> PollClocks {
     match LAST.get() {
         Some(last) if now.saturating_sub(last.wall_nanos) < STALE_NANOS => last,
         _ => {
-            let reading = Reading { wall_nanos: now, cpu: CpuClock::now() };
+            let reading = PollClocks { wall_nanos: now, cpu: CpuClock::now() };
             LAST.set(Some(reading));
             reading
         }
@@ -177,9 +177,9 @@ fn last_reading(now: u64) -> Reading {
 
 /// Counts a poll that may have been long.
 #[cold]
-fn judge(began: u64, ended: u64, read: Reading) {
+fn judge(began: u64, ended: u64, read: PollClocks) {
     let cpu = CpuClock::now();
-    LAST.set(Some(Reading { wall_nanos: ended, cpu }));
+    LAST.set(Some(PollClocks { wall_nanos: ended, cpu }));
     // The time between the reading and the poll belongs to other polls.
     let others = Duration::from_nanos(began.saturating_sub(read.wall_nanos));
     let took = cpu.since(read.cpu).saturating_sub(others);

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::job::{JobContext, JobRequest, OffloadError};
-use crate::queue::{Admission, JobClass, JobQueue, JobRank, QueuedJob};
+use crate::queue::{JobClass, JobQueue, JobRank, QueueAdmission, QueuedJob};
 use crate::quota::QuotaBook;
 use crate::stats::OffloadStats;
-use crate::worker::{self, Assignment, Delivery, Work};
+use crate::worker::{self, JobFunction, ResultDelivery, ThreadAssignment};
 
 /// The maximum length in bytes of a text that is parsed or written inline on the request's thread, which
 /// takes some tenths of a millisecond. Longer texts are processed in jobs ([`OffloadPool::run_paced`]).
@@ -33,21 +33,21 @@ pub struct OffloadConfig {
 
 /// A pool of low-priority threads. Clones share the pool; the threads end with the last clone.
 #[derive(Clone)]
-pub struct OffloadPool(Arc<Shared>);
+pub struct OffloadPool(Arc<PoolShared>);
 
-struct Shared {
-    workers: Vec<Sender<Assignment>>,
+struct PoolShared {
+    workers: Vec<Sender<ThreadAssignment>>,
     quota: QuotaBook,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
-struct State {
+struct PoolState {
     jobs: JobQueue,
     stats: OffloadStats,
 }
 
 /// A guard for a job that its caller waits for; dropping it cancels the job.
-struct Waiting<'a> {
+struct WaitingCaller<'a> {
     pool: &'a OffloadPool,
     rank: JobRank,
     context: Arc<JobContext>,
@@ -68,9 +68,9 @@ impl OffloadPool {
     pub fn start(config: OffloadConfig) -> io::Result<Self> {
         let threads = config.threads.max(1);
         let workers = (0..threads).map(worker::start).collect::<io::Result<Vec<_>>>()?;
-        let state = State { jobs: JobQueue::new(threads), stats: OffloadStats::default() };
+        let state = PoolState { jobs: JobQueue::new(threads), stats: OffloadStats::default() };
         let quota = QuotaBook::new(config.quota);
-        Ok(Self(Arc::new(Shared { workers, quota, state: Mutex::new(state) })))
+        Ok(Self(Arc::new(PoolShared { workers, quota, state: Mutex::new(state) })))
     }
 
     /// Runs a job on one of the threads and waits for its result, at most until the deadline. A job that may
@@ -137,7 +137,7 @@ impl OffloadPool {
         job: impl FnOnce(&JobContext) -> T + Send + 'static,
     ) -> Result<T, OffloadError> {
         let (sender, result) = oneshot::channel();
-        let work = Box::new(move |context: &JobContext| -> Delivery {
+        let work = Box::new(move |context: &JobContext| -> ResultDelivery {
             let result = match context.is_cancelled() {
                 true => Err(OffloadError::DeadlineExceeded),
                 // A panic ends only this job.
@@ -204,25 +204,25 @@ impl OffloadPool {
         request: JobRequest,
         class: JobClass,
         owed_until: Instant,
-        work: Work,
-    ) -> Result<Waiting<'_>, OffloadError> {
+        work: JobFunction,
+    ) -> Result<WaitingCaller<'_>, OffloadError> {
         let context = Arc::new(JobContext::new(request.deadline));
         let job = QueuedJob { request, class, context: Arc::clone(&context), work };
         let admission = self.lock().jobs.push(owed_until, job);
         let rank = match admission {
-            Admission::Queued(rank) => rank,
-            Admission::Displaced(rank, displaced) => {
+            QueueAdmission::Queued(rank) => rank,
+            QueueAdmission::Displaced(rank, displaced) => {
                 self.refund(&displaced.request);
                 rank
             }
-            Admission::Refused(error, refused) => {
+            QueueAdmission::Refused(error, refused) => {
                 self.refund(&refused.request);
                 self.lock().stats.reject(error.reason());
                 return Err(error);
             }
         };
         self.start_jobs();
-        Ok(Waiting { pool: self, rank, context, is_done: false })
+        Ok(WaitingCaller { pool: self, rank, context, is_done: false })
     }
 
     /// Assigns jobs to threads as long as there are waiting jobs and idle threads.
@@ -240,13 +240,13 @@ impl OffloadPool {
         }
     }
 
-    fn next_job(&self) -> Option<(u64, usize, Assignment, oneshot::Receiver<()>)> {
+    fn next_job(&self) -> Option<(u64, usize, ThreadAssignment, oneshot::Receiver<()>)> {
         let mut state = self.lock();
         let (number, worker, work) = state.jobs.start()?;
         let context = state.jobs.context(number)?;
         drop(state);
         let (sender, finished) = oneshot::channel();
-        Some((number, worker, Assignment { context, work, finished: sender }, finished))
+        Some((number, worker, ThreadAssignment { context, work, finished: sender }, finished))
     }
 
     /// Handles the end of a job, on the first report of it, and starts further jobs.
@@ -265,12 +265,12 @@ impl OffloadPool {
         self.0.quota.correct(request.payer, request.estimate, Duration::ZERO, Instant::now());
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCaller<'_> {
     fn drop(&mut self) {
         self.context.abandon();
         let mut state = self.pool.lock();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::job::{JobContext, JobRequest, OffloadError};
 use crate::key::BLOCK_SHARE;
-use crate::worker::Work;
+use crate::worker::JobFunction;
 
 /// The maximum number of waiting jobs.
 pub(crate) const MAX_QUEUED: usize = 256;
@@ -46,7 +46,7 @@ pub(crate) struct QueuedJob {
     pub(crate) request: JobRequest,
     pub(crate) class: JobClass,
     pub(crate) context: Arc<JobContext>,
-    pub(crate) work: Work,
+    pub(crate) work: JobFunction,
 }
 
 /// A running job.
@@ -71,7 +71,7 @@ pub(crate) struct JobQueue {
 }
 
 /// The result of queuing a job.
-pub(crate) enum Admission {
+pub(crate) enum QueueAdmission {
     Queued(JobRank),
     /// The job took the place of another one, which is not served any more.
     Displaced(JobRank, QueuedJob),
@@ -95,7 +95,7 @@ impl JobQueue {
     }
 
     /// Queues a job by its rank.
-    pub(crate) fn push(&mut self, owed_until: Instant, job: QueuedJob) -> Admission {
+    pub(crate) fn push(&mut self, owed_until: Instant, job: QueuedJob) -> QueueAdmission {
         let (key, is_long) = (job.request.payer, job.class == JobClass::Long);
         let (mut of_payer, mut of_block, mut queued_long, mut next_round) = (0, 0, 0, 0);
         // Short jobs may be rounds ahead of the long jobs that they have overtaken.
@@ -119,7 +119,7 @@ impl JobQueue {
             of_block += u64::from(other.shares_block(key));
         }
         if of_payer >= MAX_QUEUED_PER_PAYER {
-            return Admission::Refused(PAYER_QUEUE_FULL, job);
+            return QueueAdmission::Refused(PAYER_QUEUE_FULL, job);
         }
         let round = next_round.max(current_round + of_block / u64::from(BLOCK_SHARE));
         let rank = JobRank { round, owed_until, number: self.next };
@@ -127,7 +127,7 @@ impl JobQueue {
         let is_long_full = is_long && queued_long >= MAX_QUEUED_LONG;
         if self.queued.len() < MAX_QUEUED && !is_long_full {
             self.queued.insert(rank, job);
-            return Admission::Queued(rank);
+            return QueueAdmission::Queued(rank);
         }
         let mut last = self.queued.iter().rev();
         let last = last.find(|(_, other)| !is_long_full || other.class == JobClass::Long);
@@ -135,9 +135,9 @@ impl JobQueue {
         match last.and_then(|last| self.queued.remove(&last)) {
             Some(displaced) => {
                 self.queued.insert(rank, job);
-                Admission::Displaced(rank, displaced)
+                QueueAdmission::Displaced(rank, displaced)
             }
-            None => Admission::Refused(OffloadError::QueueFull, job),
+            None => QueueAdmission::Refused(OffloadError::QueueFull, job),
         }
     }
 
@@ -148,7 +148,7 @@ impl JobQueue {
 
     /// Assigns the next job to an idle thread. Returns the number of the job, the number of the thread, and
     /// the work.
-    pub(crate) fn start(&mut self) -> Option<(u64, usize, Work)> {
+    pub(crate) fn start(&mut self) -> Option<(u64, usize, JobFunction)> {
         let worker = *self.idle.last()?;
         let is_busy = |payer| self.running.values().any(|job| job.request.payer.payer() == payer);
         let is_long = |job: &&RunningJob| job.class == JobClass::Long;

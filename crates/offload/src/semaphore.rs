@@ -9,33 +9,33 @@ use crate::wait_queue::{WaitKey, WaitQueue};
 
 /// A semaphore that is fair to payers. All clones share it.
 #[derive(Clone, Debug)]
-pub struct FairSemaphore(Arc<Shared>);
+pub struct FairSemaphore(Arc<SemaphoreShared>);
 
 /// A permit, taken until it is dropped.
 #[derive(Debug)]
 pub struct FairPermit {
     /// `None` if the permit was returned already.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SemaphoreShared>>,
     share: WaitKey,
     /// Whether the permit does not count for its share.
     is_idle: bool,
 }
 
 #[derive(Debug)]
-struct Shared(Mutex<State>);
+struct SemaphoreShared(Mutex<SemaphoreState>);
 
 #[derive(Debug)]
-struct State {
-    permits: Permits,
+struct SemaphoreState {
+    permits: PermitCounts,
     waiting: WaitQueue<FairPermit>,
 }
 
 /// A permit that was taken for a waiting task, and the task's end of the queue.
-type Grant = (WaitKey, oneshot::Sender<FairPermit>);
+type GrantedPermit = (WaitKey, oneshot::Sender<FairPermit>);
 
 /// The number of free permits, and of those that are held.
 #[derive(Debug)]
-struct Permits {
+struct PermitCounts {
     free: usize,
     /// The number of permits of each share that holds any which are not idle, ordered by share, if there is a
     /// reserve.
@@ -46,7 +46,7 @@ impl FairSemaphore {
     /// Creates a semaphore for short work. One payer may hold all permits while no other one waits.
     #[must_use]
     pub fn new(permits: usize) -> Self {
-        Self::with(Permits { free: permits, held: None })
+        Self::with(PermitCounts { free: permits, held: None })
     }
 
     /// Creates a semaphore for long work, with a reserve for payers that hold few permits: a payer gets a
@@ -55,12 +55,12 @@ impl FairSemaphore {
     /// ([`FairPermit::set_idle`]) are neither free nor count for their payer.
     #[must_use]
     pub fn with_reserve(permits: usize) -> Self {
-        Self::with(Permits { free: permits, held: Some(Vec::new()) })
+        Self::with(PermitCounts { free: permits, held: Some(Vec::new()) })
     }
 
-    fn with(permits: Permits) -> Self {
+    fn with(permits: PermitCounts) -> Self {
         // Tasks that wait are not refused, so the maximum number of refusable ones does not matter.
-        Self(Arc::new(Shared(Mutex::new(State { permits, waiting: WaitQueue::new(0) }))))
+        Self(Arc::new(SemaphoreShared(Mutex::new(SemaphoreState { permits, waiting: WaitQueue::new(0) }))))
     }
 
     /// Returns the number of free permits.
@@ -90,9 +90,9 @@ impl FairSemaphore {
     }
 }
 
-impl Shared {
+impl SemaphoreShared {
     /// Code that holds this lock can't panic.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SemaphoreState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -102,7 +102,7 @@ impl Shared {
     }
 
     /// Passes permits to waiting tasks: this one, and then those that are available.
-    fn grant(self: &Arc<Self>, mut next: Option<Grant>) {
+    fn grant(self: &Arc<Self>, mut next: Option<GrantedPermit>) {
         while let Some((share, sender)) = next {
             next = match sender.send(self.permit(share)) {
                 Ok(()) => self.lock().grant_next(),
@@ -116,22 +116,22 @@ impl Shared {
     }
 }
 
-impl State {
+impl SemaphoreState {
     /// Returns a permit that is not idle, and takes one for the next task that may have one.
-    fn give_back(&mut self, share: WaitKey) -> Option<Grant> {
+    fn give_back(&mut self, share: WaitKey) -> Option<GrantedPermit> {
         self.permits.free += 1;
         self.set_idle(share)
     }
 
     /// Stops counting a permit for its share, and takes one for the next task that may have one.
-    fn set_idle(&mut self, share: WaitKey) -> Option<Grant> {
+    fn set_idle(&mut self, share: WaitKey) -> Option<GrantedPermit> {
         self.permits.uncount(share);
         self.grant_next()
     }
 
     /// Takes a permit for the next task that may have one. A share with a waiting task that may not have one
     /// holds one itself, so at most as many shares are passed over as there are permits.
-    fn grant_next(&mut self) -> Option<Grant> {
+    fn grant_next(&mut self) -> Option<GrantedPermit> {
         let Self { permits, waiting } = self;
         if permits.free == 0 || waiting.is_empty() {
             return None;
@@ -141,7 +141,7 @@ impl State {
     }
 }
 
-impl Permits {
+impl PermitCounts {
     fn may_take(&self, share: WaitKey) -> bool {
         let held = self.held.as_ref().and_then(|held| held.get(position(held, share).ok()?));
         held.map_or(0, |(_, count)| *count) < self.free

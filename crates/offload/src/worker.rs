@@ -20,29 +20,29 @@ use crate::scheduling::enter_background;
 const STACK_BYTES: usize = 16 << 20;
 
 /// The work of a job. Returns a closure that delivers the result to the caller.
-pub(crate) type Work = Box<dyn FnOnce(&JobContext) -> Delivery + Send>;
+pub(crate) type JobFunction = Box<dyn FnOnce(&JobContext) -> ResultDelivery + Send>;
 /// Delivers a result to the caller, or drops it if it is not needed any more.
-pub(crate) type Delivery = Box<dyn FnOnce() + Send>;
+pub(crate) type ResultDelivery = Box<dyn FnOnce() + Send>;
 
 /// A job for a thread.
-pub(crate) struct Assignment {
+pub(crate) struct ThreadAssignment {
     pub(crate) context: Arc<JobContext>,
-    pub(crate) work: Work,
+    pub(crate) work: JobFunction,
     /// Completes, by a value or by being dropped, when the job is over.
     pub(crate) finished: oneshot::Sender<()>,
 }
 
 /// Starts a thread, which ends when the sender is dropped.
-pub(crate) fn start(number: usize) -> io::Result<Sender<Assignment>> {
+pub(crate) fn start(number: usize) -> io::Result<Sender<ThreadAssignment>> {
     let (sender, assignments) = channel();
     let thread = thread::Builder::new().name(format!("offload-{number}")).stack_size(STACK_BYTES);
     thread.spawn(move || work(&assignments))?;
     Ok(sender)
 }
 
-fn work(assignments: &Receiver<Assignment>) {
+fn work(assignments: &Receiver<ThreadAssignment>) {
     enter_background();
-    while let Ok(Assignment { context, work, finished }) = assignments.recv() {
+    while let Ok(ThreadAssignment { context, work, finished }) = assignments.recv() {
         let clock = CpuClock::now();
         let delivery = work(&context);
         context.set_cpu(clock.elapsed());

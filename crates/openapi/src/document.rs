@@ -7,9 +7,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::operation::Operation;
-use crate::reader::{Reader, Schemas};
-use crate::schema::Schema;
+use crate::operation::OpenApiOperation;
+use crate::reader::{DocumentReader, ReadSchemas};
+use crate::schema::OpenApiSchema;
 use crate::{operation, swagger, yaml};
 
 /// The maximum size of a file, in bytes.
@@ -17,17 +17,17 @@ const LARGEST: u64 = 16 << 20;
 
 /// A service's description of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Document {
+pub struct OpenApiDocument {
     /// The title, or empty if there is none.
     pub title: String,
     /// The operations, in the order of the document.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<OpenApiOperation>,
     /// The named schemas. Each name occurs once and is a valid identifier in every language.
-    pub schemas: Vec<(String, Schema)>,
+    pub schemas: Vec<(String, OpenApiSchema)>,
     /// The descriptions of the named schemas, by name, if they have any.
     pub descriptions: HashMap<String, String>,
     /// The problems in the document.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<DocumentWarning>,
     /// The path of the first server, which precedes every path.
     base: String,
     /// The prefix that was added to every path; see [`Document::below`].
@@ -36,7 +36,7 @@ pub struct Document {
 
 /// A problem in a document. The part was read as [`Schema::Unknown`], or left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct DocumentWarning {
     /// The location, as a JSON Pointer into the document in the shape of OpenAPI 3.
     pub pointer: String,
     /// The problem, and how it was resolved.
@@ -45,7 +45,7 @@ pub struct Finding {
 
 /// The reason a file is not an OpenAPI document.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum DocumentError {
     /// The file can't be read.
     #[error("it can't be read: {0}")]
     File(#[from] io::Error),
@@ -67,13 +67,13 @@ pub enum Unreadable {
     Version(String),
 }
 
-impl Document {
+impl OpenApiDocument {
     /// Reads a file.
     ///
     /// # Errors
     /// Fails if the file can't be read, is larger than 16 MiB, or is not an OpenAPI document.
     #[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "at most `LARGEST` + 1 bytes"))]
-    pub fn open(path: &Path) -> Result<Self, Unreadable> {
+    pub fn open(path: &Path) -> Result<Self, DocumentError> {
         let mut text = String::new();
         let size = File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
         if size as u64 > LARGEST {
@@ -86,20 +86,20 @@ impl Document {
     ///
     /// # Errors
     /// Fails if the text is not an OpenAPI document.
-    pub fn read(text: &str) -> Result<Self, Unreadable> {
+    pub fn read(text: &str) -> Result<Self, DocumentError> {
         let value = yaml::read(text).map_err(|wrong| {
-            let yaml::Wrong { line, column, reason } = wrong;
-            Unreadable::Syntax { line, column, reason }
+            let yaml::YamlSyntaxError { line, column, reason } = wrong;
+            DocumentError::Syntax { line, column, reason }
         })?;
         let root = match (version(&value, "openapi"), version(&value, "swagger")) {
             (Some(version), _) if version.starts_with("3.") => value,
             (None, Some(version)) if version.starts_with('2') => swagger::upgrade(value),
-            (Some(version), _) | (None, Some(version)) => return Err(Unreadable::Version(version)),
-            (None, None) => return Err(Unreadable::NotOpenApi),
+            (Some(version), _) | (None, Some(version)) => return Err(DocumentError::Version(version)),
+            (None, None) => return Err(DocumentError::NotOpenApi),
         };
-        let mut reader = Reader::new(&root);
+        let mut reader = DocumentReader::new(&root);
         let operations = operation::all(&mut reader);
-        let Schemas { schemas, descriptions, findings } = reader.finish();
+        let ReadSchemas { schemas, descriptions, findings } = reader.finish();
         let title = root.pointer("/info/title").and_then(Value::as_str).unwrap_or_default().to_owned();
         let (base, prefix) = (base(&root), String::new());
         Ok(Self { title, operations, schemas, descriptions, findings, base, prefix })
@@ -127,7 +127,7 @@ impl Document {
 
     /// Returns the schema with this name.
     #[must_use]
-    pub fn schema(&self, name: &str) -> Option<&Schema> {
+    pub fn schema(&self, name: &str) -> Option<&OpenApiSchema> {
         self.schemas.iter().find(|(known, _)| known == name).map(|(_, schema)| schema)
     }
 }

@@ -27,7 +27,9 @@ mod fuzz;
 #[cfg(test)]
 mod tests;
 
-pub use document::{Document, Finding, Unreadable};
-pub use operation::{Content, Link, Operation, Parameter, Place, Target};
-pub use schema::{Access, Member, Object, Schema, Told};
-pub use typescript::{Open, types};
+pub use document::{DocumentError, DocumentWarning, OpenApiDocument};
+pub use operation::{
+    BodyContent, LinkTarget, OpenApiOperation, OperationParameter, ParameterLocation, ResponseLink,
+};
+pub use schema::{DiscriminatedUnion, MemberAccess, MemberSchema, ObjectSchema, OpenApiSchema};
+pub use typescript::{CallableService, types};

@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::operation::{Link, Target};
-use crate::reader::{Reader, local, member};
+use crate::operation::{LinkTarget, ResponseLink};
+use crate::reader::{DocumentReader, local, member};
 
 /// Returns the links of an operation's successful responses, each name once.
 pub(crate) fn all<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut DocumentReader<'a>,
     operation: &'a Map<String, Value>,
     pointer: &str,
-) -> Vec<Link> {
+) -> Vec<ResponseLink> {
     let pointer = format!("{pointer}/responses");
     let responses = operation.get("responses").and_then(Value::as_object).into_iter().flatten();
     let good: BTreeMap<&String, &Value> =
         responses.filter(|(status, value)| status.starts_with('2') && !value.is_null()).collect();
-    let mut links: Vec<Link> = Vec::new();
+    let mut links: Vec<ResponseLink> = Vec::new();
     for (status, value) in good {
         let Some((value, pointer)) = reader.follow(value, &member(&pointer, status)) else { continue };
         for (name, link) in value.get("links").and_then(Value::as_object).into_iter().flatten() {
@@ -30,11 +30,16 @@ pub(crate) fn all<'a>(
     links
 }
 
-fn read<'a>(reader: &mut Reader<'a>, name: &str, value: &'a Value, pointer: &str) -> Option<Link> {
+fn read<'a>(
+    reader: &mut DocumentReader<'a>,
+    name: &str,
+    value: &'a Value,
+    pointer: &str,
+) -> Option<ResponseLink> {
     let (value, pointer) = reader.follow(value, pointer)?;
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let target = match (text("operationId"), text("operationRef")) {
-        (Some(id), _) => Some(Target::Id(id.to_owned())),
+        (Some(id), _) => Some(LinkTarget::Id(id.to_owned())),
         (None, Some(reference)) => path_of(reference),
         (None, None) => None,
     };
@@ -43,7 +48,7 @@ fn read<'a>(reader: &mut Reader<'a>, name: &str, value: &'a Value, pointer: &str
         return None;
     };
     let parameters = value.get("parameters").and_then(Value::as_object).into_iter().flatten();
-    Some(Link {
+    Some(ResponseLink {
         name: name.to_owned(),
         target,
         parameters: parameters.map(|(name, value)| (name.clone(), value.clone())).collect(),
@@ -54,8 +59,8 @@ fn read<'a>(reader: &mut Reader<'a>, name: &str, value: &'a Value, pointer: &str
 }
 
 /// Parses a reference such as `#/paths/~1a~1{id}/get`.
-fn path_of(reference: &str) -> Option<Target> {
+fn path_of(reference: &str) -> Option<LinkTarget> {
     let pointer = local(reference)?;
     let (path, method) = pointer.strip_prefix("/paths/")?.split_once('/')?;
-    Some(Target::Path(method.to_ascii_uppercase(), path.replace("~1", "/").replace("~0", "~")))
+    Some(LinkTarget::Path(method.to_ascii_uppercase(), path.replace("~1", "/").replace("~0", "~")))
 }

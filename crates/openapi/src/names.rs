@@ -83,13 +83,13 @@ const SILENT: &[&str] = &["components", "schemas", "properties", "definitions", 
 
 /// The names in use.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct UsedNames {
     taken: HashSet<String>,
     /// The next number to try for a name, so that a thousand equal names take a thousand steps.
     next: HashMap<String, usize>,
 }
 
-impl Names {
+impl UsedNames {
     /// Returns an unused name that resembles this one.
     pub(crate) fn give(&mut self, like: &str) -> String {
         let word = word(like);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::links;
-use crate::reader::{Reader, member};
-use crate::schema::{self, Schema};
+use crate::reader::{DocumentReader, member};
+use crate::schema::{self, OpenApiSchema};
 
 /// The methods that a program can call.
 const METHODS: [(&str, &str); 6] = [
@@ -23,7 +23,7 @@ pub(crate) const OCTETS: &str = "application/octet-stream";
 
 /// An operation of a service.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Operation {
+pub struct OpenApiOperation {
     /// The method, in upper case.
     pub method: &'static str,
     /// The path, with `{name}` for each parameter.
@@ -37,24 +37,24 @@ pub struct Operation {
     /// Whether the operation should no longer be used.
     pub is_deprecated: bool,
     /// The parameters, without the body.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<OperationParameter>,
     /// The body, and whether it is required.
-    pub body: Option<(Content, bool)>,
+    pub body: Option<(BodyContent, bool)>,
     /// The kinds of successful responses, each once.
-    pub answers: Vec<Content>,
+    pub answers: Vec<BodyContent>,
     /// The links to other operations from its responses.
-    pub links: Vec<Link>,
+    pub links: Vec<ResponseLink>,
 }
 
 /// A link from a response to an operation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Link {
+pub struct ResponseLink {
     /// The link's name.
     pub name: String,
     /// The link's location in the document.
     pub pointer: String,
     /// The operation that it refers to.
-    pub target: Target,
+    pub target: LinkTarget,
     /// The parameters that it fills, each with a value, or with an expression such as `$response.body#/id`.
     pub parameters: Vec<(String, Value)>,
     /// Whether the link also provides a body.
@@ -65,7 +65,7 @@ pub struct Link {
 
 /// The operation that a link refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum LinkTarget {
     /// An operation by its `operationId`.
     Id(String),
     /// An operation by its method, in upper case, and its path in the document.
@@ -74,24 +74,24 @@ pub enum Target {
 
 /// A parameter of an operation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameter {
+pub struct OperationParameter {
     /// The parameter's name.
     pub name: String,
     /// The parameter's location.
-    pub place: Place,
+    pub place: ParameterLocation,
     /// Whether the parameter is required.
     pub is_required: bool,
     /// Whether a list of values is sent by repeating the name, and not as one value with commas.
     pub is_repeated: bool,
     /// The schema of its values.
-    pub schema: Schema,
+    pub schema: OpenApiSchema,
     /// The description, or empty if there is none.
     pub description: String,
 }
 
 /// The location of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ParameterLocation {
     /// In the path.
     Path,
     /// In the query of the URL.
@@ -104,11 +104,11 @@ pub enum Place {
 
 /// The content of a body.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Content {
+pub enum BodyContent {
     /// No body.
     Empty,
     /// JSON with this schema.
-    Json(Schema),
+    Json(OpenApiSchema),
     /// Text of another kind.
     Text,
     /// Form fields, URL-encoded.
@@ -117,7 +117,7 @@ pub enum Content {
     Other(String),
 }
 
-impl Operation {
+impl OpenApiOperation {
     /// Returns the path with a placeholder word for each parameter, as in a call.
     #[must_use]
     pub fn called(&self) -> String {
@@ -132,7 +132,7 @@ impl Operation {
     }
 }
 
-impl Place {
+impl ParameterLocation {
     /// The location's name in OpenAPI.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -150,7 +150,7 @@ impl Place {
 }
 
 /// Returns all operations of a document.
-pub(crate) fn all(reader: &mut Reader<'_>) -> Vec<Operation> {
+pub(crate) fn all(reader: &mut DocumentReader<'_>) -> Vec<OpenApiOperation> {
     let mut operations = Vec::new();
     let root = reader.root();
     let Some(paths) = root.get("paths") else { return operations };
@@ -178,12 +178,12 @@ pub(crate) fn all(reader: &mut Reader<'_>) -> Vec<Operation> {
 }
 
 fn operation<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut DocumentReader<'a>,
     (method, path): (&'static str, &str),
     item: &'a Map<String, Value>,
     value: &'a Map<String, Value>,
     pointer: &str,
-) -> Operation {
+) -> OpenApiOperation {
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let above = pointer.rsplit_once('/').map_or("", |(above, _)| above);
     let mut parameters = Vec::new();
@@ -192,7 +192,7 @@ fn operation<'a>(
         for (index, written) in written.and_then(Value::as_array).into_iter().flatten().enumerate() {
             let Some(parameter) = parameter(reader, written, &format!("{pointer}/{index}")) else { continue };
             let is_same =
-                |other: &Parameter| (&other.name, other.place) == (&parameter.name, parameter.place);
+                |other: &OperationParameter| (&other.name, other.place) == (&parameter.name, parameter.place);
             match parameters.iter_mut().find(|other| is_same(other)) {
                 Some(other) => *other = parameter,
                 None => parameters.push(parameter),
@@ -200,7 +200,7 @@ fn operation<'a>(
         }
     }
     fit(reader, &mut parameters, path, pointer);
-    Operation {
+    OpenApiOperation {
         method,
         path: path.to_owned(),
         id: text("operationId"),
@@ -215,27 +215,30 @@ fn operation<'a>(
 }
 
 /// Makes the path parameters match those that the path contains, whatever the list has.
-fn fit(reader: &mut Reader<'_>, parameters: &mut Vec<Parameter>, path: &str, pointer: &str) {
+fn fit(reader: &mut DocumentReader<'_>, parameters: &mut Vec<OperationParameter>, path: &str, pointer: &str) {
     let in_path = placeholders(path);
     parameters.retain(|parameter| {
-        let stands = parameter.place != Place::Path || in_path.contains(&&*parameter.name);
+        let stands = parameter.place != ParameterLocation::Path || in_path.contains(&&*parameter.name);
         if !stands {
             reader.note(pointer, format!("the path has no `{{{}}}`: left out", parameter.name));
         }
         stands
     });
     for name in in_path {
-        if !parameters.iter().any(|parameter| parameter.place == Place::Path && parameter.name == name) {
+        if !parameters
+            .iter()
+            .any(|parameter| parameter.place == ParameterLocation::Path && parameter.name == name)
+        {
             reader.note(
                 pointer,
                 format!("the path parameter `{{{name}}}` is not described: any text or number"),
             );
-            parameters.push(Parameter {
+            parameters.push(OperationParameter {
                 name: name.to_owned(),
-                place: Place::Path,
+                place: ParameterLocation::Path,
                 is_required: true,
                 is_repeated: false,
-                schema: Schema::Unknown,
+                schema: OpenApiSchema::Unknown,
                 description: String::new(),
             });
         }
@@ -252,10 +255,14 @@ fn placeholders(path: &str) -> Vec<&str> {
     names
 }
 
-fn parameter<'a>(reader: &mut Reader<'a>, value: &'a Value, pointer: &str) -> Option<Parameter> {
+fn parameter<'a>(
+    reader: &mut DocumentReader<'a>,
+    value: &'a Value,
+    pointer: &str,
+) -> Option<OperationParameter> {
     let (value, pointer) = reader.follow(value, pointer)?;
     let text = |key: &str| value.get(key).and_then(Value::as_str);
-    let place = text("in").and_then(Place::of);
+    let place = text("in").and_then(ParameterLocation::of);
     let (Some(name), Some(place)) = (text("name"), place) else {
         reader.note(
             &pointer,
@@ -264,17 +271,17 @@ fn parameter<'a>(reader: &mut Reader<'a>, value: &'a Value, pointer: &str) -> Op
         return None;
     };
     let flag = |key: &str| value.get(key).and_then(Value::as_bool);
-    let is_form = place == Place::Query && text("style").is_none_or(|style| style == "form");
+    let is_form = place == ParameterLocation::Query && text("style").is_none_or(|style| style == "form");
     let schema = match (value.get("schema"), value.get("content")) {
         (Some(schema), _) => schema::read(reader, schema, &format!("{pointer}/schema")),
         // JSON in a URL is a text there.
-        (None, Some(_)) => Schema::Text(None),
+        (None, Some(_)) => OpenApiSchema::Text(None),
         (None, None) => reader.unknown(&pointer, "the parameter has no schema"),
     };
-    Some(Parameter {
+    Some(OperationParameter {
         name: name.to_owned(),
         place,
-        is_required: place == Place::Path || flag("required") == Some(true),
+        is_required: place == ParameterLocation::Path || flag("required") == Some(true),
         is_repeated: flag("explode").unwrap_or(is_form),
         schema,
         description: text("description").unwrap_or_default().to_owned(),
@@ -282,11 +289,11 @@ fn parameter<'a>(reader: &mut Reader<'a>, value: &'a Value, pointer: &str) -> Op
 }
 
 fn body<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut DocumentReader<'a>,
     method: &str,
     operation: &'a Map<String, Value>,
     pointer: &str,
-) -> Option<(Content, bool)> {
+) -> Option<(BodyContent, bool)> {
     let (value, pointer) = reader.follow(operation.get("requestBody")?, &format!("{pointer}/requestBody"))?;
     if !matches!(method, "POST" | "PUT" | "PATCH") {
         reader.note(&pointer, format!("a body can't be passed to {method}, only to `fetch`: left out"));
@@ -295,9 +302,9 @@ fn body<'a>(
     let is_required = value.get("required") == Some(&Value::Bool(true));
     let content = content(reader, value, &pointer);
     let other = match &content {
-        Content::Text => Some("text/*"),
-        Content::Other(media) => Some(&**media).filter(|media| *media != OCTETS),
-        Content::Empty | Content::Json(_) | Content::Form => None,
+        BodyContent::Text => Some("text/*"),
+        BodyContent::Other(media) => Some(&**media).filter(|media| *media != OCTETS),
+        BodyContent::Empty | BodyContent::Json(_) | BodyContent::Form => None,
     };
     if let Some(media) = other {
         let message =
@@ -308,11 +315,15 @@ fn body<'a>(
 }
 
 /// The content of the responses with a successful status, or else of the default response.
-fn answers<'a>(reader: &mut Reader<'a>, operation: &'a Map<String, Value>, pointer: &str) -> Vec<Content> {
+fn answers<'a>(
+    reader: &mut DocumentReader<'a>,
+    operation: &'a Map<String, Value>,
+    pointer: &str,
+) -> Vec<BodyContent> {
     let pointer = format!("{pointer}/responses");
     let Some(responses) = operation.get("responses").and_then(Value::as_object) else {
         reader.note(&pointer, "no responses are listed: read as unknown");
-        return vec![Content::Json(Schema::Unknown)];
+        return vec![BodyContent::Json(OpenApiSchema::Unknown)];
     };
     let good = responses.iter().filter(|(status, _)| status.starts_with('2'));
     // Sorted by status, independently of the order in the document.
@@ -330,28 +341,28 @@ fn answers<'a>(reader: &mut Reader<'a>, operation: &'a Map<String, Value>, point
     }
     if answers.is_empty() {
         reader.note(&pointer, "no successful response is listed: read as unknown");
-        answers.push(Content::Json(Schema::Unknown));
+        answers.push(BodyContent::Json(OpenApiSchema::Unknown));
     }
     answers
 }
 
 /// The content of a body: JSON if it is among the media types.
-fn content<'a>(reader: &mut Reader<'a>, value: &'a Map<String, Value>, pointer: &str) -> Content {
-    let Some(listed) = value.get("content").and_then(Value::as_object) else { return Content::Empty };
+fn content<'a>(reader: &mut DocumentReader<'a>, value: &'a Map<String, Value>, pointer: &str) -> BodyContent {
+    let Some(listed) = value.get("content").and_then(Value::as_object) else { return BodyContent::Empty };
     let find = |fits: fn(&str) -> bool| listed.iter().find(|(media, _)| fits(&essence(media)));
     if let Some((media, value)) = find(is_json).or_else(|| find(|media| media == "*/*")) {
         let pointer = member(&format!("{pointer}/content"), media);
         let schema = value.get("schema");
         let schema = schema.map(|schema| schema::read(reader, schema, &format!("{pointer}/schema")));
-        return Content::Json(schema.unwrap_or(Schema::Unknown));
+        return BodyContent::Json(schema.unwrap_or(OpenApiSchema::Unknown));
     }
     if find(|media| media == "application/x-www-form-urlencoded").is_some() {
-        return Content::Form;
+        return BodyContent::Form;
     }
     if find(|media| media.starts_with("text/")).is_some() {
-        return Content::Text;
+        return BodyContent::Text;
     }
-    listed.keys().next().map_or(Content::Empty, |media| Content::Other(essence(media)))
+    listed.keys().next().map_or(BodyContent::Empty, |media| BodyContent::Other(essence(media)))
 }
 
 fn essence(media: &str) -> String {

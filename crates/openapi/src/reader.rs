@@ -7,9 +7,9 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value};
 
-use crate::document::Finding;
-use crate::names::{self, Names};
-use crate::schema::{self, Schema};
+use crate::document::DocumentWarning;
+use crate::names::{self, UsedNames};
+use crate::schema::{self, OpenApiSchema};
 
 /// The location of the schemas with names of their own.
 const SCHEMAS: &str = "/components/schemas";
@@ -18,28 +18,28 @@ const SCHEMAS: &str = "/components/schemas";
 const MAX_HOPS: usize = 16;
 
 /// A document that is being read.
-pub(crate) struct Reader<'a> {
+pub(crate) struct DocumentReader<'a> {
     root: &'a Value,
-    names: Names,
+    names: UsedNames,
     /// The name of the schema at a pointer.
     named: HashMap<String, String>,
     /// The named schemas that are still to be read.
     waiting: VecDeque<(String, String)>,
-    findings: Vec<Finding>,
+    findings: Vec<DocumentWarning>,
 }
 
 /// The schemas that were read, and the problems found.
-pub(crate) struct Schemas {
-    pub(crate) schemas: Vec<(String, Schema)>,
+pub(crate) struct ReadSchemas {
+    pub(crate) schemas: Vec<(String, OpenApiSchema)>,
     pub(crate) descriptions: HashMap<String, String>,
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<DocumentWarning>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DocumentReader<'a> {
     pub(crate) fn new(root: &'a Value) -> Self {
         let mut reader = Self {
             root,
-            names: Names::default(),
+            names: UsedNames::default(),
             named: HashMap::new(),
             waiting: VecDeque::new(),
             findings: Vec::new(),
@@ -58,36 +58,36 @@ impl<'a> Reader<'a> {
 
     /// Records a problem.
     pub(crate) fn note(&mut self, pointer: &str, message: impl Into<String>) {
-        self.findings.push(Finding { pointer: pointer.to_owned(), message: message.into() });
+        self.findings.push(DocumentWarning { pointer: pointer.to_owned(), message: message.into() });
     }
 
     /// Records a problem with a schema, and returns the schema that is used instead.
-    pub(crate) fn unknown(&mut self, pointer: &str, message: &str) -> Schema {
+    pub(crate) fn unknown(&mut self, pointer: &str, message: &str) -> OpenApiSchema {
         self.note(pointer, format!("{message}: read as unknown"));
-        Schema::Unknown
+        OpenApiSchema::Unknown
     }
 
     /// Returns the schema that a `$ref` refers to, by name.
-    pub(crate) fn named(&mut self, reference: &Value, pointer: &str) -> Schema {
+    pub(crate) fn named(&mut self, reference: &Value, pointer: &str) -> OpenApiSchema {
         let Some(target) = reference.as_str().and_then(local) else {
             return self.unknown(pointer, "the reference leads out of the document, and nothing is fetched");
         };
         if let Some(name) = self.named.get(&target) {
-            return Schema::Named(name.clone());
+            return OpenApiSchema::Named(name.clone());
         }
         if self.root.pointer(&target).is_none() {
             return self.unknown(pointer, &format!("there is nothing at `#{target}`"));
         }
         let name = self.names.give(&names::of_pointer(&target));
         self.wait(target, name.clone());
-        Schema::Named(name)
+        OpenApiSchema::Named(name)
     }
 
     /// Returns the name of the schema that a reference into the document refers to.
     pub(crate) fn name_of(&mut self, reference: &str) -> Option<String> {
         self.root.pointer(&local(reference)?)?;
         match self.named(&Value::from(reference), "") {
-            Schema::Named(name) => Some(name),
+            OpenApiSchema::Named(name) => Some(name),
             _ => None,
         }
     }
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads all the schemas that are referred to, and returns them with the problems found.
-    pub(crate) fn finish(mut self) -> Schemas {
+    pub(crate) fn finish(mut self) -> ReadSchemas {
         let (mut schemas, mut descriptions) = (Vec::new(), HashMap::new());
         while let Some((pointer, name)) = self.waiting.pop_front() {
             let root = self.root;
@@ -127,12 +127,12 @@ impl<'a> Reader<'a> {
             let description = value.and_then(|value| value.get("description")).and_then(Value::as_str);
             descriptions.extend(description.map(|text| (name.clone(), text.to_owned())));
             let schema = value.map(|value| schema::read(&mut self, value, &pointer));
-            schemas.push((name, schema.unwrap_or(Schema::Unknown)));
+            schemas.push((name, schema.unwrap_or(OpenApiSchema::Unknown)));
         }
         for name in schema::break_circles(&mut schemas) {
             self.note(&format!("{SCHEMAS}/{name}"), "the schema refers only to itself: read as unknown");
         }
-        Schemas { schemas, descriptions, findings: self.findings }
+        ReadSchemas { schemas, descriptions, findings: self.findings }
     }
 
     fn wait(&mut self, pointer: String, name: String) {

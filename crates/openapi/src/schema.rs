@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::reader::{Reader, member};
+use crate::reader::{DocumentReader, member};
 
 /// The structure of a value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Schema {
+pub enum OpenApiSchema {
     /// Any value, or an unknown one.
     Unknown,
     /// No value.
@@ -27,61 +27,61 @@ pub enum Schema {
     /// A literal: a text, number, boolean or `null` of this list.
     Literals(Vec<Value>),
     /// A list.
-    List(Box<Schema>),
+    List(Box<OpenApiSchema>),
     /// A list that starts with these items, followed by others if the second part is present.
-    Tuple(Vec<Schema>, Option<Box<Schema>>),
+    Tuple(Vec<OpenApiSchema>, Option<Box<OpenApiSchema>>),
     /// An object.
-    Object(Object),
+    Object(ObjectSchema),
     /// A reference to a named schema of the document.
     Named(String),
     /// A union: at least one of these.
-    Any(Vec<Schema>),
+    Any(Vec<OpenApiSchema>),
     /// A union with a discriminator.
-    Told(Told),
+    Told(DiscriminatedUnion),
     /// An intersection: all of these at once.
-    All(Vec<Schema>),
+    All(Vec<OpenApiSchema>),
 }
 
 /// A union of objects with a discriminator.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct DiscriminatedUnion {
     /// The member that is the discriminator.
     pub by: String,
     /// The alternatives.
-    pub branches: Vec<Schema>,
+    pub branches: Vec<OpenApiSchema>,
     /// The discriminator's values, each with the name of its schema.
     pub values: Vec<(String, String)>,
 }
 
 /// An object: its members, and the schema of additional ones.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Object {
+pub struct ObjectSchema {
     /// The named members.
-    pub members: Vec<Member>,
+    pub members: Vec<MemberSchema>,
     /// The schema of additional members, or `None` if the document does not describe them.
-    pub others: Option<Box<Schema>>,
+    pub others: Option<Box<OpenApiSchema>>,
 }
 
 /// A member of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Member {
+pub struct MemberSchema {
     /// The name in the JSON.
     pub name: String,
     /// The schema of its value.
-    pub schema: Schema,
+    pub schema: OpenApiSchema,
     /// Whether the member is required.
     pub is_required: bool,
     /// The description, or empty if there is none.
     pub description: String,
     /// The directions in which it is sent.
-    pub access: Access,
+    pub access: MemberAccess,
     /// Whether the member should no longer be used.
     pub is_deprecated: bool,
 }
 
 /// The directions in which a member is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Access {
+pub enum MemberAccess {
     /// In requests and responses.
     #[default]
     Both,
@@ -92,15 +92,15 @@ pub enum Access {
 }
 
 /// Reads the schema at a pointer.
-pub(crate) fn read<'a>(reader: &mut Reader<'a>, value: &'a Value, pointer: &str) -> Schema {
+pub(crate) fn read<'a>(reader: &mut DocumentReader<'a>, value: &'a Value, pointer: &str) -> OpenApiSchema {
     match value {
-        Value::Bool(true) => Schema::Unknown,
-        Value::Bool(false) => Schema::Never,
+        Value::Bool(true) => OpenApiSchema::Unknown,
+        Value::Bool(false) => OpenApiSchema::Never,
         Value::Object(schema) => {
             let read = whole(reader, schema, pointer);
             let is_nullable = |key| schema.get(key) == Some(&Value::Bool(true));
             if is_nullable("nullable") || is_nullable("x-nullable") {
-                any(vec![read, Schema::Null])
+                any(vec![read, OpenApiSchema::Null])
             } else {
                 read
             }
@@ -110,7 +110,11 @@ pub(crate) fn read<'a>(reader: &mut Reader<'a>, value: &'a Value, pointer: &str)
 }
 
 /// Reads all of a schema except for `nullable`.
-fn whole<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &str) -> Schema {
+fn whole<'a>(
+    reader: &mut DocumentReader<'a>,
+    schema: &'a Map<String, Value>,
+    pointer: &str,
+) -> OpenApiSchema {
     let mut parts = Vec::new();
     parts.extend(schema.get("$ref").map(|reference| reader.named(reference, pointer)));
     let literals = schema.get("enum").or_else(|| schema.get("const"));
@@ -130,7 +134,7 @@ fn whole<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &
     for key in ["oneOf", "anyOf"] {
         let branches = several(reader, schema, pointer, key);
         if !branches.is_empty() {
-            let is_open = branches.contains(&Schema::Unknown);
+            let is_open = branches.contains(&OpenApiSchema::Unknown);
             parts.push(match schema.get("discriminator").filter(|_| !is_open) {
                 Some(discriminator) => told(reader, discriminator, schema.get(key), branches),
                 None => any(branches),
@@ -145,11 +149,11 @@ fn says_members(schema: &Map<String, Value>) -> bool {
 }
 
 fn several<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut DocumentReader<'a>,
     schema: &'a Map<String, Value>,
     pointer: &str,
     key: &str,
-) -> Vec<Schema> {
+) -> Vec<OpenApiSchema> {
     let Some(branches) = schema.get(key) else { return Vec::new() };
     let pointer = format!("{pointer}/{key}");
     let Some(branches) = branches.as_array() else {
@@ -161,11 +165,11 @@ fn several<'a>(
 
 /// Returns the alternatives of a discriminator: by its mapping, or else by the names of their schemas.
 fn told(
-    reader: &mut Reader<'_>,
+    reader: &mut DocumentReader<'_>,
     discriminator: &Value,
     written: Option<&Value>,
-    branches: Vec<Schema>,
-) -> Schema {
+    branches: Vec<OpenApiSchema>,
+) -> OpenApiSchema {
     // Before OpenAPI 3 the discriminator was only a name.
     let by = discriminator.get("propertyName").unwrap_or(discriminator).as_str();
     let Some(by) = by.map(str::to_owned) else { return any(branches) };
@@ -184,25 +188,33 @@ fn told(
             values.push((text.replace("~1", "/").replace("~0", "~"), name));
         }
     }
-    if values.is_empty() { any(branches) } else { Schema::Told(Told { by, branches, values }) }
+    if values.is_empty() {
+        any(branches)
+    } else {
+        OpenApiSchema::Told(DiscriminatedUnion { by, branches, values })
+    }
 }
 
 fn in_schemas(name: &str) -> String {
     member("#/components/schemas", name)
 }
 
-fn literal(reader: &mut Reader<'_>, values: Vec<Value>, pointer: &str) -> Schema {
+fn literal(reader: &mut DocumentReader<'_>, values: Vec<Value>, pointer: &str) -> OpenApiSchema {
     if values.is_empty() {
         return reader.unknown(pointer, "the list of values is empty");
     }
     if values.iter().any(|value| value.is_array() || value.is_object()) {
         return reader.unknown(pointer, "values that are lists or objects have no type of their own");
     }
-    Schema::Literals(values)
+    OpenApiSchema::Literals(values)
 }
 
 /// Reads the schema by its `type`, or by its other keywords if that is missing.
-fn typed<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &str) -> Option<Schema> {
+fn typed<'a>(
+    reader: &mut DocumentReader<'a>,
+    schema: &'a Map<String, Value>,
+    pointer: &str,
+) -> Option<OpenApiSchema> {
     match schema.get("type") {
         Some(Value::String(name)) => Some(of_type(reader, name, schema, pointer)),
         Some(Value::Array(names)) => {
@@ -223,15 +235,20 @@ fn typed<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &
     }
 }
 
-fn of_type<'a>(reader: &mut Reader<'a>, name: &str, schema: &'a Map<String, Value>, pointer: &str) -> Schema {
+fn of_type<'a>(
+    reader: &mut DocumentReader<'a>,
+    name: &str,
+    schema: &'a Map<String, Value>,
+    pointer: &str,
+) -> OpenApiSchema {
     let format = || schema.get("format").and_then(Value::as_str).map(str::to_owned);
     match name {
-        "null" => Schema::Null,
-        "boolean" => Schema::Boolean,
-        "integer" => Schema::Integer(width(schema, format())),
-        "number" => Schema::Number,
-        "string" => Schema::Text(format()),
-        "file" => Schema::Text(Some("binary".into())),
+        "null" => OpenApiSchema::Null,
+        "boolean" => OpenApiSchema::Boolean,
+        "integer" => OpenApiSchema::Integer(width(schema, format())),
+        "number" => OpenApiSchema::Number,
+        "string" => OpenApiSchema::Text(format()),
+        "file" => OpenApiSchema::Text(Some("binary".into())),
         "array" => list(reader, schema, pointer),
         "object" => object(reader, schema, pointer),
         _ => reader.unknown(&format!("{pointer}/type"), &format!("there is no type `{name}`")),
@@ -255,24 +272,30 @@ fn width(schema: &Map<String, Value>, format: Option<String>) -> Option<String> 
     }
 }
 
-fn list<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &str) -> Schema {
+fn list<'a>(reader: &mut DocumentReader<'a>, schema: &'a Map<String, Value>, pointer: &str) -> OpenApiSchema {
     // Before OpenAPI 3.1 a list in `items` had the meaning of `prefixItems`.
     let first = schema.get("prefixItems").or_else(|| schema.get("items").filter(|items| items.is_array()));
     let items = schema.get("items").filter(|items| !items.is_array());
     let items = items.map(|items| read(reader, items, &format!("{pointer}/items")));
     let Some(first) = first.and_then(Value::as_array) else {
-        return Schema::List(Box::new(items.unwrap_or(Schema::Unknown)));
+        return OpenApiSchema::List(Box::new(items.unwrap_or(OpenApiSchema::Unknown)));
     };
     let first = first.iter().enumerate();
     let first = first.map(|(index, item)| read(reader, item, &format!("{pointer}/prefixItems/{index}")));
     let first = first.collect();
-    Schema::Tuple(
+    OpenApiSchema::Tuple(
         first,
-        Some(items.unwrap_or(Schema::Unknown)).filter(|rest| *rest != Schema::Never).map(Box::new),
+        Some(items.unwrap_or(OpenApiSchema::Unknown))
+            .filter(|rest| *rest != OpenApiSchema::Never)
+            .map(Box::new),
     )
 }
 
-fn object<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: &str) -> Schema {
+fn object<'a>(
+    reader: &mut DocumentReader<'a>,
+    schema: &'a Map<String, Value>,
+    pointer: &str,
+) -> OpenApiSchema {
     let required: Vec<&str> = schema
         .get("required")
         .and_then(Value::as_array)
@@ -287,15 +310,15 @@ fn object<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: 
             for (name, value) in properties {
                 let description = value.get("description").and_then(Value::as_str).unwrap_or_default();
                 let says = |word: &str| value.get(word) == Some(&Value::Bool(true));
-                members.push(Member {
+                members.push(MemberSchema {
                     name: name.clone(),
                     schema: read(reader, value, &member(&at, name)),
                     is_required: required.contains(&&**name),
                     description: description.to_owned(),
                     access: match (says("readOnly"), says("writeOnly")) {
-                        (true, false) => Access::ReadOnly,
-                        (false, true) => Access::WriteOnly,
-                        _ => Access::Both,
+                        (true, false) => MemberAccess::ReadOnly,
+                        (false, true) => MemberAccess::WriteOnly,
+                        _ => MemberAccess::Both,
                     },
                     is_deprecated: says("deprecated"),
                 });
@@ -309,16 +332,16 @@ fn object<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: 
     let others: Vec<&str> = required.into_iter().filter(|name| !known.contains(name)).collect();
     let mut seen = HashSet::new();
     for name in others.into_iter().filter(|name| seen.insert(*name)) {
-        members.push(Member {
+        members.push(MemberSchema {
             name: name.to_owned(),
-            schema: Schema::Unknown,
+            schema: OpenApiSchema::Unknown,
             is_required: true,
             description: String::new(),
-            access: Access::Both,
+            access: MemberAccess::Both,
             is_deprecated: false,
         });
     }
-    let patterns = schema.get("patternProperties").map(|_| Schema::Unknown);
+    let patterns = schema.get("patternProperties").map(|_| OpenApiSchema::Unknown);
     let others = match schema.get("additionalProperties") {
         None | Some(Value::Bool(false)) => patterns,
         Some(others) => {
@@ -326,86 +349,91 @@ fn object<'a>(reader: &mut Reader<'a>, schema: &'a Map<String, Value>, pointer: 
             Some(patterns.unwrap_or(others))
         }
     };
-    Schema::Object(Object { members, others: others.map(Box::new) })
+    OpenApiSchema::Object(ObjectSchema { members, others: others.map(Box::new) })
 }
 
 /// Returns a union. It is unknown if any branch is.
-fn any(branches: Vec<Schema>) -> Schema {
-    let mut flat: Vec<Schema> = Vec::new();
+fn any(branches: Vec<OpenApiSchema>) -> OpenApiSchema {
+    let mut flat: Vec<OpenApiSchema> = Vec::new();
     for branch in branches {
         match branch {
-            Schema::Any(inner) => flat.extend(inner),
+            OpenApiSchema::Any(inner) => flat.extend(inner),
             other => flat.push(other),
         }
     }
     flat.dedup();
-    if flat.iter().any(|branch| matches!(branch, Schema::Literals(values) if values.contains(&Value::Null))) {
-        flat.retain(|branch| *branch != Schema::Null);
+    if flat
+        .iter()
+        .any(|branch| matches!(branch, OpenApiSchema::Literals(values) if values.contains(&Value::Null)))
+    {
+        flat.retain(|branch| *branch != OpenApiSchema::Null);
     }
     match flat.len() {
-        _ if flat.contains(&Schema::Unknown) => Schema::Unknown,
-        0 | 1 => flat.pop().unwrap_or(Schema::Unknown),
-        _ => Schema::Any(flat),
+        _ if flat.contains(&OpenApiSchema::Unknown) => OpenApiSchema::Unknown,
+        0 | 1 => flat.pop().unwrap_or(OpenApiSchema::Unknown),
+        _ => OpenApiSchema::Any(flat),
     }
 }
 
 /// Returns an intersection. Unknown parts are ignored.
-fn all(mut parts: Vec<Schema>) -> Schema {
-    parts.retain(|part| *part != Schema::Unknown);
+fn all(mut parts: Vec<OpenApiSchema>) -> OpenApiSchema {
+    parts.retain(|part| *part != OpenApiSchema::Unknown);
     match parts.len() {
-        0 | 1 => parts.pop().unwrap_or(Schema::Unknown),
-        _ => Schema::All(parts),
+        0 | 1 => parts.pop().unwrap_or(OpenApiSchema::Unknown),
+        _ => OpenApiSchema::All(parts),
     }
 }
 
 /// Finds names that only refer to themselves, as `a: b`, `b: a` do, and makes them unknown. A cycle through a
 /// list or an object is valid.
-pub(crate) fn break_circles(schemas: &mut [(String, Schema)]) -> Vec<String> {
+pub(crate) fn break_circles(schemas: &mut [(String, OpenApiSchema)]) -> Vec<String> {
     let index: HashMap<&str, usize> =
         schemas.iter().enumerate().map(|(index, (name, _))| (&**name, index)).collect();
     let edges: Vec<Vec<usize>> = schemas.iter().map(|(_, schema)| direct(schema, &index)).collect();
-    let mut state = vec![State::New; edges.len()];
+    let mut state = vec![SchemaReadState::New; edges.len()];
     let mut circular = BTreeSet::new();
     for start in 0..edges.len() {
         // Depth first, with an explicit stack, since a chain may be as long as the document.
         let mut path = vec![(start, 0)];
         while let Some((at, next)) = path.pop() {
-            if next == 0 && state[at] != State::New {
+            if next == 0 && state[at] != SchemaReadState::New {
                 continue;
             }
-            state[at] = State::Open;
+            state[at] = SchemaReadState::Open;
             match edges[at].get(next) {
-                None => state[at] = State::Done,
+                None => state[at] = SchemaReadState::Done,
                 Some(&to) => {
                     path.push((at, next + 1));
                     match state[to] {
-                        State::Open => drop(circular.insert(at)),
-                        State::New => path.push((to, 0)),
-                        State::Done => {}
+                        SchemaReadState::Open => drop(circular.insert(at)),
+                        SchemaReadState::New => path.push((to, 0)),
+                        SchemaReadState::Done => {}
                     }
                 }
             }
         }
     }
     let names = circular.into_iter().map(|at| {
-        schemas[at].1 = Schema::Unknown;
+        schemas[at].1 = OpenApiSchema::Unknown;
         schemas[at].0.clone()
     });
     names.collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SchemaReadState {
     New,
     Open,
     Done,
 }
 
 /// The names that a schema refers to directly, without a list or an object in between.
-fn direct(schema: &Schema, index: &HashMap<&str, usize>) -> Vec<usize> {
+fn direct(schema: &OpenApiSchema, index: &HashMap<&str, usize>) -> Vec<usize> {
     match schema {
-        Schema::Named(name) => index.get(&**name).copied().into_iter().collect(),
-        Schema::Any(parts) | Schema::All(parts) | Schema::Told(Told { branches: parts, .. }) => {
+        OpenApiSchema::Named(name) => index.get(&**name).copied().into_iter().collect(),
+        OpenApiSchema::Any(parts)
+        | OpenApiSchema::All(parts)
+        | OpenApiSchema::Told(DiscriminatedUnion { branches: parts, .. }) => {
             parts.iter().flat_map(|part| direct(part, index)).collect()
         }
         _ => Vec::new(),

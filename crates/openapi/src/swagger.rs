@@ -23,7 +23,7 @@ const OF_PARAMETER: [&str; 7] =
 /// Returns the document in the shape of OpenAPI 3.1.
 pub(crate) fn upgrade(mut root: Value) -> Value {
     let shared = root.get("parameters").cloned().unwrap_or_default();
-    let defaults = Defaults {
+    let defaults = OperationDefaults {
         consumes: media(&root, "consumes", &[JSON.to_owned()]),
         produces: media(&root, "produces", &[JSON.to_owned()]),
         shared,
@@ -50,13 +50,13 @@ pub(crate) fn upgrade(mut root: Value) -> Value {
 }
 
 /// The defaults for operations.
-struct Defaults {
+struct OperationDefaults {
     consumes: Vec<String>,
     produces: Vec<String>,
     shared: Value,
 }
 
-impl Defaults {
+impl OperationDefaults {
     fn path(&self, path: &mut Value) {
         let Some(path) = path.as_object_mut() else { return };
         let common = path.remove("parameters").unwrap_or_default();

@@ -2,27 +2,30 @@
 
 use serde_json::json;
 
-use crate::{Access, Content, Document, Place, Schema, Target, Told, Unreadable};
+use crate::{
+    BodyContent, DiscriminatedUnion, DocumentError, LinkTarget, MemberAccess, OpenApiDocument, OpenApiSchema,
+    ParameterLocation,
+};
 
-fn read(text: &str) -> Document {
-    Document::read(text).expect("a document")
+fn read(text: &str) -> OpenApiDocument {
+    OpenApiDocument::read(text).expect("a document")
 }
 
 /// A document with one operation, whose response has this schema, and these named schemas.
-fn answering(schema: &str, schemas: &str) -> Document {
+fn answering(schema: &str, schemas: &str) -> OpenApiDocument {
     read(&format!(
         "openapi: 3.1.0\npaths:\n  /x:\n    get:\n      responses:\n        '200': {{ content: {{ application/json: {{ schema: {schema} }} }} }}\ncomponents: {{ schemas: {{ {schemas} }} }}\n"
     ))
 }
 
-fn answer(document: &Document) -> &Schema {
+fn answer(document: &OpenApiDocument) -> &OpenApiSchema {
     match document.operations[0].answers.as_slice() {
-        [Content::Json(schema)] => schema,
+        [BodyContent::Json(schema)] => schema,
         other => panic!("{other:?}"),
     }
 }
 
-fn messages(document: &Document) -> Vec<String> {
+fn messages(document: &OpenApiDocument) -> Vec<String> {
     document.findings.iter().map(|finding| format!("{}: {}", finding.pointer, finding.message)).collect()
 }
 
@@ -31,19 +34,22 @@ fn json_and_yaml_are_the_same_document() {
     let yaml = "openapi: 3.1.0\ninfo: { title: Shop }\npaths:\n  /a/{id}:\n    delete: { responses: { 204: { description: gone } } }\n";
     let json = r#"{"openapi":"3.1.0","info":{"title":"Shop"},"paths":{"/a/{id}":{"delete":{"responses":{"204":{"description":"gone"}}}}}}"#;
     assert_eq!(read(yaml), read(json));
-    assert_eq!(read(yaml).operations[0].answers, [Content::Empty]);
+    assert_eq!(read(yaml).operations[0].answers, [BodyContent::Empty]);
 }
 
 #[test]
 fn rejects_other_texts_with_the_position() {
-    let refused = |text: &str| Document::read(text).expect_err(text);
-    assert!(matches!(refused("a: b"), Unreadable::NotOpenApi));
-    assert!(matches!(refused(""), Unreadable::NotOpenApi));
-    assert!(matches!(refused("[1]"), Unreadable::NotOpenApi));
-    assert!(matches!(refused("openapi: 4.0.0"), Unreadable::Version(version) if version == "4.0.0"));
-    assert!(matches!(refused("swagger: 1.2"), Unreadable::Version(_)));
-    assert!(matches!(refused("openapi: 3.1.0\npaths: [\n"), Unreadable::Syntax { line: 3, .. }));
-    assert!(matches!(refused("{\"openapi\": \"3.1.0\",\n \"paths\": ]"), Unreadable::Syntax { line: 2, .. }));
+    let refused = |text: &str| OpenApiDocument::read(text).expect_err(text);
+    assert!(matches!(refused("a: b"), DocumentError::NotOpenApi));
+    assert!(matches!(refused(""), DocumentError::NotOpenApi));
+    assert!(matches!(refused("[1]"), DocumentError::NotOpenApi));
+    assert!(matches!(refused("openapi: 4.0.0"), DocumentError::Version(version) if version == "4.0.0"));
+    assert!(matches!(refused("swagger: 1.2"), DocumentError::Version(_)));
+    assert!(matches!(refused("openapi: 3.1.0\npaths: [\n"), DocumentError::Syntax { line: 3, .. }));
+    assert!(matches!(
+        refused("{\"openapi\": \"3.1.0\",\n \"paths\": ]"),
+        DocumentError::Syntax { line: 2, .. }
+    ));
 }
 
 #[test]
@@ -100,8 +106,8 @@ paths:
 ",
     );
     let bodies: Vec<_> = document.operations.iter().map(|operation| operation.body.clone()).collect();
-    let other = Content::Other("multipart/form-data".to_owned());
-    assert_eq!(bodies, [Some((Content::Form, false)), Some((other, false))]);
+    let other = BodyContent::Other("multipart/form-data".to_owned());
+    assert_eq!(bodies, [Some((BodyContent::Form, false)), Some((other, false))]);
     assert!(messages(&document)[0].contains("can't be passed to a method"), "{:?}", document.findings);
 }
 
@@ -122,9 +128,12 @@ fn breaks_only_cycles_of_bare_references() {
                    A: { $ref: '#/components/schemas/B' }, B: { anyOf: [{ $ref: '#/components/schemas/A' }, { type: string }] },
                    List: { type: array, items: { $ref: '#/components/schemas/List' } }";
     let document = answering("{ $ref: '#/components/schemas/Tree' }", schemas);
-    assert_eq!(document.schema("B"), Some(&Schema::Unknown));
-    assert_eq!(document.schema("A"), Some(&Schema::Named("B".into())));
-    assert_eq!(document.schema("List"), Some(&Schema::List(Box::new(Schema::Named("List".into())))));
+    assert_eq!(document.schema("B"), Some(&OpenApiSchema::Unknown));
+    assert_eq!(document.schema("A"), Some(&OpenApiSchema::Named("B".into())));
+    assert_eq!(
+        document.schema("List"),
+        Some(&OpenApiSchema::List(Box::new(OpenApiSchema::Named("List".into()))))
+    );
     assert_eq!(document.findings.len(), 1);
 }
 
@@ -132,12 +141,12 @@ fn breaks_only_cycles_of_bare_references() {
 fn follows_references_to_any_part_of_the_document() {
     let schemas = "Pet: { properties: { owner: { properties: { name: { type: string } } } } }";
     let document = answering("{ $ref: '#/components/schemas/Pet/properties/owner' }", schemas);
-    assert_eq!(answer(&document), &Schema::Named("Pet_owner".into()));
+    assert_eq!(answer(&document), &OpenApiSchema::Named("Pet_owner".into()));
     assert!(document.schema("Pet_owner").is_some());
     let escaped = "{ $ref: '#/paths/~1x/get/responses/200/content/application~1json/schema' }";
-    assert!(matches!(answer(&answering(escaped, "")), Schema::Named(_)));
+    assert!(matches!(answer(&answering(escaped, "")), OpenApiSchema::Named(_)));
     let escaped = answering("{ $ref: '#/components/schemas/A%20B' }", "'A B': { type: string }");
-    assert_eq!(answer(&escaped), &Schema::Named("A_B".into()));
+    assert_eq!(answer(&escaped), &OpenApiSchema::Named("A_B".into()));
 }
 
 #[test]
@@ -153,7 +162,7 @@ fn reads_malformed_schemas_as_unknown_with_a_finding() {
         ("7", "this is not a schema"),
     ] {
         let document = answering(schema, "");
-        assert_eq!(answer(&document), &Schema::Unknown, "{schema}");
+        assert_eq!(answer(&document), &OpenApiSchema::Unknown, "{schema}");
         let messages = messages(&document);
         assert!(messages.len() == 1 && messages[0].contains(told), "{schema}: {messages:?}");
     }
@@ -178,7 +187,7 @@ paths:
     assert_eq!(told, [("PUT", "/one"), ("GET", "/a/{id}"), ("DELETE", "/a/{id}")]);
     let get = &document.operations[1];
     assert_eq!(get.parameters.len(), 1);
-    assert_eq!((&*get.parameters[0].name, get.parameters[0].place), ("id", Place::Path));
+    assert_eq!((&*get.parameters[0].name, get.parameters[0].place), ("id", ParameterLocation::Path));
     let messages = messages(&document).join("\n");
     for told in [
         "begin with `/`",
@@ -210,11 +219,11 @@ paths: { /a: { get: &get { summary: one, responses: { 200: { description: ok } }
         let before = format!("*a{}, ", level - 1).repeat(10);
         bomb.push_str(&format!("a{level}: &a{level} [{before}]\n"));
     }
-    assert!(matches!(Document::read(&bomb), Err(Unreadable::Syntax { .. })));
+    assert!(matches!(OpenApiDocument::read(&bomb), Err(DocumentError::Syntax { .. })));
     let deep = format!("openapi: 3.1.0\nx: {}", "[".repeat(100_000));
-    assert!(matches!(Document::read(&deep), Err(Unreadable::Syntax { .. })));
+    assert!(matches!(OpenApiDocument::read(&deep), Err(DocumentError::Syntax { .. })));
     let deep = format!("{{\"openapi\":\"3.1.0\",\"x\":{}", "[".repeat(100_000));
-    assert!(matches!(Document::read(&deep), Err(Unreadable::Syntax { .. })));
+    assert!(matches!(OpenApiDocument::read(&deep), Err(DocumentError::Syntax { .. })));
 }
 
 #[test]
@@ -256,8 +265,8 @@ components: { links: { Shared: { operationId: c } } }
     );
     let links = &document.operations[0].links;
     let told: Vec<_> = links.iter().map(|it| (&*it.name, it.target.clone(), it.has_body)).collect();
-    let id = |id: &str| Target::Id(id.to_owned());
-    let path = Target::Path("GET".to_owned(), "/b/{id}".to_owned());
+    let id = |id: &str| LinkTarget::Id(id.to_owned());
+    let path = LinkTarget::Path("GET".to_owned(), "/b/{id}".to_owned());
     assert_eq!(told, [("one", id("b"), false), ("other", path, true), ("shared", id("c"), false)]);
     assert_eq!(links[0].parameters, [("path.id".to_owned(), json!("$response.body#/id"))]);
     assert!(messages(&document)[0].contains("leads to no operation"), "{:?}", document.findings);
@@ -272,7 +281,9 @@ fn maps_discriminator_values_to_schemas() {
         "{{ oneOf: {branches}, discriminator: {{ propertyName: is, mapping: {{ miau: Cat, wuff: '#/components/schemas/Dog' }} }} }}"
     );
     let document = answering(&schema, schemas);
-    let Schema::Told(Told { by, branches, values }) = answer(&document) else { panic!("{document:?}") };
+    let OpenApiSchema::Told(DiscriminatedUnion { by, branches, values }) = answer(&document) else {
+        panic!("{document:?}")
+    };
     assert_eq!((&**by, branches.len()), ("is", 3));
     let pair = |text: &str, name: &str| (text.to_owned(), name.to_owned());
     assert_eq!(*values, [pair("miau", "Cat"), pair("wuff", "Dog")]);
@@ -283,11 +294,11 @@ fn reads_access_of_members_and_widths_of_integers() {
     let schema = "{ type: object, properties: { a: { type: string, readOnly: true }, b: { type: string, writeOnly: true, deprecated: true }, \
                   c: { type: integer, maximum: 4294967295 }, d: { type: integer, format: int64, minimum: 0, maximum: 9 }, e: { type: integer } } }";
     let document = answering(schema, "Named: { type: string, description: Some text. }");
-    let Schema::Object(object) = answer(&document) else { panic!("{document:?}") };
+    let OpenApiSchema::Object(object) = answer(&document) else { panic!("{document:?}") };
     let told: Vec<_> = object.members.iter().map(|it| (it.access, it.is_deprecated)).collect();
-    assert_eq!(told[..2], [(Access::ReadOnly, false), (Access::WriteOnly, true)]);
+    assert_eq!(told[..2], [(MemberAccess::ReadOnly, false), (MemberAccess::WriteOnly, true)]);
     let formats: Vec<_> = object.members[2..].iter().map(|it| it.schema.clone()).collect();
-    let integer = |format: &str| Schema::Integer(Some(format.to_owned()));
-    assert_eq!(formats, [integer("int64"), integer("int32"), Schema::Integer(None)]);
+    let integer = |format: &str| OpenApiSchema::Integer(Some(format.to_owned()));
+    assert_eq!(formats, [integer("int64"), integer("int32"), OpenApiSchema::Integer(None)]);
     assert_eq!(document.descriptions["Named"], "Some text.");
 }

@@ -11,11 +11,11 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use crate::document::Document;
-use crate::names::Names;
-use crate::operation::{Content, OCTETS, Operation, Parameter, Place};
-use crate::schema::{Schema, Told};
-use write::{Writer, comment, key, literal};
+use crate::document::OpenApiDocument;
+use crate::names::UsedNames;
+use crate::operation::{BodyContent, OCTETS, OpenApiOperation, OperationParameter, ParameterLocation};
+use crate::schema::{DiscriminatedUnion, OpenApiSchema};
+use write::{TypeWriter, comment, key, literal};
 
 /// The types that are the same for all services.
 const COMMON: &str = include_str!("../../../sdk/javascript/orfa.d.ts");
@@ -26,27 +26,27 @@ const THEIR_COMMENT: &str = "/**\n * The services of the route by name.";
 
 /// A service and its operations that may be called.
 #[derive(Clone, Debug)]
-pub struct Open<'a> {
+pub struct CallableService<'a> {
     /// The name that programs use for it.
     pub name: &'a str,
     /// Its OpenAPI document.
-    pub document: Option<&'a Document>,
+    pub document: Option<&'a OpenApiDocument>,
     /// The operations that may be called.
-    pub operations: Vec<&'a Operation>,
+    pub operations: Vec<&'a OpenApiOperation>,
 }
 
 /// Generates the file `orfa.d.ts` for these services.
 #[must_use]
-pub fn types(services: &[Open<'_>]) -> String {
+pub fn types(services: &[CallableService<'_>]) -> String {
     let (before, after) = COMMON.split_once(UNKNOWN_SERVICES).unwrap_or((COMMON, ""));
     let before = before.rsplit_once(THEIR_COMMENT).map_or(before, |(before, _)| before);
-    let mut names = Names::default();
+    let mut names = UsedNames::default();
     let (mut namespaces, mut members) = (String::new(), String::new());
     for open in services {
         match open.document.filter(|_| !open.operations.is_empty()) {
             None => _ = writeln!(members, "  readonly {}: Service;", key(open.name)),
             Some(document) => {
-                let service = Service { document, namespace: names.give(open.name) };
+                let service = TypedService { document, namespace: names.give(open.name) };
                 namespaces.push_str(&service.namespace(open));
                 let _ = write!(members, "  readonly {}: {{\n{}", key(open.name), service.methods(open));
                 members.push_str("    fetch(path: string, init?: FetchInit): Promise<Response>;\n  };\n");
@@ -58,24 +58,24 @@ pub fn types(services: &[Open<'_>]) -> String {
 }
 
 /// A service whose types are being written.
-struct Service<'a> {
-    document: &'a Document,
+struct TypedService<'a> {
+    document: &'a OpenApiDocument,
     namespace: String,
 }
 
-impl Service<'_> {
+impl TypedService<'_> {
     /// Writes the schemas that the open operations use, and no others.
-    fn namespace(&self, open: &Open<'_>) -> String {
+    fn namespace(&self, open: &CallableService<'_>) -> String {
         let used = self.used(open);
         if used.is_empty() {
             return String::new();
         }
         let (title, namespace) = (comment("", &self.document.title, false), &self.namespace);
         let mut text = format!("{title}export namespace {namespace} {{\n");
-        let writer = Writer { prefix: "", indent: 1 };
+        let writer = TypeWriter { prefix: "", indent: 1 };
         for (name, schema) in self.document.schemas.iter().filter(|(name, _)| used.contains(&**name)) {
             text.push_str(&match schema {
-                Schema::Object(object) if object.others.is_none() && !object.members.is_empty() => {
+                OpenApiSchema::Object(object) if object.others.is_none() && !object.members.is_empty() => {
                     format!("  interface {name} {}\n", writer.object(object))
                 }
                 other => format!("  type {name} = {};\n", writer.schema(other)),
@@ -86,18 +86,18 @@ impl Service<'_> {
     }
 
     /// The names of the schemas that the open operations use.
-    fn used<'o>(&'o self, open: &'o Open<'_>) -> HashSet<&'o str> {
+    fn used<'o>(&'o self, open: &'o CallableService<'_>) -> HashSet<&'o str> {
         let mut waiting: Vec<&str> = Vec::new();
         for operation in &open.operations {
             let content = operation.answers.iter().chain(operation.body.iter().map(|(body, _)| body));
             content.for_each(|content| {
-                if let Content::Json(schema) = content {
+                if let BodyContent::Json(schema) = content {
                     names(schema, &mut waiting);
                 }
             });
             operation.parameters.iter().for_each(|parameter| names(&parameter.schema, &mut waiting));
         }
-        let schemas: HashMap<&str, &Schema> =
+        let schemas: HashMap<&str, &OpenApiSchema> =
             self.document.schemas.iter().map(|(name, schema)| (&**name, schema)).collect();
         let mut used = HashSet::new();
         while let Some(name) = waiting.pop() {
@@ -108,7 +108,7 @@ impl Service<'_> {
         used
     }
 
-    fn methods(&self, open: &Open<'_>) -> String {
+    fn methods(&self, open: &CallableService<'_>) -> String {
         let mut text = String::new();
         for operation in &open.operations {
             let summary = comment("    ", &operation.summary, operation.is_deprecated);
@@ -121,7 +121,7 @@ impl Service<'_> {
     }
 
     /// The arguments after the path: a body if the method has one, and parameters.
-    fn arguments(&self, operation: &Operation) -> String {
+    fn arguments(&self, operation: &OpenApiOperation) -> String {
         let takes_body = matches!(operation.method, "POST" | "PUT" | "PATCH");
         let (params, is_required) = self.params(operation);
         let mut text = String::new();
@@ -144,43 +144,45 @@ impl Service<'_> {
         text
     }
 
-    fn body(&self, content: &Content) -> String {
+    fn body(&self, content: &BodyContent) -> String {
         match content {
-            Content::Empty => "undefined".to_owned(),
-            Content::Json(schema) => self.writer().schema(schema),
-            Content::Form => "URLSearchParams".to_owned(),
-            Content::Other(media) if media == OCTETS => "ArrayBuffer | ArrayBufferView".to_owned(),
-            Content::Text | Content::Other(_) => "unknown".to_owned(),
+            BodyContent::Empty => "undefined".to_owned(),
+            BodyContent::Json(schema) => self.writer().schema(schema),
+            BodyContent::Form => "URLSearchParams".to_owned(),
+            BodyContent::Other(media) if media == OCTETS => "ArrayBuffer | ArrayBufferView".to_owned(),
+            BodyContent::Text | BodyContent::Other(_) => "unknown".to_owned(),
         }
     }
 
-    fn answer(&self, operation: &Operation) -> String {
+    fn answer(&self, operation: &OpenApiOperation) -> String {
         if operation.method == "HEAD" {
             return "Headers".to_owned();
         }
         let kinds = operation.answers.iter().map(|answer| match answer {
-            Content::Empty => "null".to_owned(),
-            Content::Json(schema) => self.writer().schema(schema),
-            Content::Text => "string".to_owned(),
-            Content::Form | Content::Other(_) => "Uint8Array".to_owned(),
+            BodyContent::Empty => "null".to_owned(),
+            BodyContent::Json(schema) => self.writer().schema(schema),
+            BodyContent::Text => "string".to_owned(),
+            BodyContent::Form | BodyContent::Other(_) => "Uint8Array".to_owned(),
         });
         write::union(kinds)
     }
 
     /// The parameters that a call may have, and whether any of them is required.
-    fn params(&self, operation: &Operation) -> (Option<String>, bool) {
-        let carried = |parameter: &&Parameter| matches!(parameter.place, Place::Path | Place::Query);
+    fn params(&self, operation: &OpenApiOperation) -> (Option<String>, bool) {
+        let carried = |parameter: &&OperationParameter| {
+            matches!(parameter.place, ParameterLocation::Path | ParameterLocation::Query)
+        };
         let mut members: Vec<String> = Vec::new();
         let (mut is_required, mut is_open) = (false, false);
         let mut seen = HashSet::new();
         // Path parameters precede: of two parameters with the same name, the path's gets the value.
         let of = |place| operation.parameters.iter().filter(carried).filter(move |it| it.place == place);
-        for parameter in of(Place::Path).chain(of(Place::Query)) {
+        for parameter in of(ParameterLocation::Path).chain(of(ParameterLocation::Query)) {
             if !seen.insert(&*parameter.name) {
                 continue;
             }
             is_required |= parameter.is_required;
-            if parameter.place == Place::Query && self.is_object(&parameter.schema) {
+            if parameter.place == ParameterLocation::Query && self.is_object(&parameter.schema) {
                 is_open = true;
                 continue;
             }
@@ -194,66 +196,72 @@ impl Service<'_> {
         ((!members.is_empty()).then(|| format!("{{ {} }}", members.join("; "))), is_required)
     }
 
-    fn param(&self, parameter: &Parameter) -> String {
+    fn param(&self, parameter: &OperationParameter) -> String {
         let schema = self.resolved(&parameter.schema);
         match (parameter.place, schema) {
-            (Place::Path, Schema::Literals(_) | Schema::Any(_) | Schema::Told(_)) | (Place::Query, _) => {}
+            (
+                ParameterLocation::Path,
+                OpenApiSchema::Literals(_) | OpenApiSchema::Any(_) | OpenApiSchema::Told(_),
+            )
+            | (ParameterLocation::Query, _) => {}
             _ => return "string | number".to_owned(),
         }
         match schema {
-            Schema::List(items) if parameter.is_repeated => self.value(items),
-            Schema::List(items) => format!("string | ReadonlyArray<{}>", self.value(items)),
+            OpenApiSchema::List(items) if parameter.is_repeated => self.value(items),
+            OpenApiSchema::List(items) => format!("string | ReadonlyArray<{}>", self.value(items)),
             _ => self.value(&parameter.schema),
         }
     }
 
     /// The type of a value in a URL.
-    fn value(&self, schema: &Schema) -> String {
+    fn value(&self, schema: &OpenApiSchema) -> String {
         match self.resolved(schema) {
-            Schema::Boolean => "boolean".to_owned(),
-            Schema::Integer(_) | Schema::Number => "number".to_owned(),
-            Schema::Text(Some(format)) if format.starts_with("date") => "string | Date".to_owned(),
-            Schema::Text(_) => "string".to_owned(),
-            Schema::Literals(_) => self.writer().schema(schema),
-            Schema::Null => "null".to_owned(),
-            Schema::Any(branches) | Schema::Told(Told { branches, .. }) => {
+            OpenApiSchema::Boolean => "boolean".to_owned(),
+            OpenApiSchema::Integer(_) | OpenApiSchema::Number => "number".to_owned(),
+            OpenApiSchema::Text(Some(format)) if format.starts_with("date") => "string | Date".to_owned(),
+            OpenApiSchema::Text(_) => "string".to_owned(),
+            OpenApiSchema::Literals(_) => self.writer().schema(schema),
+            OpenApiSchema::Null => "null".to_owned(),
+            OpenApiSchema::Any(branches) | OpenApiSchema::Told(DiscriminatedUnion { branches, .. }) => {
                 write::union(branches.iter().map(|branch| self.value(branch)))
             }
             _ => "Param".to_owned(),
         }
     }
 
-    fn is_object(&self, schema: &Schema) -> bool {
-        matches!(self.resolved(schema), Schema::Object(_) | Schema::All(_))
+    fn is_object(&self, schema: &OpenApiSchema) -> bool {
+        matches!(self.resolved(schema), OpenApiSchema::Object(_) | OpenApiSchema::All(_))
     }
 
     /// Resolves a name. Cycles were broken when the document was read.
-    fn resolved<'s>(&'s self, schema: &'s Schema) -> &'s Schema {
+    fn resolved<'s>(&'s self, schema: &'s OpenApiSchema) -> &'s OpenApiSchema {
         let mut schema = schema;
-        while let Schema::Named(name) = schema {
-            schema = self.document.schema(name).unwrap_or(&Schema::Unknown);
+        while let OpenApiSchema::Named(name) = schema {
+            schema = self.document.schema(name).unwrap_or(&OpenApiSchema::Unknown);
         }
         schema
     }
 
-    fn writer(&self) -> Writer<'_> {
-        Writer { prefix: &self.namespace, indent: 2 }
+    fn writer(&self) -> TypeWriter<'_> {
+        TypeWriter { prefix: &self.namespace, indent: 2 }
     }
 }
 
 /// Collects the names that a schema refers to.
-fn names<'s>(schema: &'s Schema, found: &mut Vec<&'s str>) {
+fn names<'s>(schema: &'s OpenApiSchema, found: &mut Vec<&'s str>) {
     match schema {
-        Schema::Named(name) => found.push(name),
-        Schema::List(items) => names(items, found),
-        Schema::Tuple(first, rest) => {
+        OpenApiSchema::Named(name) => found.push(name),
+        OpenApiSchema::List(items) => names(items, found),
+        OpenApiSchema::Tuple(first, rest) => {
             first.iter().chain(rest.as_deref()).for_each(|item| names(item, found));
         }
-        Schema::Object(object) => {
+        OpenApiSchema::Object(object) => {
             let members = object.members.iter().map(|member| &member.schema);
             members.chain(object.others.as_deref()).for_each(|schema| names(schema, found));
         }
-        Schema::Any(parts) | Schema::All(parts) | Schema::Told(Told { branches: parts, .. }) => {
+        OpenApiSchema::Any(parts)
+        | OpenApiSchema::All(parts)
+        | OpenApiSchema::Told(DiscriminatedUnion { branches: parts, .. }) => {
             parts.iter().for_each(|part| names(part, found));
         }
         _ => {}

@@ -16,20 +16,20 @@ const MAX_ALIASED: usize = 100_000;
 
 /// The position of a syntax error, and the reason.
 #[derive(Debug)]
-pub(crate) struct Wrong {
+pub(crate) struct YamlSyntaxError {
     pub(crate) line: usize,
     pub(crate) column: usize,
     pub(crate) reason: String,
 }
 
-struct Reader<'text> {
+struct YamlEventReader<'text> {
     events: Parser<'text, StrInput<'text>>,
     anchors: HashMap<usize, Value>,
     aliased: usize,
 }
 
 /// Parses a document.
-pub(crate) fn read(text: &str) -> Result<Value, Wrong> {
+pub(crate) fn read(text: &str) -> Result<Value, YamlSyntaxError> {
     let text = text.trim_start_matches('\u{feff}');
     if !text.trim_start().starts_with('{') {
         return read_yaml(text);
@@ -37,19 +37,20 @@ pub(crate) fn read(text: &str) -> Result<Value, Wrong> {
     serde_json::from_str(text).or_else(|error| {
         let reason = error.to_string();
         let reason = reason.split(" at line ").next().unwrap_or_default().to_owned();
-        read_yaml(text).map_err(|_| Wrong { line: error.line(), column: error.column(), reason })
+        read_yaml(text).map_err(|_| YamlSyntaxError { line: error.line(), column: error.column(), reason })
     })
 }
 
-fn read_yaml(text: &str) -> Result<Value, Wrong> {
-    let mut reader = Reader { events: Parser::new_from_str(text), anchors: HashMap::new(), aliased: 0 };
+fn read_yaml(text: &str) -> Result<Value, YamlSyntaxError> {
+    let mut reader =
+        YamlEventReader { events: Parser::new_from_str(text), anchors: HashMap::new(), aliased: 0 };
     reader.document().map_err(|error| {
         let at = error.marker();
-        Wrong { line: at.line(), column: at.col() + 1, reason: error.info().to_owned() }
+        YamlSyntaxError { line: at.line(), column: at.col() + 1, reason: error.info().to_owned() }
     })
 }
 
-impl<'text> Reader<'text> {
+impl<'text> YamlEventReader<'text> {
     fn document(&mut self) -> Result<Value, ScanError> {
         loop {
             let (event, span) = self.next()?;

@@ -55,7 +55,7 @@ pub mod layout {
 
 /// A value type of the WebAssembly core specification that the ABI uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
+pub enum AbiType {
     /// `i32`: an address, a length, a handle or a code.
     I32,
     /// `i64`: a point in time.
@@ -68,14 +68,14 @@ pub struct HostFunction {
     /// The import name.
     pub name: &'static str,
     /// The parameters: name, C type and core type.
-    pub params: &'static [(&'static str, &'static str, Type)],
+    pub params: &'static [(&'static str, &'static str, AbiType)],
     /// The result: C type and core type.
-    pub result: Option<(&'static str, Type)>,
+    pub result: Option<(&'static str, AbiType)>,
     /// The documentation: effect, memory access and errors.
     pub doc: &'static str,
 }
 
-use Type::{I32, I64};
+use AbiType::{I32, I64};
 
 /// All host functions. The first five are those of table 2 of the paper.
 pub const HOST_FUNCTIONS: &[HostFunction] = &[
@@ -258,7 +258,7 @@ pub const HOST_FUNCTIONS: &[HostFunction] = &[
 /// The result of a host function, or the reason a call has no response. 0 and above is success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub enum Code {
+pub enum AbiCode {
     /// Success.
     Ok = 0,
     /// The call is still in progress.
@@ -283,7 +283,7 @@ pub enum Code {
     TooDeep = -10,
 }
 
-impl Code {
+impl AbiCode {
     /// Every code with its name in C and its meaning.
     pub const ALL: &[(Self, &'static str, &'static str)] = &[
         (Self::Ok, "ORFA_OK", "success"),
@@ -303,7 +303,7 @@ impl Code {
 /// The `part` of `Response_read`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub enum Part {
+pub enum ResponsePart {
     /// The body, after content decoding.
     Body = 0,
     /// The headers as `name: value` lines, each ending in CR LF.
@@ -365,7 +365,7 @@ impl JsonKind {
 /// The `kind` of `fail`: the way in which a program ended itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub enum Failure {
+pub enum FailureKind {
     /// The program gave up on purpose (`orfa_fail`).
     Refused = 0,
     /// An exception that was not caught.
@@ -380,7 +380,7 @@ pub enum Failure {
     Memory = 5,
 }
 
-impl Failure {
+impl FailureKind {
     /// Every kind with its name in C and its meaning.
     pub const ALL: &[(Self, &'static str, &'static str)] = &[
         (Self::Refused, "ORFA_REFUSED", "the program gave up on purpose"),

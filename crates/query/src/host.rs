@@ -14,7 +14,7 @@ pub(crate) use documents::Documents;
 pub(crate) use steps::COPIED;
 
 pub(crate) use calls::{HEADERS, code, head_len, header_text, most_waited};
-use query_abi::{Failure, HOST_MODULE};
+use query_abi::{FailureKind, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
 
@@ -135,7 +135,7 @@ fn log(view: &mut View<'_>, text: u32, len: u32) -> GuestResult<()> {
 
 /// Ends the run. Always returns an error.
 fn fail(view: &View<'_>, kind: i32, text: (u32, u32), place: (u32, u32)) -> GuestResult<()> {
-    let kind = Failure::from_number(kind).unwrap_or(Failure::Refused);
+    let kind = FailureKind::from_number(kind).unwrap_or(FailureKind::Refused);
     let text = view.quote(text.0, text.1)?;
     let (line, column) = place;
     Err(Trapped::new(QueryError::Failed { kind, text, line, column }))

@@ -6,7 +6,7 @@
 use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use offload::OffloadError;
-use query_abi::Failure;
+use query_abi::FailureKind;
 use serde_json::{Map, Value};
 use services::call::Outcome;
 use services::{DecompressError, Fault, Made, Overloaded, Problem, Unfinished};
@@ -84,7 +84,7 @@ pub(crate) enum QueryError {
     #[error("the request's deadline has passed")]
     Late,
     #[error("{text}")]
-    Failed { kind: Failure, text: String, line: u32, column: u32 },
+    Failed { kind: FailureKind, text: String, line: u32, column: u32 },
     #[error("the program trapped: {0}")]
     Trapped(String),
     #[error("the program ended without an answer")]
@@ -384,14 +384,14 @@ pub(crate) const ACCEPT_QUERY: HeaderName = HeaderName::from_static("accept-quer
 /// The media types of programs.
 pub(crate) const ACCEPTED: &str = "application/wasm, text/javascript, text/typescript, multipart/form-data";
 
-fn failure_code(kind: Failure) -> &'static str {
+fn failure_code(kind: FailureKind) -> &'static str {
     match kind {
-        Failure::Refused => "program-refused",
-        Failure::Threw => "program-threw",
-        Failure::Syntax => "program-syntax",
-        Failure::Stalled => "program-stalled",
-        Failure::BadAnswer => "program-bad-answer",
-        Failure::Memory => "limit-memory",
+        FailureKind::Refused => "program-refused",
+        FailureKind::Threw => "program-threw",
+        FailureKind::Syntax => "program-syntax",
+        FailureKind::Stalled => "program-stalled",
+        FailureKind::BadAnswer => "program-bad-answer",
+        FailureKind::Memory => "limit-memory",
     }
 }
 

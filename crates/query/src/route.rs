@@ -35,7 +35,7 @@ use crate::trust::Trusted;
 use describe::Pages;
 
 /// The services' OpenAPI documents, by service name.
-pub type Documents = BTreeMap<String, Arc<openapi::Document>>;
+pub type Documents = BTreeMap<String, Arc<openapi::OpenApiDocument>>;
 
 /// The maximum time to complete a recording, and the estimated CPU time per byte.
 const RECORDING_TIME: Duration = Duration::from_secs(10);

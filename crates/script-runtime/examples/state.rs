@@ -10,7 +10,7 @@ use script_runtime::state::{
     Ask, Declaration, Edition, Held, Plan, PlanCell, PlanHandler, PlanResource, Scope, Service, Settings,
     States,
 };
-use store::Durability;
+use store::CommitDurability;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -43,7 +43,7 @@ fn ask(handler: usize, held: &Held) -> Ask<'_> {
     Ask { handler, path: "/data", held, at: "shop.sjs:1:1" }
 }
 
-async fn open(folder: &Path, durability: Durability) -> Outcome<(States, Service)> {
+async fn open(folder: &Path, durability: CommitDurability) -> Outcome<(States, Service)> {
     let offload = OffloadPool::start(OffloadConfig::default())?;
     let states = States::open(folder, durability, offload)?;
     let settings = Settings { instances: 200_000, ..Settings::default() };
@@ -107,7 +107,7 @@ fn resident() -> Outcome<usize> {
 }
 
 async fn instances(folder: &Path, count: usize) -> Outcome<()> {
-    let (states, service) = open(folder, Durability::Process).await?;
+    let (states, service) = open(folder, CommitDurability::Process).await?;
     let began = Instant::now();
     let tasks = (0..64_usize).map(|first| {
         let edition = service.edition();
@@ -128,7 +128,7 @@ async fn instances(folder: &Path, count: usize) -> Outcome<()> {
     println!("{count} dynamic resources made in {:.2?}", began.elapsed());
     drop((states, service));
     let (before, began, cpu_before) = (resident()?, Instant::now(), cpu()?);
-    let (_states, service) = open(folder, Durability::Process).await?;
+    let (_states, service) = open(folder, CommitDurability::Process).await?;
     let (took, cpu) = (began.elapsed(), cpu()? - cpu_before);
     let bytes = resident()?.saturating_sub(before) / count;
     assert!(service.edition().instance("/made/7").await?.is_some());
@@ -141,7 +141,8 @@ async fn instances(folder: &Path, count: usize) -> Outcome<()> {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
-    for (durability, name) in [(Durability::Process, "process"), (Durability::Machine, "machine")] {
+    for (durability, name) in [(CommitDurability::Process, "process"), (CommitDurability::Machine, "machine")]
+    {
         let (_states, service) = open(&folder.path().join(name), durability).await?;
         for clients in [1, 16, 64] {
             let rate = increments(&service.edition(), clients, Duration::from_secs(2)).await?;
@@ -150,7 +151,7 @@ async fn main() -> Outcome<()> {
             );
         }
     }
-    let (_states, service) = open(&folder.path().join("lists"), Durability::Process).await?;
+    let (_states, service) = open(&folder.path().join("lists"), CommitDurability::Process).await?;
     let short = appends(&service.edition(), 1, 100).await?;
     let long = appends(&service.edition(), 2, 100_000).await?;
     let ratio = long.as_secs_f64() / short.as_secs_f64();

@@ -11,7 +11,7 @@ use std::collections::hash_map::Entry as Place;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use json::{Document, Kind, Node};
+use json::{JsonDocument, JsonNode, ValueKind};
 use script::Recipe;
 use script::recipe::{Entry, Part, Piece, What};
 use serde_json::Value as Constant;
@@ -28,7 +28,7 @@ const DIGITS: usize = 15;
 pub(crate) struct Composition {
     recipe: Arc<Recipe>,
     /// The request's parameters, if it has any.
-    query: Option<Document>,
+    query: Option<JsonDocument>,
     values: Vec<Option<Value>>,
     is_begun: Vec<bool>,
     /// The length of all texts.
@@ -55,7 +55,7 @@ pub(crate) struct Call {
 pub(crate) enum Value {
     Undefined,
     Text(Bytes),
-    Json(Document),
+    Json(JsonDocument),
     /// A part of another step's document: the step's index and the offset of the value.
     Within(usize, usize),
     /// Not supported, for example bytes.
@@ -66,14 +66,14 @@ pub(crate) enum Value {
 enum Seen<'v> {
     Undefined,
     Text(&'v Bytes),
-    Json(Node<'v>),
+    Json(JsonNode<'v>),
     Constant(&'v Constant),
 }
 
 /// The value of an object's member.
 enum Member<'v> {
     Part(&'v Part),
-    Json(Node<'v>),
+    Json(JsonNode<'v>),
 }
 
 impl Composition {
@@ -85,7 +85,7 @@ impl Composition {
             if has_body {
                 return None;
             }
-            (!query.is_empty()).then(|| Document::new(query)).transpose().ok()?
+            (!query.is_empty()).then(|| JsonDocument::new(query)).transpose().ok()?
         } else {
             None
         };
@@ -153,8 +153,8 @@ impl Composition {
             Seen::Constant(Constant::String(text)) => Payload::text(text.clone().into()),
             Seen::Constant(value) => Payload::json(value.to_string().into()),
             seen @ Seen::Json(node) => match node.kind() {
-                Kind::Null => Payload::default(),
-                Kind::String => Payload::text(text(&seen)?.into_owned().into()),
+                ValueKind::Null => Payload::default(),
+                ValueKind::String => Payload::text(text(&seen)?.into_owned().into()),
                 _ => Payload::json(node.slice()),
             },
         })
@@ -200,7 +200,7 @@ impl Composition {
     /// unsupported.
     fn member(&self, of: usize, name: &str) -> Option<Value> {
         let Seen::Json(object) = self.step(of)? else { return None };
-        if object.kind() != Kind::Object {
+        if object.kind() != ValueKind::Object {
             return None;
         }
         let within = match self.values[of] {
@@ -299,9 +299,9 @@ impl Composition {
                 Seen::Text(_) | Seen::Constant(_) => return None,
             };
             match node.kind() {
-                Kind::Object => {}
-                Kind::Null | Kind::Bool(_) | Kind::Number => continue,
-                Kind::String | Kind::Array => return None,
+                ValueKind::Object => {}
+                ValueKind::Null | ValueKind::Bool(_) | ValueKind::Number => continue,
+                ValueKind::String | ValueKind::Array => return None,
             }
             for (key, value) in node.members() {
                 let name = inside(key.node().text());
@@ -341,7 +341,7 @@ impl Seen<'_> {
     fn is_absent(&self) -> bool {
         match self {
             Seen::Undefined | Seen::Constant(Constant::Null) => true,
-            Seen::Json(node) => node.kind() == Kind::Null,
+            Seen::Json(node) => node.kind() == ValueKind::Null,
             Seen::Text(_) | Seen::Constant(_) => false,
         }
     }
@@ -356,7 +356,7 @@ impl Value {
             frame::Kind::Text | frame::Kind::AsciiText => Self::Text(body.bytes),
             frame::Kind::Json | frame::Kind::AsciiJson => match body.document() {
                 Ok(document) => Self::Json(document),
-                Err(json::Error::NotJson(_)) => return None,
+                Err(json::JsonError::NotJson(_)) => return None,
                 Err(_) => Self::Unusual,
             },
             frame::Kind::Bytes => Self::Unusual,
@@ -372,9 +372,9 @@ fn text<'s>(seen: &Seen<'s>) -> Option<Cow<'s, str>> {
         Seen::Constant(Constant::String(text)) => Cow::Borrowed(text),
         Seen::Constant(value @ (Constant::Number(_) | Constant::Bool(_))) => Cow::Owned(value.to_string()),
         Seen::Json(node) => match node.kind() {
-            Kind::String if !node.is_unpaired() => node.plain()?,
-            Kind::Number if is_plain(node.text()) => node.plain()?,
-            Kind::Bool(_) => node.plain()?,
+            ValueKind::String if !node.is_unpaired() => node.plain()?,
+            ValueKind::Number if is_plain(node.text()) => node.plain()?,
+            ValueKind::Bool(_) => node.plain()?,
             _ => return None,
         },
         Seen::Undefined | Seen::Constant(_) => return None,
@@ -415,7 +415,7 @@ mod tests {
         let recipe = Recipe { steps: Vec::new(), answer: Part::Undefined };
         let query = value.map(|value| {
             let text = serde_json::json!({ "value": value }).to_string();
-            Document::new(text.into()).expect("JSON")
+            JsonDocument::new(text.into()).expect("JSON")
         });
         let composition = Composition {
             recipe: Arc::new(recipe),

@@ -14,7 +14,7 @@ pub(crate) use outgoing::{Forget, LARGE, Out, Outcome, Run, StateKind};
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use json::{Checker, Document};
+use json::{JsonDocument, PartialChecker};
 
 use crate::index::index;
 
@@ -95,13 +95,13 @@ impl Payload {
     ///
     /// # Errors
     /// Returns the reason why the body is not valid JSON.
-    pub(crate) fn check(&self) -> Result<(), json::Error> {
+    pub(crate) fn check(&self) -> Result<(), json::JsonError> {
         if !matches!(self.kind, Kind::Json | Kind::AsciiJson) {
             return Ok(());
         }
         match self.document() {
-            Err(json::Error::IndexTooLarge(_)) => {
-                let mut checker = Checker::default();
+            Err(json::JsonError::IndexTooLarge(_)) => {
+                let mut checker = PartialChecker::default();
                 checker.feed(&self.bytes)?;
                 checker.end()
             }
@@ -110,7 +110,7 @@ impl Payload {
     }
 
     /// Parses the body as JSON.
-    pub(crate) fn document(&self) -> Result<Document, json::Error> {
+    pub(crate) fn document(&self) -> Result<JsonDocument, json::JsonError> {
         index(self.bytes.clone())
     }
 

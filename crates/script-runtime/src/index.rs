@@ -1,7 +1,7 @@
 //! Indexes of JSON texts from workers and services, each bounded in proportion to the length of its text.
 
 use bytes::Bytes;
-use json::Document;
+use json::JsonDocument;
 
 /// The maximum size in bytes of the index of a text of this length. Most texts need a fifth of their own
 /// length; a text of arrays nested as deeply as possible needs eight times its length.
@@ -14,9 +14,9 @@ fn most_index_bytes(length: usize) -> usize {
 ///
 /// # Errors
 /// Returns the errors of [`Document::within`].
-pub(crate) fn index(text: Bytes) -> Result<Document, json::Error> {
+pub(crate) fn index(text: Bytes) -> Result<JsonDocument, json::JsonError> {
     let most = most_index_bytes(text.len());
-    Document::within(text, most)
+    JsonDocument::within(text, most)
 }
 
 /// A text of nested arrays, each just long enough to be indexed: from some depth on, its index takes several
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn refuses_a_text_whose_index_takes_several_times_its_length() {
         assert!(index(nested(2).into()).is_ok());
-        assert!(matches!(index(nested(1000).into()), Err(json::Error::IndexTooLarge(_))));
+        assert!(matches!(index(nested(1000).into()), Err(json::JsonError::IndexTooLarge(_))));
     }
 
     #[test]

@@ -84,8 +84,8 @@ impl Scripts {
         let kept = std::path::absolute(folder.join(&config.state_dir))?;
         let launch = Launch::of(&config.engine, config.memory.0, launcher, kept.clone())?;
         let durability = match config.durability {
-            Durability::Process => store::Durability::Process,
-            Durability::Machine => store::Durability::Machine,
+            Durability::Process => store::CommitDurability::Process,
+            Durability::Machine => store::CommitDurability::Machine,
         };
         let states = States::open(&kept, durability, offload.clone())?;
         Ok(Arc::new(Self {

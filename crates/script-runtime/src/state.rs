@@ -46,7 +46,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use offload::{OffloadPool, QuotaKey};
 use services::Unfinished;
-use store::{Durability, Store};
+use store::{CommitDurability, Store};
 
 use cell::Waste;
 pub use commit::Durable;
@@ -163,7 +163,7 @@ impl States {
     ///
     /// # Errors
     /// If the folder or the store can't be used.
-    pub fn open(folder: &Path, durability: Durability, offload: OffloadPool) -> Result<Self, Error> {
+    pub fn open(folder: &Path, durability: CommitDurability, offload: OffloadPool) -> Result<Self, Error> {
         let store = Store::open(&folder.join(FILE), durability)?;
         let unusable = |error: std::io::Error| Error::Folder {
             folder: folder.to_string_lossy().into(),

@@ -19,7 +19,7 @@ use script_runtime::state::{
     Ask, Declaration, Edition, Frame, Held, Plan, PlanCell, PlanHandler, PlanResource, Scope, Service,
     Settings, States,
 };
-use store::Durability;
+use store::CommitDurability;
 
 /// The folder of the process to be killed, and the number of the round.
 const FOLDER: &str = "ORFA_TEST_KILLED_IN";
@@ -45,7 +45,7 @@ fn plan() -> Plan {
 
 async fn service(folder: &Path) -> (States, Service) {
     let offload = OffloadPool::start(OffloadConfig::default()).unwrap();
-    let states = States::open(folder, Durability::Process, offload).unwrap();
+    let states = States::open(folder, CommitDurability::Process, offload).unwrap();
     let service = states.service(plan(), Settings::default()).await.unwrap();
     let ticket = service.edition().initialise(ask(&Held::none())).await.unwrap();
     if let Some(ticket) = ticket {

@@ -9,18 +9,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use store::{Batch, Durability, Error, Pipeline, Store};
+use store::{BatchPipeline, CommitDurability, Store, StoreError, WriteBatch};
 use tokio::sync::Mutex;
 
 const TIME: Duration = Duration::from_secs(3);
 
 #[tokio::main]
 #[expect(clippy::print_stdout, reason = "the example prints its results")]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<(), StoreError> {
     let given = std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into);
     // A separate folder, because it is removed before each measurement.
     let folder = given.join("orfa-commits");
-    for durability in [Durability::Process, Durability::Machine] {
+    for durability in [CommitDurability::Process, CommitDurability::Machine] {
         for clients in [1, 8, 64] {
             let (commits, cpu) = run(&folder, durability, clients).await?;
             let a_second = commits as f64 / TIME.as_secs_f64();
@@ -38,35 +38,39 @@ async fn main() -> Result<(), Error> {
 }
 
 /// The pipeline of a key, and its version.
-type Cell = Mutex<(Pipeline, u64)>;
+type ExampleCell = Mutex<(BatchPipeline, u64)>;
 
 /// Returns the number of commits and their CPU time.
-async fn run(folder: &Path, durability: Durability, clients: usize) -> Result<(u64, Duration), Error> {
+async fn run(
+    folder: &Path,
+    durability: CommitDurability,
+    clients: usize,
+) -> Result<(u64, Duration), StoreError> {
     let store = fresh(folder, durability)?;
-    let version = store.commit(Batch::new().create("counter", "0")).await?[0].version;
-    let cell: Arc<Cell> = Arc::new(Mutex::new((store.pipeline(), version)));
+    let version = store.commit(WriteBatch::new().create("counter", "0")).await?[0].version;
+    let cell: Arc<ExampleCell> = Arc::new(Mutex::new((store.pipeline(), version)));
     let (began, cpu) = (Instant::now(), cpu());
     let clients: Vec<_> =
         (0..clients).map(|_| tokio::spawn(client(store.clone(), Arc::clone(&cell), began))).collect();
     let mut commits = 0;
     for client in clients {
-        commits += client.await.map_err(|_| Error::Stopped)??;
+        commits += client.await.map_err(|_| StoreError::Stopped)??;
     }
     Ok((commits, self::cpu() - cpu))
 }
 
-async fn client(store: Store, cell: Arc<Cell>, began: Instant) -> Result<u64, Error> {
+async fn client(store: Store, cell: Arc<ExampleCell>, began: Instant) -> Result<u64, StoreError> {
     let mut commits = 0;
     while began.elapsed() < TIME {
         let mut turn = cell.lock().await;
-        let batch = Batch::new().append("counter", turn.1, format!("+1 {}", turn.1));
+        let batch = WriteBatch::new().append("counter", turn.1, format!("+1 {}", turn.1));
         let durable = turn.0.submit(batch).await;
         turn.1 += 1;
         drop(turn);
         let written = durable.await?[0];
         if written.compact {
             store
-                .commit(Batch::new().compact("counter", written.version, written.version.to_string()))
+                .commit(WriteBatch::new().compact("counter", written.version, written.version.to_string()))
                 .await?;
         }
         commits += 1;
@@ -75,23 +79,24 @@ async fn client(store: Store, cell: Arc<Cell>, began: Instant) -> Result<u64, Er
 }
 
 /// Returns the CPU time of an append to a key of this size, including the compactions that it causes.
-async fn append(folder: &Path, size: usize) -> Result<Duration, Error> {
-    let store = fresh(folder, Durability::Process)?;
-    let mut version = store.commit(Batch::new().create("list", vec![b'x'; size])).await?[0].version;
+async fn append(folder: &Path, size: usize) -> Result<Duration, StoreError> {
+    let store = fresh(folder, CommitDurability::Process)?;
+    let mut version = store.commit(WriteBatch::new().create("list", vec![b'x'; size])).await?[0].version;
     let cpu = cpu();
     let count = 20_000;
     for _ in 0..count {
-        let written =
-            store.commit(Batch::new().append("list", version, "an entry that is new in the list")).await?[0];
+        let written = store
+            .commit(WriteBatch::new().append("list", version, "an entry that is new in the list"))
+            .await?[0];
         version = written.version;
         if written.compact {
-            store.commit(Batch::new().compact("list", version, vec![b'x'; size])).await?;
+            store.commit(WriteBatch::new().compact("list", version, vec![b'x'; size])).await?;
         }
     }
     Ok((self::cpu() - cpu) / count)
 }
 
-fn fresh(folder: &Path, durability: Durability) -> Result<Store, Error> {
+fn fresh(folder: &Path, durability: CommitDurability) -> Result<Store, StoreError> {
     let _ = std::fs::remove_dir_all(folder);
     Store::open(&folder.join("state.db"), durability)
 }

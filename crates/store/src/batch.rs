@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::Lease;
+use crate::WriteLease;
 
 /// Writes that are committed atomically and in order.
 #[derive(Clone, Debug, Default)]
-pub struct Batch {
-    pub(crate) fence: Option<Lease>,
-    pub(crate) writes: Vec<Write>,
+pub struct WriteBatch {
+    pub(crate) fence: Option<WriteLease>,
+    pub(crate) writes: Vec<BatchWrite>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Write {
+pub(crate) enum BatchWrite {
     /// Appends a change. `expect` is the version before.
     Append {
         key: Arc<str>,
@@ -43,7 +43,7 @@ pub(crate) enum Write {
 
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteResult {
     /// The new version of the key; 0 after a removal.
     pub version: u64,
     /// Whether the changes outweigh the snapshot, so that [`Batch::compact`] is worthwhile. If each such
@@ -52,7 +52,7 @@ pub struct Written {
     pub compact: bool,
 }
 
-impl Batch {
+impl WriteBatch {
     /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Self {
@@ -62,7 +62,7 @@ impl Batch {
     /// Makes the batch fail with [`LeaseLost`](crate::Error::LeaseLost) unless this is the newest lease of
     /// its name.
     #[must_use]
-    pub fn fenced(mut self, lease: &Lease) -> Self {
+    pub fn fenced(mut self, lease: &WriteLease) -> Self {
         self.fence = Some(lease.clone());
         self
     }
@@ -70,37 +70,37 @@ impl Batch {
     /// Creates a key, which must not exist.
     #[must_use]
     pub fn create(self, key: impl Into<Arc<str>>, value: impl Into<Bytes>) -> Self {
-        self.with(Write::Put { key: key.into(), expect: Some(0), value: value.into() })
+        self.with(BatchWrite::Put { key: key.into(), expect: Some(0), value: value.into() })
     }
 
     /// Appends a change to a key at version `expect`. The version increases by one.
     #[must_use]
     pub fn append(self, key: impl Into<Arc<str>>, expect: u64, change: impl Into<Bytes>) -> Self {
-        self.with(Write::Append { key: key.into(), expect, change: change.into() })
+        self.with(BatchWrite::Append { key: key.into(), expect, change: change.into() })
     }
 
     /// Replaces the whole log of a key at version `expect` by a snapshot. The version increases by one.
     #[must_use]
     pub fn replace(self, key: impl Into<Arc<str>>, expect: u64, value: impl Into<Bytes>) -> Self {
-        self.with(Write::Put { key: key.into(), expect: Some(expect), value: value.into() })
+        self.with(BatchWrite::Put { key: key.into(), expect: Some(expect), value: value.into() })
     }
 
     /// Replaces the whole log of a key by a snapshot, or creates the key.
     #[must_use]
     pub fn put(self, key: impl Into<Arc<str>>, value: impl Into<Bytes>) -> Self {
-        self.with(Write::Put { key: key.into(), expect: None, value: value.into() })
+        self.with(BatchWrite::Put { key: key.into(), expect: None, value: value.into() })
     }
 
     /// Removes a key if it exists.
     #[must_use]
     pub fn remove(self, key: impl Into<Arc<str>>) -> Self {
-        self.with(Write::Remove { key: key.into() })
+        self.with(BatchWrite::Remove { key: key.into() })
     }
 
     /// Removes all keys with a prefix. End the prefix with the separator of your keys.
     #[must_use]
     pub fn remove_all(self, prefix: impl Into<Arc<str>>) -> Self {
-        self.with(Write::RemoveAll { prefix: prefix.into() })
+        self.with(BatchWrite::RemoveAll { prefix: prefix.into() })
     }
 
     /// Replaces the log up to `version` by a snapshot of that version. Later changes and the key's version
@@ -108,7 +108,7 @@ impl Batch {
     /// the value at a version never changes.
     #[must_use]
     pub fn compact(self, key: impl Into<Arc<str>>, version: u64, snapshot: impl Into<Bytes>) -> Self {
-        self.with(Write::Compact { key: key.into(), version, snapshot: snapshot.into() })
+        self.with(BatchWrite::Compact { key: key.into(), version, snapshot: snapshot.into() })
     }
 
     /// Returns the approximate memory size in bytes.
@@ -116,13 +116,13 @@ impl Batch {
         self.writes.iter().map(|write| write.key().len() + write.value().len()).sum()
     }
 
-    fn with(mut self, write: Write) -> Self {
+    fn with(mut self, write: BatchWrite) -> Self {
         self.writes.push(write);
         self
     }
 }
 
-impl Write {
+impl BatchWrite {
     pub(crate) fn key(&self) -> &Arc<str> {
         match self {
             Self::Append { key, .. }

@@ -12,7 +12,7 @@ use rusqlite::ErrorCode;
 
 /// The reason why a request to the store failed. A failed request changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum StoreError {
     /// A write is based on a version that is not the last one.
     #[error("{}", conflict(key, *version))]
     Conflict {
@@ -54,7 +54,7 @@ pub enum Error {
         /// The file.
         file: Arc<Path>,
         /// The fault.
-        fault: Fault,
+        fault: FileFault,
         /// Details from the system; may be empty.
         why: Arc<str>,
     },
@@ -65,7 +65,7 @@ pub enum Error {
 
 /// The faults of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum FileFault {
     /// There is no space left.
     #[error("the disk is full")]
     Full,
@@ -92,7 +92,7 @@ pub enum Fault {
     Io,
 }
 
-impl Error {
+impl StoreError {
     /// The stable code in kebab-case. Its meaning never changes.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -123,7 +123,7 @@ impl Error {
     }
 }
 
-impl Fault {
+impl FileFault {
     fn code(self) -> &'static str {
         match self {
             Self::Full => "store-full",
@@ -194,48 +194,48 @@ impl Fault {
 
 /// The cause of a failure, before the file's name is added.
 #[derive(Debug)]
-pub(crate) enum Fail {
+pub(crate) enum FailureCause {
     /// This request is refused; others in the transaction are not affected.
-    Refused(Error),
+    Refused(StoreError),
     /// The transaction has failed.
-    File(Fault, String),
+    File(FileFault, String),
 }
 
-impl Fail {
+impl FailureCause {
     pub(crate) fn conflict(key: &str, version: u64) -> Self {
-        Self::Refused(Error::Conflict { key: key.into(), version })
+        Self::Refused(StoreError::Conflict { key: key.into(), version })
     }
 
     pub(crate) fn lost(name: &Arc<str>) -> Self {
-        Self::Refused(Error::LeaseLost { name: Arc::clone(name) })
+        Self::Refused(StoreError::LeaseLost { name: Arc::clone(name) })
     }
 
     /// Damage that SQLite does not detect.
     pub(crate) fn damage(what: &str) -> Self {
-        Self::File(Fault::Corrupt, what.to_owned())
+        Self::File(FileFault::Corrupt, what.to_owned())
     }
 
-    pub(crate) fn at(self, file: &Arc<Path>) -> Error {
+    pub(crate) fn at(self, file: &Arc<Path>) -> StoreError {
         match self {
             Self::Refused(error) => error,
-            Self::File(fault, why) => Error::File { file: Arc::clone(file), fault, why: why.into() },
+            Self::File(fault, why) => StoreError::File { file: Arc::clone(file), fault, why: why.into() },
         }
     }
 }
 
-impl From<rusqlite::Error> for Fail {
+impl From<rusqlite::Error> for FailureCause {
     fn from(error: rusqlite::Error) -> Self {
-        Self::File(Fault::of(&error), error.to_string())
+        Self::File(FileFault::of(&error), error.to_string())
     }
 }
 
-impl From<std::io::Error> for Fail {
+impl From<std::io::Error> for FailureCause {
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind;
         let fault = match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Fault::Full,
-            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Fault::ReadOnly,
-            _ => Fault::Io,
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => FileFault::Full,
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => FileFault::ReadOnly,
+            _ => FileFault::Io,
         };
         Self::File(fault, error.to_string())
     }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-use crate::error::{Fail, Fault};
-use crate::{Durability, lease};
+use crate::error::{FailureCause, FileFault};
+use crate::{CommitDurability, lease};
 
 /// The maximum time that another process may keep the file locked. Gateways lock it for milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -48,14 +48,14 @@ const TABLES: &str = "
 ";
 
 /// Opens the file, and creates it if it does not exist.
-pub(crate) fn open(path: &Path, durability: Durability) -> Result<Connection, Fail> {
+pub(crate) fn open(path: &Path, durability: CommitDurability) -> Result<Connection, FailureCause> {
     let folder = make(path)?;
     folder.lock()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
     if connection.is_readonly(rusqlite::MAIN_DB)? {
-        return Err(Fail::File(Fault::ReadOnly, String::new()));
+        return Err(FailureCause::File(FileFault::ReadOnly, String::new()));
     }
     let is_new = recognise(&connection)?;
     set_up(&connection, durability)?;
@@ -78,7 +78,7 @@ pub(crate) fn number(path: &Path) -> Option<(u64, u64)> {
 
 /// Creates the folder and the file if they do not exist, both accessible to the owner only. Returns the
 /// folder.
-fn make(path: &Path) -> Result<File, Fail> {
+fn make(path: &Path) -> Result<File, FailureCause> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let folder = File::open(folder)?;
@@ -101,13 +101,14 @@ fn sync_names(path: &Path) {
 }
 
 /// Returns whether the file is new; an error if it is not a store.
-fn recognise(connection: &Connection) -> Result<bool, Fail> {
+fn recognise(connection: &Connection) -> Result<bool, FailureCause> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {
         (APPLICATION, FORMAT) => Ok(false),
-        (APPLICATION, format) if format > FORMAT => {
-            Err(Fail::File(Fault::Newer, format!("its format is {format}, the latest known is {FORMAT}")))
-        }
+        (APPLICATION, format) if format > FORMAT => Err(FailureCause::File(
+            FileFault::Newer,
+            format!("its format is {format}, the latest known is {FORMAT}"),
+        )),
         (0, 0)
             if connection
                 .query_one("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i32>(0))?
@@ -115,23 +116,23 @@ fn recognise(connection: &Connection) -> Result<bool, Fail> {
         {
             Ok(true)
         }
-        _ => Err(Fail::File(Fault::NotOurs, String::new())),
+        _ => Err(FailureCause::File(FileFault::NotOurs, String::new())),
     }
 }
 
-fn set_up(connection: &Connection, durability: Durability) -> Result<(), Fail> {
+fn set_up(connection: &Connection, durability: CommitDurability) -> Result<(), FailureCause> {
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
-        return Err(Fail::File(
-            Fault::Io,
+        return Err(FailureCause::File(
+            FileFault::Io,
             "its file system does not support shared memory; network file systems do not".into(),
         ));
     }
     // Without any synchronisation of the write-ahead log, a power failure could damage the file. NORMAL is
     // the minimum.
     let synchronous = match durability {
-        Durability::Process => "normal",
-        Durability::Machine => "full",
+        CommitDurability::Process => "normal",
+        CommitDurability::Machine => "full",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT)?;

@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::error::{Error, Fail};
+use crate::error::{FailureCause, StoreError};
 
 /// The time in milliseconds after which an expired lease is deleted.
 const DAY: i64 = 24 * 60 * 60 * 1000;
 
 /// A time-limited right to write under a name. [`Store::renew`](crate::Store::renew) extends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
+pub struct WriteLease {
     /// The name of the lease.
     pub name: Arc<str>,
     /// The fence number, which is larger than those of all earlier leases.
@@ -28,30 +28,30 @@ pub(crate) fn take(
     name: &Arc<str>,
     holder: &str,
     time: Duration,
-) -> Result<Lease, Fail> {
+) -> Result<WriteLease, FailureCause> {
     let (now, until) = span(time);
     let sql = "SELECT holder, until - ?3 FROM leases WHERE name = ?1 AND holder <> ?2 AND since <= ?3 AND until > ?3";
     let other = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let taken = connection.prepare_cached(sql)?.query_one(params![name, holder, now], other).optional()?;
     if let Some((holder, left)) = taken {
         let left = Duration::from_millis(left);
-        return Err(Fail::Refused(Error::LeaseTaken { name: Arc::clone(name), holder, left }));
+        return Err(FailureCause::Refused(StoreError::LeaseTaken { name: Arc::clone(name), holder, left }));
     }
     let sql = "UPDATE counters SET value = value + 1 WHERE name = 'fence' RETURNING value";
     let fence = connection.prepare_cached(sql)?.query_one([], |row| row.get(0))?;
     let sql = "REPLACE INTO leases VALUES (?, ?, ?, ?, ?)";
     connection.prepare_cached(sql)?.execute(params![name, holder, fence, now, until])?;
-    Ok(Lease { name: Arc::clone(name), fence })
+    Ok(WriteLease { name: Arc::clone(name), fence })
 }
 
-pub(crate) fn renew(connection: &Connection, lease: &Lease, time: Duration) -> Result<(), Fail> {
+pub(crate) fn renew(connection: &Connection, lease: &WriteLease, time: Duration) -> Result<(), FailureCause> {
     let (now, until) = span(time);
     let sql = "UPDATE leases SET since = ?3, until = ?4 WHERE name = ?1 AND fence = ?2";
     let renewed = connection.prepare_cached(sql)?.execute(params![lease.name, lease.fence, now, until])?;
-    if renewed == 1 { Ok(()) } else { Err(Fail::lost(&lease.name)) }
+    if renewed == 1 { Ok(()) } else { Err(FailureCause::lost(&lease.name)) }
 }
 
-pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), Fail> {
+pub(crate) fn release(connection: &Connection, lease: &WriteLease) -> Result<(), FailureCause> {
     let sql = "DELETE FROM leases WHERE name = ? AND fence = ?";
     connection.prepare_cached(sql)?.execute(params![lease.name, lease.fence])?;
     Ok(())
@@ -59,13 +59,17 @@ pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), Fail
 
 /// Fails unless the lease is the newest of its name. An expired lease that was not taken by another holder is
 /// valid.
-pub(crate) fn check(connection: &Connection, lease: &Lease) -> Result<(), Fail> {
+pub(crate) fn check(connection: &Connection, lease: &WriteLease) -> Result<(), FailureCause> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM leases WHERE name = ? AND fence = ?")?;
-    if statement.exists(params![lease.name, lease.fence])? { Ok(()) } else { Err(Fail::lost(&lease.name)) }
+    if statement.exists(params![lease.name, lease.fence])? {
+        Ok(())
+    } else {
+        Err(FailureCause::lost(&lease.name))
+    }
 }
 
 /// Deletes expired leases, which would otherwise accumulate when processes end.
-pub(crate) fn forget_ended(connection: &Connection) -> Result<(), Fail> {
+pub(crate) fn forget_ended(connection: &Connection) -> Result<(), FailureCause> {
     let (now, _) = span(Duration::ZERO);
     connection.execute("DELETE FROM leases WHERE until + ?2 <= ?1", [now, DAY])?;
     Ok(())

@@ -33,22 +33,22 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, oneshot, watch};
 
-use batch::Write;
-pub use batch::{Batch, Written};
-use error::Fail;
-pub use error::{Error, Fault};
-pub use lease::Lease;
-pub use log::{LARGEST, Log};
-pub use request::Commit;
-use request::{Access, IsBroken, Request};
-use thread::{Keeper, Message};
+use batch::BatchWrite;
+pub use batch::{WriteBatch, WriteResult};
+use error::FailureCause;
+pub use error::{FileFault, StoreError};
+pub use lease::WriteLease;
+pub use log::{KeyLog, LARGEST};
+pub use request::PendingCommit;
+use request::{IsBroken, RequestAccess, StoreRequest};
+use thread::{StoreMessage, StoreThread};
 
 /// The capacity of the queue in KiB. A request takes one plus its size, and waits until there is room.
 const ROOM: u32 = 64 << 10;
 
 /// The failures that a commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
+pub enum CommitDurability {
     /// A killed process, including this one. If the machine itself stops, the most recent commits may be
     /// lost.
     #[default]
@@ -61,7 +61,7 @@ pub enum Durability {
 /// completed and the file is closed.
 #[derive(Clone, Debug)]
 pub struct Store {
-    messages: Sender<Message>,
+    messages: Sender<StoreMessage>,
     room: Arc<Semaphore>,
     others: Arc<watch::Sender<()>>,
 }
@@ -72,17 +72,17 @@ impl Store {
     ///
     /// # Errors
     /// If the file can't be used: see [`Fault`].
-    pub fn open(path: &Path, durability: Durability) -> Result<Self, Error> {
+    pub fn open(path: &Path, durability: CommitDurability) -> Result<Self, StoreError> {
         let file: Arc<Path> = path.into();
         file::open(path, durability)
             .and_then(|connection| Self::start(connection, Arc::clone(&file)))
             .map_err(|fail| fail.at(&file))
     }
 
-    fn start(connection: Connection, file: Arc<Path>) -> Result<Self, Fail> {
+    fn start(connection: Connection, file: Arc<Path>) -> Result<Self, FailureCause> {
         let (messages, received) = mpsc::channel();
         let others = watch::Sender::new(());
-        let keeper = Keeper::new(connection, file, received, others.clone());
+        let keeper = StoreThread::new(connection, file, received, others.clone());
         std::thread::Builder::new().name("store".into()).spawn(|| keeper.run())?;
         Ok(Self { messages, room: Arc::new(Semaphore::new(ROOM as usize)), others: Arc::new(others) })
     }
@@ -91,29 +91,29 @@ impl Store {
     ///
     /// # Errors
     /// If the batch is refused, or the file can't be written to.
-    pub async fn commit(&self, batch: Batch) -> Result<Vec<Written>, Error> {
+    pub async fn commit(&self, batch: WriteBatch) -> Result<Vec<WriteResult>, StoreError> {
         self.submit(batch).await.await
     }
 
     /// Waits until there is room in the queue, submits a batch, and returns a future of its result. Batches
     /// are executed in the order of submission.
-    pub async fn submit(&self, batch: Batch) -> Commit {
+    pub async fn submit(&self, batch: WriteBatch) -> PendingCommit {
         self.submit_on(batch, None).await
     }
 
     /// Returns a pipeline for batches that build on each other.
     #[must_use]
-    pub fn pipeline(&self) -> Pipeline {
-        Pipeline { store: self.clone(), is_broken: IsBroken::default() }
+    pub fn pipeline(&self) -> BatchPipeline {
+        BatchPipeline { store: self.clone(), is_broken: IsBroken::default() }
     }
 
     /// Returns the log of a key, or `None` if there is no such key.
     ///
     /// # Errors
     /// If the file can't be read.
-    pub async fn load(&self, key: impl Into<Arc<str>>) -> Result<Option<Log>, Error> {
+    pub async fn load(&self, key: impl Into<Arc<str>>) -> Result<Option<KeyLog>, StoreError> {
         let key = key.into();
-        self.ask(Access::Read, move |connection| log::load(connection, &key, 0)).await
+        self.ask(RequestAccess::Read, move |connection| log::load(connection, &key, 0)).await
     }
 
     /// Returns the logs of several keys at one point in time, so that no commit lies between them. Each log
@@ -121,8 +121,8 @@ impl Store {
     ///
     /// # Errors
     /// If the file can't be read.
-    pub async fn load_after(&self, known: Vec<(Arc<str>, u64)>) -> Result<Vec<Option<Log>>, Error> {
-        self.ask(Access::Read, move |connection| {
+    pub async fn load_after(&self, known: Vec<(Arc<str>, u64)>) -> Result<Vec<Option<KeyLog>>, StoreError> {
+        self.ask(RequestAccess::Read, move |connection| {
             known.iter().map(|(key, known)| log::load(connection, key, *known)).collect()
         })
         .await
@@ -133,9 +133,9 @@ impl Store {
     ///
     /// # Errors
     /// If the file can't be read.
-    pub async fn keys(&self, prefix: impl Into<Arc<str>>) -> Result<Vec<(String, u64)>, Error> {
+    pub async fn keys(&self, prefix: impl Into<Arc<str>>) -> Result<Vec<(String, u64)>, StoreError> {
         let prefix = prefix.into();
-        self.ask(Access::Read, move |connection| log::keys(connection, &prefix)).await
+        self.ask(RequestAccess::Read, move |connection| log::keys(connection, &prefix)).await
     }
 
     /// Returns the keys with a prefix and the size of each log in bytes, sorted by key. The size includes the
@@ -144,9 +144,9 @@ impl Store {
     ///
     /// # Errors
     /// If the file can't be read.
-    pub async fn sizes(&self, prefix: impl Into<Arc<str>>) -> Result<Vec<(String, u64)>, Error> {
+    pub async fn sizes(&self, prefix: impl Into<Arc<str>>) -> Result<Vec<(String, u64)>, StoreError> {
         let prefix = prefix.into();
-        self.ask(Access::Read, move |connection| log::sizes(connection, &prefix)).await
+        self.ask(RequestAccess::Read, move |connection| log::sizes(connection, &prefix)).await
     }
 
     /// Returns the logs of at most `most` keys with a prefix, sorted by key and starting after the key
@@ -160,9 +160,9 @@ impl Store {
         prefix: impl Into<Arc<str>>,
         after: impl Into<Arc<str>>,
         most: usize,
-    ) -> Result<Vec<(String, Log)>, Error> {
+    ) -> Result<Vec<(String, KeyLog)>, StoreError> {
         let (prefix, after) = (prefix.into(), after.into());
-        self.ask(Access::Read, move |connection| log::scan(connection, &prefix, &after, most)).await
+        self.ask(RequestAccess::Read, move |connection| log::scan(connection, &prefix, &after, most)).await
     }
 
     /// Acquires a lease unless another holder has it. A holder with the same name takes the lease over from
@@ -175,9 +175,9 @@ impl Store {
         name: impl Into<Arc<str>>,
         holder: impl Into<Arc<str>>,
         time: Duration,
-    ) -> Result<Lease, Error> {
+    ) -> Result<WriteLease, StoreError> {
         let (name, holder) = (name.into(), holder.into());
-        self.ask(Access::Write, move |connection| lease::take(connection, &name, &holder, time)).await
+        self.ask(RequestAccess::Write, move |connection| lease::take(connection, &name, &holder, time)).await
     }
 
     /// Extends a lease to `time` from now. An expired lease can be renewed as long as it was not taken by
@@ -185,80 +185,80 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::LeaseLost`], or if the file can't be written to.
-    pub async fn renew(&self, lease: &Lease, time: Duration) -> Result<(), Error> {
+    pub async fn renew(&self, lease: &WriteLease, time: Duration) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.ask(Access::Write, move |connection| lease::renew(connection, &lease, time)).await
+        self.ask(RequestAccess::Write, move |connection| lease::renew(connection, &lease, time)).await
     }
 
     /// Releases a lease. From then on it cannot be used for writes. Releasing a lost lease has no effect.
     ///
     /// # Errors
     /// If the file can't be written to.
-    pub async fn release(&self, lease: &Lease) -> Result<(), Error> {
+    pub async fn release(&self, lease: &WriteLease) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.ask(Access::Write, move |connection| lease::release(connection, &lease)).await
+        self.ask(RequestAccess::Write, move |connection| lease::release(connection, &lease)).await
     }
 
     /// Returns a notification of commits by other processes.
     #[must_use]
-    pub fn changed(&self) -> Changed {
-        let changed = Changed { others: self.others.subscribe() };
+    pub fn changed(&self) -> CommitNotification {
+        let changed = CommitNotification { others: self.others.subscribe() };
         // If the thread has ended, the next request reports it.
-        let _ = self.messages.send(Message::Look);
+        let _ = self.messages.send(StoreMessage::Look);
         changed
     }
 
-    async fn submit_on(&self, batch: Batch, is_broken: Option<IsBroken>) -> Commit {
+    async fn submit_on(&self, batch: WriteBatch, is_broken: Option<IsBroken>) -> PendingCommit {
         let size = batch.size();
         let answered = self
-            .hand_over(Access::Write, size, is_broken, move |connection| commit(connection, &batch))
+            .hand_over(RequestAccess::Write, size, is_broken, move |connection| commit(connection, &batch))
             .await;
-        Commit { answered }
+        PendingCommit { answered }
     }
 
     async fn ask<T: Send + 'static>(
         &self,
-        access: Access,
-        work: impl FnMut(&Connection) -> Result<T, Fail> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.hand_over(access, 0, None, work).await.await.unwrap_or(Err(Error::Stopped))
+        access: RequestAccess,
+        work: impl FnMut(&Connection) -> Result<T, FailureCause> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.hand_over(access, 0, None, work).await.await.unwrap_or(Err(StoreError::Stopped))
     }
 
     async fn hand_over<T: Send + 'static>(
         &self,
-        access: Access,
+        access: RequestAccess,
         size: usize,
         is_broken: Option<IsBroken>,
-        work: impl FnMut(&Connection) -> Result<T, Fail> + Send + 'static,
-    ) -> oneshot::Receiver<Result<T, Error>> {
+        work: impl FnMut(&Connection) -> Result<T, FailureCause> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, StoreError>> {
         let share = u32::try_from(size / 1024).unwrap_or(ROOM).saturating_add(1).min(ROOM);
         let Ok(room) = Arc::clone(&self.room).acquire_many_owned(share).await else {
             // The semaphore is never closed. The dropped sender of this channel reports that the store has
             // stopped.
             return oneshot::channel().1;
         };
-        let (request, answered) = Request::new(work, access, is_broken, room);
-        let _ = self.messages.send(Message::Do(Box::new(request)));
+        let (request, answered) = StoreRequest::new(work, access, is_broken, room);
+        let _ = self.messages.send(StoreMessage::Do(Box::new(request)));
         answered
     }
 }
 
 /// Writes a batch. A refused batch leaves nothing behind.
-fn commit(connection: &Connection, batch: &Batch) -> Result<Vec<Written>, Fail> {
+fn commit(connection: &Connection, batch: &WriteBatch) -> Result<Vec<WriteResult>, FailureCause> {
     if let Some(lease) = &batch.fence {
         lease::check(connection, lease)?;
     }
-    let write = |write: &Write| log::write(connection, write);
+    let write = |write: &BatchWrite| log::write(connection, write);
     // A single write is refused before it writes anything.
     if let [only] = &batch.writes[..] {
         return Ok(vec![write(only)?]);
     }
     connection.prepare_cached("SAVEPOINT batch")?.execute([])?;
     let written = batch.writes.iter().map(write).collect();
-    if matches!(written, Err(Fail::Refused(_))) {
+    if matches!(written, Err(FailureCause::Refused(_))) {
         connection.prepare_cached("ROLLBACK TO batch")?.execute([])?;
     }
-    if !matches!(written, Err(Fail::File(..))) {
+    if !matches!(written, Err(FailureCause::File(..))) {
         connection.prepare_cached("RELEASE batch")?.execute([])?;
     }
     written
@@ -269,14 +269,14 @@ fn commit(connection: &Connection, batch: &Batch) -> Result<Vec<Written>, Fail> 
 /// writer's commit happens to make their versions match. Then load the current state and create another
 /// pipeline.
 #[derive(Debug)]
-pub struct Pipeline {
+pub struct BatchPipeline {
     store: Store,
     is_broken: IsBroken,
 }
 
-impl Pipeline {
+impl BatchPipeline {
     /// Submits a batch as [`Store::submit`] does.
-    pub async fn submit(&mut self, batch: Batch) -> Commit {
+    pub async fn submit(&mut self, batch: WriteBatch) -> PendingCommit {
         self.store.submit_on(batch, Some(Arc::clone(&self.is_broken))).await
     }
 }
@@ -285,16 +285,16 @@ impl Pipeline {
 /// changed keys, may be spurious, and does not cover commits of this store. Callers that cache loaded logs
 /// use [`Store::load_after`] before they use them again.
 #[derive(Debug)]
-pub struct Changed {
+pub struct CommitNotification {
     others: watch::Receiver<()>,
 }
 
-impl Changed {
+impl CommitNotification {
     /// Waits until another process has committed something since the last notification.
     ///
     /// # Errors
     /// [`Error::Stopped`] if the store has ended.
-    pub async fn next(&mut self) -> Result<(), Error> {
-        self.others.changed().await.map_err(|_| Error::Stopped)
+    pub async fn next(&mut self) -> Result<(), StoreError> {
+        self.others.changed().await.map_err(|_| StoreError::Stopped)
     }
 }

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
-use crate::batch::{Write, Written};
-use crate::error::{Error, Fail};
+use crate::batch::{BatchWrite, WriteResult};
+use crate::error::{FailureCause, StoreError};
 
 /// The maximum size in bytes of a key and its value together. SQLite's own limit is near 1 GB.
 pub const LARGEST: usize = 512 << 20;
@@ -24,7 +24,7 @@ const LIGHT: u64 = 64 << 10;
 
 /// The content of a key: a snapshot and the changes since.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Log {
+pub struct KeyLog {
     /// The last version.
     pub version: u64,
     /// The value at some version; `None` if the caller already has a later one.
@@ -34,23 +34,28 @@ pub struct Log {
     pub changes: Vec<(u64, Bytes)>,
 }
 
-pub(crate) fn write(connection: &Connection, write: &Write) -> Result<Written, Fail> {
+pub(crate) fn write(connection: &Connection, write: &BatchWrite) -> Result<WriteResult, FailureCause> {
     let size = write.value().len();
     if size.saturating_add(write.key().len()) > LARGEST {
-        return Err(Fail::Refused(Error::TooLarge { key: write.key().clone(), size }));
+        return Err(FailureCause::Refused(StoreError::TooLarge { key: write.key().clone(), size }));
     }
     match write {
-        Write::Append { key, expect, change } => append(connection, key, *expect, change),
-        Write::Put { key, expect: Some(0), value } => create(connection, key, value)?
-            .map_or_else(|| conflict(connection, key), |version| Ok(Written { version, compact: false })),
-        Write::Put { key, expect, value } => put(connection, key, *expect, value),
-        Write::Remove { key } => remove(connection, &[key, &just_after(key)]),
-        Write::RemoveAll { prefix } => remove(connection, &[prefix, &End::of(prefix)]),
-        Write::Compact { key, version, snapshot } => compact(connection, key, *version, snapshot),
+        BatchWrite::Append { key, expect, change } => append(connection, key, *expect, change),
+        BatchWrite::Put { key, expect: Some(0), value } => create(connection, key, value)?
+            .map_or_else(|| conflict(connection, key), |version| Ok(WriteResult { version, compact: false })),
+        BatchWrite::Put { key, expect, value } => put(connection, key, *expect, value),
+        BatchWrite::Remove { key } => remove(connection, &[key, &just_after(key)]),
+        BatchWrite::RemoveAll { prefix } => remove(connection, &[prefix, &PrefixEnd::of(prefix)]),
+        BatchWrite::Compact { key, version, snapshot } => compact(connection, key, *version, snapshot),
     }
 }
 
-fn append(connection: &Connection, key: &str, expect: u64, change: &[u8]) -> Result<Written, Fail> {
+fn append(
+    connection: &Connection,
+    key: &str,
+    expect: u64,
+    change: &[u8],
+) -> Result<WriteResult, FailureCause> {
     let sql = "UPDATE logs SET version = version + 1, changed = changed + ?3 WHERE key = ?1 AND version = ?2
                RETURNING id, kept, changed";
     let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -63,11 +68,11 @@ fn append(connection: &Connection, key: &str, expect: u64, change: &[u8]) -> Res
     connection
         .prepare_cached("INSERT INTO changes VALUES (?, ?, ?)")?
         .execute(params![id, version, change])?;
-    Ok(Written { version, compact: changed > kept.max(LIGHT) })
+    Ok(WriteResult { version, compact: changed > kept.max(LIGHT) })
 }
 
 /// Creates a key; `None` if it exists.
-fn create(connection: &Connection, key: &str, value: &[u8]) -> Result<Option<u64>, Fail> {
+fn create(connection: &Connection, key: &str, value: &[u8]) -> Result<Option<u64>, FailureCause> {
     let sql = "INSERT INTO logs (key, version, base, kept, changed)
                SELECT ?1, value + 1, value + 1, ?2, 0 FROM counters WHERE name = 'floor'
                ON CONFLICT DO NOTHING RETURNING id, version";
@@ -78,7 +83,12 @@ fn create(connection: &Connection, key: &str, value: &[u8]) -> Result<Option<u64
     Ok(Some(version))
 }
 
-fn put(connection: &Connection, key: &str, expect: Option<u64>, value: &[u8]) -> Result<Written, Fail> {
+fn put(
+    connection: &Connection,
+    key: &str,
+    expect: Option<u64>,
+    value: &[u8],
+) -> Result<WriteResult, FailureCause> {
     let sql = "UPDATE logs SET version = version + 1, base = version + 1, kept = ?3, changed = 0
                WHERE key = ?1 AND version = coalesce(?2, version) RETURNING id, version";
     let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
@@ -95,10 +105,15 @@ fn put(connection: &Connection, key: &str, expect: Option<u64>, value: &[u8]) ->
         (None, Some(_)) => None,
         (None, None) => create(connection, key, value)?,
     };
-    version.map_or_else(|| conflict(connection, key), |version| Ok(Written { version, compact: false }))
+    version.map_or_else(|| conflict(connection, key), |version| Ok(WriteResult { version, compact: false }))
 }
 
-fn compact(connection: &Connection, key: &str, version: u64, snapshot: &[u8]) -> Result<Written, Fail> {
+fn compact(
+    connection: &Connection,
+    key: &str,
+    version: u64,
+    snapshot: &[u8],
+) -> Result<WriteResult, FailureCause> {
     let sql = "SELECT id, version, base FROM logs WHERE key = ? AND version >= ?";
     let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let found = connection.prepare_cached(sql)?.query_one(params![key, number(version)], log).optional()?;
@@ -111,11 +126,11 @@ fn compact(connection: &Connection, key: &str, version: u64, snapshot: &[u8]) ->
                    (SELECT coalesce(sum(length(change) + ?4), 0) FROM changes WHERE log = ?1) WHERE id = ?1";
         connection.prepare_cached(sql)?.execute(params![id, version, snapshot.len(), ROW])?;
     }
-    Ok(Written { version: last, compact: false })
+    Ok(WriteResult { version: last, compact: false })
 }
 
 /// Removes the keys in a range, from the first bound to before the second.
-fn remove(connection: &Connection, range: &[&dyn ToSql; 2]) -> Result<Written, Fail> {
+fn remove(connection: &Connection, range: &[&dyn ToSql; 2]) -> Result<WriteResult, FailureCause> {
     let sql = "UPDATE counters SET value =
                max(value, (SELECT coalesce(max(version), 0) FROM logs WHERE key >= ? AND key < ?)) WHERE name = 'floor'";
     connection.prepare_cached(sql)?.execute(&range[..])?;
@@ -126,22 +141,22 @@ fn remove(connection: &Connection, range: &[&dyn ToSql; 2]) -> Result<Written, F
     ] {
         connection.prepare_cached(sql)?.execute(&range[..])?;
     }
-    Ok(Written { version: 0, compact: false })
+    Ok(WriteResult { version: 0, compact: false })
 }
 
-fn set_snapshot(connection: &Connection, id: i64, value: &[u8]) -> Result<(), Fail> {
+fn set_snapshot(connection: &Connection, id: i64, value: &[u8]) -> Result<(), FailureCause> {
     connection.prepare_cached("REPLACE INTO snapshots VALUES (?, ?)")?.execute(params![id, value])?;
     Ok(())
 }
 
-fn conflict<T>(connection: &Connection, key: &str) -> Result<T, Fail> {
+fn conflict<T>(connection: &Connection, key: &str) -> Result<T, FailureCause> {
     let mut statement = connection.prepare_cached("SELECT version FROM logs WHERE key = ?")?;
     let version = statement.query_one([key], |row| row.get(0)).optional()?;
-    Err(Fail::conflict(key, version.unwrap_or(0)))
+    Err(FailureCause::conflict(key, version.unwrap_or(0)))
 }
 
 /// Returns a key's log after the version that the caller already has; 0 for the complete log.
-pub(crate) fn load(connection: &Connection, key: &str, known: u64) -> Result<Option<Log>, Fail> {
+pub(crate) fn load(connection: &Connection, key: &str, known: u64) -> Result<Option<KeyLog>, FailureCause> {
     let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let mut statement = connection.prepare_cached("SELECT id, version, base FROM logs WHERE key = ?")?;
     let found = statement.query_one([key], log).optional()?;
@@ -150,7 +165,7 @@ pub(crate) fn load(connection: &Connection, key: &str, known: u64) -> Result<Opt
     let snapshot = if knows_base { None } else { Some((base, snapshot(connection, id)?)) };
     let from = if knows_base { known } else { base };
     let changes = changes(connection, key, id, from..version)?;
-    Ok(Some(Log { version, snapshot, changes }))
+    Ok(Some(KeyLog { version, snapshot, changes }))
 }
 
 /// Returns the logs of at most `most` keys with a prefix after a key, sorted by key.
@@ -159,11 +174,11 @@ pub(crate) fn scan(
     prefix: &str,
     after: &str,
     most: usize,
-) -> Result<Vec<(String, Log)>, Fail> {
+) -> Result<Vec<(String, KeyLog)>, FailureCause> {
     let sql = "SELECT key, id, version, base, value FROM logs JOIN snapshots ON log = id
                WHERE key > ? AND key < ? ORDER BY key LIMIT ?";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params![after, End::of(prefix), number(most as u64)])?;
+    let mut rows = statement.query(params![after, PrefixEnd::of(prefix), number(most as u64)])?;
     let mut logs = Vec::new();
     while let Some(row) = rows.next()? {
         let (key, id): (String, i64) = (row.get(0)?, row.get(1)?);
@@ -171,12 +186,12 @@ pub(crate) fn scan(
         let snapshot = Some((base, row.get::<_, Vec<u8>>(4)?.into()));
         let changes =
             if version == base { Vec::new() } else { changes(connection, &key, id, base..version)? };
-        logs.push((key, Log { version, snapshot, changes }));
+        logs.push((key, KeyLog { version, snapshot, changes }));
     }
     Ok(logs)
 }
 
-fn snapshot(connection: &Connection, id: i64) -> Result<Bytes, Fail> {
+fn snapshot(connection: &Connection, id: i64) -> Result<Bytes, FailureCause> {
     let mut statement = connection.prepare_cached("SELECT value FROM snapshots WHERE log = ?")?;
     Ok(statement.query_one([id], |row| row.get::<_, Vec<u8>>(0))?.into())
 }
@@ -187,31 +202,33 @@ fn changes(
     key: &str,
     id: i64,
     versions: Range<u64>,
-) -> Result<Vec<(u64, Bytes)>, Fail> {
+) -> Result<Vec<(u64, Bytes)>, FailureCause> {
     let sql = "SELECT version, change FROM changes WHERE log = ? AND version > ? ORDER BY version";
     let mut statement = connection.prepare_cached(sql)?;
     let change = |row: &Row<'_>| Ok((row.get(0)?, Bytes::from(row.get::<_, Vec<u8>>(1)?)));
     let rows = statement.query_map(params![id, versions.start], change)?;
     let changes: Vec<(u64, Bytes)> = rows.collect::<Result<_, _>>()?;
     if !changes.iter().map(|(version, _)| *version).eq(versions.start + 1..=versions.end) {
-        return Err(Fail::damage(&format!("`{key}` lacks changes")));
+        return Err(FailureCause::damage(&format!("`{key}` lacks changes")));
     }
     Ok(changes)
 }
 
 /// Returns the keys with a prefix and their versions, sorted by key.
-pub(crate) fn keys(connection: &Connection, prefix: &str) -> Result<Vec<(String, u64)>, Fail> {
+pub(crate) fn keys(connection: &Connection, prefix: &str) -> Result<Vec<(String, u64)>, FailureCause> {
     let sql = "SELECT key, version FROM logs WHERE key >= ? AND key < ? ORDER BY key";
     let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(params![prefix, End::of(prefix)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows =
+        statement.query_map(params![prefix, PrefixEnd::of(prefix)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Returns the keys with a prefix and the size of their snapshots and changes in bytes, sorted by key.
-pub(crate) fn sizes(connection: &Connection, prefix: &str) -> Result<Vec<(String, u64)>, Fail> {
+pub(crate) fn sizes(connection: &Connection, prefix: &str) -> Result<Vec<(String, u64)>, FailureCause> {
     let sql = "SELECT key, kept + changed FROM logs WHERE key >= ? AND key < ? ORDER BY key";
     let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(params![prefix, End::of(prefix)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows =
+        statement.query_map(params![prefix, PrefixEnd::of(prefix)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -226,13 +243,13 @@ fn just_after(key: &str) -> String {
 }
 
 /// The upper bound of the keys with a prefix.
-enum End {
+enum PrefixEnd {
     Before(String),
     /// There is no upper bound.
     Never,
 }
 
-impl End {
+impl PrefixEnd {
     /// Returns the prefix with its last character incremented. Characters without a successor are removed.
     fn of(prefix: &str) -> Self {
         let mut end = prefix.to_owned();
@@ -246,7 +263,7 @@ impl End {
     }
 }
 
-impl ToSql for End {
+impl ToSql for PrefixEnd {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         match self {
             Self::Before(end) => end.to_sql(),

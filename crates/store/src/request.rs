@@ -8,49 +8,49 @@ use std::task::{Context, Poll};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::Written;
-use crate::error::{Error, Fail};
+use crate::WriteResult;
+use crate::error::{FailureCause, StoreError};
 
 /// Whether a batch has failed that others build on. Only the thread writes to it.
 pub(crate) type IsBroken = Arc<AtomicBool>;
 
 /// Whether a request only reads. A file that can't be written to can often still be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum RequestAccess {
     Read,
     Write,
 }
 
 /// A request with any type of result.
-pub(crate) trait Job: Send {
-    fn access(&self) -> Access;
+pub(crate) trait StoreJob: Send {
+    fn access(&self) -> RequestAccess;
     /// Executes the request and stores the result, which may be a refusal. An error means that the
     /// transaction has failed.
-    fn attempt(&mut self, connection: &Connection) -> Result<(), Fail>;
+    fn attempt(&mut self, connection: &Connection) -> Result<(), FailureCause>;
     /// Resets the request after the transaction was rolled back.
     fn undo(&mut self);
     /// Sends the result, or an error of the whole transaction.
-    fn answer(self: Box<Self>, failure: Option<&Error>);
+    fn answer(self: Box<Self>, failure: Option<&StoreError>);
 }
 
 /// A request with a result of type `T`.
-pub(crate) struct Request<T, F> {
+pub(crate) struct StoreRequest<T, F> {
     work: F,
-    access: Access,
-    outcome: Option<Result<T, Error>>,
-    answer: oneshot::Sender<Result<T, Error>>,
+    access: RequestAccess,
+    outcome: Option<Result<T, StoreError>>,
+    answer: oneshot::Sender<Result<T, StoreError>>,
     is_broken: Option<IsBroken>,
     /// Its share of the queue, which is released with the result.
     _room: OwnedSemaphorePermit,
 }
 
-impl<T, F> Request<T, F> {
+impl<T, F> StoreRequest<T, F> {
     pub(crate) fn new(
         work: F,
-        access: Access,
+        access: RequestAccess,
         is_broken: Option<IsBroken>,
         room: OwnedSemaphorePermit,
-    ) -> (Self, oneshot::Receiver<Result<T, Error>>) {
+    ) -> (Self, oneshot::Receiver<Result<T, StoreError>>) {
         let (answer, answered) = oneshot::channel();
         (Self { work, access, outcome: None, answer, is_broken, _room: room }, answered)
     }
@@ -66,23 +66,23 @@ impl<T, F> Request<T, F> {
     }
 }
 
-impl<T, F> Job for Request<T, F>
+impl<T, F> StoreJob for StoreRequest<T, F>
 where
     T: Send,
-    F: FnMut(&Connection) -> Result<T, Fail> + Send,
+    F: FnMut(&Connection) -> Result<T, FailureCause> + Send,
 {
-    fn access(&self) -> Access {
+    fn access(&self) -> RequestAccess {
         self.access
     }
 
-    fn attempt(&mut self, connection: &Connection) -> Result<(), Fail> {
+    fn attempt(&mut self, connection: &Connection) -> Result<(), FailureCause> {
         if self.is_broken() {
-            self.outcome = Some(Err(Error::Abandoned));
+            self.outcome = Some(Err(StoreError::Abandoned));
             return Ok(());
         }
         let outcome = match (self.work)(connection) {
             Ok(done) => Ok(done),
-            Err(Fail::Refused(error)) => Err(error),
+            Err(FailureCause::Refused(error)) => Err(error),
             Err(fail) => return Err(fail),
         };
         if outcome.is_err() {
@@ -93,34 +93,34 @@ where
     }
 
     fn undo(&mut self) {
-        let broke_it = matches!(&self.outcome, Some(Err(error)) if *error != Error::Abandoned);
+        let broke_it = matches!(&self.outcome, Some(Err(error)) if *error != StoreError::Abandoned);
         if broke_it {
             self.set_broken(false);
         }
         self.outcome = None;
     }
 
-    fn answer(self: Box<Self>, failure: Option<&Error>) {
+    fn answer(self: Box<Self>, failure: Option<&StoreError>) {
         if failure.is_some() {
             self.set_broken(true);
         }
         let outcome = failure.cloned().map_or(self.outcome, |error| Some(Err(error)));
         // The receiver may be gone; a commit is durable regardless.
-        let _ = self.answer.send(outcome.unwrap_or(Err(Error::Stopped)));
+        let _ = self.answer.send(outcome.unwrap_or(Err(StoreError::Stopped)));
     }
 }
 
 /// The future result of a batch in the queue. Dropping it does not cancel the batch.
 #[derive(Debug)]
 #[must_use = "the batch may fail; await its result"]
-pub struct Commit {
-    pub(crate) answered: oneshot::Receiver<Result<Vec<Written>, Error>>,
+pub struct PendingCommit {
+    pub(crate) answered: oneshot::Receiver<Result<Vec<WriteResult>, StoreError>>,
 }
 
-impl Future for Commit {
-    type Output = Result<Vec<Written>, Error>;
+impl Future for PendingCommit {
+    type Output = Result<Vec<WriteResult>, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.answered).poll(context).map(|answer| answer.unwrap_or(Err(Error::Stopped)))
+        Pin::new(&mut self.answered).poll(context).map(|answer| answer.unwrap_or(Err(StoreError::Stopped)))
     }
 }

@@ -16,15 +16,15 @@ use tempfile::TempDir;
 
 use super::*;
 
-struct Bench {
+struct StoreFixture {
     folder: TempDir,
     store: Store,
 }
 
-impl Bench {
+impl StoreFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(&folder.path().join("state.db"), Durability::Process).unwrap();
+        let store = Store::open(&folder.path().join("state.db"), CommitDurability::Process).unwrap();
         Self { folder, store }
     }
 
@@ -32,7 +32,7 @@ impl Bench {
     fn with(change: impl FnOnce(&Connection)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.db");
-        let connection = file::open(&path, Durability::Process).unwrap();
+        let connection = file::open(&path, CommitDurability::Process).unwrap();
         change(&connection);
         let store = Store::start(connection, path.into()).unwrap();
         Self { folder, store }
@@ -44,7 +44,7 @@ impl Bench {
 
     /// Opens the same file again.
     fn another(&self) -> Store {
-        Store::open(&self.path(), Durability::Process).unwrap()
+        Store::open(&self.path(), CommitDurability::Process).unwrap()
     }
 
     /// Opens the file with plain SQLite.
@@ -53,18 +53,18 @@ impl Bench {
     }
 }
 
-fn batch() -> Batch {
-    Batch::new()
+fn batch() -> WriteBatch {
+    WriteBatch::new()
 }
 
-fn conflict(key: &str, version: u64) -> Error {
-    Error::Conflict { key: key.into(), version }
+fn conflict(key: &str, version: u64) -> StoreError {
+    StoreError::Conflict { key: key.into(), version }
 }
 
 /// Returns the fault of a file from an error.
-fn fault<T: std::fmt::Debug>(result: Result<T, Error>) -> Fault {
+fn fault<T: std::fmt::Debug>(result: Result<T, StoreError>) -> FileFault {
     match result.unwrap_err() {
-        Error::File { fault, .. } => fault,
+        StoreError::File { fault, .. } => fault,
         error => panic!("not of the file: {error}"),
     }
 }
@@ -83,26 +83,26 @@ fn read_as(version: u64, value: &str) -> Option<(u64, String)> {
 
 #[tokio::test]
 async fn a_log_consists_of_its_snapshot_and_the_changes_since() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
     let changes = vec![(2, Bytes::from("1")), (3, Bytes::from("2"))];
-    let whole = Log { version: 3, snapshot: Some((1, "0".into())), changes: changes.clone() };
+    let whole = KeyLog { version: 3, snapshot: Some((1, "0".into())), changes: changes.clone() };
     assert_eq!(store.load("a").await.unwrap(), Some(whole));
     assert_eq!(store.load("b").await.unwrap(), None);
     let known = |version| vec![("a".into(), version)];
-    let rest = Log { version: 3, snapshot: None, changes: changes[1..].to_vec() };
+    let rest = KeyLog { version: 3, snapshot: None, changes: changes[1..].to_vec() };
     assert_eq!(store.load_after(known(2)).await.unwrap(), [Some(rest)]);
-    let nothing = Log { version: 3, snapshot: None, changes: vec![] };
+    let nothing = KeyLog { version: 3, snapshot: None, changes: vec![] };
     assert_eq!(store.load_after(known(3)).await.unwrap(), [Some(nothing)]);
 }
 
 #[tokio::test]
 async fn a_compaction_changes_no_version_and_keeps_later_changes() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
     let written = store.commit(batch().compact("a", 2, "01")).await.unwrap();
-    assert_eq!(written, [Written { version: 3, compact: false }]);
-    let compacted = Log { version: 3, snapshot: Some((2, "01".into())), changes: vec![(3, "2".into())] };
+    assert_eq!(written, [WriteResult { version: 3, compact: false }]);
+    let compacted = KeyLog { version: 3, snapshot: Some((2, "01".into())), changes: vec![(3, "2".into())] };
     assert_eq!(store.load("a").await.unwrap(), Some(compacted.clone()));
     store.commit(batch().compact("a", 1, "older")).await.unwrap();
     assert_eq!(store.load("a").await.unwrap(), Some(compacted));
@@ -112,7 +112,7 @@ async fn a_compaction_changes_no_version_and_keeps_later_changes() {
 
 #[tokio::test]
 async fn a_compaction_is_due_once_the_changes_outweigh_the_snapshot() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     let (value, change) = (vec![b'v'; 300_000], vec![b'c'; 20_000]);
     store.commit(batch().create("large", value.clone()).create("small", "")).await.unwrap();
     let mut due = Vec::new();
@@ -141,7 +141,7 @@ async fn a_compaction_is_due_once_the_changes_outweigh_the_snapshot() {
 
 #[tokio::test]
 async fn rejects_creation_of_existing_and_changes_of_missing_keys() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "0")).await.unwrap();
     assert_eq!(store.commit(batch().create("a", "1")).await, Err(conflict("a", 1)));
     assert_eq!(store.commit(batch().append("b", 0, "1")).await, Err(conflict("b", 0)));
@@ -153,18 +153,18 @@ async fn rejects_creation_of_existing_and_changes_of_missing_keys() {
 
 #[tokio::test]
 async fn a_recreated_key_never_repeats_a_version() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
     let again = store.commit(batch().remove("a").create("a", "new")).await.unwrap();
     assert_eq!(again[1].version, 4);
     assert_eq!(store.commit(batch().append("a", 1, "1")).await, Err(conflict("a", 4)));
-    let whole = Log { version: 4, snapshot: Some((4, "new".into())), changes: vec![] };
+    let whole = KeyLog { version: 4, snapshot: Some((4, "new".into())), changes: vec![] };
     assert_eq!(store.load_after(vec![("a".into(), 3)]).await.unwrap(), [Some(whole)]);
 }
 
 #[tokio::test]
 async fn prefixes_match_by_characters_including_the_last_code_point() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     let names = [
         "a",
         "a/1",
@@ -201,7 +201,7 @@ async fn prefixes_match_by_characters_including_the_last_code_point() {
 
 #[tokio::test]
 async fn sizes_of_logs_are_not_less_than_those_of_their_values() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let store = &bench.store;
     store.commit(batch().create("a/1", "12345").create("a/2", "").create("b", "1")).await.unwrap();
     assert_eq!(store.sizes("a/").await.unwrap(), [("a/1".to_owned(), 5), ("a/2".to_owned(), 0)]);
@@ -214,7 +214,7 @@ async fn sizes_of_logs_are_not_less_than_those_of_their_values() {
 
 #[tokio::test]
 async fn reads_several_logs_atomically() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     bench.store.commit(batch().create("a", "").create("b", "")).await.unwrap();
     let writer = bench.another();
     let writes = tokio::spawn(async move {
@@ -233,28 +233,28 @@ async fn reads_several_logs_atomically() {
 
 #[test]
 fn every_error_has_a_unique_code_and_a_hint() {
-    let file = |fault| Error::File { file: Path::new("state.db").into(), fault, why: "why".into() };
+    let file = |fault| StoreError::File { file: Path::new("state.db").into(), fault, why: "why".into() };
     let name: Arc<str> = "a".into();
     let faults = [
-        Fault::Full,
-        Fault::Locked,
-        Fault::Corrupt,
-        Fault::ReadOnly,
-        Fault::Newer,
-        Fault::NotOurs,
-        Fault::Gone,
-        Fault::Io,
+        FileFault::Full,
+        FileFault::Locked,
+        FileFault::Corrupt,
+        FileFault::ReadOnly,
+        FileFault::Newer,
+        FileFault::NotOurs,
+        FileFault::Gone,
+        FileFault::Io,
     ];
-    let mut errors: Vec<Error> = faults.into_iter().map(file).collect();
+    let mut errors: Vec<StoreError> = faults.into_iter().map(file).collect();
     errors.extend([
         conflict("a", 3),
-        Error::LeaseTaken { name: name.clone(), holder: "b".into(), left: Duration::from_secs(1) },
-        Error::LeaseLost { name: name.clone() },
-        Error::Abandoned,
-        Error::TooLarge { key: name, size: 1 },
-        Error::Stopped,
+        StoreError::LeaseTaken { name: name.clone(), holder: "b".into(), left: Duration::from_secs(1) },
+        StoreError::LeaseLost { name: name.clone() },
+        StoreError::Abandoned,
+        StoreError::TooLarge { key: name, size: 1 },
+        StoreError::Stopped,
     ]);
-    let codes: std::collections::BTreeSet<&str> = errors.iter().map(Error::code).collect();
+    let codes: std::collections::BTreeSet<&str> = errors.iter().map(StoreError::code).collect();
     assert_eq!(codes.len(), errors.len());
     for error in &errors {
         let is_plain = |letter: u8| letter == b'-' || letter.is_ascii_lowercase();

@@ -14,24 +14,24 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::watch;
 
-use crate::error::{Fail, Fault};
+use crate::error::{FailureCause, FileFault};
 use crate::file;
-use crate::request::{Access, Job};
+use crate::request::{RequestAccess, StoreJob};
 
 /// The interval between checks for commits by other processes, while there are subscribers.
 const LOOK: Duration = Duration::from_millis(50);
 
-type Jobs = Vec<Box<dyn Job>>;
+type StoreJobs = Vec<Box<dyn StoreJob>>;
 
 /// A message to the thread.
-pub(crate) enum Message {
-    Do(Box<dyn Job>),
+pub(crate) enum StoreMessage {
+    Do(Box<dyn StoreJob>),
     /// A subscriber for commits of other processes was added.
     Look,
 }
 
-impl Message {
-    fn job(self) -> Option<Box<dyn Job>> {
+impl StoreMessage {
+    fn job(self) -> Option<Box<dyn StoreJob>> {
         match self {
             Self::Do(job) => Some(job),
             Self::Look => None,
@@ -40,23 +40,23 @@ impl Message {
 }
 
 /// The state of the thread.
-pub(crate) struct Keeper {
+pub(crate) struct StoreThread {
     connection: Connection,
     file: Arc<Path>,
     /// The identity of the file when it was opened.
     number: Option<(u64, u64)>,
-    messages: Receiver<Message>,
+    messages: Receiver<StoreMessage>,
     others: watch::Sender<()>,
     /// The time and result of the last check for commits by other processes.
     looked: Instant,
     seen: Option<i64>,
 }
 
-impl Keeper {
+impl StoreThread {
     pub(crate) fn new(
         connection: Connection,
         file: Arc<Path>,
-        messages: Receiver<Message>,
+        messages: Receiver<StoreMessage>,
         others: watch::Sender<()>,
     ) -> Self {
         let number = file::number(&file);
@@ -70,14 +70,14 @@ impl Keeper {
     pub(crate) fn run(mut self) {
         while let Some(first) = self.next() {
             let jobs = std::iter::once(first).chain(self.messages.try_iter());
-            self.work(jobs.filter_map(Message::job).collect());
+            self.work(jobs.filter_map(StoreMessage::job).collect());
             if self.is_watched() && self.looked.elapsed() >= LOOK {
                 self.look();
             }
         }
     }
 
-    fn next(&mut self) -> Option<Message> {
+    fn next(&mut self) -> Option<StoreMessage> {
         while self.is_watched() {
             match self.messages.recv_timeout(LOOK) {
                 Ok(message) => return Some(message),
@@ -88,13 +88,13 @@ impl Keeper {
         self.messages.recv().ok()
     }
 
-    fn work(&mut self, mut jobs: Jobs) {
+    fn work(&mut self, mut jobs: StoreJobs) {
         if jobs.is_empty() {
             return;
         }
         match self.transact(&mut jobs) {
             Ok(()) => jobs.into_iter().for_each(|job| job.answer(None)),
-            Err(Fail::File(Fault::Full, _)) if jobs.len() > 1 => {
+            Err(FailureCause::File(FileFault::Full, _)) if jobs.len() > 1 => {
                 jobs.into_iter().for_each(|job| self.work(vec![job]))
             }
             Err(fail) => self.fail(jobs, fail),
@@ -102,23 +102,24 @@ impl Keeper {
     }
 
     /// Fails the writes and retries the reads. If there are only reads, these fail.
-    fn fail(&mut self, jobs: Jobs, fail: Fail) {
+    fn fail(&mut self, jobs: StoreJobs, fail: FailureCause) {
         let error = fail.at(&self.file);
-        let (writes, reads): (Jobs, Jobs) = jobs.into_iter().partition(|job| job.access() == Access::Write);
+        let (writes, reads): (StoreJobs, StoreJobs) =
+            jobs.into_iter().partition(|job| job.access() == RequestAccess::Write);
         let (failed, again) = if writes.is_empty() { (reads, writes) } else { (writes, reads) };
         failed.into_iter().for_each(|job| job.answer(Some(&error)));
         self.work(again);
     }
 
-    fn transact(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<(), Fail> {
-        let writes = jobs.iter().any(|job| job.access() == Access::Write);
+    fn transact(&mut self, jobs: &mut [Box<dyn StoreJob>]) -> Result<(), FailureCause> {
+        let writes = jobs.iter().any(|job| job.access() == RequestAccess::Write);
         let behavior = if writes { TransactionBehavior::Immediate } else { TransactionBehavior::Deferred };
         let transaction = self.connection.transaction_with_behavior(behavior)?;
         let attempted = jobs.iter_mut().try_for_each(|job| job.attempt(&transaction));
         // Data in a removed file would be acknowledged, but lost when the process ends.
         let is_gone = writes && file::number(&self.file) != self.number;
         let attempted = attempted.and_then(|()| match is_gone {
-            true => Err(Fail::File(Fault::Gone, String::new())),
+            true => Err(FailureCause::File(FileFault::Gone, String::new())),
             false => Ok(()),
         });
         let kept = attempted.and_then(|()| Ok(transaction.commit()?));

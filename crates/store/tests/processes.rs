@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use store::{Batch, Durability, Error, Log, Store};
+use store::{CommitDurability, KeyLog, Store, StoreError, WriteBatch};
 
 /// The number of times that a child is killed.
 const KILLS: usize = 40;
@@ -24,13 +24,13 @@ const FILE: &str = "STORE_TEST_FILE";
 /// The prefix of a child's lines, because the test harness prints lines, too.
 const SAYS: &str = "says ";
 
-struct Process {
+struct StoreProcess {
     child: Child,
     orders: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl Process {
+impl StoreProcess {
     fn start(test: &str, file: &Path) -> Self {
         Self::spawn(Command::new(std::env::current_exe().unwrap()), test, file)
     }
@@ -67,7 +67,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for StoreProcess {
     /// Also ends the child if the test failed.
     fn drop(&mut self) {
         let _ = self.child.kill().and_then(|()| self.child.wait());
@@ -80,14 +80,14 @@ fn say(line: &str) {
 }
 
 fn open(path: &Path) -> Store {
-    Store::open(path, Durability::Process).unwrap()
+    Store::open(path, CommitDurability::Process).unwrap()
 }
 
 fn child_store() -> Store {
     open(&PathBuf::from(std::env::var_os(FILE).unwrap()))
 }
 
-fn numbers(log: &Log) -> Vec<u64> {
+fn numbers(log: &KeyLog) -> Vec<u64> {
     let (_, snapshot) = log.snapshot.as_ref().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let all = log.changes.iter().fold(text(snapshot), |all, (_, change)| all + &text(change));
@@ -106,7 +106,7 @@ async fn appends_until_it_is_killed() {
         for _ in 0..8 {
             let change = format!("{} ", numbers.len());
             numbers.push(numbers.len() as u64);
-            let both = Batch::new().append("list", version, change).append("twin", version, "x");
+            let both = WriteBatch::new().append("list", version, change).append("twin", version, "x");
             commits.push(pipeline.submit(both).await);
             version += 1;
         }
@@ -115,7 +115,7 @@ async fn appends_until_it_is_killed() {
         }
         if numbers.len() % 5 == 0 {
             let snapshot: String = numbers.iter().map(|number| format!("{number} ")).collect();
-            store.commit(Batch::new().compact("list", version, snapshot)).await.unwrap();
+            store.commit(WriteBatch::new().compact("list", version, snapshot)).await.unwrap();
         }
     }
 }
@@ -125,16 +125,19 @@ async fn acknowledged_commits_exist_exactly_once_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let survivor = open(&path);
-    survivor.commit(Batch::new().create("list", "").create("twin", "").create("mine", "")).await.unwrap();
+    survivor
+        .commit(WriteBatch::new().create("list", "").create("twin", "").create("mine", ""))
+        .await
+        .unwrap();
     let mut moment = 1;
     for kill in 1..=KILLS as u64 {
-        let mut child = Process::start("appends_until_it_is_killed", &path);
+        let mut child = StoreProcess::start("appends_until_it_is_killed", &path);
         // The child is killed after 0 to 255 acknowledgements, at a random point of its work.
         moment = moment * 197 % 257;
         let mut said: Vec<String> = (1..moment).map(|_| child.says().unwrap()).collect();
         said.extend(child.kill());
         // The surviving child is not disturbed.
-        survivor.commit(Batch::new().append("mine", kill, "x")).await.unwrap();
+        survivor.commit(WriteBatch::new().append("mine", kill, "x")).await.unwrap();
         let acknowledged = said.iter().map(|version| version.parse().unwrap()).max().unwrap_or(0_u64);
         for store in [&survivor, &open(&path)] {
             let logs = store.load_after(vec![("list".into(), 0), ("twin".into(), 0)]).await.unwrap();
@@ -151,9 +154,9 @@ async fn acknowledged_commits_exist_exactly_once_after_a_kill() {
 #[ignore = "started as a child process by the test below"]
 async fn appends_until_the_disk_refuses() {
     let store = child_store();
-    let mut version = store.commit(Batch::new().create("list", "")).await.unwrap()[0].version;
+    let mut version = store.commit(WriteBatch::new().create("list", "")).await.unwrap()[0].version;
     let error = loop {
-        match store.commit(Batch::new().append("list", version, vec![b'x'; 5_000])).await {
+        match store.commit(WriteBatch::new().append("list", version, vec![b'x'; 5_000])).await {
             Ok(written) => version = written[0].version,
             Err(error) => break error,
         }
@@ -167,14 +170,14 @@ async fn a_failing_disk_loses_no_acknowledged_commit_and_keeps_no_refused_one() 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let said =
-        Process::start_with_little_room("appends_until_the_disk_refuses", &path, 4_000).says().unwrap();
+        StoreProcess::start_with_little_room("appends_until_the_disk_refuses", &path, 4_000).says().unwrap();
     let [code, acknowledged, seen] = said.split(' ').collect::<Vec<_>>()[..] else { panic!("{said}") };
     assert_eq!((code, acknowledged), ("store-io", seen));
     let store = open(&path);
     let log = store.load("list").await.unwrap().unwrap();
     assert_eq!(log.version.to_string(), acknowledged);
     assert!(log.version > 20);
-    store.commit(Batch::new().append("list", log.version, "x")).await.unwrap();
+    store.commit(WriteBatch::new().append("list", log.version, "x")).await.unwrap();
 }
 
 #[tokio::test]
@@ -187,9 +190,9 @@ async fn counts_to_three_hundred() {
     for _ in 0..300 {
         loop {
             let version = store.load("counter").await.unwrap().unwrap().version;
-            match store.commit(Batch::new().fenced(&lease).append("counter", version, "x")).await {
+            match store.commit(WriteBatch::new().fenced(&lease).append("counter", version, "x")).await {
                 Ok(written) => break say(&written[0].version.to_string()),
-                Err(Error::Conflict { .. }) => changed.next().await.unwrap(),
+                Err(StoreError::Conflict { .. }) => changed.next().await.unwrap(),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -201,8 +204,8 @@ async fn two_processes_never_write_the_same_version() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let store = open(&path);
-    store.commit(Batch::new().create("counter", "")).await.unwrap();
-    let mut children = [0; 2].map(|_| Process::start("counts_to_three_hundred", &path));
+    store.commit(WriteBatch::new().create("counter", "")).await.unwrap();
+    let mut children = [0; 2].map(|_| StoreProcess::start("counts_to_three_hundred", &path));
     let mut versions = BTreeSet::new();
     for child in &mut children {
         while let Some(version) = child.says() {
@@ -221,7 +224,7 @@ async fn writes_under_a_lease_on_request() {
     let lease = store.lease("group", "child", Duration::ZERO).await.unwrap();
     say("leased");
     for order in std::io::stdin().lines() {
-        let batch = Batch::new().put("cell", order.unwrap()).fenced(&lease);
+        let batch = WriteBatch::new().put("cell", order.unwrap()).fenced(&lease);
         say(store.commit(batch).await.map_or_else(|error| error.code(), |_| "kept"));
     }
 }
@@ -231,14 +234,14 @@ async fn a_process_suspended_beyond_its_lease_cannot_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
     let store = open(&path);
-    let mut child = Process::start("writes_under_a_lease_on_request", &path);
+    let mut child = StoreProcess::start("writes_under_a_lease_on_request", &path);
     assert_eq!(child.says().unwrap(), "leased");
     child.order("first");
     assert_eq!(child.says().unwrap(), "kept");
     let lease = store.lease("group", "parent", Duration::from_secs(3600)).await.unwrap();
     child.order("late");
     assert_eq!(child.says().unwrap(), "state-lease-lost");
-    store.commit(Batch::new().append("cell", 1, " and mine").fenced(&lease)).await.unwrap();
+    store.commit(WriteBatch::new().append("cell", 1, " and mine").fenced(&lease)).await.unwrap();
     child.order("later");
     assert_eq!(child.says().unwrap(), "state-lease-lost");
     assert_eq!(store.keys("").await.unwrap(), [("cell".to_owned(), 2)]);

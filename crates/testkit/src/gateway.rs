@@ -14,23 +14,23 @@ use crate::patiently;
 
 /// A running gateway. It is killed when dropped.
 #[derive(Debug)]
-pub struct Gateway {
+pub struct GatewayProcess {
     /// The base URL: `http://127.0.0.1:PORT`.
     pub url: String,
     /// The address of the URL.
     pub address: SocketAddr,
     child: Child,
-    log: Arc<watch::Sender<Log>>,
+    log: Arc<watch::Sender<GatewayLog>>,
     directory: Arc<tempfile::TempDir>,
 }
 
 #[derive(Debug, Default)]
-struct Log {
+struct GatewayLog {
     lines: Vec<String>,
     ended: bool,
 }
 
-impl Gateway {
+impl GatewayProcess {
     /// Starts `BINARY serve --config FILE` and waits until it listens. The config contains `listen:
     /// 127.0.0.1:0`.
     ///
@@ -95,7 +95,7 @@ impl Gateway {
             .kill_on_drop(true)
             .spawn()
             .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
-        let log = Arc::new(watch::Sender::new(Log::default()));
+        let log = Arc::new(watch::Sender::new(GatewayLog::default()));
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(collect(stderr, log.clone()));
         }
@@ -200,7 +200,7 @@ fn write(path: &Path, text: &str) {
     clippy::print_stderr,
     reason = "the next caller only sees a broken connection, and not the reason the gateway ended"
 )]
-async fn collect(stderr: ChildStderr, log: Arc<watch::Sender<Log>>) {
+async fn collect(stderr: ChildStderr, log: Arc<watch::Sender<GatewayLog>>) {
     let mut lines = BufReader::new(stderr).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         if line.contains("beyond ORFA_POLL_LIMIT_MS") {
@@ -211,7 +211,7 @@ async fn collect(stderr: ChildStderr, log: Arc<watch::Sender<Log>>) {
     log.send_modify(|log| log.ended = true);
 }
 
-async fn listening(log: &watch::Sender<Log>) -> SocketAddr {
+async fn listening(log: &watch::Sender<GatewayLog>) -> SocketAddr {
     match patiently("the gateway to log that it listens", find(log, address)).await {
         Some(address) => address,
         None => panic!("the gateway ended before it listened:\n{}", log.borrow().lines.join("\n")),
@@ -219,7 +219,7 @@ async fn listening(log: &watch::Sender<Log>) -> SocketAddr {
 }
 
 /// Waits for the first line for which `make` returns a value. Returns `None` at the end of the log.
-async fn find<T>(log: &watch::Sender<Log>, make: impl Fn(&str) -> Option<T>) -> Option<T> {
+async fn find<T>(log: &watch::Sender<GatewayLog>, make: impl Fn(&str) -> Option<T>) -> Option<T> {
     let mut receiver = log.subscribe();
     let mut seen = 0;
     loop {

@@ -14,11 +14,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// An error in the communication with the server under test.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
+pub type HttpTestError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A response, read to its end.
 #[derive(Clone, Debug)]
-pub struct Response {
+pub struct TestResponse {
     /// The status.
     pub status: StatusCode,
     /// The headers.
@@ -29,13 +29,13 @@ pub struct Response {
 
 /// A connection that stays open until this is dropped.
 #[derive(Debug)]
-pub struct Connection {
+pub struct HeldConnection {
     sender: SendRequest<Full<Bytes>>,
     authority: String,
     driver: tokio::task::JoinHandle<()>,
 }
 
-impl Response {
+impl TestResponse {
     /// The body as text.
     #[must_use]
     pub fn text(&self) -> String {
@@ -62,12 +62,12 @@ impl Response {
     }
 }
 
-impl Connection {
+impl HeldConnection {
     /// Connects to `127.0.0.1:8080` or to the host of a URL.
     ///
     /// # Errors
     /// Fails if nothing listens there.
-    pub async fn open(to: &str) -> Result<Self, Error> {
+    pub async fn open(to: &str) -> Result<Self, HttpTestError> {
         let authority = match to.parse::<Uri>()?.into_parts().authority {
             Some(authority) => authority.to_string(),
             None => to.to_owned(),
@@ -92,7 +92,7 @@ impl Connection {
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Result<Response, Error> {
+    ) -> Result<TestResponse, HttpTestError> {
         let mut request = Request::new(Full::new(body.into()));
         *request.method_mut() = Method::from_bytes(method.as_bytes())?;
         *request.uri_mut() = path.parse()?;
@@ -105,11 +105,11 @@ impl Connection {
         self.sender.ready().await?;
         let (head, body) = self.sender.send_request(request).await?.into_parts();
         let body = body.collect().await?.to_bytes();
-        Ok(Response { status: head.status, headers: head.headers, body })
+        Ok(TestResponse { status: head.status, headers: head.headers, body })
     }
 }
 
-impl Drop for Connection {
+impl Drop for HeldConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }
@@ -124,10 +124,10 @@ pub async fn request(
     url: &str,
     headers: &[(&str, &str)],
     body: impl Into<Bytes>,
-) -> Result<Response, Error> {
+) -> Result<TestResponse, HttpTestError> {
     let uri: Uri = url.parse()?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    Connection::open(url).await?.request(method, path, headers, body).await
+    HeldConnection::open(url).await?.request(method, path, headers, body).await
 }
 
 /// Sends bytes unchanged, however malformed, and reads until the peer closes the connection. Add `Connection:
@@ -135,7 +135,7 @@ pub async fn request(
 ///
 /// # Errors
 /// Fails if there is no connection.
-pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Result<String, Error> {
+pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Result<String, HttpTestError> {
     let mut stream = TcpStream::connect(address).await?;
     let mut answer = Vec::new();
     // A peer that refuses early may close while the client writes, so write errors are ignored.

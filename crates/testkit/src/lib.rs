@@ -8,7 +8,7 @@ pub mod gateway;
 pub mod http;
 pub mod misbehave;
 
-pub use gateway::Gateway;
+pub use gateway::GatewayProcess;
 
 /// The timeout of every wait: far longer than any of them takes, so that a test that waits for something that
 /// never happens fails instead of blocking the others.

@@ -37,25 +37,25 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::patiently;
-use request::Request;
+use request::UpstreamRequest;
 
 /// A running service that misbehaves. It ends when dropped.
 #[derive(Debug)]
-pub struct Upstream {
+pub struct MisbehavingUpstream {
     address: SocketAddr,
-    counts: Arc<watch::Sender<Counts>>,
+    counts: Arc<watch::Sender<UpstreamCounts>>,
     task: JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct UpstreamCounts {
     connections: usize,
     hits: HashMap<String, usize>,
     closed: HashMap<String, usize>,
 }
 
 /// The next step on a connection after a response.
-enum After {
+enum NextBehaviour {
     /// Wait for the next request.
     Keep,
     /// Close the connection.
@@ -70,18 +70,18 @@ enum After {
 ///
 /// # Panics
 /// Panics if no port is available.
-pub async fn start() -> Upstream {
+pub async fn start() -> MisbehavingUpstream {
     let listener = match TcpListener::bind("127.0.0.1:0").await {
         Ok(listener) => listener,
         Err(error) => panic!("no port for the misbehaving service: {error}"),
     };
     let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
-    let counts = Arc::new(watch::Sender::new(Counts::default()));
+    let counts = Arc::new(watch::Sender::new(UpstreamCounts::default()));
     let task = tokio::spawn(accept(listener, counts.clone()));
-    Upstream { address, counts, task }
+    MisbehavingUpstream { address, counts, task }
 }
 
-impl Upstream {
+impl MisbehavingUpstream {
     /// `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
@@ -113,29 +113,29 @@ impl Upstream {
 
     /// Waits until this number of requests for a path have arrived.
     pub async fn seen_times(&self, path: &str, times: usize) {
-        let seen = |counts: &Counts| counts.hits.get(path).is_some_and(|hits| *hits >= times);
+        let seen = |counts: &UpstreamCounts| counts.hits.get(path).is_some_and(|hits| *hits >= times);
         patiently(format!("{times} requests for {path}"), self.wait(seen)).await;
     }
 
     /// Waits until the peer has closed a connection whose last request was for a path.
     pub async fn closed(&self, path: &str) {
-        let closed = |counts: &Counts| counts.closed.contains_key(path);
+        let closed = |counts: &UpstreamCounts| counts.closed.contains_key(path);
         patiently(format_args!("the end of a connection for {path}"), self.wait(closed)).await;
     }
 
-    async fn wait(&self, done: impl FnMut(&Counts) -> bool) {
+    async fn wait(&self, done: impl FnMut(&UpstreamCounts) -> bool) {
         // The sender lives as long as `self`, so waiting can't fail.
         let _ = self.counts.subscribe().wait_for(done).await.map(|_| ());
     }
 }
 
-impl Drop for Upstream {
+impl Drop for MisbehavingUpstream {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn accept(listener: TcpListener, counts: Arc<watch::Sender<Counts>>) {
+async fn accept(listener: TcpListener, counts: Arc<watch::Sender<UpstreamCounts>>) {
     // The connections end with the set, which ends with this task.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -144,21 +144,21 @@ async fn accept(listener: TcpListener, counts: Arc<watch::Sender<Counts>>) {
     }
 }
 
-async fn connection(stream: TcpStream, counts: Arc<watch::Sender<Counts>>) {
+async fn connection(stream: TcpStream, counts: Arc<watch::Sender<UpstreamCounts>>) {
     let _ = stream.set_nodelay(true);
     let mut stream = BufReader::new(stream);
     let mut last = String::new();
-    while let Ok(Some(request)) = Request::read(&mut stream).await {
+    while let Ok(Some(request)) = UpstreamRequest::read(&mut stream).await {
         last = request.path().to_owned();
         counts.send_modify(|counts| *counts.hits.entry(last.clone()).or_default() += 1);
         match answers::answer(&request, stream.get_mut()).await {
-            Ok(After::Keep) => {}
-            Ok(After::Close) => return,
-            Ok(After::Reset) => {
+            Ok(NextBehaviour::Keep) => {}
+            Ok(NextBehaviour::Close) => return,
+            Ok(NextBehaviour::Reset) => {
                 let _ = stream.get_ref().set_zero_linger();
                 return;
             }
-            Ok(After::Hang) => {
+            Ok(NextBehaviour::Hang) => {
                 let _ = tokio::io::copy(&mut (&mut stream).take(u64::MAX), &mut tokio::io::sink()).await;
                 break;
             }

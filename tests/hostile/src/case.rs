@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use futures_util::future::BoxFuture;
-use testkit::http::Response;
+use testkit::http::TestResponse;
 
 use crate::target::Target;
 
@@ -58,7 +58,7 @@ impl Ending {
 
     /// Returns the ending that corresponds to an answer.
     #[must_use]
-    pub fn of(response: &Response) -> Self {
+    pub fn of(response: &TestResponse) -> Self {
         let status = response.status.as_u16();
         let document = serde_json::from_slice::<serde_json::Value>(&response.body).unwrap_or_default();
         if response.header("content-type").starts_with("application/problem+json") {

@@ -11,9 +11,9 @@ use benches::open::go_first;
 use bytes::Bytes;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
-use testkit::http::{self, Response};
-use testkit::misbehave::{self, Upstream};
-use testkit::{Gateway, patiently};
+use testkit::http::{self, TestResponse};
+use testkit::misbehave::{self, MisbehavingUpstream};
+use testkit::{GatewayProcess, patiently};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -28,9 +28,9 @@ use crate::wire;
 #[derive(Debug)]
 pub struct Target {
     /// The gateway.
-    pub gateway: Gateway,
+    pub gateway: GatewayProcess,
     /// The service `up`.
-    pub upstream: Upstream,
+    pub upstream: MisbehavingUpstream,
     /// The neighbour's service.
     _calm: Calm,
     /// The URL of the admin listener: `http://127.0.0.1:PORT`.
@@ -114,7 +114,7 @@ impl Target {
         let (pem, key_pem) = (certificate.pem(), key.serialize_pem());
         let files: Vec<(&str, &str)> =
             FILES.into_iter().chain([("tls.crt", &*pem), ("tls.key", &*key_pem)]).collect();
-        let gateway = Gateway::start_with(binary, &config, &files).await;
+        let gateway = GatewayProcess::start_with(binary, &config, &files).await;
         // The gateway has read the filters and does not read them again.
         std::fs::remove_dir_all(&folder)?;
         let admin = address(&gateway, |line| line.contains("admin listening")).await?;
@@ -195,7 +195,7 @@ impl Target {
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Result<Response> {
+    ) -> Result<TestResponse> {
         self.pace().await;
         let url = format!("{}{path}", self.gateway.url);
         http::request(method, &url, headers, body).await.map_err(|error| anyhow!("{method} {path}: {error}"))
@@ -297,7 +297,7 @@ impl Target {
 }
 
 /// Returns the address in the first log line that matches.
-async fn address(gateway: &Gateway, wanted: impl Fn(&str) -> bool) -> Result<SocketAddr> {
+async fn address(gateway: &GatewayProcess, wanted: impl Fn(&str) -> bool) -> Result<SocketAddr> {
     let line = gateway.logged(wanted).await.context("the log ended")?;
     let line: Value = serde_json::from_str(&line)?;
     let fields = line.get("fields").unwrap_or(&line);

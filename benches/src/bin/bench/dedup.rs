@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use bytes::Bytes;
-use dedup::{Form, Limits};
+use dedup::{DedupForm, DedupLimits};
 use serde::Serialize;
 
 use crate::process::{SERVER_CORE, pinned};
@@ -95,7 +95,7 @@ fn text(folder: &Path, nodes: usize, authors: usize) -> Result<Text> {
     let mut wire = None;
     for _ in 0..ENCODED {
         let begun = Instant::now();
-        wire = dedup::encode_text(&plain, Form::GraphQl, &Limits::default())?;
+        wire = dedup::encode_text(&plain, DedupForm::GraphQl, &DedupLimits::default())?;
         encode_us = encode_us.min(begun.elapsed().as_secs_f64() * 1e6);
     }
     if let Some(wire) = &wire {

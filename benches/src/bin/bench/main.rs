@@ -43,7 +43,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use allocator::Allocator;
+use allocator::GlobalAllocator;
 use anyhow::{Result, bail, ensure};
 use benches::machine::{self, Moment};
 use benches::scoreboard::{self, Score};
@@ -54,7 +54,7 @@ use crate::progress::minutes;
 
 /// The gateway's allocator, since parts of the gateway run in this process.
 #[global_allocator]
-static ALLOCATOR: Allocator = Allocator;
+static ALLOCATOR: GlobalAllocator = GlobalAllocator;
 
 /// A bench: its name, its approximate duration in seconds, and its function.
 type Bench = (&'static str, u64, fn(&Tools) -> Result<()>);

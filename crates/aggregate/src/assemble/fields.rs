@@ -1,7 +1,7 @@
 //! Selection of fields: returns a text of each object of a part with the selected fields only.
 
 use bytes::Bytes;
-use json::{Kind, Node, Path, Step};
+use json::{JsonNode, JsonPath, JsonPathStep, ValueKind};
 
 use crate::memory::{MemoryBudget, MemoryExhausted};
 
@@ -16,23 +16,23 @@ impl Selected {
     /// Selects the fields of an array's items, or of a single value. Values other than objects are not
     /// changed.
     pub(super) fn of(
-        root: Node<'_>,
-        fields: &[(Bytes, Path)],
+        root: JsonNode<'_>,
+        fields: &[(Bytes, JsonPath)],
         memory: &MemoryBudget,
     ) -> Result<Self, MemoryExhausted> {
         memory.take(root.text().len())?;
         memory.take_for::<Option<usize>>(root.count().max(1))?;
         let mut text = Vec::with_capacity(root.text().len() / 2);
         let mut ends = Vec::new();
-        let mut add = |node: Node<'_>| {
-            let is_object = node.kind() == Kind::Object;
+        let mut add = |node: JsonNode<'_>| {
+            let is_object = node.kind() == ValueKind::Object;
             if is_object {
                 select(node, fields, &mut text);
             }
             ends.push(is_object.then_some(text.len()));
         };
         match root.kind() {
-            Kind::Array => root.items().for_each(add),
+            ValueKind::Array => root.items().for_each(add),
             _ => add(root),
         }
         Ok(Self { text: text.into(), ends: ends.into_iter(), start: 0 })
@@ -48,15 +48,15 @@ impl Selected {
 }
 
 /// Writes the selected fields of an object, in the order of the declaration.
-fn select(node: Node<'_>, fields: &[(Bytes, Path)], out: &mut Vec<u8>) {
-    let mut found: [Option<Node<'_>>; 16] = [None; 16];
-    let is_plain =
-        fields.len() <= found.len() && fields.iter().all(|(_, path)| matches!(path.steps(), [Step::Name(_)]));
+fn select(node: JsonNode<'_>, fields: &[(Bytes, JsonPath)], out: &mut Vec<u8>) {
+    let mut found: [Option<JsonNode<'_>>; 16] = [None; 16];
+    let is_plain = fields.len() <= found.len()
+        && fields.iter().all(|(_, path)| matches!(path.steps(), [JsonPathStep::Name(_)]));
     if is_plain {
         for (key, value) in node.members() {
-            let named = fields
-                .iter()
-                .position(|(_, path)| matches!(path.steps(), [Step::Name(name)] if key.is(name.as_bytes())));
+            let named = fields.iter().position(
+                |(_, path)| matches!(path.steps(), [JsonPathStep::Name(name)] if key.is(name.as_bytes())),
+            );
             if let Some(place) = named.and_then(|place| found.get_mut(place)) {
                 place.get_or_insert(value);
             }

@@ -1,6 +1,6 @@
 //! Joins rows with items by key.
 
-use json::{Grouped, Kinds, Node, NotArray, Scalar, Tree};
+use json::{GroupedItems, JoinKey, JoinKeyKinds, JsonNode, JsonTree, NotArray};
 
 use crate::declaration::{Missing, One};
 use crate::memory::{BudgetedVec, MemoryBudget};
@@ -10,7 +10,7 @@ use crate::problem::Reason;
 /// A join of rows with items.
 pub(super) struct Join<'a> {
     pub(super) joins: &'a Joins,
-    pub(super) rows: Vec<Tree>,
+    pub(super) rows: Vec<JsonTree>,
     pub(super) memory: &'a MemoryBudget,
 }
 
@@ -18,14 +18,14 @@ impl Join<'_> {
     /// Returns the rows of each item.
     pub(super) fn find<'n>(
         self,
-        root: Node<'n>,
-        items: impl Iterator<Item = Node<'n>>,
-    ) -> Result<Vec<Tree>, Reason> {
+        root: JsonNode<'n>,
+        items: impl Iterator<Item = JsonNode<'n>>,
+    ) -> Result<Vec<JsonTree>, Reason> {
         let Self { joins, rows, memory } = self;
-        let key = |node: Node<'n>| if joins.text { Scalar::text(node) } else { Scalar::of(node) };
+        let key = |node: JsonNode<'n>| if joins.text { JoinKey::text(node) } else { JoinKey::of(node) };
         // A row's key, its positions in groups, and its position in a list.
-        memory.take_for::<[Tree; 4]>(rows.len())?;
-        let mut grouped = Grouped::with_capacity(rows.len());
+        memory.take_for::<[JsonTree; 4]>(rows.len())?;
+        let mut grouped = GroupedItems::with_capacity(rows.len());
         for row in root.items() {
             let is_second = grouped.add(joins.row_key.find(row).and_then(key));
             if is_second && joins.one == One::Only(true) {
@@ -33,8 +33,8 @@ impl Join<'_> {
             }
         }
         let is_one = joins.one != One::Only(false);
-        let mut lists: Vec<Option<Tree>> = vec![None; if is_one { 0 } else { grouped.len() }];
-        let (empty, mut found_any, mut kinds) = (Tree::Array([].into()), false, Kinds::default());
+        let mut lists: Vec<Option<JsonTree>> = vec![None; if is_one { 0 } else { grouped.len() }];
+        let (empty, mut found_any, mut kinds) = (JsonTree::Array([].into()), false, JoinKeyKinds::default());
         let mut values = Vec::new();
         for item in items {
             if joins.item_key.is_many() {
@@ -58,7 +58,7 @@ impl Join<'_> {
                     return Err(Reason::EachNotArray(joins.on.clone(), kind.name()));
                 }
                 found_any |= !list.is_empty();
-                values.push(Tree::Array(list.into()));
+                values.push(JsonTree::Array(list.into()));
                 continue;
             }
             let key = joins.item_key.find(item).and_then(key);
@@ -67,16 +67,16 @@ impl Join<'_> {
             found_any |= group.is_some();
             values.push(match group {
                 None if joins.missing == Missing::Error => return Err(Reason::JoinMissing),
-                None if is_one => Tree::NULL,
+                None if is_one => JsonTree::NULL,
                 None => empty.clone(),
                 Some(group) if is_one => grouped
                     .items(group)
                     .next()
                     .and_then(|place| rows.get(place).cloned())
-                    .unwrap_or(Tree::NULL),
+                    .unwrap_or(JsonTree::NULL),
                 Some(group) => {
                     let list = || {
-                        Tree::Array(
+                        JsonTree::Array(
                             grouped.items(group).filter_map(|place| rows.get(place).cloned()).collect(),
                         )
                     };
@@ -99,7 +99,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use bytes::Bytes;
-    use json::{Document, Path};
+    use json::{JsonDocument, JsonPath};
 
     use super::*;
     use crate::plan::Target;
@@ -107,13 +107,13 @@ mod tests {
     #[test]
     fn passes_over_no_rows_when_the_memory_is_exhausted() {
         const COUNT: usize = 1_000;
-        let document = |text: String| Document::new(text.into()).unwrap();
-        let path = |text: &str| Path::parse(text).unwrap();
+        let document = |text: String| JsonDocument::new(text.into()).unwrap();
+        let path = |text: &str| JsonPath::parse(text).unwrap();
         let rows = document(format!("[{}]", [r#"{"id":1}"#; COUNT].join(",")));
         let item = document(format!(r#"{{"ids":[{}]}}"#, ["1"; COUNT].join(",")));
         let quoted = Bytes::from_static(b"\"rows\"");
         let joins = Joins {
-            into: Target { part: 0, path: Path::default(), name: "rows".into(), quoted },
+            into: Target { part: 0, path: JsonPath::default(), name: "rows".into(), quoted },
             item_key: path(".ids[*]"),
             row_key: path(".id"),
             one: One::Only(false),
@@ -122,8 +122,8 @@ mod tests {
             on: "ids[*] = id".to_owned(),
         };
         // There is room for the groups, and for half of the rows of the first key.
-        let memory = MemoryBudget::new(((4 * COUNT + COUNT / 2) * size_of::<Tree>()) as u64);
-        let trees = rows.root().items().map(|row| Tree::Text(row.slice())).collect();
+        let memory = MemoryBudget::new(((4 * COUNT + COUNT / 2) * size_of::<JsonTree>()) as u64);
+        let trees = rows.root().items().map(|row| JsonTree::Text(row.slice())).collect();
         let join = Join { joins: &joins, rows: trees, memory: &memory };
         let found = join.find(rows.root(), std::iter::once(item.root()));
         assert!(matches!(found, Err(Reason::Memory)));

@@ -2,7 +2,7 @@
 //! a target are taken apart.
 
 use bytes::Bytes;
-use json::{Kind, Member, Node, Step, Tree};
+use json::{JsonNode, JsonPathStep, JsonTree, TreeMember, ValueKind};
 
 use super::fields::Selected;
 use crate::memory::{MemoryBudget, MemoryExhausted};
@@ -10,16 +10,16 @@ use crate::plan::Part;
 
 /// The values to put in at a path, one for each target in order.
 pub(super) struct Patch<'a> {
-    pub(super) steps: &'a [Step],
+    pub(super) steps: &'a [JsonPathStep],
     pub(super) name: &'a str,
     pub(super) quoted: &'a Bytes,
-    pub(super) values: std::vec::IntoIter<Tree>,
+    pub(super) values: std::vec::IntoIter<JsonTree>,
 }
 
 impl Patch<'_> {
     /// Advances the patch from an array to its items.
     pub(super) fn at_items(&mut self) -> &mut Self {
-        if let [Step::Each, rest @ ..] = self.steps {
+        if let [JsonPathStep::Each, rest @ ..] = self.steps {
             self.steps = rest;
         }
         self
@@ -27,9 +27,13 @@ impl Patch<'_> {
 }
 
 /// Returns a value with the selected fields of the part, and nothing put in.
-pub(super) fn shaped(part: &Part, root: Node<'_>, memory: &MemoryBudget) -> Result<Tree, MemoryExhausted> {
+pub(super) fn shaped(
+    part: &Part,
+    root: JsonNode<'_>,
+    memory: &MemoryBudget,
+) -> Result<JsonTree, MemoryExhausted> {
     match part.fields.as_deref() {
-        None => Ok(Tree::Text(root.slice())),
+        None => Ok(JsonTree::Text(root.slice())),
         Some(fields) => {
             let mut weaver = Weaver::new(Some(Selected::of(root, fields, memory)?), memory);
             let tree = weaver.tree(root, &mut []);
@@ -57,12 +61,12 @@ impl<'m> Weaver<'m> {
     }
 
     /// Returns the tree of a part's value.
-    pub(super) fn tree(&mut self, root: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+    pub(super) fn tree(&mut self, root: JsonNode<'_>, patches: &mut [&mut Patch<'_>]) -> JsonTree {
         match root.kind() {
-            Kind::Array if self.has_room::<Tree>(root) => {
+            ValueKind::Array if self.has_room::<JsonTree>(root) => {
                 let mut below: Vec<&mut Patch<'_>> =
                     patches.iter_mut().map(|patch| patch.at_items()).collect();
-                Tree::Array(root.items().map(|item| self.item(item, &mut below)).collect())
+                JsonTree::Array(root.items().map(|item| self.item(item, &mut below)).collect())
             }
             _ => self.item(root, patches),
         }
@@ -70,57 +74,57 @@ impl<'m> Weaver<'m> {
 
     /// Returns the tree of an item, or of a value other than an array: the objects that fields are selected
     /// from.
-    pub(super) fn item(&mut self, node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+    pub(super) fn item(&mut self, node: JsonNode<'_>, patches: &mut [&mut Patch<'_>]) -> JsonTree {
         let own = self.own.as_mut().map(Selected::next);
         match own {
             Some(Some(text)) => self.put(text, node, patches, false),
-            _ if patches.is_empty() => Tree::Text(node.slice()),
+            _ if patches.is_empty() => JsonTree::Text(node.slice()),
             _ => self.weave(node, patches),
         }
     }
 
     /// Whether the budget suffices for a list with an entry for each item or member of a value.
-    fn has_room<T>(&mut self, node: Node<'_>) -> bool {
+    fn has_room<T>(&mut self, node: JsonNode<'_>) -> bool {
         self.is_exhausted = self.is_exhausted || self.memory.take_for::<T>(node.count()).is_err();
         !self.is_exhausted
     }
 
     /// Returns the tree of a nested value.
-    fn weave(&mut self, node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+    fn weave(&mut self, node: JsonNode<'_>, patches: &mut [&mut Patch<'_>]) -> JsonTree {
         if patches.is_empty() {
-            return Tree::Text(node.slice());
+            return JsonTree::Text(node.slice());
         }
         match node.kind() {
-            Kind::Array if self.has_room::<Tree>(node) => self.items(node, patches),
-            Kind::Object if patches.iter().all(|patch| patch.steps.is_empty()) => {
+            ValueKind::Array if self.has_room::<JsonTree>(node) => self.items(node, patches),
+            ValueKind::Object if patches.iter().all(|patch| patch.steps.is_empty()) => {
                 self.put(node.slice(), node, patches, true)
             }
-            Kind::Object => self.open(node, patches),
-            _ => Tree::Text(node.slice()),
+            ValueKind::Object => self.open(node, patches),
+            _ => JsonTree::Text(node.slice()),
         }
     }
 
     /// Returns the tree of an array. Values can be nested a thousand levels deep, so stack frames are kept
     /// small by avoiding closures.
-    fn items(&mut self, array: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
+    fn items(&mut self, array: JsonNode<'_>, patches: &mut [&mut Patch<'_>]) -> JsonTree {
         let mut items = Vec::with_capacity(array.count());
         for (number, item) in array.items().enumerate() {
             items.push(self.below(item, patches, |steps| goes_into(steps, number)));
         }
-        Tree::Array(items.into())
+        JsonTree::Array(items.into())
     }
 
     /// Returns the tree of an item or member, with the patches that continue in it.
     fn below(
         &mut self,
-        node: Node<'_>,
+        node: JsonNode<'_>,
         patches: &mut [&mut Patch<'_>],
-        goes_on: impl Fn(&[Step]) -> bool,
-    ) -> Tree {
+        goes_on: impl Fn(&[JsonPathStep]) -> bool,
+    ) -> JsonTree {
         if !patches.iter().any(|patch| goes_on(patch.steps)) {
-            return Tree::Text(node.slice());
+            return JsonTree::Text(node.slice());
         }
-        let steps: Vec<&[Step]> = patches.iter().map(|patch| patch.steps).collect();
+        let steps: Vec<&[JsonPathStep]> = patches.iter().map(|patch| patch.steps).collect();
         let of_these = patches.iter_mut().filter(|patch| goes_on(patch.steps));
         let mut below: Vec<&mut Patch<'_>> = of_these.map(|patch| &mut **patch).collect();
         below.iter_mut().for_each(|patch| patch.steps = patch.steps.get(1..).unwrap_or_default());
@@ -131,25 +135,32 @@ impl<'m> Weaver<'m> {
 
     /// Returns the tree of an object with put-in members, and with all other members unchanged. `text` is the
     /// text of the object or of its selected fields. In the latter case names do not conflict.
-    fn put(&mut self, text: Bytes, node: Node<'_>, patches: &mut [&mut Patch<'_>], is_whole: bool) -> Tree {
+    fn put(
+        &mut self,
+        text: Bytes,
+        node: JsonNode<'_>,
+        patches: &mut [&mut Patch<'_>],
+        is_whole: bool,
+    ) -> JsonTree {
         if patches.is_empty() {
-            return Tree::Text(text);
+            return JsonTree::Text(text);
         }
-        let is_hidden = |key: json::Key<'_>| patches.iter().any(|patch| key.is(patch.name.as_bytes()));
+        let is_hidden = |key: json::MemberName<'_>| patches.iter().any(|patch| key.is(patch.name.as_bytes()));
         if is_whole && node.members().any(|(key, _)| is_hidden(key)) {
             return self.open(node, patches);
         }
-        let members =
-            patches.iter_mut().map(|patch| (patch.quoted.clone(), patch.values.next().unwrap_or(Tree::NULL)));
-        Tree::Extended(text, members.collect())
+        let members = patches
+            .iter_mut()
+            .map(|patch| (patch.quoted.clone(), patch.values.next().unwrap_or(JsonTree::NULL)));
+        JsonTree::Extended(text, members.collect())
     }
 
     /// Returns the tree of an object member by member, because values are put into a member or replace it.
-    fn open(&mut self, node: Node<'_>, patches: &mut [&mut Patch<'_>]) -> Tree {
-        if !self.has_room::<Member>(node) {
-            return Tree::NULL;
+    fn open(&mut self, node: JsonNode<'_>, patches: &mut [&mut Patch<'_>]) -> JsonTree {
+        if !self.has_room::<TreeMember>(node) {
+            return JsonTree::NULL;
         }
-        let mut members: Vec<Member> = Vec::new();
+        let mut members: Vec<TreeMember> = Vec::new();
         for (key, value) in node.members() {
             let is_hidden =
                 patches.iter().any(|patch| patch.steps.is_empty() && key.is(patch.name.as_bytes()));
@@ -159,21 +170,21 @@ impl<'m> Weaver<'m> {
             let tree = self.below(
                 value,
                 patches,
-                |steps| matches!(steps, [Step::Name(name), ..] if key.is(name.as_bytes())),
+                |steps| matches!(steps, [JsonPathStep::Name(name), ..] if key.is(name.as_bytes())),
             );
             members.push((key.node().slice(), tree));
         }
         for patch in patches.iter_mut().filter(|patch| patch.steps.is_empty()) {
-            members.push((patch.quoted.clone(), patch.values.next().unwrap_or(Tree::NULL)));
+            members.push((patch.quoted.clone(), patch.values.next().unwrap_or(JsonTree::NULL)));
         }
-        Tree::Object(members.into())
+        JsonTree::Object(members.into())
     }
 }
 
 /// Whether a path continues in an item of an array. A path that ends at the array applies to all its items.
-fn goes_into(steps: &[Step], number: usize) -> bool {
+fn goes_into(steps: &[JsonPathStep], number: usize) -> bool {
     match steps {
-        [] | [Step::Each, ..] => true,
-        [Step::Name(name), ..] => name.parse() == Ok(number),
+        [] | [JsonPathStep::Each, ..] => true,
+        [JsonPathStep::Name(name), ..] => name.parse() == Ok(number),
     }
 }

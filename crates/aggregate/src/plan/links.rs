@@ -2,7 +2,7 @@
 
 use http::Method;
 use json::pointer::below;
-use json::{Path, Step};
+use json::{JsonPath, JsonPathStep};
 
 use super::{Part, parts};
 use crate::declaration::Declaration;
@@ -103,8 +103,8 @@ fn mistakes_of(list: &[Part], declared: &Declaration, mistakes: &mut Mistakes) -
 }
 
 /// Whether a path leads to the value itself or to its items.
-fn is_item(path: &Path) -> bool {
-    matches!(path.steps(), [] | [Step::Each])
+fn is_item(path: &JsonPath) -> bool {
+    matches!(path.steps(), [] | [JsonPathStep::Each])
 }
 
 /// Reports a cycle, if there is one.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderName, Method};
 use json::pointer::below;
-use json::{Document, Path};
+use json::{JsonDocument, JsonPath};
 use services::{Service, path};
 
 use super::{Each, Fallback, Ground, Joins, Over, Part, Target, keys, quoted};
@@ -76,7 +76,7 @@ impl Reader<'_> {
             self.wrong(Kind::Unsafe, "each", format!("`each` would send several {method} requests"), hint);
         }
         let at = part.at.clone().unwrap_or_default();
-        let known = Document::new(Bytes::from_static(b"null")).ok()?;
+        let known = JsonDocument::new(Bytes::from_static(b"null")).ok()?;
         if let Err(error) = known.root().pointer(&at) {
             self.wrong(Kind::Call, "at", error.to_string(), "write it as in `/items`");
         }
@@ -251,7 +251,7 @@ impl Reader<'_> {
         self.mistakes.add(Kind::Join, format!("{}/join/{member}", self.place), message, hint);
     }
 
-    fn place_of(&mut self, kind: Kind, member: &str, text: &str) -> Option<(usize, Path)> {
+    fn place_of(&mut self, kind: Kind, member: &str, text: &str) -> Option<(usize, JsonPath)> {
         let place = format!("{}/{member}", self.place);
         let found = self.names.place(text);
         found
@@ -261,7 +261,7 @@ impl Reader<'_> {
             .ok()
     }
 
-    fn fields(&mut self, fields: &Fields) -> Option<Vec<(Bytes, Path)>> {
+    fn fields(&mut self, fields: &Fields) -> Option<Vec<(Bytes, JsonPath)>> {
         let pairs: Vec<(&str, String)> = match fields {
             Fields::Some(names) => names.iter().map(|name| (&**name, below("", name))).collect(),
             Fields::Renamed(map) => map
@@ -274,7 +274,7 @@ impl Reader<'_> {
         };
         let mut read = Vec::new();
         for (name, from) in pairs {
-            match Path::parse(&from) {
+            match JsonPath::parse(&from) {
                 Ok(path) if !path.is_many() => read.push((quoted(name), path)),
                 Ok(_) => self.wrong(
                     Kind::Fields,
@@ -387,7 +387,7 @@ fn needs(part: &Part) -> BTreeSet<usize> {
 
 fn fallback(part: &declaration::Part) -> Fallback {
     match (&part.default, part.optional) {
-        (Some(value), _) => match Document::new(value.to_string().into()) {
+        (Some(value), _) => match JsonDocument::new(value.to_string().into()) {
             Ok(document) => Fallback::Default(Arc::new(document)),
             Err(_) => Fallback::Null,
         },

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use json::{Kind, Node, NotArray, Path};
+use json::{JsonNode, JsonPath, NotArray, ValueKind};
 use services::path::{encode, is_segment};
 
 use super::{Item, Renderer, Stop};
@@ -39,7 +39,7 @@ pub(super) enum Wrong {
 
 impl<'a> Renderer<'a> {
     /// Returns the JSON value that a placeholder refers to, and the path in it.
-    pub(super) fn root<'s>(&self, source: &'s Source) -> Option<(Node<'a>, &'s Path)> {
+    pub(super) fn root<'s>(&self, source: &'s Source) -> Option<(JsonNode<'a>, &'s JsonPath)> {
         match (source, self.item) {
             (Source::Part(part, path), _) => Some((self.known.value(*part)?.root(), path)),
             (Source::Each(path), Some(Item::Node(node))) => Some((node, path)),
@@ -96,7 +96,7 @@ impl<'a> Renderer<'a> {
             Err(found) => wrong = Some(found),
         });
         if let Err(NotArray(kind)) = visited {
-            return Err(self.wrong(slot, Wrong::NotArray(kind.map_or("nothing", Kind::name))));
+            return Err(self.wrong(slot, Wrong::NotArray(kind.map_or("nothing", ValueKind::name))));
         }
         if is_full {
             return Err(Reason::Memory.into());
@@ -165,12 +165,12 @@ impl Wrong {
 }
 
 /// Returns a scalar as text, or `None` for `null`.
-fn scalar(node: Node<'_>) -> Result<Option<Text<'_>>, Wrong> {
+fn scalar(node: JsonNode<'_>) -> Result<Option<Text<'_>>, Wrong> {
     let kind = node.kind();
     match node.plain() {
         Some(_) if node.is_unpaired() => Err(Wrong::HalfPair),
-        Some(text) => Ok(Some(Text { text, is_bare: kind != Kind::String })),
-        None if kind == Kind::Null => Ok(None),
+        Some(text) => Ok(Some(Text { text, is_bare: kind != ValueKind::String })),
+        None if kind == ValueKind::Null => Ok(None),
         None => Err(Wrong::Kind(kind.name())),
     }
 }

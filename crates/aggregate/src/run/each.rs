@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use http::uri::PathAndQuery;
-use json::{Kind, Node, Step};
+use json::{JsonNode, JsonPathStep, ValueKind};
 use offload::work;
 use services::Request;
 use services::calls::at_once;
@@ -191,15 +191,18 @@ impl<'a> Run<'a> {
         offload::leave_for(work_of_targets(value.root(), path)).await;
         let (mut wrong, mut items) = (None, BudgetedVec::new(&self.known.memory));
         let visited = path.visit(value.root(), &mut |node| match node.kind() {
-            Kind::Array | Kind::Null => {}
+            ValueKind::Array | ValueKind::Null => {}
             kind => wrong = Some(kind),
         });
-        visited.map_err(|not| not_array(not.0.map_or("nothing", Kind::name)))?;
-        if let Some(kind) = wrong.filter(|_| !path.steps().ends_with(&[Step::Each])) {
+        visited.map_err(|not| not_array(not.0.map_or("nothing", ValueKind::name)))?;
+        if let Some(kind) = wrong.filter(|_| !path.steps().ends_with(&[JsonPathStep::Each])) {
             return Err(not_array(kind.name()));
         }
-        let add = &mut |node: Node<'a>| items.push((node.kind() != Kind::Null).then_some(Item::Node(node)));
-        targets(value.root(), path, add).map_err(|not| not_array(not.0.map_or("nothing", Kind::name)))?;
+        let add = &mut |node: JsonNode<'a>| {
+            items.push((node.kind() != ValueKind::Null).then_some(Item::Node(node)))
+        };
+        targets(value.root(), path, add)
+            .map_err(|not| not_array(not.0.map_or("nothing", ValueKind::name)))?;
         Ok(items.finish().map_err(Reason::from)?)
     }
 }

@@ -41,7 +41,7 @@ async fn reports_memory_held_by_a_response() {
         (held, items.len() as u64)
     };
     let (shaped, text) = held(fields, 1_000).await;
-    let tree = 1_000 * size_of::<json::Tree>() as u64;
+    let tree = 1_000 * size_of::<json::JsonTree>() as u64;
     assert!(shaped.is_some_and(|held| held >= text + tree), "{shaped:?} of {text} bytes");
     assert_eq!(held(fields, 1).await.0, None, "a short answer is copied");
     let long = r#"{"parts": {"a": {"get": "profile/a"}}, "response": "a"}"#;

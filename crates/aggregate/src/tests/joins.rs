@@ -100,12 +100,12 @@ async fn joins_nested_rows_and_shares_them_between_items() {
             r#"[{{"c":1,"catalog":{catalog},"tags":[{{"id":2}},{{"id":1}}]}},{{"c":1,"catalog":{catalog},"tags":[]}}]"#
         )
     );
-    let Some(json::Tree::Array(items)) = got.tree else { panic!("an array") };
+    let Some(json::JsonTree::Array(items)) = got.tree else { panic!("an array") };
     let catalog = |place: usize| match &items[place] {
-        json::Tree::Object(members) => {
+        json::JsonTree::Object(members) => {
             members.iter().find(|(name, _)| &name[..] == b"\"catalog\"").unwrap().1.clone()
         }
-        json::Tree::Extended(_, more) => more[0].1.clone(),
+        json::JsonTree::Extended(_, more) => more[0].1.clone(),
         other => panic!("{other:?}"),
     };
     assert!(catalog(0).same(&catalog(1)));

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 use http::Request;
-use json::Tree;
+use json::JsonTree;
 use services::Call;
 use services::body::HeldBytes;
 
@@ -145,7 +145,7 @@ async fn a_tree_of_many_values_is_written_before_it_is_sent() {
         let items = many("{}", count);
         let rig = Rig::new(text, &[("profile/a", 200, &items)]);
         let response = rig.begin("/here").await;
-        let is_text = matches!(response.extensions().get::<Tree>(), Some(Tree::Text(_)));
+        let is_text = matches!(response.extensions().get::<JsonTree>(), Some(JsonTree::Text(_)));
         assert_eq!(is_text, is_written, "{count} values");
         let held = response.extensions().get::<HeldBytes>().map_or(0, |held| held.0);
         assert_eq!(held == items.len() as u64, is_written, "{held} bytes");

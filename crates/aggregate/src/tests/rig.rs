@@ -54,7 +54,7 @@ pub(crate) struct Got {
     pub(crate) status: u16,
     pub(crate) text: String,
     pub(crate) headers: http::HeaderMap,
-    pub(crate) tree: Option<json::Tree>,
+    pub(crate) tree: Option<json::JsonTree>,
 }
 
 impl Got {
@@ -180,7 +180,7 @@ impl Rig {
         let request = request.map(|body| services::body::full(body.to_owned()));
         let response = self.aggregate.handle(request, Call::unlimited()).await?;
         let (head, body) = response.into_parts();
-        let tree = head.extensions.get::<json::Tree>().cloned();
+        let tree = head.extensions.get::<json::JsonTree>().cloned();
         let text = body.collect().await.expect("a body to its end").to_bytes();
         let text = String::from_utf8(text.to_vec()).unwrap();
         Ok(Got { status: head.status.as_u16(), text, headers: head.headers, tree })

@@ -63,7 +63,7 @@ async fn streams_before_the_upstream_response_is_complete() {
     let mut sender = rig.sends("catalog/long");
     sender.send_data(beginning()).await.unwrap();
     let response = rig.begin("/here").await;
-    assert!(response.extensions().get::<json::Tree>().is_none());
+    assert!(response.extensions().get::<json::JsonTree>().is_none());
     assert_eq!(response.headers()["orfa-parts"], r#"other;status=500;code="part-status""#);
     let mut body = response.into_body();
     let mut text = Vec::new();

@@ -24,7 +24,7 @@ const PROFILE: &str = r##"{"openapi": "3.1.0", "paths": {"/buyers": {"get": {"re
 
 fn aggregate() -> Aggregate {
     let stage = Arc::new(Stage { answers: Mutex::default(), seen: Mutex::default() });
-    let profile = openapi::Document::read(PROFILE).unwrap();
+    let profile = openapi::OpenApiDocument::read(PROFILE).unwrap();
     let documents = BTreeMap::from([("profile".to_owned(), Arc::new(profile))]);
     let (services, offload) = (services(&stage), pool());
     let ground =

@@ -3,7 +3,7 @@
 //! errors are reported early and in terms of the program.
 use std::collections::BTreeMap;
 
-use query_abi::{ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, LINKER_MODULE, Type, layout};
+use query_abi::{AbiType, ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, LINKER_MODULE, layout};
 use wasmparser::{
     ConstExpr, Data, DataKind, Element, ElementItems, ElementKind, ExternalKind, FuncType, Operator, Parser,
     Payload, TypeRef, ValType,
@@ -83,10 +83,10 @@ fn host_function(name: &str) -> Option<FuncType> {
     Some(FuncType::new(params, function.result.map(|(_, ty)| value_type(ty))))
 }
 
-fn value_type(ty: Type) -> ValType {
+fn value_type(ty: AbiType) -> ValType {
     match ty {
-        Type::I32 => ValType::I32,
-        Type::I64 => ValType::I64,
+        AbiType::I32 => ValType::I32,
+        AbiType::I64 => ValType::I64,
     }
 }
 

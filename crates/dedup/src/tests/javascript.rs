@@ -10,7 +10,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 use super::texts::any_text;
-use super::{Form, Limits, decode, encode_text};
+use super::{DedupForm, DedupLimits, decode, encode_text};
 
 const TEXTS: usize = 1000;
 
@@ -32,11 +32,11 @@ fn node(lines: &str) -> String {
 #[test]
 fn either_side_decodes_output_of_the_other() {
     let (strategy, mut runner) = (any_text(), TestRunner::deterministic());
-    let limits = Limits { min: 0, max: 1 << 20 };
+    let limits = DedupLimits { min: 0, max: 1 << 20 };
     let (mut lines, mut encoded) = (String::new(), 0);
     for _ in 0..TEXTS {
         let text = strategy.new_tree(&mut runner).expect("a text").current();
-        let wire = encode_text(&Bytes::from(text.clone()), Form::Json, &limits).expect("JSON");
+        let wire = encode_text(&Bytes::from(text.clone()), DedupForm::Json, &limits).expect("JSON");
         encoded += usize::from(wire.is_some());
         let wire = wire.map(|wire| String::from_utf8(wire).expect("text"));
         lines.push_str(&serde_json::json!([text, wire]).to_string());

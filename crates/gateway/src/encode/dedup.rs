@@ -8,13 +8,13 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dedup::{Form, Limits};
+use dedup::{DedupForm, DedupLimits};
 use futures_util::{StreamExt, stream};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
-use json::Tree;
+use json::JsonTree;
 use offload::{JobRequest, OffloadPool, QuotaKey};
 use services::body::{BodyBuffer, Error, HeldBytes};
 use services::turn::Turn;
@@ -63,21 +63,21 @@ impl Forms {
         let weight = |kind| accept::weight(headers, ACCEPT, &[kind]).unwrap_or(0);
         let plain = weight("application/json").max(weight("application/graphql-response+json")).max(1);
         let liked = |kind| Some(weight(kind)).filter(|weight| *weight >= plain).unwrap_or(0);
-        let forms = Self { graphql: liked(name(Form::GraphQl)), json: liked(name(Form::Json)) };
+        let forms = Self { graphql: liked(name(DedupForm::GraphQl)), json: liked(name(DedupForm::Json)) };
         (forms.graphql > 0 || forms.json > 0).then_some(forms)
     }
 
     /// Selects the form of a response.
-    fn of<B>(self, response: &Response<B>) -> Option<Form> {
+    fn of<B>(self, response: &Response<B>) -> Option<DedupForm> {
         let is_graphql =
             head::kind(response.headers()).eq_ignore_ascii_case("application/graphql-response+json");
         let form = match self.graphql.cmp(&self.json) {
-            std::cmp::Ordering::Equal if is_graphql => Form::GraphQl,
-            std::cmp::Ordering::Greater => Form::GraphQl,
-            _ => Form::Json,
+            std::cmp::Ordering::Equal if is_graphql => DedupForm::GraphQl,
+            std::cmp::Ordering::Greater => DedupForm::GraphQl,
+            _ => DedupForm::Json,
         };
         // Clients of GraphQL accept other statuses only with the standard media type.
-        (form == Form::Json || response.status() == StatusCode::OK).then_some(form)
+        (form == DedupForm::Json || response.status() == StatusCode::OK).then_some(form)
     }
 }
 
@@ -96,10 +96,10 @@ pub(super) async fn apply(
     response: Response<Body>,
     client: &Client,
 ) -> Response<Body> {
-    let limits = Limits::default();
+    let limits = DedupLimits::default();
     let mut response = offered(false, response);
     let Some(form) = forms.of(&response).filter(|_| may(false, &response)) else { return response };
-    if let Some(tree) = response.extensions_mut().remove::<Tree>() {
+    if let Some(tree) = response.extensions_mut().remove::<JsonTree>() {
         let bytes = response.body().size_hint().lower();
         let encoded = computed(bytes, &account, move || dedup::encode(&tree, form, &limits)).await;
         let encoded = encoded.map(|tree| {
@@ -124,7 +124,7 @@ pub(super) async fn apply(
 
 /// Whether the response can be deduplicated: successful JSON that may be transformed, of suitable length.
 fn may(is_head: bool, response: &Response<Body>) -> bool {
-    let limits = Limits::default();
+    let limits = DedupLimits::default();
     let size = match (is_head, super::size(response, is_head)) {
         (true, Some(size)) => SizeHint::with_exact(size),
         (true, None) => SizeHint::default(),
@@ -140,11 +140,11 @@ fn may(is_head: bool, response: &Response<Body>) -> bool {
 }
 
 /// The media type of a form, without parameters.
-fn name(form: Form) -> &'static str {
+fn name(form: DedupForm) -> &'static str {
     dedup::media_type(form).split(';').next().unwrap_or_default()
 }
 
-fn written(form: Form, encoded: Option<Body>, mut response: Response<Body>) -> Response<Body> {
+fn written(form: DedupForm, encoded: Option<Body>, mut response: Response<Body>) -> Response<Body> {
     let Some(encoded) = encoded else { return response };
     head::change(response.headers_mut());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(dedup::media_type(form)));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use futures_util::FutureExt;
-use json::{Kind, Node};
+use json::{JsonNode, ValueKind};
 use offload::work;
 use serde_json::Value as Json;
 use services::calls::divide;
@@ -58,7 +58,7 @@ impl Asking<'_> {
         });
         let Response { document, data, told, status } = self.send(draft).await?;
         let list = data.and_then(|spot| document.at(spot)?.member(LIST.as_bytes()));
-        match list.filter(|list| list.kind() == Kind::Array).map(Node::spot) {
+        match list.filter(|list| list.kind() == ValueKind::Array).map(JsonNode::spot) {
             Some(spot) => Ok(List { document, spot, told, status }),
             None if told.is_empty() => {
                 Err(Reason::NotList(list.map_or("nothing", |list| list.kind().name())))
@@ -134,7 +134,7 @@ impl Asking<'_> {
 
     /// Returns the length of a field in a document, with its arguments and the key of its object, and without
     /// its names.
-    fn field_bytes(&self, row: &[Node<'_>]) -> usize {
+    fn field_bytes(&self, row: &[JsonNode<'_>]) -> usize {
         let keys: usize = row.iter().map(|node| node.text().len()).sum();
         self.selection.text.len() + self.arguments.text().len() + keys
     }
@@ -163,7 +163,7 @@ impl Asking<'_> {
     }
 
     /// Writes a value followed by a comma; returns `false` if there is no value.
-    fn write(&self, from: &From, row: &[Node<'_>], out: &mut Vec<u8>) -> bool {
+    fn write(&self, from: &From, row: &[JsonNode<'_>], out: &mut Vec<u8>) -> bool {
         let node = match from {
             From::Fixed(value) => {
                 out.extend_from_slice(value.to_string().as_bytes());
@@ -187,12 +187,12 @@ impl Asking<'_> {
 /// locations are returned in the same order. All others concern the list as a whole.
 pub(super) fn of_items(
     told: Vec<Json>,
-    list: Node<'_>,
+    list: JsonNode<'_>,
     document: u32,
     found: &[Found],
 ) -> (Sorted, Vec<Place>) {
     let found: HashSet<Place> = found.iter().flat_map(Found::places).copied().collect();
-    let place = |item: Node<'_>| Place { document, spot: item.spot() };
+    let place = |item: JsonNode<'_>| Place { document, spot: item.spot() };
     let places: Vec<Place> = list.items().map(place).collect();
     let sorted = Sorted::new(told, |path| {
         let [Json::String(alias), Json::Number(item), rest @ ..] = path else { return None };

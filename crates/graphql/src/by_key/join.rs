@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use json::{Grouped, Kind, Kinds, Node, Scalar};
+use json::{GroupedItems, JoinKey, JoinKeyKinds, JsonNode, ValueKind};
 
 use super::lists::keys;
 use crate::fetched::{Found, Place};
@@ -24,19 +24,19 @@ impl<'a> Join<'a> {
     /// Finds the items in these lists for the key of each object.
     pub(super) fn find<'n>(
         &mut self,
-        lists: &[Node<'_>],
+        lists: &[JsonNode<'_>],
         item: &str,
-        column: impl Iterator<Item = Node<'n>>,
+        column: impl Iterator<Item = JsonNode<'n>>,
     ) -> Vec<Found> {
         let count = lists.iter().map(|list| list.count()).sum();
-        let (mut grouped, mut places) = (Grouped::with_capacity(count), Vec::with_capacity(count));
+        let (mut grouped, mut places) = (GroupedItems::with_capacity(count), Vec::with_capacity(count));
         for (document, list) in lists.iter().enumerate() {
             for row in list.items() {
                 grouped.add(row.member(item.as_bytes()).and_then(|node| self.scalar(node)));
                 places.push(Place { document: document as u32, spot: row.spot() });
             }
         }
-        let (mut found, mut kinds, mut found_any) = (Vec::new(), Kinds::default(), false);
+        let (mut found, mut kinds, mut found_any) = (Vec::new(), JoinKeyKinds::default(), false);
         for node in column {
             let mut items = Vec::new();
             let mut error = None;
@@ -62,8 +62,8 @@ impl<'a> Join<'a> {
     }
 
     /// Returns the result of an object that has these items.
-    fn of(&mut self, key: Node<'_>, items: Vec<Place>) -> Found {
-        if self.joined.is_many || key.kind() == Kind::Array {
+    fn of(&mut self, key: JsonNode<'_>, items: Vec<Place>) -> Found {
+        if self.joined.is_many || key.kind() == ValueKind::Array {
             return Found::Many(items);
         }
         match items[..] {
@@ -73,11 +73,11 @@ impl<'a> Join<'a> {
         }
     }
 
-    fn scalar<'n>(&self, node: Node<'n>) -> Option<Scalar<'n>> {
-        if self.joined.is_text { Scalar::text(node) } else { Scalar::of(node) }
+    fn scalar<'n>(&self, node: JsonNode<'n>) -> Option<JoinKey<'n>> {
+        if self.joined.is_text { JoinKey::text(node) } else { JoinKey::of(node) }
     }
 
-    fn failed_for(&self, key: Node<'_>) -> Option<u32> {
+    fn failed_for(&self, key: JsonNode<'_>) -> Option<u32> {
         if self.failed.is_empty() {
             return None;
         }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use http::StatusCode;
-use json::{Document, Kind, Node, Spot};
+use json::{JsonDocument, JsonNode, NodeId, ValueKind};
 use offload::work;
 use serde_json::Value as Json;
 use services::calls::{ROOM, divide};
@@ -24,9 +24,9 @@ const MOST_KEYS: usize = 1000;
 
 /// A fetched list.
 pub(super) struct List {
-    pub(super) document: Arc<Document>,
+    pub(super) document: Arc<JsonDocument>,
     /// The location of the list in the document.
-    pub(super) spot: Spot,
+    pub(super) spot: NodeId,
     /// The errors that the service reported, and its status.
     pub(super) told: Vec<Json>,
     pub(super) status: StatusCode,
@@ -34,7 +34,7 @@ pub(super) struct List {
 
 /// A key by which a list is fetched.
 pub(super) struct Id<'a> {
-    pub(super) node: Node<'a>,
+    pub(super) node: JsonNode<'a>,
     text: Cow<'a, str>,
 }
 
@@ -120,7 +120,7 @@ impl<'a> Asking<'a> {
         parts: &[&[Id<'_>]],
     ) -> Fetched {
         let known = lists.iter().flatten();
-        let items: usize = known.filter_map(|list| list.document.at(list.spot)).map(Node::count).sum();
+        let items: usize = known.filter_map(|list| list.document.at(list.spot)).map(JsonNode::count).sum();
         offload::leave_for(work::JOINED * (items + self.keys.len())).await;
         let Some(column) = self.keys.column(&joined.key) else {
             return self.failed(Reason::NoValue(joined.key.clone()));
@@ -128,9 +128,9 @@ impl<'a> Asking<'a> {
         let (mut fetched, mut arrays, mut failed) = (Fetched::default(), Vec::new(), HashMap::new());
         let mut told = Vec::new();
         for (number, list) in lists.into_iter().enumerate() {
-            let list = list.and_then(|list| match list.document.at(list.spot).map(Node::kind) {
-                Some(Kind::Array | Kind::Null) => Ok(list),
-                kind => Err(Reason::NotList(kind.map_or("nothing", Kind::name))),
+            let list = list.and_then(|list| match list.document.at(list.spot).map(JsonNode::kind) {
+                Some(ValueKind::Array | ValueKind::Null) => Ok(list),
+                kind => Err(Reason::NotList(kind.map_or("nothing", ValueKind::name))),
             });
             match list {
                 Ok(list) => {
@@ -150,7 +150,7 @@ impl<'a> Asking<'a> {
             Ask::Field { .. } => field::ITEM,
         };
         let Fetched { documents, found, errors, items } = &mut fetched;
-        let lists: Vec<Node<'_>> =
+        let lists: Vec<JsonNode<'_>> =
             documents.iter().zip(arrays).filter_map(|(document, spot)| document.at(spot)).collect();
         let first = errors.len() as u32;
         let mut join = Join { joined, failed, errors: Vec::new(), first };
@@ -177,7 +177,7 @@ fn asked_by(ask: &Ask) -> Option<&str> {
 }
 
 /// Returns the keys in a value: the value itself, or the items of a list; `null` is not a key.
-pub(super) fn keys(node: Node<'_>) -> impl Iterator<Item = Node<'_>> {
-    let itself = (node.kind() != Kind::Array).then_some(node);
-    itself.into_iter().chain(node.items()).filter(|node| node.kind() != Kind::Null)
+pub(super) fn keys(node: JsonNode<'_>) -> impl Iterator<Item = JsonNode<'_>> {
+    let itself = (node.kind() != ValueKind::Array).then_some(node);
+    itself.into_iter().chain(node.items()).filter(|node| node.kind() != ValueKind::Null)
 }

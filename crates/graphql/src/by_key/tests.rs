@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use http::Method;
-use json::{Document, Path};
-use openapi::Place as In;
+use json::{JsonDocument, JsonPath};
+use openapi::ParameterLocation as In;
 use serde_json::json;
 
 use super::*;
@@ -32,7 +32,7 @@ fn get(path: &str, place: In, name: &str) -> Ask {
         path: path.into(),
         parameters,
         body: None,
-        at: Path::default(),
+        at: JsonPath::default(),
         is_text: false,
         is_empty: false,
     }))
@@ -49,7 +49,7 @@ fn joined(item: &str, is_many: bool) -> Joined {
 
 /// Returns the results of objects with these keys.
 async fn found(rig: &Rig, endpoint: &Endpoint<'_>, how: &How, keys: &str) -> Fetched {
-    let document = Document::new(keys.to_owned().into()).expect("keys in JSON");
+    let document = JsonDocument::new(keys.to_owned().into()).expect("keys in JSON");
     let fields = ["id".into()];
     let keys = Keys { fields: &fields, values: document.root().items().collect() };
     let selection = match endpoint.path {
@@ -203,7 +203,7 @@ async fn fetches_each_object_from_a_graphql_service_in_one_document() {
 /// Fetches this number of objects, each by a field with this selection.
 async fn fetch_each(ground: &Ground, text: &str, count: usize) -> Fetched {
     let keys = json!((0..count).collect::<Vec<_>>()).to_string();
-    let document = Document::new(keys.into()).expect("keys in JSON");
+    let document = JsonDocument::new(keys.into()).expect("keys in JSON");
     let fields = ["id".into()];
     let keys = Keys { fields: &fields, values: document.root().items().collect() };
     let how = How::Each(field("agent", &[("id", "ID!", From::Key("id".into()))]));

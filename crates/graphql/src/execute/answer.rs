@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use graphql_tools::static_graphql::query::Field as Asked;
 use graphql_tools::static_graphql::schema::Document as Schema;
-use json::Kind;
+use json::ValueKind;
 use offload::SHORT_TEXT;
 
 use super::introspect::{self, IntrospectionLimits};
@@ -141,8 +141,13 @@ impl<'r> Writer<'r> {
 
     /// Checks that the yielding writer produces the same response.
     #[cfg(test)]
-    async fn check_long(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules, short: &json::Tree) {
-        let text = |tree: &json::Tree| {
+    async fn check_long(
+        run: &'r Run<'r>,
+        schema: &'r Schema,
+        rules: &'r AnswerRules,
+        short: &json::JsonTree,
+    ) {
+        let text = |tree: &json::JsonTree| {
             let mut text = Vec::new();
             tree.write(&mut text);
             String::from_utf8(text).expect("UTF-8")
@@ -516,7 +521,7 @@ impl<'r> Writer<'r> {
         child: PositionId,
     ) -> Result<Option<Key>, bool> {
         let position = &self.run.plan.positions[child];
-        if !values.iter().any(|value| value.node().is_some_and(|node| node.kind() == Kind::Object)) {
+        if !values.iter().any(|value| value.node().is_some_and(|node| node.kind() == ValueKind::Object)) {
             self.wrong(field, "an object", values);
             return Err(false);
         }

@@ -1,7 +1,7 @@
 //! Lookup of the values at a position of the response: the step results for an object, and the values that
 //! its slots inherit from the position above.
 
-use json::Node;
+use json::JsonNode;
 
 use super::run::Run;
 use super::val::{Val, read};
@@ -99,7 +99,7 @@ impl Run<'_> {
         position.is_some_and(|position| position.slots.iter().any(|slot| slot.teller.is_some()))
     }
 
-    fn told(&self, teller: &Teller, node: Node<'_>) -> Option<TypeId> {
+    fn told(&self, teller: &Teller, node: JsonNode<'_>) -> Option<TypeId> {
         let text = |name: &str| node.member(name.as_bytes())?.string();
         match teller {
             Teller::Always(id) => Some(*id),

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use json::{Kind, Node};
+use json::{JsonNode, ValueKind};
 
 use super::numbers::Numbers;
 use super::run::Run;
@@ -129,7 +129,7 @@ impl Run<'_> {
                     known.insert(text, next);
                     return Some(next);
                 }
-                let nodes: Vec<(u32, Node<'r>)> = keys.iter().map(value).collect::<Option<_>>()?;
+                let nodes: Vec<(u32, JsonNode<'r>)> = keys.iter().map(value).collect::<Option<_>>()?;
                 let text: Vec<u8> = nodes.iter().flat_map(|(_, node)| [node.text(), b","].concat()).collect();
                 visits.count(text.len() / TEXT);
                 if let Some(number) = known.get(text.as_slice()) {
@@ -349,7 +349,7 @@ impl Run<'_> {
             }
             return Ok(());
         }
-        let is_object = |value: &Val<'_>| value.node().is_some_and(|node| node.kind() == Kind::Object);
+        let is_object = |value: &Val<'_>| value.node().is_some_and(|node| node.kind() == ValueKind::Object);
         if values.iter().any(is_object) {
             self.fill(&self.plan.positions[level.position], Some(&level.slots), values);
             self.descend(level, rest, values, visits, see)?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use json::{Kind as Json, Node, Number, Passed};
+use json::{JsonNode, JsonNumber, PassedValue, ValueKind as Json};
 
 use crate::plan::types::{Kind, Scalar, TypeId, Types};
 
@@ -19,7 +19,7 @@ pub(super) enum Leaf {
 pub(super) fn write(
     types: &Types,
     id: TypeId,
-    node: Node<'_>,
+    node: JsonNode<'_>,
     spelling: Option<&HashMap<Box<str>, Box<str>>>,
     out: &mut Vec<u8>,
 ) -> Leaf {
@@ -30,7 +30,10 @@ pub(super) fn write(
         Kind::Scalar(Scalar::String) => kind == Json::String,
         Kind::Scalar(Scalar::Boolean) => matches!(kind, Json::Bool(_)),
         Kind::Scalar(Scalar::Id) => {
-            if matches!(node.number(), Some(Number::Unsigned(_) | Number::Negative(_) | Number::Big)) {
+            if matches!(
+                node.number(),
+                Some(JsonNumber::Unsigned(_) | JsonNumber::Negative(_) | JsonNumber::Big)
+            ) {
                 out.push(b'"');
                 out.extend_from_slice(node.text());
                 out.push(b'"');
@@ -52,7 +55,7 @@ pub(super) fn write(
 /// Whether a non-null value can be copied as it is, judged by its first bytes. An `Int` that fails this test
 /// may still be valid ([`is_int`]).
 #[inline(always)]
-pub(super) fn is_plainly_as_it_stands(scalar: Scalar, value: &Passed<'_>) -> bool {
+pub(super) fn is_plainly_as_it_stands(scalar: Scalar, value: &PassedValue<'_>) -> bool {
     match scalar {
         Scalar::String | Scalar::Id => value.first() == b'"',
         Scalar::Int => value.is_short(),
@@ -63,15 +66,15 @@ pub(super) fn is_plainly_as_it_stands(scalar: Scalar, value: &Passed<'_>) -> boo
 }
 
 /// Whether a value is a non-negative `Int`, however many digits it has.
-pub(super) fn is_int(node: Node<'_>) -> bool {
-    matches!(node.number(), Some(Number::Unsigned(number)) if i32::try_from(number).is_ok())
+pub(super) fn is_int(node: JsonNode<'_>) -> bool {
+    matches!(node.number(), Some(JsonNumber::Unsigned(number)) if i32::try_from(number).is_ok())
 }
 
-fn int(node: Node<'_>, out: &mut Vec<u8>) -> Leaf {
+fn int(node: JsonNode<'_>, out: &mut Vec<u8>) -> Leaf {
     let number = match node.number() {
-        Some(Number::Unsigned(number)) => i32::try_from(number).ok(),
-        Some(Number::Negative(number)) => i32::try_from(number).ok(),
-        Some(Number::Real(number)) if number.fract() == 0.0 && number.abs() <= f64::from(i32::MAX) => {
+        Some(JsonNumber::Unsigned(number)) => i32::try_from(number).ok(),
+        Some(JsonNumber::Negative(number)) => i32::try_from(number).ok(),
+        Some(JsonNumber::Real(number)) if number.fract() == 0.0 && number.abs() <= f64::from(i32::MAX) => {
             out.extend_from_slice((number as i32).to_string().as_bytes());
             return Leaf::Written;
         }
@@ -90,7 +93,7 @@ fn value(
     types: &Types,
     id: TypeId,
     values: &[Box<str>],
-    node: Node<'_>,
+    node: JsonNode<'_>,
     spelling: Option<&HashMap<Box<str>, Box<str>>>,
     out: &mut Vec<u8>,
 ) -> Leaf {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use json::Document;
+use json::JsonDocument;
 use offload::work;
 
 use super::gather::{Gathered, TooManyVisits};
@@ -25,7 +25,7 @@ const FEW_VISITS: usize = 1_000;
 pub(crate) struct Run<'p> {
     pub(super) plan: &'p Plan,
     pub(super) variables: Arc<Variables>,
-    pub(super) documents: Vec<Arc<Document>>,
+    pub(super) documents: Vec<Arc<JsonDocument>>,
     /// The errors that services and calls reported.
     pub(super) errors: Vec<SourceError>,
     /// The errors of single list items, by the location of the item.

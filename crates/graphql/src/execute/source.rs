@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use json::{Document, Node};
+use json::{JsonDocument, JsonNode};
 use offload::work;
 
 use crate::by_key::{Selection, by_key};
@@ -39,7 +39,7 @@ pub(crate) struct Asked {
 /// The keys of objects without duplicates, as locations in documents.
 #[derive(Debug, Default)]
 pub(crate) struct KeyRows {
-    documents: Vec<Arc<Document>>,
+    documents: Vec<Arc<JsonDocument>>,
     places: Vec<Place>,
     /// The execution-wide index of the document that was added last.
     last: Option<u32>,
@@ -55,7 +55,7 @@ impl Asked {
 
 impl KeyRows {
     /// Adds a key value; `number` is the execution-wide index of its document.
-    pub(crate) fn add(&mut self, number: u32, document: &Arc<Document>, node: Node<'_>) {
+    pub(crate) fn add(&mut self, number: u32, document: &Arc<JsonDocument>, node: JsonNode<'_>) {
         if self.last != Some(number) {
             self.documents.push(Arc::clone(document));
             self.last = Some(number);
@@ -65,7 +65,7 @@ impl KeyRows {
     }
 
     /// Returns the values row by row.
-    pub(crate) fn nodes(&self) -> Vec<Node<'_>> {
+    pub(crate) fn nodes(&self) -> Vec<JsonNode<'_>> {
         let node = |place: &Place| self.documents.get(place.document as usize)?.at(place.spot);
         self.places.iter().filter_map(node).collect()
     }

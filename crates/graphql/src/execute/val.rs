@@ -1,6 +1,6 @@
 //! The value of a slot: a location in a document. Further values are reached from there.
 
-use json::{Kind, Node};
+use json::{JsonNode, ValueKind};
 
 use super::run::Run;
 use crate::Place;
@@ -12,7 +12,7 @@ pub(super) enum Val<'r> {
     #[default]
     Absent,
     /// A value, and the index of the error that was reported with it.
-    At(u32, Node<'r>, Option<u32>),
+    At(u32, JsonNode<'r>, Option<u32>),
     Many(&'r [Place]),
     Failed(u32),
 }
@@ -31,7 +31,7 @@ impl<'r> Val<'r> {
         self.place().unwrap_or(u64::MAX)
     }
 
-    pub(super) fn node(self) -> Option<Node<'r>> {
+    pub(super) fn node(self) -> Option<JsonNode<'r>> {
         match self {
             Self::At(_, node, _) => Some(node),
             _ => None,
@@ -41,7 +41,7 @@ impl<'r> Val<'r> {
     /// Returns the value, or `Absent` if it is `null`.
     pub(super) fn or_absent(self) -> Self {
         match self {
-            Self::At(_, node, None) if node.kind() == Kind::Null => Self::Absent,
+            Self::At(_, node, None) if node.kind() == ValueKind::Null => Self::Absent,
             other => other,
         }
     }
@@ -57,7 +57,7 @@ impl<'r> Val<'r> {
     pub(super) fn is_list(self) -> bool {
         match self {
             Self::Many(_) => true,
-            Self::At(_, node, _) => node.kind() == Kind::Array,
+            Self::At(_, node, _) => node.kind() == ValueKind::Array,
             _ => false,
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn read<'r>(lookup: &Lookup, value: Val<'r>) -> Val<'r> {
     match (lookup, value) {
         (Lookup::Itself, value) => value.alone(),
         (Lookup::Member(name), Val::At(document, node, _)) => {
-            let member = node.member(name.as_bytes()).filter(|member| member.kind() != Kind::Null);
+            let member = node.member(name.as_bytes()).filter(|member| member.kind() != ValueKind::Null);
             member.map_or(Val::Absent, |member| Val::At(document, member, None))
         }
         (Lookup::Member(_), Val::Failed(error)) => Val::Failed(error),
@@ -85,7 +85,7 @@ pub(super) struct Split<'r> {
 enum List<'r> {
     /// A value that is not a list. A failed value is repeated for every item.
     None(Val<'r>),
-    Items(u32, json::Items<'r>),
+    Items(u32, json::ArrayItems<'r>),
     Places(std::slice::Iter<'r, Place>),
 }
 
@@ -96,7 +96,9 @@ impl<'r> Split<'r> {
             return None;
         }
         let list = |value: &Val<'r>| match *value {
-            Val::At(document, node, _) if node.kind() == Kind::Array => List::Items(document, node.items()),
+            Val::At(document, node, _) if node.kind() == ValueKind::Array => {
+                List::Items(document, node.items())
+            }
             Val::Many(places) => List::Places(places.iter()),
             Val::Failed(error) => List::None(Val::Failed(error)),
             _ => List::None(Val::Absent),

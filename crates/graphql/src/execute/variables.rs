@@ -5,7 +5,7 @@ mod long;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use json::{Ambiguity, Document, Kind as Json, Node, Number, Spot};
+use json::{AmbiguousValue, JsonDocument, JsonNode, JsonNumber, NodeId, ValueKind as Json};
 use offload::{SHORT_TEXT, work};
 
 use crate::GraphqlError;
@@ -20,7 +20,7 @@ use long::{ARGUMENTS, SpelledValues};
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
     /// An object of the variables that have a value.
-    document: Option<Document>,
+    document: Option<JsonDocument>,
     /// All variables, by name.
     declared: HashMap<Box<str>, Declared>,
     spelled: SpelledValues,
@@ -32,7 +32,7 @@ struct Declared {
     ty: Ty,
     /// The location of its value in the document, if it has one. Conditions are evaluated for each object, so
     /// that the document is not searched for them.
-    spot: Option<Spot>,
+    spot: Option<NodeId>,
 }
 
 /// The work of coercing variables up to which it does not matter that they may be spelled for each service
@@ -83,10 +83,10 @@ impl Variables {
         if plan.variables.is_empty() {
             return Ok(Self::default());
         }
-        let unreadable = |error: json::Error| {
+        let unreadable = |error: json::JsonError| {
             vec![GraphqlError::new(Code::Variables, format!("`variables` can't be read: {error}"))]
         };
-        let given = Document::new(given).map_err(unreadable)?;
+        let given = JsonDocument::new(given).map_err(unreadable)?;
         let values = values(plan, given.root());
         let (mut out, mut errors) = (vec![b'{'], Vec::new());
         for (variable, value) in plan.variables.iter().zip(values) {
@@ -116,7 +116,7 @@ impl Variables {
             (Box::from(&*variable.name), Declared { ty: variable.ty.clone(), spot: None })
         };
         let mut declared: HashMap<Box<str>, Declared> = plan.variables.iter().map(declare).collect();
-        let document = Document::new(out.into()).map_err(unreadable)?;
+        let document = JsonDocument::new(out.into()).map_err(unreadable)?;
         for (key, value) in document.root().members() {
             if let Some(declared) = declared.get_mut(&*key.node().plain().unwrap_or_default()) {
                 declared.spot = Some(value.spot());
@@ -126,7 +126,7 @@ impl Variables {
         variables.spelled(plan).map_err(|error| vec![*error])
     }
 
-    fn get(&self, name: &str) -> Option<Node<'_>> {
+    fn get(&self, name: &str) -> Option<JsonNode<'_>> {
         self.document.as_ref()?.at(self.declared.get(name)?.spot?)
     }
 
@@ -227,7 +227,7 @@ impl Variables {
 
 /// Returns the given values in the order of a plan's variables. Duplicate names have been rejected before
 /// (`serve/ask.rs`).
-fn values<'g>(plan: &Plan, given: Node<'g>) -> Vec<Option<Node<'g>>> {
+fn values<'g>(plan: &Plan, given: JsonNode<'g>) -> Vec<Option<JsonNode<'g>>> {
     let numbers: HashMap<&[u8], usize> =
         plan.variables.iter().enumerate().map(|(number, known)| (known.name.as_bytes(), number)).collect();
     let mut values = vec![None; plan.variables.len()];
@@ -244,7 +244,7 @@ fn values<'g>(plan: &Plan, given: Node<'g>) -> Vec<Option<Node<'g>>> {
 fn variable_value(
     plan: &Plan,
     variable: &Variable,
-    given: Option<Node<'_>>,
+    given: Option<JsonNode<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<bool, Wrong> {
     match (given, &variable.default) {
@@ -262,7 +262,7 @@ fn variable_value(
 }
 
 /// Writes a value coerced to its type. `depth` is the remaining nesting depth.
-fn coerce(types: &Types, node: Node<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8>) -> Result<(), Wrong> {
+fn coerce(types: &Types, node: JsonNode<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8>) -> Result<(), Wrong> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(Wrong::new(format!(" nests more than {DEPTH} values within each other")));
     };
@@ -301,7 +301,7 @@ fn coerce(types: &Types, node: Node<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8
                     None => Some(node.text()),
                     Some(ScalarInput::Text) => (node.kind() == Json::String).then_some(node.text()),
                     Some(ScalarInput::Integer) => match node.number() {
-                        Some(Number::Unsigned(_) | Number::Negative(_)) => Some(node.text()),
+                        Some(JsonNumber::Unsigned(_) | JsonNumber::Negative(_)) => Some(node.text()),
                         _ => {
                             let number = whole(node).ok_or_else(wrong)?;
                             return out_text(out, &number.to_string());
@@ -334,7 +334,7 @@ fn out_text(out: &mut Vec<u8>, text: &str) -> Result<(), Wrong> {
 }
 
 /// Coerces a list, or a single value in place of a list.
-fn list(types: &Types, node: Node<'_>, inner: &Ty, depth: usize, out: &mut Vec<u8>) -> Result<(), Wrong> {
+fn list(types: &Types, node: JsonNode<'_>, inner: &Ty, depth: usize, out: &mut Vec<u8>) -> Result<(), Wrong> {
     out.push(b'[');
     if node.kind() == Json::Array {
         for (place, item) in node.items().enumerate() {
@@ -352,7 +352,7 @@ fn list(types: &Types, node: Node<'_>, inner: &Ty, depth: usize, out: &mut Vec<u
 
 fn object(
     types: &Types,
-    node: Node<'_>,
+    node: JsonNode<'_>,
     name: &str,
     (fields, is_one_of): (&[Input], bool),
     depth: usize,
@@ -361,7 +361,7 @@ fn object(
     if node.kind() != Json::Object {
         return Err(Wrong::new(format!(" is {}, and not an object of the type `{name}`", shown(node))));
     }
-    let mut values: Vec<Option<Node<'_>>> = vec![None; fields.len()];
+    let mut values: Vec<Option<JsonNode<'_>>> = vec![None; fields.len()];
     for (key, value) in node.members() {
         let Some(place) = fields.iter().position(|field| key.is(field.name.as_bytes())) else {
             let key = shortened(&String::from_utf8_lossy(&key.node().string().unwrap_or_default()));
@@ -417,17 +417,17 @@ fn object(
 }
 
 /// Returns the value of a number without a fraction.
-fn whole(node: Node<'_>) -> Option<i64> {
+fn whole(node: JsonNode<'_>) -> Option<i64> {
     match node.number()? {
-        Number::Unsigned(number) => i64::try_from(number).ok(),
-        Number::Negative(number) => Some(number),
-        Number::Real(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(number as i64),
-        Number::Real(_) | Number::Big => None,
+        JsonNumber::Unsigned(number) => i64::try_from(number).ok(),
+        JsonNumber::Negative(number) => Some(number),
+        JsonNumber::Real(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(number as i64),
+        JsonNumber::Real(_) | JsonNumber::Big => None,
     }
 }
 
 /// Returns a short form of a value for error messages.
-fn shown(node: Node<'_>) -> String {
+fn shown(node: JsonNode<'_>) -> String {
     match node.kind() {
         kind @ (Json::Array | Json::Object) => kind.name().to_owned(),
         _ => String::from_utf8_lossy(node.text()).chars().take(40).collect(),
@@ -439,7 +439,7 @@ impl Wrong {
         Self { path: String::new(), message, plain: " is not a value of its type" }
     }
 
-    fn ambiguous(found: Ambiguity) -> Self {
+    fn ambiguous(found: AmbiguousValue) -> Self {
         Self { path: found.path(), message: format!(" must {}", found.must()), plain: AMBIGUOUS }
     }
 

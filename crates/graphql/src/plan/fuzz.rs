@@ -275,7 +275,7 @@ fn fuzz_answers() {
         runtime.block_on(run).tree.write(&mut text);
         let text = bytes::Bytes::from(text);
         assert!(text.len() <= ANSWER, "{} bytes", text.len());
-        let read = ::json::Document::new(text.clone()).unwrap_or_else(|error| {
+        let read = ::json::JsonDocument::new(text.clone()).unwrap_or_else(|error| {
             panic!("{error}: {}\nof {}", String::from_utf8_lossy(&text), asked.document)
         });
         assert!(read.root().member(b"data").is_some(), "no data: {}", String::from_utf8_lossy(&text));

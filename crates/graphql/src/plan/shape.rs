@@ -17,7 +17,7 @@ use graphql_tools::static_graphql::query::{
     Definition, Document, Field as Asked, FragmentDefinition, Selection, SelectionSet,
 };
 use indexmap::IndexMap;
-use json::Key;
+use json::MemberName;
 
 use super::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId, has};
 use super::response_keys::ResponseKeys;
@@ -148,7 +148,7 @@ impl Scan {
 
     /// Returns the index of a member's name among the names.
     #[inline]
-    pub(crate) fn find(&self, key: Key<'_>) -> Option<usize> {
+    pub(crate) fn find(&self, key: MemberName<'_>) -> Option<usize> {
         if self.names.len() <= Self::FEW {
             return self.names.keys().position(|name| key.is(name));
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hive_router_query_planner::ast::value::Value as Planned;
-use json::{Kind as Json, Node};
+use json::{JsonNode, ValueKind as Json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Speller<'_> {
     }
 
     /// Writes a coerced value with the service's own names.
-    pub(crate) fn respell(&self, node: Node<'_>, ty: &Ty, out: &mut Vec<u8>) {
+    pub(crate) fn respell(&self, node: JsonNode<'_>, ty: &Ty, out: &mut Vec<u8>) {
         match (node.kind(), ty.nullable()) {
             (Json::Array, Ty::List(inner)) => {
                 out.push(b'[');

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use json::Node;
+use json::JsonNode;
 use services::{Budget, Call, CallError, PathError, Services};
 
 use super::{Query, Response, body, request};
@@ -74,7 +74,7 @@ async fn ask(services: &Services, service: &str, path: &str, is_federated: bool)
         }
         false => {
             let has_one =
-                |data: &Node<'_>| data.member(b"__schema").is_some_and(|schema| super::is_there(&schema));
+                |data: &JsonNode<'_>| data.member(b"__schema").is_some_and(|schema| super::is_there(&schema));
             data.filter(has_one).map(|data| text(data.text()))
         }
     };

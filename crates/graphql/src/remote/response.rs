@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::StatusCode;
-use json::{Document, Kind, Node, Spot};
+use json::{JsonDocument, JsonNode, NodeId, ValueKind};
 use offload::work;
 use serde_json::{Map, Value};
 
@@ -28,9 +28,9 @@ const TOLD: [&str; 3] = ["message", "path", "extensions"];
 /// The response of a GraphQL service.
 #[derive(Debug)]
 pub(crate) struct Response {
-    pub(crate) document: Arc<Document>,
+    pub(crate) document: Arc<JsonDocument>,
     /// The location of `data`; `None` if it is `null` or missing.
-    pub(crate) data: Option<Spot>,
+    pub(crate) data: Option<NodeId>,
     /// `errors`.
     pub(crate) told: Vec<Value>,
     pub(crate) status: StatusCode,
@@ -44,10 +44,10 @@ impl Response {
         let document = answer.document().await.map_err(or_status)?;
         let (mut data, mut told, mut is_response) = (None, Vec::new(), false);
         for (key, value) in document.root().members() {
-            if key.is(b"data") && matches!(value.kind(), Kind::Object | Kind::Null) {
-                data = (value.kind() == Kind::Object).then(|| value.spot());
+            if key.is(b"data") && matches!(value.kind(), ValueKind::Object | ValueKind::Null) {
+                data = (value.kind() == ValueKind::Object).then(|| value.spot());
                 is_response = true;
-            } else if key.is(b"errors") && value.kind() == Kind::Array {
+            } else if key.is(b"errors") && value.kind() == ValueKind::Array {
                 offload::leave_for(work::ERROR_BYTE * value.text().len()).await;
                 told = errors(value);
                 is_response |= !told.is_empty();
@@ -61,9 +61,9 @@ impl Response {
 }
 
 /// Returns the errors that are passed on.
-fn errors(list: Node<'_>) -> Vec<Value> {
+fn errors(list: JsonNode<'_>) -> Vec<Value> {
     let mut parsed_bytes = 0;
-    let (mut told, objects) = (Vec::new(), |node: &Node<'_>| node.kind() == Kind::Object);
+    let (mut told, objects) = (Vec::new(), |node: &JsonNode<'_>| node.kind() == ValueKind::Object);
     for node in list.items().take(MOST_ERRORS).filter(objects) {
         let length = node.text().len();
         if length > MOST_ERROR_BYTES {
@@ -80,9 +80,9 @@ fn errors(list: Node<'_>) -> Vec<Value> {
 }
 
 /// Returns an error with nothing but the beginning of its message.
-fn only_message(node: Node<'_>) -> Value {
+fn only_message(node: JsonNode<'_>) -> Value {
     let mut members = Map::new();
-    if let Some(text) = node.last_member(b"message").and_then(Node::string) {
+    if let Some(text) = node.last_member(b"message").and_then(JsonNode::string) {
         let cut: String = String::from_utf8_lossy(&text).chars().take(MOST_MESSAGE_CHARS).collect();
         members.insert("message".to_owned(), cut.into());
     }
@@ -90,7 +90,7 @@ fn only_message(node: Node<'_>) -> Value {
 }
 
 /// Returns the members of an error that are passed on.
-fn error(node: Node<'_>) -> Option<Value> {
+fn error(node: JsonNode<'_>) -> Option<Value> {
     let Value::Object(members) = serde_json::from_slice(node.text()).ok()? else { return None };
     let told: Map<String, Value> = members.into_iter().filter(|(name, _)| TOLD.contains(&&**name)).collect();
     Some(told.into())
@@ -133,7 +133,7 @@ impl Sorted {
     }
 
     /// Returns the result of a target, given its node in the response.
-    pub(crate) fn found(&mut self, target: usize, node: Option<Node<'_>>, document: u32) -> Found {
+    pub(crate) fn found(&mut self, target: usize, node: Option<JsonNode<'_>>, document: u32) -> Found {
         let own = self.by_target.get(&target).map(|(number, _)| *number);
         let general = self.by_target.len() as u32;
         let place = node.filter(super::is_there).map(|node| Place { document, spot: node.spot() });

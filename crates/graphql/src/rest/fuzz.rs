@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::fuzz::Choices;
 use ::fuzz::generate::json::{Names, value};
 use ::fuzz::generate::openapi::{self as generate, NAMES};
-use json::Path;
+use json::JsonPath;
 use serde_json::json;
 
 use super::*;
@@ -24,7 +24,7 @@ fn any_value_stays_within_its_part_of_the_url() {
         path: "/a/{id}/b".into(),
         parameters: vec![parameter("id", In::Path), parameter("q", In::Query)],
         body: None,
-        at: Path::default(),
+        at: JsonPath::default(),
         is_text: false,
         is_empty: false,
     };
@@ -96,7 +96,7 @@ fn requests_of_any_document_match_its_declarations() {
     ::fuzz::run("openapi_requests", &[], |bytes| {
         let mut choices = Choices::new(bytes);
         let text = generate::document(&mut choices).to_string();
-        let document = openapi::Document::read(&text).expect("an OpenAPI document").below("/base");
+        let document = openapi::OpenApiDocument::read(&text).expect("an OpenAPI document").below("/base");
         let source = Source { name: Arc::from("a"), says: Says::OpenApi(&document) };
         let Ok((made, _)) = subgraphs(&[source], &Links::default()) else { return };
         for it in made {

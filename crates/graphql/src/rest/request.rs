@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
-use json::{Kind, Node};
-use openapi::Place as In;
+use json::{JsonNode, ValueKind};
+use openapi::ParameterLocation as In;
 use services::path::{encode, is_segment};
 use services::{CallError, PathError, Request};
 
@@ -31,14 +31,14 @@ pub(crate) enum Key<'a> {
     /// No key.
     None,
     /// One object: the names of its key fields, and their values.
-    One(&'a [Box<str>], &'a [Node<'a>]),
+    One(&'a [Box<str>], &'a [JsonNode<'a>]),
     /// Many objects: the values of the only key field as text.
     Many(&'a [Cow<'a, str>]),
 }
 
 /// The value of a parameter.
 enum Value<'a> {
-    Node(Node<'a>),
+    Node(JsonNode<'a>),
     Fixed(&'a serde_json::Value),
     Texts(&'a [Cow<'a, str>]),
 }
@@ -138,7 +138,7 @@ impl<'a> Renderer<'a> {
     /// The JSON body; empty if there is none or its argument is `null`.
     fn body(&self) -> Bytes {
         let argument = self.operation.body.as_deref().and_then(|name| self.arguments.get(name));
-        argument.filter(|node| node.kind() != Kind::Null).map_or_else(Bytes::new, Node::slice)
+        argument.filter(|node| node.kind() != ValueKind::Null).map_or_else(Bytes::new, JsonNode::slice)
     }
 
     /// Returns a parameter's value, or `None` if the parameter is omitted.
@@ -152,7 +152,7 @@ impl<'a> Renderer<'a> {
             (From::Key(_), Key::None) => return None,
             (From::Argument(name), _) => self.arguments.get(name)?,
         };
-        (node.kind() != Kind::Null).then_some(Value::Node(node))
+        (node.kind() != ValueKind::Null).then_some(Value::Node(node))
     }
 }
 
@@ -160,7 +160,7 @@ impl Value<'_> {
     /// Whether the value would have no encoding outside of a path.
     fn is_unwritten(&self, parameter: &Parameter) -> bool {
         match self {
-            Self::Node(node) if node.kind() == Kind::Object => {
+            Self::Node(node) if node.kind() == ValueKind::Object => {
                 parameter.place == In::Query && !parameter.is_repeated && writes_nothing(*node)
             }
             _ => self.is_empty_list(),
@@ -171,7 +171,7 @@ impl Value<'_> {
     fn is_empty_list(&self) -> bool {
         match self {
             Self::Node(node) => {
-                node.kind() == Kind::Array && node.items().all(|item| item.kind() == Kind::Null)
+                node.kind() == ValueKind::Array && node.items().all(|item| item.kind() == ValueKind::Null)
             }
             Self::Fixed(value) => value.as_array().is_some_and(Vec::is_empty),
             Self::Texts(texts) => texts.is_empty(),
@@ -181,9 +181,9 @@ impl Value<'_> {
     /// Whether the value is a list with an empty text. If that is its only item, its encoding is that of an
     /// empty list.
     fn has_empty_item(&self) -> bool {
-        let is_empty = |item: Node<'_>| item.string().is_some_and(|text| text.is_empty());
+        let is_empty = |item: JsonNode<'_>| item.string().is_some_and(|text| text.is_empty());
         match self {
-            Self::Node(node) => node.kind() == Kind::Array && node.items().any(is_empty),
+            Self::Node(node) => node.kind() == ValueKind::Array && node.items().any(is_empty),
             Self::Fixed(_) => false,
             Self::Texts(texts) => texts.iter().any(|text| text.is_empty()),
         }
@@ -192,7 +192,7 @@ impl Value<'_> {
     /// Whether the value and all of its items are present.
     fn is_whole(&self) -> bool {
         let has_null = match self {
-            Self::Node(node) => node.items().any(|item| item.kind() == Kind::Null),
+            Self::Node(node) => node.items().any(|item| item.kind() == ValueKind::Null),
             Self::Fixed(_) | Self::Texts(_) => false,
         };
         !has_null && !self.is_empty_list()
@@ -206,12 +206,12 @@ fn is_padded(text: &str) -> bool {
 }
 
 /// Whether an object's value contains no scalar, and therefore adds no name and value to the query.
-fn writes_nothing(node: Node<'_>) -> bool {
+fn writes_nothing(node: JsonNode<'_>) -> bool {
     match node.kind() {
-        Kind::Null => true,
-        Kind::Object => node.members().all(|(_, value)| writes_nothing(value)),
-        Kind::Array => node.items().all(writes_nothing),
-        Kind::Bool(_) | Kind::Number | Kind::String => false,
+        ValueKind::Null => true,
+        ValueKind::Object => node.members().all(|(_, value)| writes_nothing(value)),
+        ValueKind::Array => node.items().all(writes_nothing),
+        ValueKind::Bool(_) | ValueKind::Number | ValueKind::String => false,
     }
 }
 
@@ -224,7 +224,7 @@ struct Query<'a> {
 impl Query<'_> {
     fn add(&mut self, parameter: &Parameter, value: &Value<'_>) -> Result<(), Reason> {
         if let Value::Node(node) = value
-            && node.kind() == Kind::Object
+            && node.kind() == ValueKind::Object
         {
             return self.object(parameter, &encode(&parameter.name), *node);
         }
@@ -238,7 +238,7 @@ impl Query<'_> {
     /// Writes an object: all of it in brackets after the parameter's name (OpenAPI's `deepObject`; deeper
     /// levels use the notation of common servers). With members under their own names, a client could set
     /// arbitrary parameters.
-    fn object(&mut self, parameter: &Parameter, name: &str, node: Node<'_>) -> Result<(), Reason> {
+    fn object(&mut self, parameter: &Parameter, name: &str, node: JsonNode<'_>) -> Result<(), Reason> {
         if parameter.is_repeated {
             return Err(Reason::WrongKind(parameter.name.clone(), node.kind().name()));
         }
@@ -249,13 +249,13 @@ impl Query<'_> {
         Ok(())
     }
 
-    fn below(&mut self, parameter: &Parameter, name: &str, node: Node<'_>) -> Result<(), Reason> {
+    fn below(&mut self, parameter: &Parameter, name: &str, node: JsonNode<'_>) -> Result<(), Reason> {
         // Deep values repeat the names of all levels above them.
         self.has_room(name)?;
         match node.kind() {
-            Kind::Null => {}
-            Kind::Object => self.object(parameter, name, node)?,
-            Kind::Array => {
+            ValueKind::Null => {}
+            ValueKind::Object => self.object(parameter, name, node)?,
+            ValueKind::Array => {
                 for (place, item) in node.items().enumerate() {
                     self.below(parameter, &format!("{name}%5B{place}%5D"), item)?;
                 }
@@ -293,11 +293,11 @@ impl Query<'_> {
 /// Returns the text of a scalar, or the texts of a list's items.
 fn texts<'v>(parameter: &Parameter, value: &'v Value<'_>) -> Result<Cow<'v, [Cow<'v, str>]>, Reason> {
     let wrong = |kind: &'static str| Reason::WrongKind(parameter.name.clone(), kind);
-    let plain = |node: Node<'v>| node.plain().ok_or_else(|| wrong(node.kind().name()));
+    let plain = |node: JsonNode<'v>| node.plain().ok_or_else(|| wrong(node.kind().name()));
     Ok(match value {
         Value::Texts(texts) => Cow::Borrowed(*texts),
-        Value::Node(node) if node.kind() == Kind::Array => {
-            node.items().filter(|item| item.kind() != Kind::Null).map(plain).collect::<Result<_, _>>()?
+        Value::Node(node) if node.kind() == ValueKind::Array => {
+            node.items().filter(|item| item.kind() != ValueKind::Null).map(plain).collect::<Result<_, _>>()?
         }
         Value::Node(node) => vec![plain(*node)?].into(),
         Value::Fixed(serde_json::Value::Array(items)) => items.iter().map(fixed).collect(),

@@ -21,7 +21,7 @@ fn get(path: &str, parameters: Vec<Parameter>) -> Operation {
         path: path.into(),
         parameters,
         body: None,
-        at: Path::default(),
+        at: JsonPath::default(),
         is_text: false,
         is_empty: false,
     }
@@ -236,7 +236,7 @@ async fn sends_headers_cookies_fixed_values_and_bodies() {
 #[tokio::test]
 async fn reads_the_value_at_the_path_of_the_operation() {
     let rig = Rig::new(&[("/", 200, r#"{"data":{"items":[1,2]},"meta":{}}"#)]).await;
-    let at = |path| Operation { at: Path::parse(path).unwrap(), ..get("/", vec![]) };
+    let at = |path| Operation { at: JsonPath::parse(path).unwrap(), ..get("/", vec![]) };
     let find = async |path| shown(&root(&rig.ground(), "shop", &at(path), &Arguments::default()).await);
     assert_eq!(find(".data.items").await, ["[1,2]"]);
     assert_eq!(find(".data.none").await, ["upstream-shape"]);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use openapi::Document;
+use openapi::OpenApiDocument;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ fn any_document_text_yields_a_schema() {
 
 /// Checks that the schemas of a document compose.
 fn check(text: &str) {
-    let Ok(document) = Document::read(text) else { return };
+    let Ok(document) = OpenApiDocument::read(text) else { return };
     let source = Source { name: Arc::from("a"), says: Says::OpenApi(&document) };
     let (made, _) = subgraphs(&[source], &Links::default()).expect("a schema");
     for it in made {

@@ -11,7 +11,10 @@ use std::sync::Arc;
 
 use http::Method;
 use json::pointer::{escaped, unescaped};
-use openapi::{Content, Document, Operation as Described, Parameter as Taken, Place, Schema, Target};
+use openapi::{
+    BodyContent, LinkTarget, OpenApiDocument, OpenApiOperation as Described, OpenApiSchema,
+    OperationParameter as Taken, ParameterLocation,
+};
 use serde_json::Value;
 
 use super::model::{Asked, Field, Fields, Filled, From, MUTATION, Model, QUERY, Ref, Wish};
@@ -24,7 +27,7 @@ use types::{At, Types, Way};
 const NOT_PARAMETERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
 /// Builds the model of a service, with warnings about parts of its document that cannot be mapped.
-pub(super) fn model(service: &Arc<str>, document: &Document) -> (Model, Vec<Finding>) {
+pub(super) fn model(service: &Arc<str>, document: &OpenApiDocument) -> (Model, Vec<Finding>) {
     let mut types = Types::new(document, Model::new(service, Asked::Rest));
     let names = names(document, &mut types);
     for (operation, name) in document.operations.iter().zip(&names) {
@@ -46,14 +49,14 @@ pub(super) fn model(service: &Arc<str>, document: &Document) -> (Model, Vec<Find
     (types.model, types.findings)
 }
 
-fn place(document: &Document, operation: &Described) -> String {
+fn place(document: &OpenApiDocument, operation: &Described) -> String {
     let path = escaped(document.written(&operation.path));
     format!("/paths/{path}/{}", operation.method.to_ascii_lowercase())
 }
 
 /// The name of each operation; `None` for operations that do not become fields. The names are independent of
 /// the order in the document: operations that would get the same name are named by method and path.
-fn names(document: &Document, types: &mut Types<'_>) -> Vec<Option<String>> {
+fn names(document: &OpenApiDocument, types: &mut Types<'_>) -> Vec<Option<String>> {
     let of_path = |operation: &Described| {
         let path = document.written(&operation.path);
         let parts = path.split('/').map(|part| match part.split_once('{') {
@@ -107,10 +110,12 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
     let (mut taken, mut next) = (HashSet::new(), HashMap::new());
     for (number, taking) in operation.parameters.iter().enumerate() {
         let pointer = format!("{at}/parameters/{number}");
-        if taking.place == Place::Header && NOT_PARAMETERS.contains(&&*taking.name.to_ascii_lowercase()) {
+        if taking.place == ParameterLocation::Header
+            && NOT_PARAMETERS.contains(&&*taking.name.to_ascii_lowercase())
+        {
             continue;
         }
-        if taking.place == Place::Cookie {
+        if taking.place == ParameterLocation::Cookie {
             types.note(
                 &pointer,
                 format!("the cookie parameter `{}` is not supported: left out", taking.name),
@@ -140,14 +145,14 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
         });
     }
     let body = match &operation.body {
-        Some((Content::Json(schema), is_required)) => {
+        Some((BodyContent::Json(schema), is_required)) => {
             let argument = word::unique(&mut taken, &mut next, "input".to_owned());
             let like = At::new(format!("{at}/requestBody"), type_name);
             let of = types.field_of(schema, *is_required, Way::In, &like);
             arguments.insert(argument.as_str().into(), Field::new(&argument, &argument, of));
             Some(argument.into())
         }
-        Some((Content::Empty, _)) | None => None,
+        Some((BodyContent::Empty, _)) | None => None,
         Some((_, true)) => return Err("sends a file, a form or a text".to_owned()),
         Some((_, false)) => {
             types.note(
@@ -168,7 +173,7 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
         path: operation.path.as_str().into(),
         parameters,
         body,
-        at: json::Path::default(),
+        at: json::JsonPath::default(),
         is_text: answer.is_text,
         is_empty: answer.is_empty,
     }));
@@ -179,7 +184,7 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
 fn parameter<'a>(types: &mut Types<'a>, taken: &'a Taken, at: &At) -> Option<Ref> {
     let of = match &taken.schema {
         // A text or a number, unchanged.
-        Schema::Unknown => Ref::named("String"),
+        OpenApiSchema::Unknown => Ref::named("String"),
         schema => types.parameter(schema, at)?,
     };
     Some(if taken.is_required { of.required() } else { of })
@@ -200,7 +205,7 @@ fn answer<'a>(
     at: &str,
 ) -> Result<Answer, String> {
     let mut schemas = operation.answers.iter().filter_map(|content| match content {
-        Content::Json(schema) => Some(schema),
+        BodyContent::Json(schema) => Some(schema),
         _ => None,
     });
     let at = format!("{at}/responses");
@@ -211,10 +216,10 @@ fn answer<'a>(
         let (of, _) = types.of(schema, Way::Out, &At::new(at, format!("{type_name}Answer")));
         return Ok(Answer { of, is_text: false, is_empty: false });
     }
-    let has = |is: fn(&Content) -> bool| operation.answers.iter().any(is);
-    if has(|content| matches!(content, Content::Text)) {
+    let has = |is: fn(&BodyContent) -> bool| operation.answers.iter().any(is);
+    if has(|content| matches!(content, BodyContent::Text)) {
         Ok(Answer { of: Ref::named("String"), is_text: true, is_empty: false })
-    } else if has(|content| matches!(content, Content::Empty)) {
+    } else if has(|content| matches!(content, BodyContent::Empty)) {
         Ok(Answer { of: Ref::named("Boolean"), is_text: false, is_empty: true })
     } else {
         Err("returns a file".to_owned())
@@ -222,11 +227,11 @@ fn answer<'a>(
 }
 
 /// Collects the links of the document that can become fields of objects.
-fn wishes(document: &Document, names: &[Option<String>], types: &mut Types<'_>) {
-    let find = |target: &Target| {
+fn wishes(document: &OpenApiDocument, names: &[Option<String>], types: &mut Types<'_>) {
+    let find = |target: &LinkTarget| {
         let is_target = |operation: &Described| match target {
-            Target::Id(id) => operation.id.as_ref() == Some(id),
-            Target::Path(method, path) => {
+            LinkTarget::Id(id) => operation.id.as_ref() == Some(id),
+            LinkTarget::Path(method, path) => {
                 operation.method == method && document.written(&operation.path) == path
             }
         };
@@ -262,7 +267,7 @@ fn wishes(document: &Document, names: &[Option<String>], types: &mut Types<'_>) 
 }
 
 /// The values of a link's parameters.
-fn filled(link: &openapi::Link) -> Result<Vec<(Box<str>, Filled)>, String> {
+fn filled(link: &openapi::ResponseLink) -> Result<Vec<(Box<str>, Filled)>, String> {
     let filled = link.parameters.iter().map(|(name, value)| {
         // `path.id` includes the parameter's location.
         let place = name.split_once('.').filter(|(place, _)| ["path", "query", "header"].contains(place));

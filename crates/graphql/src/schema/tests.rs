@@ -6,7 +6,7 @@ mod rest;
 
 use std::sync::Arc;
 
-use openapi::Document;
+use openapi::OpenApiDocument;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
 
@@ -18,8 +18,8 @@ use crate::subgraph::{Bindings, Kind, Subgraph};
 type Service<'a> = (&'a str, &'a str);
 
 fn made(services: &[Service<'_>], links: &str) -> Result<(Vec<Subgraph>, Vec<Finding>), Vec<Mistake>> {
-    let documents: Vec<Option<Document>> =
-        services.iter().map(|(_, text)| Document::read(text).ok().map(|it| it.below(""))).collect();
+    let documents: Vec<Option<OpenApiDocument>> =
+        services.iter().map(|(_, text)| OpenApiDocument::read(text).ok().map(|it| it.below(""))).collect();
     let sources: Vec<Source<'_>> = services
         .iter()
         .zip(&documents)

@@ -2,14 +2,14 @@
 
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, VARY};
 use http::{Response, StatusCode};
-use json::Tree;
+use json::JsonTree;
 use serde_json::Value;
 use services::{Body, body};
 
 use super::media::Media;
 
 /// Creates the response for a tree. The tree is also attached as an extension, for deduplication.
-pub(crate) fn response(tree: Tree, status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
+pub(crate) fn response(tree: JsonTree, status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
     let length = tree.len();
     let mut response = Response::new(match is_head {
         true => body::empty(),
@@ -29,7 +29,7 @@ pub(crate) fn response(tree: Tree, status: StatusCode, media: Media, is_head: bo
 /// Creates the response for errors without execution.
 pub(crate) fn errors(errors: &[Value], status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
     let text = serde_json::json!({ "errors": errors }).to_string();
-    not_kept(response(Tree::Text(text.into()), status, media, is_head))
+    not_kept(response(JsonTree::Text(text.into()), status, media, is_head))
 }
 
 /// Marks a response with errors as `no-store`. The next request may succeed, and without the header each

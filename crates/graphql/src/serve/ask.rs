@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, Method};
-use json::{Document, Kind, Node};
+use json::{JsonDocument, JsonNode, ValueKind};
 use offload::work;
 use services::body::{ReadBodyError, read_within};
 use services::{Body, accept};
@@ -88,7 +88,7 @@ impl Asked {
             // Forms send empty values for fields that were not filled in.
             let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
             if matches!(name, "variables" | "extensions") {
-                let document = Document::new(text.into_owned().into());
+                let document = JsonDocument::new(text.into_owned().into());
                 asked.put(name, document.map_err(|error| Refusal::Json { place: name, error })?.root())?;
             } else {
                 asked.put_text(name, text.into_owned());
@@ -99,10 +99,10 @@ impl Asked {
 
     /// Parses a JSON body.
     fn of_body(body: Bytes) -> Result<Self, Refusal> {
-        let document = Document::new(body).map_err(|error| Refusal::Json { place: "body", error })?;
+        let document = JsonDocument::new(body).map_err(|error| Refusal::Json { place: "body", error })?;
         match document.root().kind() {
-            Kind::Object => {}
-            Kind::Array => return Err(Refusal::Batch),
+            ValueKind::Object => {}
+            ValueKind::Array => return Err(Refusal::Batch),
             other => return Err(Refusal::NotObject(other.name())),
         }
         let (mut asked, mut given) = (Self::default(), [false; 5]);
@@ -116,20 +116,20 @@ impl Asked {
         asked.whole()
     }
 
-    fn put(&mut self, name: &'static str, value: Node<'_>) -> Result<(), Refusal> {
+    fn put(&mut self, name: &'static str, value: JsonNode<'_>) -> Result<(), Refusal> {
         let wrong = |must| Err(Refusal::Parameter { name, must, is: value.kind().name() });
         match (name, value.kind()) {
-            (_, Kind::Null) => {}
-            ("variables", Kind::Object) => {
+            (_, ValueKind::Null) => {}
+            ("variables", ValueKind::Object) => {
                 check_names(name, value)?;
                 self.variables = Some(value.slice());
             }
-            ("extensions", Kind::Object) => {
+            ("extensions", ValueKind::Object) => {
                 check_names(name, value)?;
                 self.hash = persisted(value)?;
             }
             ("variables" | "extensions", _) => return wrong("an object"),
-            (_, Kind::String) => self.put_text(name, text(value)),
+            (_, ValueKind::String) => self.put_text(name, text(value)),
             _ => return wrong("a string"),
         }
         Ok(())
@@ -161,7 +161,7 @@ const NAMES: [&str; 5] = ["query", "operationName", "variables", "extensions", "
 
 /// Checks that an object has no duplicate names in any spelling. Parsers disagree on whether the first or the
 /// last counts.
-fn check_names(of: &'static str, object: Node<'_>) -> Result<(), Refusal> {
+fn check_names(of: &'static str, object: JsonNode<'_>) -> Result<(), Refusal> {
     /// The maximum number of characters of a name in an error message.
     const NAME: usize = 40;
     let mut names = HashSet::with_capacity(object.count());
@@ -177,11 +177,11 @@ fn check_names(of: &'static str, object: Node<'_>) -> Result<(), Refusal> {
 }
 
 /// Returns the hash of Apollo's persisted queries.
-fn persisted(extensions: Node<'_>) -> Result<Option<Hash>, Refusal> {
+fn persisted(extensions: JsonNode<'_>) -> Result<Option<Hash>, Refusal> {
     let Some(persisted) = extensions.last_member(b"persistedQuery") else { return Ok(None) };
     match persisted.kind() {
-        Kind::Null => return Ok(None),
-        Kind::Object => check_names("persistedQuery", persisted)?,
+        ValueKind::Null => return Ok(None),
+        ValueKind::Object => check_names("persistedQuery", persisted)?,
         other => {
             let (name, must) = ("persistedQuery", "an object");
             return Err(Refusal::Parameter { name, must, is: other.name() });
@@ -206,7 +206,7 @@ fn hash_of(text: &str) -> Option<Hash> {
     Some(hash)
 }
 
-fn text(value: Node<'_>) -> String {
+fn text(value: JsonNode<'_>) -> String {
     String::from_utf8_lossy(&value.string().unwrap_or_default()).into_owned()
 }
 

@@ -12,7 +12,7 @@ use super::media::Media;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("the {place} is not JSON: {error}")]
-    Json { place: &'static str, error: json::Error },
+    Json { place: &'static str, error: json::JsonError },
     #[error("several operations in one request are not answered: send a request for each")]
     Batch,
     #[error("the body is {0}, and has to be an object with `query`")]

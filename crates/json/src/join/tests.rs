@@ -5,15 +5,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::Document;
+use crate::JsonDocument;
 
-fn document(text: &str) -> Document {
-    Document::new(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+fn document(text: &str) -> JsonDocument {
+    JsonDocument::new(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
 fn equal(one: &str, other: &str) -> bool {
     let (one, other) = (document(one), document(other));
-    Scalar::of(one.root()) == Scalar::of(other.root())
+    JoinKey::of(one.root()) == JoinKey::of(other.root())
 }
 
 #[test]
@@ -45,15 +45,15 @@ fn distinguishes_numbers_from_texts_and_large_numbers_exactly() {
 #[test]
 fn text_keys_compare_numbers_by_their_text() {
     let (number, text) = (document("7"), document(r#""7""#));
-    assert_eq!(Scalar::text(number.root()), Scalar::text(text.root()));
+    assert_eq!(JoinKey::text(number.root()), JoinKey::text(text.root()));
 }
 
 #[test]
 fn detects_disjoint_key_kinds() {
-    let kinds = |text: &str| Scalar::of(document(text).root()).unwrap().kind();
+    let kinds = |text: &str| JoinKey::of(document(text).root()).unwrap().kind();
     assert!(kinds("1").are_apart(kinds(r#""1""#)));
     assert!(!kinds("1").are_apart(kinds("2.5")));
-    assert!(!kinds("1").are_apart(Kinds::default()));
+    assert!(!kinds("1").are_apart(JoinKeyKinds::default()));
     assert_eq!((kinds("1") | kinds("true")).names(), "numbers and booleans");
 }
 
@@ -76,14 +76,14 @@ proptest! {
     ) {
         let (left_text, right_text) = (Value::from(left.clone()).to_string(), Value::from(right.clone()).to_string());
         let (left_side, right_side) = (document(&left_text), document(&right_text));
-        let mut grouped = Grouped::with_capacity(right.len());
+        let mut grouped = GroupedItems::with_capacity(right.len());
         for item in right_side.root().items() {
-            grouped.add(Scalar::of(item));
+            grouped.add(JoinKey::of(item));
         }
         for (node, key) in left_side.root().items().zip(&left) {
             let is_key = !key.is_null() && !key.is_array();
             let known: Vec<usize> = (0..right.len()).filter(|place| is_key && right[*place] == *key).collect();
-            let group = Scalar::of(node).and_then(|key| grouped.find(&key));
+            let group = JoinKey::of(node).and_then(|key| grouped.find(&key));
             let found: Vec<usize> = group.map(|group| grouped.items(group).collect()).unwrap_or_default();
             prop_assert_eq!(found, known);
         }

@@ -76,8 +76,8 @@ async fn bounds_the_queue_of_one_payer_and_keeps_room_for_others() {
 #[tokio::test]
 async fn drops_refused_and_displaced_jobs_outside_of_the_lock() {
     /// Like a request whose other call waits in the pool, it locks the queue when it is dropped.
-    struct Locks(OffloadPool, mpsc::Sender<bool>);
-    impl Drop for Locks {
+    struct LockingJob(OffloadPool, mpsc::Sender<bool>);
+    impl Drop for LockingJob {
         fn drop(&mut self) {
             let is_free = self.0.0.state.try_lock().is_ok();
             self.1.send(is_free).unwrap();
@@ -87,7 +87,7 @@ async fn drops_refused_and_displaced_jobs_outside_of_the_lock() {
     let (_go, _blocked) = block(&pool, 0).await;
     let (dropped, drops) = mpsc::channel();
     let run = |payer| {
-        let locks = Locks(pool.clone(), dropped.clone());
+        let locks = LockingJob(pool.clone(), dropped.clone());
         pool.run(of(payer), move |_| drop(locks)).boxed()
     };
     // One job too many for their payer, and then as many as there is room for, one of which displaces

@@ -5,9 +5,9 @@ use super::*;
 
 /// Returns the part that is generated for one service, without the part that is the same for all.
 fn generated(name: &str, text: &str) -> String {
-    let document = Document::read(text).expect("a document").below("");
+    let document = OpenApiDocument::read(text).expect("a document").below("");
     let operations = document.operations.iter().collect();
-    let all = types(&[Open { name, document: Some(&document), operations }]);
+    let all = types(&[CallableService { name, document: Some(&document), operations }]);
     let after = all
         .split_once("fetch(path: string, init?: FetchInit): Promise<Response>;\n}\n\n")
         .expect("the SDK")
@@ -37,14 +37,15 @@ fn types_of_an_openapi_3_1_document() {
 
 #[test]
 fn a_service_without_a_document_is_any_service() {
-    let all = types(&[Open { name: "old-one", document: None, operations: Vec::new() }]);
+    let all = types(&[CallableService { name: "old-one", document: None, operations: Vec::new() }]);
     assert!(all.contains("export interface Services {\n  readonly \"old-one\": Service;\n}\n"), "{all}");
 }
 
 #[test]
 fn omits_operations_that_are_not_open() {
-    let document = Document::read(OPENAPI_3_0).expect("a document");
+    let document = OpenApiDocument::read(OPENAPI_3_0).expect("a document");
     let open = |method: &str| document.operations.iter().filter(|it| it.method == method).collect();
-    let all = types(&[Open { name: "shop", document: Some(&document), operations: open("DELETE") }]);
+    let all =
+        types(&[CallableService { name: "shop", document: Some(&document), operations: open("DELETE") }]);
     assert!(all.contains("delete(path: \"/pets/{id}\"") && !all.contains("namespace shop"), "{all}");
 }

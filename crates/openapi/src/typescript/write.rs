@@ -5,66 +5,66 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::schema::{Object, Schema, Told};
+use crate::schema::{DiscriminatedUnion, ObjectSchema, OpenApiSchema};
 
 /// The maximum depth of nested types, beyond which TypeScript gives up as well.
 const MAX_DEPTH: usize = 60;
 
 /// Writes types.
 #[derive(Clone, Copy)]
-pub(super) struct Writer<'a> {
+pub(super) struct TypeWriter<'a> {
     /// The namespace of the named schemas, or empty inside of it.
     pub(super) prefix: &'a str,
     pub(super) indent: usize,
 }
 
-impl Writer<'_> {
+impl TypeWriter<'_> {
     /// Returns a type. It may need parentheses as part of another.
-    pub(super) fn schema(self, schema: &Schema) -> String {
+    pub(super) fn schema(self, schema: &OpenApiSchema) -> String {
         match schema {
             _ if self.indent > MAX_DEPTH => "unknown".to_owned(),
-            Schema::Unknown => "unknown".to_owned(),
-            Schema::Never => "never".to_owned(),
-            Schema::Null => "null".to_owned(),
-            Schema::Boolean => "boolean".to_owned(),
-            Schema::Integer(_) | Schema::Number => "number".to_owned(),
-            Schema::Text(_) => "string".to_owned(),
-            Schema::Literals(values) => union(values.iter().map(Value::to_string)),
-            Schema::List(items) => format!("{}[]", self.part(items)),
-            Schema::Tuple(first, rest) => {
+            OpenApiSchema::Unknown => "unknown".to_owned(),
+            OpenApiSchema::Never => "never".to_owned(),
+            OpenApiSchema::Null => "null".to_owned(),
+            OpenApiSchema::Boolean => "boolean".to_owned(),
+            OpenApiSchema::Integer(_) | OpenApiSchema::Number => "number".to_owned(),
+            OpenApiSchema::Text(_) => "string".to_owned(),
+            OpenApiSchema::Literals(values) => union(values.iter().map(Value::to_string)),
+            OpenApiSchema::List(items) => format!("{}[]", self.part(items)),
+            OpenApiSchema::Tuple(first, rest) => {
                 let mut items: Vec<String> = first.iter().map(|item| self.schema(item)).collect();
                 items.extend(rest.as_deref().map(|rest| format!("...{}[]", self.part(rest))));
                 format!("[{}]", items.join(", "))
             }
-            Schema::Object(object) => self.object(object),
-            Schema::Named(name) if self.prefix.is_empty() => name.clone(),
-            Schema::Named(name) => format!("{}.{name}", self.prefix),
-            Schema::Any(branches) | Schema::Told(Told { branches, .. }) => {
+            OpenApiSchema::Object(object) => self.object(object),
+            OpenApiSchema::Named(name) if self.prefix.is_empty() => name.clone(),
+            OpenApiSchema::Named(name) => format!("{}.{name}", self.prefix),
+            OpenApiSchema::Any(branches) | OpenApiSchema::Told(DiscriminatedUnion { branches, .. }) => {
                 union(branches.iter().map(|branch| self.part(branch)))
             }
-            Schema::All(parts) => joined(parts.iter().map(|part| self.part(part)), " & "),
+            OpenApiSchema::All(parts) => joined(parts.iter().map(|part| self.part(part)), " & "),
         }
     }
 
     /// Returns a type that can be used as part of any other.
-    fn part(self, schema: &Schema) -> String {
+    fn part(self, schema: &OpenApiSchema) -> String {
         let text = self.schema(schema);
         let is_simple = match schema {
-            Schema::Any(_) | Schema::Told(_) | Schema::All(_) => false,
-            Schema::Literals(values) => values.len() == 1,
-            Schema::Object(object) => object.others.is_none() || object.members.is_empty(),
+            OpenApiSchema::Any(_) | OpenApiSchema::Told(_) | OpenApiSchema::All(_) => false,
+            OpenApiSchema::Literals(values) => values.len() == 1,
+            OpenApiSchema::Object(object) => object.others.is_none() || object.members.is_empty(),
             _ => true,
         };
         if is_simple { text } else { format!("({text})") }
     }
 
     /// Returns an object type, with one member a line.
-    pub(super) fn object(self, object: &Object) -> String {
+    pub(super) fn object(self, object: &ObjectSchema) -> String {
         let others = object.others.as_deref();
         let inner = Self { indent: self.indent + 1, ..self };
         let index = |others| format!("{{ [name: string]: {} }}", inner.schema(others));
         if object.members.is_empty() {
-            return index(others.unwrap_or(&Schema::Unknown));
+            return index(others.unwrap_or(&OpenApiSchema::Unknown));
         }
         let indent = "  ".repeat(self.indent);
         let mut text = "{\n".to_owned();
@@ -77,7 +77,9 @@ impl Writer<'_> {
         }
         match others {
             // An index signature must be compatible with all members.
-            Some(Schema::Unknown) => _ = write!(text, "{indent}  [name: string]: unknown;\n{indent}}}"),
+            Some(OpenApiSchema::Unknown) => {
+                _ = write!(text, "{indent}  [name: string]: unknown;\n{indent}}}")
+            }
             Some(others) => _ = write!(text, "{indent}}} & {}", index(others)),
             None => _ = write!(text, "{indent}}}"),
         }

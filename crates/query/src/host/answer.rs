@@ -6,7 +6,7 @@ use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LANGUAGE, CONTENT_TYPE, ETAG, EXPIRES, HeaderName,
     HeaderValue, LAST_MODIFIED, LINK, LOCATION, RETRY_AFTER,
 };
-use query_abi::{Code, HOST_MODULE};
+use query_abi::{AbiCode, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
@@ -87,10 +87,10 @@ fn done(view: &mut View<'_>, text: (u32, u32), body: &mut BytesMut) -> GuestResu
 fn status(view: &mut View<'_>, code: i32) -> i32 {
     let status = u16::try_from(code).ok().filter(|code| (200..600).contains(code));
     let Some(status) = status.and_then(|code| StatusCode::from_u16(code).ok()) else {
-        return Code::Invalid as i32;
+        return AbiCode::Invalid as i32;
     };
     view.guest.answer.status = Some(status);
-    Code::Ok as i32
+    AbiCode::Ok as i32
 }
 
 fn header(view: &mut View<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResult<i32> {
@@ -101,10 +101,10 @@ fn header(view: &mut View<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResu
         return Err(Trapped::new(QueryError::AnswerHeader(name)));
     };
     if value.1 > VALUE {
-        return Ok(Code::Invalid as i32);
+        return Ok(AbiCode::Invalid as i32);
     }
     let value = HeaderValue::from_bytes(view.slice(value.0, value.1)?);
-    let Ok(value) = value else { return Ok(Code::Invalid as i32) };
+    let Ok(value) = value else { return Ok(AbiCode::Invalid as i32) };
     view.guest.answer.headers.insert(name.clone(), value);
-    Ok(Code::Ok as i32)
+    Ok(AbiCode::Ok as i32)
 }

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use query_abi::{Code, HEADER_BYTES, HOST_MODULE, Part};
+use query_abi::{AbiCode, HEADER_BYTES, HOST_MODULE, ResponsePart};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
 use services::headers::{HeaderError, MAX_CALL_HEAD};
@@ -353,25 +353,25 @@ fn response_get(view: &mut View<'_>, handle: i32, response: u32) -> GuestResult<
         .map_err(Trapped::new)?
     {
         Slot::Ended(Ok(response)) => {
-            (response.status.as_u16().into(), Code::Ok, header_len(&response.headers), response.body.len())
+            (response.status.as_u16().into(), AbiCode::Ok, header_len(&response.headers), response.body.len())
         }
         Slot::Ended(Err(error)) => (0, code(error), 0, 0),
-        _ => return Ok(Code::NotReady as i32),
+        _ => return Ok(AbiCode::NotReady as i32),
     };
     let words = [status, (error as i32).cast_unsigned(), headers as u32, body as u32];
     let out = view.slice_mut(response, query_abi::RESPONSE_BYTES)?;
     out.as_chunks_mut::<4>().0.iter_mut().zip(words).for_each(|(out, word)| *out = word.to_le_bytes());
-    Ok(Code::Ok as i32)
+    Ok(AbiCode::Ok as i32)
 }
 
-pub(crate) fn code(error: &CallError) -> Code {
+pub(crate) fn code(error: &CallError) -> AbiCode {
     match error.kind() {
-        Kind::Invalid => Code::Invalid,
-        Kind::UnknownService => Code::UnknownService,
-        Kind::Unreachable => Code::Unreachable,
-        Kind::Timeout => Code::Timeout,
-        Kind::Broken => Code::Broken,
-        _ => Code::Forbidden,
+        Kind::Invalid => AbiCode::Invalid,
+        Kind::UnknownService => AbiCode::UnknownService,
+        Kind::Unreachable => AbiCode::Unreachable,
+        Kind::Timeout => AbiCode::Timeout,
+        Kind::Broken => AbiCode::Broken,
+        _ => AbiCode::Forbidden,
     }
 }
 
@@ -401,12 +401,12 @@ fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -
     let response = match view.guest.slot("Response_read", handle).map_err(Trapped::new)? {
         Slot::Ended(Ok(response)) => response,
         Slot::Ended(Err(error)) => return Ok(Step::Done(code(error) as i32)),
-        _ => return Ok(Step::Done(Code::NotReady as i32)),
+        _ => return Ok(Step::Done(AbiCode::NotReady as i32)),
     };
     let bytes = match part {
-        part if part == Part::Body as i32 => response.body.clone(),
-        part if part == Part::Headers as i32 => header_text(&response.headers).into(),
-        _ => return Ok(Step::Done(Code::Invalid as i32)),
+        part if part == ResponsePart::Body as i32 => response.body.clone(),
+        part if part == ResponsePart::Headers as i32 => header_text(&response.headers).into(),
+        _ => return Ok(Step::Done(AbiCode::Invalid as i32)),
     };
     copy_out(view, &bytes, out)
 }
@@ -426,7 +426,7 @@ fn response_json(
     out: (u32, u32),
 ) -> GuestResult<Step<i32>> {
     let Some(text) = pointer_text(view, pointer)? else {
-        return Ok(Step::Done(Code::Invalid as i32));
+        return Ok(Step::Done(AbiCode::Invalid as i32));
     };
     let found = match view.guest.document("Response_json", handle)? {
         Ok(opened) => followed.cloned().unwrap_or_else(|| follow(opened.document, &text)),
@@ -438,8 +438,8 @@ fn response_json(
             view.guest.tape.gives(&value, &body).map_err(Trapped::new)?;
             copy_out(view, &value, out)
         }
-        Ok(None) => Ok(Step::Done(Code::Missing as i32)),
-        Err(_) => Ok(Step::Done(Code::Invalid as i32)),
+        Ok(None) => Ok(Step::Done(AbiCode::Missing as i32)),
+        Err(_) => Ok(Step::Done(AbiCode::Invalid as i32)),
     }
 }
 
@@ -459,7 +459,7 @@ async fn future_wait(mut caller: Caller<'_, Guest>, futures: u32, count: u32, al
 
 async fn wait(guest: &mut Guest, handles: &[i32], all: bool) -> Result<i32, QueryError> {
     if handles.is_empty() {
-        return Ok(Code::Missing as i32);
+        return Ok(AbiCode::Missing as i32);
     }
     guest.settle()?;
     if all { wait_all(guest, handles).await } else { wait_any(guest, handles).await }
@@ -479,7 +479,7 @@ async fn wait_any(guest: &mut Guest, handles: &[i32]) -> Result<i32, QueryError>
         }
         consume_budget().await;
     }
-    Ok(Code::Missing as i32)
+    Ok(AbiCode::Missing as i32)
 }
 
 /// Waits for all futures. Returns the index of the first one that has ended, which is the first of the list.
@@ -487,7 +487,7 @@ async fn wait_all(guest: &mut Guest, handles: &[i32]) -> Result<i32, QueryError>
     for handle in handles {
         while !has_ended(guest, *handle)? {
             if guest.settle_next().await?.is_none() {
-                return Ok(Code::Missing as i32);
+                return Ok(AbiCode::Missing as i32);
             }
             consume_budget().await;
         }
@@ -634,7 +634,7 @@ mod tests {
         assert_eq!(wait_any(&mut guest, &[pending, handles[2]]).await.unwrap(), 1);
         assert_eq!(wait(&mut guest, &[pending, handles[2], handles[0]], false).await.unwrap(), 1);
         assert_eq!(wait(&mut guest, &handles, true).await.unwrap(), 0);
-        assert_eq!(wait(&mut guest, &[], true).await.unwrap(), Code::Missing as i32);
+        assert_eq!(wait(&mut guest, &[], true).await.unwrap(), AbiCode::Missing as i32);
         let unknown = wait(&mut guest, &[pending, 77], false).await;
         assert!(matches!(unknown, Err(QueryError::BadHandle { handle: 77, .. })));
     }

@@ -1,9 +1,9 @@
 //! The JSON documents of a run: parsed on first use, stored by the handles of their responses.
 
 use bytes::Bytes;
-use json::{Document, Kind, Node};
+use json::{JsonDocument, JsonNode, ValueKind};
 use offload::SHORT_TEXT;
-use query_abi::Code;
+use query_abi::AbiCode;
 use sandbox::{GuestResult, Trapped};
 
 use super::calls::code;
@@ -23,7 +23,7 @@ const SHORT_INDEX: usize = 64 << 10;
 /// The documents of a run, or the errors of parsing them.
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
-    all: Vec<(i32, Result<Document, json::Error>)>,
+    all: Vec<(i32, Result<JsonDocument, json::JsonError>)>,
     /// The most recently read long scalar. Programs ask for a scalar twice: first for its length, then for
     /// its text.
     scalar: Option<(ScalarPlace, LongScalar)>,
@@ -40,14 +40,14 @@ pub(super) struct ScalarPlace {
 
 /// A document with its handle and the cached scalar.
 pub(super) struct OpenDocument<'a> {
-    pub(super) document: &'a Document,
+    pub(super) document: &'a JsonDocument,
     handle: i32,
     scalar: Option<&'a (ScalarPlace, LongScalar)>,
 }
 
 /// A value of a document. Long scalars may not be available yet.
 pub(super) enum Found<'a> {
-    Short(Node<'a>),
+    Short(JsonNode<'a>),
     Long(&'a LongScalar),
     /// Has to be read in the pool first.
     Unread(ScalarPlace),
@@ -56,32 +56,32 @@ pub(super) enum Found<'a> {
 /// The reason why a response has no document.
 pub(super) enum NoDocument {
     /// An error code, and the position in the body.
-    Failed { code: Code, place: usize },
+    Failed { code: AbiCode, place: usize },
     /// Indexed in the next part of the call.
     Due,
 }
 
 /// The result of resolving a JSON Pointer.
-pub(super) type Pointed = Result<Option<Bytes>, json::Error>;
+pub(super) type Pointed = Result<Option<Bytes>, json::JsonError>;
 
 /// Resolves a JSON Pointer.
-pub(super) fn follow(document: &Document, pointer: &str) -> Pointed {
-    document.root().pointer(pointer).map(|node| node.map(Node::slice))
+pub(super) fn follow(document: &JsonDocument, pointer: &str) -> Pointed {
+    document.root().pointer(pointer).map(|node| node.map(JsonNode::slice))
 }
 
 impl Documents {
     /// Returns the document of a handle. Searches from the end: there are few documents, and usually the last
     /// one is used.
-    fn get(&self, handle: i32) -> Option<&Result<Document, json::Error>> {
+    fn get(&self, handle: i32) -> Option<&Result<JsonDocument, json::JsonError>> {
         self.all.iter().rev().find(|(known, _)| *known == handle).map(|(_, document)| document)
     }
 
-    fn put(&mut self, handle: i32, document: Result<Document, json::Error>) {
+    fn put(&mut self, handle: i32, document: Result<JsonDocument, json::JsonError>) {
         self.all.push((handle, document));
     }
 
     /// Removes and returns a document.
-    fn take(&mut self, handle: i32) -> Option<Result<Document, json::Error>> {
+    fn take(&mut self, handle: i32) -> Option<Result<JsonDocument, json::JsonError>> {
         let place = self.all.iter().position(|(known, _)| *known == handle)?;
         Some(self.all.swap_remove(place).1)
     }
@@ -101,8 +101,8 @@ impl Documents {
 
 impl<'a> OpenDocument<'a> {
     /// Returns a value. Only the index of arrays and objects is used, not their contents.
-    pub(super) fn value(&self, node: Node<'a>) -> Found<'a> {
-        let is_container = matches!(node.kind(), Kind::Array | Kind::Object);
+    pub(super) fn value(&self, node: JsonNode<'a>) -> Found<'a> {
+        let is_container = matches!(node.kind(), ValueKind::Array | ValueKind::Object);
         let is_short = self.document.text().len() <= SHORT_SCALAR;
         if is_short || is_container || !node.is_longer(SHORT_SCALAR) {
             return Found::Short(node);
@@ -125,19 +125,19 @@ impl NoDocument {
     }
 }
 
-impl From<Code> for NoDocument {
-    fn from(code: Code) -> Self {
+impl From<AbiCode> for NoDocument {
+    fn from(code: AbiCode) -> Self {
         Self::Failed { code, place: 0 }
     }
 }
 
-impl From<json::Error> for NoDocument {
-    fn from(error: json::Error) -> Self {
+impl From<json::JsonError> for NoDocument {
+    fn from(error: json::JsonError) -> Self {
         match error {
-            json::Error::TooDeep(place) => Self::Failed { code: Code::TooDeep, place },
-            json::Error::NotJson(place) => Self::Failed { code: Code::NotJson, place },
-            json::Error::TooLong | json::Error::IndexTooLarge(_) | json::Error::NotPointer => {
-                Code::Invalid.into()
+            json::JsonError::TooDeep(place) => Self::Failed { code: AbiCode::TooDeep, place },
+            json::JsonError::NotJson(place) => Self::Failed { code: AbiCode::NotJson, place },
+            json::JsonError::TooLong | json::JsonError::IndexTooLarge(_) | json::JsonError::NotPointer => {
+                AbiCode::Invalid.into()
             }
         }
     }
@@ -152,7 +152,7 @@ impl Guest {
             return Ok(());
         }
         let (text, most) = (response.body.clone(), self.rest_memory());
-        let index = move || Document::within(text, most).inspect(Document::index_places);
+        let index = move || JsonDocument::within(text, most).inspect(JsonDocument::index_places);
         let document = self.away("json-index", response.body.len(), index).await?;
         self.keep(handle, document)
     }
@@ -209,10 +209,14 @@ impl Guest {
     }
 
     /// Stores the document of a response and counts its memory.
-    fn keep(&mut self, handle: i32, document: Result<Document, json::Error>) -> Result<(), QueryError> {
+    fn keep(
+        &mut self,
+        handle: i32,
+        document: Result<JsonDocument, json::JsonError>,
+    ) -> Result<(), QueryError> {
         match &document {
             Ok(document) => self.hold(document.index_bytes())?,
-            Err(json::Error::IndexTooLarge(_)) => return Err(self.limits.exceeded(Limit::Memory)),
+            Err(json::JsonError::IndexTooLarge(_)) => return Err(self.limits.exceeded(Limit::Memory)),
             Err(_) => {}
         }
         self.documents.put(handle, document);
@@ -230,15 +234,15 @@ impl Guest {
             let body = match self.slot(function, handle).map_err(Trapped::new)? {
                 Slot::Ended(Ok(response)) => response.body.clone(),
                 Slot::Ended(Err(error)) => return Ok(Err(code(error).into())),
-                _ => return Ok(Err(Code::NotReady.into())),
+                _ => return Ok(Err(AbiCode::NotReady.into())),
             };
             if body.len() > SHORT_TEXT {
-                return Ok(Err(Code::NotReady.into()));
+                return Ok(Err(AbiCode::NotReady.into()));
             }
             if body.len() > SHORT_INDEX && self.documents.due.replace(handle) != Some(handle) {
                 return Ok(Err(NoDocument::Due));
             }
-            let document = Document::within(body, self.rest_memory());
+            let document = JsonDocument::within(body, self.rest_memory());
             self.keep(handle, document).map_err(Trapped::new)?;
         }
         Ok(match self.documents.get(handle) {
@@ -246,7 +250,7 @@ impl Guest {
                 Ok(OpenDocument { document, handle, scalar: self.documents.scalar.as_ref() })
             }
             Some(Err(error)) => Err((*error).into()),
-            None => Err(Code::Invalid.into()),
+            None => Err(AbiCode::Invalid.into()),
         })
     }
 }

@@ -5,8 +5,8 @@
 //! begins there, it reads nonsense from its own document, but nothing else.
 
 use bytes::Bytes;
-use json::{Document, Kind, Node, Spot};
-use query_abi::{Code, HOST_MODULE, JSON_VALUE_BYTES};
+use json::{JsonDocument, JsonNode, NodeId, ValueKind};
+use query_abi::{AbiCode, HOST_MODULE, JSON_VALUE_BYTES};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
@@ -132,7 +132,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of<'a>(&self, object: Node<'a>, name: &[u8]) -> Option<Node<'a>> {
+    fn of<'a>(&self, object: JsonNode<'a>, name: &[u8]) -> Option<JsonNode<'a>> {
         if self.last { object.last_member(name) } else { object.member(name) }
     }
 }
@@ -152,10 +152,10 @@ fn json_root(
     let (code, place) = match view.guest.document("Json_root", future)? {
         Ok(opened) => {
             let root = opened.document.root();
-            if !is_taped || !matches!(root.kind(), Kind::Array | Kind::Object) {
-                return Ok(out.write(value, opened.value(root)).last(Code::Ok as i32));
+            if !is_taped || !matches!(root.kind(), ValueKind::Array | ValueKind::Object) {
+                return Ok(out.write(value, opened.value(root)).last(AbiCode::Ok as i32));
             }
-            (Code::Ok, 0)
+            (AbiCode::Ok, 0)
         }
         Err(NoDocument::Failed { code, place }) => (code, word(place)),
         Err(NoDocument::Due) => return Ok(Step::Turn),
@@ -168,17 +168,17 @@ fn json_root(
 /// The progress of a search through an object's members.
 #[derive(Default)]
 struct Search {
-    next: Option<Spot>,
-    found: Option<Spot>,
+    next: Option<NodeId>,
+    found: Option<NodeId>,
     is_over: bool,
 }
 
 impl Search {
     /// Searches the next part.
-    fn goes_on(&mut self, document: &Document, wanted: &Wanted, name: &[u8]) {
+    fn goes_on(&mut self, document: &JsonDocument, wanted: &Wanted, name: &[u8]) {
         let members = match self.next {
             Some(next) => Some(document.members_at(next)),
-            None => document.node(wanted.node as usize).map(Node::members),
+            None => document.node(wanted.node as usize).map(JsonNode::members),
         };
         let mut pass = Pass::default();
         for (key, value) in members.into_iter().flatten() {
@@ -214,7 +214,7 @@ fn json_member(
         Err(error) => return Ok(error.step()),
     };
     if name_len > TEXT {
-        return Ok(Step::Done(Code::Invalid as i32));
+        return Ok(Step::Done(AbiCode::Invalid as i32));
     }
     let name = &view.bytes[name as usize..][..name_len as usize];
     if !search.is_over {
@@ -224,10 +224,10 @@ fn json_member(
         return Ok(Step::Turn);
     }
     let Some(found) = search.found.and_then(|spot| opened.document.at(spot)) else {
-        return Ok(Step::Done(Code::Missing as i32));
+        return Ok(Step::Done(AbiCode::Missing as i32));
     };
     let mut out = Out::new(view.bytes, data, data + len);
-    Ok(out.write(value, opened.value(found)).last(Code::Ok as i32))
+    Ok(out.write(value, opened.value(found)).last(AbiCode::Ok as i32))
 }
 
 /// Reads one member of many items in one call, since advancing to the next item costs less than a call.
@@ -249,15 +249,15 @@ fn json_column(
         Err(error) => return Ok(error.step()),
     };
     if wanted.name.1 > TEXT {
-        return Ok(Step::Done(Code::Invalid as i32));
+        return Ok(Step::Done(AbiCode::Invalid as i32));
     }
     let name = view.bytes[wanted.name.0 as usize..][..wanted.name.1 as usize].to_vec();
     let mut out = Out::new(view.bytes, data, data + len);
     let places = (values..values + room).step_by(JSON_VALUE_BYTES as usize);
     let first = wanted.node as usize;
-    let items = opened.document.node(first).into_iter().flat_map(Node::and_following);
+    let items = opened.document.node(first).into_iter().flat_map(JsonNode::and_following);
     let is_long = opened.document.text().len() > NEAR;
-    let is_near = |item: Node<'_>| item.start() - first <= NEAR && !item.is_longer(NEAR);
+    let is_near = |item: JsonNode<'_>| item.start() - first <= NEAR && !item.is_longer(NEAR);
     let filled = places.zip(items).take_while(|(at, item)| {
         if is_long && !is_near(*item) {
             return false;
@@ -274,7 +274,7 @@ fn json_column(
 /// The progress of writing a container's children.
 struct Filling {
     /// The next child: a member's name for objects.
-    next: Option<Spot>,
+    next: Option<NodeId>,
     is_object: bool,
     /// The number of values of the next child that were written: 1 after a member's name.
     written: usize,
@@ -287,13 +287,13 @@ struct Filling {
 
 impl Filling {
     /// Starts with the first child.
-    fn new(node: Node<'_>, data: u32, records: u32) -> Self {
-        let is_object = node.kind() == Kind::Object;
+    fn new(node: JsonNode<'_>, data: u32, records: u32) -> Self {
+        let is_object = node.kind() == ValueKind::Object;
         let first = match is_object {
             true => node.members().next().map(|(key, _)| key.node()),
             false => node.items().next(),
         };
-        let next = first.map(Node::spot);
+        let next = first.map(JsonNode::spot);
         Self { next, is_object, written: 0, at: data, text: data + records, missing: 0 }
     }
 
@@ -302,7 +302,7 @@ impl Filling {
         let document = opened.document;
         let next = self.next?;
         let members = self.is_object.then(|| document.members_at(next)).into_iter().flatten();
-        let items = document.at(next).filter(|_| !self.is_object).map(Node::and_following);
+        let items = document.at(next).filter(|_| !self.is_object).map(JsonNode::and_following);
         let items = items.into_iter().flatten().map(|item| (item, None));
         let mut pass = Pass::default();
         for (name, value) in members.map(|(key, value)| (key.node(), Some(value))).chain(items) {
@@ -346,7 +346,7 @@ fn json_children(
         Some(filling) => filling,
         none => {
             let Some(node) = opened.document.node(node as usize) else { return Ok(Step::Done(0)) };
-            let records = node.count() * if node.kind() == Kind::Object { 2 } else { 1 };
+            let records = node.count() * if node.kind() == ValueKind::Object { 2 } else { 1 };
             let records = word(records).saturating_mul(JSON_VALUE_BYTES);
             if records > len {
                 return Ok(Step::Done(length(records as usize + node.text().len())));
@@ -376,9 +376,9 @@ fn json_text(view: &mut View<'_>, future: i32, node: u32, out: (u32, u32)) -> Gu
 
 /// Returns the JSON text of a short value. A program may point to a colon, which is not a value: its text
 /// would extend to the next comma, within a string of any length.
-fn spelt(node: Node<'_>) -> Bytes {
+fn spelt(node: JsonNode<'_>) -> Bytes {
     match node.kind() {
-        Kind::Array | Kind::Object => node.slice(),
+        ValueKind::Array | ValueKind::Object => node.slice(),
         _ => {
             let text = node.with_space();
             text.slice(..text.trim_ascii_end().len())
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn the_text_of_a_colon_ends_at_the_next_token() {
         let text = r#"{ "a" : "b; c" , "d": 1 }"#;
-        let document = Document::new(text.into()).unwrap();
+        let document = JsonDocument::new(text.into()).unwrap();
         let text_at = |start: usize| spelt(document.node(start).unwrap());
         assert_eq!(text_at(0), text);
         assert_eq!(text_at(6), ":");

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use json::{Document, Kind, Node, Number};
+use json::{JsonDocument, JsonNode, JsonNumber, ValueKind};
 use query_abi::{JSON_VALUE_BYTES, JsonKind};
 
 use super::documents::{Found, ScalarPlace};
@@ -24,26 +24,28 @@ struct ValueRecord<T> {
 
 impl<'a> ValueRecord<Cow<'a, [u8]>> {
     /// Creates the record of a value at this position in its document.
-    fn of(node: Node<'a>, place: u32) -> Self {
+    fn of(node: JsonNode<'a>, place: u32) -> Self {
         let plain = |kind, len, rest| Self { kind, len, rest, text: None };
         let whole = |kind, number: u64| plain(kind, 0, [number as u32, (number >> 32) as u32]);
         let text = |kind, text| Self { kind, len: 0, rest: [0, place], text: Some(text) };
         match node.kind() {
-            Kind::Null => plain(JsonKind::Null, 0, [0, place]),
-            Kind::Bool(false) => plain(JsonKind::False, 0, [0, place]),
-            Kind::Bool(true) => plain(JsonKind::True, 0, [0, place]),
-            Kind::Number => match node.number() {
-                Some(Number::Unsigned(number)) => whole(JsonKind::Unsigned, number),
-                Some(Number::Negative(number)) => whole(JsonKind::Negative, number.cast_unsigned()),
-                Some(Number::Real(number)) => whole(JsonKind::Real, number.to_bits()),
-                Some(Number::Big) | None => text(JsonKind::Big, Cow::Borrowed(node.text())),
+            ValueKind::Null => plain(JsonKind::Null, 0, [0, place]),
+            ValueKind::Bool(false) => plain(JsonKind::False, 0, [0, place]),
+            ValueKind::Bool(true) => plain(JsonKind::True, 0, [0, place]),
+            ValueKind::Number => match node.number() {
+                Some(JsonNumber::Unsigned(number)) => whole(JsonKind::Unsigned, number),
+                Some(JsonNumber::Negative(number)) => whole(JsonKind::Negative, number.cast_unsigned()),
+                Some(JsonNumber::Real(number)) => whole(JsonKind::Real, number.to_bits()),
+                Some(JsonNumber::Big) | None => text(JsonKind::Big, Cow::Borrowed(node.text())),
             },
-            Kind::String => {
+            ValueKind::String => {
                 let kind = if node.is_unpaired() { JsonKind::Unpaired } else { JsonKind::String };
                 text(kind, node.string().unwrap_or_default())
             }
-            Kind::Array => plain(JsonKind::Array, word(node.count()), [word(node.text().len()), place]),
-            Kind::Object => plain(JsonKind::Object, word(node.count()), [word(node.text().len()), place]),
+            ValueKind::Array => plain(JsonKind::Array, word(node.count()), [word(node.text().len()), place]),
+            ValueKind::Object => {
+                plain(JsonKind::Object, word(node.count()), [word(node.text().len()), place])
+            }
         }
     }
 }
@@ -63,8 +65,8 @@ impl LongScalar {
     pub(super) fn read(spelt: Bytes, place: usize) -> Self {
         // The document has been validated as a whole. A program may point to a colon or a comma, which is not
         // a value.
-        let document = Document::known(spelt.clone()).ok();
-        let root = document.as_ref().map(Document::root);
+        let document = JsonDocument::known(spelt.clone()).ok();
+        let root = document.as_ref().map(JsonDocument::root);
         let record = root.map(|root| ValueRecord::of(root, word(place)));
         let record = record.map(|ValueRecord { kind, len, rest, text }| {
             let text = text.map(|text| match text {
@@ -162,7 +164,7 @@ impl<'a> Out<'a> {
         self.record(at, JsonKind::Null, 0, [0, place]);
     }
 
-    fn node(&mut self, at: u32, node: Node<'_>) -> Written {
+    fn node(&mut self, at: u32, node: JsonNode<'_>) -> Written {
         let record = ValueRecord::of(node, word(node.start()));
         let Some(text) = &record.text else { return self.plain(at, &record) };
         if let Cow::Owned(text) = text {

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use query_abi::{
-    ALLOC, CONSTRUCTORS, ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, HostFunction, MEMORY, Type,
+    ALLOC, AbiType, CONSTRUCTORS, ENTRY, ENVIRONMENT_C, HOST_FUNCTIONS, HOST_MODULE, HostFunction, MEMORY,
     layout,
 };
 use wasmparser::{
@@ -378,9 +378,9 @@ impl Shape {
 }
 
 fn has_type(ty: &FuncType, function: &HostFunction) -> bool {
-    let core = |ty: Type| match ty {
-        Type::I32 => ValType::I32,
-        Type::I64 => ValType::I64,
+    let core = |ty: AbiType| match ty {
+        AbiType::I32 => ValType::I32,
+        AbiType::I64 => ValType::I64,
     };
     let params = function.params.iter().map(|(_, _, ty)| core(*ty));
     let results = function.result.iter().map(|(_, ty)| core(*ty));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use query_abi::Code;
+use query_abi::AbiCode;
 use serde_json::Value;
 use services::client::Waited;
 use services::{CallError, Duration, Response};
@@ -160,11 +160,11 @@ fn read_header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
 fn error(code: i32) -> CallError {
     let (service, source) = (Arc::from("recorded"), "recorded".into());
     match code {
-        code if code == Code::Unreachable as i32 => CallError::Unreachable { service, source },
-        code if code == Code::Timeout as i32 => {
+        code if code == AbiCode::Unreachable as i32 => CallError::Unreachable { service, source },
+        code if code == AbiCode::Timeout as i32 => {
             CallError::Timeout { service, timeout: Duration::from_secs(0), waited: Waited::Answer }
         }
-        code if code == Code::Forbidden as i32 => CallError::Loop(service),
+        code if code == AbiCode::Forbidden as i32 => CallError::Loop(service),
         _ => CallError::Broken { service, source },
     }
 }

@@ -18,7 +18,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use offload::{JobContext, JobRequest};
-use openapi::{Document, Open, Operation};
+use openapi::{CallableService, OpenApiDocument, OpenApiOperation};
 use serde_json::{Map, Value, json};
 use services::headers::tokens;
 use services::{Body, Call, Problem, Rights, Service};
@@ -74,8 +74,8 @@ struct Page {
 struct Visible<'a> {
     service: &'a Service,
     methods: Vec<&'a Method>,
-    document: Option<&'a Document>,
-    operations: Vec<&'a Operation>,
+    document: Option<&'a OpenApiDocument>,
+    operations: Vec<&'a OpenApiOperation>,
 }
 
 impl Pages {
@@ -205,7 +205,7 @@ impl Query {
 impl DescribedRoute {
     fn page(&self, limits: Option<&CallerLimits>, seen: &Call) -> Page {
         let visible = self.visible(seen);
-        let open: Vec<Open<'_>> = visible.iter().map(Visible::open).collect();
+        let open: Vec<CallableService<'_>> = visible.iter().map(Visible::open).collect();
         let limits = limits.map_or(self.config.limits, |caller| self.config.limits.and(caller));
         let about = Value::Object(self.about(&visible, &limits)).to_string();
         let types = openapi::types(&open);
@@ -222,7 +222,7 @@ impl DescribedRoute {
             let methods: Vec<_> =
                 methods.filter(|method| seen.check(service.name(), method).is_ok()).collect();
             let document = self.documents.get(&**service.name()).map(|document| &**document);
-            let is_open = |operation: &&Operation| {
+            let is_open = |operation: &&OpenApiOperation| {
                 methods.iter().any(|method| method.as_str() == operation.method)
                     && service.check_path(&operation.called()).is_ok()
             };
@@ -264,8 +264,12 @@ impl DescribedRoute {
 }
 
 impl Visible<'_> {
-    fn open(&self) -> Open<'_> {
-        Open { name: self.service.name(), document: self.document, operations: self.operations.clone() }
+    fn open(&self) -> CallableService<'_> {
+        CallableService {
+            name: self.service.name(),
+            document: self.document,
+            operations: self.operations.clone(),
+        }
     }
 
     fn about(&self) -> Value {
@@ -280,7 +284,7 @@ impl Visible<'_> {
     }
 }
 
-fn told(operation: &Operation) -> Value {
+fn told(operation: &OpenApiOperation) -> Value {
     let parameters = operation.parameters.iter().map(|parameter| {
         let mut told = json!({ "name": parameter.name, "in": parameter.place.name() });
         if parameter.is_required {
@@ -304,7 +308,7 @@ fn told(operation: &Operation) -> Value {
 /// Returns a program that calls the first operation without required parameters. Safe within a shell's single
 /// quotes.
 fn example(visible: &[Visible<'_>]) -> Option<String> {
-    let asks_nothing = |operation: &&&Operation| {
+    let asks_nothing = |operation: &&&OpenApiOperation| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
         operation.method == "GET"
             && operation.path.bytes().all(plain)

@@ -232,13 +232,13 @@ pub(crate) struct Folded {
 
 impl Folded {
     /// The length of the texts that have to be parsed.
-    pub(crate) fn work(log: &store::Log) -> usize {
+    pub(crate) fn work(log: &store::KeyLog) -> usize {
         let snapshot = log.snapshot.as_ref().filter(|_| !log.changes.is_empty());
         let changes = || log.changes.iter().map(|(_, text)| text.len() + ENTRY).sum::<usize>();
         snapshot.map_or(0, |(_, value)| value.len() + changes())
     }
 
-    pub(crate) fn of(log: store::Log) -> Result<Self, Refused> {
+    pub(crate) fn of(log: store::KeyLog) -> Result<Self, Refused> {
         let version = log.version;
         let changes: Vec<Bytes> = log.changes.into_iter().map(|(_, text)| text).collect();
         let Some((_, value)) = log.snapshot else { return Ok(Self { version, snapshot: None, changes }) };

@@ -6,7 +6,7 @@
 //! other workers receive the text of the edits unchanged; here it is only validated and split by cell.
 
 use bytes::Bytes;
-use json::{Document, Kind, Number};
+use json::{JsonDocument, JsonNumber, ValueKind};
 
 use super::tree::{self, Effort, Misfit, Node, Step, Undo};
 use crate::index::index;
@@ -15,7 +15,7 @@ use crate::index::index;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("{0}")]
-    NotJson(#[from] json::Error),
+    NotJson(#[from] json::JsonError),
     #[error("edit {0} is not `[slot, path]`, `[slot, path, value]` or `[slot, path, count, values]`")]
     NoEdit(usize),
     #[error("edit {0} is for slot {1}, which the run does not have")]
@@ -35,7 +35,7 @@ impl Refused {
 #[derive(Debug)]
 pub(crate) struct Changes {
     text: Bytes,
-    document: Option<Document>,
+    document: Option<JsonDocument>,
 }
 
 /// The edits of one cell.
@@ -51,7 +51,7 @@ pub(crate) struct Part {
 /// A parsed edit.
 struct Item<'a> {
     slot: u64,
-    path: json::Node<'a>,
+    path: json::JsonNode<'a>,
     what: What<'a>,
     text: Bytes,
 }
@@ -60,9 +60,9 @@ struct Item<'a> {
 #[derive(Clone, Copy)]
 enum What<'a> {
     Delete,
-    Set(json::Node<'a>),
+    Set(json::JsonNode<'a>),
     /// Replaces this number of items by the values.
-    Splice(usize, json::Node<'a>),
+    Splice(usize, json::JsonNode<'a>),
 }
 
 impl Changes {
@@ -74,20 +74,23 @@ impl Changes {
     /// Parses a change set from the store. It was accepted before, so it must be readable whatever the size
     /// of its index.
     fn stored(text: &Bytes) -> Result<Self, Refused> {
-        Self::with(text, Document::new)
+        Self::with(text, JsonDocument::new)
     }
 
-    fn with(text: &Bytes, index: fn(Bytes) -> Result<Document, json::Error>) -> Result<Self, Refused> {
+    fn with(
+        text: &Bytes,
+        index: fn(Bytes) -> Result<JsonDocument, json::JsonError>,
+    ) -> Result<Self, Refused> {
         let document = if text.is_empty() { None } else { Some(index(text.clone())?) };
-        if document.as_ref().is_some_and(|document| document.root().kind() != Kind::Array) {
+        if document.as_ref().is_some_and(|document| document.root().kind() != ValueKind::Array) {
             return Err(Refused::NoEdit(0));
         }
         Ok(Self { text: text.clone(), document })
     }
 
     fn items(&self) -> impl Iterator<Item = Result<Item<'_>, Refused>> {
-        let root = self.document.as_ref().map(Document::root);
-        let items = root.into_iter().flat_map(json::Node::items);
+        let root = self.document.as_ref().map(JsonDocument::root);
+        let items = root.into_iter().flat_map(json::JsonNode::items);
         items.enumerate().map(|(number, item)| Item::read(item).ok_or(Refused::NoEdit(number)))
     }
 
@@ -157,17 +160,17 @@ impl Changes {
 }
 
 impl<'a> Item<'a> {
-    fn read(node: json::Node<'a>) -> Option<Self> {
+    fn read(node: json::JsonNode<'a>) -> Option<Self> {
         let mut parts = node.items();
         let slot = match parts.next()?.number()? {
-            Number::Unsigned(slot) => slot,
+            JsonNumber::Unsigned(slot) => slot,
             _ => return None,
         };
-        let path = parts.next().filter(|path| path.kind() == Kind::Array)?;
+        let path = parts.next().filter(|path| path.kind() == ValueKind::Array)?;
         let what = match (parts.next(), parts.next()) {
             (None, _) => What::Delete,
             (Some(value), None) => What::Set(value),
-            (Some(count), Some(values)) if values.kind() == Kind::Array => {
+            (Some(count), Some(values)) if values.kind() == ValueKind::Array => {
                 What::Splice(number(count)?, values)
             }
             _ => return None,
@@ -193,16 +196,16 @@ impl What<'_> {
     }
 }
 
-fn step(node: json::Node<'_>) -> Option<Step> {
+fn step(node: json::JsonNode<'_>) -> Option<Step> {
     match node.kind() {
-        Kind::String => Some(Step::Member(node.text().into())),
+        ValueKind::String => Some(Step::Member(node.text().into())),
         _ => number(node).map(Step::Item),
     }
 }
 
-fn number(node: json::Node<'_>) -> Option<usize> {
+fn number(node: json::JsonNode<'_>) -> Option<usize> {
     match node.number()? {
-        Number::Unsigned(number) => usize::try_from(number).ok(),
+        JsonNumber::Unsigned(number) => usize::try_from(number).ok(),
         _ => None,
     }
 }
@@ -213,7 +216,7 @@ pub(crate) fn tree<'a>(
     value: Option<&Bytes>,
     changes: impl Iterator<Item = &'a Bytes>,
 ) -> Result<Option<Node>, Refused> {
-    let document = value.cloned().map(Document::new).transpose()?;
+    let document = value.cloned().map(JsonDocument::new).transpose()?;
     let mut root = document.map(|document| Node::read(document.root()).0);
     for text in changes {
         Changes::stored(text)?.apply(&mut root)?;

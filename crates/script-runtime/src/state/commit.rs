@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use offload::{OffloadError, QuotaKey};
 use services::Unfinished;
-use store::{Batch, Commit, Lease, Written};
+use store::{PendingCommit, WriteBatch, WriteLease, WriteResult};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::yield_now;
 
@@ -37,7 +37,7 @@ pub struct Durable(watch::Receiver<Option<Result<(), Error>>>);
 pub(crate) struct Sealed {
     version: u64,
     writes: Writes,
-    lease: Option<Lease>,
+    lease: Option<WriteLease>,
     /// The instance that is removed with the commit; the permit is held until the commit is settled.
     removes: Option<Removal>,
     answer: watch::Sender<Option<Result<(), Error>>>,
@@ -46,7 +46,7 @@ pub(crate) struct Sealed {
 /// A commit that was submitted to the store; without writes there is nothing to submit.
 struct Sent {
     sealed: Sealed,
-    commit: Option<Commit>,
+    commit: Option<PendingCommit>,
 }
 
 impl Durable {
@@ -57,7 +57,7 @@ impl Durable {
     pub async fn wait(&self) -> Result<(), Error> {
         let mut answer = self.0.clone();
         let answer = answer.wait_for(Option::is_some).await;
-        answer.ok().and_then(|answer| answer.clone()).unwrap_or(Err(Error::Store(store::Error::Stopped)))
+        answer.ok().and_then(|answer| answer.clone()).unwrap_or(Err(Error::Store(store::StoreError::Stopped)))
     }
 }
 
@@ -200,16 +200,16 @@ impl Group {
     }
 
     /// Checks whether a run may still commit; returns the lease.
-    fn check(&self, inner: &Inner, built_on: u64, writes: bool) -> Result<Option<Lease>, Error> {
+    fn check(&self, inner: &Inner, built_on: u64, writes: bool) -> Result<Option<WriteLease>, Error> {
         if inner.state == State::Gone {
             return Err(Error::Gone { path: self.path.clone().unwrap_or_default() });
         }
         if inner.generation != built_on {
-            return Err(Error::Store(store::Error::Abandoned));
+            return Err(Error::Store(store::StoreError::Abandoned));
         }
         let lease = inner.lease.as_ref().map(|(lease, _)| lease.clone());
         if lease.is_none() && writes {
-            return Err(Error::Store(store::Error::LeaseLost { name: Arc::clone(&self.lease_name) }));
+            return Err(Error::Store(store::StoreError::LeaseLost { name: Arc::clone(&self.lease_name) }));
         }
         Ok(lease)
     }
@@ -223,11 +223,11 @@ impl Group {
         drafts: &[Option<Draft>],
         applied: &[(usize, Applied)],
         removes: bool,
-    ) -> Result<Option<Lease>, Error> {
+    ) -> Result<Option<WriteLease>, Error> {
         let lease = self.check(inner, built_on, !applied.is_empty() || removes)?;
         let is_out = |key: &Arc<str>| inner.cells.get(key).is_some_and(|cell| cell.is_out());
         if slots.iter().zip(drafts).any(|(key, draft)| draft.is_some() && !is_out(key)) {
-            return Err(Error::Store(store::Error::Abandoned));
+            return Err(Error::Store(store::StoreError::Abandoned));
         }
         let sizes = applied.iter().filter_map(|(slot, _)| {
             let (key, draft) = (slots.get(*slot)?, drafts.get(*slot)?.as_ref()?);
@@ -250,7 +250,7 @@ impl Group {
         mut inner: MutexGuard<'_, Inner>,
         worker: u32,
         writes: Writes,
-        lease: Option<Lease>,
+        lease: Option<WriteLease>,
         removes: Option<Removal>,
     ) -> Durable {
         let (sender, receiver) = watch::channel(None);
@@ -325,7 +325,7 @@ impl Group {
     }
 
     /// Returns the next commit, and its batch for the store.
-    fn take(&self, sent: &VecDeque<Sent>) -> Option<(Sealed, Option<Batch>)> {
+    fn take(&self, sent: &VecDeque<Sent>) -> Option<(Sealed, Option<WriteBatch>)> {
         let creates =
             |sent: &Sent| sent.sealed.writes.iter().any(|(_, write)| matches!(write, Write::Create(_)));
         if sent.iter().any(creates) {
@@ -337,7 +337,7 @@ impl Group {
             return Some((sealed, None));
         }
         let keys = &self.home.keys;
-        let mut batch = Batch::new();
+        let mut batch = WriteBatch::new();
         if let Some(lease) = &sealed.lease {
             batch = batch.fenced(lease);
         }
@@ -371,7 +371,7 @@ impl Group {
         !inner.is_carried
     }
 
-    async fn settle(self: &Arc<Self>, sealed: Sealed, written: &[Written]) {
+    async fn settle(self: &Arc<Self>, sealed: Sealed, written: &[WriteResult]) {
         let (mut texts, mut long, mut waste) = (Vec::new(), Vec::new(), Waste::default());
         {
             let mut inner = self.lock();
@@ -401,7 +401,7 @@ impl Group {
 
     async fn store_compacted(&self, key: Arc<str>, version: u64, text: Bytes) {
         // If this fails, the store requests compaction again.
-        drop(self.home.shared.store.submit(Batch::new().compact(key, version, text)).await);
+        drop(self.home.shared.store.submit(WriteBatch::new().compact(key, version, text)).await);
     }
 
     /// Starts a compaction that takes long, so that it delays no commit.
@@ -434,7 +434,7 @@ impl Group {
     }
 
     /// Rolls back a commit that the store refused, together with all commits based on it.
-    fn fail(&self, error: store::Error, built: impl Iterator<Item = Sealed>) {
+    fn fail(&self, error: store::StoreError, built: impl Iterator<Item = Sealed>) {
         let mut inner = self.lock();
         let built: Vec<Sealed> = built.chain(std::mem::take(&mut inner.queue)).collect();
         inner.generation += 1;
@@ -464,7 +464,7 @@ impl Group {
         shared.workers.forget(Forget::Cell, &ids);
         let mut error = Some(error);
         for sealed in built {
-            let error = error.take().unwrap_or(store::Error::Abandoned);
+            let error = error.take().unwrap_or(store::StoreError::Abandoned);
             sealed.answer.send_replace(Some(Err(error.into())));
         }
     }

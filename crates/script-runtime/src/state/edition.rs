@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use json::Document;
+use json::JsonDocument;
 use offload::QuotaKey;
 use services::Unfinished;
-use store::Batch;
+use store::WriteBatch;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::cell::SHORT;
@@ -88,7 +88,7 @@ struct Wanted {
 /// The texts of a declaration, parsed.
 struct Parsed {
     record: Record,
-    initials: Option<Document>,
+    initials: Option<JsonDocument>,
 }
 
 /// Keys of the store with their sizes.
@@ -341,7 +341,7 @@ impl Edition {
                     return Ok(Declared::New(Instance { home: Arc::clone(&self.home), known, resource }));
                 }
                 // Another declaration was faster.
-                Err(store::Error::Conflict { .. }) => self.home.adopt(path).await?,
+                Err(store::StoreError::Conflict { .. }) => self.home.adopt(path).await?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -383,10 +383,10 @@ impl Edition {
         resource: &PlanResource,
         path: &str,
         record: Bytes,
-        initials: Option<&Document>,
-    ) -> (Batch, KeySizes) {
+        initials: Option<&JsonDocument>,
+    ) -> (WriteBatch, KeySizes) {
         let keys = &self.home.keys;
-        let batch = Batch::new().remove_all(keys.instance(path, &resource.key));
+        let batch = WriteBatch::new().remove_all(keys.instance(path, &resource.key));
         let declared = keys.declared(path);
         let size = instance_size(&declared, path, record.len());
         let mut sizes = vec![(Arc::clone(&declared), size)];

@@ -9,7 +9,7 @@ use services::Problem;
 pub enum Error {
     /// An error of the store.
     #[error(transparent)]
-    Store(#[from] store::Error),
+    Store(#[from] store::StoreError),
     /// The pool did not do long work.
     #[error(transparent)]
     Unfinished(#[from] services::Unfinished),
@@ -160,10 +160,10 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Store(store::Error::LeaseLost { .. } | store::Error::LeaseTaken { .. }) => {
+            Self::Store(store::StoreError::LeaseLost { .. } | store::StoreError::LeaseTaken { .. }) => {
                 "another gateway writes this state; nothing of this request was stored, so send it again"
             }
-            Self::Store(store::Error::Conflict { .. } | store::Error::Abandoned) => {
+            Self::Store(store::StoreError::Conflict { .. } | store::StoreError::Abandoned) => {
                 "nothing of this request was stored, so send it again"
             }
             Self::Store(error) => error.hint(),

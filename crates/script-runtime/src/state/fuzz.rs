@@ -49,7 +49,7 @@ pub(crate) fn keeps_values_whole(text: &Bytes) {
     let mut after = Vec::new();
     if let Some(root) = &root {
         root.write(&mut after);
-        assert!(json::Document::new(after.clone().into()).is_ok());
+        assert!(json::JsonDocument::new(after.clone().into()).is_ok());
     }
     match taken {
         Err(_) => assert_eq!(after, value),

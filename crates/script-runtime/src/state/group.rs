@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use offload::QuotaKey;
 use services::Unfinished;
-use store::{Lease, Log};
+use store::{KeyLog, WriteLease};
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::yield_now;
 
@@ -69,7 +69,7 @@ pub(crate) struct Inner {
     /// Incremented on a rollback: runs that are based on an earlier generation cannot commit.
     pub(crate) generation: u64,
     pub(crate) state: State,
-    pub(crate) lease: Option<(Lease, Instant)>,
+    pub(crate) lease: Option<(WriteLease, Instant)>,
     /// The epoch up to which changes of other gateways are loaded.
     pub(crate) seen: u64,
     /// Whether only some of the loaded cells are in place: a run that is sent now could see a part of another
@@ -204,7 +204,7 @@ impl Group {
     }
 
     /// Extends the lease; returns whether this gateway still holds it.
-    pub(crate) async fn renew(&self, lease: &Lease) -> Result<bool, Error> {
+    pub(crate) async fn renew(&self, lease: &WriteLease) -> Result<bool, Error> {
         let until = Instant::now() + LEASE;
         let renewed = self.home.shared.store.renew(lease, LEASE).await;
         let mut inner = self.lock();
@@ -215,7 +215,7 @@ impl Group {
                 }
                 Ok(true)
             }
-            Err(store::Error::LeaseLost { .. }) => {
+            Err(store::StoreError::LeaseLost { .. }) => {
                 inner.lease = None;
                 inner.seen = NEVER;
                 Ok(false)
@@ -533,10 +533,10 @@ type LoadedCell = (Arc<str>, u64, Option<Folded>);
 /// Returns the first cells, and those that have changed, with the changes of their logs applied.
 fn fold(
     cells: Vec<(Arc<str>, u64)>,
-    logs: Vec<Option<Log>>,
+    logs: Vec<Option<KeyLog>>,
     missing: usize,
 ) -> Result<Vec<LoadedCell>, Error> {
-    let is_changed = |asked: u64, log: Option<&Log>| log.map_or(asked > 0, |log| log.version > asked);
+    let is_changed = |asked: u64, log: Option<&KeyLog>| log.map_or(asked > 0, |log| log.version > asked);
     let loaded = cells.into_iter().zip(logs).enumerate();
     let changed = loaded
         .filter(|(number, ((_, asked), log))| *number < missing || is_changed(*asked, log.as_ref()))

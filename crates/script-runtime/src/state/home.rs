@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use services::Unfinished;
-use store::{Batch, Lease};
+use store::{WriteBatch, WriteLease};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 
@@ -252,20 +252,20 @@ impl Home {
     }
 
     /// Acquires a lease, waiting until no other gateway holds it.
-    pub(crate) async fn lease(&self, name: &Arc<str>) -> Result<Lease, Error> {
+    pub(crate) async fn lease(&self, name: &Arc<str>) -> Result<WriteLease, Error> {
         let (store, holder) = (&self.shared.store, &self.shared.holder);
         let (mut waited, mut pause) = (Duration::ZERO, PAUSE.0);
         loop {
             match store.lease(Arc::clone(name), Arc::clone(holder.name()), LEASE).await {
                 Ok(lease) => return Ok(lease),
-                Err(store::Error::LeaseTaken { holder: other, .. }) if holder.is_gone(&other) => {
+                Err(store::StoreError::LeaseTaken { holder: other, .. }) if holder.is_gone(&other) => {
                     // Acquired in the name of the dead holder, which fails if a third gateway holds the lease
                     // by now, and then released.
                     if let Ok(left) = store.lease(Arc::clone(name), other, LEASE).await {
                         store.release(&left).await?;
                     }
                 }
-                Err(store::Error::LeaseTaken { .. }) if waited < self.settings().patience => {
+                Err(store::StoreError::LeaseTaken { .. }) if waited < self.settings().patience => {
                     tokio::time::sleep(pause).await;
                     waited += pause;
                     pause = (pause * 2).min(PAUSE.1);
@@ -277,7 +277,7 @@ impl Home {
 
     /// Extends the batch by the removal of an instance. The versions of its cells are lost, so the current
     /// version of the groups (at least `version`) is stored as the minimum for future ones.
-    pub(crate) fn removal(&self, batch: Batch, path: &str, version: u64) -> Batch {
+    pub(crate) fn removal(&self, batch: WriteBatch, path: &str, version: u64) -> WriteBatch {
         // If there is none, another gateway has removed it.
         let Some(known) = self.instances.find(path) else { return batch };
         let floor = self.floor.fetch_max(version, Ordering::Relaxed).max(version);
@@ -337,7 +337,7 @@ impl Home {
         let shared = self.groups_at(None);
         let version = shared.iter().map(|group| group.lock().finished).max().unwrap_or_default();
         let _leaving = Leaving::new(self, path);
-        self.shared.store.commit(self.removal(Batch::new(), path, version)).await?;
+        self.shared.store.commit(self.removal(WriteBatch::new(), path, version)).await?;
         self.removed(path);
         Ok(true)
     }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use json::{Document, Number};
+use json::{JsonDocument, JsonNumber};
 use offload::QuotaKey;
 use services::path::has_dot_segment;
 use services::turn::Turn;
@@ -104,12 +104,12 @@ impl Record {
     /// # Errors
     /// The reason why it is not one.
     pub(crate) fn read(text: Bytes) -> Result<Self, String> {
-        let document = Document::new(text.clone()).map_err(|error| error.to_string())?;
+        let document = JsonDocument::new(text.clone()).map_err(|error| error.to_string())?;
         let member = |name: &[u8]| document.root().member(name);
-        let site = member(b"site").and_then(json::Node::string).ok_or("it has no `site`")?;
+        let site = member(b"site").and_then(json::JsonNode::string).ok_or("it has no `site`")?;
         let captures = member(b"captures").ok_or("it has no `captures`")?.slice();
-        let ends = match member(b"ends").and_then(json::Node::number) {
-            Some(Number::Unsigned(ends)) => Some(ends),
+        let ends = match member(b"ends").and_then(json::JsonNode::number) {
+            Some(JsonNumber::Unsigned(ends)) => Some(ends),
             _ => None,
         };
         Ok(Self { text, site: String::from_utf8_lossy(&site).into_owned(), captures, ends })

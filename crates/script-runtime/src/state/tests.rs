@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::Value;
-use store::Durability;
+use store::CommitDurability;
 use tempfile::TempDir;
 
 use super::{
@@ -67,7 +67,7 @@ impl Ground {
     }
 
     pub(super) async fn on(folder: Arc<TempDir>, plan: Plan, settings: Settings) -> Self {
-        let states = States::open(folder.path(), Durability::Process, pool()).unwrap();
+        let states = States::open(folder.path(), CommitDurability::Process, pool()).unwrap();
         let service = states.service(plan, settings).await.unwrap();
         Self { folder, states, service }
     }

@@ -10,7 +10,7 @@
 
 use std::iter::Sum;
 
-use json::Kind;
+use json::ValueKind;
 
 use super::object::Object;
 
@@ -186,19 +186,19 @@ pub(crate) enum Misfit {
 impl Node {
     /// Builds the tree of a value; returns it with its nesting depth. The text is valid, so its depth is
     /// limited.
-    pub(crate) fn read(node: json::Node<'_>) -> (Self, usize) {
+    pub(crate) fn read(node: json::JsonNode<'_>) -> (Self, usize) {
         let mut deepest = 0;
         let mut deeper = |(node, depth): (Self, usize)| {
             deepest = deepest.max(depth);
             node
         };
         match node.kind() {
-            Kind::Array => {
+            ValueKind::Array => {
                 let mut items: Vec<Self> = Vec::with_capacity(node.count());
                 items.extend(node.items().map(|item| deeper(Self::read(item))));
                 (Self::Array(items), deepest + 1)
             }
-            Kind::Object => {
+            ValueKind::Object => {
                 let mut object = Object::default();
                 for (name, value) in node.members() {
                     object.set(name.node().text(), deeper(Self::read(value)));

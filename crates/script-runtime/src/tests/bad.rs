@@ -8,7 +8,7 @@ use http::Request;
 use http_body_util::{BodyExt, StreamBody};
 use script::Method::{Get, Put};
 use services::{Budget, Call, body};
-use testkit::misbehave::{self, Upstream};
+use testkit::misbehave::{self, MisbehavingUpstream};
 use testkit::patiently;
 
 use super::rig::{Rig, Wish, Written, wish, written};
@@ -57,7 +57,7 @@ fn bad() -> Written {
 }
 
 /// Starts the service that [`WAITS`] calls. Returns settings that contain it.
-async fn wish_with_upstream() -> (Upstream, Wish) {
+async fn wish_with_upstream() -> (MisbehavingUpstream, Wish) {
     let upstream = misbehave::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
@@ -65,7 +65,7 @@ async fn wish_with_upstream() -> (Upstream, Wish) {
 }
 
 /// Starts [`bad`] with [`WAITS`] as another resource.
-async fn bad_with_waits() -> (Upstream, Rig) {
+async fn bad_with_waits() -> (MisbehavingUpstream, Rig) {
     let (upstream, wish) = wish_with_upstream().await;
     let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
     rig.ready().await;

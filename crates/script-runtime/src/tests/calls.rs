@@ -23,7 +23,7 @@ fn passes(url: &str) -> String {
     format!("function (query, response, $r) {{ return $r.pass(3, $s.resource({url}), 0, []); }}")
 }
 
-async fn outside(written: Written, hosts: &[&str]) -> (Rig, misbehave::Upstream) {
+async fn outside(written: Written, hosts: &[&str]) -> (Rig, misbehave::MisbehavingUpstream) {
     let upstream = misbehave::start().await;
     let mut wish = wish();
     wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);

@@ -9,7 +9,7 @@ use offload::OffloadPool;
 use script::Method;
 use serde_json::Value;
 use services::{Call, Hosts, ServiceConfig, Services};
-use testkit::misbehave::{self, Upstream};
+use testkit::misbehave::{self, MisbehavingUpstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -51,14 +51,14 @@ async fn redirecting() -> SocketAddr {
 struct Stage {
     outside: Outside,
     pool: OffloadPool,
-    upstream: Upstream,
+    upstream: MisbehavingUpstream,
     elsewhere: SocketAddr,
 }
 
 impl Stage {
     /// Sets up a service with credentials, which also redirects; a foreign host, which does too; and the
     /// hosts that `opened` allows in addition.
-    async fn new(opened: impl Fn(&Upstream) -> Vec<String>) -> Self {
+    async fn new(opened: impl Fn(&MisbehavingUpstream) -> Vec<String>) -> Self {
         let (upstream, elsewhere) = (misbehave::start().await, redirecting().await);
         let with_credentials = |url: String| ServiceConfig {
             headers: BTreeMap::from([("x-api-key".to_owned(), SECRET.to_owned())]),
@@ -119,7 +119,7 @@ async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
 #[tokio::test]
 async fn a_host_gets_no_credentials_after_a_redirect() {
     // A host under a name that is not the service's.
-    let host = |upstream: &Upstream| format!("localhost:{}", upstream.address().port());
+    let host = |upstream: &MisbehavingUpstream| format!("localhost:{}", upstream.address().port());
     let stage = Stage::new(|upstream| vec![host(upstream)]).await;
     let echo = format!("http://{}/echo", host(&stage.upstream));
     for first in [format!("http://{}", stage.elsewhere), "http://moved".to_owned()] {

@@ -10,7 +10,7 @@ use testkit::misbehave;
 use super::*;
 use crate::ServiceConfig;
 
-async fn calls() -> (misbehave::Upstream, Calls, Arc<Service>) {
+async fn calls() -> (misbehave::MisbehavingUpstream, Calls, Arc<Service>) {
     let upstream = misbehave::start().await;
     let config = BTreeMap::from([("shop".to_owned(), ServiceConfig::at(upstream.url()))]);
     let services = Services::new(&config).unwrap();

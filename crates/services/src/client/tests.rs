@@ -20,7 +20,7 @@ use futures_util::FutureExt;
 use http::HeaderMap;
 use offload::{JobRequest, OffloadConfig, OffloadPool};
 use serde_json::Value;
-use testkit::misbehave::{self, Upstream};
+use testkit::misbehave::{self, MisbehavingUpstream};
 
 use crate::config::{Duration, OneOrMany};
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 
 /// A misbehaving service with the name `shop`.
 struct Bench {
-    upstream: Upstream,
+    upstream: MisbehavingUpstream,
     services: Services,
     shop: Arc<Service>,
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn notifies_of_commits_by_another_process() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let mut changed = bench.store.changed();
     let other = bench.another();
     for version in 0..3 {
@@ -16,11 +16,11 @@ async fn notifies_of_commits_by_another_process() {
 
 #[test]
 fn does_not_notify_of_own_commits() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let (_messages, received) = mpsc::channel();
     let others = watch::Sender::new(());
-    let connection = file::open(&bench.path(), Durability::Process).unwrap();
-    let mut keeper = Keeper::new(connection, bench.path().into(), received, others.clone());
+    let connection = file::open(&bench.path(), CommitDurability::Process).unwrap();
+    let mut keeper = StoreThread::new(connection, bench.path().into(), received, others.clone());
     let changed = others.subscribe();
     keeper.connection().execute("UPDATE counters SET value = value + 1", []).unwrap();
     keeper.look();
@@ -32,8 +32,8 @@ fn does_not_notify_of_own_commits() {
 
 #[tokio::test]
 async fn notifies_waiters_when_the_store_ends() {
-    let Bench { store, .. } = Bench::new();
+    let StoreFixture { store, .. } = StoreFixture::new();
     let mut changed = store.changed();
     drop(store);
-    assert_eq!(changed.next().await, Err(Error::Stopped));
+    assert_eq!(changed.next().await, Err(StoreError::Stopped));
 }

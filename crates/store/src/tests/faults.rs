@@ -12,8 +12,9 @@ const LARGE: usize = 300_000;
 
 #[tokio::test]
 async fn a_full_disk_rejects_only_batches_that_do_not_fit() {
-    let bench = Bench::with(|connection| connection.pragma_update(None, "max_page_count", 40).unwrap());
-    let Bench { store, .. } = &bench;
+    let bench =
+        StoreFixture::with(|connection| connection.pragma_update(None, "max_page_count", 40).unwrap());
+    let StoreFixture { store, .. } = &bench;
     store.commit(batch().create("a", "0").create("b", vec![0; 100_000])).await.unwrap();
     let raw = bench.raw();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -22,8 +23,8 @@ async fn a_full_disk_rejects_only_batches_that_do_not_fit() {
     let after = pipeline.submit(batch().append("a", 1, "lost")).await;
     let beside = store.submit(batch().append("a", 1, "1")).await;
     raw.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(fault(large.await), Fault::Full);
-    assert_eq!(after.await, Err(Error::Abandoned));
+    assert_eq!(fault(large.await), FileFault::Full);
+    assert_eq!(after.await, Err(StoreError::Abandoned));
     beside.await.unwrap();
     assert_eq!(read(store, "a").await, read_as(2, "01"));
     store.commit(batch().remove("b")).await.unwrap();
@@ -32,13 +33,13 @@ async fn a_full_disk_rejects_only_batches_that_do_not_fit() {
 
 #[tokio::test]
 async fn rejects_writes_while_the_file_is_removed_or_replaced() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     bench.store.commit(batch().create("a", "0")).await.unwrap();
     let (file, aside) = (bench.path(), bench.path().with_extension("aside"));
     fs::rename(&file, &aside).unwrap();
-    assert_eq!(fault(bench.store.commit(batch().append("a", 1, "lost")).await), Fault::Gone);
+    assert_eq!(fault(bench.store.commit(batch().append("a", 1, "lost")).await), FileFault::Gone);
     fs::copy(&aside, &file).unwrap();
-    assert_eq!(fault(bench.store.commit(batch().append("a", 1, "lost")).await), Fault::Gone);
+    assert_eq!(fault(bench.store.commit(batch().append("a", 1, "lost")).await), FileFault::Gone);
     assert_eq!(read(&bench.store, "a").await, read_as(1, "0"));
     fs::rename(&aside, &file).unwrap();
     bench.store.commit(batch().append("a", 1, "1")).await.unwrap();
@@ -47,8 +48,9 @@ async fn rejects_writes_while_the_file_is_removed_or_replaced() {
 
 #[tokio::test]
 async fn reevaluates_conflicts_after_a_transaction_that_did_not_fit() {
-    let bench = Bench::with(|connection| connection.pragma_update(None, "max_page_count", 40).unwrap());
-    let Bench { store, .. } = &bench;
+    let bench =
+        StoreFixture::with(|connection| connection.pragma_update(None, "max_page_count", 40).unwrap());
+    let StoreFixture { store, .. } = &bench;
     store.commit(batch().create("a", "0")).await.unwrap();
     let raw = bench.raw();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -62,15 +64,15 @@ async fn reevaluates_conflicts_after_a_transaction_that_did_not_fit() {
     raw.execute_batch("ROLLBACK").unwrap();
     first.await.unwrap();
     one.await.unwrap();
-    assert_eq!((wrong.await, after.await), (Err(conflict("a", 2)), Err(Error::Abandoned)));
-    assert_eq!(fault(large.await), Fault::Full);
+    assert_eq!((wrong.await, after.await), (Err(conflict("a", 2)), Err(StoreError::Abandoned)));
+    assert_eq!(fault(large.await), FileFault::Full);
     two.await.unwrap();
     assert_eq!(read(store, "a").await, read_as(3, "012"));
 }
 
 #[tokio::test]
 async fn reports_a_locked_file_but_reads_it_and_recovers() {
-    let bench = Bench::with(|connection| connection.busy_timeout(Duration::ZERO).unwrap());
+    let bench = StoreFixture::with(|connection| connection.busy_timeout(Duration::ZERO).unwrap());
     bench.store.commit(batch().create("a", "0")).await.unwrap();
     let raw = bench.raw();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -86,38 +88,38 @@ async fn reports_a_locked_file_but_reads_it_and_recovers() {
 
 #[tokio::test]
 async fn reports_a_read_only_file_but_reads_it() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     bench.store.commit(batch().create("a", "0")).await.unwrap();
-    let connection = file::open(&bench.path(), Durability::Process).unwrap();
+    let connection = file::open(&bench.path(), CommitDurability::Process).unwrap();
     connection.pragma_update(None, "query_only", true).unwrap();
     let store = Store::start(connection, bench.path().into()).unwrap();
-    assert_eq!(fault(store.commit(batch().put("a", "1")).await), Fault::ReadOnly);
+    assert_eq!(fault(store.commit(batch().put("a", "1")).await), FileFault::ReadOnly);
     assert_eq!(read(&store, "a").await, read_as(1, "0"));
 }
 
 #[tokio::test]
 async fn rejects_values_that_are_too_large_before_writing() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     let error = store.commit(batch().create("a", "").create("b", vec![0; LARGEST])).await.unwrap_err();
-    assert_eq!(error, Error::TooLarge { key: "b".into(), size: LARGEST });
+    assert_eq!(error, StoreError::TooLarge { key: "b".into(), size: LARGEST });
     assert_eq!(store.keys("").await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn an_incomplete_log_is_reported_as_damage() {
     for damage in ["DELETE FROM changes WHERE version = 2", "DELETE FROM changes", "DELETE FROM snapshots"] {
-        let bench = Bench::new();
-        let Bench { store, .. } = &bench;
+        let bench = StoreFixture::new();
+        let StoreFixture { store, .. } = &bench;
         store.commit(batch().create("a", "").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
         bench.raw().execute_batch(damage).unwrap();
-        assert_eq!(fault(store.load("a").await), Fault::Corrupt, "{damage}");
+        assert_eq!(fault(store.load("a").await), FileFault::Corrupt, "{damage}");
         store.commit(batch().create("b", "")).await.unwrap();
     }
 }
 
 /// Creates and closes a file with all kinds of content.
 async fn full_file() -> (TempDir, PathBuf) {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let path = bench.path();
     for number in 0..200 {
         let key = format!("a/{number}");
@@ -141,7 +143,7 @@ async fn use_all(store: &Store) {
     answers.push(store.lease("group", "there", Duration::ZERO).await.map(drop));
     answers.push(store.commit(batch().remove_all("a/1")).await.map(drop));
     answers.push(store.commit(batch().put("new", "n")).await.map(drop));
-    assert!(!answers.contains(&Err(Error::Stopped)), "{answers:?}");
+    assert!(!answers.contains(&Err(StoreError::Stopped)), "{answers:?}");
 }
 
 #[test]
@@ -161,9 +163,9 @@ fn a_damaged_file_is_an_error_and_does_not_end_the_thread() {
             for (place, byte) in damage {
                 file.write_all_at(&[byte], place.index(end.max(1)) as u64).unwrap();
             }
-            match Store::open(&path, Durability::Process) {
+            match Store::open(&path, CommitDurability::Process) {
                 Ok(store) => runtime.block_on(use_all(&store)),
-                Err(Error::File { .. }) => {}
+                Err(StoreError::File { .. }) => {}
                 Err(error) => return Err(TestCaseError::fail(error.to_string())),
             }
             Ok(())

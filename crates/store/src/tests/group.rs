@@ -3,7 +3,10 @@
 use super::*;
 
 /// Submits batches while the file is locked, so that all but perhaps the first meet in one transaction.
-async fn together(bench: &Bench, batches: Vec<Batch>) -> Vec<Result<Vec<Written>, Error>> {
+async fn together(
+    bench: &StoreFixture,
+    batches: Vec<WriteBatch>,
+) -> Vec<Result<Vec<WriteResult>, StoreError>> {
     let raw = bench.raw();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut commits = vec![bench.store.submit(batch()).await];
@@ -20,7 +23,7 @@ async fn together(bench: &Bench, batches: Vec<Batch>) -> Vec<Result<Vec<Written>
 
 #[tokio::test]
 async fn a_batch_is_atomic() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "0").create("b", "0")).await.unwrap();
     let refused =
         batch().append("a", 1, "1").put("c", "").remove_all("b").compact("a", 2, "01").append("a", 1, "2");
@@ -32,7 +35,7 @@ async fn a_batch_is_atomic() {
 
 #[tokio::test]
 async fn a_refused_batch_does_not_affect_others() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     bench.store.commit(batch().create("a", "0").create("b", "0")).await.unwrap();
     let answers = together(
         &bench,
@@ -53,7 +56,7 @@ async fn a_refused_batch_does_not_affect_others() {
 
 #[tokio::test]
 async fn executes_batches_in_the_order_of_submission() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "")).await.unwrap();
     let mut pipeline = store.pipeline();
     let mut commits = Vec::new();
@@ -61,20 +64,20 @@ async fn executes_batches_in_the_order_of_submission() {
         commits.push(pipeline.submit(batch().append("a", version, version.to_string())).await);
     }
     for (commit, version) in commits.into_iter().zip(2..) {
-        assert_eq!(commit.await.unwrap(), [Written { version, compact: false }]);
+        assert_eq!(commit.await.unwrap(), [WriteResult { version, compact: false }]);
     }
 }
 
 #[tokio::test]
 async fn abandons_batches_after_a_refused_one_even_if_their_version_matches() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     bench.store.commit(batch().create("a", "0")).await.unwrap();
     bench.another().commit(batch().append("a", 1, "theirs")).await.unwrap();
     let mut pipeline = bench.store.pipeline();
     let first = pipeline.submit(batch().append("a", 1, "mine")).await;
     let second = pipeline.submit(batch().append("a", 2, "mine")).await;
-    assert_eq!((first.await, second.await), (Err(conflict("a", 2)), Err(Error::Abandoned)));
-    assert_eq!(pipeline.submit(batch().append("a", 2, "mine")).await.await, Err(Error::Abandoned));
+    assert_eq!((first.await, second.await), (Err(conflict("a", 2)), Err(StoreError::Abandoned)));
+    assert_eq!(pipeline.submit(batch().append("a", 2, "mine")).await.await, Err(StoreError::Abandoned));
     let mut pipeline = bench.store.pipeline();
     pipeline.submit(batch().append("a", 2, "mine")).await.await.unwrap();
     assert_eq!(read(&bench.store, "a").await, read_as(3, "0theirsmine"));
@@ -82,7 +85,7 @@ async fn abandons_batches_after_a_refused_one_even_if_their_version_matches() {
 
 #[tokio::test]
 async fn a_write_after_a_wait_sees_the_commits_of_the_other_process() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let lease = bench.store.lease("group", "here", Duration::from_secs(3600)).await.unwrap();
     let raw = bench.raw();
     for number in 1..=50 {
@@ -95,16 +98,16 @@ async fn a_write_after_a_wait_sees_the_commits_of_the_other_process() {
 
 #[tokio::test]
 async fn commits_a_batch_whose_future_is_dropped() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     drop(store.submit(batch().create("a", "0")).await);
     assert_eq!(read(store, "a").await, read_as(1, "0"));
 }
 
 #[tokio::test]
 async fn commits_submitted_batches_after_the_last_handle_is_dropped() {
-    let bench = Bench::new();
-    let Bench { folder, store } = bench;
-    let commits: Vec<Commit> = {
+    let bench = StoreFixture::new();
+    let StoreFixture { folder, store } = bench;
+    let commits: Vec<PendingCommit> = {
         let mut commits = vec![store.submit(batch().create("a", "")).await];
         for version in 1..100 {
             commits.push(store.submit(batch().append("a", version, "x")).await);
@@ -115,13 +118,13 @@ async fn commits_submitted_batches_after_the_last_handle_is_dropped() {
     for commit in commits {
         commit.await.unwrap();
     }
-    let store = Store::open(&folder.path().join("state.db"), Durability::Machine).unwrap();
+    let store = Store::open(&folder.path().join("state.db"), CommitDurability::Machine).unwrap();
     assert_eq!(read(&store, "a").await, Some((100, "x".repeat(99))));
 }
 
 #[tokio::test]
 async fn waits_for_room_in_a_full_queue_without_blocking_the_thread() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let raw = bench.raw();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
     let half = vec![0; ROOM as usize / 2 * 1024];

@@ -6,17 +6,17 @@ const LONG: Duration = Duration::from_secs(3600);
 /// The duration of a lease that expires immediately.
 const ENDED: Duration = Duration::ZERO;
 
-fn lost() -> Error {
-    Error::LeaseLost { name: "group".into() }
+fn lost() -> StoreError {
+    StoreError::LeaseLost { name: "group".into() }
 }
 
 #[tokio::test]
 async fn a_lease_has_one_holder_until_it_is_released() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let (here, there) = (&bench.store, bench.another());
     let lease = here.lease("group", "here", LONG).await.unwrap();
     match there.lease("group", "there", LONG).await.unwrap_err() {
-        Error::LeaseTaken { name, holder, left } => {
+        StoreError::LeaseTaken { name, holder, left } => {
             assert_eq!((&*name, &*holder), ("group", "here"));
             assert!(left <= LONG && left > LONG / 2, "{left:?}");
         }
@@ -32,7 +32,7 @@ async fn a_lease_has_one_holder_until_it_is_released() {
 
 #[tokio::test]
 async fn a_lost_lease_cannot_be_used_for_writes() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let (here, there) = (&bench.store, bench.another());
     let old = here.lease("group", "here", ENDED).await.unwrap();
     here.commit(batch().create("a", "0").fenced(&old)).await.unwrap();
@@ -47,7 +47,7 @@ async fn a_lost_lease_cannot_be_used_for_writes() {
 
 #[tokio::test]
 async fn an_expired_lease_is_valid_until_it_is_taken() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     let lease = store.lease("group", "here", ENDED).await.unwrap();
     store.commit(batch().create("a", "0").fenced(&lease)).await.unwrap();
     store.renew(&lease, LONG).await.unwrap();
@@ -56,7 +56,7 @@ async fn an_expired_lease_is_valid_until_it_is_taken() {
 
 #[tokio::test]
 async fn a_holder_takes_its_own_lease_over() {
-    let Bench { store, .. } = &Bench::new();
+    let StoreFixture { store, .. } = &StoreFixture::new();
     let first = store.lease("group", "here", LONG).await.unwrap();
     let second = store.lease("group", "here", LONG).await.unwrap();
     assert!(second.fence > first.fence);
@@ -66,7 +66,7 @@ async fn a_holder_takes_its_own_lease_over() {
 
 #[tokio::test]
 async fn fences_and_leases_persist_when_the_file_is_reopened() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let lease = bench.store.lease("group", "here", LONG).await.unwrap();
     let again = bench.another();
     assert_eq!(again.lease("group", "there", LONG).await.unwrap_err().code(), "state-lease-taken");
@@ -76,7 +76,7 @@ async fn fences_and_leases_persist_when_the_file_is_reopened() {
 
 #[tokio::test]
 async fn a_lease_from_the_future_counts_as_expired() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     let lease = bench.store.lease("group", "here", LONG).await.unwrap();
     bench.raw().execute("UPDATE leases SET since = since + 86400000, until = until + 86400000", []).unwrap();
     bench.store.lease("group", "there", LONG).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_lease_from_the_future_counts_as_expired() {
 
 #[tokio::test]
 async fn deletes_only_leases_that_expired_a_day_ago() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     bench.store.lease("old", "here", ENDED).await.unwrap();
     bench.raw().execute("UPDATE leases SET until = until - 86400001", []).unwrap();
     bench.store.lease("young", "here", ENDED).await.unwrap();

@@ -11,20 +11,20 @@ const KEYS: [&str; 5] = ["a", "a/1", "a/10", "a/2", "b"];
 
 /// The expected state of a key: all its values since the last snapshot, and the version of the first one.
 #[derive(Clone, Debug)]
-struct Cell {
+struct ModelCell {
     base: u64,
     values: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Model {
-    cells: BTreeMap<String, Cell>,
+struct StoreModel {
+    cells: BTreeMap<String, ModelCell>,
     floor: u64,
 }
 
 /// A write whose version is given as the difference to the correct one.
 #[derive(Clone, Debug)]
-enum Op {
+enum ModelWrite {
     Append(usize, i64, u8),
     Create(usize, u8),
     Replace(usize, i64, u8),
@@ -35,9 +35,9 @@ enum Op {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ModelStep {
     /// The operations, and whether the other process executes them.
-    Commit(Vec<Op>, bool),
+    Commit(Vec<ModelWrite>, bool),
     /// The process is killed, and the file is opened in the state on disk.
     Crash,
     /// The file is closed and opened.
@@ -46,7 +46,7 @@ enum Step {
     LoadAfter(usize, i64),
 }
 
-impl Cell {
+impl ModelCell {
     fn version(&self) -> u64 {
         self.base + self.values.len() as u64 - 1
     }
@@ -56,27 +56,27 @@ impl Cell {
     }
 }
 
-impl Model {
+impl StoreModel {
     fn version(&self, key: &str) -> u64 {
-        self.cells.get(key).map_or(0, Cell::version)
+        self.cells.get(key).map_or(0, ModelCell::version)
     }
 
     /// Adds an operation to a batch, and applies it to the model if it is valid.
-    fn apply(&mut self, batch: Batch, op: &Op) -> (Batch, Result<(), Error>) {
-        let (Op::Append(key, ..)
-        | Op::Create(key, _)
-        | Op::Replace(key, ..)
-        | Op::Put(key, _)
-        | Op::Remove(key)
-        | Op::RemoveAll(key)
-        | Op::Compact(key, _)) = op;
+    fn apply(&mut self, batch: WriteBatch, op: &ModelWrite) -> (WriteBatch, Result<(), StoreError>) {
+        let (ModelWrite::Append(key, ..)
+        | ModelWrite::Create(key, _)
+        | ModelWrite::Replace(key, ..)
+        | ModelWrite::Put(key, _)
+        | ModelWrite::Remove(key)
+        | ModelWrite::RemoveAll(key)
+        | ModelWrite::Compact(key, _)) = op;
         let key = KEYS[*key];
         let version = self.version(key);
         let near = |by: &i64| version.saturating_add_signed(*by);
         let letter = |letter: &u8| char::from(b'a' + letter % 26).to_string();
         let is_there = version > 0;
         let (batch, is_right) = match op {
-            Op::Append(_, by, change) => {
+            ModelWrite::Append(_, by, change) => {
                 let is_right = is_there && *by == 0;
                 if let (Some(cell), true) = (self.cells.get_mut(key), is_right) {
                     let last = cell.values.last().unwrap();
@@ -84,29 +84,29 @@ impl Model {
                 }
                 (batch.append(key, near(by), letter(change)), is_right)
             }
-            Op::Create(_, value) => {
+            ModelWrite::Create(_, value) => {
                 self.put(key, letter(value), !is_there);
                 (batch.create(key, letter(value)), !is_there)
             }
-            Op::Replace(_, by, value) => {
+            ModelWrite::Replace(_, by, value) => {
                 // The version is 0 if the key does not exist; then the operation is a creation.
                 let is_right = near(by) == version;
                 self.put(key, letter(value), is_right);
                 (batch.replace(key, near(by), letter(value)), is_right)
             }
-            Op::Put(_, value) => {
+            ModelWrite::Put(_, value) => {
                 self.put(key, letter(value), true);
                 (batch.put(key, letter(value)), true)
             }
-            Op::Remove(_) => {
+            ModelWrite::Remove(_) => {
                 self.remove(|each| each == key);
                 (batch.remove(key), true)
             }
-            Op::RemoveAll(_) => {
+            ModelWrite::RemoveAll(_) => {
                 self.remove(|each| each.starts_with(key));
                 (batch.remove_all(key), true)
             }
-            Op::Compact(_, by) => {
+            ModelWrite::Compact(_, by) => {
                 let value = self.cells.get(key).and_then(|cell| cell.value(near(by))).cloned();
                 let value = value.unwrap_or_else(|| "older than the snapshot".to_owned());
                 (batch.compact(key, near(by), value), is_there && near(by) <= version)
@@ -119,7 +119,7 @@ impl Model {
         if is_right {
             let version = self.version(key);
             let base = if version == 0 { self.floor + 1 } else { version + 1 };
-            self.cells.insert(key.to_owned(), Cell { base, values: vec![value] });
+            self.cells.insert(key.to_owned(), ModelCell { base, values: vec![value] });
         }
     }
 
@@ -131,7 +131,7 @@ impl Model {
     }
 }
 
-async fn commit(model: &mut Model, store: &Store, ops: &[Op]) {
+async fn commit(model: &mut StoreModel, store: &Store, ops: &[ModelWrite]) {
     let mut after = model.clone();
     let (mut all, mut expected) = (batch(), Ok(()));
     for op in ops {
@@ -147,7 +147,7 @@ async fn commit(model: &mut Model, store: &Store, ops: &[Op]) {
     }
 }
 
-async fn check(model: &Model, store: &Store) {
+async fn check(model: &StoreModel, store: &Store) {
     let keys: Vec<_> = model.cells.iter().map(|(key, cell)| (key.clone(), cell.version())).collect();
     assert_eq!(store.keys("").await.unwrap(), keys);
     check_scan(model, store).await;
@@ -157,7 +157,7 @@ async fn check(model: &Model, store: &Store) {
 }
 
 /// Compares all logs page by page.
-async fn check_scan(model: &Model, store: &Store) {
+async fn check_scan(model: &StoreModel, store: &Store) {
     let mut cells = model.cells.iter();
     let mut after = String::new();
     loop {
@@ -173,7 +173,7 @@ async fn check_scan(model: &Model, store: &Store) {
     assert_eq!(cells.next().map(|(key, _)| key), None);
 }
 
-async fn check_after(model: &Model, store: &Store, key: &str, by: i64) {
+async fn check_after(model: &StoreModel, store: &Store, key: &str, by: i64) {
     let known = model.version(key).saturating_add_signed(by);
     let log = store.load_after(vec![(key.into(), known)]).await.unwrap().pop().unwrap();
     let Some(cell) = model.cells.get(key) else { return assert_eq!(log, None) };
@@ -186,59 +186,59 @@ async fn check_after(model: &Model, store: &Store, key: &str, by: i64) {
 }
 
 /// Copies the files on disk, which is the state that a killed process leaves.
-fn crash(bench: &Bench) -> Bench {
+fn crash(bench: &StoreFixture) -> StoreFixture {
     let folder = tempfile::tempdir().unwrap();
     for name in ["state.db", "state.db-wal"] {
         std::fs::copy(bench.folder.path().join(name), folder.path().join(name)).unwrap();
     }
-    let store = Store::open(&folder.path().join("state.db"), Durability::Process).unwrap();
-    Bench { folder, store }
+    let store = Store::open(&folder.path().join("state.db"), CommitDurability::Process).unwrap();
+    StoreFixture { folder, store }
 }
 
-async fn play(steps: Vec<Step>) {
-    let mut bench = Bench::new();
+async fn play(steps: Vec<ModelStep>) {
+    let mut bench = StoreFixture::new();
     let mut other = bench.another();
-    let mut model = Model::default();
+    let mut model = StoreModel::default();
     for step in steps {
         match step {
-            Step::Commit(ops, by_other) => {
+            ModelStep::Commit(ops, by_other) => {
                 commit(&mut model, if by_other { &other } else { &bench.store }, &ops).await;
             }
-            Step::Crash => {
+            ModelStep::Crash => {
                 bench = crash(&bench);
                 other = bench.another();
             }
-            Step::Reopen => {
+            ModelStep::Reopen => {
                 bench.store = bench.another();
                 other = bench.another();
             }
-            Step::LoadAfter(key, by) => check_after(&model, &bench.store, KEYS[key], by).await,
+            ModelStep::LoadAfter(key, by) => check_after(&model, &bench.store, KEYS[key], by).await,
         }
         check(&model, &bench.store).await;
     }
     check(&model, &other).await;
 }
 
-fn any_op() -> impl Strategy<Value = Op> {
+fn any_op() -> impl Strategy<Value = ModelWrite> {
     let key = || 0..KEYS.len();
     let near = || prop_oneof![8 => Just(0_i64), 1 => -3_i64..3];
     prop_oneof![
-        8 => (key(), near(), any::<u8>()).prop_map(|(key, by, change)| Op::Append(key, by, change)),
-        3 => (key(), any::<u8>()).prop_map(|(key, value)| Op::Create(key, value)),
-        1 => (key(), near(), any::<u8>()).prop_map(|(key, by, value)| Op::Replace(key, by, value)),
-        2 => (key(), any::<u8>()).prop_map(|(key, value)| Op::Put(key, value)),
-        1 => key().prop_map(Op::Remove),
-        1 => key().prop_map(Op::RemoveAll),
-        3 => (key(), -4_i64..2).prop_map(|(key, by)| Op::Compact(key, by)),
+        8 => (key(), near(), any::<u8>()).prop_map(|(key, by, change)| ModelWrite::Append(key, by, change)),
+        3 => (key(), any::<u8>()).prop_map(|(key, value)| ModelWrite::Create(key, value)),
+        1 => (key(), near(), any::<u8>()).prop_map(|(key, by, value)| ModelWrite::Replace(key, by, value)),
+        2 => (key(), any::<u8>()).prop_map(|(key, value)| ModelWrite::Put(key, value)),
+        1 => key().prop_map(ModelWrite::Remove),
+        1 => key().prop_map(ModelWrite::RemoveAll),
+        3 => (key(), -4_i64..2).prop_map(|(key, by)| ModelWrite::Compact(key, by)),
     ]
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = ModelStep> {
     prop_oneof![
-        20 => (prop::collection::vec(any_op(), 0..5), any::<bool>()).prop_map(|(ops, other)| Step::Commit(ops, other)),
-        1 => Just(Step::Crash),
-        1 => Just(Step::Reopen),
-        4 => (0..KEYS.len(), -5_i64..3).prop_map(|(key, by)| Step::LoadAfter(key, by)),
+        20 => (prop::collection::vec(any_op(), 0..5), any::<bool>()).prop_map(|(ops, other)| ModelStep::Commit(ops, other)),
+        1 => Just(ModelStep::Crash),
+        1 => Just(ModelStep::Reopen),
+        4 => (0..KEYS.len(), -5_i64..3).prop_map(|(key, by)| ModelStep::LoadAfter(key, by)),
     ]
 }
 

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-fn open(path: &Path) -> Result<Store, Error> {
-    Store::open(path, Durability::Process)
+fn open(path: &Path) -> Result<Store, StoreError> {
+    Store::open(path, CommitDurability::Process)
 }
 
 #[tokio::test]
@@ -30,12 +30,12 @@ fn commits_wait_for_the_disk_only_with_machine_durability() {
         connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0)).unwrap()
     };
     // 2 is FULL, which syncs the log in each commit; 1 is NORMAL, which syncs it before a checkpoint.
-    assert_eq!((synchronous(Durability::Process), synchronous(Durability::Machine)), (1, 2));
+    assert_eq!((synchronous(CommitDurability::Process), synchronous(CommitDurability::Machine)), (1, 2));
 }
 
 #[test]
 fn does_not_change_a_file_of_a_newer_format() {
-    let bench = Bench::new();
+    let bench = StoreFixture::new();
     bench.raw().pragma_update(None, "user_version", 2).unwrap();
     let error = open(&bench.path()).unwrap_err();
     assert_eq!(error.code(), "store-newer");
@@ -47,11 +47,11 @@ fn does_not_change_a_file_of_another_kind() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text");
     fs::write(&text, "orfa: yes\n".repeat(1000)).unwrap();
-    assert_eq!(fault(open(&text)), Fault::NotOurs);
+    assert_eq!(fault(open(&text)), FileFault::NotOurs);
     let database = folder.path().join("database");
     Connection::open(&database).unwrap().execute_batch("CREATE TABLE logs (id)").unwrap();
     let before = fs::read(&database).unwrap();
-    assert_eq!(fault(open(&database)), Fault::NotOurs);
+    assert_eq!(fault(open(&database)), FileFault::NotOurs);
     assert_eq!(fs::read(&database).unwrap(), before);
 }
 
@@ -74,7 +74,7 @@ fn reports_a_path_that_cannot_be_a_file() {
     let error = open(&folder.path().join("file/state.db")).unwrap_err();
     assert_eq!(error.code(), "store-io");
     assert!(error.to_string().contains("file/state.db: the file can't be used"), "{error}");
-    assert_eq!(fault(open(folder.path())), Fault::Io);
+    assert_eq!(fault(open(folder.path())), FileFault::Io);
 }
 
 #[tokio::test]

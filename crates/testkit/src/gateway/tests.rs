@@ -1,6 +1,6 @@
 //! Tests with a shell script in place of the gateway.
 
-use super::{Gateway, address};
+use super::{GatewayProcess, address};
 use std::os::unix::fs::PermissionsExt;
 
 /// A script that is started with `serve --config FILE`.
@@ -29,7 +29,7 @@ trap 'echo drained >&2; exit 3' TERM
 cat "$3" >&2
 while :; do sleep 0.01; done"#,
     );
-    let mut gateway = Gateway::start(&binary, "listen: 127.0.0.1:0\n").await;
+    let mut gateway = GatewayProcess::start(&binary, "listen: 127.0.0.1:0\n").await;
     assert_eq!(gateway.url, "http://127.0.0.1:4");
     let config = gateway.logged(|line| line.starts_with("listen:")).await;
     assert_eq!(config.as_deref(), Some("listen: 127.0.0.1:0"));
@@ -41,5 +41,5 @@ while :; do sleep 0.01; done"#,
 #[should_panic(expected = "no services")]
 async fn panics_with_the_log_of_a_gateway_that_exits() {
     let binary = script("echo no services >&2; exit 64");
-    Gateway::start(&binary, "").await;
+    GatewayProcess::start(&binary, "").await;
 }

@@ -8,15 +8,15 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::After;
-use super::request::Request;
+use super::NextBehaviour;
+use super::request::UpstreamRequest;
 
 const JSON: &str = "content-type: application/json\r\n";
 const GIGABYTE: usize = 1 << 30;
 /// The uncompressed size of one gzip member of the bomb, in bytes.
 const MEMBER: usize = 16 << 20;
 
-pub(super) async fn answer(request: &Request, to: &mut TcpStream) -> io::Result<After> {
+pub(super) async fn answer(request: &UpstreamRequest, to: &mut TcpStream) -> io::Result<NextBehaviour> {
     match request.path() {
         "/echo" => whole(to, request, 200, JSON, echo(request).as_bytes()).await,
         "/body" => whole(to, request, 200, JSON, &request.body).await,
@@ -30,18 +30,21 @@ pub(super) async fn answer(request: &Request, to: &mut TcpStream) -> io::Result<
             tokio::time::sleep(Duration::from_millis(number(request, "ms"))).await;
             whole(to, request, 200, "", b"at last").await
         }
-        "/hang" => Ok(After::Hang),
-        "/stall" => raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf ", After::Hang).await,
-        "/reset" => Ok(After::Reset),
-        "/stale" => whole(to, request, 200, "", b"goodbye").await.map(|_| After::Close),
+        "/hang" => Ok(NextBehaviour::Hang),
+        "/stall" => raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf ", NextBehaviour::Hang).await,
+        "/reset" => Ok(NextBehaviour::Reset),
+        "/stale" => whole(to, request, 200, "", b"goodbye").await.map(|_| NextBehaviour::Close),
         "/short" => {
-            raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nnot a hundred", After::Close).await
+            raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nnot a hundred", NextBehaviour::Close)
+                .await
         }
-        "/long" => raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmore than four", After::Keep).await,
-        "/garbage" => raw(to, b"\x00\x01SSH-2.0-not HTTP at all\r\n\r\n", After::Close).await,
+        "/long" => {
+            raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmore than four", NextBehaviour::Keep).await
+        }
+        "/garbage" => raw(to, b"\x00\x01SSH-2.0-not HTTP at all\r\n\r\n", NextBehaviour::Close).await,
         "/interim" => {
             let thousand = "HTTP/1.1 102 Processing\r\n\r\n".repeat(1000);
-            repeat(to, thousand.as_bytes(), 1000).await.map(|_| After::Close)
+            repeat(to, thousand.as_bytes(), 1000).await.map(|_| NextBehaviour::Close)
         }
         "/list" => {
             let field = request.parameter("of").unwrap_or("connection");
@@ -51,7 +54,7 @@ pub(super) async fn answer(request: &Request, to: &mut TcpStream) -> io::Result<
             raw(
                 to,
                 b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\nXYZ\r\n",
-                After::Close,
+                NextBehaviour::Close,
             )
             .await
         }
@@ -69,11 +72,11 @@ pub(super) async fn answer(request: &Request, to: &mut TcpStream) -> io::Result<
 /// Sends a proper response, after which the next request may arrive.
 async fn whole(
     to: &mut TcpStream,
-    request: &Request,
+    request: &UpstreamRequest,
     status: u16,
     headers: &str,
     body: &[u8],
-) -> io::Result<After> {
+) -> io::Result<NextBehaviour> {
     let length = match status {
         100..200 | 204 | 304 => String::new(),
         _ => format!("content-length: {}\r\n", body.len()),
@@ -82,15 +85,15 @@ async fn whole(
     if request.method != "HEAD" && !length.is_empty() {
         message.extend_from_slice(body);
     }
-    raw(to, &message, After::Keep).await
+    raw(to, &message, NextBehaviour::Keep).await
 }
 
-async fn raw(to: &mut TcpStream, bytes: &[u8], after: After) -> io::Result<After> {
+async fn raw(to: &mut TcpStream, bytes: &[u8], after: NextBehaviour) -> io::Result<NextBehaviour> {
     to.write_all(bytes).await?;
     Ok(after)
 }
 
-fn echo(request: &Request) -> String {
+fn echo(request: &UpstreamRequest) -> String {
     let mut headers: Map<String, Value> = Map::new();
     for (name, value) in &request.headers {
         let joined = match headers.get(name).and_then(Value::as_str) {
@@ -112,11 +115,11 @@ fn list(count: u64, text: Option<usize>) -> String {
     Value::from((0..count).map(item).collect::<Vec<Value>>()).to_string()
 }
 
-fn number(request: &Request, name: &str) -> u64 {
+fn number(request: &UpstreamRequest, name: &str) -> u64 {
     request.parameter(name).and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
-async fn encoded(to: &mut TcpStream, request: &Request) -> io::Result<After> {
+async fn encoded(to: &mut TcpStream, request: &UpstreamRequest) -> io::Result<NextBehaviour> {
     let with = request.parameter("with").unwrap_or("gzip");
     let text = list(100, None);
     let mut body = Vec::new();
@@ -129,13 +132,13 @@ async fn encoded(to: &mut TcpStream, request: &Request) -> io::Result<After> {
     whole(to, request, 200, &format!("{JSON}content-encoding: {with}\r\n"), &body).await
 }
 
-async fn gigabyte(to: &mut TcpStream) -> io::Result<After> {
+async fn gigabyte(to: &mut TcpStream) -> io::Result<NextBehaviour> {
     to.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {GIGABYTE}\r\n\r\n").as_bytes()).await?;
     repeat(to, &[b'x'; 64 * 1024], GIGABYTE / (64 * 1024)).await
 }
 
 /// Consecutive gzip members are one text (RFC 1952, 2.2): one is compressed and sent repeatedly.
-async fn bomb(to: &mut TcpStream) -> io::Result<After> {
+async fn bomb(to: &mut TcpStream) -> io::Result<NextBehaviour> {
     let zeros = tokio::io::BufReader::new(tokio::io::repeat(0).take(MEMBER as u64));
     let mut member = Vec::new();
     GzipEncoder::new(zeros).read_to_end(&mut member).await?;
@@ -148,9 +151,9 @@ async fn bomb(to: &mut TcpStream) -> io::Result<After> {
     repeat(to, &member, count).await
 }
 
-async fn repeat(to: &mut TcpStream, bytes: &[u8], count: usize) -> io::Result<After> {
+async fn repeat(to: &mut TcpStream, bytes: &[u8], count: usize) -> io::Result<NextBehaviour> {
     for _ in 0..count {
         to.write_all(bytes).await?;
     }
-    Ok(After::Keep)
+    Ok(NextBehaviour::Keep)
 }

@@ -6,14 +6,14 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
 /// A request as received.
 #[derive(Debug, Default)]
-pub(super) struct Request {
+pub(super) struct UpstreamRequest {
     pub(super) method: String,
     pub(super) target: String,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
 }
 
-impl Request {
+impl UpstreamRequest {
     /// Reads the next request, or `None` at the end of the connection.
     pub(super) async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Self>> {
         let Some(first) = line(stream).await? else { return Ok(None) };

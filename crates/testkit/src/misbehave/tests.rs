@@ -1,6 +1,6 @@
 //! Tests of each kind of misbehaviour with the raw client.
 
-use crate::http::{Connection, raw, request};
+use crate::http::{HeldConnection, raw, request};
 
 async fn get(path: &str) -> String {
     let upstream = super::start().await;
@@ -10,7 +10,7 @@ async fn get(path: &str) -> String {
 #[tokio::test]
 async fn answers_correctly_on_well_behaved_paths() {
     let upstream = super::start().await;
-    let mut connection = Connection::open(&upstream.url()).await.unwrap();
+    let mut connection = HeldConnection::open(&upstream.url()).await.unwrap();
     let echo = connection.request("POST", "/echo?a=1", &[("x-a", "b")], "hello").await.unwrap().json();
     assert_eq!((&echo["method"], &echo["path"]), (&"POST".into(), &"/echo?a=1".into()));
     assert_eq!((&echo["headers"]["x-a"], &echo["body"]), (&"b".into(), &"hello".into()));

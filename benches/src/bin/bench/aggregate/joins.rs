@@ -57,7 +57,7 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
     let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
     let handwritten = handwritten(tools, services)?;
     let fastify = fastify(tools, services)?;
-    let deduplicated = dedup::media_type(dedup::Form::Json);
+    let deduplicated = dedup::media_type(dedup::DedupForm::Json);
     let mut ways = vec![
         Way { name: "orfa", server: &orfa, accept: PLAIN },
         Way { name: "handwritten", server: &handwritten, accept: PLAIN },

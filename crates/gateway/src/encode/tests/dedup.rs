@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::dedup::decode;
-use json::Tree;
+use json::JsonTree;
 
 use super::*;
 use crate::client::Client;
@@ -133,8 +133,8 @@ fn passes_invalid_json_through() {
 
 #[test]
 fn uses_the_attached_tree_without_reading_the_body() {
-    let item = Tree::Text(r#"{"id":7,"author":{"login":"grace","name":"Grace Hopper"}}"#.into());
-    let tree = Tree::Array(vec![item; 20].into());
+    let item = JsonTree::Text(r#"{"id":7,"author":{"login":"grace","name":"Grace Hopper"}}"#.into());
+    let tree = JsonTree::Array(vec![item; 20].into());
     let never =
         StreamBody::new(futures_util::stream::poll_fn(|_| panic!("the body was polled"))).boxed_unsync();
     let response = Response::builder().header("content-type", "application/json").extension(tree);
@@ -146,8 +146,8 @@ fn uses_the_attached_tree_without_reading_the_body() {
 #[tokio::test]
 async fn deduplicated_tree_counts_as_unsent_until_it_is_read() {
     let client = Client::that_may_leave(50 << 10);
-    let item = Tree::Text(format!(r#"{{"id":7,"text":"{}"}}"#, "x".repeat(30 << 10)).into());
-    let tree = Tree::Array(vec![item; 2].into());
+    let item = JsonTree::Text(format!(r#"{{"id":7,"text":"{}"}}"#, "x".repeat(30 << 10)).into());
+    let tree = JsonTree::Array(vec![item; 2].into());
     let (encoding, pool) = (encoding(true), pool());
     let answer = async || {
         let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::ops::Range;
 
-use json::{Again, Tree};
+use json::{JsonTree, RepeatedObject};
 
 use crate::execute::numbers::Mix;
 use crate::plan::shape::ShapeId;
@@ -19,7 +19,7 @@ pub(super) struct Known {
     ranges: HashMap<Key, Range<usize>, BuildHasherDefault<Mix>>,
     /// The keys in the order of the texts.
     order: Vec<Key>,
-    again: Vec<Again>,
+    again: Vec<RepeatedObject>,
 }
 
 impl Known {
@@ -32,8 +32,8 @@ impl Known {
     pub(super) fn copy(&mut self, key: &Key, out: &mut Vec<u8>) -> bool {
         let Some(range) = self.ranges.get(key) else { return false };
         // The record of a shorter text would be larger than the text.
-        if range.len() >= size_of::<Again>() {
-            self.again.push(Again { at: out.len(), first: range.start, length: range.len() });
+        if range.len() >= size_of::<RepeatedObject>() {
+            self.again.push(RepeatedObject { at: out.len(), first: range.start, length: range.len() });
         }
         out.extend_from_within(range.clone());
         true
@@ -56,10 +56,10 @@ impl Known {
     }
 
     /// Returns the text as a tree, with the recorded repetitions.
-    pub(super) fn tree(self, text: Vec<u8>) -> Tree {
+    pub(super) fn tree(self, text: Vec<u8>) -> JsonTree {
         match self.again.is_empty() {
-            true => Tree::Text(text.into()),
-            false => Tree::Repeating(text.into(), self.again.into()),
+            true => JsonTree::Text(text.into()),
+            false => JsonTree::Repeating(text.into(), self.again.into()),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! this order and valid for their types. No member of such an object is looked up. Its text is copied, in one
 //! piece where no unwanted members intervene. Every other case is left to the general writer.
 
-use json::{Members, Node, Passed};
+use json::{JsonNode, ObjectMembers, PassedValue};
 
 use super::{Place, Val, Writer};
 use crate::execute::leaf;
@@ -98,7 +98,7 @@ impl<'r> Writer<'r> {
         piece: &mut Piece<'r>,
         variant: &'r Variant,
         place: Place<'_, 'r>,
-        node: Node<'r>,
+        node: JsonNode<'r>,
     ) -> bool {
         self.steps += variant.steps;
         let mut members = node.members();
@@ -152,8 +152,14 @@ impl<'r> Writer<'r> {
         true
     }
 
-    fn copy_value(&mut self, piece: &mut Piece<'r>, ty: &'r Ty, plain: Plain, passed: Passed<'r>) -> bool {
-        let Passed { value, end, .. } = passed;
+    fn copy_value(
+        &mut self,
+        piece: &mut Piece<'r>,
+        ty: &'r Ty,
+        plain: Plain,
+        passed: PassedValue<'r>,
+    ) -> bool {
+        let PassedValue { value, end, .. } = passed;
         if passed.first() == b'n' {
             piece.add(value, end, &mut self.out);
             return !matches!(ty, Ty::NonNull(_));
@@ -208,11 +214,11 @@ impl<'r> Writer<'r> {
 /// comparisons.
 #[cold]
 fn sought<'r>(
-    mut members: Members<'r>,
+    mut members: ObjectMembers<'r>,
     variant: &Variant,
     number: usize,
     steps: &mut usize,
-) -> Option<Members<'r>> {
+) -> Option<ObjectMembers<'r>> {
     let rest = || variant.fields[number..].iter().filter_map(|field| field.copied.as_ref());
     let wanted = rest().next()?;
     // All of these fields are members of one slot's object.

@@ -1,6 +1,6 @@
 //! Lookup of the values that are read from an object: one walk over the members of each slot.
 
-use json::Kind;
+use json::ValueKind;
 
 use super::{Val, Writer};
 use crate::plan::shape::Variant;
@@ -62,7 +62,7 @@ impl<'r> Writer<'r> {
                     continue;
                 }
                 left -= 1;
-                let is_null = value.kind() == Kind::Null;
+                let is_null = value.kind() == ValueKind::Null;
                 let value = if is_null { Val::Absent } else { Val::At(document, value, None) };
                 numbers.iter().for_each(|number| hits[*number] = Hit { value, is_met: true });
             }

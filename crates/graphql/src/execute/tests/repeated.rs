@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use dedup::{Form, Limits};
-use json::{Again, Tree};
+use dedup::{DedupForm, DedupLimits};
+use json::{JsonTree, RepeatedObject};
 use serde_json::Value;
 
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
@@ -16,42 +16,42 @@ const USERS: (&str, &str) = (
 
 /// Asserts that the recorded repetitions are true repetitions, and that the deduplicated forms decode to the
 /// same response.
-pub(super) fn check(tree: &Tree) {
+pub(super) fn check(tree: &JsonTree) {
     let mut text = Vec::new();
     tree.write(&mut text);
     let mut behind = 0;
-    for Again { at, first, length } in again(tree) {
+    for RepeatedObject { at, first, length } in again(tree) {
         let object = &text[*first..first + length];
         assert!(object.starts_with(b"{") && object.ends_with(b"}"), "{}", object.escape_ascii());
         assert!(object == &text[*at..at + length] && first + length <= *at && behind <= *at);
         behind = at + length;
     }
     let plain: Value = serde_json::from_slice(&text).expect("JSON");
-    let limits = Limits { min: 0, max: usize::MAX };
-    for form in [Form::GraphQl, Form::Json] {
+    let limits = DedupLimits { min: 0, max: usize::MAX };
+    for form in [DedupForm::GraphQl, DedupForm::Json] {
         let Some(wire) = dedup::encode(tree, form, &limits) else { continue };
         let decoded = dedup::decode(written(&wire).as_bytes(), text.len()).expect("a deduplicated text");
         assert_eq!(serde_json::from_slice::<Value>(&decoded).expect("JSON"), plain);
     }
 }
 
-fn again(tree: &Tree) -> &[Again] {
+fn again(tree: &JsonTree) -> &[RepeatedObject] {
     match tree {
-        Tree::Repeating(_, again) => again,
+        JsonTree::Repeating(_, again) => again,
         _ => &[],
     }
 }
 
-fn written(tree: &Tree) -> String {
+fn written(tree: &JsonTree) -> String {
     let mut text = Vec::new();
     tree.write(&mut text);
     String::from_utf8(text).expect("UTF-8")
 }
 
 /// Returns the texts of the recorded repetitions in order.
-fn repeated(tree: &Tree) -> Vec<String> {
+fn repeated(tree: &JsonTree) -> Vec<String> {
     let text = written(tree);
-    let range = |again: &Again| -> Range<usize> { again.at..again.at + again.length };
+    let range = |again: &RepeatedObject| -> Range<usize> { again.at..again.at + again.length };
     again(tree).iter().map(|again| text[range(again)].to_owned()).collect()
 }
 
@@ -69,7 +69,8 @@ async fn a_shared_object_occurs_once_in_the_deduplicated_response() {
     let tree = rig.tree("{ posts { id user { name email } } }").await;
     let ann = r#"{"name":"Ann Lovelace","email":"ann@example.org"}"#;
     assert_eq!(repeated(&tree), [ann; 18]);
-    let wire = written(&dedup::encode(&tree, Form::GraphQl, &Limits::default()).expect("a shorter form"));
+    let wire =
+        written(&dedup::encode(&tree, DedupForm::GraphQl, &DedupLimits::default()).expect("a shorter form"));
     let begins =
         format!(r#"{{"t":[{ann}],"data":{{"posts":[{{"id":1,"user":{{"$":0}}}},{{"id":2,"user":{{"name""#);
     assert!(wire.starts_with(&begins), "{wire}");
@@ -79,7 +80,7 @@ async fn a_shared_object_occurs_once_in_the_deduplicated_response() {
 #[tokio::test]
 async fn a_response_without_shared_objects_is_plain_text() {
     let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[POSTS]);
-    assert!(matches!(rig.tree("{ posts { id title } }").await, Tree::Text(_)));
+    assert!(matches!(rig.tree("{ posts { id title } }").await, JsonTree::Text(_)));
 }
 
 #[tokio::test]

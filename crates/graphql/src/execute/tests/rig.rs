@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use graphql_tools::static_graphql::schema::{Definition, TypeDefinition};
-use json::{Document, Node, Tree};
+use json::{JsonDocument, JsonNode, JsonTree};
 use serde_json::Value;
 
 use super::played::Played;
@@ -40,9 +40,11 @@ pub(super) struct Rig {
 impl Rig {
     /// Creates services from OpenAPI documents and links, with responses by `service/path`.
     pub(super) fn rest(services: &[(&str, &str)], links: &str, answers: &[(&str, &str)]) -> Self {
-        let documents: Vec<(Arc<str>, openapi::Document)> = services
+        let documents: Vec<(Arc<str>, openapi::OpenApiDocument)> = services
             .iter()
-            .map(|(name, text)| ((*name).into(), openapi::Document::read(text).expect("an OpenAPI document")))
+            .map(|(name, text)| {
+                ((*name).into(), openapi::OpenApiDocument::read(text).expect("an OpenAPI document"))
+            })
             .collect();
         let described: Vec<Described<'_>> = documents
             .iter()
@@ -197,13 +199,13 @@ impl Rig {
     }
 
     /// Returns the response to a document as the executor creates it.
-    pub(super) async fn tree(&self, document: &str) -> Tree {
+    pub(super) async fn tree(&self, document: &str) -> JsonTree {
         let plan = self.planner.plan(document, None).expect("a plan");
         let variables = Variables::coerce(&plan, "{}".into()).expect("defaults");
         self.run(&plan, variables).await
     }
 
-    async fn run(&self, plan: &Plan, variables: Variables) -> Tree {
+    async fn run(&self, plan: &Plan, variables: Variables) -> JsonTree {
         let rules = AnswerRules { most: self.most, tells_schema: true, introspected: Vec::new() };
         let answer = super::super::run(plan, self.planner.schema(), variables.into(), self, &rules).await;
         super::repeated::check(&answer.tree);
@@ -299,7 +301,7 @@ impl Rig {
         let rows: Vec<HashMap<&str, String>> = nodes
             .chunks(step.needs().len().max(1))
             .map(|row| {
-                let text = |node: &json::Node<'_>| String::from_utf8_lossy(node.text()).into_owned();
+                let text = |node: &json::JsonNode<'_>| String::from_utf8_lossy(node.text()).into_owned();
                 step.needs().iter().map(|need| &**need).zip(row.iter().map(text)).collect()
             })
             .collect();
@@ -360,7 +362,7 @@ fn told(step: &Step, response: &Value, path: &[Value]) -> Option<SourceError> {
 }
 
 /// Returns the error in an object's member `__error`.
-fn beside(object: Node<'_>) -> Option<SourceError> {
+fn beside(object: JsonNode<'_>) -> Option<SourceError> {
     let told = vec![serde_json::from_slice(object.member(b"__error")?.text()).expect("JSON")];
     let (message, service) = ("reported by the service".to_owned(), "service".into());
     Some(SourceError { message, code: "upstream-errors", service, status: None, told })
@@ -389,7 +391,7 @@ fn add(fetched: &mut Fetched, value: &Value) -> Place {
 }
 
 fn add_text(fetched: &mut Fetched, text: &str) -> Place {
-    fetched.documents.push(Arc::new(Document::new(text.to_owned().into()).expect("JSON")));
+    fetched.documents.push(Arc::new(JsonDocument::new(text.to_owned().into()).expect("JSON")));
     let document = fetched.documents.len() - 1;
     Place { document: document as u32, spot: fetched.documents[document].root().spot() }
 }
@@ -406,8 +408,8 @@ fn join(fetched: &mut Fetched, list: &str, joined: &Joined, keys: &[String]) {
         let items = document.root().items().filter(|item| {
             item.member(joined.item.as_bytes()).is_some_and(|found| found.text() == key.as_bytes())
         });
-        let items: Vec<Node<'_>> = items.collect();
-        let at = |item: &Node<'_>| Place { document: place.document, spot: item.spot() };
+        let items: Vec<JsonNode<'_>> = items.collect();
+        let at = |item: &JsonNode<'_>| Place { document: place.document, spot: item.spot() };
         for item in &items {
             let Some(error) = beside(*item) else { continue };
             fetched.items.insert(at(item), fetched.errors.len() as u32);

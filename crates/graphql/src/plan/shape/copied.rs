@@ -2,7 +2,7 @@
 //! slot's object, unconditional, and have the same texts as in the response. Fields that come entirely from
 //! other slots may be in between.
 
-use json::Spelling;
+use json::KeyPattern;
 
 use super::{Field, Shaping, Source};
 use crate::plan::data::{From, Lookup, PositionId, SlotId};
@@ -17,7 +17,7 @@ pub(crate) struct Copied {
     /// The number of its read.
     pub(crate) read: usize,
     /// The name as it occurs in a document.
-    pub(crate) member: Spelling,
+    pub(crate) member: KeyPattern,
     /// Whether the member has the same name in the response.
     pub(crate) is_kept: bool,
     pub(crate) plain: Plain,
@@ -54,7 +54,7 @@ impl Shaping<'_> {
             }
             slot = Some(read.slot);
             let plain = self.plain(field, read.slot)?;
-            let member = Spelling::new(&[&quoted(name)[..], b":"].concat());
+            let member = KeyPattern::new(&[&quoted(name)[..], b":"].concat());
             let is_kept = *member.text() == *field.quoted;
             let scalar = match plain {
                 Plain::Scalar(scalar) if !matches!(field.ty.nullable(), Ty::List(_)) => Some(scalar),

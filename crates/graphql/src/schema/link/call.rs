@@ -7,7 +7,7 @@ use graphql_tools::parser::query::{
     self, Definition, OperationDefinition, Selection, SelectionSet, Value as Written,
 };
 use indexmap::IndexMap;
-use json::{Path, Step};
+use json::{JsonPath, JsonPathStep};
 use services::config::did_you_mean;
 
 use super::{Ask, Filling, Object, Source, Wrong};
@@ -24,7 +24,7 @@ pub(super) struct Call {
     pub(super) filled: IndexMap<Box<str>, Filling>,
     /// The type of the response, at the location `at`.
     pub(super) of: Ref,
-    pub(super) at: Option<Path>,
+    pub(super) at: Option<JsonPath>,
     /// The member of the declaration that contains the call.
     pub(super) member: &'static str,
 }
@@ -45,12 +45,12 @@ pub(super) fn read(models: &[Model], object: Object<'_>, declared: &LinkDeclarat
     if call.is_graphql(models) {
         return wrong("`at` does not apply to GraphQL services", "remove `at`");
     }
-    let Ok(path) = Path::parse(text) else {
+    let Ok(path) = JsonPath::parse(text) else {
         return wrong("this is not a JSON Pointer", "write `/items`");
     };
     let mut of = call.of.clone();
     for step in path.steps() {
-        let Step::Name(name) = step else {
+        let JsonPathStep::Name(name) = step else {
             return wrong("the pointer must select a single value", "write `/items`");
         };
         let field = models[call.target].fields(of.nullable().key()).filter(|_| of.items().is_none());
@@ -91,7 +91,7 @@ fn get(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> 
         return wrong(format!("`{service}` has no `GET {path}`"), hint);
     };
     let mut filled = IndexMap::new();
-    let argument = |name: &str, place: openapi::Place| {
+    let argument = |name: &str, place: openapi::ParameterLocation| {
         let parameter = operation.parameters.iter().find(|it| *it.name == *name && it.place == place)?;
         match &parameter.from {
             Source::Argument(argument) => Some(argument.clone()),
@@ -100,12 +100,15 @@ fn get(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> 
     };
     for (known, written) in operation.path.split('/').zip(path.split('/')) {
         let name = known.strip_prefix('{').and_then(|known| known.strip_suffix('}'));
-        let Some(argument) = name.and_then(|name| argument(name, openapi::Place::Path)) else { continue };
+        let Some(argument) = name.and_then(|name| argument(name, openapi::ParameterLocation::Path)) else {
+            continue;
+        };
         filled.insert(argument, filling(models, object, "/get", written)?);
     }
     for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
-        let Some(argument) = argument(&name, openapi::Place::Query) else {
-            let known = operation.parameters.iter().filter(|it| it.place == openapi::Place::Query);
+        let Some(argument) = argument(&name, openapi::ParameterLocation::Query) else {
+            let known =
+                operation.parameters.iter().filter(|it| it.place == openapi::ParameterLocation::Query);
             let hint = did_you_mean(&name, known.map(|it| &*it.name));
             let hint = hint.unwrap_or_else(|| "use a parameter from the service's document".to_owned());
             return wrong(format!("`GET {}` has no parameter `{name}`", operation.path), hint);

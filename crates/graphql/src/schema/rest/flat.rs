@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use indexmap::{IndexMap, IndexSet};
-use openapi::{Document, Member, Object, Schema, Told};
+use openapi::{DiscriminatedUnion, MemberSchema, ObjectSchema, OpenApiDocument, OpenApiSchema};
 use serde_json::Value;
 
 /// The maximum nesting depth of composed schemas.
@@ -26,10 +26,10 @@ pub(super) enum What<'a> {
     Scalar(&'static str),
     /// An enumeration of texts.
     Enum(IndexSet<&'a str>),
-    List(&'a Schema),
+    List(&'a OpenApiSchema),
     Object(Members<'a>),
     /// A union of several objects.
-    Union(Vec<Flat<'a>>, Option<&'a Told>),
+    Union(Vec<Flat<'a>>, Option<&'a DiscriminatedUnion>),
     /// Any JSON. Contains the reason, unless the document does not restrict the value at all.
     Json(Option<&'static str>),
 }
@@ -45,7 +45,7 @@ pub(super) struct Members<'a> {
 /// A member of an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
-    pub(super) member: &'a Member,
+    pub(super) member: &'a MemberSchema,
     /// Whether it is required.
     pub(super) is_required: bool,
     /// The named schema that declares it.
@@ -55,47 +55,47 @@ pub(super) struct Part<'a> {
 /// Normalizes the schemas of a document.
 #[derive(Debug)]
 pub(super) struct Flattener<'a> {
-    schemas: HashMap<&'a str, &'a Schema>,
+    schemas: HashMap<&'a str, &'a OpenApiSchema>,
     /// The normalized named schemas.
     known: HashMap<&'a str, Flat<'a>>,
 }
 
 impl<'a> Flattener<'a> {
-    pub(super) fn new(document: &'a Document) -> Self {
+    pub(super) fn new(document: &'a OpenApiDocument) -> Self {
         let schemas = document.schemas.iter().map(|(name, schema)| (&**name, schema));
         Self { schemas: schemas.collect(), known: HashMap::new() }
     }
 
-    pub(super) fn flat(&mut self, schema: &'a Schema) -> Flat<'a> {
+    pub(super) fn flat(&mut self, schema: &'a OpenApiSchema) -> Flat<'a> {
         self.within(schema, 0)
     }
 
-    fn within(&mut self, schema: &'a Schema, depth: usize) -> Flat<'a> {
+    fn within(&mut self, schema: &'a OpenApiSchema, depth: usize) -> Flat<'a> {
         if depth > MAX_DEPTH {
             return odd("schemas nested too deeply");
         }
         match schema {
-            Schema::Unknown => Flat { what: What::Json(None), is_nullable: true, name: None },
-            Schema::Never => odd("the schema accepts no value"),
-            Schema::Null => Flat { what: What::Json(None), is_nullable: true, name: None },
-            Schema::Boolean => scalar("Boolean"),
-            Schema::Integer(format) if format.as_deref() == Some("int64") => scalar("Long"),
-            Schema::Integer(_) => scalar("Int"),
-            Schema::Number => scalar("Float"),
-            Schema::Text(format) => scalar(match format.as_deref() {
+            OpenApiSchema::Unknown => Flat { what: What::Json(None), is_nullable: true, name: None },
+            OpenApiSchema::Never => odd("the schema accepts no value"),
+            OpenApiSchema::Null => Flat { what: What::Json(None), is_nullable: true, name: None },
+            OpenApiSchema::Boolean => scalar("Boolean"),
+            OpenApiSchema::Integer(format) if format.as_deref() == Some("int64") => scalar("Long"),
+            OpenApiSchema::Integer(_) => scalar("Int"),
+            OpenApiSchema::Number => scalar("Float"),
+            OpenApiSchema::Text(format) => scalar(match format.as_deref() {
                 Some("date-time") => "DateTime",
                 Some("date") => "Date",
                 _ => "String",
             }),
-            Schema::Literals(values) => literals(values),
-            Schema::List(items) => just(What::List(items)),
-            Schema::Tuple(first, Some(rest)) if first.is_empty() => just(What::List(rest)),
-            Schema::Tuple(..) => odd("a list with positional items"),
-            Schema::Object(object) => just(of_object(object)),
-            Schema::Named(name) => self.named(name, depth),
-            Schema::Any(branches) => self.any(branches, None, depth),
-            Schema::Told(told) => self.any(&told.branches, Some(told), depth),
-            Schema::All(parts) => self.all(parts, depth),
+            OpenApiSchema::Literals(values) => literals(values),
+            OpenApiSchema::List(items) => just(What::List(items)),
+            OpenApiSchema::Tuple(first, Some(rest)) if first.is_empty() => just(What::List(rest)),
+            OpenApiSchema::Tuple(..) => odd("a list with positional items"),
+            OpenApiSchema::Object(object) => just(of_object(object)),
+            OpenApiSchema::Named(name) => self.named(name, depth),
+            OpenApiSchema::Any(branches) => self.any(branches, None, depth),
+            OpenApiSchema::Told(told) => self.any(&told.branches, Some(told), depth),
+            OpenApiSchema::All(parts) => self.all(parts, depth),
         }
     }
 
@@ -104,7 +104,7 @@ impl<'a> Flattener<'a> {
         let mut name = name;
         let schema = loop {
             match self.schemas.get(name) {
-                Some(Schema::Named(next)) => name = next,
+                Some(OpenApiSchema::Named(next)) => name = next,
                 Some(schema) => break *schema,
                 None => return odd("the referenced schema does not exist"),
             }
@@ -124,7 +124,7 @@ impl<'a> Flattener<'a> {
         flat
     }
 
-    fn all(&mut self, parts: &'a [Schema], depth: usize) -> Flat<'a> {
+    fn all(&mut self, parts: &'a [OpenApiSchema], depth: usize) -> Flat<'a> {
         let parts: Vec<Flat<'a>> = parts.iter().map(|part| self.within(part, depth + 1)).collect();
         let says = |part: &Flat<'a>| !matches!(part.what, What::Json(None));
         // A value must satisfy every part; a part without restrictions accepts every value.
@@ -145,7 +145,12 @@ impl<'a> Flattener<'a> {
         Flat { what: What::Object(merged), is_nullable, name: None }
     }
 
-    fn any(&mut self, branches: &'a [Schema], told: Option<&'a Told>, depth: usize) -> Flat<'a> {
+    fn any(
+        &mut self,
+        branches: &'a [OpenApiSchema],
+        told: Option<&'a DiscriminatedUnion>,
+        depth: usize,
+    ) -> Flat<'a> {
         if branches.len() > MAX_BRANCHES {
             return odd("one of too many alternatives");
         }
@@ -155,7 +160,7 @@ impl<'a> Flattener<'a> {
             let flat = self.within(branch, depth + 1);
             is_nullable |= flat.is_nullable;
             let inner = match flat {
-                _ if matches!(branch, Schema::Null) => Vec::new(),
+                _ if matches!(branch, OpenApiSchema::Null) => Vec::new(),
                 Flat { what: What::Union(inner, _), .. } => inner,
                 flat => vec![flat],
             };
@@ -183,7 +188,7 @@ impl<'a> Members<'a> {
             let known = self.all.entry(name).or_insert(*part);
             let is_required = known.is_required || part.is_required;
             // A bare `required` does not restrict the type of the member.
-            if known.member.schema == Schema::Unknown {
+            if known.member.schema == OpenApiSchema::Unknown {
                 *known = *part;
             }
             known.is_required = is_required;
@@ -204,7 +209,7 @@ fn odd(why: &'static str) -> Flat<'static> {
     Flat { what: What::Json(Some(why)), is_nullable: true, name: None }
 }
 
-fn of_object(object: &Object) -> What<'_> {
+fn of_object(object: &ObjectSchema) -> What<'_> {
     if object.members.is_empty() {
         return What::Json(None);
     }
@@ -238,7 +243,7 @@ fn literals(values: &[Value]) -> Flat<'_> {
 }
 
 /// Combines several kinds of values.
-fn together<'a>(kinds: Vec<Flat<'a>>, told: Option<&'a Told>) -> What<'a> {
+fn together<'a>(kinds: Vec<Flat<'a>>, told: Option<&'a DiscriminatedUnion>) -> What<'a> {
     let is_all = |is: fn(&What<'a>) -> bool| kinds.iter().all(|kind| is(&kind.what));
     if is_all(only_requires) {
         // `anyOf: [{ required: [a] }, { required: [b] }]` restricts a type that is defined elsewhere.
@@ -265,7 +270,7 @@ fn together<'a>(kinds: Vec<Flat<'a>>, told: Option<&'a Told>) -> What<'a> {
 /// Whether an object schema only lists required members, without their types.
 fn only_requires(what: &What<'_>) -> bool {
     let What::Object(members) = what else { return false };
-    members.all.values().all(|part| part.is_required && part.member.schema == Schema::Unknown)
+    members.all.values().all(|part| part.is_required && part.member.schema == OpenApiSchema::Unknown)
 }
 
 /// Whether two schemas are equal.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use indexmap::IndexSet;
 use json::pointer::escaped;
-use openapi::{Access, Document, Schema, Told as Discriminator};
+use openapi::{DiscriminatedUnion as Discriminator, MemberAccess, OpenApiDocument, OpenApiSchema};
 
 use super::flat::{Flat, Flattener, Members, Part, What};
 use crate::mistake::Finding;
@@ -48,7 +48,7 @@ pub(super) struct Types<'a> {
     pub(super) findings: Vec<Finding>,
     /// The warnings so far. They are deduplicated, since a schema may be used in both directions.
     told: HashSet<(String, String)>,
-    document: &'a Document,
+    document: &'a OpenApiDocument,
     flattener: Flattener<'a>,
     names: Names,
     /// The type names of named schemas, by direction.
@@ -64,7 +64,7 @@ pub(super) struct Types<'a> {
 }
 
 impl<'a> Types<'a> {
-    pub(super) fn new(document: &'a Document, model: Model) -> Self {
+    pub(super) fn new(document: &'a OpenApiDocument, model: Model) -> Self {
         let (mut names, mut given) = (Names::default(), HashMap::new());
         for (name, _) in &document.schemas {
             let is_input = name.ends_with("Input");
@@ -98,7 +98,7 @@ impl<'a> Types<'a> {
     }
 
     /// The type of a value, and whether it may be `null`.
-    pub(super) fn of(&mut self, schema: &'a Schema, way: Way, at: &At) -> (Ref, bool) {
+    pub(super) fn of(&mut self, schema: &'a OpenApiSchema, way: Way, at: &At) -> (Ref, bool) {
         let flat = self.flattener.flat(schema);
         let is_nullable = flat.is_nullable;
         (
@@ -108,14 +108,20 @@ impl<'a> Types<'a> {
     }
 
     /// The type of a field: non-null if a value is always present.
-    pub(super) fn field_of(&mut self, schema: &'a Schema, is_required: bool, way: Way, at: &At) -> Ref {
+    pub(super) fn field_of(
+        &mut self,
+        schema: &'a OpenApiSchema,
+        is_required: bool,
+        way: Way,
+        at: &At,
+    ) -> Ref {
         let (of, is_nullable) = self.of(schema, way, at);
         if is_required && !is_nullable { of.required() } else { of }
     }
 
     /// The type of a parameter; `None` if it would be an object. A value that could be of several types is a
     /// text.
-    pub(super) fn parameter(&mut self, schema: &'a Schema, at: &At) -> Option<Ref> {
+    pub(super) fn parameter(&mut self, schema: &'a OpenApiSchema, at: &At) -> Option<Ref> {
         let flat = self.flattener.flat(schema);
         match flat.what {
             What::Scalar(_) | What::Enum(_) => Some(self.of_flat(flat, Way::In, at)),
@@ -138,7 +144,7 @@ impl<'a> Types<'a> {
             let mut fields = Fields::new();
             let (mut taken, mut next) = (HashSet::new(), HashMap::new());
             for (member_name, Part { member, is_required, origin }) in members.all {
-                let skipped = if way == Way::Out { Access::WriteOnly } else { Access::ReadOnly };
+                let skipped = if way == Way::Out { MemberAccess::WriteOnly } else { MemberAccess::ReadOnly };
                 if member.access == skipped {
                     continue;
                 }
@@ -368,7 +374,7 @@ fn by_tag(branches: &[Flat<'_>]) -> Option<TellBy> {
     for name in members.first()?.all.keys() {
         let texts = members.iter().map(|members| match members.all.get(name) {
             Some(Part { member, is_required: true, .. }) => match &member.schema {
-                Schema::Literals(values) => values.iter().map(serde_json::Value::as_str).collect(),
+                OpenApiSchema::Literals(values) => values.iter().map(serde_json::Value::as_str).collect(),
                 _ => None,
             },
             _ => None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use store::Durability;
+use store::CommitDurability;
 
 use super::instances::{declare_on, nested};
 use super::replica::Replica;
@@ -133,7 +133,7 @@ async fn instances_created_or_removed_by_another_gateway_are_detected() {
 #[tokio::test]
 async fn the_leases_of_a_killed_gateway_are_taken_over_at_once() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    let states = States::open(folder.path(), Durability::Process, pool()).unwrap();
+    let states = States::open(folder.path(), CommitDurability::Process, pool()).unwrap();
     let dead = "00000000deadbeef.gateway";
     states.0.store.lease("Shop/shared/n", dead, Duration::from_secs(3600)).await.unwrap();
     drop(states);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use offload::{JobRequest, QuotaKey};
 use serde_json::{Map, Value, json};
-use store::Batch;
+use store::WriteBatch;
 
 use super::instances::{declare_on, nested};
 use super::replica::{Replica, apply};
@@ -274,7 +274,7 @@ async fn a_group_of_many_cells_is_loaded_in_parts_and_in_the_pool() {
     assert_eq!(jobs(&ground), before + 1);
     assert_eq!(ground.value(0, "/0").await, [Some(json!(1)), Some(json!(2))]);
     // Another gateway writes all other cells.
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     for number in 1..COUNT {
         let key = edition.home.keys.cell(&format!("/{number}"), "/data own");
         batch = batch.create(key, number.to_string());
@@ -309,7 +309,7 @@ async fn a_run_is_sent_all_changes_of_another_gateway_or_none() {
     let mut running = read(&edition, 0, "/0").await.unwrap();
     assert_eq!(running.ship(7).len(), 2);
     let keys = &edition.home.keys;
-    let mut batch = Batch::new().put(keys.shared_cell("n"), "2");
+    let mut batch = WriteBatch::new().put(keys.shared_cell("n"), "2");
     for number in 0..COUNT {
         batch = batch.put(keys.cell(&format!("/{number}"), "/data own"), "2");
     }
@@ -339,7 +339,7 @@ async fn many_cells_are_put_in_place_even_if_the_request_ends() {
         read(&ground.edition(), 0, &format!("/{number}")).await.unwrap();
     }
     let (edition, group) = (ground.edition(), ground.edition().home.groups().pop().unwrap());
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     for number in 0..COUNT {
         batch = batch.create(edition.home.keys.cell(&format!("/{number}"), "/data own"), "2");
     }
@@ -463,7 +463,7 @@ async fn many_instances_of_another_gateway_are_loaded_and_dropped_in_parts() {
     let ground = Ground::new(nested()).await;
     let (home, before) = (Arc::clone(&ground.edition().home), jobs(&ground));
     let long = format!("\"{}\"", "x".repeat(SHORT));
-    let mut batch = Batch::new();
+    let mut batch = WriteBatch::new();
     for number in 0..COUNT {
         let captures = if number == 0 { &*long } else { "1" };
         let record = record_text("/data POST > /made", None, captures.as_bytes()).unwrap();
@@ -475,7 +475,7 @@ async fn many_instances_of_another_gateway_are_loaded_and_dropped_in_parts() {
     assert!(polls >= 10, "{polls} polls");
     assert_eq!(jobs(&ground), before + 2, "one compares, another parses the long record");
     assert!((0..COUNT).all(|number| home.instances.find(&format!("/made/{number}")).is_some()));
-    home.shared.store.commit(Batch::new().remove_all(home.keys.declared(""))).await.unwrap();
+    home.shared.store.commit(WriteBatch::new().remove_all(home.keys.declared(""))).await.unwrap();
     let (dropped, polls) = polls_of(home.load_instances()).await;
     dropped.unwrap();
     assert!(polls >= 10, "{polls} polls");
