@@ -38,12 +38,12 @@ fn main() {
 fn make() -> Result<()> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let tools = Toolchain::find()?;
-    finish("c", &c::build(&tools, &out)?, sandbox::Class::C, &out)?;
-    finish("javascript", &javascript::build(&tools, &out)?, sandbox::Class::Javascript, &out)
+    finish("c", &c::build(&tools, &out)?, sandbox::GuestClass::C, &out)?;
+    finish("javascript", &javascript::build(&tools, &out)?, sandbox::GuestClass::Javascript, &out)
 }
 
 /// Writes `NAME.wasm`, the snapshot of the environment after its start, and `NAME.cwasm`, its machine code.
-fn finish(name: &str, linked: &Path, class: sandbox::Class, out: &Path) -> Result<()> {
+fn finish(name: &str, linked: &Path, class: sandbox::GuestClass, out: &Path) -> Result<()> {
     let wasm = fs::read(linked).map_err(|error| format!("{}: {error}", linked.display()))?;
     let wasm = sandbox::snapshot(&wasm, INITIALIZE).map_err(|error| format!("{name}: {error}"))?;
     let code = sandbox::precompile(class, &wasm).map_err(|error| format!("{name}: {error}"))?;

@@ -14,7 +14,10 @@ use json::JsonDocument;
 use offload::OffloadPool;
 use services::body::{ReadBodyError, read_within};
 use services::caching::{self, CacheNotes};
-use services::{Body, BodyDeadlineExceeded, Budget, Call, Caller, Calls, Problem, Report, Services, by};
+use services::{
+    BodyDeadlineExceeded, CallerId, RequestBudget, RequestCall, RequestCalls, RequestReport, ServiceSet,
+    StreamedServiceBody, ToProblem, by,
+};
 
 use crate::answer;
 use crate::assemble;
@@ -30,7 +33,7 @@ use crate::value::Known;
 pub struct Aggregate {
     pub(crate) plan: Plan,
     pub(crate) declared: Declaration,
-    services: Services,
+    services: ServiceSet,
     pub(crate) documents: Documents,
     pub(crate) path: Box<str>,
     /// The pool for long computations on responses.
@@ -46,7 +49,7 @@ pub struct Ground<'a> {
     /// The route's path: `/buyers/{id}`.
     pub path: &'a str,
     /// The services of the gateway.
-    pub services: &'a Services,
+    pub services: &'a ServiceSet,
     /// The services' OpenAPI documents.
     pub documents: &'a Documents,
     /// The pool for work that clients cause.
@@ -89,17 +92,17 @@ impl Aggregate {
     /// Returns the errors of `problem.rs`.
     pub fn handle(
         self: &Arc<Self>,
-        request: Request<Body>,
-        seen: Call,
-    ) -> BoxFuture<'static, Result<Response<Body>, Box<dyn Problem>>> {
+        request: Request<StreamedServiceBody>,
+        seen: RequestCall,
+    ) -> BoxFuture<'static, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
         let limits = &self.plan.limits;
         let (started, deadline) = (seen.budget.started, seen.budget.deadline);
         let time = limits.timeout.0.min(deadline.saturating_duration_since(started));
         let concurrency = limits.concurrency as usize;
-        let budget = Budget::since(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
+        let budget = RequestBudget::since(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
         let budget = Arc::new(budget.part_of(&seen.budget));
         let request_budget = Arc::clone(&seen.budget);
-        let call = Call { budget: Arc::clone(&budget), ..seen };
+        let call = RequestCall { budget: Arc::clone(&budget), ..seen };
         let caller = call.caller.clone();
         let this = Arc::clone(self);
         let payer = call.quota_key();
@@ -115,14 +118,14 @@ impl Aggregate {
         });
         async move {
             let answer = answer.await;
-            request_budget.report(Report::of(&budget));
+            request_budget.report(RequestReport::of(&budget));
             answer?.map_err(Into::into)
         }
         .boxed()
     }
 
     /// Sets the caching headers of the response.
-    fn mark(&self, headers: &mut HeaderMap, notes: &CacheNotes, caller: &Caller) {
+    fn mark(&self, headers: &mut HeaderMap, notes: &CacheNotes, caller: &CallerId) {
         if headers.contains_key(&answer::PARTS) {
             // A part that timed out has left no note.
             notes.note_failure();
@@ -132,7 +135,11 @@ impl Aggregate {
         caching::vary(headers, self.plan.inputs.headers());
     }
 
-    async fn answer(&self, request: Request<Body>, call: Call) -> Result<Response<Body>, AggregateError> {
+    async fn answer(
+        &self,
+        request: Request<StreamedServiceBody>,
+        call: RequestCall,
+    ) -> Result<Response<StreamedServiceBody>, AggregateError> {
         let method = request.method();
         let is_head = *method == Method::HEAD;
         if *method != self.plan.method && !(is_head && self.plan.method == Method::GET) {
@@ -148,7 +155,7 @@ impl Aggregate {
         };
         let known = Known::new(&self.plan, inputs, body);
         let budget = Arc::clone(&call.budget);
-        let calls = Calls::new(self.services.clone(), call);
+        let calls = RequestCalls::new(self.services.clone(), call);
         let failures = Run { known: &known, calls, is_head }.all().await?;
         offload::leave_for(assemble::estimated_work(&known)).await;
         let left = known.memory.left();
@@ -181,7 +188,7 @@ impl Aggregate {
         Ok(document)
     }
 
-    async fn read(&self, body: Body, deadline: Instant) -> Result<Bytes, AggregateError> {
+    async fn read(&self, body: StreamedServiceBody, deadline: Instant) -> Result<Bytes, AggregateError> {
         let read = pin!(read_within(body, self.plan.limits.request_body.0));
         by(deadline, read).await.ok_or(BodyDeadlineExceeded)?.map_err(|error| match error {
             ReadBodyError::TooLarge(limit) => AggregateError::BodySize(limit),

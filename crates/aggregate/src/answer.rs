@@ -10,7 +10,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body as _;
 use json::{JsonDocument, JsonTree, TreeMember, ValueKind};
-use services::Body;
+use services::StreamedServiceBody;
 use services::body::HeldBytes;
 
 use crate::assemble::Assembly;
@@ -61,7 +61,7 @@ pub(crate) fn tree(
 pub(crate) async fn streamed(
     known: &Known<'_>,
     failed: &[Failure],
-) -> Result<Option<Response<Body>>, AggregateError> {
+) -> Result<Option<Response<StreamedServiceBody>>, AggregateError> {
     let long = |part: usize| match known.value(part) {
         Some(Value::Long(held, _)) => held.take(),
         _ => None,
@@ -103,7 +103,11 @@ pub(crate) async fn streamed(
     Ok(Some(on_its_way(known, segments, &failures)))
 }
 
-fn on_its_way(known: &Known<'_>, segments: Vec<Segment>, failures: &[Failure]) -> Response<Body> {
+fn on_its_way(
+    known: &Known<'_>,
+    segments: Vec<Segment>,
+    failures: &[Failure],
+) -> Response<StreamedServiceBody> {
     let status = if failures.is_empty() { StatusCode::OK } else { known.plan.partial };
     let mut response = Streaming::response(segments, status);
     head(response.headers_mut(), failures);
@@ -192,7 +196,7 @@ pub(crate) async fn response(
     failures: &[Failure],
     plan: &Plan,
     is_head: bool,
-) -> Result<(Response<Body>, bool), AggregateError> {
+) -> Result<(Response<StreamedServiceBody>, bool), AggregateError> {
     let SizedTree { tree, length, is_written } = sized(tree, plan).await?;
     let body = match is_head {
         true => services::body::empty(),
@@ -210,7 +214,7 @@ pub(crate) async fn response(
 
 /// Notes how much memory a response holds until it is sent. A single streamed part holds none. `sources` is
 /// the size of the data that it was composed of, unless it holds only its own text.
-pub(crate) fn note_held(response: &mut Response<Body>, plan: &Plan, sources: Option<u64>) {
+pub(crate) fn note_held(response: &mut Response<StreamedServiceBody>, plan: &Plan, sources: Option<u64>) {
     let length = response.body().size_hint().exact();
     let is_held = match length {
         Some(length) => length >= COPIED,

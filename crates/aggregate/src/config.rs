@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::{Bytes, Duration};
+use services::{BytesConfig, DurationConfig};
 
 /// An aggregate: the file of its declaration, or an object with further settings.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -39,16 +39,16 @@ pub struct LimitsConfig {
     /// The maximum number of distinct calls of one `each`.
     pub fan_out: u32,
     /// The maximum number of bytes received from services.
-    pub upstream_bytes: Bytes,
+    pub upstream_bytes: BytesConfig,
     /// The maximum time from the beginning of the request to the beginning of the response.
-    pub timeout: Duration,
+    pub timeout: DurationConfig,
     /// The maximum size of the request body.
-    pub request_body: Bytes,
+    pub request_body: BytesConfig,
     /// The maximum size of the response body.
-    pub response_body: Bytes,
+    pub response_body: BytesConfig,
     /// The maximum memory of a request, apart from the responses of services: their indexes, and the composed
     /// response.
-    pub memory: Bytes,
+    pub memory: BytesConfig,
 }
 
 impl Default for LimitsConfig {
@@ -57,11 +57,11 @@ impl Default for LimitsConfig {
             calls: 500,
             concurrency: 16,
             fan_out: 200,
-            upstream_bytes: Bytes::mib(64),
-            timeout: Duration::from_secs(10),
-            request_body: Bytes::mib(1),
-            response_body: Bytes::mib(64),
-            memory: Bytes::mib(128),
+            upstream_bytes: BytesConfig::mib(64),
+            timeout: DurationConfig::from_secs(10),
+            request_body: BytesConfig::mib(1),
+            response_body: BytesConfig::mib(64),
+            memory: BytesConfig::mib(128),
         }
     }
 }

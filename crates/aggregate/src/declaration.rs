@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use services::Duration;
+use services::DurationConfig;
 
 /// An aggregate: its inputs, its calls, and the response that is composed from theirs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -163,7 +163,7 @@ pub struct Part {
     pub default: Option<Value>,
     /// The maximum time for all calls of the part.
     #[serde(default)]
-    pub timeout: Option<Duration>,
+    pub timeout: Option<DurationConfig>,
     /// The maximum number of values of a list in one URL. Longer lists are split into several calls. Default:
     /// as many as fit into 8000 bytes.
     #[serde(default)]

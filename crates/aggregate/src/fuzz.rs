@@ -6,7 +6,7 @@ use ::fuzz::Choices;
 use ::fuzz::generate::json as generate;
 use http::Request;
 use http_body_util::BodyExt;
-use services::{Bytes, Call, body};
+use services::{BytesConfig, RequestCall, body};
 
 use crate::template::{BodyTemplate, Names, Piece, Url};
 use crate::tests::rig::{Answer, Rig, Stage, pool, services};
@@ -165,9 +165,9 @@ fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
     let limits = LimitsConfig {
         calls: 100,
         fan_out: 50,
-        upstream_bytes: Bytes::mib(4),
-        response_body: Bytes::mib(1),
-        memory: Bytes::mib(4),
+        upstream_bytes: BytesConfig::mib(4),
+        response_body: BytesConfig::mib(1),
+        memory: BytesConfig::mib(4),
         ..LimitsConfig::default()
     };
     let rigs: Vec<Rig> = DECLARED.iter().map(|declared| Rig::at("/here", declared, limits, &[])).collect();
@@ -188,7 +188,7 @@ fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
 /// Returns the status and text of a response. The text is `None` if the response was aborted.
 async fn answer(rig: &Rig) -> (u16, Option<String>) {
     let request = Request::get("/here").body(body::empty()).unwrap();
-    let response = match rig.aggregate.handle(request, Call::unlimited()).await {
+    let response = match rig.aggregate.handle(request, RequestCall::unlimited()).await {
         Ok(response) => response,
         Err(problem) => {
             assert!(!problem.code().is_empty() && !problem.to_string().is_empty());

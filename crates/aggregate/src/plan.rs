@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderName, Method, StatusCode};
 use json::pointer::below;
 use json::{JsonDocument, JsonPath};
-use services::{Service, Services};
+use services::{ServiceSet, UpstreamService};
 
 pub(crate) use parts::{is_safe, sample};
 
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
 pub(crate) struct Part {
     pub(crate) name: Arc<str>,
     pub(crate) method: Method,
-    pub(crate) service: Arc<Service>,
+    pub(crate) service: Arc<UpstreamService>,
     pub(crate) url: Url,
     /// The target of the call, as written in the declaration.
     pub(crate) target: String,
@@ -141,7 +141,7 @@ impl Part {
 /// The environment of a declaration.
 pub(crate) struct Ground<'a> {
     pub(crate) path: &'a str,
-    pub(crate) services: &'a Services,
+    pub(crate) services: &'a ServiceSet,
     pub(crate) limits: &'a LimitsConfig,
 }
 

@@ -9,7 +9,7 @@ use http::header::{ALLOW, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use json::JsonError;
 use serde_json::{Map, Value, json};
-use services::{BodyDeadlineExceeded, CallError, Duration, Fault, Problem};
+use services::{BodyDeadlineExceeded, CallError, DurationConfig, FaultParty, ToProblem};
 
 use crate::memory::MemoryExhausted;
 
@@ -64,7 +64,7 @@ pub(crate) enum Reason {
     #[error("{0}")]
     Call(Arc<CallError>),
     #[error("it took longer than {0}")]
-    Time(Duration),
+    Time(DurationConfig),
     #[error("the service's answer is not JSON: {0}")]
     NotJson(JsonError),
     #[error("the service's answer has no body")]
@@ -153,11 +153,11 @@ impl Reason {
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> FaultParty {
         match self {
-            Self::Status(status) if status.is_client_error() => Fault::Client,
+            Self::Status(status) if status.is_client_error() => FaultParty::Client,
             Self::Call(error) if error.status() != StatusCode::UNPROCESSABLE_ENTITY => error.fault(),
-            _ => Fault::Upstream,
+            _ => FaultParty::Upstream,
         }
     }
 
@@ -237,7 +237,7 @@ impl From<Failure> for AggregateError {
     }
 }
 
-impl Problem for AggregateError {
+impl ToProblem for AggregateError {
     fn code(&self) -> &'static str {
         match self {
             Self::Method { .. } => "method-not-allowed",
@@ -269,13 +269,13 @@ impl Problem for AggregateError {
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> FaultParty {
         match self {
             Self::BodyDeadline(error) => error.fault(),
             Self::Part(failure) => failure.reason.fault(),
-            Self::MergeConflict { .. } | Self::MergeKind { .. } => Fault::Upstream,
-            Self::AnswerSize(_) | Self::Memory => Fault::Upstream,
-            _ => Fault::Client,
+            Self::MergeConflict { .. } | Self::MergeKind { .. } => FaultParty::Upstream,
+            Self::AnswerSize(_) | Self::Memory => FaultParty::Upstream,
+            _ => FaultParty::Client,
         }
     }
 

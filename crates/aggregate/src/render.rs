@@ -14,7 +14,7 @@ use json::JsonNode;
 use offload::work;
 use services::calls::{self, ROOM};
 use services::path::{self, encode};
-use services::{CallError, PathError, Request};
+use services::{CallError, PathError, ServiceRequest};
 
 use self::found::{Found, Text, Wrong};
 use crate::plan::Part;
@@ -62,7 +62,7 @@ pub(crate) struct Renderer<'a> {
 
 impl<'a> Renderer<'a> {
     /// Returns the requests, at most `most`: none for an empty list, several for a long one.
-    pub(crate) async fn requests(&self, most: u32) -> Result<Vec<Request>, Stop> {
+    pub(crate) async fn requests(&self, most: u32) -> Result<Vec<ServiceRequest>, Stop> {
         let slots = self.part.url.slots().chain(self.part.slots_beside_url());
         offload::leave_for(work::VALUE + self.work(slots)).await;
         let memory = &self.known.memory;
@@ -139,7 +139,7 @@ impl<'a> Renderer<'a> {
         Ok(UrlValues { found, values, chunks })
     }
 
-    async fn rendered(&self, values: UrlValues<'a>) -> Result<Vec<Request>, Stop> {
+    async fn rendered(&self, values: UrlValues<'a>) -> Result<Vec<ServiceRequest>, Stop> {
         let UrlValues { found, values, chunks } = values;
         let memory = &self.known.memory;
         // The first request is counted by the caller. Each further one takes as long, except for its list.
@@ -220,7 +220,7 @@ impl<'a> Renderer<'a> {
         Ok(text)
     }
 
-    fn request(&self, url: &str) -> Result<Request, Stop> {
+    fn request(&self, url: &str) -> Result<ServiceRequest, Stop> {
         let invalid = || CallError::Path(PathError::Invalid);
         let path_and_query = PathAndQuery::try_from(url).map_err(|_| Reason::Call(Arc::new(invalid())))?;
         self.check_path(path_and_query.path())?;
@@ -241,7 +241,7 @@ impl<'a> Renderer<'a> {
                 out.into()
             }
         };
-        Ok(Request { method: self.part.method.clone(), path_and_query, headers, body })
+        Ok(ServiceRequest { method: self.part.method.clone(), path_and_query, headers, body })
     }
 
     /// Checks the path of a call. Several valid segments can still begin the path with an empty one (`;x`),

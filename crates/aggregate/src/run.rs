@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::{Method, StatusCode};
 use services::calls::at_once;
-use services::{Calls, Duration, Request};
+use services::{DurationConfig, RequestCalls, ServiceRequest};
 use tokio::time::{timeout, timeout_at};
 
 use crate::memory::MemoryBudget;
@@ -21,7 +21,7 @@ use crate::value::{Body, Known, Value, indexed, joined, work_of_texts};
 /// A request in flight.
 pub(crate) struct Run<'a> {
     pub(crate) known: &'a Known<'a>,
-    pub(crate) calls: Calls,
+    pub(crate) calls: RequestCalls,
     /// Whether the response body is not needed.
     pub(crate) is_head: bool,
 }
@@ -73,7 +73,8 @@ impl<'a> Run<'a> {
         let deadline = self.calls.call().budget.deadline;
         let work = timeout_at(deadline.into(), work);
         let limit = part.timeout.unwrap_or(std::time::Duration::MAX);
-        let late = || Err(Stop::Part(Reason::Time(Duration(limit.min(self.known.plan.limits.timeout.0)))));
+        let late =
+            || Err(Stop::Part(Reason::Time(DurationConfig(limit.min(self.known.plan.limits.timeout.0)))));
         let result =
             timeout(limit, work).await.map_or_else(|_| late(), |done| done.unwrap_or_else(|_| late()));
         let over = match result {
@@ -108,7 +109,7 @@ impl<'a> Run<'a> {
     }
 
     /// Makes a call whose response may be streamed.
-    async fn begun(&self, part: &Part, request: Request) -> Result<Value, Stop> {
+    async fn begun(&self, part: &Part, request: ServiceRequest) -> Result<Value, Stop> {
         let begun = stream::begin(self.calls.services(), self.calls.call(), part, request).await?;
         Ok(match begun {
             Begun::Whole(answer) => Value::One(read(part, answer, &self.known.memory).await?),
@@ -117,14 +118,14 @@ impl<'a> Run<'a> {
     }
 
     /// Makes a call, and returns the part's value in the response.
-    async fn call(&self, part: &Part, request: Request) -> Result<Body, Reason> {
+    async fn call(&self, part: &Part, request: ServiceRequest) -> Result<Body, Reason> {
         let answer = self.calls.send(&part.service, request).await.map_err(Reason::Call)?;
         read(part, answer, &self.known.memory).await
     }
 }
 
 /// Returns the part's value in a response. Long responses are processed off the serving thread.
-async fn read(part: &Part, answer: services::Response, memory: &MemoryBudget) -> Result<Body, Reason> {
+async fn read(part: &Part, answer: services::ProgramResponse, memory: &MemoryBudget) -> Result<Body, Reason> {
     if !answer.status.is_success() {
         return Err(Reason::Status(answer.status));
     }

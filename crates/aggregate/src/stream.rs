@@ -15,9 +15,9 @@ use http::{Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 use json::{JsonTree, PartialChecker, TreePieces};
-use services::body::Error;
-use services::turn::{TURN_BYTES, Turn};
-use services::{Body, Budget, Call, CallError, Request, Services};
+use services::body::BodyError;
+use services::turn::{ByteTurn, TURN_BYTES};
+use services::{CallError, RequestBudget, RequestCall, ServiceRequest, ServiceSet, StreamedServiceBody};
 use tokio::time::{Instant, timeout_at};
 
 use crate::plan::Part;
@@ -29,7 +29,7 @@ pub(crate) const BEGINNING: usize = 256 * 1024;
 /// The beginning of a part's response.
 pub(crate) enum Begun {
     /// The complete response.
-    Whole(services::Response),
+    Whole(services::ProgramResponse),
     /// A response that exceeds the buffer.
     Long(Long),
 }
@@ -37,13 +37,13 @@ pub(crate) enum Begun {
 /// A long response that is still arriving.
 pub(crate) struct Long {
     beginning: Option<Bytes>,
-    body: Body,
+    body: StreamedServiceBody,
     /// Received data that has not been checked yet.
     piece: Bytes,
     /// The number of bytes checked in this turn. A turn takes some tenths of a millisecond.
     turn: usize,
     checker: PartialChecker,
-    budget: Arc<Budget>,
+    budget: Arc<RequestBudget>,
 }
 
 /// A long response, which is taken by the writer of the aggregate's response.
@@ -68,10 +68,10 @@ impl Held {
 
 /// Makes a call, and buffers the beginning of its response.
 pub(crate) async fn begin(
-    services: &Services,
-    call: &Call,
+    services: &ServiceSet,
+    call: &RequestCall,
     part: &Part,
-    request: Request,
+    request: ServiceRequest,
 ) -> Result<Begun, Reason> {
     let wrong = |error: CallError| Reason::Call(Arc::new(error));
     let _place = call.budget.place().await;
@@ -79,8 +79,8 @@ pub(crate) async fn begin(
     let started = services.start_streamed(call, &part.service, request).map_err(wrong)?;
     let response = started.await.map_err(wrong)?;
     let late = |_| {
-        let timeout = services::Duration(part.service.timeout());
-        let (service, waited) = (part.service.name().clone(), services::client::Waited::Answer);
+        let timeout = services::DurationConfig(part.service.timeout());
+        let (service, waited) = (part.service.name().clone(), services::client::AwaitedEvent::Answer);
         Reason::Call(Arc::new(CallError::Timeout { service, timeout, waited }))
     };
     let is_plain = response.status().is_success() && !response.headers().contains_key(CONTENT_ENCODING);
@@ -92,14 +92,18 @@ pub(crate) async fn begin(
 }
 
 /// Buffers the beginning of a response.
-async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Begun, Reason> {
+async fn first(
+    call: &RequestCall,
+    part: &Part,
+    response: Response<StreamedServiceBody>,
+) -> Result<Begun, Reason> {
     let (head, mut body) = response.into_parts();
     let wrong = |error: CallError| Reason::Call(Arc::new(error));
-    let (mut beginning, mut turn) = (BytesMut::new(), Turn::default());
+    let (mut beginning, mut turn) = (BytesMut::new(), ByteTurn::default());
     while beginning.len() < BEGINNING {
         let Some(frame) = body.frame().await else {
             let (status, headers) = (head.status, head.headers);
-            return Ok(Begun::Whole(services::Response { status, headers, body: beginning.freeze() }));
+            return Ok(Begun::Whole(services::ProgramResponse { status, headers, body: beginning.freeze() }));
         };
         let frame = frame
             .map_err(|source| wrong(CallError::Broken { service: part.service.name().clone(), source }))?;
@@ -123,7 +127,7 @@ async fn first(call: &Call, part: &Part, response: Response<Body>) -> Result<Beg
 }
 
 impl Long {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         if let Some(beginning) = self.beginning.take() {
             // Other parts count as held by the response, see `note_held`.
             self.budget.release_received();
@@ -175,7 +179,7 @@ pub(crate) struct Streaming {
 }
 
 impl Streaming {
-    pub(crate) fn response(segments: Vec<Segment>, status: StatusCode) -> Response<Body> {
+    pub(crate) fn response(segments: Vec<Segment>, status: StatusCode) -> Response<StreamedServiceBody> {
         let body = Self { segments: segments.into(), pieces: None };
         let mut response = Response::new(body.boxed_unsync());
         *response.status_mut() = status;
@@ -185,12 +189,12 @@ impl Streaming {
 
 impl http_body::Body for Streaming {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         loop {
             if let Some(piece) = this.pieces.as_mut().and_then(Iterator::next) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gateway::Config;
 use openapi::{CallableService, OpenApiDocument, OpenApiOperation};
-use services::path::Glob;
+use services::path::PathGlob;
 
 use crate::exit::{Complaint, Exit};
 use crate::{config, terminal, units};
@@ -29,7 +29,7 @@ struct Known {
     document: Option<Arc<OpenApiDocument>>,
     /// The permitted methods; `None` for all.
     methods: Option<BTreeSet<String>>,
-    paths: Vec<Glob>,
+    paths: Vec<PathGlob>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -81,7 +81,7 @@ fn configured(path: &Path) -> Result<BTreeMap<String, Known>, Vec<gateway::Mista
             known.methods.get_or_insert_default().extend(query.methods.iter().cloned());
             known.document = documents.get(name).cloned();
             let paths = config.services.get(name).into_iter().flat_map(|service| &service.paths);
-            known.paths = paths.filter_map(|path| Glob::parse(path).ok()).collect();
+            known.paths = paths.filter_map(|path| PathGlob::parse(path).ok()).collect();
         }
     }
     Ok(services)

@@ -22,9 +22,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
-use services::body::Error;
+use services::body::BodyError;
 use services::turn::TURN_BYTES;
-use services::{Body, Problem};
+use services::{StreamedServiceBody, ToProblem};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::abi::{Action, Side};
@@ -47,7 +47,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(1);
 pub(crate) struct Filtered {
     stream: Arc<Stream>,
     side: Side,
-    inner: Body,
+    inner: StreamedServiceBody,
     /// The bytes of a long frame that have not been taken yet.
     rest: Bytes,
     /// Whether the body has yielded since it took the last part of a long frame.
@@ -60,7 +60,7 @@ pub(crate) struct Filtered {
     /// Trailers that have arrived and have not been shown yet.
     trailers: Option<HeaderMap>,
     /// The failure of the inner body, deferred until the pieces before it have been passed on.
-    error: Option<Error>,
+    error: Option<BodyError>,
     /// Whether the filter is bypassed from here on.
     skipped: bool,
     /// Whether this filter counts the body's bytes, since no filter before it does.
@@ -79,7 +79,7 @@ pub(crate) struct Filtered {
 struct Ended;
 
 impl Filtered {
-    pub(crate) fn new(stream: &Arc<Stream>, side: Side, inner: Body, counts: bool) -> Self {
+    pub(crate) fn new(stream: &Arc<Stream>, side: Side, inner: StreamedServiceBody, counts: bool) -> Self {
         Self {
             stream: Arc::clone(stream),
             side,
@@ -108,7 +108,7 @@ impl Filtered {
     /// Shows the module the received data while it holds the head back. Ready when the state has to be
     /// checked again, with `true` if a body callback released the head. A module that does not read bodies is
     /// waiting for something else, so no more than the buffer limit is taken in that case.
-    pub(crate) fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
+    pub(crate) fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         if !self.is_calling() && (self.is_finished() || (!self.asks() && self.is_full())) {
             return Poll::Pending;
         }
@@ -134,7 +134,7 @@ impl Filtered {
     }
 
     /// Takes received pieces and calls the module, or continues the callback in flight.
-    fn pull(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn pull(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         if !self.is_calling() {
             ready!(self.take(context))?;
         }
@@ -158,7 +158,7 @@ impl Filtered {
     }
 
     /// Takes received pieces and starts the callback that is due for them.
-    fn take(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn take(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         let has_come = self.collect(context)?;
         if self.skipped {
             self.stream.state().half(self.side).unseen = 0;
@@ -173,7 +173,7 @@ impl Filtered {
 
     /// Takes the pieces of the inner body that are ready, up to the amount that is shown at once. Returns
     /// `true` if there were any.
-    fn collect(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
+    fn collect(&mut self, context: &mut Context<'_>) -> Result<bool, BodyError> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
@@ -198,7 +198,7 @@ impl Filtered {
     }
 
     /// Returns the next frame of the inner body, or the next part of a long one after a yield.
-    fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if self.rest.is_empty() {
             return Pin::new(&mut self.inner).poll_frame(context);
         }
@@ -339,7 +339,7 @@ impl Filtered {
     }
 
     /// Polls a held body: for more data, up to its end, and for the timeout.
-    fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         if !self.is_finished() && self.pull(context)?.is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -366,7 +366,7 @@ impl Filtered {
     }
 
     /// Bypasses the filter or ends the body if the filter's stream is over.
-    fn check_over(&mut self) -> Result<(), Error> {
+    fn check_over(&mut self) -> Result<(), BodyError> {
         if self.skipped || !self.stream.is_over(self.side) {
             return Ok(());
         }
@@ -409,12 +409,12 @@ impl Filtered {
 
 impl http_body::Body for Filtered {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         this.stream.register(this.waiter(), context.waker());
         loop {
@@ -476,14 +476,18 @@ impl http_body::Body for Filtered {
 /// rest.
 pub(crate) struct Held {
     pub(crate) first: Option<Frame<Bytes>>,
-    pub(crate) rest: Body,
+    pub(crate) rest: StreamedServiceBody,
     /// The number of bytes left, if it is known.
     pub(crate) length: Option<u64>,
 }
 
 impl Held {
     /// Wraps a body, with its length if the first piece is the whole body.
-    pub(crate) fn new(first: Option<Frame<Bytes>>, rest: Body, announced: Option<u64>) -> Self {
+    pub(crate) fn new(
+        first: Option<Frame<Bytes>>,
+        rest: StreamedServiceBody,
+        announced: Option<u64>,
+    ) -> Self {
         let piece = first.as_ref().map(|frame| frame.data_ref().map_or(0, Bytes::len) as u64);
         let length = if rest.is_end_stream() { Some(piece.unwrap_or(0)) } else { announced };
         Self { first, rest, length }
@@ -492,12 +496,12 @@ impl Held {
 
 impl http_body::Body for Held {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = match self.first.take() {
             Some(first) => first,
             None => match ready!(Pin::new(&mut self.rest).poll_frame(context)?) {

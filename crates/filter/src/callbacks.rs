@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use offload::QuotaKey;
 use sandbox::GuestResult;
-use services::Call;
+use services::RequestCall;
 
 use crate::abi::{Action, Side};
 use crate::entry::ModuleCallback;
@@ -91,7 +91,7 @@ impl ModuleCallback for OpenStream {
     const IS_FIRST: bool = true;
     const IS_OPTIONAL: bool = true;
 
-    fn new_request(&self) -> Option<&Call> {
+    fn new_request(&self) -> Option<&RequestCall> {
         Some(&self.exchange.call)
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::{Request, Response};
-use services::{Body, Call, Services};
+use services::{RequestCall, ServiceSet, StreamedServiceBody};
 
 use crate::abi::Side;
 use crate::config::FilterConfig;
@@ -35,7 +35,7 @@ impl Chain {
         filters: &Arc<Filters>,
         config: &[FilterConfig],
         folder: &Path,
-        services: &Services,
+        services: &ServiceSet,
     ) -> Result<Self, Vec<Refused>> {
         let mut plugins = Vec::with_capacity(config.len());
         let mut refused = Vec::new();
@@ -94,14 +94,14 @@ impl Chain {
     /// breaks off.
     pub fn around<H, F>(
         self: &Arc<Self>,
-        request: Request<Body>,
-        call: Call,
+        request: Request<StreamedServiceBody>,
+        call: RequestCall,
         facts: Facts,
         handle: H,
-    ) -> impl Future<Output = Result<Response<Body>, Failed>> + use<H, F>
+    ) -> impl Future<Output = Result<Response<StreamedServiceBody>, Failed>> + use<H, F>
     where
-        H: FnOnce(Request<Body>) -> F,
-        F: Future<Output = Response<Body>>,
+        H: FnOnce(Request<StreamedServiceBody>) -> F,
+        F: Future<Output = Response<StreamedServiceBody>>,
     {
         exchange::run(self, request, call, facts, handle)
     }

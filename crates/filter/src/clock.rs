@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use offload::QuotaKey;
-use sandbox::{CpuClock, Gate, GuestResult, Trapped, TurnPermit};
+use sandbox::{CpuClock, GuestResult, HeavyGate, Trapped, TurnPermit};
 
 use crate::filters::lock;
 
@@ -18,7 +18,7 @@ use crate::filters::lock;
 pub(crate) struct CallbackClock {
     limit: Duration,
     spent: Duration,
-    gate: Gate,
+    gate: HeavyGate,
     /// The instance, which takes turns with programs as a payer of its own: it runs one callback at a time.
     payer: QuotaKey,
     slice: Arc<Mutex<Option<Slice>>>,
@@ -38,7 +38,7 @@ struct Slice {
 struct OverTime(Duration);
 
 impl CallbackClock {
-    pub(crate) fn new(gate: &Gate) -> Self {
+    pub(crate) fn new(gate: &HeavyGate) -> Self {
         let (limit, spent) = (Duration::ZERO, Duration::ZERO);
         let slice: Arc<Mutex<Option<Slice>>> = Arc::default();
         let payer = QuotaKey::new(&Arc::as_ptr(&slice));

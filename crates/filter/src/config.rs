@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::{Bytes, Duration};
+use services::{BytesConfig, DurationConfig};
 
 /// A Proxy-Wasm module on a route, with its configuration.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -97,27 +97,27 @@ pub enum Dialect {
 #[serde(deny_unknown_fields, default)]
 pub struct FilterLimits {
     /// CPU time of one callback, accurate to two milliseconds.
-    pub cpu: Duration,
+    pub cpu: DurationConfig,
     /// CPU time of starting the module, including its configuration.
-    pub startup_cpu: Duration,
+    pub startup_cpu: DurationConfig,
     /// Memory of one instance. There are at most as many instances as the gateway has threads.
-    pub memory: Bytes,
+    pub memory: BytesConfig,
     /// HTTP and gRPC calls that one request may make. Also the limit on calls in flight that belong to no
     /// request.
     pub calls: u32,
     /// Bytes of a body that the filter holds back, that a call sends or receives, or that a foreign function
     /// takes or returns. A request that exceeds it is answered with 413, a response that exceeds it with 502.
-    pub buffer: Bytes,
+    pub buffer: BytesConfig,
 }
 
 impl Default for FilterLimits {
     fn default() -> Self {
         Self {
-            cpu: Duration::from_millis(5),
-            startup_cpu: Duration::from_secs(2),
-            memory: Bytes(64 << 20),
+            cpu: DurationConfig::from_millis(5),
+            startup_cpu: DurationConfig::from_secs(2),
+            memory: BytesConfig(64 << 20),
             calls: 32,
-            buffer: Bytes(1 << 20),
+            buffer: BytesConfig(1 << 20),
         }
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use offload::QuotaKey;
 use offload::polls::{PollSite, watched};
 use sandbox::GuestResult;
-use services::Call;
+use services::RequestCall;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -38,13 +38,13 @@ pub(crate) trait ModuleCallback: Send + Sized + 'static {
 
     /// The call of the request that this callback begins. Its client must not have used up its quota for
     /// restarts.
-    fn new_request(&self) -> Option<&Call> {
+    fn new_request(&self) -> Option<&RequestCall> {
         None
     }
 
     /// The client in whose share of the queue the callback waits; `None` for callbacks of root contexts.
     fn payer(&self) -> Option<QuotaKey> {
-        self.new_request().map(Call::quota_key)
+        self.new_request().map(RequestCall::quota_key)
     }
 
     /// Runs the callback in an instance.

@@ -19,9 +19,9 @@ use http::{Extensions, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use offload::polls::{PollSite, watched};
-use services::body::Error;
-use services::headers::Named;
-use services::{Body, Call, body};
+use services::body::BodyError;
+use services::headers::TargetServiceName;
+use services::{RequestCall, StreamedServiceBody, body};
 use tokio::runtime::Handle;
 
 use crate::abi::{Action, Side};
@@ -53,7 +53,7 @@ type Opened = Result<(StreamGuard, Action), EntryError>;
 
 /// The next step for a message after a filter.
 enum Step {
-    Next(Body),
+    Next(StreamedServiceBody),
     Answer(Local),
 }
 
@@ -61,14 +61,14 @@ enum Step {
 /// keep the future small.
 pub(crate) fn run<H, F>(
     chain: &Arc<Chain>,
-    request: Request<Body>,
-    call: Call,
+    request: Request<StreamedServiceBody>,
+    call: RequestCall,
     facts: Facts,
     handle: H,
-) -> impl Future<Output = Result<Response<Body>, Failed>> + use<H, F>
+) -> impl Future<Output = Result<Response<StreamedServiceBody>, Failed>> + use<H, F>
 where
-    H: FnOnce(Request<Body>) -> F,
-    F: Future<Output = Response<Body>>,
+    H: FnOnce(Request<StreamedServiceBody>) -> F,
+    F: Future<Output = Response<StreamedServiceBody>>,
 {
     let (mut head, body) = request.into_parts();
     let extensions = std::mem::take(&mut head.extensions);
@@ -82,13 +82,13 @@ impl Run {
     /// Runs the request and the response phase.
     async fn go<H, F>(
         mut self,
-        body: Body,
+        body: StreamedServiceBody,
         extensions: Extensions,
         handle: H,
-    ) -> Result<Response<Body>, Failed>
+    ) -> Result<Response<StreamedServiceBody>, Failed>
     where
-        H: FnOnce(Request<Body>) -> F,
-        F: Future<Output = Response<Body>>,
+        H: FnOnce(Request<StreamedServiceBody>) -> F,
+        F: Future<Output = Response<StreamedServiceBody>>,
     {
         let answered = match self.request(body).await? {
             Step::Next(body) => {
@@ -103,7 +103,7 @@ impl Run {
     }
 
     /// Passes the request's head and the first piece of its body through all filters.
-    async fn request(&mut self, mut body: Body) -> Result<Step, Failed> {
+    async fn request(&mut self, mut body: StreamedServiceBody) -> Result<Step, Failed> {
         let chain = Arc::clone(&self.chain);
         for plugin in chain.plugins() {
             let is_end = body.is_end_stream();
@@ -183,7 +183,7 @@ impl Run {
         &self,
         stream: &Arc<Stream>,
         side: Side,
-        body: Body,
+        body: StreamedServiceBody,
         action: Action,
         is_end: bool,
     ) -> Result<Step, Failed> {
@@ -279,7 +279,11 @@ impl Run {
     }
 
     /// Builds the request for the handler.
-    fn let_go(&self, body: Body, extensions: Extensions) -> Result<Request<Body>, Failed> {
+    fn let_go(
+        &self,
+        body: StreamedServiceBody,
+        extensions: Extensions,
+    ) -> Result<Request<StreamedServiceBody>, Failed> {
         let keeps = self.streams.iter().any(|stream| stream.has.looks_back(Side::Request));
         let calls_before = self.exchange.call.budget.made_count();
         let mut messages = self.exchange.messages();
@@ -288,15 +292,15 @@ impl Run {
         let mut head = messages.let_request_go(keeps).ok_or_else(no_head)?;
         drop(messages);
         head.extensions = extensions;
-        named.into_iter().for_each(|named| _ = head.extensions.insert(Named(named)));
+        named.into_iter().for_each(|named| _ = head.extensions.insert(TargetServiceName(named)));
         Ok(Request::from_parts(head, body))
     }
 
     /// Waits for the head of the handler's response.
     async fn wait(
         &self,
-        mut answer: Pin<&mut impl Future<Output = Response<Body>>>,
-    ) -> Result<Result<Response<Body>, Local>, Failed> {
+        mut answer: Pin<&mut impl Future<Output = Response<StreamedServiceBody>>>,
+    ) -> Result<Result<Response<StreamedServiceBody>, Local>, Failed> {
         poll_fn(|context| {
             let answered = answer.as_mut().poll(context);
             if answered.is_pending() {
@@ -314,7 +318,12 @@ impl Run {
 
     /// Prepares a body whose head is about to leave. If filters read it, its first piece is included if it is
     /// ready, awaited or held back.
-    async fn begun(&self, mut body: Body, side: Side, waits: impl Fn() -> bool) -> Result<Step, Failed> {
+    async fn begun(
+        &self,
+        mut body: StreamedServiceBody,
+        side: Side,
+        waits: impl Fn() -> bool,
+    ) -> Result<Step, Failed> {
         if body.is_end_stream() || !self.streams.iter().any(|stream| stream.has.body(side)) {
             drop(self.settle_length(side));
             return Ok(Step::Next(body));
@@ -356,7 +365,7 @@ impl Run {
     }
 
     /// Converts a filter's local response.
-    fn local(&self, local: Local) -> Response<Body> {
+    fn local(&self, local: Local) -> Response<StreamedServiceBody> {
         let Local { status, mut headers, body, details } = local;
         self.exchange.messages().details = details;
         // The length of the actual body, regardless of the module's header.
@@ -368,7 +377,10 @@ impl Run {
     }
 
     /// Passes the response through all filters that have seen the request, in reverse order.
-    async fn respond(self, response: Response<Body>) -> Result<Response<Body>, Failed> {
+    async fn respond(
+        self,
+        response: Response<StreamedServiceBody>,
+    ) -> Result<Response<StreamedServiceBody>, Failed> {
         let (mut body, mut extensions) = self.set_response(response);
         for stream in self.streams.iter().rev() {
             let (number, is_bodiless) = {
@@ -402,7 +414,7 @@ impl Run {
     }
 
     /// Stores the head of a response of the handler or a filter. Returns the parts that filters do not see.
-    fn set_response(&self, response: Response<Body>) -> (Body, Extensions) {
+    fn set_response(&self, response: Response<StreamedServiceBody>) -> (StreamedServiceBody, Extensions) {
         let (mut head, body) = response.into_parts();
         let extensions = std::mem::take(&mut head.extensions);
         self.exchange.messages().set_response(head);
@@ -436,7 +448,7 @@ impl Drop for Run {
 
 /// A body after a filter has seen the head.
 enum Passing {
-    Plain(Body),
+    Plain(StreamedServiceBody),
     Filtered(Box<Filtered>),
 }
 
@@ -455,14 +467,14 @@ impl Passing {
         }
     }
 
-    fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
+    fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         match self {
             Self::Plain(_) => Poll::Pending,
             Self::Filtered(filtered) => filtered.gather(context),
         }
     }
 
-    fn into_body(self) -> Body {
+    fn into_body(self) -> StreamedServiceBody {
         match self {
             Self::Plain(body) => body,
             Self::Filtered(filtered) => filtered.boxed_unsync(),
@@ -472,18 +484,18 @@ impl Passing {
 
 /// The response's body, sent to the client. The exchange ends with it.
 struct Outgoing {
-    body: Body,
+    body: StreamedServiceBody,
     run: Run,
 }
 
 impl http_body::Body for Outgoing {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(Ok(frame)) = &frame {
             match (frame.data_ref(), frame.trailers_ref()) {

@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use offload::OffloadConfig;
-use sandbox::{Class, Gate, InstancePre, Linker, Sandbox, Ticker};
+use sandbox::{EpochTicker, GuestClass, HeavyGate, InstancePre, Linker, Sandbox};
 
 use crate::host::{self, Host};
 use crate::metrics::{Metric, Metrics};
@@ -28,14 +28,14 @@ pub struct Filters {
     sandbox: Sandbox,
     pub(crate) linker: Linker<Host>,
     pub(crate) shim: InstancePre<Host>,
-    pub(crate) ticker: Ticker,
-    pub(crate) gate: Gate,
+    pub(crate) ticker: EpochTicker,
+    pub(crate) gate: HeavyGate,
     pub(crate) restarts: RestartQuota,
     /// The maximum number of instances of a virtual machine.
     pub(crate) threads: NonZero<usize>,
     pub(crate) observer: Option<Arc<dyn Observe>>,
     pub(crate) metrics: Metrics,
-    modules: Mutex<HashMap<sandbox::Key, Weak<Module>>>,
+    modules: Mutex<HashMap<sandbox::CacheKey, Weak<Module>>>,
     vms: Mutex<HashMap<VmKey, Weak<Vm>>>,
     shared: Mutex<HashMap<String, Arc<Shared>>>,
     pub(crate) queues: Arc<Queues>,
@@ -47,7 +47,7 @@ pub struct Filters {
 pub enum StartError {
     /// The engine does not start.
     #[error(transparent)]
-    Sandbox(#[from] sandbox::Error),
+    Sandbox(#[from] sandbox::SandboxError),
     /// The host functions can't be linked.
     #[error("the host functions can't be linked: {0}")]
     Link(String),
@@ -63,8 +63,8 @@ impl Filters {
     ///
     /// # Errors
     /// Fails if the system refuses a thread.
-    pub fn new(gate: Option<Gate>, restarts: Duration) -> Result<Arc<Self>, StartError> {
-        let gate = gate.unwrap_or_else(|| Gate::new(threads().get()));
+    pub fn new(gate: Option<HeavyGate>, restarts: Duration) -> Result<Arc<Self>, StartError> {
+        let gate = gate.unwrap_or_else(|| HeavyGate::new(threads().get()));
         Self::build(None, gate, threads(), restarts)
     }
 
@@ -73,16 +73,21 @@ impl Filters {
     /// # Errors
     /// Fails if the system refuses a thread.
     pub fn observed(observer: Arc<dyn Observe>) -> Result<Arc<Self>, StartError> {
-        Self::build(Some(observer), Gate::new(threads().get()), threads(), OffloadConfig::default().quota)
+        Self::build(
+            Some(observer),
+            HeavyGate::new(threads().get()),
+            threads(),
+            OffloadConfig::default().quota,
+        )
     }
 
     pub(crate) fn build(
         observer: Option<Arc<dyn Observe>>,
-        gate: Gate,
+        gate: HeavyGate,
         threads: NonZero<usize>,
         restarts: Duration,
     ) -> Result<Arc<Self>, StartError> {
-        let sandbox = Sandbox::unpooled(Class::Filter)?;
+        let sandbox = Sandbox::unpooled(GuestClass::Filter)?;
         let engine = sandbox.engine();
         let cannot_link = |error| StartError::Link(format!("{error:#}"));
         let mut linker = Linker::new(engine);
@@ -90,7 +95,7 @@ impl Filters {
         let shim = sandbox.compile(&shim::encode(host::GIVING))?;
         let shim =
             host::halves(engine).and_then(|halves| halves.instantiate_pre(&shim)).map_err(cannot_link)?;
-        let ticker = Ticker::start(&[engine])?;
+        let ticker = EpochTicker::start(&[engine])?;
         Ok(Arc::new(Self {
             sandbox,
             linker,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, request, response};
-use services::Call;
+use services::RequestCall;
 
 use crate::abi::Side;
 use crate::facts::Facts;
@@ -18,7 +18,7 @@ use crate::message::{Aside, Head, Scheme};
 /// An exchange, shared by all its filters.
 pub(crate) struct Exchange {
     pub(crate) facts: Facts,
-    pub(crate) call: Call,
+    pub(crate) call: RequestCall,
     counts: [AtomicU64; 2],
     messages: Mutex<Messages>,
 }
@@ -69,7 +69,7 @@ pub(crate) enum Early {
 }
 
 impl Exchange {
-    pub(crate) fn new(head: request::Parts, call: Call, facts: Facts) -> Arc<Self> {
+    pub(crate) fn new(head: request::Parts, call: RequestCall, facts: Facts) -> Arc<Self> {
         let messages = Messages {
             request: Some(head),
             aside: Aside::new(Scheme(facts.tls.is_some())),

@@ -1,7 +1,7 @@
 //! A compiled module with resolved imports and inspected exports. The types of its callbacks are checked by
 //! the first instance, before the module handles a request.
 
-use sandbox::{InstancePre, Key, Linker, Sandbox};
+use sandbox::{CacheKey, InstancePre, Linker, Sandbox};
 use sha2::{Digest, Sha256};
 
 use crate::abi::Abi;
@@ -10,7 +10,7 @@ use crate::refused::Reason;
 
 /// A module, ready to be instantiated.
 pub(crate) struct Module {
-    pub(crate) key: Key,
+    pub(crate) key: CacheKey,
     pub(crate) abi: Abi,
     pub(crate) has: Has,
     pub(crate) pre: InstancePre<Host>,
@@ -40,12 +40,12 @@ pub(crate) struct Has {
 
 impl Module {
     /// The key of a module: the hash of its bytes.
-    pub(crate) fn key(wasm: &[u8]) -> Key {
+    pub(crate) fn key(wasm: &[u8]) -> CacheKey {
         Sha256::digest(wasm).into()
     }
 
     pub(crate) fn load(
-        key: Key,
+        key: CacheKey,
         wasm: &[u8],
         sandbox: &Sandbox,
         linker: &Linker<Host>,

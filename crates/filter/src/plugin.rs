@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use services::{Hosts, Services};
+use services::{PermittedHosts, ServiceSet};
 
 use crate::abi::Action;
 use crate::callbacks::{EndRoot, OpenStream, PrepareRoot, StartTimer};
@@ -42,11 +42,11 @@ pub(crate) struct Spec {
     pub(crate) on_trap: OnTrap,
     pub(crate) on_refusal: OnRefusal,
     pub(crate) limits: FilterLimits,
-    pub(crate) services: Services,
+    pub(crate) services: ServiceSet,
     /// The services that the filter may call; `None` for all.
     pub(crate) open: Option<Vec<String>>,
     /// The hosts that the filter may call besides services.
-    pub(crate) hosts: Hosts,
+    pub(crate) hosts: PermittedHosts,
     pub(crate) stats: Arc<Stats>,
     /// Whether background activity may start, and whether it has to end.
     pub(crate) started: AtomicBool,
@@ -63,14 +63,14 @@ impl Plugin {
         filters: &Arc<Filters>,
         config: &FilterConfig,
         folder: &Path,
-        services: &Services,
+        services: &ServiceSet,
     ) -> Result<Self, Reason> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut named = config.services.iter().flatten();
         if let Some(unknown) = named.find(|name| services.get(name).is_none()) {
             return Err(Reason::Service(unknown.clone()));
         }
-        let hosts = Hosts::new(&config.hosts).map_err(|error| Reason::Host(error.to_string()))?;
+        let hosts = PermittedHosts::new(&config.hosts).map_err(|error| Reason::Host(error.to_string()))?;
         if config.dialect == Dialect::Strict && !config.hosts.is_empty() {
             return Err(Reason::Host(
                 "`dialect: strict` does not support `hosts`, as Envoy does not".to_owned(),

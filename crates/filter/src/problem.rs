@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use services::{Fault, Problem};
+use services::{FaultParty, ToProblem};
 
 /// The reason for which a filter ended a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +58,7 @@ pub enum Failed {
     Head(String),
 }
 
-impl Problem for Failed {
+impl ToProblem for Failed {
     fn code(&self) -> &'static str {
         match self {
             Self::Trapped(_) => "filter-failed",
@@ -89,16 +89,16 @@ impl Problem for Failed {
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> FaultParty {
         match self {
             Self::Trapped(_) | Self::Busy(_) | Self::Refused(_) | Self::Paused(_) | Self::Closed(_) => {
-                Fault::Unavailable
+                FaultParty::Unavailable
             }
             Self::RestartQuota { .. } | Self::RequestTooLarge { .. } | Self::Broken("request") => {
-                Fault::Client
+                FaultParty::Client
             }
-            Self::ResponseTooLarge { .. } | Self::Broken(_) => Fault::Upstream,
-            Self::Head(_) => Fault::Gateway,
+            Self::ResponseTooLarge { .. } | Self::Broken(_) => FaultParty::Upstream,
+            Self::Head(_) => FaultParty::Gateway,
         }
     }
 

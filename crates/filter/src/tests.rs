@@ -26,8 +26,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use services::transport::Endpoint;
-use services::{Body, Budget, Call, ServiceConfig, Services, Transport, TransportError, body};
+use services::transport::RequestEndpoint;
+use services::{
+    RequestBudget, RequestCall, ServiceConfig, ServiceSet, ServiceTransport, StreamedServiceBody,
+    TransportError, body,
+};
 
 use crate::{Chain, Event, Facts, Failed, FilterConfig, Filters, Observe, Refused};
 
@@ -194,12 +197,12 @@ impl Drop for Dropped {
     }
 }
 
-impl Transport for Answers {
+impl ServiceTransport for Answers {
     fn send(
         &self,
-        endpoint: &Endpoint,
-        request: Request<Body>,
-    ) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
+        endpoint: &RequestEndpoint,
+        request: Request<StreamedServiceBody>,
+    ) -> BoxFuture<'static, Result<Response<StreamedServiceBody>, TransportError>> {
         let (service, path) = (endpoint.origin.service.clone(), request.uri().path().to_owned());
         self.asked.lock().unwrap().push(format!("{} {service} {path}", request.method()));
         self.told.notify_one();
@@ -234,7 +237,7 @@ impl Transport for Answers {
 /// The number of messages in the response to `/s/many`.
 const MESSAGES: usize = 1000;
 
-fn grpc_answer(mut request: Request<Body>) -> Response<Body> {
+fn grpc_answer(mut request: Request<StreamedServiceBody>) -> Response<StreamedServiceBody> {
     if request.uri().path() == "/s/many" {
         *request.body_mut() = body::full(vec![0; 5 * MESSAGES]);
     }
@@ -252,7 +255,7 @@ fn grpc_answer(mut request: Request<Body>) -> Response<Body> {
 struct Bench {
     folder: tempfile::TempDir,
     filters: Arc<Filters>,
-    services: Services,
+    services: ServiceSet,
     answers: Arc<Answers>,
     seen: Arc<Seen>,
 }
@@ -269,9 +272,9 @@ impl Bench {
         let seen = Arc::new(Seen::default());
         let answers = Arc::new(Answers::default());
         let config = BTreeMap::from([("auth".to_owned(), ServiceConfig::at("http://127.0.0.1:1980"))]);
-        let services = Services::new(&config).unwrap().with_transport(answers.clone());
+        let services = ServiceSet::new(&config).unwrap().with_transport(answers.clone());
         let one = std::num::NonZero::<usize>::MIN;
-        let filters = Filters::build(Some(seen.clone()), sandbox::Gate::new(2), one, limit).unwrap();
+        let filters = Filters::build(Some(seen.clone()), sandbox::HeavyGate::new(2), one, limit).unwrap();
         Self { folder: tempfile::tempdir().unwrap(), filters, services, answers, seen }
     }
 
@@ -287,7 +290,7 @@ impl Bench {
         self.write(&name, &assemble(code));
         let mut filter = FilterConfig::of(name);
         // Test builds are slow.
-        filter.limits.cpu = services::Duration::from_millis(100);
+        filter.limits.cpu = services::DurationConfig::from_millis(100);
         filter
     }
 
@@ -342,24 +345,24 @@ fn facts() -> Facts {
     }
 }
 
-fn get(path: &str) -> Request<Body> {
+fn get(path: &str) -> Request<StreamedServiceBody> {
     Request::get(path).header("host", "example.org").header("x-a", "1").body(body::empty()).unwrap()
 }
 
-fn post(body: impl Into<Bytes>) -> Request<Body> {
+fn post(body: impl Into<Bytes>) -> Request<StreamedServiceBody> {
     let body = body.into();
     let request = Request::post("/post").header("host", "example.org").header("content-length", body.len());
     request.body(body::full(body)).unwrap()
 }
 
 /// A body that arrives in these pieces.
-fn pieces(pieces: &'static [&'static str]) -> Body {
+fn pieces(pieces: &'static [&'static str]) -> StreamedServiceBody {
     let frames = pieces.iter().map(|piece| Ok(http_body::Frame::data(Bytes::from_static(piece.as_bytes()))));
     http_body_util::StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()
 }
 
 /// A body of `count` equal pieces, each ready at a later poll than the one before.
-fn pieces_apart(piece: &'static str, count: usize) -> Body {
+fn pieces_apart(piece: &'static str, count: usize) -> StreamedServiceBody {
     let frames = futures_util::stream::unfold(count, move |left| async move {
         tokio::task::yield_now().await;
         let frame = Ok(http_body::Frame::data(Bytes::from_static(piece.as_bytes())));
@@ -369,7 +372,10 @@ fn pieces_apart(piece: &'static str, count: usize) -> Body {
 }
 
 /// A body with these trailers, which may be empty.
-fn with_trailers(body: Body, trailers: &[(&'static str, &'static str)]) -> Body {
+fn with_trailers(
+    body: StreamedServiceBody,
+    trailers: &[(&'static str, &'static str)],
+) -> StreamedServiceBody {
     let trailers = trailers
         .iter()
         .map(|&(name, value)| (http::HeaderName::from_static(name), http::HeaderValue::from_static(value)));
@@ -378,7 +384,7 @@ fn with_trailers(body: Body, trailers: &[(&'static str, &'static str)]) -> Body 
 }
 
 /// A handler that returns the request in headers and body.
-async fn echo(request: Request<Body>) -> Response<Body> {
+async fn echo(request: Request<StreamedServiceBody>) -> Response<StreamedServiceBody> {
     let (head, body) = request.into_parts();
     let Ok(body) = body.collect().await else {
         return Response::builder().status(500).body(body::empty()).unwrap();
@@ -399,9 +405,9 @@ async fn echo(request: Request<Body>) -> Response<Body> {
 }
 
 /// A call with this timeout.
-fn call(time: Duration) -> Call {
-    let budget = Budget::new(time, u32::MAX, u64::MAX, 64);
-    Call { budget: Arc::new(budget), ..Call::unlimited() }
+fn call(time: Duration) -> RequestCall {
+    let budget = RequestBudget::new(time, u32::MAX, u64::MAX, 64);
+    RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() }
 }
 
 /// A complete response.
@@ -418,19 +424,24 @@ impl Answer {
     }
 }
 
-async fn send(chain: &Arc<Chain>, request: Request<Body>) -> Result<Answer, Failed> {
+async fn send(chain: &Arc<Chain>, request: Request<StreamedServiceBody>) -> Result<Answer, Failed> {
     let response = chain.around(request, call(Duration::from_secs(60)), facts(), echo).await?;
     Ok(whole(response).await.expect("the response's body ends without an error"))
 }
 
 /// Sends a request of the caller with this name.
-async fn send_as(name: &str, chain: &Arc<Chain>, request: Request<Body>) -> Result<Answer, Failed> {
-    let call = Call { caller: services::Caller::Named(name.into()), ..call(Duration::from_secs(60)) };
+async fn send_as(
+    name: &str,
+    chain: &Arc<Chain>,
+    request: Request<StreamedServiceBody>,
+) -> Result<Answer, Failed> {
+    let call =
+        RequestCall { caller: services::CallerId::Named(name.into()), ..call(Duration::from_secs(60)) };
     let response = chain.around(request, call, facts(), echo).await?;
     Ok(whole(response).await.expect("the response's body ends without an error"))
 }
 
-async fn whole(response: Response<Body>) -> Result<Answer, services::body::Error> {
+async fn whole(response: Response<StreamedServiceBody>) -> Result<Answer, services::body::BodyError> {
     let (head, body) = response.into_parts();
     let body = body.collect().await?.to_bytes();
     Ok(Answer { status: head.status, headers: head.headers, body })

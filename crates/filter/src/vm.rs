@@ -17,7 +17,7 @@ use crate::slot::{Slot, StateGuard};
 /// The key of filters that share instances.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct VmKey {
-    pub(crate) module: sandbox::Key,
+    pub(crate) module: sandbox::CacheKey,
     pub(crate) vm_id: String,
     pub(crate) vm_config: Bytes,
     pub(crate) memory: u64,

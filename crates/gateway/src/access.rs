@@ -18,11 +18,14 @@ use bytes::Bytes;
 use http::{HeaderName, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use services::call::Outcome;
+use services::call::UpstreamCallOutcome;
 use services::headers::settle_trailers;
-use services::http1::Wrong;
+use services::http1::FramingError;
 use services::turn::end_poll;
-use services::{Body, Budget, Caller, Made, Report, Told, Trace};
+use services::{
+    CallerId, LoggedErrorCode, RequestBudget, RequestReport, RequestTrace, StreamedServiceBody,
+    UpstreamCallRecord,
+};
 
 use crate::client::Client;
 use crate::config::LimitsConfig;
@@ -50,9 +53,9 @@ pub struct Seen {
     /// The time from the request's head to the last byte of the response.
     pub took: Duration,
     /// The upstream calls of the gateway itself, which are those of a proxied request.
-    pub made: Vec<Made>,
+    pub made: Vec<UpstreamCallRecord>,
     /// The handler's report: the upstream calls and CPU time of a program.
-    pub report: Option<Report>,
+    pub report: Option<RequestReport>,
 }
 
 /// A callback for each completed request.
@@ -88,21 +91,21 @@ pub(crate) struct Entry {
     /// `None` for a request without a body.
     meter: Option<Arc<Meter>>,
     route: Option<Arc<RouteMetrics>>,
-    pub(crate) caller: Caller,
+    pub(crate) caller: CallerId,
     /// The service that a proxied request is for. Filters may call other services too.
     pub(crate) service: Option<Arc<str>>,
     /// The request's shares of the concurrency limits, released when it is over.
     pub(crate) taken: Option<Taken>,
     pub(crate) held: Option<Held>,
-    pub(crate) budget: Option<Arc<Budget>>,
+    pub(crate) budget: Option<Arc<RequestBudget>>,
     version: Version,
     begun: Begun,
     status: StatusCode,
     /// The start of the response, if spans are recorded.
     answered_at: Option<Instant>,
     spoken: Option<Spoken>,
-    report: Option<Report>,
-    made: Vec<Made>,
+    report: Option<RequestReport>,
+    made: Vec<UpstreamCallRecord>,
     sent: u64,
     ended: Ended,
 }
@@ -125,14 +128,14 @@ pub(crate) enum BodyFault {
     /// The gateway holds too many bytes of request bodies already.
     NoRoom,
     /// The body's end can't be determined.
-    Malformed(Wrong),
+    Malformed(FramingError),
     /// The connection or the stream ended early.
     BrokenOff,
 }
 
 /// A request body that is counted and bounded.
 struct Metered {
-    body: Body,
+    body: StreamedServiceBody,
     meter: Arc<Meter>,
     client: Client,
     limit: u64,
@@ -149,7 +152,7 @@ struct Metered {
 
 /// A response body that counts its bytes, and logs the request when it is dropped.
 pub(crate) struct Logged {
-    body: Body,
+    body: StreamedServiceBody,
     entry: Box<Entry>,
 }
 
@@ -191,7 +194,7 @@ impl Entry {
             uri: request.uri().clone(),
             meter: None,
             route: None,
-            caller: Caller::Anonymous,
+            caller: CallerId::Anonymous,
             service: None,
             taken: None,
             held: None,
@@ -212,10 +215,10 @@ impl Entry {
     /// before the response begins.
     pub(crate) fn metered(
         &mut self,
-        body: Body,
+        body: StreamedServiceBody,
         (limits, held_limit): (&LimitsConfig, u64),
         address_field: Option<&HeaderName>,
-    ) -> Body {
+    ) -> StreamedServiceBody {
         if body.is_end_stream() {
             return body;
         }
@@ -240,7 +243,7 @@ impl Entry {
     }
 
     /// The trace that the request belongs to.
-    pub(crate) fn trace(&self) -> &Trace {
+    pub(crate) fn trace(&self) -> &RequestTrace {
         &self.begun.trace
     }
 
@@ -260,12 +263,15 @@ impl Entry {
     }
 
     /// Records the start of the response. The entry moves into its body.
-    pub(crate) fn end(mut self: Box<Self>, response: Response<Body>) -> Response<Logged> {
+    pub(crate) fn end(mut self: Box<Self>, response: Response<StreamedServiceBody>) -> Response<Logged> {
         self.meter.iter().for_each(|meter| meter.note_answered());
         self.answered_at = self.begun.trace.is_recorded().then(Instant::now);
         let (mut head, body) = response.into_parts();
         self.status = head.status;
-        let told = head.extensions.remove::<Told>().map(|Told(code)| Spoken { code, request_id: None });
+        let told = head
+            .extensions
+            .remove::<LoggedErrorCode>()
+            .map(|LoggedErrorCode(code)| Spoken { code, request_id: None });
         self.spoken = head.extensions.remove::<Spoken>().or(told);
         Response::from_parts(head, Logged { body, entry: self })
     }
@@ -362,10 +368,11 @@ impl Entry {
             text(line, "trace_id", &format!("{:032x}", context.trace_id));
         }
         let mut made = self.made.iter();
-        let is_wanted = |made: &&Made| self.service.as_ref().is_none_or(|service| made.service == *service);
+        let is_wanted =
+            |made: &&UpstreamCallRecord| self.service.as_ref().is_none_or(|service| made.service == *service);
         if let Some(made) = made.find(is_wanted) {
             text(line, "service", &made.service);
-            if let Outcome::Status(status) = made.outcome {
+            if let UpstreamCallOutcome::Status(status) = made.outcome {
                 number(line, "upstream_status", status.into());
             }
             made.span.1.iter().for_each(|end| millis(line, "upstream_ms", end.saturating_sub(made.span.0)));
@@ -400,7 +407,7 @@ impl Drop for Entry {
 
 impl http_body::Body for Metered {
     type Data = Bytes;
-    type Error = services::body::Error;
+    type Error = services::body::BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -446,8 +453,8 @@ impl http_body::Body for Metered {
 impl BodyFault {
     fn of(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Self {
         match error.downcast_ref() {
-            Some(wrong @ (Wrong::Chunk | Wrong::Trailers)) => Self::Malformed(*wrong),
-            Some(Wrong::Short) | None => Self::BrokenOff,
+            Some(wrong @ (FramingError::Chunk | FramingError::Trailers)) => Self::Malformed(*wrong),
+            Some(FramingError::Short) | None => Self::BrokenOff,
         }
     }
 }
@@ -503,7 +510,7 @@ impl Drop for Metered {
 
 impl http_body::Body for Logged {
     type Data = Bytes;
-    type Error = services::body::Error;
+    type Error = services::body::BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -559,7 +566,7 @@ mod tests {
     #[tokio::test]
     async fn others_run_after_each_read_from_a_client_that_sends_many_long_bodies() {
         let client = Client::with_limits(ConnectionsConfig::default());
-        let piece = || Ok::<_, services::body::Error>(Frame::data(Bytes::from(vec![b'x'; 32 << 10])));
+        let piece = || Ok::<_, services::body::BodyError>(Frame::data(Bytes::from(vec![b'x'; 32 << 10])));
         let mut body = Metered {
             body: StreamBody::new(stream::iter([(); 4].map(|()| piece()))).boxed_unsync(),
             meter: Arc::default(),

@@ -21,7 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use offload::polls::{PollSite, watched};
-use services::{Body, body};
+use services::{StreamedServiceBody, body};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -119,11 +119,11 @@ where
 }
 
 impl Seen {
-    async fn answer(&self, request: &Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: &Request<Incoming>) -> Response<StreamedServiceBody> {
         self.page(request).await.unwrap_or_else(|denied| respond::problem(&denied))
     }
 
-    async fn page(&self, request: &Request<Incoming>) -> Result<Response<Body>, Denied> {
+    async fn page(&self, request: &Request<Incoming>) -> Result<Response<StreamedServiceBody>, Denied> {
         // A request without a host isn't from a browser.
         let answers_to = |host: &str| hosts::is_beyond_rebinding(host) || self.hosts.contain(host, false);
         if !cors::host_of(request).is_none_or(answers_to) {
@@ -141,7 +141,7 @@ impl Seen {
     }
 
     /// The readiness page, for load balancers.
-    fn ready(&self) -> Response<Body> {
+    fn ready(&self) -> Response<StreamedServiceBody> {
         let (status, word, reason) = match self.gateway.unready() {
             Some((word, reason)) => (StatusCode::SERVICE_UNAVAILABLE, word, reason),
             None => (StatusCode::OK, "ready", String::new()),
@@ -156,7 +156,7 @@ impl Seen {
 
     /// The metrics page. Modules may define thousands of metrics, and writing them takes milliseconds. The
     /// offload pool might refuse the work when the metrics are needed most.
-    async fn metrics(&self) -> Result<Response<Body>, Denied> {
+    async fn metrics(&self) -> Result<Response<StreamedServiceBody>, Denied> {
         let (gateway, process) = (self.gateway.clone(), Arc::clone(&self.process));
         let written = spawn_blocking(move || metrics::text(&gateway, &process)).await;
         let written = written.ok().and_then(Result::ok).ok_or(Denied::Unwritten)?;
@@ -164,7 +164,7 @@ impl Seen {
     }
 }
 
-fn text(status: StatusCode, media_type: &'static str, text: String) -> Response<Body> {
+fn text(status: StatusCode, media_type: &'static str, text: String) -> Response<StreamedServiceBody> {
     let mut response = Response::new(body::full(text));
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use aggregate::{Aggregate, AggregateConfig, Declaration, Ground};
-use services::Services;
+use services::ServiceSet;
 
 use crate::build::{add, mistakes, pool};
 use crate::config::{Config, Mistake, RouteConfig, Source, beside, read_file, renamed};
@@ -52,7 +52,7 @@ pub(crate) fn read(config: &Config) -> Result<Vec<Declared>, Vec<Mistake>> {
 /// All mistakes in the aggregates, the services and their documents.
 pub fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
     let source = &config.source;
-    let services = Services::read(&config.services, source.folder());
+    let services = ServiceSet::read(&config.services, source.folder());
     let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
     let (documents, offload) = (documents::read(config)?, pool(config)?);
     let (mut all, mut wrong) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use offload::OffloadPool;
-use services::Services;
+use services::ServiceSet;
 
 use crate::access::Audience;
 use crate::aggregates::{self, Declared};
@@ -54,7 +54,7 @@ pub enum BuildError {
 }
 
 struct Builder<'a> {
-    services: Services,
+    services: ServiceSet,
     offload: OffloadPool,
     runtime: Option<Arc<query::Runtime>>,
     filters: Option<Arc<filter::Filters>>,
@@ -105,7 +105,7 @@ impl<'a> Builder<'a> {
         let folder = source.folder();
         let services = match previous {
             Some(life) => life.services.renewed(&config.services, folder),
-            None => Services::read(&config.services, folder),
+            None => ServiceSet::read(&config.services, folder),
         };
         let services =
             services.map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
@@ -262,7 +262,7 @@ impl<'a> Builder<'a> {
 /// The filter runtime, with the state that its modules share. It lives as long as the process.
 fn filters(
     config: &Config,
-    gate: Option<query::Gate>,
+    gate: Option<query::HeavyGate>,
     previous: Option<&Arc<filter::Filters>>,
 ) -> Result<Option<Arc<filter::Filters>>, BuildError> {
     if let Some(previous) = previous {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LINK};
 use http::{Method, Request, Response};
 use serde_json::{Value, json};
-use services::{Body, Call};
+use services::{RequestCall, StreamedServiceBody};
 
 use crate::cors;
 use crate::refusal::Refusal;
@@ -84,7 +84,11 @@ impl Catalogue {
     ///
     /// # Errors
     /// For a method other than GET and HEAD.
-    pub(crate) fn handle(&self, request: &Request<Body>, call: &Call) -> Result<Response<Body>, Refusal> {
+    pub(crate) fn handle(
+        &self,
+        request: &Request<StreamedServiceBody>,
+        call: &RequestCall,
+    ) -> Result<Response<StreamedServiceBody>, Refusal> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Err(Refusal::MethodNotAllowed { method: request.method().clone(), allowed: METHODS });
         }

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use http::Request;
 use http::uri::Scheme;
-use services::Budget;
+use services::RequestBudget;
 use services::headers::settle;
 
 use crate::hosts::HostNames;
@@ -91,7 +91,7 @@ impl Client {
     #[cfg(test)]
     pub(crate) fn that_may_leave(bytes: u64) -> Self {
         Self::with_limits(crate::config::ConnectionsConfig {
-            unsent_per_connection: services::Bytes(bytes),
+            unsent_per_connection: services::BytesConfig(bytes),
             ..Default::default()
         })
     }
@@ -179,7 +179,7 @@ impl Client {
     }
 
     /// Counts the bytes of services' responses for a request in the client's account.
-    pub(crate) fn charge(&self, budget: Budget) -> Budget {
+    pub(crate) fn charge(&self, budget: RequestBudget) -> RequestBudget {
         match &self.link.accounts {
             Some(accounts) => budget.with_accounts(accounts.clone(), self.address.ip()),
             None => budget,

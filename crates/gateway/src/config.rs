@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use services::{Bytes, Duration, ServiceConfig};
+use services::{BytesConfig, DurationConfig, ServiceConfig};
 
 pub use crate::cors::config::CorsConfig;
 pub use crate::encode::config::{CompressConfig, CompressOptions};
@@ -243,13 +243,13 @@ pub struct ProxyOptions {
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// The maximum size of a request body.
-    pub request_body: Bytes,
+    pub request_body: BytesConfig,
     /// The minimum rate of a request body in bytes a second, until the response begins. A client may pause
     /// for 30 s at a time, and all pauses together may last 30 s plus the received bytes divided by this
     /// rate. With `0` only single pauses are limited, for streams of messages.
-    pub min_request_body_rate: Bytes,
+    pub min_request_body_rate: BytesConfig,
     /// The time within which the response has to begin.
-    pub timeout: Duration,
+    pub timeout: DurationConfig,
 }
 
 /// Graceful shutdown.
@@ -258,9 +258,9 @@ pub struct LimitsConfig {
 pub struct DrainConfig {
     /// The time after SIGTERM for which requests are still accepted while `/readyz` already reports that the
     /// gateway is draining. It lets load balancers react before connections are refused. Ctrl-C skips it.
-    pub delay: Duration,
+    pub delay: DurationConfig,
     /// The time that requests in flight then have to complete.
-    pub timeout: Duration,
+    pub timeout: DurationConfig,
 }
 
 /// Logging.
@@ -399,16 +399,16 @@ impl ProxyConfig {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
-            request_body: Bytes(64 << 20),
-            min_request_body_rate: Bytes(500),
-            timeout: Duration(std::time::Duration::from_secs(60)),
+            request_body: BytesConfig(64 << 20),
+            min_request_body_rate: BytesConfig(500),
+            timeout: DurationConfig(std::time::Duration::from_secs(60)),
         }
     }
 }
 
 impl Default for DrainConfig {
     fn default() -> Self {
-        Self { delay: Duration::from_secs(5), timeout: Duration::from_secs(30) }
+        Self { delay: DurationConfig::from_secs(5), timeout: DurationConfig::from_secs(30) }
     }
 }
 

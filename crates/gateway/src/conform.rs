@@ -3,7 +3,7 @@
 
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Request, Uri, Version, header};
-use services::headers::Only;
+use services::headers::SingletonField;
 use services::path;
 
 use crate::refusal::Refusal;
@@ -50,8 +50,8 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Refusal> {
 /// The fields that are validated, found in one pass over the head of every request.
 #[derive(Default)]
 struct Said<'a> {
-    host: Only<'a>,
-    coding: Only<'a>,
+    host: SingletonField<'a>,
+    coding: SingletonField<'a>,
     /// Whether there is an expectation other than `100-continue`.
     expects_else: bool,
     /// The number of fields. The fragments of a cookie (RFC 9113, section 8.2.3) count as one.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use services::headers::{tokens, values};
-use services::{Body, body};
+use services::{StreamedServiceBody, body};
 
 use config::CorsConfig;
 
@@ -144,7 +144,11 @@ impl Origins {
     }
 
     /// Answers a browser's preflight on a route that serves these methods.
-    pub(crate) fn preflight<B>(&self, request: &Request<B>, methods: &'static str) -> Response<Body> {
+    pub(crate) fn preflight<B>(
+        &self,
+        request: &Request<B>,
+        methods: &'static str,
+    ) -> Response<StreamedServiceBody> {
         let mut response = Response::new(body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         let headers = response.headers_mut();

@@ -21,7 +21,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
-use services::{Body, body};
+use services::{StreamedServiceBody, body};
 
 use coding::Coding;
 use compressed::Compressed;
@@ -97,9 +97,9 @@ impl Encoding {
         &self,
         asked: Asked,
         account: impl FnOnce() -> Account<'a>,
-        mut response: Response<Body>,
+        mut response: Response<StreamedServiceBody>,
         client: &Client,
-    ) -> Response<Body> {
+    ) -> Response<StreamedServiceBody> {
         if response.status() == StatusCode::NOT_MODIFIED {
             let headers = response.headers_mut();
             asked.known.iter().for_each(|known| head::name_as_known(headers, known));
@@ -133,7 +133,12 @@ impl Encoding {
 }
 
 impl Compress {
-    fn apply(&self, asked: &Asked, mut response: Response<Body>, client: &Client) -> Response<Body> {
+    fn apply(
+        &self,
+        asked: &Asked,
+        mut response: Response<StreamedServiceBody>,
+        client: &Client,
+    ) -> Response<StreamedServiceBody> {
         let size = size(&response, asked.is_head);
         if size.is_some_and(|size| size < self.min.max(1))
             || !head::is_open(&response)
@@ -154,7 +159,7 @@ impl Compress {
 }
 
 /// The length of the response body, if it is known.
-fn size(response: &Response<Body>, is_head: bool) -> Option<u64> {
+fn size(response: &Response<StreamedServiceBody>, is_head: bool) -> Option<u64> {
     let said = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
     if is_head { said() } else { response.body().size_hint().exact() }
 }
@@ -164,9 +169,9 @@ fn size(response: &Response<Body>, is_head: bool) -> Option<u64> {
 fn compressed(
     coding: Coding,
     size: Option<u64>,
-    response: Response<Body>,
+    response: Response<StreamedServiceBody>,
     client: &Client,
-) -> Response<Body> {
+) -> Response<StreamedServiceBody> {
     let (mut head, mut body) = response.into_parts();
     let is_short = size.is_some_and(|size| size <= coding.turn() as u64);
     let first = if is_short { body.frame().now_or_never().flatten() } else { None };

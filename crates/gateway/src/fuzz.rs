@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Request, header};
-use services::{Caller, Problem};
+use services::{CallerId, ToProblem};
 
 use crate::client::Client;
 use crate::config::{self, CorsConfig};
@@ -189,7 +189,7 @@ fn never_authenticates_without_the_secret() {
         {
             let headers = HeaderMap::from_iter([(http::HeaderName::from_static(name), value.clone())]);
             match identity.identify(&headers, None).now_or_never().expect("the keys are known") {
-                Ok(who) => assert_eq!(who.caller, Caller::Anonymous, "{value:?}"),
+                Ok(who) => assert_eq!(who.caller, CallerId::Anonymous, "{value:?}"),
                 Err(refused) => assert!(refused.status().is_client_error(), "{value:?}"),
             }
         }

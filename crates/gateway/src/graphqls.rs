@@ -14,7 +14,7 @@ use graphql::{
 };
 use json::pointer::below;
 use offload::OffloadPool;
-use services::Services;
+use services::ServiceSet;
 
 use crate::build::{add, mistakes, pool};
 use crate::config::{Config, Mistake, Source, beside, read_file, read_long_file};
@@ -30,7 +30,7 @@ pub(crate) struct Read {
 #[derive(Clone, Copy)]
 pub(crate) struct Shared<'a> {
     pub(crate) source: &'a Source,
-    pub(crate) services: &'a Services,
+    pub(crate) services: &'a ServiceSet,
     pub(crate) documents: &'a graphql::Documents,
     pub(crate) schemas: &'a Arc<Schemas>,
     pub(crate) offload: &'a OffloadPool,
@@ -80,7 +80,7 @@ pub(crate) fn read(config: &Config) -> Result<Read, Vec<Mistake>> {
 /// All mistakes in the routes, the services and their documents.
 pub fn made(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
     let source = &config.source;
-    let services = Services::read(&config.services, source.folder());
+    let services = ServiceSet::read(&config.services, source.folder());
     let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
     let (documents, read, schemas) = (documents::read(config)?, Arc::new(read(config)?), Arc::default());
     let (documents, schemas, offload) = (&documents, &schemas, &pool(config)?);

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use services::{Caller, Fetch};
+use services::{CallerId, GatewayClient};
 
 pub(crate) use certificates::{CertificateName, is_text};
 use config::{Algorithm, CallerConfig, Callers, JwtConfig, is_url};
@@ -41,7 +41,7 @@ use crate::server::Certificate;
 /// A caller and its groups.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Who {
-    pub(crate) caller: Caller,
+    pub(crate) caller: CallerId,
     pub(crate) groups: Vec<Arc<str>>,
 }
 
@@ -196,7 +196,7 @@ impl Identity {
 
 fn named(name: &str, config: &CallerConfig) -> Who {
     let groups = config.groups.iter().map(|group| group.as_str().into()).collect();
-    Who { caller: Caller::Named(name.into()), groups }
+    Who { caller: CallerId::Named(name.into()), groups }
 }
 
 fn tokens(config: &JwtConfig, folder: &Path, earlier: Option<&Identity>) -> Result<Tokens, (String, String)> {
@@ -231,8 +231,8 @@ fn asked(
     {
         return Ok(Source::Asked(Arc::clone(jwks)));
     }
-    let fetch =
-        Fetch::new().map_err(|error| ("/auth/jwt".to_owned(), format!("TLS can't be used: {error}")))?;
+    let fetch = GatewayClient::new()
+        .map_err(|error| ("/auth/jwt".to_owned(), format!("TLS can't be used: {error}")))?;
     Ok(Source::Asked(Jwks::new(place, algorithms.to_vec(), fetch)))
 }
 

@@ -11,8 +11,11 @@ use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
 use offload::OffloadPool;
 use offload::polls::{PollSite, entered};
-use services::headers::{Arrival, MAX_HOPS, hops};
-use services::{Body, Budget, Call, Caller, Overloaded, Problem, Services, Tunnel, quota_key};
+use services::headers::{ConnectionDetails, MAX_HOPS, hops};
+use services::{
+    CallerId, GatewayOverloaded, RequestBudget, RequestCall, ServiceSet, ServiceTunnel, StreamedServiceBody,
+    ToProblem, quota_key,
+};
 use tokio::sync::Notify;
 
 use crate::access::{Audience, BodyFault, Entry, Logged};
@@ -51,7 +54,7 @@ pub(crate) struct Life {
     /// The drain settings while this config is in force.
     pub(crate) drain: DrainConfig,
     // The next config takes these over if it still uses them: see `build.rs`.
-    pub(crate) services: Services,
+    pub(crate) services: ServiceSet,
     pub(crate) offload: OffloadPool,
     pub(crate) runtime: Option<Arc<query::Runtime>>,
     pub(crate) filters: Option<Arc<filter::Filters>>,
@@ -125,7 +128,7 @@ impl Life {
     /// it ends.
     pub(crate) async fn live(
         self: Arc<Self>,
-        mut request: Request<Body>,
+        mut request: Request<StreamedServiceBody>,
         client: Client,
     ) -> Response<Logged> {
         conform::normalise_target(&mut request);
@@ -141,7 +144,7 @@ impl Life {
             !entry.client.is_crowded() && route.as_ref().map_or(true, |route| route.way.has_room(entry.began))
         };
         let answer = match (self.shed.admit(entry.began, has_room), &route) {
-            (Err(Overloaded), _) => Ok(respond::overloaded()), // admit
+            (Err(GatewayOverloaded), _) => Ok(respond::overloaded()), // admit
             (Ok(taken), route) => {
                 entry.taken = Some(taken);
                 match route {
@@ -151,7 +154,7 @@ impl Life {
             }
         };
         let mut response = answer.unwrap_or_else(|problem| {
-            if problem.code() == Overloaded.code() {
+            if problem.code() == GatewayOverloaded.code() {
                 self.shed.note_refused(entry.age());
             }
             respond::problem(&*problem)
@@ -169,14 +172,14 @@ impl Life {
         } else {
             response = unsent::keep(response, &entry.client);
         }
-        if let Some(tunnel) = response.extensions().get::<Tunnel>() {
+        if let Some(tunnel) = response.extensions().get::<ServiceTunnel>() {
             // A tunnel keeps its concurrency permits for as long as the connection is in use.
             tunnel.keep((entry.taken.take(), entry.held.take()));
         }
         entry.end(response) // log
     }
 
-    fn route(&self, request: &Request<Body>, client: &Client) -> Result<&Arc<Route>, Refusal> {
+    fn route(&self, request: &Request<StreamedServiceBody>, client: &Client) -> Result<&Arc<Route>, Refusal> {
         if client.is_doubtful {
             return Err(Refusal::FramingDoubtful);
         }
@@ -200,9 +203,9 @@ impl Life {
         &self,
         route: &Route,
         comes: Comes,
-        request: Request<Body>,
+        request: Request<StreamedServiceBody>,
         entry: &mut Entry,
-    ) -> Result<Response<Body>, Box<dyn Problem>> {
+    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         let limits = (&route.limits, route.held_body());
         let mut request = request.map(|body| entry.metered(body, limits, self.trusted.own_header()));
         let hops = admit(route, comes, &request)?;
@@ -229,7 +232,7 @@ impl Life {
         }
         let call = call(route, hops, entry);
         let mut call =
-            Call { caller: who.caller.clone(), rights: permit.rights, payer: permit.payer, ..call };
+            RequestCall { caller: who.caller.clone(), rights: permit.rights, payer: permit.payer, ..call };
         let credentials = self.identity.strip(request.headers_mut(), route.way.forwarded());
         entry.service = route.filters.as_ref().and_then(|_| route.way.service().cloned());
         let answer = match &route.filters {
@@ -246,7 +249,7 @@ impl Life {
         answer.map_err(|problem| blamed(problem, route, entry))
     }
 
-    fn permit(&self, who: &Who, route: &Route, entry: &Entry) -> Result<Permit, Box<dyn Problem>> {
+    fn permit(&self, who: &Who, route: &Route, entry: &Entry) -> Result<Permit, Box<dyn ToProblem>> {
         let permit = self.rights.permit(who, &route.path, entry.client.address.ip(), entry.began);
         permit.map_err(|not| match not {
             Not::Identified => self.identity.missing().into(),
@@ -256,11 +259,11 @@ impl Life {
 }
 
 /// Replaces a problem if the client's request body caused it.
-fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Problem> {
+fn blamed(problem: Box<dyn ToProblem>, route: &Route, entry: &Entry) -> Box<dyn ToProblem> {
     match entry.body_fault() {
         None => problem,
         Some(BodyFault::TooSlow) => Refusal::BodyTooSlow.into(),
-        Some(BodyFault::NoRoom) => Overloaded.into(),
+        Some(BodyFault::NoRoom) => GatewayOverloaded.into(),
         Some(BodyFault::TooLarge) => Refusal::BodyTooLarge { limit: route.limits.request_body.0 }.into(),
         Some(BodyFault::Malformed(wrong)) => Refusal::BodyMalformed(wrong).into(),
         Some(BodyFault::BrokenOff) => Refusal::BodyBroken.into(),
@@ -271,17 +274,17 @@ fn blamed(problem: Box<dyn Problem>, route: &Route, entry: &Entry) -> Box<dyn Pr
 fn filtered<'a>(
     (route, chain): (&'a Route, &Arc<filter::Chain>),
     comes: Comes,
-    (request, credentials): (Request<Body>, HeaderMap),
-    mut call: Call,
+    (request, credentials): (Request<StreamedServiceBody>, HeaderMap),
+    mut call: RequestCall,
     entry: &'a Entry,
-) -> impl Future<Output = Result<Response<Body>, filter::Failed>> + use<'a> {
+) -> impl Future<Output = Result<Response<StreamedServiceBody>, filter::Failed>> + use<'a> {
     let facts = entry.client.facts(&route.path, route.way.service(), (entry.began, entry.at));
     if route.way.makes_calls() {
         call.headers = Some(lent(request.headers(), comes, &credentials));
     }
     let theirs = call.clone();
     // Filters must not see credentials.
-    let handle = move |mut request: Request<Body>| {
+    let handle = move |mut request: Request<StreamedServiceBody>| {
         lend(&route.way, comes, &credentials, &mut request, &mut call);
         let answer = entered(route.way.site(), route.way.handle(request, call));
         answer.map(|answer| {
@@ -293,7 +296,7 @@ fn filtered<'a>(
     chain.around(request, theirs, facts, handle)
 }
 
-fn without_tree(mut answer: Response<Body>) -> Response<Body> {
+fn without_tree(mut answer: Response<StreamedServiceBody>) -> Response<StreamedServiceBody> {
     answer.extensions_mut().remove::<json::JsonTree>();
     answer
 }
@@ -305,7 +308,7 @@ fn speaks_for(route: &Route) -> bool {
 
 /// Refuses a request that its head alone makes invalid. Returns the number of gateways that the request has
 /// passed.
-fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<u8, Refusal> {
+fn admit(route: &Route, comes: Comes, request: &Request<StreamedServiceBody>) -> Result<u8, Refusal> {
     let is_asking = speaks_for(route) && cors::is_preflight(request);
     if comes == Comes::Foreign && (is_asking || route.way.refuses_foreign_pages(request.method())) {
         return Err(Comes::refusal(request.headers()));
@@ -321,21 +324,39 @@ fn admit(route: &Route, comes: Comes, request: &Request<Body>) -> Result<u8, Ref
 }
 
 /// Creates the call context of a request, without headers.
-fn call(route: &Route, hops: u8, entry: &mut Entry) -> Call {
+fn call(route: &Route, hops: u8, entry: &mut Entry) -> RequestCall {
     let timeout = route.limits.timeout.0;
-    let budget = Budget::since(entry.began, timeout, u32::MAX, u64::MAX, usize::MAX);
+    let budget = RequestBudget::since(entry.began, timeout, u32::MAX, u64::MAX, usize::MAX);
     let budget = Arc::new(entry.client.charge(budget));
     entry.budget = Some(Arc::clone(&budget));
     let trace = entry.trace().clone();
     let client = &entry.client;
-    let arrival =
-        Some(Arrival { peer: client.peer, client: client.address.ip(), is_secure: client.is_secure() });
-    Call { caller: Caller::Anonymous, rights: None, payer: None, headers: None, arrival, hops, trace, budget }
+    let arrival = Some(ConnectionDetails {
+        peer: client.peer,
+        client: client.address.ip(),
+        is_secure: client.is_secure(),
+    });
+    RequestCall {
+        caller: CallerId::Anonymous,
+        rights: None,
+        payer: None,
+        headers: None,
+        arrival,
+        hops,
+        trace,
+        budget,
+    }
 }
 
 /// Gives a handler that makes calls the client's headers. A query reads them from its request, since its
 /// program only sees the body; a script sees its request, so they are only in the call.
-fn lend(way: &Way, comes: Comes, credentials: &HeaderMap, request: &mut Request<Body>, call: &mut Call) {
+fn lend(
+    way: &Way,
+    comes: Comes,
+    credentials: &HeaderMap,
+    request: &mut Request<StreamedServiceBody>,
+    call: &mut RequestCall,
+) {
     match way {
         Way::Query(_) => complete(request.headers_mut(), comes, credentials),
         way if way.makes_calls() => call.headers = Some(lent(request.headers(), comes, credentials)),

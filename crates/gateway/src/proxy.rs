@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderName, Request, Response};
-use services::{Body, Call, Problem, Services, path};
+use services::{RequestCall, ServiceSet, StreamedServiceBody, ToProblem, path};
 
 use crate::config::{ProxyConfig, RouteConfig};
 use crate::refusal::Refusal;
 
 /// A route's service, and the part of the path that is removed.
 pub(crate) struct Proxy {
-    services: Services,
-    service: Arc<services::Service>,
+    services: ServiceSet,
+    service: Arc<services::UpstreamService>,
     /// The prefix that is removed from paths: `/catalog` of `/catalog/*`.
     prefix: String,
 }
 
 impl Proxy {
     /// Creates the proxy. Returns `None` if the service does not exist, which config validation rules out.
-    pub(crate) fn new(config: &ProxyConfig, route: &RouteConfig, services: &Services) -> Option<Self> {
+    pub(crate) fn new(config: &ProxyConfig, route: &RouteConfig, services: &ServiceSet) -> Option<Self> {
         let service = Arc::clone(services.get(config.service())?);
         let path = route.normal_path();
         let before = path.strip_suffix("/*").filter(|_| !config.keep_prefix());
@@ -42,9 +42,9 @@ impl Proxy {
     /// Fails if the remaining path is refused or the call fails.
     pub(crate) async fn handle(
         &self,
-        mut request: Request<Body>,
-        call: &Call,
-    ) -> Result<Response<Body>, Box<dyn Problem>> {
+        mut request: Request<StreamedServiceBody>,
+        call: &RequestCall,
+    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         if let Some(uri) = self.below(request.uri()) {
             *request.uri_mut() = uri;
         }

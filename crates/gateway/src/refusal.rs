@@ -1,7 +1,7 @@
 //! The gateway's own errors: the reasons a request is refused before a handler sees it.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use services::{Fault, Problem};
+use services::{FaultParty, ToProblem};
 
 /// The reason a request was refused.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub(crate) enum Refusal {
     #[error("the request's body broke off before its end")]
     BodyBroken,
     #[error("the request's body can't be read: {0}")]
-    BodyMalformed(services::http1::Wrong),
+    BodyMalformed(services::http1::FramingError),
     #[error(transparent)]
     Path(#[from] services::path::PathError),
     #[error("the path belongs to one route as it is written, and to another or none once it is decoded")]
@@ -50,7 +50,7 @@ pub(crate) enum Refusal {
     LoopDetected { hops: u8 },
 }
 
-impl Problem for Refusal {
+impl ToProblem for Refusal {
     fn code(&self) -> &'static str {
         match self {
             Self::RouteNotFound { .. } => "route-not-found",
@@ -100,8 +100,8 @@ impl Problem for Refusal {
         }
     }
 
-    fn fault(&self) -> Fault {
-        Fault::Client
+    fn fault(&self) -> FaultParty {
+        FaultParty::Client
     }
 
     fn hint(&self) -> String {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value};
-use services::{Body, Fault, Overloaded, Problem, body};
+use services::{FaultParty, GatewayOverloaded, StreamedServiceBody, ToProblem, body};
 
 /// The prefix of a problem's `type`, followed by its code. It never changes.
 const TYPE: &str = "urn:orfa:error:";
@@ -25,8 +25,8 @@ pub(crate) struct Spoken {
 }
 
 /// Returns the response for a problem.
-pub(crate) fn problem(problem: &dyn Problem) -> Response<Body> {
-    let request_id = (problem.fault() == Fault::Gateway).then(|| masked(problem));
+pub(crate) fn problem(problem: &dyn ToProblem) -> Response<StreamedServiceBody> {
+    let request_id = (problem.fault() == FaultParty::Gateway).then(|| masked(problem));
     // The text is shrunk, since it may wait for its client.
     let text = document(problem, request_id.as_deref()).to_string().into_boxed_str();
     written(problem, headers(problem), text.into_boxed_bytes().into(), request_id)
@@ -34,19 +34,20 @@ pub(crate) fn problem(problem: &dyn Problem) -> Response<Body> {
 
 /// Returns the response for [`Overloaded`]. It is serialised once, because it is needed when the gateway has
 /// no time to spare.
-pub(crate) fn overloaded() -> Response<Body> {
-    static ONCE: LazyLock<(HeaderMap, Bytes)> =
-        LazyLock::new(|| (headers(&Overloaded), document(&Overloaded, None).to_string().into()));
+pub(crate) fn overloaded() -> Response<StreamedServiceBody> {
+    static ONCE: LazyLock<(HeaderMap, Bytes)> = LazyLock::new(|| {
+        (headers(&GatewayOverloaded), document(&GatewayOverloaded, None).to_string().into())
+    });
     let (headers, text) = &*ONCE;
-    written(&Overloaded, headers.clone(), text.clone(), None)
+    written(&GatewayOverloaded, headers.clone(), text.clone(), None)
 }
 
 fn written(
-    problem: &dyn Problem,
+    problem: &dyn ToProblem,
     headers: HeaderMap,
     text: Bytes,
     request_id: Option<String>,
-) -> Response<Body> {
+) -> Response<StreamedServiceBody> {
     let mut response = Response::new(body::full(text));
     *response.status_mut() = problem.status();
     *response.headers_mut() = headers;
@@ -54,7 +55,7 @@ fn written(
     response
 }
 
-fn headers(problem: &dyn Problem) -> HeaderMap {
+fn headers(problem: &dyn ToProblem) -> HeaderMap {
     let mut headers = problem.headers();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
@@ -62,7 +63,7 @@ fn headers(problem: &dyn Problem) -> HeaderMap {
     headers
 }
 
-fn document(problem: &dyn Problem, request_id: Option<&str>) -> Value {
+fn document(problem: &dyn ToProblem, request_id: Option<&str>) -> Value {
     let mut document = Map::new();
     let mut put = |name: &str, value: Value| drop(document.insert(name.to_owned(), value));
     put("type", format!("{TYPE}{}", problem.code()).into());
@@ -99,7 +100,7 @@ fn title(code: &str) -> String {
 }
 
 /// Logs an error that the client must not see, and returns the ID of its log entry.
-fn masked(problem: &dyn Problem) -> String {
+fn masked(problem: &dyn ToProblem) -> String {
     let id = request_id();
     let mut text = problem.to_string();
     let mut cause = problem.source();
@@ -128,7 +129,7 @@ mod tests {
     #[error("{0}")]
     struct Quoting(String);
 
-    impl Problem for Quoting {
+    impl ToProblem for Quoting {
         fn code(&self) -> &'static str {
             "quoting"
         }
@@ -137,8 +138,8 @@ mod tests {
             StatusCode::BAD_REQUEST
         }
 
-        fn fault(&self) -> Fault {
-            Fault::Client
+        fn fault(&self) -> FaultParty {
+            FaultParty::Client
         }
     }
 

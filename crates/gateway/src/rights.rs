@@ -22,8 +22,8 @@ use std::time::Instant;
 
 use http::Method;
 use query::CallerLimits;
-use services::path::Glob;
-use services::{Caller, Payer, Rights};
+use services::path::PathGlob;
+use services::{CallRights, CallerId, CpuAccounting};
 
 use crate::config::{AuthRule, Config};
 use crate::identity::Who;
@@ -55,7 +55,7 @@ struct Row {
     /// The position in the file.
     order: usize,
     routes: Option<HashSet<Box<str>>>,
-    rights: Option<Arc<Rights>>,
+    rights: Option<Arc<CallRights>>,
     limits: Option<Arc<CallerLimits>>,
     rate: Option<Rate>,
 }
@@ -63,9 +63,9 @@ struct Row {
 /// The rights and limits of a request, and the permits that it has until it completes.
 #[derive(Default)]
 pub(crate) struct Permit {
-    pub(crate) rights: Option<Arc<Rights>>,
+    pub(crate) rights: Option<Arc<CallRights>>,
     pub(crate) limits: Option<Arc<CallerLimits>>,
-    pub(crate) payer: Option<Arc<dyn Payer>>,
+    pub(crate) payer: Option<Arc<dyn CpuAccounting>>,
     pub(crate) held: Option<Held>,
 }
 
@@ -109,13 +109,13 @@ impl Table {
         address: IpAddr,
         now: Instant,
     ) -> Result<Permit, Not> {
-        if who.caller == Caller::Anonymous && self.closed.contains(route) {
+        if who.caller == CallerId::Anonymous && self.closed.contains(route) {
             return Err(Not::Identified);
         }
         let Some(row) = self.row(who) else { return self.without_row(who, route) };
         if row.routes.as_ref().is_some_and(|routes| !routes.contains(route)) {
             return Err(match who.caller {
-                Caller::Anonymous => Not::Identified,
+                CallerId::Anonymous => Not::Identified,
                 _ => Not::Permitted(Denied::Route(called(&who.caller))),
             });
         }
@@ -133,7 +133,7 @@ impl Table {
         };
         let taken = self.accounts.take(&Owner::of(&who.caller, address), rate, now);
         let (held, bill) = taken.map_err(Denied::Rate)?;
-        Ok(Permit { held, payer: bill.map(|bill| bill as Arc<dyn Payer>), ..Permit::default() })
+        Ok(Permit { held, payer: bill.map(|bill| bill as Arc<dyn CpuAccounting>), ..Permit::default() })
     }
 
     /// Returns whether a caller has the right to use a route. Charges nothing. The caller's row is found once
@@ -141,7 +141,7 @@ impl Table {
     pub(crate) fn opens(&self, who: &Who) -> impl Fn(&str) -> bool {
         let row = self.row(who);
         move |route| {
-            if who.caller == Caller::Anonymous && self.closed.contains(route) {
+            if who.caller == CallerId::Anonymous && self.closed.contains(route) {
                 return false;
             }
             match row {
@@ -153,9 +153,9 @@ impl Table {
 
     fn row(&self, who: &Who) -> Option<&Row> {
         let own = match &who.caller {
-            Caller::Anonymous => return self.rows.get(ANONYMOUS),
-            Caller::Named(name) => self.rows.get(&**name),
-            Caller::Subject(_) => None,
+            CallerId::Anonymous => return self.rows.get(ANONYMOUS),
+            CallerId::Named(name) => self.rows.get(&**name),
+            CallerId::Subject(_) => None,
         };
         let groups = who.groups.iter().filter(|group| self.is_group(group));
         let of_group = || groups.filter_map(|group| self.rows.get(&**group)).min_by_key(|row| row.order);
@@ -171,8 +171,8 @@ impl Table {
     fn without_row(&self, who: &Who, route: &str) -> Result<Permit, Not> {
         match who.caller {
             _ if !self.is_there => Ok(Permit::default()),
-            Caller::Anonymous if self.open.contains(route) => Ok(Permit::default()),
-            Caller::Anonymous => Err(Not::Identified),
+            CallerId::Anonymous if self.open.contains(route) => Ok(Permit::default()),
+            CallerId::Anonymous => Err(Not::Identified),
             _ => Err(Not::Permitted(Denied::Nothing(called(&who.caller)))),
         }
     }
@@ -189,14 +189,15 @@ fn auth(config: &Config, route: Option<AuthRule>) -> AuthRule {
     route.unwrap_or(implied)
 }
 
-fn called(caller: &Caller) -> String {
+fn called(caller: &CallerId) -> String {
     caller.name().map_or_else(|| "a caller without a name".to_owned(), |name| format!("the caller `{name}`"))
 }
 
 impl Row {
     fn new(order: usize, config: &RowConfig, all: &Config) -> Self {
         let routes = config.routes.as_ref().map(|patterns| {
-            let globs: Vec<Glob> = patterns.iter().filter_map(|pattern| Glob::parse(pattern).ok()).collect();
+            let globs: Vec<PathGlob> =
+                patterns.iter().filter_map(|pattern| PathGlob::parse(pattern).ok()).collect();
             let paths = all.routes.iter().map(|route| route.path.as_str());
             paths.filter(|path| globs.iter().any(|glob| covers(glob, path))).map(Box::from).collect()
         });
@@ -208,7 +209,7 @@ impl Row {
             let methods = methods.map(|names| {
                 names.iter().filter_map(|name| Method::from_bytes(name.as_bytes()).ok()).collect()
             });
-            Arc::new(Rights { services, methods })
+            Arc::new(CallRights { services, methods })
         });
         let limits = (config.limits != CallerLimits::default()).then(|| Arc::new(config.limits));
         Self { order, routes, rights, limits, rate: config.rate.as_ref().map(Rate::new) }
@@ -216,6 +217,6 @@ impl Row {
 }
 
 /// Whether a pattern covers a route, including every path that the route's own `*` matches.
-pub(crate) fn covers(pattern: &Glob, route: &str) -> bool {
+pub(crate) fn covers(pattern: &PathGlob, route: &str) -> bool {
     pattern.matches(route)
 }

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::Overloaded;
+use services::GatewayOverloaded;
 use tokio::sync::Notify;
 
 /// Protection of the gateway against overload.
@@ -46,7 +46,7 @@ pub struct ShedConfig {
     pub automatic: bool,
     /// The wait for a thread above which shedding begins; from then on the wait is kept to a fiftieth of it.
     /// Services are not affected: they have timeouts of their own.
-    pub delay: services::Duration,
+    pub delay: services::DurationConfig,
     /// The number of requests that may be in flight, up to the last byte of their responses.
     #[schemars(range(min = 1))]
     pub max_in_flight: u32,
@@ -112,7 +112,7 @@ const SLACK: u64 = 1_000_000;
 
 impl Default for ShedConfig {
     fn default() -> Self {
-        Self { automatic: true, delay: services::Duration::from_millis(50), max_in_flight: 20_000 }
+        Self { automatic: true, delay: services::DurationConfig::from_millis(50), max_in_flight: 20_000 }
     }
 }
 
@@ -132,7 +132,7 @@ impl Shed {
     ///
     /// # Errors
     /// Fails if there are too many requests, for the gateway's threads or for its memory.
-    pub(crate) fn admit(&self, now: Instant, way: impl FnOnce() -> bool) -> Result<Taken, Overloaded> {
+    pub(crate) fn admit(&self, now: Instant, way: impl FnOnce() -> bool) -> Result<Taken, GatewayOverloaded> {
         let load = &self.load;
         if load.asleep.load(Relaxed) && load.is_watched() {
             load.wake.notify_one();
@@ -144,7 +144,7 @@ impl Shed {
         if is_limited || !has_room() {
             load.refused.fetch_add(1, Relaxed);
             load.refused_by_rate.fetch_add(u64::from(!is_limited), Relaxed);
-            return Err(Overloaded);
+            return Err(GatewayOverloaded);
         }
         load.taken.fetch_add(1, Relaxed);
         Ok(taken)

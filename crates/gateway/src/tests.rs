@@ -114,7 +114,10 @@ async fn refuses_connect_and_trace() {
     assert!(answer.header("allow").contains("QUERY"));
 }
 
-fn from_page(mut request: Request<services::Body>, origin: &str) -> Request<services::Body> {
+fn from_page(
+    mut request: Request<services::StreamedServiceBody>,
+    origin: &str,
+) -> Request<services::StreamedServiceBody> {
     request.headers_mut().insert(header::ORIGIN, origin.parse().unwrap());
     request
 }
@@ -283,19 +286,19 @@ async fn a_drain_ends_after_its_timeout() {
 
 #[test]
 fn masks_internal_errors() {
-    use services::{Fault, Problem};
+    use services::{FaultParty, ToProblem};
     #[derive(Debug, thiserror::Error)]
     #[error("the password is hunter2")]
     struct Ours;
-    impl Problem for Ours {
+    impl ToProblem for Ours {
         fn code(&self) -> &'static str {
             "internal"
         }
         fn status(&self) -> StatusCode {
             StatusCode::INTERNAL_SERVER_ERROR
         }
-        fn fault(&self) -> Fault {
-            Fault::Gateway
+        fn fault(&self) -> FaultParty {
+            FaultParty::Gateway
         }
         fn hint(&self) -> String {
             "hunter2".to_owned()

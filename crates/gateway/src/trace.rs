@@ -14,8 +14,8 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::Fetch;
-use services::trace::{Context, Trace};
+use services::GatewayClient;
+use services::trace::{RequestTrace, SpanContext};
 
 pub(crate) use export::{Exporter, Tally};
 pub(crate) use spans::Finished;
@@ -55,7 +55,7 @@ pub(crate) struct Tracer {
 /// A request's trace and the ID of its parent span.
 #[derive(Default)]
 pub(crate) struct Begun {
-    pub(crate) trace: Trace,
+    pub(crate) trace: RequestTrace,
     pub(crate) parent: Option<u64>,
 }
 
@@ -115,7 +115,7 @@ impl Tracer {
     /// config has errors or TLS can't be used.
     pub(crate) fn new(config: &TracesConfig, tally: Arc<Tally>) -> Option<Self> {
         let collector = export::Collector {
-            fetch: Fetch::new().ok()?,
+            fetch: GatewayClient::new().ok()?,
             endpoint: config.endpoint()?,
             headers: config.headers(),
             service_name: config.service_name.clone(),
@@ -138,7 +138,7 @@ impl Tracer {
         self.exporter.finish().await;
     }
 
-    fn records(&self, parent: Option<&Context>, is_trusted: bool) -> bool {
+    fn records(&self, parent: Option<&SpanContext>, is_trusted: bool) -> bool {
         match parent {
             Some(parent) if is_trusted => parent.sampled,
             _ => fastrand::f64() < self.config.sample,
@@ -149,23 +149,24 @@ impl Tracer {
 /// Starts the trace of a request from its headers and the sampling decision. Without a tracer the incoming
 /// trace context is passed on unchanged.
 pub(crate) fn begin(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, is_trusted: bool) -> Begun {
-    let parent = Context::of(headers);
+    let parent = SpanContext::of(headers);
     let Some(tracer) = tracer else {
         return Begun {
-            trace: parent.map_or_else(Trace::default, |of| Trace::handed_on(of, headers)),
+            trace: parent.map_or_else(RequestTrace::default, |of| RequestTrace::handed_on(of, headers)),
             parent: None,
         };
     };
     match (tracer.records(parent.as_ref(), is_trusted), parent) {
         (false, None) => Begun::default(),
         // The request is not sampled here, and an untrusted client must not make services sample it.
-        (false, Some(parent)) => {
-            Begun { trace: Trace::handed_on(Context { sampled: false, ..parent }, headers), parent: None }
-        }
+        (false, Some(parent)) => Begun {
+            trace: RequestTrace::handed_on(SpanContext { sampled: false, ..parent }, headers),
+            parent: None,
+        },
         (true, parent) => {
             let trace_id = parent.map_or_else(|| fastrand::u128(1..), |parent| parent.trace_id);
-            let ours = Context { trace_id, span_id: fastrand::u64(1..), sampled: true };
-            let trace = Trace::recorded(ours, parent.map(|_| headers));
+            let ours = SpanContext { trace_id, span_id: fastrand::u64(1..), sampled: true };
+            let trace = RequestTrace::recorded(ours, parent.map(|_| headers));
             Begun { trace, parent: parent.map(|parent| parent.span_id) }
         }
     }

@@ -13,8 +13,8 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use ipnet::IpNet;
 use services::headers::forwarded::{
-    Forwarded, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PORT, X_FORWARDED_PROTO, is_claim, is_passable,
-    strip_claims, strip_field,
+    ForwardedOrigin, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PORT, X_FORWARDED_PROTO, is_claim,
+    is_passable, strip_claims, strip_field,
 };
 
 use crate::conform;
@@ -129,7 +129,7 @@ impl TrustedProxies {
         strip_claims(request.headers_mut(), &self.passed);
         strip_field(request.headers_mut(), &self.header);
         let own = host_of(request).map(str::to_owned);
-        let forwarded = Forwarded {
+        let forwarded = ForwardedOrigin {
             addresses: &client.addresses,
             is_secure: client.is_secure,
             host: client.host.as_deref().or(own.as_deref()),

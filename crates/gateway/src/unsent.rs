@@ -15,8 +15,8 @@ use http::{HeaderValue, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use json::JsonTree;
-use services::Body;
-use services::body::{Error, HeldBytes, empty};
+use services::StreamedServiceBody;
+use services::body::{BodyError, HeldBytes, empty};
 
 use crate::client::Client;
 use crate::server::limiter::{LimitReached, UnsentPermit};
@@ -26,7 +26,7 @@ pub(crate) const SMALL: u64 = 16 << 10;
 
 /// A body whose pieces are counted.
 struct Counted {
-    body: Body,
+    body: StreamedServiceBody,
     client: Client,
     /// The permit for the current piece.
     permit: Option<UnsentPermit>,
@@ -61,7 +61,10 @@ pub(crate) fn attach_to_value(permit: impl Send + 'static, value: &mut HeaderVal
 }
 
 /// Wraps the response's body to count its bytes. Leaves small responses as they are.
-pub(crate) fn keep(mut response: Response<Body>, client: &Client) -> Response<Body> {
+pub(crate) fn keep(
+    mut response: Response<StreamedServiceBody>,
+    client: &Client,
+) -> Response<StreamedServiceBody> {
     // Only deduplication uses the tree, which would otherwise outlive the body.
     response.extensions_mut().remove::<JsonTree>();
     let held = response.extensions_mut().remove::<HeldBytes>().map_or(0, |held| held.0);
@@ -80,12 +83,12 @@ pub(crate) fn keep(mut response: Response<Body>, client: &Client) -> Response<Bo
 
 impl http_body::Body for Counted {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         self.permit = None;
         if let Some(limit) = self.refusal {
             self.body = empty();
@@ -142,14 +145,14 @@ mod tests {
     const PIECE: usize = 8 << 10;
 
     /// Returns a response in small pieces that holds this number of bytes.
-    fn holding(bytes: usize) -> Response<Body> {
+    fn holding(bytes: usize) -> Response<StreamedServiceBody> {
         let pieces = std::iter::repeat_n(Bytes::from(vec![b'x'; PIECE]), bytes / PIECE);
         let mut response = Response::new(body::pieces(bytes, pieces));
         response.extensions_mut().insert(HeldBytes(bytes as u64));
         response
     }
 
-    async fn is_refused(response: Response<Body>) -> bool {
+    async fn is_refused(response: Response<StreamedServiceBody>) -> bool {
         let collected = response.into_body().collect().await;
         collected.is_err_and(|error| error.is::<LimitReached>())
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use offload::polls::PollSite;
-use services::{Body, Call, Problem};
+use services::{RequestCall, StreamedServiceBody, ToProblem};
 
 use crate::access::Entry;
 use crate::catalogue::{self, Catalogue};
@@ -40,9 +40,9 @@ impl Way {
     /// Handles a request.
     pub(crate) fn handle(
         &self,
-        request: Request<Body>,
-        call: Call,
-    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
+        request: Request<StreamedServiceBody>,
+        call: RequestCall,
+    ) -> BoxFuture<'_, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
         match self {
             Self::Query(query) => query.handle(request, call),
             Self::Script(script) => script.handle(request, call),

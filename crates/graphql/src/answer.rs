@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::StatusCode;
 use json::JsonDocument;
-use services::Response;
+use services::ProgramResponse;
 
 use crate::reason::Reason;
 
@@ -27,9 +27,9 @@ fn most_index_bytes(length: usize) -> usize {
     LEAST + 3 * length
 }
 
-impl From<Response> for Answer {
-    fn from(response: Response) -> Self {
-        let Response { status, body, .. } = response;
+impl From<ProgramResponse> for Answer {
+    fn from(response: ProgramResponse) -> Self {
+        let ProgramResponse { status, body, .. } = response;
         Self(Arc::new(Inner { status, body, document: OnceLock::new() }))
     }
 }
@@ -69,8 +69,11 @@ mod tests {
     use crate::rig::moves;
 
     fn read(text: String) -> Result<(), Reason> {
-        let answer =
-            Answer::from(Response { status: StatusCode::OK, headers: HeaderMap::new(), body: text.into() });
+        let answer = Answer::from(ProgramResponse {
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            body: text.into(),
+        });
         answer.document().now_or_never().expect("the future is ready").map(drop)
     }
 
@@ -92,7 +95,7 @@ mod tests {
             let text: Bytes = format!("\"{}\"", "x".repeat(20_000)).into();
             let answer = |_| {
                 let body = text.clone();
-                Answer::from(Response { status: StatusCode::OK, headers: HeaderMap::new(), body })
+                Answer::from(ProgramResponse { status: StatusCode::OK, headers: HeaderMap::new(), body })
             };
             let answers: Vec<Answer> = (0..count).map(answer).collect();
             join_all(answers.iter().map(Answer::document)).await.iter().all(Result::is_ok)

@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use json::{JsonNode, ValueKind};
 use offload::work;
-use services::Service;
+use services::UpstreamService;
 
 use crate::fetched::{Fetched, Found, Place, SourceError};
 use crate::reason::Reason;
@@ -60,7 +60,7 @@ pub(crate) async fn by_key(
 struct Asking<'a> {
     ground: &'a Ground,
     endpoint: &'a Endpoint<'a>,
-    service: &'a Arc<Service>,
+    service: &'a Arc<UpstreamService>,
     keys: &'a Keys<'a>,
     arguments: &'a Arguments,
     selection: &'a Selection<'a>,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::{Bytes, Duration};
+use services::{BytesConfig, DurationConfig};
 
 /// A route that answers GraphQL requests, over services or with a supergraph that was composed elsewhere.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -129,13 +129,13 @@ pub struct GraphqlLimits {
     #[schemars(range(min = 1))]
     pub concurrency: u32,
     /// The maximum number of bytes received from the services.
-    pub upstream_bytes: Bytes,
+    pub upstream_bytes: BytesConfig,
     /// The maximum time from the beginning of the request to the beginning of its response.
-    pub timeout: Duration,
+    pub timeout: DurationConfig,
     /// The maximum size of the request's body, or of its query.
-    pub request_body: Bytes,
+    pub request_body: BytesConfig,
     /// The maximum size of the response.
-    pub response_body: Bytes,
+    pub response_body: BytesConfig,
 }
 
 impl Default for GraphqlLimits {
@@ -149,10 +149,10 @@ impl Default for GraphqlLimits {
             cost: 100_000,
             calls: 500,
             concurrency: 16,
-            upstream_bytes: Bytes::mib(64),
-            timeout: Duration::from_secs(10),
-            request_body: Bytes::mib(1),
-            response_body: Bytes::mib(16),
+            upstream_bytes: BytesConfig::mib(64),
+            timeout: DurationConfig::from_secs(10),
+            request_body: BytesConfig::mib(1),
+            response_body: BytesConfig::mib(16),
         }
     }
 }

@@ -44,7 +44,7 @@ use hive_router_query_planner::utils::cancellation::CancellationToken;
 use hive_router_query_planner::utils::parsing::{safe_parse_operation_with_token_limit, safe_parse_schema};
 
 use offload::OffloadError;
-use services::Flights;
+use services::InFlightMap;
 
 use crate::error::{Code, GraphqlError};
 use crate::{GraphqlLimits, OperationKind, Subgraph};
@@ -85,7 +85,7 @@ pub(crate) struct Planner {
     limits: GraphqlLimits,
     kept: Kept,
     /// Documents that are being planned.
-    pub(crate) in_flight: Arc<Flights<Result<Arc<Plan>, PlanError>>>,
+    pub(crate) in_flight: Arc<InFlightMap<Result<Arc<Plan>, PlanError>>>,
 }
 
 /// The reason why a document has no plan.

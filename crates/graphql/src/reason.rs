@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use serde_json::Value;
-use services::{CallError, Problem};
+use services::{CallError, ToProblem};
 
 use crate::fetched::SourceError;
 

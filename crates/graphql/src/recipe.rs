@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use services::{GraphqlServiceConfig, Services};
+use services::{GraphqlServiceConfig, ServiceSet};
 
 use crate::compose::{CompositionError, Part, compose, read as read_supergraph};
 use crate::config::GraphqlLimits;
@@ -205,7 +205,7 @@ fn told(errors: Vec<CompositionError>, at: &At) -> Vec<Mistake> {
 /// Returns the origins of the schemas of a route's services.
 pub(crate) fn origins(
     names: &[String],
-    services: &Services,
+    services: &ServiceSet,
     documents: &Documents,
     remotes: &RemoteServices,
 ) -> Result<Vec<(Box<str>, Origin)>, Vec<Mistake>> {

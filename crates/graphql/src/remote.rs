@@ -13,7 +13,7 @@ use http::uri::PathAndQuery;
 use json::{JsonNode, ValueKind};
 use offload::work;
 use serde_json::Value;
-use services::{CallError, PathError, Request};
+use services::{CallError, PathError, ServiceRequest};
 
 use crate::fetched::{Fetched, Found, Place};
 use crate::reason::Reason;
@@ -145,14 +145,14 @@ pub(crate) async fn ask(
     Response::read(&answer.map_err(Reason::Call)?).await
 }
 
-fn request(path: &str, body: Bytes) -> Result<Request, Reason> {
+fn request(path: &str, body: Bytes) -> Result<ServiceRequest, Reason> {
     let invalid = |_| Reason::Call(CallError::Path(PathError::Invalid).into());
     let path_and_query = PathAndQuery::try_from(path).map_err(invalid)?;
     let mut headers = HeaderMap::new();
     let accept = "application/graphql-response+json, application/json;q=0.9";
     headers.insert(ACCEPT, HeaderValue::from_static(accept));
     headers.insert(CONTENT_TYPE, const { HeaderValue::from_static("application/json") });
-    Ok(Request { method: Method::POST, path_and_query, headers, body })
+    Ok(ServiceRequest { method: Method::POST, path_and_query, headers, body })
 }
 
 /// Builds a request's body. `variables` writes the members of the variables, each followed by a comma.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use json::{JsonDocument, JsonPath, JsonPathStep, NodeId};
-use services::{Request, Service};
+use services::{ServiceRequest, UpstreamService};
 
 use crate::answer::Answer;
 use crate::fetched::{Fetched, Found, Place};
@@ -54,9 +54,9 @@ pub(crate) async fn root(
 /// Sends a request and locates the value in the response; `None` if there is none.
 pub(crate) async fn one(
     ground: &Ground,
-    service: &Arc<Service>,
+    service: &Arc<UpstreamService>,
     operation: &Operation,
-    request: Request,
+    request: ServiceRequest,
 ) -> Result<Option<Value>, Reason> {
     let answer = ground.calls.send(service, request).await.map_err(Reason::Call)?;
     read(operation, &answer).await

@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use offload::{OffloadConfig, OffloadPool, QuotaKey};
-use services::{Call, ServiceConfig, Services};
+use services::{RequestCall, ServiceConfig, ServiceSet};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -25,7 +25,7 @@ use crate::sources::{Ground, SourceLimits, Sources};
 pub(crate) struct Rig {
     pub(crate) stage: Arc<Stage>,
     pub(crate) sources: Arc<Sources>,
-    pub(crate) services: Services,
+    pub(crate) services: ServiceSet,
     server: tokio::task::JoinHandle<()>,
 }
 
@@ -68,14 +68,14 @@ impl Rig {
         let server = tokio::spawn(serve(listener, Arc::clone(&stage)));
         let config: ServiceConfig =
             serde_json::from_str(&format!(r#"{{"url":"{url}"{config}}}"#)).expect("a service's config");
-        let services = Services::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
+        let services = ServiceSet::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
         let limits = SourceLimits { calls: 20, concurrency: 4, upstream_bytes: 1 << 20 };
         let sources = Sources::new(services.clone(), limits, coalesces);
         Self { stage, sources, services, server }
     }
 
     pub(crate) fn ground(&self) -> Ground {
-        self.sources.ground(Call::unlimited())
+        self.sources.ground(RequestCall::unlimited())
     }
 
     /// Returns the request lines received so far, sorted.

@@ -12,7 +12,9 @@ use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
 use offload::polls::{PollSite, watched};
 use offload::{MovableFuture, OffloadError, OffloadPool, QuotaKey};
-use services::{Body, Budget, Call, Flights, Problem, Report, Services};
+use services::{
+    InFlightMap, RequestBudget, RequestCall, RequestReport, ServiceSet, StreamedServiceBody, ToProblem,
+};
 
 use crate::config::{GraphqlConfig, GraphqlLimits, Introspection};
 use crate::error::GraphqlError;
@@ -32,7 +34,7 @@ const SCHEMA_TIME: Duration = Duration::from_secs(60);
 pub struct Graphql(Arc<Inner>);
 
 /// A response that several requests share, with the budget that was used for it.
-type SharedAnswer = Arc<(Answer, Arc<Budget>)>;
+type SharedAnswer = Arc<(Answer, Arc<RequestBudget>)>;
 
 /// The reason why an operation in flight has no response for all requests that wait for it.
 #[derive(Clone)]
@@ -57,10 +59,10 @@ struct Inner {
     /// The reason why there is no schema yet, for error responses.
     why: Mutex<String>,
     schemas: Arc<Schemas>,
-    services: Services,
+    services: ServiceSet,
     sources: Arc<Sources>,
     /// The queries in flight; equal ones share a response. `None` if coalescing is off.
-    flights: Option<Arc<Flights<SharedOutcome>>>,
+    flights: Option<Arc<InFlightMap<SharedOutcome>>>,
     listed: Listed,
     persisted: Option<Persisted>,
     documents_only: bool,
@@ -73,7 +75,7 @@ struct Inner {
 /// The dependencies of a route besides its config.
 pub struct Ground<'a> {
     /// The services of the gateway.
-    pub services: &'a Services,
+    pub services: &'a ServiceSet,
     /// The OpenAPI documents of the REST services.
     pub documents: &'a Documents,
     /// The GraphQL services.
@@ -200,17 +202,17 @@ impl Graphql {
     /// If the request is not valid GraphQL over HTTP. All other errors are reported in GraphQL's own format.
     pub fn handle(
         &self,
-        request: Request<Body>,
-        seen: Call,
-    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
+        request: Request<StreamedServiceBody>,
+        seen: RequestCall,
+    ) -> BoxFuture<'_, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
         let limits = &self.0.limits;
         let (started, deadline) = (seen.budget.started, seen.budget.deadline);
         let time = limits.timeout.0.min(deadline.saturating_duration_since(started));
         let concurrency = limits.concurrency as usize;
-        let budget = Budget::since(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
+        let budget = RequestBudget::since(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
         let budget = Arc::new(budget.part_of(&seen.budget));
         let request_budget = Arc::clone(&seen.budget);
-        let call = Call { budget: Arc::clone(&budget), ..seen };
+        let call = RequestCall { budget: Arc::clone(&budget), ..seen };
         let (is_get, caller) = (matches!(*request.method(), Method::GET | Method::HEAD), call.caller.clone());
         let inner = Arc::clone(&self.0);
         let payer = call.quota_key();
@@ -218,7 +220,7 @@ impl Graphql {
         let answer = services::movable(&self.0.offload, "graphql-answer", payer, &budget, answer);
         async move {
             let mut answer = answer.await.unwrap_or_else(Err);
-            request_budget.report(Report::of(&budget));
+            request_budget.report(RequestReport::of(&budget));
             if let (true, Ok(response)) = (is_get, &mut answer) {
                 let services = self.0.recipe.services().filter_map(|name| self.0.services.get(name));
                 let forwarded = services.flat_map(|service| service.forwarded());

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use services::Services;
+use services::ServiceSet;
 
 use crate::remote::introspect;
 
@@ -40,7 +40,7 @@ impl Schemas {
     ///
     /// # Errors
     /// A message that explains why the schema is unavailable.
-    pub(crate) async fn ask(&self, services: &Services, remote: &Remote) -> Result<bool, String> {
+    pub(crate) async fn ask(&self, services: &ServiceSet, remote: &Remote) -> Result<bool, String> {
         let asked = introspect(services, &remote.service, &remote.path, remote.is_federated).await;
         let text: Arc<str> = asked.map_err(|error| error.message)?.into();
         let key = (remote.service.clone(), remote.path.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use json::{JsonDocument, JsonNode};
-use services::{Call, CallError, Calls, Coalescer, PathError, Service, Services};
+use services::{CallCoalescer, CallError, PathError, RequestCall, RequestCalls, ServiceSet, UpstreamService};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::answer::Answer;
@@ -17,9 +17,9 @@ const KEYED_BYTES: usize = 4 << 20;
 
 /// The services of a route.
 pub(crate) struct Sources {
-    services: Services,
+    services: ServiceSet,
     limits: SourceLimits,
-    coalescer: Option<Arc<Coalescer<Answer>>>,
+    coalescer: Option<Arc<CallCoalescer<Answer>>>,
 }
 
 /// The limits on upstream calls.
@@ -35,7 +35,7 @@ pub(crate) struct SourceLimits {
 
 /// The context for the calls of one request.
 pub(crate) struct Ground {
-    pub(crate) calls: Calls<Answer>,
+    pub(crate) calls: RequestCalls<Answer>,
     pub(crate) limits: SourceLimits,
     /// The rest of [`KEYED_BYTES`].
     keyed: Semaphore,
@@ -66,14 +66,14 @@ pub(crate) struct Keys<'a> {
 impl Sources {
     /// Creates the services of a route. With `coalesces`, equal concurrent calls of several requests share
     /// one call.
-    pub(crate) fn new(services: Services, limits: SourceLimits, coalesces: bool) -> Arc<Self> {
-        let coalescer = coalesces.then(|| Arc::new(Coalescer::new(limits.upstream_bytes)));
+    pub(crate) fn new(services: ServiceSet, limits: SourceLimits, coalesces: bool) -> Arc<Self> {
+        let coalescer = coalesces.then(|| Arc::new(CallCoalescer::new(limits.upstream_bytes)));
         Arc::new(Self { services, limits, coalescer })
     }
 
     /// Creates the context for the calls of a request.
-    pub(crate) fn ground(&self, call: Call) -> Ground {
-        let calls = Calls::new(self.services.clone(), call);
+    pub(crate) fn ground(&self, call: RequestCall) -> Ground {
+        let calls = RequestCalls::new(self.services.clone(), call);
         let calls = match &self.coalescer {
             Some(coalescer) => calls.together(Arc::clone(coalescer)),
             None => calls,
@@ -84,7 +84,7 @@ impl Sources {
 
 impl Ground {
     /// Returns the service of this name.
-    pub(crate) fn service(&self, name: &str) -> Result<&Arc<Service>, Reason> {
+    pub(crate) fn service(&self, name: &str) -> Result<&Arc<UpstreamService>, Reason> {
         let unknown = || Reason::Call(Arc::new(CallError::Path(PathError::UnknownService)));
         self.calls.services().get(name).ok_or_else(unknown)
     }

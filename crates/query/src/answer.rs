@@ -12,8 +12,8 @@ use http::header::{
     VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, Response, StatusCode};
-use services::call::Outcome;
-use services::{Body, Made};
+use services::call::UpstreamCallOutcome;
+use services::{StreamedServiceBody, UpstreamCallRecord};
 
 use crate::guest::{Access, Answer};
 use crate::problem::clip;
@@ -39,7 +39,11 @@ pub(crate) struct Times {
 }
 
 /// Builds the response of a successful run.
-pub(crate) fn respond(answer: Answer, timing: String, vary: Option<HeaderValue>) -> Response<Body> {
+pub(crate) fn respond(
+    answer: Answer,
+    timing: String,
+    vary: Option<HeaderValue>,
+) -> Response<StreamedServiceBody> {
     let Answer { status, headers, body } = answer;
     let mut response = Response::new(services::body::full(body.unwrap_or_default()));
     *response.status_mut() = status.unwrap_or(StatusCode::OK);
@@ -97,7 +101,7 @@ fn private(control: &HeaderValue) -> Option<HeaderValue> {
 }
 
 /// Builds `Vary`: the client's headers that were forwarded to the called services.
-pub(crate) fn vary(access: &Access, made: &[Made]) -> Option<HeaderValue> {
+pub(crate) fn vary(access: &Access, made: &[UpstreamCallRecord]) -> Option<HeaderValue> {
     let called =
         access.services.values().filter(|service| made.iter().any(|made| made.service == *service.name()));
     let mut names: Vec<&str> =
@@ -109,7 +113,7 @@ pub(crate) fn vary(access: &Access, made: &[Made]) -> Option<HeaderValue> {
 
 /// Builds `Server-Timing`: compile time (if the program was compiled), the program's CPU time, upstream
 /// calls, the total.
-pub(crate) fn timing(times: &Times, made: &[Made]) -> String {
+pub(crate) fn timing(times: &Times, made: &[UpstreamCallRecord]) -> String {
     let mut text = String::with_capacity(96);
     if let Some(compiled) = times.compiled {
         let _ = write!(text, "compile;dur={}, ", Millis(compiled));
@@ -128,13 +132,13 @@ pub(crate) fn timing(times: &Times, made: &[Made]) -> String {
     text
 }
 
-fn list(text: &mut String, made: &Made) {
+fn list(text: &mut String, made: &UpstreamCallRecord) {
     let (start, end) = made.span;
     let took = Millis(end.map_or(Duration::ZERO, |end| end.saturating_sub(start)));
     let status = match made.outcome {
-        Outcome::Status(status) => status.to_string(),
-        Outcome::NoAnswer => "no answer".into(),
-        Outcome::NotSent => "not sent".into(),
+        UpstreamCallOutcome::Status(status) => status.to_string(),
+        UpstreamCallOutcome::NoAnswer => "no answer".into(),
+        UpstreamCallOutcome::NotSent => "not sent".into(),
     };
     let path = clip(&made.path, LISTED_PATH).replace(['"', '\\'], "");
     let (service, method) = (&made.service, &made.method);

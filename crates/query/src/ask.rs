@@ -15,7 +15,7 @@ use http_body::Body as _;
 use offload::{JobRequest, SHORT_TEXT};
 use services::body::{ReadBodyError, read_within};
 use services::headers::lists;
-use services::{Body, DecoderPool};
+use services::{DecoderPool, StreamedServiceBody};
 
 use crate::cached::CacheAsk;
 use crate::config::LimitsConfig;
@@ -96,7 +96,7 @@ impl Ask {
     /// Any error that can be found without looking into the program.
     pub(crate) async fn read(
         head: &Parts,
-        body: Body,
+        body: StreamedServiceBody,
         config: &LimitsConfig,
         pool: Option<DecoderPool<'_>>,
     ) -> Result<(Which, Self), QueryError> {
@@ -134,7 +134,7 @@ impl Ask {
     /// Any error that can be found before the program runs.
     pub(crate) async fn read_input(
         head: &Parts,
-        body: Body,
+        body: StreamedServiceBody,
         config: &LimitsConfig,
         pool: Option<DecoderPool<'_>>,
     ) -> Result<Self, QueryError> {
@@ -174,7 +174,7 @@ fn refuse_parameters(uri: &Uri) -> Result<(), QueryError> {
 }
 
 /// Rejects the body of a request whose input is in the URL.
-async fn refuse_body(body: Body) -> Result<(), QueryError> {
+async fn refuse_body(body: StreamedServiceBody) -> Result<(), QueryError> {
     if body.is_end_stream() {
         return Ok(());
     }
@@ -257,7 +257,7 @@ fn parameters(query: &str) -> Bytes {
 
 async fn read_body(
     headers: &HeaderMap,
-    body: Body,
+    body: StreamedServiceBody,
     config: &LimitsConfig,
     pool: Option<DecoderPool<'_>>,
 ) -> Result<Bytes, QueryError> {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use sandbox::{Key, Name};
-use services::Call;
+use sandbox::{CacheKey, DiskEntryName};
+use services::RequestCall;
 use sha2::{Digest, Sha256};
 
 use crate::ask::{Language, Which};
@@ -23,7 +23,7 @@ pub(crate) struct Claim {
     pub(crate) language: Language,
     pub(crate) hash: Hash,
     /// The program's key in the cache.
-    pub(crate) key: Key,
+    pub(crate) key: CacheKey,
     /// The key that signed the program.
     pub(crate) trusted: Option<Arc<TrustedKey>>,
     /// Whether the request contains the program.
@@ -44,7 +44,7 @@ struct Opened {
     signer: Option<Arc<TrustedKey>>,
     owner: Owner,
     /// The key of the program's code in the cache.
-    key: Key,
+    key: CacheKey,
 }
 
 /// The resolver of programs, with the config that applies to a route.
@@ -61,7 +61,7 @@ impl Judge<'_> {
     ///
     /// # Errors
     /// Invalid tokens and signatures, and programs that the route does not run.
-    pub(crate) fn claim(&self, which: &Which, call: &Call) -> Result<Claim, QueryError> {
+    pub(crate) fn claim(&self, which: &Which, call: &RequestCall) -> Result<Claim, QueryError> {
         if self.programs == Programs::Stored {
             return Err(QueryError::NotStored);
         }
@@ -109,7 +109,7 @@ impl Judge<'_> {
 
     /// Opens and verifies the token of a request without a program. Includes the key that signed the token's
     /// program.
-    fn token(&self, which: &Which, call: &Call, now: u32) -> Result<Option<Opened>, QueryError> {
+    fn token(&self, which: &Which, call: &RequestCall, now: u32) -> Result<Option<Opened>, QueryError> {
         let Some(CacheAsk { named: Some(Named::Token(text)), .. }) = &which.cache else { return Ok(None) };
         if which.program.is_some() {
             return Ok(None);
@@ -148,7 +148,7 @@ impl Judge<'_> {
 }
 
 /// Returns the owner of a program sent with this call: the signing key, if any, or the caller.
-fn owner(key: Option<&Arc<TrustedKey>>, call: &Call) -> Owner {
+fn owner(key: Option<&Arc<TrustedKey>>, call: &RequestCall) -> Owner {
     key.map_or_else(|| Owner::of(call), |key| Owner::Key(Arc::clone(&key.name)))
 }
 
@@ -163,8 +163,8 @@ fn session(mode: Option<Mode>, token: Option<&Token>) -> Result<Session, QueryEr
 
 impl Claim {
     /// Returns the name of the program's code in the disk cache.
-    pub(crate) fn name(&self) -> Name {
-        Name { owner: self.owner.id(), key: self.key }
+    pub(crate) fn name(&self) -> DiskEntryName {
+        DiskEntryName { owner: self.owner.id(), key: self.key }
     }
 
     /// Returns the new token for the client, or `None` if its current one remains good.

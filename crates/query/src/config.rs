@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use offload::OffloadConfig;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::{Bytes, Duration};
+use services::{BytesConfig, DurationConfig};
 
 use crate::cached::Mode;
 use crate::record::Recordings;
@@ -67,24 +67,24 @@ impl Programs {
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// The CPU time of a program, including host functions.
-    pub cpu: Duration,
+    pub cpu: DurationConfig,
     /// The time from the first byte of the request to the answer.
-    pub timeout: Duration,
+    pub timeout: DurationConfig,
     /// The memory of a program, including the memory that the gateway uses for it.
-    pub memory: Bytes,
+    pub memory: BytesConfig,
     /// The number of upstream calls.
     pub calls: u32,
     /// The number of concurrent upstream calls. Further calls wait.
     #[schemars(range(min = 1))]
     pub concurrency: u32,
     /// The bytes received from upstream services, after decompression.
-    pub upstream_bytes: Bytes,
+    pub upstream_bytes: BytesConfig,
     /// The bytes of the answer.
-    pub response_body: Bytes,
+    pub response_body: BytesConfig,
     /// The bytes of a program.
-    pub program_bytes: Bytes,
+    pub program_bytes: BytesConfig,
     /// The bytes of a request's body (input and program), after decompression.
-    pub request_body: Bytes,
+    pub request_body: BytesConfig,
 }
 
 /// The limits of one caller's programs, in addition to the route's: the smaller value applies. A limit that
@@ -93,20 +93,20 @@ pub struct LimitsConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct CallerLimits {
     /// The CPU time of a program, including host functions.
-    pub cpu: Option<Duration>,
+    pub cpu: Option<DurationConfig>,
     /// The time from the first byte of the request to the answer.
-    pub timeout: Option<Duration>,
+    pub timeout: Option<DurationConfig>,
     /// The memory of a program, including the memory that the gateway uses for it.
-    pub memory: Option<Bytes>,
+    pub memory: Option<BytesConfig>,
     /// The number of upstream calls.
     pub calls: Option<u32>,
     /// The number of concurrent upstream calls. Further calls wait.
     #[schemars(range(min = 1))]
     pub concurrency: Option<u32>,
     /// The bytes received from upstream services, after decompression.
-    pub upstream_bytes: Option<Bytes>,
+    pub upstream_bytes: Option<BytesConfig>,
     /// The bytes of the answer.
-    pub response_body: Option<Bytes>,
+    pub response_body: Option<BytesConfig>,
 }
 
 impl LimitsConfig {
@@ -129,15 +129,15 @@ impl LimitsConfig {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
-            cpu: Duration::from_millis(50),
-            timeout: Duration::from_secs(5),
-            memory: Bytes(16 << 20),
+            cpu: DurationConfig::from_millis(50),
+            timeout: DurationConfig::from_secs(5),
+            memory: BytesConfig(16 << 20),
             calls: 200,
             concurrency: 32,
-            upstream_bytes: Bytes(16 << 20),
-            response_body: Bytes(4 << 20),
-            program_bytes: Bytes(query_abi::MODULE_BYTES as u64),
-            request_body: Bytes(1 << 20),
+            upstream_bytes: BytesConfig(16 << 20),
+            response_body: BytesConfig(4 << 20),
+            program_bytes: BytesConfig(query_abi::MODULE_BYTES as u64),
+            request_body: BytesConfig(1 << 20),
         }
     }
 }
@@ -156,14 +156,14 @@ pub struct RuntimeConfig {
     #[schemars(range(min = 1, max = 10000))]
     pub instances: Option<u32>,
     /// The upper bound of every route's memory limit.
-    pub memory: Bytes,
+    pub memory: BytesConfig,
     /// The memory for compiled programs.
-    pub cache: Bytes,
+    pub cache: BytesConfig,
     /// A folder for compiled programs, which then survive restarts. It has to belong to the gateway alone
     /// (mode 0700) and is created if missing. Default: compiled programs are lost at a restart.
     pub cache_dir: Option<PathBuf>,
     /// The maximum size of that folder. Each file counts as whole blocks of 4 KiB.
-    pub cache_dir_size: Bytes,
+    pub cache_dir_size: BytesConfig,
     /// The secret that program tokens are sealed with, at least 32 characters. Gateways with the same secret
     /// accept each other's tokens. Default: a secret in the folder or, without a folder, one that is lost
     /// when the process ends.
@@ -177,7 +177,7 @@ pub struct RuntimeConfig {
     /// The CPU time on those threads per caller and ten seconds, for new programs and documents. Programs
     /// signed by a key under `trust:` are not counted. Long answers may use eight times as much and wait when
     /// it is used up. Restarts of filters that the caller's requests trapped may use as much, too.
-    pub compile_time: Duration,
+    pub compile_time: DurationConfig,
 }
 
 impl RuntimeConfig {
@@ -192,13 +192,13 @@ impl Default for RuntimeConfig {
     fn default() -> Self {
         Self {
             instances: None,
-            memory: Bytes(128 << 20),
-            cache: Bytes(64 << 20),
+            memory: BytesConfig(128 << 20),
+            cache: BytesConfig(64 << 20),
             cache_dir: None,
-            cache_dir_size: Bytes(256 << 20),
+            cache_dir_size: BytesConfig(256 << 20),
             secret: None,
             compile_threads: 1,
-            compile_time: Duration::from_millis(500),
+            compile_time: DurationConfig::from_millis(500),
         }
     }
 }

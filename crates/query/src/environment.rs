@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use query_abi::{ALLOC, MEMORY};
-use sandbox::{Class, ExternType, InstancePre, Linker, Module, ModuleExport, Pool, Sandbox};
+use sandbox::{ExternType, GuestClass, InstancePre, Linker, Module, ModuleExport, PoolSize, Sandbox};
 
 use crate::guest::Guest;
 use crate::host;
@@ -39,7 +39,7 @@ pub(crate) struct JavascriptEnvironment {
 }
 
 impl Environment {
-    fn load(class: Class, pool: Pool, from: &environments::Environment) -> Result<Self, StartError> {
+    fn load(class: GuestClass, pool: PoolSize, from: &environments::Environment) -> Result<Self, StartError> {
         let sandbox = Sandbox::new(class, pool)?;
         let module = sandbox.load(from.precompiled, from.wasm)?;
         let mut linker = Linker::new(sandbox.engine());
@@ -52,8 +52,8 @@ impl Environment {
 }
 
 impl CEnvironment {
-    pub(crate) fn load(pool: Pool) -> Result<Self, StartError> {
-        let base = Environment::load(Class::C, pool, &environments::C)?;
+    pub(crate) fn load(pool: PoolSize) -> Result<Self, StartError> {
+        let base = Environment::load(GuestClass::C, pool, &environments::C)?;
         let export = |export: sandbox::ExportType<'_>| {
             let index = base.module.get_export_index(export.name())?;
             Some((export.name().to_owned(), (index, export.ty())))
@@ -69,8 +69,8 @@ impl CEnvironment {
 }
 
 impl JavascriptEnvironment {
-    pub(crate) fn load(pool: Pool) -> Result<Self, StartError> {
-        let base = Environment::load(Class::Javascript, pool, &environments::JAVASCRIPT)?;
+    pub(crate) fn load(pool: PoolSize) -> Result<Self, StartError> {
+        let base = Environment::load(GuestClass::Javascript, pool, &environments::JAVASCRIPT)?;
         let load = export(&base.module, environments::JAVASCRIPT.name, LOAD_JAVASCRIPT)?;
         let run = export(&base.module, environments::JAVASCRIPT.name, RUN_JAVASCRIPT)?;
         Ok(Self { base, load, run })

@@ -2,7 +2,7 @@
 //! them, and separate lookups took longer than all further work on them.
 
 use http::{HeaderMap, HeaderValue};
-use services::headers::Only;
+use services::headers::SingletonField;
 
 use crate::problem::QueryError;
 
@@ -15,7 +15,7 @@ const MOST: usize = 4096;
 pub(crate) struct Field<'a> {
     /// The name in messages.
     pub(crate) name: &'static str,
-    only: Only<'a>,
+    only: SingletonField<'a>,
 }
 
 /// The fields of a request.
@@ -61,7 +61,7 @@ impl<'a> Fields<'a> {
 
 impl<'a> Field<'a> {
     fn none(name: &'static str) -> Self {
-        Self { name, only: Only::default() }
+        Self { name, only: SingletonField::default() }
     }
 
     /// Returns the field's text, if the field is present.

@@ -1,7 +1,7 @@
 //! The upstream calls of a run. Each starts at once in a task of its own and is cancelled on drop.
 
 use offload::polls::{PollSite, watched};
-use services::{CallError, Response};
+use services::{CallError, ProgramResponse};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
@@ -11,13 +11,13 @@ pub(crate) enum Slot {
     /// In flight. `sent` is the number of bytes that the host holds for the request.
     Pending { task: AbortHandle, safe: bool, sent: usize },
     /// Finished, with a response or an error.
-    Ended(Result<Response, CallError>),
+    Ended(Result<ProgramResponse, CallError>),
     /// Deleted. Numbers are not reused, so that a stale handle never refers to another call's response.
     Deleted,
 }
 
 /// A finished call that has not been stored in its slot yet.
-pub(crate) type Ended = (usize, Result<Response, CallError>);
+pub(crate) type Ended = (usize, Result<ProgramResponse, CallError>);
 
 /// The futures of a run. Handles start from 1.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Futures {
         &mut self,
         safe: bool,
         sent: usize,
-        call: impl Future<Output = Result<Response, CallError>> + Send + 'static,
+        call: impl Future<Output = Result<ProgramResponse, CallError>> + Send + 'static,
     ) -> i32 {
         let (number, sender) = (self.slots.len(), self.sender().clone());
         let task = tokio::spawn(watched(PollSite::Query, async move {

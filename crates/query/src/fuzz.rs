@@ -14,7 +14,7 @@ use crate::program::check;
 use crate::typescript;
 
 /// Builds a request from a text: headers in the first lines, then the body.
-fn request(text: &[u8]) -> Option<Request<services::Body>> {
+fn request(text: &[u8]) -> Option<Request<services::StreamedServiceBody>> {
     let mut request = Request::post("/query");
     let mut rest = text;
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -70,7 +70,9 @@ fn parses_a_request_or_blames_the_client() {
                 let program = which.program.map_or(0, |program| program.len() as u64);
                 assert!(program <= config.program_bytes.0 && ask.input.len() as u64 <= config.request_body.0);
             }
-            Err(error) => assert_eq!(services::Problem::fault(&error), services::Fault::Client, "{error}"),
+            Err(error) => {
+                assert_eq!(services::ToProblem::fault(&error), services::FaultParty::Client, "{error}")
+            }
         }
     });
 }

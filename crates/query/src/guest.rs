@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use offload::OffloadPool;
-use sandbox::{Caller, GuestResult, Memory, Place, ResourceLimiter, Trapped};
-use services::{Call, Service, Services, Trace};
+use sandbox::{Caller, GuestResult, Memory, ResourceLimiter, RunPermit, Trapped};
+use services::{RequestCall, RequestTrace, ServiceSet, UpstreamService};
 
 use crate::futures::Futures;
 use crate::host::Documents;
@@ -25,9 +25,9 @@ const QUOTED: u32 = 4 * 4096 + 4;
 
 /// The services and methods that a route's programs may use.
 pub(crate) struct Access {
-    pub(crate) services: HashMap<String, Arc<Service>>,
+    pub(crate) services: HashMap<String, Arc<UpstreamService>>,
     /// The client for those services.
-    pub(crate) all: Services,
+    pub(crate) all: ServiceSet,
     pub(crate) methods: Vec<http::Method>,
     /// The services' names, separated by commas, in the format of the JavaScript environment.
     pub(crate) names: String,
@@ -35,8 +35,8 @@ pub(crate) struct Access {
 
 impl Access {
     pub(crate) fn new(
-        services: HashMap<String, Arc<Service>>,
-        all: Services,
+        services: HashMap<String, Arc<UpstreamService>>,
+        all: ServiceSet,
         methods: Vec<http::Method>,
     ) -> Self {
         let sorted: BTreeMap<_, _> = services.iter().collect();
@@ -61,7 +61,7 @@ impl Access {
 pub(crate) struct Guest {
     pub(crate) memory: Option<Memory>,
     pub(crate) access: Arc<Access>,
-    pub(crate) call: Call,
+    pub(crate) call: RequestCall,
     /// The pool that indexes long answers.
     pub(crate) offload: OffloadPool,
     pub(crate) limits: Limits,
@@ -72,7 +72,7 @@ pub(crate) struct Guest {
     pub(crate) console: Console,
     pub(crate) tape: Tape,
     /// The run permit. Released while the program waits for a service, and when it becomes heavy.
-    place: Option<Place>,
+    place: Option<RunPermit>,
     /// The bytes of linear memory, and the bytes that the host holds for the program.
     used: (usize, usize),
     /// The bytes of linear memory at instantiation.
@@ -103,7 +103,7 @@ impl Answer {
 impl Guest {
     pub(crate) fn new(
         access: Arc<Access>,
-        call: Call,
+        call: RequestCall,
         offload: OffloadPool,
         limits: Limits,
         safe_only: bool,
@@ -147,7 +147,7 @@ impl Guest {
         self.documents = Documents::default();
         self.call.headers = None;
         self.call.payer = None;
-        self.call.trace = Trace::default();
+        self.call.trace = RequestTrace::default();
         (std::mem::take(&mut self.answer), std::mem::take(&mut self.console))
     }
 
@@ -157,7 +157,7 @@ impl Guest {
     }
 
     /// Sets the run permit.
-    pub(crate) fn takes(&mut self, place: Place) {
+    pub(crate) fn takes(&mut self, place: RunPermit) {
         self.place = Some(place);
     }
 
@@ -168,7 +168,7 @@ impl Guest {
 
     /// Handles an epoch tick: releases the permit of a program that has become heavy.
     pub(crate) fn ticked(&mut self) {
-        if self.place.as_ref().is_some_and(Place::is_heavy) {
+        if self.place.as_ref().is_some_and(RunPermit::is_heavy) {
             self.steps_aside();
         }
     }
@@ -313,11 +313,11 @@ impl<'a> View<'a> {
 impl Guest {
     /// Returns a guest that can't call any service.
     pub(crate) fn isolated() -> Self {
-        let services = Services::new(&BTreeMap::new()).unwrap();
+        let services = ServiceSet::new(&BTreeMap::new()).unwrap();
         let access = Arc::new(Access::new(HashMap::new(), services, Vec::new()));
         let pool = OffloadPool::start(offload::OffloadConfig::default()).unwrap();
         let limits = Limits::caps(&crate::LimitsConfig::default());
-        Self::new(access, Call::unlimited(), pool, limits, true)
+        Self::new(access, RequestCall::unlimited(), pool, limits, true)
     }
 }
 

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use sandbox::{Class, Engine, Linker, Pool, Sandbox};
+use sandbox::{Engine, GuestClass, Linker, PoolSize, Sandbox};
 
 use crate::environment::{CEnvironment, JavascriptEnvironment};
 use crate::guest::Guest;
@@ -48,7 +48,7 @@ impl Lanes {
         let (mut lanes, mut instances) = (lanes.max(1), instances.max(1));
         loop {
             let made: Result<Vec<Lane>, _> =
-                (0..lanes).map(|_| Lane::reserve(Pool { instances, memory })).collect();
+                (0..lanes).map(|_| Lane::reserve(PoolSize { instances, memory })).collect();
             let is_least = (lanes, instances) == (1, 1);
             match made {
                 Ok(lanes) if is_least || sandbox::has_address_space() => {
@@ -104,8 +104,8 @@ impl Lane {
         [self.c.sandbox.engine(), self.javascript.base.sandbox.engine(), self.plain.0.engine()]
     }
 
-    fn reserve(pool: Pool) -> Result<Self, StartError> {
-        let plain = Sandbox::new(Class::Plain, pool)?;
+    fn reserve(pool: PoolSize) -> Result<Self, StartError> {
+        let plain = Sandbox::new(GuestClass::Plain, pool)?;
         let mut linker = Linker::new(plain.engine());
         host::add(&mut linker).map_err(StartError::link("of plain modules"))?;
         Ok(Self {
@@ -174,7 +174,7 @@ pub(crate) fn usual_lanes(threads: usize, instances: u32, memory: Option<u64>) -
 
 /// Returns the bytes that a slot of each kind retains, in total.
 fn kept() -> u64 {
-    [Class::C, Class::Javascript, Class::Plain].map(Class::kept).iter().sum()
+    [GuestClass::C, GuestClass::Javascript, GuestClass::Plain].map(GuestClass::kept).iter().sum()
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub use record::{ANYONE, Recording, RecordingError};
 pub use replay::{Replay, ReplayError, Replayed, javascript};
 pub use route::{Documents, Ground, Query};
 pub use runtime::{Instances, Runtime};
-pub use sandbox::Gate;
+pub use sandbox::HeavyGate;
 pub use start::StartError;
 pub use stored::files as stored_files;
 pub use trust::{KeyConfig, TrustConfig, Trusted, is_low, public_key, signed};

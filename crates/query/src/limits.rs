@@ -80,7 +80,8 @@ impl Limit {
 impl Limits {
     /// Returns the operator's limits.
     pub(crate) fn caps(config: &LimitsConfig) -> Self {
-        let millis = |duration: services::Duration| u64::try_from(duration.0.as_millis()).unwrap_or(u64::MAX);
+        let millis =
+            |duration: services::DurationConfig| u64::try_from(duration.0.as_millis()).unwrap_or(u64::MAX);
         let cap = |limit| match limit {
             Limit::Cpu => millis(config.cpu),
             Limit::Deadline => millis(config.timeout),

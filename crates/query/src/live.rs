@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use offload::polls::{PollSite, watched};
 use offload::{FairPermit, ShareKey};
-use sandbox::{Key, Store};
+use sandbox::{CacheKey, Store};
 
 use crate::guest::Guest;
 use crate::random::RandomMap;
@@ -65,7 +65,7 @@ struct Inner {
 /// The instances of a session: at least one.
 struct Lot {
     /// The key of the session's program.
-    key: Key,
+    key: CacheKey,
     lives: Vec<Live>,
 }
 
@@ -96,7 +96,7 @@ impl Lives {
     }
 
     /// Takes an instance of this session for one request.
-    pub(crate) fn take(&self, session: Session, key: Key) -> Option<Live> {
+    pub(crate) fn take(&self, session: Session, key: CacheKey) -> Option<Live> {
         let mut inner = lock(&self.inner);
         let hash_map::Entry::Occupied(mut lot) = inner.sessions.entry(session) else { return None };
         if lot.get().key != key {
@@ -115,7 +115,7 @@ impl Lives {
     }
 
     /// Adds an instance, after its first run or a later one.
-    pub(crate) fn put(&self, session: Session, key: Key, mut live: Live, now: Instant) {
+    pub(crate) fn put(&self, session: Session, key: CacheKey, mut live: Live, now: Instant) {
         if has_outgrown(live.store.data().linear(), live.seat.first) || self.most == 0 {
             return;
         }
@@ -219,11 +219,11 @@ mod tests {
     use futures_util::FutureExt;
     use offload::{FairSemaphore, QuotaKey};
     use query_abi::ENTRY;
-    use sandbox::{Class, Linker, Sandbox};
+    use sandbox::{GuestClass, Linker, Sandbox};
 
     use super::*;
 
-    const KEY: Key = [7; 32];
+    const KEY: CacheKey = [7; 32];
 
     /// Returns an instance of a client.
     async fn live(sandbox: &Sandbox, slots: &FairSemaphore, client: QuotaKey) -> Live {
@@ -238,7 +238,7 @@ mod tests {
 
     #[tokio::test]
     async fn keeps_nothing_of_sessions_without_instances() {
-        let (sandbox, slots) = (Sandbox::unpooled(Class::Plain).unwrap(), FairSemaphore::new(16));
+        let (sandbox, slots) = (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::new(16));
         let (lives, client) = (Lives::new(16), QuotaKey::new(&"client"));
         for number in 0..4 {
             lives.put([number; 8], KEY, live(&sandbox, &slots, client).await, Instant::now());
@@ -254,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_evicts_only_its_own_instances_above_its_share() {
-        let (sandbox, slots) = (Sandbox::unpooled(Class::Plain).unwrap(), FairSemaphore::new(16));
+        let (sandbox, slots) = (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::new(16));
         let lives = Lives::new(16);
         let (attacker, neighbour) = (QuotaKey::new(&"attacker"), QuotaKey::new(&"neighbour"));
         lives.put([255; 8], KEY, live(&sandbox, &slots, neighbour).await, Instant::now());
@@ -267,7 +267,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_idle_instance_leaves_the_other_slot_to_its_client() {
-        let (sandbox, slots) = (Sandbox::unpooled(Class::Plain).unwrap(), FairSemaphore::with_reserve(2));
+        let (sandbox, slots) =
+            (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::with_reserve(2));
         let (lives, client) = (Lives::new(2), QuotaKey::new(&"client"));
         let instance = live(&sandbox, &slots, client).await;
         let mut next = Box::pin(slots.acquire(client));

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use offload::QuotaKey;
-use sandbox::{Key, OwnerId};
-use services::{Call, Caller, network, quota_key};
+use sandbox::{CacheKey, OwnerId};
+use services::{CallerId, RequestCall, network, quota_key};
 use sha2::{Digest, Sha256};
 
 use crate::ask::Language;
@@ -25,22 +25,22 @@ pub(crate) enum Owner {
     /// A registered developer's key.
     Key(Arc<str>),
     /// An authenticated caller.
-    Caller(Caller),
+    Caller(CallerId),
     /// The network of an unauthenticated client: an IPv4 address, or the first 64 bits of an IPv6 address.
     Network(IpAddr),
 }
 
 impl Owner {
     /// Returns the owner of unsigned programs sent with a call.
-    pub(crate) fn of(call: &Call) -> Self {
+    pub(crate) fn of(call: &RequestCall) -> Self {
         match (&call.caller, call.arrival) {
-            (Caller::Anonymous, Some(arrival)) => Self::Network(network(arrival.client)),
+            (CallerId::Anonymous, Some(arrival)) => Self::Network(network(arrival.client)),
             (caller, _) => Self::Caller(caller.clone()),
         }
     }
 
     /// Returns the cache key of a program of this owner.
-    pub(crate) fn key(&self, language: Language, hash: &Hash) -> Key {
+    pub(crate) fn key(&self, language: Language, hash: &Hash) -> CacheKey {
         self.hasher().chain_update([language as u8]).chain_update(hash).finalize().into()
     }
 
@@ -54,7 +54,7 @@ impl Owner {
         match self {
             Self::Key(name) => QuotaKey::new(&("key", name)),
             Self::Caller(caller) => quota_key(caller, None),
-            Self::Network(network) => quota_key(&Caller::Anonymous, Some(*network)),
+            Self::Network(network) => quota_key(&CallerId::Anonymous, Some(*network)),
         }
     }
 
@@ -68,9 +68,9 @@ impl Owner {
         let mut address = [0; 16];
         let (tag, name): (u8, &[u8]) = match self {
             Self::Key(name) => (0, name.as_bytes()),
-            Self::Caller(Caller::Anonymous) => (1, &[]),
-            Self::Caller(Caller::Named(name)) => (2, name.as_bytes()),
-            Self::Caller(Caller::Subject(name)) => (3, name.as_bytes()),
+            Self::Caller(CallerId::Anonymous) => (1, &[]),
+            Self::Caller(CallerId::Named(name)) => (2, name.as_bytes()),
+            Self::Caller(CallerId::Subject(name)) => (3, name.as_bytes()),
             Self::Network(IpAddr::V4(v4)) => {
                 address[..4].copy_from_slice(&v4.octets());
                 (4, &address[..4])
@@ -85,7 +85,7 @@ impl Owner {
 }
 
 /// Returns the holder of a token. For a signed program, an anonymous client's address does not matter.
-pub(crate) fn holder(call: &Call, owner: &Owner) -> Mark {
+pub(crate) fn holder(call: &RequestCall, owner: &Owner) -> Mark {
     match owner {
         Owner::Key(_) => Owner::Caller(call.caller.clone()).mark(),
         owner => owner.mark(),
@@ -102,15 +102,15 @@ mod tests {
         let address = |text: &str| Owner::Network(network(text.parse().unwrap()));
         let owners = [
             Owner::Key(name()),
-            Owner::Caller(Caller::Named(name())),
-            Owner::Caller(Caller::Subject(name())),
-            Owner::Caller(Caller::Anonymous),
+            Owner::Caller(CallerId::Named(name())),
+            Owner::Caller(CallerId::Subject(name())),
+            Owner::Caller(CallerId::Anonymous),
             address("192.0.2.1"),
             address("192.0.2.2"),
             address("2001:db8:0:1::1"),
             address("2001:db8:0:2::1"),
         ];
-        let keys: std::collections::HashSet<Key> =
+        let keys: std::collections::HashSet<CacheKey> =
             owners.iter().map(|owner| owner.key(Language::Wasm, &[7; 32])).collect();
         assert_eq!(keys.len(), owners.len());
         assert_ne!(owners[0].key(Language::Wasm, &[7; 32]), owners[0].key(Language::Javascript, &[7; 32]));

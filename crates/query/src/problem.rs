@@ -8,8 +8,10 @@ use http::{HeaderMap, StatusCode};
 use offload::OffloadError;
 use query_abi::FailureKind;
 use serde_json::{Map, Value};
-use services::call::Outcome;
-use services::{DecompressError, Fault, Made, Overloaded, Problem, Unfinished};
+use services::call::UpstreamCallOutcome;
+use services::{
+    DecompressError, FaultParty, GatewayOverloaded, ToProblem, UnfinishedResponse, UpstreamCallRecord,
+};
 
 use crate::limits::Limit;
 use crate::program::check::Refusal;
@@ -118,9 +120,9 @@ pub(crate) enum QueryError {
     #[error("{0}")]
     Replay(#[from] Stop),
     #[error(transparent)]
-    Overloaded(#[from] Overloaded),
+    Overloaded(#[from] GatewayOverloaded),
     #[error(transparent)]
-    Unfinished(#[from] Unfinished),
+    Unfinished(#[from] UnfinishedResponse),
     #[error("the gateway could not run the program: {0}")]
     Gateway(String),
 }
@@ -172,14 +174,14 @@ impl From<OffloadError> for QueryError {
     fn from(error: OffloadError) -> Self {
         match error {
             OffloadError::QuotaExceeded { retry_after } => Self::CompileRate { wait: retry_after },
-            OffloadError::QueueFull => Overloaded.into(),
+            OffloadError::QueueFull => GatewayOverloaded.into(),
             OffloadError::DeadlineExceeded => Self::Late,
             OffloadError::Panicked => Self::Gateway("a program or a body could not be read".into()),
         }
     }
 }
 
-impl Problem for QueryError {
+impl ToProblem for QueryError {
     fn code(&self) -> &'static str {
         match self {
             Self::Method { .. } => "method-not-allowed",
@@ -253,18 +255,18 @@ impl Problem for QueryError {
             Self::Unfinished(unfinished) => unfinished.status(),
             Self::RecordingOff | Self::RecordingCaller | Self::RecordingProgram => StatusCode::FORBIDDEN,
             Self::Gateway(_) | Self::Replay(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Call { reason, .. } if reason.fault() == Fault::Client => reason.status(),
-            _ if self.fault() == Fault::Program => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Call { reason, .. } if reason.fault() == FaultParty::Client => reason.status(),
+            _ if self.fault() == FaultParty::Program => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::BAD_REQUEST,
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> FaultParty {
         match self {
             Self::Overloaded(overloaded) => overloaded.fault(),
             Self::Unfinished(unfinished) => unfinished.fault(),
-            Self::Gateway(_) | Self::Replay(_) => Fault::Gateway,
-            Self::Call { reason, .. } if reason.fault() == Fault::Client => Fault::Client,
+            Self::Gateway(_) | Self::Replay(_) => FaultParty::Gateway,
+            Self::Call { reason, .. } if reason.fault() == FaultParty::Client => FaultParty::Client,
             Self::Method { .. }
             | Self::TokenUnknown
             | Self::TokenExpired
@@ -295,8 +297,8 @@ impl Problem for QueryError {
             | Self::NotText
             | Self::RecordingOff
             | Self::RecordingCaller
-            | Self::RecordingProgram => Fault::Client,
-            _ => Fault::Program,
+            | Self::RecordingProgram => FaultParty::Client,
+            _ => FaultParty::Program,
         }
     }
 
@@ -404,7 +406,7 @@ pub(crate) struct Failed {
     headers: HeaderMap,
 }
 
-impl Problem for Failed {
+impl ToProblem for Failed {
     fn code(&self) -> &'static str {
         self.error.code()
     }
@@ -413,7 +415,7 @@ impl Problem for Failed {
         self.error.status()
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> FaultParty {
         self.error.fault()
     }
 
@@ -435,7 +437,12 @@ impl Problem for Failed {
 }
 
 /// Builds the problem of a failed run.
-pub(crate) fn failed(error: QueryError, timing: &str, console: String, made: &[Made]) -> Failed {
+pub(crate) fn failed(
+    error: QueryError,
+    timing: &str,
+    console: String,
+    made: &[UpstreamCallRecord],
+) -> Failed {
     let calls: Vec<Value> = made.iter().filter(|made| told(made)).map(call).collect();
     let members = Map::from_iter([("calls".into(), calls.into()), ("console".into(), console.into())]);
     let timing = HeaderValue::from_str(timing).ok();
@@ -445,15 +452,15 @@ pub(crate) fn failed(error: QueryError, timing: &str, console: String, made: &[M
 }
 
 /// Whether a problem lists this call: unsafe calls, since they may have changed something, and failed ones.
-fn told(made: &Made) -> bool {
-    !made.method.is_safe() || !matches!(made.outcome, Outcome::Status(..400))
+fn told(made: &UpstreamCallRecord) -> bool {
+    !made.method.is_safe() || !matches!(made.outcome, UpstreamCallOutcome::Status(..400))
 }
 
-fn call(made: &Made) -> Value {
+fn call(made: &UpstreamCallRecord) -> Value {
     let status = match made.outcome {
-        Outcome::NotSent => "not sent".into(),
-        Outcome::NoAnswer => "no answer".into(),
-        Outcome::Status(status) => Value::from(status),
+        UpstreamCallOutcome::NotSent => "not sent".into(),
+        UpstreamCallOutcome::NoAnswer => "no answer".into(),
+        UpstreamCallOutcome::Status(status) => Value::from(status),
     };
     serde_json::json!({
         "service": &*made.service, "method": made.method.as_str(), "path": clip(&made.path, 512), "status": status,

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use offload::OffloadPool;
 use serde_json::json;
-use services::{Call, Problem, ServiceConfig, Services};
+use services::{RequestCall, ServiceConfig, ServiceSet, ToProblem};
 
 use crate::ask::Language;
 use crate::config::QueryConfig;
@@ -141,7 +141,7 @@ fn guest(recording: &Recording, offload: OffloadPool) -> Result<Guest, ReplayErr
         config.map(|config| (name.clone(), config)).map_err(|error| malformed(error.to_string()))
     };
     let config: BTreeMap<_, _> = recording.services.iter().map(nowhere).collect::<Result<_, _>>()?;
-    let services = Services::new(&config).map_err(|problems| malformed(first(&problems)))?;
+    let services = ServiceSet::new(&config).map_err(|problems| malformed(first(&problems)))?;
     let route = json!({ "services": recording.services, "methods": recording.methods });
     let route: QueryConfig = serde_json::from_value(route).map_err(|error| malformed(error.to_string()))?;
     let mut problems = Vec::new();
@@ -150,9 +150,9 @@ fn guest(recording: &Recording, offload: OffloadPool) -> Result<Guest, ReplayErr
         return Err(malformed(first(&problems)));
     }
     let limits = limits(&recording.limits)?;
-    let call = Call {
+    let call = RequestCall {
         budget: Arc::new(crate::run::budget(&limits, std::time::Instant::now())),
-        ..Call::unlimited()
+        ..RequestCall::unlimited()
     };
     Ok(Guest::new(access, call, offload, limits, recording.safe_only))
 }

@@ -14,7 +14,8 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use offload::{JobContext, JobRequest, QuotaKey};
 use services::{
-    Body, Call, Caller, ConfigProblem, DecoderPool, Fault, Made, Problem, Report, Services, Unfinished, by,
+    CallerId, ConfigProblem, DecoderPool, FaultParty, RequestCall, RequestReport, ServiceSet,
+    StreamedServiceBody, ToProblem, UnfinishedResponse, UpstreamCallRecord, by,
 };
 
 use crate::answer::{self, Times};
@@ -62,7 +63,7 @@ pub struct Ground<'a> {
     /// The route's path.
     pub path: &'a str,
     /// The services of the gateway.
-    pub services: &'a Services,
+    pub services: &'a ServiceSet,
     /// The OpenAPI documents of the services.
     pub documents: &'a Documents,
     /// The runtime that runs the programs.
@@ -165,9 +166,9 @@ impl Query {
     /// Any error in `problem.rs`.
     pub fn handle(
         &self,
-        request: Request<Body>,
-        seen: Call,
-    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
+        request: Request<StreamedServiceBody>,
+        seen: RequestCall,
+    ) -> BoxFuture<'_, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
         let wants_types = self.wants_description(&request);
         let (mut head, body) = request.into_parts();
         if let Some(wants_types) = wants_types {
@@ -181,11 +182,15 @@ impl Query {
     }
 
     /// Runs a program.
-    async fn answer(&self, ready: &mut Ready<'_>, seen: &Call) -> Result<Response<Body>, Box<dyn Problem>> {
+    async fn answer(
+        &self,
+        ready: &mut Ready<'_>,
+        seen: &RequestCall,
+    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         let started = seen.budget.started;
         let Ready { client, program, ask, limits, access, headers, claim, compiled } = ready;
         let program = &program.program;
-        let is_named = seen.caller != Caller::Anonymous;
+        let is_named = seen.caller != CallerId::Anonymous;
         let budget = Arc::new(run::budget(limits, started));
         // A replay would lack the state that an instance keeps from earlier runs.
         let may_live = |claim: &&Claim| claim.mode == Some(Mode::Instance) && !ask.records;
@@ -211,7 +216,7 @@ impl Query {
             ended = Box::pin(self.recorded(*recorder, ended, seen)).await;
         }
         let answer = finish(ended, access, &times, &made);
-        seen.budget.report(Report { made, since: Some(started), cpu: times.cpu });
+        seen.budget.report(RequestReport { made, since: Some(started), cpu: times.cpu });
         let mut response = answer?;
         if is_named || is_reused {
             answer::close(response.headers_mut());
@@ -232,9 +237,9 @@ impl Query {
 
     /// Replaces the answer by the recording, which the pool completes. Failures of the gateway or of the
     /// recording itself are not replaced.
-    async fn recorded(&self, recorder: Recorder, mut ended: Ended, seen: &Call) -> Ended {
+    async fn recorded(&self, recorder: Recorder, mut ended: Ended, seen: &RequestCall) -> Ended {
         let size = matches!(ended.result, Err(QueryError::RecordingSize(_)));
-        if size || ended.result.as_ref().is_err_and(|error| error.fault() == Fault::Gateway) {
+        if size || ended.result.as_ref().is_err_and(|error| error.fault() == FaultParty::Gateway) {
             return ended;
         }
         let failed = ended.result.as_ref().err().map(|error| recorder.failed(error));
@@ -248,7 +253,7 @@ impl Query {
         };
         let finish = move |_: &JobContext| recorder.finish(failed, &answer);
         let document = self.runtime.offload().run_paced(request, finish).await;
-        match document.unwrap_or(Err(Unfinished.into())) {
+        match document.unwrap_or(Err(UnfinishedResponse.into())) {
             Ok(document) => Ended { result: Ok(()), answer: Answer::recording(document), ..ended },
             Err(error) => Ended { result: Err(error), ..ended },
         }
@@ -258,8 +263,8 @@ impl Query {
     async fn prepare<'a>(
         &'a self,
         head: &mut Parts,
-        body: Body,
-        seen: &Call,
+        body: StreamedServiceBody,
+        seen: &RequestCall,
     ) -> Result<Ready<'a>, QueryError> {
         let started = seen.budget.started;
         let reads = seen.trace.phase("read");
@@ -302,7 +307,7 @@ impl Query {
 
     /// Resolves and authorises the program. Checking a signature costs more than sending a wrong one, so
     /// senders of many wrong signatures are rate limited.
-    fn claim(&self, which: &Which, seen: &Call) -> Result<Claim, QueryError> {
+    fn claim(&self, which: &Which, seen: &RequestCall) -> Result<Claim, QueryError> {
         if which.trust.is_none() {
             return self.judge().claim(which, seen);
         }
@@ -319,7 +324,7 @@ impl Query {
 
     /// Checks that the operator allows the run to be recorded, if the client asks for a recording. Stored
     /// programs have no claim, since they do not belong to the caller, and are not recorded.
-    fn may_record(&self, ask: &Ask, claim: Option<&Claim>, caller: &Caller) -> Result<(), QueryError> {
+    fn may_record(&self, ask: &Ask, claim: Option<&Claim>, caller: &CallerId) -> Result<(), QueryError> {
         if !ask.records {
             return Ok(());
         }
@@ -374,8 +379,8 @@ fn finish(
     ended: Ended,
     access: &Access,
     times: &Times,
-    made: &[Made],
-) -> Result<Response<Body>, Box<dyn Problem>> {
+    made: &[UpstreamCallRecord],
+) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
     let timing = answer::timing(times, made);
     if let Err(error) = ended.result {
         return Err(failed(error, &timing, ended.console.into_text(), made).into());
@@ -384,7 +389,11 @@ fn finish(
     Ok(answer::respond(ended.answer, timing, vary))
 }
 
-pub(crate) fn access(config: &QueryConfig, services: &Services, problems: &mut Vec<ConfigProblem>) -> Access {
+pub(crate) fn access(
+    config: &QueryConfig,
+    services: &ServiceSet,
+    problems: &mut Vec<ConfigProblem>,
+) -> Access {
     let mut known = HashMap::new();
     for (index, name) in config.services.iter().enumerate() {
         match services.get(name) {

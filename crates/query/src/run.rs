@@ -19,12 +19,12 @@ use offload::polls::{PollSite, watched};
 use offload::{FairPermit, QuotaKey};
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
-    Extern, Func, GuestResult, Instance, Key, Linker, Metered, Module, ModuleExport, Store, Trap, Trapped,
-    TypedFunc, UpdateDeadline, discard_memory,
+    CacheKey, Extern, Func, GuestResult, Instance, Linker, MeteredFuture, Module, ModuleExport, Store, Trap,
+    Trapped, TypedFunc, UpdateDeadline, discard_memory,
 };
 use scopeguard::ScopeGuard;
 use serde_json::Value;
-use services::{Budget, Overloaded, Payer, by};
+use services::{CpuAccounting, GatewayOverloaded, RequestBudget, by};
 use tokio::runtime::Handle;
 use tokio::task::coop::consume_budget;
 
@@ -74,7 +74,7 @@ pub(crate) struct Stage {
     store: Store<Guest>,
     within: Within,
     /// The session whose instances it may use.
-    session: Option<(Session, Key)>,
+    session: Option<(Session, CacheKey)>,
 }
 
 impl Stage {
@@ -83,7 +83,7 @@ impl Stage {
         runtime: &Arc<Runtime>,
         program: &Program,
         mut guest: Guest,
-        key: Option<Key>,
+        key: Option<CacheKey>,
         session: Option<Session>,
     ) -> Self {
         let session = session.zip(key);
@@ -98,7 +98,7 @@ impl Stage {
         }
     }
 
-    fn within(Live { mut store, seat }: Live, guest: Guest, session: Option<(Session, Key)>) -> Self {
+    fn within(Live { mut store, seat }: Live, guest: Guest, session: Option<(Session, CacheKey)>) -> Self {
         *store.data_mut() = guest;
         store.set_epoch_deadline(1);
         Self { store, within: Within::Seat(seat), session }
@@ -117,7 +117,7 @@ impl Stage {
 }
 
 /// Takes a warm instance of the session that this guest may reuse.
-fn taken(runtime: &Runtime, session: Option<(Session, Key)>, guest: &mut Guest) -> Option<Live> {
+fn taken(runtime: &Runtime, session: Option<(Session, CacheKey)>, guest: &mut Guest) -> Option<Live> {
     let (session, key) = session?;
     runtime.lives.take(session, key).filter(|live| guest.follow(live.store.data()))
 }
@@ -162,7 +162,8 @@ pub(crate) async fn run(
     let most = store.data().limits.millis(Limit::Cpu);
     let engine = store.engine().clone();
     let entered = enter(runtime, program, store, within, input);
-    let mut charged = Charged { metered: Metered::new(entered, most, &runtime.gate, client, &engine), payer };
+    let mut charged =
+        Charged { metered: MeteredFuture::new(entered, most, &runtime.gate, client, &engine), payer };
     let result = by(deadline, Pin::new(&mut charged.metered)).await;
     let cpu = charged.metered.spent();
     drop(charged);
@@ -224,8 +225,8 @@ fn abandon(mut staged: (Store<Guest>, Within, Option<FairPermit>), is_plain: boo
 
 /// A run with its payer. Charges the payer on drop, so that cancelled runs are charged as well.
 struct Charged<'g, F: Future> {
-    metered: Metered<'g, F>,
-    payer: Option<Arc<dyn Payer>>,
+    metered: MeteredFuture<'g, F>,
+    payer: Option<Arc<dyn CpuAccounting>>,
 }
 
 impl<F: Future> Drop for Charged<'_, F> {
@@ -238,7 +239,7 @@ impl<F: Future> Drop for Charged<'_, F> {
 
 /// Ends a run that did not start in time.
 fn overloaded(store: Store<Guest>) -> Ended {
-    ended(Err(Overloaded.into()), store.into_data(), Duration::ZERO)
+    ended(Err(GatewayOverloaded.into()), store.into_data(), Duration::ZERO)
 }
 
 fn exceeded(limit: Limit, store: Store<Guest>, cpu: Duration) -> Ended {
@@ -260,10 +261,16 @@ fn finished(result: Result<(), QueryError>, answer: Answer, console: Console, cp
 }
 
 /// Creates the budget of upstream calls from a run's limits.
-pub(crate) fn budget(limits: &crate::limits::Limits, started: Instant) -> Budget {
+pub(crate) fn budget(limits: &crate::limits::Limits, started: Instant) -> RequestBudget {
     let calls = u32::try_from(limits.value(Limit::Calls)).unwrap_or(u32::MAX);
     let parallel = limits.size(Limit::Parallel);
-    Budget::since(started, limits.millis(Limit::Deadline), calls, limits.value(Limit::Received), parallel)
+    RequestBudget::since(
+        started,
+        limits.millis(Limit::Deadline),
+        calls,
+        limits.value(Limit::Received),
+        parallel,
+    )
 }
 
 /// Creates the store of a run. At every epoch tick the guest yields like a tokio task: it continues after the
@@ -499,13 +506,13 @@ fn reason(error: Trapped) -> QueryError {
 mod tests {
     use std::future::poll_fn;
 
-    use sandbox::{Class, Sandbox};
+    use sandbox::{GuestClass, Sandbox};
 
     use super::*;
 
     #[tokio::test]
     async fn yields_between_the_parts_of_a_long_input() {
-        let sandbox = Sandbox::unpooled(Class::Plain).unwrap();
+        let sandbox = Sandbox::unpooled(GuestClass::Plain).unwrap();
         let wasm = wat::parse_str(r#"(module (memory (export "memory") 40))"#).unwrap();
         let module = sandbox.compile(&wasm).unwrap();
         let mut store = Store::new(sandbox.engine(), Guest::isolated());

@@ -10,7 +10,10 @@ use offload::{
     CpuClock, FairPermit, FairSemaphore, JobContext, JobRequest, OffloadPool, QuotaBook, QuotaKey,
 };
 use query_abi::ENVIRONMENT_C;
-use sandbox::{Cache, CacheStats, Content, Disk, Gate, Key, Label, Line, Module, Name, Sandbox, Ticker};
+use sandbox::{
+    CacheKey, CacheStats, DiskCache, DiskEntryContent, DiskEntryLabel, DiskEntryName, EpochTicker, HeavyGate,
+    ItemCache, Module, RunQueue, Sandbox,
+};
 use sha2::{Digest, Sha256};
 
 use crate::ask::Language;
@@ -32,14 +35,14 @@ const REPLICATION_TIME: Duration = Duration::from_secs(60);
 /// Runs programs: engine shards, instance pools, the program cache and the epoch ticker.
 pub struct Runtime {
     pub(crate) lanes: Lanes,
-    pub(crate) ticker: Ticker,
-    pub(crate) gate: Gate,
-    pub(crate) line: Line,
+    pub(crate) ticker: EpochTicker,
+    pub(crate) gate: HeavyGate,
+    pub(crate) line: RunQueue,
     places: [FairSemaphore; 3],
     pub(crate) lives: Lives,
     pub(crate) sealer: Sealer,
-    cache: Cache<Arc<Known>>,
-    disk: Option<Disk>,
+    cache: ItemCache<Arc<Known>>,
+    disk: Option<DiskCache>,
     offload: OffloadPool,
     /// The quota for invalid signatures.
     pub(crate) signatures: QuotaBook,
@@ -71,19 +74,20 @@ impl Runtime {
         let wanted = config.instances.unwrap_or_else(|| lanes::usual_instances(limit));
         let lanes = Lanes::reserve(lanes::usual_lanes(threads, wanted, limit), wanted, memory)?;
         let instances = lanes.instances;
-        let ticker = Ticker::start(&lanes.engines())?;
+        let ticker = EpochTicker::start(&lanes.engines())?;
         let secret = secret(config)?;
         let folder = config.cache_dir.as_ref();
-        let disk = folder.map(|folder| Disk::open(folder, &secret, config.cache_dir_size.0)).transpose()?;
+        let disk =
+            folder.map(|folder| DiskCache::open(folder, &secret, config.cache_dir_size.0)).transpose()?;
         Ok(Arc::new(Self {
             lanes,
             ticker,
-            gate: Gate::new(threads),
-            line: Line::new(threads),
+            gate: HeavyGate::new(threads),
+            line: RunQueue::new(threads),
             places: [(); 3].map(|()| FairSemaphore::with_reserve(instances as usize)),
             lives: Lives::new(instances),
             sealer: Sealer::new(&secret),
-            cache: Cache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
+            cache: ItemCache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
             disk,
             offload,
             signatures: QuotaBook::new(config.compile_time.0),
@@ -100,7 +104,7 @@ impl Runtime {
 
     /// Returns the gate that limits concurrent heavy guests.
     #[must_use]
-    pub fn gate(&self) -> &Gate {
+    pub fn gate(&self) -> &HeavyGate {
         &self.gate
     }
 
@@ -147,7 +151,7 @@ impl Runtime {
 
     /// Picks the shard to run a program in, preferring the thread's own. May start the replication to that
     /// shard; the copy's size is added to the cache entry under `key`.
-    pub(crate) fn lane(self: &Arc<Self>, program: &Program, key: Option<Key>) -> usize {
+    pub(crate) fn lane(self: &Arc<Self>, program: &Program, key: Option<CacheKey>) -> usize {
         let own = self.lanes.own();
         let (lane, is_wanted) = program.lane(own);
         if is_wanted {
@@ -173,7 +177,7 @@ impl Runtime {
     }
 
     /// Replicates a program to another shard.
-    fn take_into(&self, at: usize, program: &Program, key: Option<Key>) {
+    fn take_into(&self, at: usize, program: &Program, key: Option<CacheKey>) {
         let lane = self.lanes.at(at);
         let Some(module) = program.module() else { return };
         let is_taken = match program {
@@ -348,27 +352,27 @@ impl Runtime {
     }
 
     /// Writes a program to the disk cache. The label's tag is its class.
-    fn keep(&self, name: &Name, known: &Known) {
+    fn keep(&self, name: &DiskEntryName, known: &Known) {
         let Some(disk) = self.disk.as_ref().filter(|_| !known.is_kept.swap(true, Relaxed)) else { return };
         let content = match &known.program {
-            Program::Javascript(source) => Content::Text(source.as_bytes()),
+            Program::Javascript(source) => DiskEntryContent::Text(source.as_bytes()),
             compiled => match compiled.module() {
-                Some(module) => Content::Code(module),
+                Some(module) => DiskEntryContent::Code(module),
                 None => return,
             },
         };
-        let label = Label { tag: known.program.class(), size: known.size };
+        let label = DiskEntryLabel { tag: known.program.class(), size: known.size };
         disk.write(name, label, content, |key| self.cache.last_use(key));
     }
 
     /// Reads a program from the disk cache. Entries that can't be loaded, such as those of another engine
     /// version, are removed.
-    fn restore(&self, name: &Name, home: usize) -> Option<(Arc<Known>, usize)> {
+    fn restore(&self, name: &DiskEntryName, home: usize) -> Option<(Arc<Known>, usize)> {
         let disk = self.disk.as_ref()?;
         let kept = disk.read(name)?;
         let lane = self.lanes.at(home);
         let module = |sandbox: &Sandbox| sandbox.restore(&kept);
-        let Label { tag, size } = kept.label();
+        let DiskEntryLabel { tag, size } = kept.label();
         let program = match tag {
             C => module(&lane.c.sandbox)
                 .and_then(|module| program::link(&lane.c, module).ok())
@@ -412,7 +416,7 @@ impl Known {
 
 /// A request for a program that has to be loaded or compiled.
 struct Order {
-    name: Name,
+    name: DiskEntryName,
     /// The quota that compilation is charged to.
     payer: QuotaKey,
     /// The request's deadline.

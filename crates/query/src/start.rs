@@ -5,7 +5,7 @@
 pub enum StartError {
     /// The instance pool can't be reserved, or an environment does not load.
     #[error(transparent)]
-    Sandbox(#[from] sandbox::Error),
+    Sandbox(#[from] sandbox::SandboxError),
     /// The compile cache's folder can't be used.
     #[error(transparent)]
     Disk(#[from] sandbox::DiskError),

@@ -70,7 +70,7 @@ impl Stored {
         let hash: Hash = Sha256::digest(&bytes).into();
         let is_open = !ground.blocked.contains(&hash);
         let program = is_open.then(|| ground.runtime.stored(language, &bytes)).transpose();
-        let program = program.map_err(|error| (placed(&error), services::Problem::hint(&error)))?;
+        let program = program.map_err(|error| (placed(&error), services::ToProblem::hint(&error)))?;
         let versions = self.names.entry(name).or_default();
         if versions.iter().all(|(known, _)| *known != hash) {
             versions.push((hash, program));
@@ -142,7 +142,7 @@ fn named(file: &Path) -> Option<(String, Language)> {
 
 /// Formats an error with its position in the program.
 fn placed(error: &QueryError) -> String {
-    let members = services::Problem::members(error);
+    let members = services::ToProblem::members(error);
     match (members.get("line"), members.get("column")) {
         (Some(line), Some(column)) => format!("line {line}, column {column}: {error}"),
         _ => error.to_string(),

@@ -21,8 +21,8 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use ring::hmac;
 use rustix::time::{ClockId, clock_gettime};
 
-use sandbox::Key;
-use services::Caller;
+use sandbox::CacheKey;
+use services::CallerId;
 
 use crate::ask::Language;
 use crate::cached::Mode;
@@ -64,8 +64,8 @@ pub(crate) struct Token {
 /// The owner and caller that a token was verified for, with the owner's cache key for the program.
 pub(crate) struct Judged {
     pub(crate) owner: Owner,
-    pub(crate) caller: Caller,
-    pub(crate) key: Key,
+    pub(crate) caller: CallerId,
+    pub(crate) key: CacheKey,
 }
 
 /// Opened tokens, by their text.
@@ -287,7 +287,7 @@ mod tests {
         let (text, other) = (text(), text());
         let mark = |text: &str, key| {
             let judge = |_, judged: &mut Option<Judged>| {
-                let (owner, caller) = (Owner::Caller(Caller::Anonymous), Caller::Anonymous);
+                let (owner, caller) = (Owner::Caller(CallerId::Anonymous), CallerId::Anonymous);
                 Ok(judged.replace(Judged { owner, caller, key }).map(|before| before.key))
             };
             sealer.open(text, NOON, judge).unwrap()

@@ -39,7 +39,7 @@ mod signal {
 
     /// The state that a thread's signal handler reads. None of it has a destructor or is initialised lazily,
     /// so that the handler may interrupt the thread at any point.
-    struct Watched {
+    struct WatchedThread {
         /// The engine of the guest that is being polled; null if there is none.
         engine: Cell<*const Engine>,
         /// The start of that poll, in nanoseconds.
@@ -50,8 +50,8 @@ mod signal {
     }
 
     thread_local! {
-        static WATCHED: Watched = const {
-            Watched {
+        static WATCHED: WatchedThread = const {
+            WatchedThread {
                 engine: Cell::new(null()),
                 since: Cell::new(0),
                 is_set: Cell::new(false),

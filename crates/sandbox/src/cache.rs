@@ -16,7 +16,7 @@ use foldhash::fast::RandomState;
 use tokio::sync::OnceCell;
 
 /// The key of an item: SHA-256 of the program and its owner.
-pub type Key = [u8; 32];
+pub type CacheKey = [u8; 32];
 /// The identifier of an item's owner.
 pub type OwnerId = u64;
 
@@ -29,9 +29,9 @@ const FULL: usize = 9;
 /// A bounded cache. Aligned to avoid false sharing with read-only data, since each use writes to it.
 #[derive(Debug)]
 #[repr(align(128))]
-pub struct Cache<T> {
+pub struct ItemCache<T> {
     capacity: usize,
-    inner: Mutex<Inner<T>>,
+    inner: Mutex<ItemCacheInner<T>>,
 }
 
 /// Statistics of a cache, for metrics.
@@ -50,15 +50,15 @@ pub struct CacheStats {
 }
 
 #[derive(Debug)]
-struct Inner<T> {
-    items: HashMap<Key, Item<T>, RandomState>,
+struct ItemCacheInner<T> {
+    items: HashMap<CacheKey, CacheItem<T>, RandomState>,
     /// The weight of each owner's items.
     owners: HashMap<OwnerId, usize>,
     stats: CacheStats,
 }
 
 #[derive(Debug)]
-struct Item<T> {
+struct CacheItem<T> {
     cell: Arc<OnceCell<T>>,
     owner: OwnerId,
     weight: usize,
@@ -66,16 +66,20 @@ struct Item<T> {
     last: Instant,
 }
 
-impl<T: Clone> Cache<T> {
+impl<T: Clone> ItemCache<T> {
     /// Creates a cache for at most `capacity` bytes.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        let inner = Inner { items: HashMap::default(), owners: HashMap::new(), stats: CacheStats::default() };
+        let inner = ItemCacheInner {
+            items: HashMap::default(),
+            owners: HashMap::new(),
+            stats: CacheStats::default(),
+        };
         Self { capacity, inner: Mutex::new(inner) }
     }
 
     /// Returns the item with this key, if it is complete, and marks it as used at `now`.
-    pub fn get(&self, key: Key, now: Instant) -> Option<T> {
+    pub fn get(&self, key: CacheKey, now: Instant) -> Option<T> {
         let mut inner = self.lock();
         let item = inner.items.get_mut(&key)?;
         let found = item.cell.get()?.clone();
@@ -85,7 +89,7 @@ impl<T: Clone> Cache<T> {
     }
 
     /// Returns the time when the item with this key was last used.
-    pub fn last_use(&self, key: &Key) -> Option<SystemTime> {
+    pub fn last_use(&self, key: &CacheKey) -> Option<SystemTime> {
         let last = self.lock().items.get(key)?.last;
         SystemTime::now().checked_sub(last.elapsed())
     }
@@ -95,11 +99,16 @@ impl<T: Clone> Cache<T> {
     ///
     /// # Errors
     /// The errors of `make`.
-    pub async fn get_or_make<E, F>(&self, key: Key, owner: OwnerId, make: impl FnOnce() -> F) -> Result<T, E>
+    pub async fn get_or_make<E, F>(
+        &self,
+        key: CacheKey,
+        owner: OwnerId,
+        make: impl FnOnce() -> F,
+    ) -> Result<T, E>
     where
         F: Future<Output = Result<(T, usize), E>>,
     {
-        let begun = Begun { cache: self, key, cell: self.cell(key, owner) };
+        let begun = PendingLookup { cache: self, key, cell: self.cell(key, owner) };
         if let Some(item) = begun.cell.get() {
             return Ok(item.clone());
         }
@@ -115,7 +124,7 @@ impl<T: Clone> Cache<T> {
     }
 
     /// Inserts an item, unless it is present or being made.
-    pub fn put(&self, key: Key, owner: OwnerId, item: T, weight: usize) {
+    pub fn put(&self, key: CacheKey, owner: OwnerId, item: T, weight: usize) {
         let cell = self.cell(key, owner);
         if cell.set(item).is_ok() {
             self.weigh(key, &cell, weight);
@@ -144,7 +153,7 @@ impl<T: Clone> Cache<T> {
     }
 
     /// Increases the weight of an item, if it is still cached.
-    pub fn add_weight(&self, key: Key, bytes: usize) {
+    pub fn add_weight(&self, key: CacheKey, bytes: usize) {
         let found = self.lock().items.get(&key).map(|item| (item.cell.clone(), item.weight));
         if let Some((cell, weight)) = found {
             self.weigh(key, &cell, weight + bytes);
@@ -158,7 +167,7 @@ impl<T: Clone> Cache<T> {
         CacheStats { items: inner.items.len(), ..inner.stats }
     }
 
-    fn cell(&self, key: Key, owner: OwnerId) -> Arc<OnceCell<T>> {
+    fn cell(&self, key: CacheKey, owner: OwnerId) -> Arc<OnceCell<T>> {
         let mut inner = self.lock();
         if let Some(item) = inner.items.get_mut(&key) {
             item.used(Instant::now());
@@ -168,13 +177,13 @@ impl<T: Clone> Cache<T> {
         }
         inner.stats.misses += 1;
         let cell = Arc::new(OnceCell::new());
-        let item = Item { cell: cell.clone(), owner, weight: 0, uses: 1, last: Instant::now() };
+        let item = CacheItem { cell: cell.clone(), owner, weight: 0, uses: 1, last: Instant::now() };
         inner.items.insert(key, item);
         cell
     }
 
     /// Adds a new item's weight. Sweeps at once if the cache exceeds its capacity.
-    fn weigh(&self, key: Key, cell: &Arc<OnceCell<T>>, bytes: usize) {
+    fn weigh(&self, key: CacheKey, cell: &Arc<OnceCell<T>>, bytes: usize) {
         let mut inner = self.lock();
         let Some(item) = inner.items.get_mut(&key).filter(|item| Arc::ptr_eq(&item.cell, cell)) else {
             return;
@@ -190,34 +199,34 @@ impl<T: Clone> Cache<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+    fn lock(&self) -> MutexGuard<'_, ItemCacheInner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A pending lookup of an item. The last one that ends without the item removes its entry, since the lookup
 /// that was to make it has failed or was cancelled.
-struct Begun<'a, T: Clone> {
-    cache: &'a Cache<T>,
-    key: Key,
+struct PendingLookup<'a, T: Clone> {
+    cache: &'a ItemCache<T>,
+    key: CacheKey,
     cell: Arc<OnceCell<T>>,
 }
 
-impl<T: Clone> Drop for Begun<'_, T> {
+impl<T: Clone> Drop for PendingLookup<'_, T> {
     fn drop(&mut self) {
         if self.cell.initialized() {
             return;
         }
         let mut inner = self.cache.lock();
         let is_last =
-            |item: &Item<T>| Arc::ptr_eq(&item.cell, &self.cell) && Arc::strong_count(&self.cell) == 2;
+            |item: &CacheItem<T>| Arc::ptr_eq(&item.cell, &self.cell) && Arc::strong_count(&self.cell) == 2;
         if inner.items.get(&self.key).is_some_and(is_last) {
             inner.items.remove(&self.key);
         }
     }
 }
 
-impl<T> Item<T> {
+impl<T> CacheItem<T> {
     fn used(&mut self, now: Instant) {
         self.uses = self.uses.saturating_add(1);
         self.last = self.last.max(now);
@@ -229,11 +238,16 @@ impl<T> Item<T> {
     }
 }
 
-impl<T> Inner<T> {
+impl<T> ItemCacheInner<T> {
     /// Removes and returns the matching items with the lowest values, until `bytes` are left.
-    fn shrink(&mut self, bytes: usize, now: Instant, which: impl Fn(&Item<T>) -> bool) -> Vec<Item<T>> {
+    fn shrink(
+        &mut self,
+        bytes: usize,
+        now: Instant,
+        which: impl Fn(&CacheItem<T>) -> bool,
+    ) -> Vec<CacheItem<T>> {
         let made = self.items.iter().filter(|(_, item)| item.weight > 0 && which(item));
-        let mut values: Vec<(f64, Key)> = made.map(|(key, item)| (item.value(now), *key)).collect();
+        let mut values: Vec<(f64, CacheKey)> = made.map(|(key, item)| (item.value(now), *key)).collect();
         values.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
         let mut gone = Vec::new();
         for (_, key) in values {
@@ -259,14 +273,14 @@ impl<T> Inner<T> {
 mod tests {
     use super::*;
 
-    async fn put(cache: &Cache<u8>, key: u8, owner: OwnerId, weight: usize) -> u8 {
+    async fn put(cache: &ItemCache<u8>, key: u8, owner: OwnerId, weight: usize) -> u8 {
         let made = cache.get_or_make([key; 32], owner, || async { Ok::<_, ()>((key, weight)) }).await;
         made.unwrap()
     }
 
     #[tokio::test]
     async fn keeps_used_items_and_evicts_unused_ones() {
-        let cache = Cache::new(100);
+        let cache = ItemCache::new(100);
         put(&cache, 1, 1, 10).await;
         for _ in 0..5 {
             assert_eq!(cache.get([1; 32], Instant::now()), Some(1));
@@ -282,7 +296,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_owner_exceeds_half_of_the_capacity() {
-        let cache = Cache::new(100);
+        let cache = ItemCache::new(100);
         for key in 1..=3 {
             put(&cache, key, 1, 10).await;
         }
@@ -300,7 +314,7 @@ mod tests {
 
     #[tokio::test]
     async fn inserting_an_item_after_making_room_evicts_nothing() {
-        let cache = Cache::new(100);
+        let cache = ItemCache::new(100);
         for key in 0..9 {
             put(&cache, key, u64::from(key), 10).await;
         }
@@ -313,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn never_exceeds_the_capacity_without_sweeps() {
-        let cache = Cache::new(100);
+        let cache = ItemCache::new(100);
         for key in 0..50 {
             put(&cache, key, u64::from(key), 10).await;
             assert!(cache.stats().bytes <= 100);
@@ -322,7 +336,7 @@ mod tests {
 
     #[tokio::test]
     async fn added_weight_evicts_other_items() {
-        let cache = Cache::new(100);
+        let cache = ItemCache::new(100);
         put(&cache, 1, 1, 40).await;
         put(&cache, 2, 2, 40).await;
         assert_eq!(cache.get([2; 32], Instant::now()), Some(2));
@@ -334,7 +348,7 @@ mod tests {
 
     #[tokio::test]
     async fn does_not_cache_errors() {
-        let cache: Cache<u8> = Cache::new(20);
+        let cache: ItemCache<u8> = ItemCache::new(20);
         let refused = cache.get_or_make([1; 32], 0, || async { Err("no") }).await;
         assert_eq!(refused, Err("no"));
         assert_eq!(cache.stats().items, 0);
@@ -343,7 +357,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancelled_lookup_leaves_no_entry() {
-        let cache: Cache<u8> = Cache::new(20);
+        let cache: ItemCache<u8> = ItemCache::new(20);
         let never = cache.get_or_make([1; 32], 0, std::future::pending::<Result<(u8, usize), ()>>);
         assert!(tokio::time::timeout(std::time::Duration::ZERO, never).await.is_err());
         assert_eq!(cache.stats().items, 0);
@@ -351,7 +365,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_lookup_does_not_affect_waiting_ones() {
-        let cache: Cache<u8> = Cache::new(20);
+        let cache: ItemCache<u8> = ItemCache::new(20);
         let fails = cache.get_or_make([1; 32], 0, || async {
             tokio::task::yield_now().await;
             Err("no")
@@ -364,7 +378,7 @@ mod tests {
 
     #[tokio::test]
     async fn concurrent_lookups_make_an_item_once() {
-        let cache: Cache<u8> = Cache::new(20);
+        let cache: ItemCache<u8> = ItemCache::new(20);
         let made = std::sync::atomic::AtomicUsize::new(0);
         let make = || async {
             made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 /// The kind of guest that an engine is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum GuestClass {
     /// Query modules on the C environment, which are small and touch little memory.
     C,
     /// Programs on the JavaScript environment, whose snapshot has two thirds of a megabyte.
@@ -15,7 +15,7 @@ pub enum Class {
 
 /// The size of a pool: the number of guests, and the size of each.
 #[derive(Clone, Copy, Debug)]
-pub struct Pool {
+pub struct PoolSize {
     /// The maximum number of concurrent guests.
     pub instances: u32,
     /// The maximum size of a linear memory in bytes.
@@ -27,7 +27,7 @@ pub(crate) const TABLE_KEPT: usize = 64 << 10;
 /// The bytes of a stack that a slot keeps resident.
 pub(crate) const STACK_KEPT: usize = 64 << 10;
 
-impl Class {
+impl GuestClass {
     /// Returns the name in logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -42,11 +42,11 @@ mod tests {
     use wasmtime::MemoryType;
 
     use super::*;
-    use crate::{Class, Sandbox};
+    use crate::{GuestClass, Sandbox};
 
     #[test]
     fn discards_memory_in_parts_and_yields_between_them() {
-        let sandbox = Sandbox::unpooled(Class::Filter).unwrap();
+        let sandbox = Sandbox::unpooled(GuestClass::Filter).unwrap();
         let mut store = Store::new(sandbox.engine(), ());
         let memory = Memory::new(&mut store, MemoryType::new(256, None)).unwrap();
         memory.data_mut(&mut store).fill(7);

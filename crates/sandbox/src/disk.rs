@@ -20,7 +20,7 @@ use ring::hmac;
 use rustix::fs::OFlags;
 use wasmtime::Module;
 
-use crate::cache::{Key, OwnerId};
+use crate::cache::{CacheKey, OwnerId};
 
 /// The maximum size of a file to read: many times the largest compiled program.
 const LARGEST: u64 = 64 << 20;
@@ -39,7 +39,7 @@ const SECRET: &str = "secret";
 
 /// A folder of compiled programs.
 #[derive(Debug)]
-pub struct Disk {
+pub struct DiskCache {
     folder: PathBuf,
     key: hmac::Key,
     capacity: u64,
@@ -52,16 +52,16 @@ pub struct Disk {
 
 /// The name of an entry: its owner and its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct DiskEntryName {
     /// The owner.
     pub owner: OwnerId,
     /// The key, which is unique among all owners.
-    pub key: Key,
+    pub key: CacheKey,
 }
 
 /// Metadata of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label {
+pub struct DiskEntryLabel {
     /// The kind of program, below 128.
     pub tag: u8,
     /// The size of the program's source in bytes.
@@ -70,15 +70,15 @@ pub struct Label {
 
 /// An entry that was read from the folder and verified. Only [`Disk::read`] creates one.
 #[derive(Debug)]
-pub struct Kept {
-    label: Label,
+pub struct DiskEntry {
+    label: DiskEntryLabel,
     is_code: bool,
     bytes: Vec<u8>,
 }
 
 /// The content of an entry.
 #[derive(Clone, Copy, Debug)]
-pub enum Content<'a> {
+pub enum DiskEntryContent<'a> {
     /// A module's compiled code.
     Code(&'a Module),
     /// Any other bytes.
@@ -104,10 +104,10 @@ pub enum DiskError {
     NotOwn(PathBuf),
 }
 
-impl Kept {
+impl DiskEntry {
     /// Returns the metadata that was written with the entry.
     #[must_use]
-    pub fn label(&self) -> Label {
+    pub fn label(&self) -> DiskEntryLabel {
         self.label
     }
 
@@ -194,7 +194,7 @@ fn sync_names(folder: &Path) {
     }
 }
 
-impl Disk {
+impl DiskCache {
     /// Opens a folder for at most `capacity` bytes in whole blocks of 4 KiB. Creates it if it is missing.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Disk {
     /// Reads the entry with this name.
     #[must_use]
     #[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "at most `LARGEST` bytes"))]
-    pub fn read(&self, name: &Name) -> Option<Kept> {
+    pub fn read(&self, name: &DiskEntryName) -> Option<DiskEntry> {
         let file = open_file(&self.path(name)).ok()?;
         let mut bytes = Vec::new();
         (&file).take(LARGEST).read_to_end(&mut bytes).ok()?;
@@ -225,8 +225,8 @@ impl Disk {
             let _ = file.set_modified(SystemTime::now());
             let [tag, size @ ..] = *label;
             bytes.drain(..MAC + LABEL);
-            let label = Label { tag: tag & !CODE, size: u32::from_be_bytes(size) };
-            return Some(Kept { label, is_code: tag & CODE != 0, bytes });
+            let label = DiskEntryLabel { tag: tag & !CODE, size: u32::from_be_bytes(size) };
+            return Some(DiskEntry { label, is_code: tag & CODE != 0, bytes });
         }
         self.remove(name);
         None
@@ -236,15 +236,15 @@ impl Disk {
     /// memory.
     pub fn write(
         &self,
-        name: &Name,
-        label: Label,
-        content: Content<'_>,
-        used: impl Fn(&Key) -> Option<SystemTime>,
+        name: &DiskEntryName,
+        label: DiskEntryLabel,
+        content: DiskEntryContent<'_>,
+        used: impl Fn(&CacheKey) -> Option<SystemTime>,
     ) {
-        let Label { tag, size } = label;
+        let DiskEntryLabel { tag, size } = label;
         let written = match content {
-            Content::Text(bytes) => self.write_bytes(name, tag & !CODE, size, bytes),
-            Content::Code(module) => match module.serialize() {
+            DiskEntryContent::Text(bytes) => self.write_bytes(name, tag & !CODE, size, bytes),
+            DiskEntryContent::Code(module) => match module.serialize() {
                 Ok(bytes) => self.write_bytes(name, tag | CODE, size, &bytes),
                 Err(_) => return,
             },
@@ -254,7 +254,7 @@ impl Disk {
         }
     }
 
-    fn write_bytes(&self, name: &Name, tag: u8, size: u32, bytes: &[u8]) -> io::Result<()> {
+    fn write_bytes(&self, name: &DiskEntryName, tag: u8, size: u32, bytes: &[u8]) -> io::Result<()> {
         let [a, b, c, d] = size.to_be_bytes();
         let label: [u8; LABEL] = [tag, a, b, c, d];
         let mac = self.mac(&name.key, &[&label, bytes]);
@@ -270,7 +270,7 @@ impl Disk {
     }
 
     /// Removes the entry with this name.
-    pub fn remove(&self, name: &Name) {
+    pub fn remove(&self, name: &DiskEntryName) {
         let path = self.path(name);
         let size = fs::metadata(&path).map_or(0, |file| occupied(file.len()));
         if fs::remove_file(path).is_ok()
@@ -282,7 +282,7 @@ impl Disk {
 
     /// Removes the least recently used files if this owner, or all owners together, exceed their limit.
     /// Returns at once if another thread is doing so.
-    fn sweep(&self, owner: OwnerId, used: impl Fn(&Key) -> Option<SystemTime>) {
+    fn sweep(&self, owner: OwnerId, used: impl Fn(&CacheKey) -> Option<SystemTime>) {
         let share = self.capacity / SHARE;
         let (all, own) = {
             let held = self.held();
@@ -312,16 +312,16 @@ impl Disk {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn path(&self, name: &Name) -> PathBuf {
+    fn path(&self, name: &DiskEntryName) -> PathBuf {
         let key: String = name.key.iter().map(|byte| format!("{byte:02x}")).collect();
         self.folder.join(format!("{:016x}-{key}.{ENDING}", name.owner))
     }
 
-    fn fits(&self, key: &Key, content: &[u8], mac: &[u8]) -> bool {
+    fn fits(&self, key: &CacheKey, content: &[u8], mac: &[u8]) -> bool {
         hmac::verify(&self.key, &[key, content].concat(), mac).is_ok()
     }
 
-    fn mac(&self, key: &Key, parts: &[&[u8]]) -> hmac::Tag {
+    fn mac(&self, key: &CacheKey, parts: &[&[u8]]) -> hmac::Tag {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(key);
         parts.iter().for_each(|part| context.update(part));
@@ -329,7 +329,7 @@ impl Disk {
     }
 }
 
-impl Name {
+impl DiskEntryName {
     /// Parses the name of a file.
     fn read(file: &str) -> Option<Self> {
         let (owner, key) = file.strip_suffix(ENDING)?.strip_suffix('.')?.split_once('-')?;
@@ -363,8 +363,8 @@ fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// The file of a program.
-struct Program {
-    name: Name,
+struct ProgramFile {
+    name: DiskEntryName,
     path: PathBuf,
     /// The size on the disk in bytes.
     size: u64,
@@ -378,24 +378,29 @@ fn occupied(length: u64) -> u64 {
 }
 
 /// Returns the programs in a folder.
-fn files(folder: &Path) -> Vec<Program> {
+fn files(folder: &Path) -> Vec<ProgramFile> {
     let program = |entry: fs::DirEntry| {
-        let name = Name::read(entry.file_name().to_str()?)?;
+        let name = DiskEntryName::read(entry.file_name().to_str()?)?;
         let data = entry.metadata().ok()?;
-        Some(Program { name, path: entry.path(), size: occupied(data.len()), last: data.modified().ok()? })
+        Some(ProgramFile {
+            name,
+            path: entry.path(),
+            size: occupied(data.len()),
+            last: data.modified().ok()?,
+        })
     };
     fs::read_dir(folder).into_iter().flatten().flatten().filter_map(program).collect()
 }
 
 /// Adds the sizes of files to those of their owners.
-fn add_sizes(held: &mut HashMap<OwnerId, u64>, files: &[Program]) {
+fn add_sizes(held: &mut HashMap<OwnerId, u64>, files: &[ProgramFile]) {
     for file in files {
         *held.entry(file.name.owner).or_default() += file.size;
     }
 }
 
 /// If the matching files exceed `most`, removes the first of them until a tenth is free.
-fn shrink(files: &mut Vec<Program>, most: u64, which: impl Fn(&Program) -> bool) {
+fn shrink(files: &mut Vec<ProgramFile>, most: u64, which: impl Fn(&ProgramFile) -> bool) {
     let mut held: u64 = files.iter().filter(|file| which(file)).map(|file| file.size).sum();
     let left = if held > most { most / 10 * 9 } else { most };
     files.retain(|file| {

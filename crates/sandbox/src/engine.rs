@@ -2,8 +2,8 @@
 
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, Module, PoolingAllocationConfig};
 
-use crate::class::{Class, Pool, STACK_KEPT, TABLE_KEPT};
-use crate::disk::Kept;
+use crate::class::{GuestClass, PoolSize, STACK_KEPT, TABLE_KEPT};
+use crate::disk::DiskEntry;
 use crate::steps::{in_steps, with_checks};
 
 /// Stack for host functions, which run on the guest's stack, beyond the guest's own limit.
@@ -19,13 +19,13 @@ const WARM_SLOTS: u32 = 32;
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     engine: Engine,
-    class: Class,
+    class: GuestClass,
 }
 
 /// The reason why an engine or a module could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source:#}")]
-pub struct Error {
+pub struct SandboxError {
     what: &'static str,
     source: wasmtime::Error,
 }
@@ -35,8 +35,8 @@ impl Sandbox {
     ///
     /// # Errors
     /// If the system refuses the address space that the pool needs.
-    pub fn new(class: Class, pool: Pool) -> Result<Self, Error> {
-        let engine = Engine::new(&config(class, pool)).map_err(Error::because(NO_ENGINE))?;
+    pub fn new(class: GuestClass, pool: PoolSize) -> Result<Self, SandboxError> {
+        let engine = Engine::new(&config(class, pool)).map_err(SandboxError::because(NO_ENGINE))?;
         Ok(Self { engine, class })
     }
 
@@ -45,14 +45,14 @@ impl Sandbox {
     ///
     /// # Errors
     /// If the engine can't generate code for this machine.
-    pub fn unpooled(class: Class) -> Result<Self, Error> {
-        let engine = Engine::new(&settings(class)).map_err(Error::because(NO_ENGINE))?;
+    pub fn unpooled(class: GuestClass) -> Result<Self, SandboxError> {
+        let engine = Engine::new(&settings(class)).map_err(SandboxError::because(NO_ENGINE))?;
         Ok(Self { engine, class })
     }
 
     /// Returns the class of its guests.
     #[must_use]
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> GuestClass {
         self.class
     }
 
@@ -67,9 +67,9 @@ impl Sandbox {
     ///
     /// # Errors
     /// If the module is not valid WebAssembly, or uses a disabled feature.
-    pub fn compile(&self, wasm: &[u8]) -> Result<Module, Error> {
+    pub fn compile(&self, wasm: &[u8]) -> Result<Module, SandboxError> {
         let module = Module::from_binary(&self.engine, &in_steps(wasm));
-        module.and_then(with_image).map_err(Error::because(NOT_COMPILED))
+        module.and_then(with_image).map_err(SandboxError::because(NOT_COMPILED))
     }
 
     /// Like [`Sandbox::compile`], for a client's module, which also yields before each call of the host and
@@ -78,10 +78,10 @@ impl Sandbox {
     ///
     /// # Errors
     /// As for [`Sandbox::compile`].
-    pub fn compile_untrusted(&self, wasm: &[u8], environment: Option<&str>) -> Result<Module, Error> {
+    pub fn compile_untrusted(&self, wasm: &[u8], environment: Option<&str>) -> Result<Module, SandboxError> {
         let module = with_checks(wasm, environment).map_err(wasmtime::Error::new);
         let module = module.and_then(|wasm| Module::from_binary(&self.engine, &wasm));
-        module.and_then(with_image).map_err(Error::because(NOT_COMPILED))
+        module.and_then(with_image).map_err(SandboxError::because(NOT_COMPILED))
     }
 
     /// Loads a module that [`precompile`] produced when this program was built. Compiles it again if this
@@ -89,7 +89,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// If neither works, which means that this program was built incorrectly.
-    pub fn load(&self, precompiled: &'static [u8], wasm: &'static [u8]) -> Result<Module, Error> {
+    pub fn load(&self, precompiled: &'static [u8], wasm: &'static [u8]) -> Result<Module, SandboxError> {
         // SAFETY: `deserialize` runs the machine code that it is given. These bytes are `'static`:
         // `precompile` produced them in the build script, and they are part of this executable, so an
         // attacker that could change them could change the program itself. wasmtime checks version, settings
@@ -114,7 +114,7 @@ impl Sandbox {
     /// Loads a module from a [`crate::Disk`]. Returns `None` if it was compiled by another version or for
     /// another machine.
     #[must_use]
-    pub fn restore(&self, kept: &Kept) -> Option<Module> {
+    pub fn restore(&self, kept: &DiskEntry) -> Option<Module> {
         // SAFETY: `deserialize` runs the machine code that it is given. Only `Disk::read` creates a `Kept`,
         // after checking that a gateway with this gateway's secret wrote exactly these bytes, in a folder
         // that belongs to its user and is closed to all others. `Disk::write` marks as code only the output
@@ -130,9 +130,9 @@ impl Sandbox {
 ///
 /// # Errors
 /// If the module does not compile.
-pub fn precompile(class: Class, wasm: &[u8]) -> Result<Vec<u8>, Error> {
-    let engine = Engine::new(&settings(class)).map_err(Error::because(NO_ENGINE))?;
-    engine.precompile_module(&in_steps(wasm)).map_err(Error::because(NOT_COMPILED))
+pub fn precompile(class: GuestClass, wasm: &[u8]) -> Result<Vec<u8>, SandboxError> {
+    let engine = Engine::new(&settings(class)).map_err(SandboxError::because(NO_ENGINE))?;
+    engine.precompile_module(&in_steps(wasm)).map_err(SandboxError::because(NOT_COMPILED))
 }
 
 const NO_ENGINE: &str = "the engine can't be created";
@@ -145,7 +145,7 @@ fn with_image(module: Module) -> wasmtime::Result<Module> {
     Ok(module)
 }
 
-impl Error {
+impl SandboxError {
     /// Whether the system refused the resources of a pool, so that a smaller one may fit.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
@@ -160,7 +160,7 @@ impl Error {
 /// Returns the settings that affect compiled code. Programs must behave the same on all machines, or
 /// recordings could not be replayed: NaNs are canonicalised, relaxed SIMD is disabled, and threads are not
 /// compiled in.
-fn settings(class: Class) -> Config {
+fn settings(class: GuestClass) -> Config {
     let mut config = Config::new();
     // Compilation uses only the calling low-priority thread, and not all cores.
     config
@@ -176,13 +176,13 @@ fn settings(class: Class) -> Config {
     config
 }
 
-fn config(class: Class, pool: Pool) -> Config {
+fn config(class: GuestClass, pool: PoolSize) -> Config {
     let mut config = settings(class);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling(class, pool)));
     config
 }
 
-fn pooling(class: Class, pool: Pool) -> PoolingAllocationConfig {
+fn pooling(class: GuestClass, pool: PoolSize) -> PoolingAllocationConfig {
     let mut pooling = PoolingAllocationConfig::new();
     pooling
         .total_core_instances(pool.instances * class.instances_per_guest())
@@ -219,7 +219,7 @@ mod tests {
     fn makes_the_memory_image_of_a_module_when_it_is_compiled() {
         let text = r#"(module (memory 100) (func) (data (i32.const 0) "a") (data (i32.const 3014655) "b"))"#;
         let wasm = wat::parse_str(text).unwrap();
-        let sandbox = Sandbox::unpooled(Class::Plain).unwrap();
+        let sandbox = Sandbox::unpooled(GuestClass::Plain).unwrap();
         let bytes = 3_014_656;
         assert_eq!(images(bytes), 0);
         let module = sandbox.compile(&wasm).unwrap();

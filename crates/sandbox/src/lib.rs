@@ -22,17 +22,17 @@ mod steps;
 mod ticker;
 
 pub use alarm::with_alarm;
-pub use cache::{Cache, CacheStats, Key, OwnerId};
-pub use class::{Class, Pool};
+pub use cache::{CacheKey, CacheStats, ItemCache, OwnerId};
+pub use class::{GuestClass, PoolSize};
 pub use discard::discard_memory;
-pub use disk::{Content, Disk, DiskError, Kept, Label, Name, secret_in};
-pub use engine::{Error, Sandbox, precompile};
-pub use line::{Line, Place, TooLong};
-pub use meter::{Gate, Metered, OverCpu, TurnPermit};
+pub use disk::{DiskCache, DiskEntry, DiskEntryContent, DiskEntryLabel, DiskEntryName, DiskError, secret_in};
+pub use engine::{Sandbox, SandboxError, precompile};
+pub use line::{RunPermit, RunQueue, TooLong};
+pub use meter::{HeavyGate, MeteredFuture, OverCpu, TurnPermit};
 pub use offload::CpuClock;
 pub use room::{has_address_space, memory_limit};
 pub use snapshot::snapshot;
-pub use ticker::{Running, Ticker};
+pub use ticker::{EpochTicker, RunningGuest};
 
 /// The parts of wasmtime that dependent crates use.
 pub use wasmtime::{

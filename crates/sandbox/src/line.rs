@@ -52,12 +52,12 @@ const WEIGHT: u64 = 16;
 
 /// The run queue. All clones share it.
 #[derive(Clone, Debug)]
-pub struct Line(Arc<Shared>);
+pub struct RunQueue(Arc<RunQueueShared>);
 
 /// Aligned to avoid false sharing: each guest writes to it.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Shared {
+struct RunQueueShared {
     places: FairSemaphore,
     width: u32,
     opened: Instant,
@@ -69,13 +69,13 @@ struct Shared {
     left: AtomicU64,
     /// The target for the wait in nanoseconds, or `u64::MAX`.
     target: AtomicU64,
-    law: Mutex<Law>,
+    law: Mutex<CodelController>,
 }
 
 /// A run permit, held until it is dropped.
 #[derive(Debug)]
-pub struct Place {
-    line: Line,
+pub struct RunPermit {
+    line: RunQueue,
     /// The time when the permit was acquired, since the queue was created.
     since: Duration,
     /// The time when the guest started to run.
@@ -89,11 +89,11 @@ pub struct TooLong;
 
 /// The admission controller. It has no clock of its own: times are relative to the queue's creation.
 #[derive(Debug, Default)]
-struct Law {
+struct CodelController {
     /// The time when the wait was last at or below the target.
     short: Duration,
     /// The state of an overload, during which the queue is kept short.
-    held: Option<Held>,
+    held: Option<OverloadWindow>,
     share: OwnShare,
 }
 
@@ -107,14 +107,14 @@ struct OwnShare {
 
 /// Counts arrivals during an overload, since a point in time.
 #[derive(Debug)]
-struct Held {
+struct OverloadWindow {
     since: Duration,
     came: u32,
 }
 
 /// The observable state of the queue.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct QueueSnapshot {
     now: Duration,
     /// The time of the last release of a permit, and the average time between two releases.
     left: Duration,
@@ -124,14 +124,14 @@ struct Seen {
 }
 
 /// Counts a waiting guest until it is dropped.
-struct Waits<'a>(&'a AtomicUsize);
+struct WaitingGuest<'a>(&'a AtomicUsize);
 
-impl Line {
+impl RunQueue {
     /// Creates a queue for this number of threads.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         let width = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
-        Self(Arc::new(Shared {
+        Self(Arc::new(RunQueueShared {
             places: FairSemaphore::new(threads.max(1)),
             width,
             opened: Instant::now(),
@@ -159,7 +159,7 @@ impl Line {
     ///
     /// # Errors
     /// If the queue is too long.
-    pub async fn stand(&self, client: QuotaKey) -> Result<Place, TooLong> {
+    pub async fn stand(&self, client: QuotaKey) -> Result<RunPermit, TooLong> {
         let (line, now) = (&*self.0, self.0.opened.elapsed());
         let permit = line.places.try_acquire(client);
         if permit.is_none() && !line.has_room(now) {
@@ -169,12 +169,12 @@ impl Line {
         let (permit, since) = match permit {
             Some(permit) => (permit, now),
             None => {
-                let _waits = Waits::one(&line.waiting);
+                let _waits = WaitingGuest::one(&line.waiting);
                 let permit = line.places.acquire(client).await.ok_or(TooLong)?;
                 (permit, line.opened.elapsed())
             }
         };
-        let mut place = Place { line: self.clone(), since, begun: since, _permit: permit };
+        let mut place = RunPermit { line: self.clone(), since, begun: since, _permit: permit };
         if line.runs.load(Relaxed) > nanos(LITTLE) {
             tokio::task::yield_now().await;
             place.begun = line.opened.elapsed();
@@ -183,7 +183,7 @@ impl Line {
     }
 }
 
-impl Shared {
+impl RunQueueShared {
     fn has_room(&self, now: Duration) -> bool {
         let target = self.target.load(Relaxed);
         if self.places.available() > 0 || target == u64::MAX {
@@ -198,8 +198,8 @@ impl Shared {
         has_room
     }
 
-    fn seen(&self, now: Duration) -> Seen {
-        Seen {
+    fn seen(&self, now: Duration) -> QueueSnapshot {
+        QueueSnapshot {
             now,
             left: Duration::from_nanos(self.left.load(Relaxed)),
             turn: Duration::from_nanos(self.takes.load(Relaxed)) / self.width,
@@ -209,14 +209,14 @@ impl Shared {
     }
 
     /// Code that holds this lock can't panic. If it did, the state would still be a usable estimate.
-    fn law(&self) -> MutexGuard<'_, Law> {
+    fn law(&self) -> MutexGuard<'_, CodelController> {
         self.law.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Law {
+impl CodelController {
     /// Records a guest that enters the queue, or finds it empty.
-    fn stand(&mut self, seen: &Seen, is_empty: bool) {
+    fn stand(&mut self, seen: &QueueSnapshot, is_empty: bool) {
         if is_empty {
             self.short = seen.now;
         }
@@ -224,7 +224,7 @@ impl Law {
     }
 
     /// Records an arrival, including rejected ones.
-    fn come(&mut self, seen: &Seen) {
+    fn come(&mut self, seen: &QueueSnapshot) {
         let Some(held) = &mut self.held else { return };
         held.came += 1;
         let watched = seen.now.saturating_sub(held.since);
@@ -232,19 +232,19 @@ impl Law {
             return;
         }
         let is_overload = seen.turn * held.came > watched.mul_f64(SERVED);
-        self.held = is_overload.then_some(Held { since: seen.now, came: 0 });
+        self.held = is_overload.then_some(OverloadWindow { since: seen.now, came: 0 });
         self.short = seen.now;
     }
 
     /// Whether another guest may wait.
-    fn has_room(&mut self, seen: &Seen, target: Duration) -> bool {
+    fn has_room(&mut self, seen: &QueueSnapshot, target: Duration) -> bool {
         let wait = seen.until_next() + seen.turn.saturating_mul(seen.waiting);
         let (wait, turn) = (wait.mul_f64(self.share.part), seen.turn.mul_f64(self.share.part));
         if wait <= target {
             self.short = seen.now;
         }
         if self.held.is_none() && seen.now.saturating_sub(self.short) > INTERVAL {
-            self.held = Some(Held { since: seen.now, came: 0 });
+            self.held = Some(OverloadWindow { since: seen.now, came: 0 });
         }
         if self.held.is_some() {
             // One guest may always wait, or a thread would be idle until the next arrival.
@@ -287,27 +287,27 @@ fn cpu_time() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
-impl Seen {
+impl QueueSnapshot {
     /// Returns the expected time until a permit is released.
     fn until_next(&self) -> Duration {
         (self.left + self.turn).saturating_sub(self.now)
     }
 }
 
-impl<'a> Waits<'a> {
+impl<'a> WaitingGuest<'a> {
     fn one(waiting: &'a AtomicUsize) -> Self {
         waiting.fetch_add(1, Relaxed);
         Self(waiting)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingGuest<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-impl Place {
+impl RunPermit {
     /// Whether the guest has held the permit for so long that others should not have to wait for it.
     #[must_use]
     pub fn is_heavy(&self) -> bool {
@@ -315,7 +315,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunPermit {
     fn drop(&mut self) {
         let line = &*self.line.0;
         let now = line.opened.elapsed();

@@ -27,18 +27,18 @@ pub(crate) const HEAVY: Duration = Duration::from_millis(5);
 /// clock.
 const BRIEF: Duration = Duration::from_micros(100);
 
-type Turn = Pin<Box<dyn Future<Output = Option<FairPermit>> + Send>>;
+type HeavyTurn = Pin<Box<dyn Future<Output = Option<FairPermit>> + Send>>;
 
 /// The semaphore at which heavy guests take turns.
 #[derive(Clone, Debug)]
-pub struct Gate(FairSemaphore);
+pub struct HeavyGate(FairSemaphore);
 
 /// A heavy guest's turn, which ends on drop.
 #[derive(Debug)]
 pub struct TurnPermit(#[expect(dead_code, reason = "dropping it is its use")] FairPermit);
 
 /// The start of a poll by the wall clock, and a reading of the CPU clock at or before the start.
-struct Begun {
+struct PollStart {
     wall: Instant,
     cpu: CpuClock,
 }
@@ -48,17 +48,17 @@ struct Begun {
 pub struct OverCpu;
 
 /// A future that is charged for its polls.
-pub struct Metered<'g, F> {
+pub struct MeteredFuture<'g, F> {
     future: Pin<Box<F>>,
     spent: Duration,
     limit: Duration,
-    gate: &'g Gate,
+    gate: &'g HeavyGate,
     client: QuotaKey,
     engine: Engine,
-    turn: Option<Turn>,
+    turn: Option<HeavyTurn>,
 }
 
-impl Gate {
+impl HeavyGate {
     /// Creates a gate that leaves one thread free of heavy guests.
     #[must_use]
     pub fn new(threads: usize) -> Self {
@@ -73,7 +73,7 @@ impl Gate {
         self.0.acquire(client).await.map(TurnPermit)
     }
 
-    fn turn(&self, client: QuotaKey) -> Turn {
+    fn turn(&self, client: QuotaKey) -> HeavyTurn {
         let semaphore = self.0.clone();
         Box::pin(async move { semaphore.acquire(client).await })
     }
@@ -84,7 +84,7 @@ thread_local! {
     static LAST: Cell<Option<(Instant, CpuClock)>> = const { Cell::new(None) };
 }
 
-impl Begun {
+impl PollStart {
     /// Starts a measurement. Reads the CPU clock if the guest has used more than [`BRIEF`] already.
     fn now(spent: Duration) -> Self {
         let wall = Instant::now();
@@ -111,10 +111,10 @@ impl Begun {
     }
 }
 
-impl<'g, F: Future> Metered<'g, F> {
+impl<'g, F: Future> MeteredFuture<'g, F> {
     /// Meters `future`, which runs a client's guest of an engine, and ends it after its polls took more than
     /// `limit`.
-    pub fn new(future: F, limit: Duration, gate: &'g Gate, client: QuotaKey, engine: &Engine) -> Self {
+    pub fn new(future: F, limit: Duration, gate: &'g HeavyGate, client: QuotaKey, engine: &Engine) -> Self {
         let (future, engine) = (Box::pin(future), engine.clone());
         Self { future, spent: Duration::ZERO, limit, gate, client, engine, turn: None }
     }
@@ -137,13 +137,13 @@ impl<'g, F: Future> Metered<'g, F> {
     }
 }
 
-impl<F: Future> Future for Metered<'_, F> {
+impl<F: Future> Future for MeteredFuture<'_, F> {
     type Output = Result<F::Output, OverCpu>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let _permit = ready!(this.poll_turn(context));
-        let begun = Begun::now(this.spent);
+        let begun = PollStart::now(this.spent);
         let polled = with_alarm(&this.engine, || this.future.as_mut().poll(context));
         this.spent += begun.elapsed();
         match polled {
@@ -165,10 +165,10 @@ mod tests {
 
     fn metered<T>(
         poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
-    ) -> Metered<'static, impl Future<Output = T>> {
-        static GATE: LazyLock<Gate> = LazyLock::new(|| Gate::new(2));
+    ) -> MeteredFuture<'static, impl Future<Output = T>> {
+        static GATE: LazyLock<HeavyGate> = LazyLock::new(|| HeavyGate::new(2));
         let (client, limit) = (QuotaKey::new(&"client"), Duration::from_millis(20));
-        Metered::new(std::future::poll_fn(poll), limit, &GATE, client, &Engine::default())
+        MeteredFuture::new(std::future::poll_fn(poll), limit, &GATE, client, &Engine::default())
     }
 
     fn spin(span: Duration) {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn clients_take_turns_in_rounds() {
-        let gate = Gate::new(2);
+        let gate = HeavyGate::new(2);
         let turn = |client: &'static str| {
             let gate = gate.clone();
             async move { gate.wait_turn(QuotaKey::new(&client), HEAVY).await }.boxed()

@@ -9,7 +9,7 @@ use wasm_encoder::{ConstExpr, DataSection, MemorySection, Module, RawSection};
 use wasmparser::{Parser, Payload};
 use wasmtime::{Config, Engine, Instance, Linker, Store, Val};
 
-use crate::engine::Error;
+use crate::engine::SandboxError;
 
 /// The page size: pages that contain only zeros are left out.
 const PAGE: usize = 4096;
@@ -19,9 +19,9 @@ const PAGE: usize = 4096;
 ///
 /// # Errors
 /// If the module is invalid, or its initialiser calls an import, traps or changes a global.
-pub fn snapshot(wasm: &[u8], init: &str) -> Result<Vec<u8>, Error> {
-    let memory = run(wasm, init).map_err(Error::because("the initialiser failed"))?;
-    bake(wasm, init, &memory).map_err(Error::because("the module can't be rewritten"))
+pub fn snapshot(wasm: &[u8], init: &str) -> Result<Vec<u8>, SandboxError> {
+    let memory = run(wasm, init).map_err(SandboxError::because("the initialiser failed"))?;
+    bake(wasm, init, &memory).map_err(SandboxError::because("the module can't be rewritten"))
 }
 
 fn run(wasm: &[u8], init: &str) -> wasmtime::Result<Vec<u8>> {

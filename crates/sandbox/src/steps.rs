@@ -41,8 +41,8 @@ pub(crate) fn in_steps(wasm: &[u8]) -> Cow<'_, [u8]> {
     if !may_have_bulk(wasm) {
         return Cow::Borrowed(wasm);
     }
-    let rewritten = Counts::of(wasm).map_err(Error::from).and_then(|counts| {
-        let mut steps = Steps::new(&counts);
+    let rewritten = ModuleCounts::of(wasm).map_err(Error::from).and_then(|counts| {
+        let mut steps = StepInstrumentation::new(&counts);
         steps.add_bulk();
         steps.rewrite(wasm)
     });
@@ -58,11 +58,11 @@ pub(crate) fn with_checks<'a>(
     wasm: &'a [u8],
     environment: Option<&str>,
 ) -> Result<Cow<'a, [u8]>, Error<Infallible>> {
-    let counts = Counts::of(wasm)?;
+    let counts = ModuleCounts::of(wasm)?;
     if counts.defined == 0 {
         return Ok(Cow::Borrowed(wasm));
     }
-    let mut steps = Steps::new(&counts);
+    let mut steps = StepInstrumentation::new(&counts);
     // Without a memory, the bytes are a number such as 1532, and the added functions would be invalid.
     if counts.has_memory && may_have_bulk(wasm) {
         steps.add_bulk();
@@ -97,7 +97,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
 
 /// The types and functions of a module.
 #[derive(Default)]
-struct Counts<'a> {
+struct ModuleCounts<'a> {
     /// The number of parameters of each type, 0 for types other than functions.
     types: Vec<u32>,
     /// The imported functions: the name of the module that each comes from, and its type.
@@ -108,7 +108,7 @@ struct Counts<'a> {
     has_memory: bool,
 }
 
-impl<'a> Counts<'a> {
+impl<'a> ModuleCounts<'a> {
     fn of(wasm: &'a [u8]) -> wasmparser::Result<Self> {
         let mut counts = Self::default();
         for payload in Parser::new(0).parse_all(wasm) {
@@ -142,7 +142,7 @@ impl<'a> Counts<'a> {
 }
 
 /// Rewrites a module. Two types and some functions are appended to it.
-struct Steps {
+struct StepInstrumentation {
     /// The index of the first appended type, that of fill and copy. The second one is that of the check.
     types: u32,
     /// The index of the first appended function.
@@ -157,8 +157,8 @@ struct Steps {
     wrappers: Vec<Option<u32>>,
 }
 
-impl Steps {
-    fn new(counts: &Counts<'_>) -> Self {
+impl StepInstrumentation {
+    fn new(counts: &ModuleCounts<'_>) -> Self {
         let first = counts.imports.len() as u32 + counts.defined;
         let types = counts.types.len() as u32;
         let (appended, wrappers) = (Vec::new(), Vec::new());
@@ -170,7 +170,7 @@ impl Steps {
         self.copy = self.append(self.types, copy());
     }
 
-    fn add_checks(&mut self, counts: &Counts<'_>, environment: Option<&str>) {
+    fn add_checks(&mut self, counts: &ModuleCounts<'_>, environment: Option<&str>) {
         let mut check = Function::new([]);
         check.instructions().end();
         self.check = Some(self.append(self.types + 1, check));
@@ -195,7 +195,7 @@ impl Steps {
     }
 }
 
-impl Reencode for Steps {
+impl Reencode for StepInstrumentation {
     type Error = Infallible;
 
     fn function_index(&mut self, function: u32) -> Result<u32, Error<Infallible>> {
@@ -241,7 +241,7 @@ impl Reencode for Steps {
         let Some(check) = self.check else { return utils::parse_function_body(self, code, body) };
         let mut function = self.new_function_with_parsed_locals(&body)?;
         let mut operators = body.get_operators_reader()?;
-        let mut checks = Checks::default();
+        let mut checks = FunctionChecks::default();
         while !operators.eof() {
             let operator = operators.read()?;
             let is_due = checks.is_due_after(&operator);
@@ -276,14 +276,14 @@ impl Reencode for Steps {
 /// The places of a function's checks. Branches lead to the ends of blocks, and may pass by the checks in
 /// them: such a block is followed by another check.
 #[derive(Default)]
-struct Checks {
+struct FunctionChecks {
     /// The number of instructions since the last check that no branch passes by.
     since: u32,
     /// Whether there is a check in each open block.
     open: Vec<bool>,
 }
 
-impl Checks {
+impl FunctionChecks {
     /// Reads an instruction and returns whether a check has to follow it.
     fn is_due_after(&mut self, operator: &Operator<'_>) -> bool {
         self.since += 1;
@@ -423,14 +423,14 @@ mod tests {
         (func (export "fill") (param i32 i32 i32) (memory.fill (local.get 0) (local.get 1) (local.get 2)))
         (func (export "copy") (param i32 i32 i32) (memory.copy (local.get 0) (local.get 1) (local.get 2))))"#;
 
-    struct Guest {
+    struct GuestFunction {
         store: Store<()>,
         memory: Memory,
         fill: TypedFunc<(i32, i32, i32), ()>,
         copy: TypedFunc<(i32, i32, i32), ()>,
     }
 
-    fn guest(wasm: &[u8]) -> Guest {
+    fn guest(wasm: &[u8]) -> GuestFunction {
         let engine = Engine::new(&Config::new()).unwrap();
         let module = wasmtime::Module::from_binary(&engine, wasm).unwrap();
         let mut store = Store::new(&engine, ());
@@ -441,7 +441,7 @@ mod tests {
         }
         let fill = instance.get_typed_func(&mut store, "fill").unwrap();
         let copy = instance.get_typed_func(&mut store, "copy").unwrap();
-        Guest { store, memory, fill, copy }
+        GuestFunction { store, memory, fill, copy }
     }
 
     fn near_steps() -> impl Strategy<Value = i32> {

@@ -18,30 +18,30 @@ const IDLE_TICKS: u32 = 100;
 
 /// A handle to the ticker's thread. The thread ends after the last handle is dropped.
 #[derive(Clone, Debug)]
-pub struct Ticker {
-    state: Arc<State>,
+pub struct EpochTicker {
+    state: Arc<TickerState>,
     thread: Thread,
 }
 
 /// Keeps the ticker running while a guest runs.
 #[derive(Debug)]
-pub struct Running<'a>(&'a State);
+pub struct RunningGuest<'a>(&'a TickerState);
 
 /// Aligned to avoid false sharing: each guest writes to it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct State {
+struct TickerState {
     running: AtomicUsize,
     asleep: AtomicBool,
 }
 
-impl Ticker {
+impl EpochTicker {
     /// Starts the thread for these engines.
     ///
     /// # Errors
     /// If the system refuses the thread.
     pub fn start(engines: &[&Engine]) -> std::io::Result<Self> {
-        let state = Arc::new(State::default());
+        let state = Arc::new(TickerState::default());
         let weak = Arc::downgrade(&state);
         let engines: Vec<EngineWeak> = engines.iter().map(|engine| engine.weak()).collect();
         let handle = thread::Builder::new().name("ticker".into()).spawn(move || {
@@ -62,23 +62,23 @@ impl Ticker {
 
     /// Keeps the ticker running until the result is dropped.
     #[must_use]
-    pub fn run(&self) -> Running<'_> {
+    pub fn run(&self) -> RunningGuest<'_> {
         self.state.running.fetch_add(1, SeqCst);
         // Load before swapping, since a write invalidates the cache line in other cores.
         if self.state.asleep.load(SeqCst) && self.state.asleep.swap(false, SeqCst) {
             self.thread.unpark();
         }
-        Running(&self.state)
+        RunningGuest(&self.state)
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningGuest<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, SeqCst);
     }
 }
 
-impl State {
+impl TickerState {
     /// Parks until a guest runs. Sets `asleep` before reading `running` again, while [`Ticker::run`] accesses
     /// them in the opposite order, so that no guest is missed. Wakes up once a second anyway, to check
     /// whether any handle is left.

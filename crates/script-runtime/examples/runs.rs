@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use offload::{OffloadConfig, OffloadPool};
 use script::{Options, compile};
 use script_runtime::{Deployed, Ground, Script, ScriptConfig, Scripts, ScriptsConfig};
-use services::{Call, Services, body};
+use services::{RequestCall, ServiceSet, body};
 
 /// Listing 6 of the paper, the crawler.
 const LISTING: &str = include_str!("../../script/tests/listings/6.sjs");
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         compile(&text, "runs.sjs", &Options::default()).map_err(|_| "the script does not compile")?;
     let offload = OffloadPool::start(OffloadConfig::default())?;
     let scripts = Scripts::new(&ScriptsConfig::default(), folder.path(), None, offload)?;
-    let services = Services::new(&[].into()).map_err(|_| "an empty list of services is valid")?;
+    let services = ServiceSet::new(&[].into()).map_err(|_| "an empty list of services is valid")?;
     let deployed = Deployed::default();
     let ground = Ground {
         path: "/*",
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut options = ScriptConfig::File("runs.sjs".into()).options();
     let workers = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1);
     (options.workers.min, options.workers.max) = (workers, Some(workers));
-    options.limits.timeout = services::Duration::from_secs(600);
+    options.limits.timeout = services::DurationConfig::from_secs(600);
     let script = Script::of(program, text, options, &ground).map_err(|wrong| format!("{wrong:?}"))?;
     script.activate();
     script.settled().await;
@@ -106,7 +106,7 @@ async fn measure(
 async fn ask(script: &Script, method: &str, path: &str) {
     let request = Request::builder().method(method).uri(path).body(body::empty()).expect("a request");
     let answer =
-        script.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"));
+        script.handle(request, RequestCall::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"));
     assert!(answer.status().is_success());
     answer.into_body().collect().await.expect("a body");
 }

@@ -13,7 +13,7 @@ use offload::OffloadPool;
 use script::Method;
 use serde_json::{Map, Value};
 use services::body::{self, read_within};
-use services::{Body, Call, CallError};
+use services::{CallError, RequestCall, StreamedServiceBody};
 
 use crate::ask;
 use crate::frame::{self, Kind, Outcome, Payload};
@@ -35,7 +35,7 @@ pub(crate) enum Reply {
     /// A response of the handler.
     Whole { status: StatusCode, headers: HeaderMap, body: Payload },
     /// A resource's response, streamed past the handler.
-    Streamed(Response<Body>),
+    Streamed(Response<StreamedServiceBody>),
 }
 
 impl Reply {
@@ -69,7 +69,7 @@ impl Reply {
     }
 
     /// Wraps a resource's response that is passed through to the client.
-    pub(crate) fn passed(answer: Response<Body>) -> Self {
+    pub(crate) fn passed(answer: Response<StreamedServiceBody>) -> Self {
         let (mut head, body) = answer.into_parts();
         let headers = PASSED.iter().filter_map(|name| Some((name.clone(), head.headers.remove(name)?)));
         let mut answer = Response::new(body);
@@ -88,7 +88,7 @@ impl Reply {
 
     /// Converts the response for a client. A `Location` that begins with `/` is relative to the mount path
     /// (rule 22).
-    pub(crate) fn respond(self, mount: &str, is_head: bool) -> Response<Body> {
+    pub(crate) fn respond(self, mount: &str, is_head: bool) -> Response<StreamedServiceBody> {
         let (status, mut headers, payload) = match self {
             Self::Streamed(answer) if is_head => return answer.map(|_| body::empty()),
             Self::Streamed(answer) => return answer,
@@ -118,7 +118,7 @@ impl Reply {
         (method, what): (Method, &str),
         limit: u64,
         pool: &OffloadPool,
-        call: &Call,
+        call: &RequestCall,
     ) -> Result<(Outcome, Payload), CallError> {
         let (status, headers, payload) = match self {
             Self::Whole { status, headers, body } => (status, headers, body),
@@ -146,7 +146,7 @@ fn mounted(location: &HeaderValue, mount: &str) -> Option<HeaderValue> {
 }
 
 /// Limits a body: it fails once it exceeds the limit.
-pub(crate) fn limited(body: Body, limit: u64) -> Body {
+pub(crate) fn limited(body: StreamedServiceBody, limit: u64) -> StreamedServiceBody {
     Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).boxed_unsync()
 }
 
@@ -203,7 +203,7 @@ mod tests {
         Reply::of(frame::Answer { status, headers: Bytes::from(headers), body })
     }
 
-    fn respond(reply: Reply) -> Response<Body> {
+    fn respond(reply: Reply) -> Response<StreamedServiceBody> {
         reply.respond("/shop", false)
     }
 

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, Uri};
 use offload::{OffloadPool, SHORT_TEXT};
 use script::Method;
 use serde_json::{Map, Value};
-use services::{Call, CallError, work_on_text};
+use services::{CallError, RequestCall, work_on_text};
 
 use crate::frame::{Kind, Payload};
 
@@ -93,7 +93,11 @@ pub(crate) fn parameters(query: Option<&str>) -> Bytes {
 }
 
 /// Like [`parameters`]; many of them are converted in the pool.
-pub(crate) async fn parameters_of(pool: &OffloadPool, call: &Call, query: &str) -> Result<Bytes, CallError> {
+pub(crate) async fn parameters_of(
+    pool: &OffloadPool,
+    call: &RequestCall,
+    query: &str,
+) -> Result<Bytes, CallError> {
     let bytes = query.len().saturating_mul(PARAMETER);
     if bytes <= SHORT_TEXT {
         return Ok(parameters(Some(query)));
@@ -143,7 +147,7 @@ pub(crate) fn headers(headers: &HeaderMap) -> Bytes {
 /// UTF-8. Returns the reason if the type is JSON or text in UTF-8 and the body is not.
 pub(crate) async fn payload(
     pool: &OffloadPool,
-    call: &Call,
+    call: &RequestCall,
     headers: &HeaderMap,
     bytes: Bytes,
 ) -> Result<Result<Payload, InvalidBody>, CallError> {
@@ -177,7 +181,7 @@ fn valid(declared: Representation, bytes: Bytes) -> Result<Payload, InvalidBody>
 /// body is not JSON either, unless the method or the status allow for one.
 pub(crate) async fn answered(
     pool: &OffloadPool,
-    call: &Call,
+    call: &RequestCall,
     (method, status): (Method, StatusCode),
     headers: &HeaderMap,
     bytes: Bytes,
@@ -296,7 +300,7 @@ mod tests {
     #[tokio::test]
     async fn long_texts_and_many_parameters_are_read_in_the_pool() {
         let pool = OffloadPool::start(offload::OffloadConfig::default()).expect("threads");
-        let (call, headers) = (Call::unlimited(), HeaderMap::new());
+        let (call, headers) = (RequestCall::unlimited(), HeaderMap::new());
         let jobs = || pool.stats().kinds.get(KIND).map_or(0, |kind| kind.jobs);
         let text = |length| Bytes::from("x".repeat(length));
         assert!(payload(&pool, &call, &headers, text(SHORT_TEXT)).await.expect("read").is_ok());
@@ -351,7 +355,7 @@ mod tests {
     #[tokio::test]
     async fn an_empty_json_response_is_read_as_json_where_a_body_is_expected() {
         let pool = OffloadPool::start(offload::OffloadConfig::default()).expect("threads");
-        let (call, pool) = (Call::unlimited(), &pool);
+        let (call, pool) = (RequestCall::unlimited(), &pool);
         for (media, method, status, kind) in [
             ("application/json", Method::Get, StatusCode::OK, Kind::AsciiJson),
             ("application/json", Method::Head, StatusCode::OK, Kind::None),

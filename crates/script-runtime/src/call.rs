@@ -10,7 +10,10 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, StatusCode};
 use offload::OffloadPool;
 use script::Method;
-use services::{Call, CallError, Hosts, Kind, PathError, Problem, Request, Service, Services};
+use services::{
+    CallError, CallErrorKind, PathError, PermittedHosts, RequestCall, ServiceRequest, ServiceSet, ToProblem,
+    UpstreamService,
+};
 
 use crate::answer::{Reply, failed, limited, outcome};
 use crate::ask;
@@ -22,8 +25,8 @@ pub(crate) const REDIRECTS: usize = 5;
 
 /// The services and hosts that a script may call.
 pub(crate) struct Outside {
-    pub(crate) services: Services,
-    pub(crate) hosts: Hosts,
+    pub(crate) services: ServiceSet,
+    pub(crate) hosts: PermittedHosts,
 }
 
 /// An external call.
@@ -37,7 +40,7 @@ pub(crate) struct Errand {
 /// The resolved target of a URL.
 #[derive(Clone)]
 struct Target {
-    service: Arc<Service>,
+    service: Arc<UpstreamService>,
     /// Whether this is a registered service, which gets credentials, rather than a host that matches a
     /// pattern.
     is_registered: bool,
@@ -58,7 +61,12 @@ struct Url<'u> {
 
 impl Outside {
     /// Makes a call and reads its response completely, a long one in the pool.
-    pub(crate) async fn send(&self, pool: &OffloadPool, call: &Call, errand: Errand) -> (Outcome, Payload) {
+    pub(crate) async fn send(
+        &self,
+        pool: &OffloadPool,
+        call: &RequestCall,
+        errand: Errand,
+    ) -> (Outcome, Payload) {
         let Errand { method, url, body } = errand;
         let mut target = match self.resolve(&url) {
             Ok(target) => target,
@@ -93,7 +101,7 @@ impl Outside {
     /// Makes a call and streams its response to the client, up to the limit.
     pub(crate) async fn stream(
         &self,
-        call: &Call,
+        call: &RequestCall,
         errand: Errand,
         limit: u64,
     ) -> Result<Reply, (Outcome, Payload)> {
@@ -177,7 +185,7 @@ impl Outside {
         let has = |any: &[u8]| parts.authority.bytes().any(|byte| any.contains(&byte));
         // No service has such a name, so the lookup is skipped.
         let is_host = (parts.is_secure || has(b":.")) && !has(b"@");
-        let registered = |service: &Arc<Service>, path| Target {
+        let registered = |service: &Arc<UpstreamService>, path| Target {
             service: Arc::clone(service),
             is_registered: true,
             base: parts.base.to_owned(),
@@ -207,13 +215,13 @@ impl Outside {
 }
 
 /// Builds the request to a target.
-fn request(method: Method, target: &Target, body: &Payload) -> Request {
+fn request(method: Method, target: &Target, body: &Payload) -> ServiceRequest {
     let mut headers = HeaderMap::new();
     if let Some(media) = body.kind.content_type() {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
     }
     let method = http::Method::from_bytes(method.word().as_bytes()).unwrap_or(http::Method::GET);
-    Request { method, path_and_query: target.path.clone(), headers, body: body.bytes.clone() }
+    ServiceRequest { method, path_and_query: target.path.clone(), headers, body: body.bytes.clone() }
 }
 
 impl<'u> Url<'u> {
@@ -248,11 +256,11 @@ pub(crate) fn is_safe(method: Method) -> bool {
 pub(crate) fn told(error: &CallError) -> (Outcome, Payload) {
     let text = format!("{error} ({})", error.code());
     match error.kind() {
-        Kind::Forbidden | Kind::Invalid | Kind::UnknownService => {
+        CallErrorKind::Forbidden | CallErrorKind::Invalid | CallErrorKind::UnknownService => {
             (Outcome::Refused(403, text), Payload::default())
         }
-        Kind::Timeout => failed(504, text),
-        Kind::Limit if error.code() == "limit-deadline" => failed(504, text),
-        Kind::Unreachable | Kind::Broken | Kind::Limit => failed(502, text),
+        CallErrorKind::Timeout => failed(504, text),
+        CallErrorKind::Limit if error.code() == "limit-deadline" => failed(504, text),
+        CallErrorKind::Unreachable | CallErrorKind::Broken | CallErrorKind::Limit => failed(502, text),
     }
 }

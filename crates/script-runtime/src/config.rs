@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::{Bytes, Duration};
+use services::{BytesConfig, DurationConfig};
 
 /// An S service that handles a route: its file, or an object with options.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -59,19 +59,19 @@ pub struct ScriptOptions {
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsConfig {
     /// CPU time without a pause. A run that exceeds it is ended together with its worker.
-    pub cpu: Duration,
+    pub cpu: DurationConfig,
     /// Total duration of a run, including everything that it waits for. The route's `limits.timeout`
     /// additionally limits the time until the response begins.
-    pub timeout: Duration,
+    pub timeout: DurationConfig,
     /// Number of resource calls.
     pub calls: u32,
     /// Concurrent calls to services and hosts; further calls wait.
     #[schemars(range(min = 1))]
     pub concurrency: u32,
     /// Bytes received from services and hosts, after decompression.
-    pub upstream_bytes: Bytes,
+    pub upstream_bytes: BytesConfig,
     /// Bytes of the request body.
-    pub request_body: Bytes,
+    pub request_body: BytesConfig,
 }
 
 /// The number of worker processes of a script.
@@ -94,7 +94,7 @@ pub struct ResourcesConfig {
     pub max: u64,
     /// Time to live of each resource that is created from now on. Without it, a resource exists until it is
     /// deleted.
-    pub ttl: Option<Duration>,
+    pub ttl: Option<DurationConfig>,
 }
 
 /// Limits of a service's state.
@@ -105,7 +105,7 @@ pub struct StateConfig {
     /// each resource created at run time counts as its captured values, its path twice and 320 bytes. A write
     /// that would grow the state beyond this limit is refused; a write that shrinks the state is always
     /// accepted.
-    pub size: Bytes,
+    pub size: BytesConfig,
 }
 
 /// Settings that all S services share.
@@ -120,7 +120,7 @@ pub struct ScriptsConfig {
     /// The engine of the workers: `node`, `bun`, `deno`, or a custom command.
     pub engine: EngineConfig,
     /// Heap size limit of each worker.
-    pub memory: Bytes,
+    pub memory: BytesConfig,
     /// Maximum number of worker processes of all scripts together.
     #[schemars(range(min = 1, max = 1024))]
     pub workers: u32,
@@ -187,12 +187,12 @@ impl ScriptConfig {
 impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
-            cpu: Duration::from_secs(1),
-            timeout: Duration::from_secs(30),
+            cpu: DurationConfig::from_secs(1),
+            timeout: DurationConfig::from_secs(30),
             calls: 1000,
             concurrency: 64,
-            upstream_bytes: Bytes(64 << 20),
-            request_body: Bytes(1 << 20),
+            upstream_bytes: BytesConfig(64 << 20),
+            request_body: BytesConfig(1 << 20),
         }
     }
 }
@@ -211,7 +211,7 @@ impl Default for ResourcesConfig {
 
 impl Default for StateConfig {
     fn default() -> Self {
-        Self { size: Bytes(256 << 20) }
+        Self { size: BytesConfig(256 << 20) }
     }
 }
 
@@ -221,7 +221,7 @@ impl Default for ScriptsConfig {
             state_dir: "state".into(),
             durability: Durability::Process,
             engine: EngineConfig::Known(Engine::Node),
-            memory: Bytes(256 << 20),
+            memory: BytesConfig(256 << 20),
             workers: 32,
             internal_calls: 100_000,
         }

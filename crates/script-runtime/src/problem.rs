@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
-use services::{BodyDeadlineExceeded, Fault, Overloaded, Problem, Unfinished};
+use services::{BodyDeadlineExceeded, FaultParty, GatewayOverloaded, ToProblem, UnfinishedResponse};
 
 use crate::state;
 use crate::workers::Loss;
@@ -37,13 +37,13 @@ pub(crate) enum ScriptError {
     State { at: String, message: String },
     #[error("{at}: the answer can't be sent: {message}")]
     Answer { at: String, message: String },
-    #[error("{at}: the handler computed for longer than {} without a pause, which ended its worker", services::Duration(*.limit))]
+    #[error("{at}: the handler computed for longer than {} without a pause, which ended its worker", services::DurationConfig(*.limit))]
     Time { at: String, limit: Duration },
     #[error("{at}: the handler made more than {limit} resource calls")]
     Calls { at: String, limit: u32 },
-    #[error("the service did not answer within {}", services::Duration(*.limit))]
+    #[error("the service did not answer within {}", services::DurationConfig(*.limit))]
     Wall { limit: Duration },
-    #[error("the service's answer did not begin within {}, the deadline of its route", services::Duration(*.limit))]
+    #[error("the service's answer did not begin within {}, the deadline of its route", services::DurationConfig(*.limit))]
     Deadline { limit: Duration },
     #[error("a resource that the service needs did not answer as it should")]
     Resource,
@@ -67,10 +67,10 @@ pub(crate) enum ScriptError {
     Protocol { at: String, message: String },
     /// The pool did not read the request, which has had no effect yet.
     #[error(transparent)]
-    Overloaded(#[from] Overloaded),
+    Overloaded(#[from] GatewayOverloaded),
     /// The pool did not do long work of a run.
     #[error(transparent)]
-    Unfinished(#[from] Unfinished),
+    Unfinished(#[from] UnfinishedResponse),
 }
 
 impl From<&Loss> for ScriptError {
@@ -87,12 +87,14 @@ impl From<state::Error> for ScriptError {
 
 impl ScriptError {
     /// Returns the status and the fault, which always correspond.
-    fn kind(&self) -> (StatusCode, Fault) {
+    fn kind(&self) -> (StatusCode, FaultParty) {
         match self {
-            Self::NotFound => (StatusCode::NOT_FOUND, Fault::Client),
-            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, Fault::Client),
-            Self::BodySize(_) => (StatusCode::PAYLOAD_TOO_LARGE, Fault::Client),
-            Self::BrokenBody | Self::BodyJson(_) | Self::BodyText => (StatusCode::BAD_REQUEST, Fault::Client),
+            Self::NotFound => (StatusCode::NOT_FOUND, FaultParty::Client),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, FaultParty::Client),
+            Self::BodySize(_) => (StatusCode::PAYLOAD_TOO_LARGE, FaultParty::Client),
+            Self::BrokenBody | Self::BodyJson(_) | Self::BodyText => {
+                (StatusCode::BAD_REQUEST, FaultParty::Client)
+            }
             Self::BodyDeadline(error) => (error.status(), error.fault()),
             Self::Threw { .. }
             | Self::State { .. }
@@ -100,14 +102,14 @@ impl ScriptError {
             | Self::Time { .. }
             | Self::Calls { .. }
             | Self::Broken(_)
-            | Self::Protocol { .. } => (StatusCode::INTERNAL_SERVER_ERROR, Fault::Gateway),
+            | Self::Protocol { .. } => (StatusCode::INTERNAL_SERVER_ERROR, FaultParty::Gateway),
             Self::Wall { .. } | Self::Deadline { .. } | Self::ResourceTime => {
-                (StatusCode::GATEWAY_TIMEOUT, Fault::Upstream)
+                (StatusCode::GATEWAY_TIMEOUT, FaultParty::Upstream)
             }
-            Self::Resource => (StatusCode::BAD_GATEWAY, Fault::Upstream),
-            Self::Loop(_) => (StatusCode::LOOP_DETECTED, Fault::Upstream),
+            Self::Resource => (StatusCode::BAD_GATEWAY, FaultParty::Upstream),
+            Self::Loop(_) => (StatusCode::LOOP_DETECTED, FaultParty::Upstream),
             Self::Lost | Self::HeapFull { .. } | Self::NotReady | Self::InternalCalls { .. } => {
-                (StatusCode::SERVICE_UNAVAILABLE, Fault::Unavailable)
+                (StatusCode::SERVICE_UNAVAILABLE, FaultParty::Unavailable)
             }
             Self::Kept(error) => kept(error),
             Self::Overloaded(error) => (error.status(), error.fault()),
@@ -117,18 +119,18 @@ impl ScriptError {
 }
 
 /// Maps an error of the state to its HTTP status and fault.
-fn kept(error: &state::Error) -> (StatusCode, Fault) {
+fn kept(error: &state::Error) -> (StatusCode, FaultParty) {
     let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let fault = match status {
-        StatusCode::SERVICE_UNAVAILABLE => Fault::Unavailable,
-        StatusCode::LOOP_DETECTED => Fault::Upstream,
-        status if status.is_client_error() => Fault::Client,
-        _ => Fault::Gateway,
+        StatusCode::SERVICE_UNAVAILABLE => FaultParty::Unavailable,
+        StatusCode::LOOP_DETECTED => FaultParty::Upstream,
+        status if status.is_client_error() => FaultParty::Client,
+        _ => FaultParty::Gateway,
     };
     (status, fault)
 }
 
-impl Problem for ScriptError {
+impl ToProblem for ScriptError {
     fn code(&self) -> &'static str {
         match self {
             Self::NotFound => "resource-not-found",
@@ -163,7 +165,7 @@ impl Problem for ScriptError {
         self.kind().0
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> FaultParty {
         self.kind().1
     }
 

@@ -15,8 +15,8 @@ use script::{HeaderReads, Program};
 use services::body::{ReadBodyError, read_within};
 use services::caching::vary;
 use services::{
-    Body, BodyDeadlineExceeded, Call, CallError, ConfigProblem, Hosts, Overloaded, Problem, Report, Services,
-    by,
+    BodyDeadlineExceeded, CallError, ConfigProblem, GatewayOverloaded, PermittedHosts, RequestCall,
+    RequestReport, ServiceSet, StreamedServiceBody, ToProblem, by,
 };
 
 use crate::ask::{self, Ask, InvalidBody};
@@ -65,7 +65,7 @@ pub struct Ground<'a> {
     /// The route's path.
     pub path: &'a str,
     /// The services of the gateway.
-    pub services: &'a Services,
+    pub services: &'a ServiceSet,
     /// The context that all S services share.
     pub scripts: &'a Arc<Scripts>,
     /// The services that earlier routes of the same config deploy.
@@ -107,7 +107,7 @@ impl Script {
                 "deploy each service only once, since its name is the key of its state",
             ));
         }
-        let hosts = Hosts::new(&options.hosts).map_err(|error| {
+        let hosts = PermittedHosts::new(&options.hosts).map_err(|error| {
             problems.push(problem(
                 "/hosts",
                 error.to_string(),
@@ -261,13 +261,17 @@ impl Script {
     /// Everything in `problem.rs`.
     pub fn handle(
         &self,
-        request: Request<Body>,
-        seen: Call,
-    ) -> BoxFuture<'_, Result<Response<Body>, Box<dyn Problem>>> {
+        request: Request<StreamedServiceBody>,
+        seen: RequestCall,
+    ) -> BoxFuture<'_, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
         Box::pin(self.answer(request, seen))
     }
 
-    async fn answer(&self, request: Request<Body>, seen: Call) -> Result<Response<Body>, Box<dyn Problem>> {
+    async fn answer(
+        &self,
+        request: Request<StreamedServiceBody>,
+        seen: RequestCall,
+    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         let started = Instant::now();
         let is_head = request.method() == Method::HEAD;
         let is_get = is_head || request.method() == Method::GET;
@@ -275,7 +279,7 @@ impl Script {
         let phase = trace.phase("run");
         let answered = self.run(request, seen, started).await;
         drop(phase);
-        let report = |Cost { made, cpu }| budget.report(Report { made, since: Some(started), cpu });
+        let report = |Cost { made, cpu }| budget.report(RequestReport { made, since: Some(started), cpu });
         let Answered { reply, version, header_reads, cost } =
             answered.map_err(|run::Failure { error, cost }| {
                 report(cost);
@@ -304,8 +308,8 @@ impl Script {
 
     async fn run(
         &self,
-        request: Request<Body>,
-        seen: Call,
+        request: Request<StreamedServiceBody>,
+        seen: RequestCall,
         started: Instant,
     ) -> Result<Answered, run::Failure> {
         let deadline = started + self.setup.limits.timeout.0;
@@ -323,7 +327,7 @@ impl Script {
         };
         let (generation, ask) = ready.unwrap_or(Err(late))?;
         // The operator's script makes the calls, so the caller's rights do not limit them.
-        let call = Arc::new(Call { rights: None, ..seen });
+        let call = Arc::new(RequestCall { rights: None, ..seen });
         let origin = Origin { call, held: Held::none(), deadline, answer_by: Some(answer_by) };
         run::answer(Asked { setup: Arc::clone(&self.setup), generation, origin, ask }).await
     }
@@ -339,8 +343,8 @@ impl Script {
     async fn ask(
         &self,
         generation: &Generation,
-        request: Request<Body>,
-        seen: &Call,
+        request: Request<StreamedServiceBody>,
+        seen: &RequestCall,
     ) -> Result<Ask, ScriptError> {
         let (head, body) = request.into_parts();
         let path = ask::below(&self.setup.mount, &head.uri).to_owned();
@@ -356,7 +360,7 @@ impl Script {
         };
         let pool = &self.setup.scripts.offload;
         let unread = |error: CallError| match error {
-            CallError::Unfinished(_) => ScriptError::Overloaded(Overloaded),
+            CallError::Unfinished(_) => ScriptError::Overloaded(GatewayOverloaded),
             _ => ScriptError::NotReady,
         };
         let body = ask::payload(pool, seen, &head.headers, bytes).await.map_err(unread)?;
@@ -378,7 +382,7 @@ impl Deployed {
 }
 
 /// Reads a body up to the limit.
-async fn whole(body: Body, limit: u64) -> Result<bytes::Bytes, ScriptError> {
+async fn whole(body: StreamedServiceBody, limit: u64) -> Result<bytes::Bytes, ScriptError> {
     read_within(body, limit).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => ScriptError::BodySize(limit),
         ReadBodyError::Broken(_) => ScriptError::BrokenBody,

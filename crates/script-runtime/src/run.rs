@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use offload::OffloadError;
 use script::{Class, HeaderReads};
-use services::turn::Turn;
-use services::{Budget, Call, Made, Unfinished, by};
+use services::turn::ByteTurn;
+use services::{RequestBudget, RequestCall, UnfinishedResponse, UpstreamCallRecord, by};
 use tokio::sync::oneshot;
 
 use crate::answer::Reply;
@@ -53,7 +53,7 @@ pub(crate) struct Asked {
 #[derive(Clone)]
 pub(crate) struct Origin {
     /// The caller, trace and hops; each run has a budget of its own.
-    pub(crate) call: Arc<Call>,
+    pub(crate) call: Arc<RequestCall>,
     /// The groups that are locked by the runs waiting for the response.
     pub(crate) held: Held,
     /// The time at which the caller stops waiting.
@@ -75,7 +75,7 @@ pub(crate) struct Answered {
 /// The cost of a run.
 #[derive(Default)]
 pub(crate) struct Cost {
-    pub(crate) made: Vec<Made>,
+    pub(crate) made: Vec<UpstreamCallRecord>,
     pub(crate) cpu: Duration,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Run {
     removes: bool,
     lost: u32,
     cpu: Duration,
-    turn: Turn,
+    turn: ByteTurn,
     _under_way: UnderWay,
 }
 
@@ -167,10 +167,15 @@ impl Run {
         let limits = &setup.limits;
         let now = Instant::now();
         let timeout = limits.timeout.0.min(origin.deadline.saturating_duration_since(now));
-        let budget =
-            Budget::since(now, timeout, limits.calls, limits.upstream_bytes.0, limits.concurrency as usize);
+        let budget = RequestBudget::since(
+            now,
+            timeout,
+            limits.calls,
+            limits.upstream_bytes.0,
+            limits.concurrency as usize,
+        );
         let budget = budget.part_of(&origin.call.budget);
-        let call = Call { budget: Arc::new(budget), ..Arc::unwrap_or_clone(origin.call) };
+        let call = RequestCall { budget: Arc::new(budget), ..Arc::unwrap_or_clone(origin.call) };
         let origin = Origin { call: Arc::new(call), deadline: now + timeout, ..origin };
         Box::new(Self {
             handler,
@@ -188,7 +193,7 @@ impl Run {
             removes: false,
             lost: 0,
             cpu: Duration::ZERO,
-            turn: Turn::default(),
+            turn: ByteTurn::default(),
             _under_way: setup.scripts.begin(),
             origin,
             generation,
@@ -413,7 +418,7 @@ impl Run {
     fn unfinished(&self, error: OffloadError) -> ScriptError {
         match error {
             OffloadError::DeadlineExceeded => self.late(),
-            _ => Unfinished.into(),
+            _ => UnfinishedResponse.into(),
         }
     }
 

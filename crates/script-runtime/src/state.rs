@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use offload::{OffloadPool, QuotaKey};
-use services::Unfinished;
+use services::UnfinishedResponse;
 use store::{CommitDurability, Store};
 
 use cell::Waste;
@@ -124,7 +124,7 @@ impl Shared {
     ) -> Result<T, Error> {
         let deadline = Instant::now() + commit::PATIENCE;
         let done = at_once(&self.offload, commit::KIND, payer.exempt(), deadline, work).await;
-        done.map_err(|_| Unfinished.into())
+        done.map_err(|_| UnfinishedResponse.into())
     }
 
     /// Drops data in the pool.

@@ -18,7 +18,7 @@ use script_runtime::{
     Deployed, EngineConfig, Ground, Launcher, Script, ScriptConfig, Scripts, ScriptsConfig, confined,
 };
 use serde_json::Value;
-use services::{Call, Services, body};
+use services::{RequestCall, ServiceSet, body};
 use tempfile::TempDir;
 use testkit::patiently;
 
@@ -146,7 +146,7 @@ impl Site {
 
     /// Starts a script of this name.
     fn script(&self, name: &str) -> Arc<Script> {
-        let (services, deployed) = (Services::new(&[].into()).expect("none"), Deployed::default());
+        let (services, deployed) = (ServiceSet::new(&[].into()).expect("none"), Deployed::default());
         let ground = Ground {
             path: "/*",
             services: &services,
@@ -167,7 +167,7 @@ impl Site {
 
 async fn ask(script: &Arc<Script>, path: String) -> String {
     let request = Request::get(path).body(body::empty()).expect("a request");
-    let answer = patiently("an answer", script.handle(request, Call::unlimited())).await;
+    let answer = patiently("an answer", script.handle(request, RequestCall::unlimited())).await;
     let body =
         answer.unwrap_or_else(|problem| panic!("{problem}")).into_body().collect().await.expect("a body");
     String::from_utf8(body.to_bytes().to_vec()).expect("text")

@@ -9,7 +9,7 @@ const MAX_PARAMETERS: usize = 16;
 
 /// An item of a weighted list, such as `br;q=0.8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item<'a> {
+pub struct AcceptItem<'a> {
     /// The name, without parameters.
     pub name: &'a str,
     /// The weight in thousandths; 0 if it is malformed, since the identity form is always acceptable.
@@ -21,17 +21,17 @@ pub struct Item<'a> {
 /// Returns the weight of the first item with one of the given names.
 #[must_use]
 pub fn weight(headers: &HeaderMap, list: HeaderName, names: &[&str]) -> Option<u16> {
-    let is_it = |item: &Item<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
+    let is_it = |item: &AcceptItem<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
     items(headers, list).find(is_it).map(|item| item.weight)
 }
 
 /// Returns the first [`MAX_MEMBERS`] items of a weighted list.
-pub fn items(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Item<'_>> {
+pub fn items(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = AcceptItem<'_>> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).take(MAX_MEMBERS).map(|item| {
         let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
         let weight = parameter(parameters, "q").map_or(1000, thousandths);
-        Item { name: name.trim(), weight, parameters }
+        AcceptItem { name: name.trim(), weight, parameters }
     })
 }
 

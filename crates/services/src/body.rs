@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 
-use crate::turn::{TURN_BYTES, Turn};
+use crate::turn::{ByteTurn, TURN_BYTES};
 
 /// The capacity of a block of a [`BodyBuffer`].
 const BLOCK: usize = 256 << 10;
@@ -16,10 +16,10 @@ const BLOCK: usize = 256 << 10;
 const ROOM: u64 = 1 << 20;
 
 /// The error of an incomplete body.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A streamed body.
-pub type Body = UnsyncBoxBody<Bytes, Error>;
+pub type StreamedServiceBody = UnsyncBoxBody<Bytes, BodyError>;
 
 /// The memory in bytes that a response occupies until its body is read. Handlers that compose responses set
 /// it as a response extension: the current frame of such a body is a small part of the memory that it
@@ -28,19 +28,22 @@ pub type Body = UnsyncBoxBody<Bytes, Error>;
 pub struct HeldBytes(pub u64);
 
 /// Returns a body from a single buffer.
-pub fn full(bytes: impl Into<Bytes>) -> Body {
+pub fn full(bytes: impl Into<Bytes>) -> StreamedServiceBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// Returns an empty body.
 #[must_use]
-pub fn empty() -> Body {
+pub fn empty() -> StreamedServiceBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
 /// Returns a body of pieces that are available without waiting, `length` bytes in total.
-pub fn pieces(length: usize, pieces: impl Iterator<Item = Bytes> + Send + Unpin + 'static) -> Body {
-    Pieces { pieces, rest: length as u64 }.boxed_unsync()
+pub fn pieces(
+    length: usize,
+    pieces: impl Iterator<Item = Bytes> + Send + Unpin + 'static,
+) -> StreamedServiceBody {
+    BodyPieces { pieces, rest: length as u64 }.boxed_unsync()
 }
 
 /// Reads a body of at most `limit` bytes to its end into one buffer, whatever the size of its pieces: a list
@@ -50,9 +53,9 @@ pub fn pieces(length: usize, pieces: impl Iterator<Item = Bytes> + Send + Unpin 
 /// # Errors
 /// [`ReadBodyError::TooLarge`] if the body exceeds the limit, and [`ReadBodyError::Broken`] if it is
 /// incomplete.
-pub async fn read_within(mut body: Body, limit: u64) -> Result<Bytes, ReadBodyError> {
+pub async fn read_within(mut body: StreamedServiceBody, limit: u64) -> Result<Bytes, ReadBodyError> {
     let mut buffer = BodyBuffer::default();
-    let mut turn = Turn::default();
+    let mut turn = ByteTurn::default();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(ReadBodyError::Broken)?.into_data() else { continue };
         turn.took(data.len()).await;
@@ -72,7 +75,7 @@ pub enum ReadBodyError {
     TooLarge(u64),
     /// The body ended early.
     #[error("the body broke off")]
-    Broken(#[source] Error),
+    Broken(#[source] BodyError),
 }
 
 /// The pieces of a body, to be joined in one buffer. A single piece is not copied. Several are copied into
@@ -159,7 +162,7 @@ impl BodyBuffer {
             return std::mem::take(only);
         }
         let mut all = BytesMut::with_capacity(self.full_length);
-        let mut turn = Turn::default();
+        let mut turn = ByteTurn::default();
         // Each block is freed as soon as it is copied.
         for block in self.full {
             for part in block.chunks(TURN_BYTES) {
@@ -171,14 +174,14 @@ impl BodyBuffer {
     }
 }
 
-struct Pieces<I> {
+struct BodyPieces<I> {
     pieces: I,
     rest: u64,
 }
 
-impl<I: Iterator<Item = Bytes> + Unpin> http_body::Body for Pieces<I> {
+impl<I: Iterator<Item = Bytes> + Unpin> http_body::Body for BodyPieces<I> {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
@@ -206,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    fn of(pieces: &[&'static str]) -> Body {
+    fn of(pieces: &[&'static str]) -> StreamedServiceBody {
         let pieces: Vec<_> = pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
         super::pieces(pieces.iter().map(Bytes::len).sum(), pieces.into_iter())
     }

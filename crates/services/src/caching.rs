@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
 use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, VARY};
 
-use crate::call::Caller;
+use crate::call::CallerId;
 use crate::headers::MAX_MEMBERS;
 
 /// The combined caching directives of a request's services. The strictest ones apply.
@@ -26,7 +26,7 @@ pub struct CacheNotes {
 
 /// The scope of caching, in ascending order of strictness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Scope {
+enum CachingScope {
     /// No service was called.
     Unknown,
     Public,
@@ -37,7 +37,7 @@ enum Scope {
 
 /// The relevant directives of `Cache-Control`.
 #[derive(Debug, Default)]
-struct Directives {
+struct CacheDirectives {
     is_public: bool,
     is_private: bool,
     is_no_cache: bool,
@@ -50,7 +50,7 @@ struct Directives {
 impl Default for CacheNotes {
     fn default() -> Self {
         Self {
-            scope: AtomicU8::new(Scope::Unknown as u8),
+            scope: AtomicU8::new(CachingScope::Unknown as u8),
             max_age: AtomicU32::new(u32::MAX),
             shared_max_age: AtomicU32::new(u32::MAX),
             must_revalidate: AtomicBool::new(false),
@@ -61,14 +61,14 @@ impl Default for CacheNotes {
 impl CacheNotes {
     /// Records the directives of a service's response.
     pub fn note(&self, headers: &HeaderMap) {
-        let directives = Directives::of(headers);
+        let directives = CacheDirectives::of(headers);
         let varies = headers.get_all(VARY).iter().any(|value| value.as_bytes().contains(&b'*'));
         let scope = match &directives {
-            Directives { is_no_store: true, .. } => Scope::NoStore,
-            Directives { is_no_cache: true, .. } => Scope::NoCache,
-            _ if varies => Scope::NoCache,
-            Directives { is_private: false, is_public: true, .. } => Scope::Public,
-            _ => Scope::Private,
+            CacheDirectives { is_no_store: true, .. } => CachingScope::NoStore,
+            CacheDirectives { is_no_cache: true, .. } => CachingScope::NoCache,
+            _ if varies => CachingScope::NoCache,
+            CacheDirectives { is_private: false, is_public: true, .. } => CachingScope::Public,
+            _ => CachingScope::Private,
         };
         let age = headers.get(AGE).and_then(|value| value.to_str().ok()?.trim().parse().ok()).unwrap_or(0);
         let max_age = directives.max_age.unwrap_or(0);
@@ -79,12 +79,12 @@ impl CacheNotes {
 
     /// Records that a service failed: a response composed without it must not be stored.
     pub fn note_failure(&self) {
-        self.add(Scope::NoStore, 0, 0);
+        self.add(CachingScope::NoStore, 0, 0);
     }
 
     /// Records that the response depends on the client's identity.
     pub fn note_private(&self) {
-        self.add(Scope::Private, 0, 0);
+        self.add(CachingScope::Private, 0, 0);
     }
 
     /// Records all directives of another request whose response is shared by this one.
@@ -95,7 +95,7 @@ impl CacheNotes {
         self.must_revalidate.fetch_or(other.must_revalidate.load(Relaxed), Relaxed);
     }
 
-    fn add(&self, scope: Scope, max_age: u32, shared_max_age: u32) {
+    fn add(&self, scope: CachingScope, max_age: u32, shared_max_age: u32) {
         self.scope.fetch_max(scope as u8, Relaxed);
         self.max_age.fetch_min(max_age, Relaxed);
         self.shared_max_age.fetch_min(shared_max_age, Relaxed);
@@ -120,28 +120,28 @@ impl CacheNotes {
     pub fn mark<'n>(
         &self,
         headers: &mut HeaderMap,
-        caller: &Caller,
+        caller: &CallerId,
         forwarded: impl Iterator<Item = &'n HeaderName>,
     ) {
         let noted = self.scope.load(Relaxed);
-        let is_known = !matches!(caller, Caller::Anonymous);
-        if noted == Scope::Unknown as u8 && !is_known {
+        let is_known = !matches!(caller, CallerId::Anonymous);
+        if noted == CachingScope::Unknown as u8 && !is_known {
             return;
         }
         if !headers.contains_key(CACHE_CONTROL) {
             let value = match noted {
-                noted if noted == Scope::NoStore as u8 => {
+                noted if noted == CachingScope::NoStore as u8 => {
                     Some(const { HeaderValue::from_static("no-store") })
                 }
-                noted if noted == Scope::NoCache as u8 => {
+                noted if noted == CachingScope::NoCache as u8 => {
                     Some(const { HeaderValue::from_static("private, no-cache") })
                 }
-                noted if noted == Scope::Public as u8 && !is_known => self.public(),
+                noted if noted == CachingScope::Public as u8 && !is_known => self.public(),
                 _ => Some(const { HeaderValue::from_static("private") }),
             };
             headers.extend(value.map(|value| (CACHE_CONTROL, value)));
         }
-        if noted != Scope::Unknown as u8 {
+        if noted != CachingScope::Unknown as u8 {
             vary(headers, forwarded);
         }
     }
@@ -161,7 +161,7 @@ pub fn vary<'n>(headers: &mut HeaderMap, names: impl Iterator<Item = &'n HeaderN
     }
 }
 
-impl Directives {
+impl CacheDirectives {
     fn of(headers: &HeaderMap) -> Self {
         let mut directives = Self::default();
         // An unreadable line may contain `private`.
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     /// Returns the `Cache-Control` of a response composed from responses with these `Cache-Control` values.
-    fn made_of(said: &[&'static str], caller: &Caller) -> Option<String> {
+    fn made_of(said: &[&'static str], caller: &CallerId) -> Option<String> {
         let notes = CacheNotes::default();
         for said in said {
             let mut headers = HeaderMap::new();
@@ -241,9 +241,9 @@ mod tests {
             (&["no-store", "public, max-age=60"], Some("no-store")),
             (&["public, max-age=many"], Some("public, max-age=0")),
         ] {
-            assert_eq!(made_of(said, &Caller::Anonymous).as_deref(), expected, "{said:?}");
+            assert_eq!(made_of(said, &CallerId::Anonymous).as_deref(), expected, "{said:?}");
         }
-        let named = Caller::Named("ann".into());
+        let named = CallerId::Named("ann".into());
         assert_eq!(made_of(&[], &named).as_deref(), Some("private"));
         assert_eq!(made_of(&["public, max-age=60"], &named).as_deref(), Some("private"));
     }
@@ -256,7 +256,7 @@ mod tests {
         headers.append(CACHE_CONTROL, HeaderValue::from_bytes(b"private=\"\xe9\"").unwrap());
         notes.note(&headers);
         let mut headers = HeaderMap::new();
-        notes.mark(&mut headers, &Caller::Anonymous, std::iter::empty());
+        notes.mark(&mut headers, &CallerId::Anonymous, std::iter::empty());
         assert_eq!(headers[CACHE_CONTROL], "private");
     }
 
@@ -267,7 +267,7 @@ mod tests {
             let control = vec!["public"; public].join(",");
             notes.note(&HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::try_from(control).unwrap())]));
             let mut headers = HeaderMap::new();
-            notes.mark(&mut headers, &Caller::Anonymous, std::iter::empty());
+            notes.mark(&mut headers, &CallerId::Anonymous, std::iter::empty());
             assert_eq!(headers[CACHE_CONTROL], expected);
         }
     }
@@ -279,7 +279,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(VARY, HeaderValue::from_static("accept, Cookie"));
         let names = [http::header::COOKIE, http::header::ACCEPT_LANGUAGE, http::header::ACCEPT_LANGUAGE];
-        notes.mark(&mut headers, &Caller::Anonymous, names.iter());
+        notes.mark(&mut headers, &CallerId::Anonymous, names.iter());
         let vary: Vec<_> = headers.get_all(VARY).iter().collect();
         assert_eq!(vary, ["accept, Cookie", "accept-language"]);
         assert_eq!(headers[CACHE_CONTROL], "no-store");

@@ -18,14 +18,14 @@ use tokio::sync::Semaphore;
 
 use crate::caching::CacheNotes;
 use crate::error::CallError;
-use crate::headers::{Arrival, network};
-use crate::problem::Unfinished;
-use crate::trace::Trace;
+use crate::headers::{ConnectionDetails, network};
+use crate::problem::UnfinishedResponse;
+use crate::trace::RequestTrace;
 
 /// The caller on whose behalf a request is made. Variants never compare equal: a token's subject never passes
 /// for a caller from the config of the same name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Caller {
+pub enum CallerId {
     /// An unauthenticated caller.
     #[default]
     Anonymous,
@@ -37,7 +37,7 @@ pub enum Caller {
 
 /// Restricts the services and methods that a caller may use, within the limits of the route.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rights {
+pub struct CallRights {
     /// The permitted services, in lower case; `None` permits all.
     pub services: Option<BTreeSet<Box<str>>>,
     /// The permitted methods; `None` permits all.
@@ -45,7 +45,7 @@ pub struct Rights {
 }
 
 /// The account that is charged for the CPU time of a request's program.
-pub trait Payer: fmt::Debug + Send + Sync {
+pub trait CpuAccounting: fmt::Debug + Send + Sync {
     /// Charges for a run that is complete or was cancelled by its client.
     fn charge(&self, cpu: Duration);
 }
@@ -79,24 +79,24 @@ pub enum ReceivedLimit {
 
 /// The context of a client's request: its caller, its budget, its hop count.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct RequestCall {
     /// The caller on whose behalf the request is made.
-    pub caller: Caller,
+    pub caller: CallerId,
     /// The caller's rights; `None` for no restrictions.
-    pub rights: Option<Arc<Rights>>,
+    pub rights: Option<Arc<CallRights>>,
     /// The account that is charged for CPU time, if any.
-    pub payer: Option<Arc<dyn Payer>>,
+    pub payer: Option<Arc<dyn CpuAccounting>>,
     /// The client's own headers. A service gets those that its `forward` setting lists. `None` forwards no
     /// headers.
     pub headers: Option<Arc<HeaderMap>>,
     /// The trace that the request belongs to.
-    pub trace: Trace,
+    pub trace: RequestTrace,
     /// The connection details of the client's request; `None` for requests without a client.
-    pub arrival: Option<Arrival>,
+    pub arrival: Option<ConnectionDetails>,
     /// The number of gateways that the request has passed (`CDN-Loop`, RFC 8586).
     pub hops: u8,
     /// The remaining allowance.
-    pub budget: Arc<Budget>,
+    pub budget: Arc<RequestBudget>,
 }
 
 /// The bytes of responses up to which a request counts in no account, and the unit in which more are counted.
@@ -104,7 +104,7 @@ pub(crate) const HELD_UNIT: u64 = 64 << 10;
 
 /// The remaining allowance of a request, and a record of its use.
 #[derive(Debug)]
-pub struct Budget {
+pub struct RequestBudget {
     /// The start of the request; the times of calls are relative to it.
     pub started: Instant,
     /// The deadline of the request.
@@ -116,17 +116,17 @@ pub struct Budget {
     /// The accounts that these bytes count in, and the client; `None` for requests without a client.
     accounts: Option<(Arc<dyn ReceivedAccounts>, IpAddr)>,
     /// The budget of the request that started a shared call. Short responses count there.
-    starter: Option<Arc<Budget>>,
+    starter: Option<Arc<RequestBudget>>,
     /// The permit for these bytes; not set for short responses.
     permit: OnceLock<Arc<dyn ReceivedPermit>>,
     /// Whether the account of the client had no room for a response.
     lacked_room: AtomicBool,
     parallel: Semaphore,
-    made: Mutex<Vec<Made>>,
+    made: Mutex<Vec<UpstreamCallRecord>>,
     /// Whether any call was made. Avoids locking the list for requests without calls.
     has_made: AtomicBool,
     refused: AtomicBool,
-    report: Mutex<Option<Report>>,
+    report: Mutex<Option<RequestReport>>,
     cache: Arc<CacheNotes>,
     /// Whether several requests share the responses.
     is_shared: bool,
@@ -134,7 +134,7 @@ pub struct Budget {
 
 /// A record of an upstream call that was made or attempted.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct UpstreamCallRecord {
     /// The service's name.
     pub service: Arc<str>,
     /// The method.
@@ -144,7 +144,7 @@ pub struct Made {
     /// The address of the endpoint that the last attempt was sent to.
     pub address: Option<SocketAddr>,
     /// The outcome of the call.
-    pub outcome: Outcome,
+    pub outcome: UpstreamCallOutcome,
     /// The times of the retries, each on another endpoint, relative to the start of the request.
     pub again: Vec<Duration>,
     /// The start and, once it is over, the end of the call, relative to the start of the request.
@@ -153,7 +153,7 @@ pub struct Made {
 
 /// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum UpstreamCallOutcome {
     /// The call is queued or was rejected: nothing left the gateway.
     NotSent,
     /// The request was sent; there is no complete response, or not yet.
@@ -165,34 +165,34 @@ pub enum Outcome {
 /// The cost of a request, for the access log and `orfa dev`. A handler with a budget of its own stores its
 /// report in the request's budget, see [`Budget::report`].
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct RequestReport {
     /// The upstream calls.
-    pub made: Vec<Made>,
+    pub made: Vec<UpstreamCallRecord>,
     /// The start time that the times of the calls are relative to.
     pub since: Option<Instant>,
     /// The CPU time of the program that was run, if any.
     pub cpu: Duration,
 }
 
-impl Report {
+impl RequestReport {
     /// Creates the report of a handler whose calls used this budget, and moves the list of calls out of it.
     #[must_use]
-    pub fn of(budget: &Budget) -> Self {
+    pub fn of(budget: &RequestBudget) -> Self {
         Self { made: budget.take_made(), since: Some(budget.started), cpu: Duration::ZERO }
     }
 }
 
-impl Call {
+impl RequestCall {
     /// Returns an anonymous call with practically no limits, for tests, health checks and benchmarks.
     #[must_use]
     pub fn unlimited() -> Self {
-        let budget = Budget::new(Duration::from_secs(3600), u32::MAX, u64::MAX, 1024);
+        let budget = RequestBudget::new(Duration::from_secs(3600), u32::MAX, u64::MAX, 1024);
         Self {
-            caller: Caller::Anonymous,
+            caller: CallerId::Anonymous,
             rights: None,
             payer: None,
             headers: None,
-            trace: Trace::default(),
+            trace: RequestTrace::default(),
             arrival: None,
             hops: 0,
             budget: Arc::new(budget),
@@ -201,7 +201,7 @@ impl Call {
 
     /// Returns a copy of the call with another budget, and with these client headers for forwarding.
     #[must_use]
-    pub fn within(&self, budget: Arc<Budget>, headers: HeaderMap) -> Self {
+    pub fn within(&self, budget: Arc<RequestBudget>, headers: HeaderMap) -> Self {
         Self {
             caller: self.caller.clone(),
             rights: self.rights.clone(),
@@ -241,17 +241,17 @@ impl Call {
 /// their network. An IPv6 network is also part of a /48 block, since a single customer often owns the whole
 /// block.
 #[must_use]
-pub fn quota_key(caller: &Caller, client: Option<IpAddr>) -> QuotaKey {
+pub fn quota_key(caller: &CallerId, client: Option<IpAddr>) -> QuotaKey {
     match (caller, client.map(network)) {
-        (Caller::Anonymous, Some(IpAddr::V4(network))) => QuotaKey::new(&network.to_bits()),
-        (Caller::Anonymous, Some(IpAddr::V6(network))) => {
+        (CallerId::Anonymous, Some(IpAddr::V4(network))) => QuotaKey::new(&network.to_bits()),
+        (CallerId::Anonymous, Some(IpAddr::V6(network))) => {
             QuotaKey::new(&network.to_bits()).in_block(&network.octets().first_chunk::<6>())
         }
         (caller, _) => QuotaKey::new(caller),
     }
 }
 
-impl Caller {
+impl CallerId {
     /// Returns the caller's name, for logs; `None` for an anonymous caller.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
@@ -262,14 +262,14 @@ impl Caller {
     }
 }
 
-impl Rights {
+impl CallRights {
     fn open(&self, service: &str) -> bool {
         let Some(services) = &self.services else { return true };
         services.contains(service) || services.contains(&*service.to_ascii_lowercase())
     }
 }
 
-impl Budget {
+impl RequestBudget {
     /// Creates a budget that starts now.
     #[must_use]
     pub fn new(time: Duration, calls: u32, received: u64, parallel: usize) -> Self {
@@ -337,13 +337,13 @@ impl Budget {
     }
 
     /// Stores the cost of the request, whether it succeeded or not, for the creator of the budget.
-    pub fn report(&self, report: Report) {
+    pub fn report(&self, report: RequestReport) {
         *guard(&self.report) = Some(report);
     }
 
     /// Takes the stored report.
     #[must_use]
-    pub fn take_report(&self) -> Option<Report> {
+    pub fn take_report(&self) -> Option<RequestReport> {
         guard(&self.report).take()
     }
 
@@ -371,8 +371,8 @@ impl Budget {
     }
 
     /// Counts bytes that the gateway holds. Short responses only take an addition.
-    pub(crate) fn hold(&self, bytes: u64) -> Result<(), Unfinished> {
-        self.try_hold(bytes).map_err(|_| Unfinished)
+    pub(crate) fn hold(&self, bytes: u64) -> Result<(), UnfinishedResponse> {
+        self.try_hold(bytes).map_err(|_| UnfinishedResponse)
     }
 
     fn try_hold(&self, bytes: u64) -> Result<(), ReceivedLimit> {
@@ -439,18 +439,18 @@ impl Budget {
 
     /// Returns the calls so far, in the order of their start.
     #[must_use]
-    pub fn made(&self) -> Vec<Made> {
+    pub fn made(&self) -> Vec<UpstreamCallRecord> {
         self.lock().clone()
     }
 
     /// Runs a closure on the calls so far, without a copy. The list is locked meanwhile.
-    pub fn see_made<T>(&self, see: impl FnOnce(&[Made]) -> T) -> T {
+    pub fn see_made<T>(&self, see: impl FnOnce(&[UpstreamCallRecord]) -> T) -> T {
         see(&self.lock())
     }
 
     /// Takes the list of calls; for the last reader.
     #[must_use]
-    pub fn take_made(&self) -> Vec<Made> {
+    pub fn take_made(&self) -> Vec<UpstreamCallRecord> {
         if self.has_made.load(Acquire) { std::mem::take(&mut *self.lock()) } else { Vec::new() }
     }
 
@@ -465,8 +465,8 @@ impl Budget {
         let span = (self.started.elapsed(), None);
         self.has_made.store(true, Release);
         let mut made = self.lock();
-        let (address, outcome) = (None, Outcome::NotSent);
-        made.push(Made { service, method, path, address, outcome, again: Vec::new(), span });
+        let (address, outcome) = (None, UpstreamCallOutcome::NotSent);
+        made.push(UpstreamCallRecord { service, method, path, address, outcome, again: Vec::new(), span });
         made.len() - 1
     }
 
@@ -479,8 +479,8 @@ impl Budget {
     }
 
     /// Updates the outcome of a call.
-    pub fn note(&self, number: usize, outcome: Outcome) {
-        let end = matches!(outcome, Outcome::Status(_)).then(|| self.started.elapsed());
+    pub fn note(&self, number: usize, outcome: UpstreamCallOutcome) {
+        let end = matches!(outcome, UpstreamCallOutcome::Status(_)).then(|| self.started.elapsed());
         if let Some(made) = self.lock().get_mut(number) {
             made.outcome = outcome;
             made.span.1 = end;
@@ -490,7 +490,7 @@ impl Budget {
     /// Records that a call is being sent to this address.
     pub fn sent(&self, number: usize, address: Option<SocketAddr>) {
         if let Some(made) = self.lock().get_mut(number) {
-            made.outcome = Outcome::NoAnswer;
+            made.outcome = UpstreamCallOutcome::NoAnswer;
             made.address = address;
         }
     }
@@ -541,7 +541,7 @@ impl Budget {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Made>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<UpstreamCallRecord>> {
         guard(&self.made)
     }
 }
@@ -557,7 +557,7 @@ mod tests {
 
     #[test]
     fn quota_key_is_per_network_and_shares_ipv6_block() {
-        let key = |text: &str| quota_key(&Caller::Anonymous, Some(text.parse().unwrap()));
+        let key = |text: &str| quota_key(&CallerId::Anonymous, Some(text.parse().unwrap()));
         assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:1"));
         assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
         let keys = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8:0:1::1", "2001:db8:1::1"].map(key);
@@ -566,8 +566,8 @@ mod tests {
         assert!(keys[2].shares_block(keys[3]), "same /48 block");
         assert!(!keys[3].shares_block(keys[4]) && !keys[0].shares_block(keys[1]));
         let address = Some("192.0.2.1".parse().unwrap());
-        let named = Caller::Named("a".into());
+        let named = CallerId::Named("a".into());
         assert_eq!(quota_key(&named, address), quota_key(&named, None), "independent of the address");
-        assert_ne!(quota_key(&named, None), quota_key(&Caller::Subject("a".into()), None));
+        assert_ne!(quota_key(&named, None), quota_key(&CallerId::Subject("a".into()), None));
     }
 }

@@ -16,31 +16,31 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use tokio::time::Instant;
 
-use crate::call::{Budget, Call};
-use crate::client::{CallError, Request, Response, Services};
-use crate::flights::{Fingerprint, Flights};
+use crate::call::{RequestBudget, RequestCall};
+use crate::client::{CallError, ProgramResponse, ServiceRequest, ServiceSet};
+use crate::flights::{InFlightMap, WorkFingerprint};
 use crate::retry::is_safe;
-use crate::service::Service;
+use crate::service::UpstreamService;
 
 /// The longest URL for lists that can be split; common servers accept at least this length.
 pub const ROOM: usize = 8000;
 
 /// The response or error of a call, shared by all callers of an equal call.
-pub type Answered<T = Response> = Result<T, Arc<CallError>>;
+pub type SharedCallResult<T = ProgramResponse> = Result<T, Arc<CallError>>;
 
 /// The calls of one request. `T` is made from a response once, and shared by all callers that get the
 /// response.
-pub struct Calls<T = Response> {
-    services: Services,
-    call: Call,
-    coalescer: Option<Arc<Coalescer<T>>>,
+pub struct RequestCalls<T = ProgramResponse> {
+    services: ServiceSet,
+    call: RequestCall,
+    coalescer: Option<Arc<CallCoalescer<T>>>,
     safe_calls: Arc<Mutex<SafeCalls<T>>>,
 }
 
 /// The calls without side effects that were made or are in flight.
 struct SafeCalls<T> {
     /// The calls since the last write of the request began or ended.
-    since_write: HashMap<Key, Shared<BoxFuture<'static, Answered<T>>>>,
+    since_write: HashMap<CallKey, Shared<BoxFuture<'static, SharedCallResult<T>>>>,
     /// Whether the request has written. Equal calls of other requests may be older than that write.
     has_written: bool,
 }
@@ -73,29 +73,29 @@ impl<T> Drop for WriteGuard<T> {
 }
 
 /// The parts of a call that distinguish it from others, with the fingerprint of its headers and its body.
-type Key = (Arc<str>, Method, PathAndQuery, Fingerprint);
+type CallKey = (Arc<str>, Method, PathAndQuery, WorkFingerprint);
 
 /// Request coalescing across requests: equal calls that are in flight at the same time are made once. Calls
 /// are equal if they have the same method, URL and body, and the same headers as sent to the service,
 /// credentials included.
 #[derive(Debug)]
-pub struct Coalescer<T> {
-    pub(crate) flights: Arc<Flights<Landed<T>>>,
+pub struct CallCoalescer<T> {
+    pub(crate) flights: Arc<InFlightMap<CoalescedResponse<T>>>,
     /// The maximum size of a shared response in bytes.
     pub(crate) received: u64,
 }
 
 /// The result of a coalesced call, with its cost.
 #[derive(Clone, Debug)]
-pub(crate) struct Landed<T> {
-    pub(crate) answer: Answered<T>,
+pub(crate) struct CoalescedResponse<T> {
+    pub(crate) answer: SharedCallResult<T>,
     pub(crate) received: u64,
     /// The start of the call.
     pub(crate) begun: Instant,
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) budget: Arc<RequestBudget>,
 }
 
-impl<T> Coalescer<T> {
+impl<T> CallCoalescer<T> {
     /// Creates a coalescer without calls in flight. `received` is the maximum size of a shared response in
     /// bytes.
     #[must_use]
@@ -104,29 +104,29 @@ impl<T> Coalescer<T> {
     }
 }
 
-impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
+impl<T: From<ProgramResponse> + Clone + Send + Sync + 'static> RequestCalls<T> {
     /// Creates an empty set of calls.
     #[must_use]
-    pub fn new(services: Services, call: Call) -> Self {
+    pub fn new(services: ServiceSet, call: RequestCall) -> Self {
         let safe_calls = SafeCalls { since_write: HashMap::new(), has_written: false };
         Self { services, call, coalescer: None, safe_calls: Arc::new(Mutex::new(safe_calls)) }
     }
 
     /// Coalesces calls without side effects with equal calls of other requests.
     #[must_use]
-    pub fn together(self, coalescer: Arc<Coalescer<T>>) -> Self {
+    pub fn together(self, coalescer: Arc<CallCoalescer<T>>) -> Self {
         Self { coalescer: Some(coalescer), ..self }
     }
 
     /// The context that the calls are made in.
     #[must_use]
-    pub fn call(&self) -> &Call {
+    pub fn call(&self) -> &RequestCall {
         &self.call
     }
 
     /// The services that the calls can use.
     #[must_use]
-    pub fn services(&self) -> &Services {
+    pub fn services(&self) -> &ServiceSet {
         &self.services
     }
 
@@ -134,9 +134,9 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
     /// since the last unsafe one shares its response, and takes nothing out of the budget.
     pub fn send(
         &self,
-        service: &Arc<Service>,
-        request: Request,
-    ) -> impl Future<Output = Answered<T>> + Send + 'static + use<T> {
+        service: &Arc<UpstreamService>,
+        request: ServiceRequest,
+    ) -> impl Future<Output = SharedCallResult<T>> + Send + 'static + use<T> {
         match is_safe(&request.method) && request.body.is_empty() {
             true => self.ask(service, request).left_future(),
             false => {
@@ -151,10 +151,10 @@ impl<T: From<Response> + Clone + Send + Sync + 'static> Calls<T> {
     /// Like `send`, but treats the request as safe whatever its method. Duplicates share one response.
     pub fn ask(
         &self,
-        service: &Arc<Service>,
-        request: Request,
-    ) -> impl Future<Output = Answered<T>> + Send + 'static + use<T> {
-        let mut rest = Fingerprint::default();
+        service: &Arc<UpstreamService>,
+        request: ServiceRequest,
+    ) -> impl Future<Output = SharedCallResult<T>> + Send + 'static + use<T> {
+        let mut rest = WorkFingerprint::default();
         for (name, value) in &request.headers {
             rest.add(name.as_str().as_bytes());
             rest.add(value.as_bytes());
@@ -212,8 +212,8 @@ pub fn divide(lengths: &[usize], between: usize, most: usize, room: usize) -> Ve
 
 /// Returns a GET request without headers and body.
 #[must_use]
-pub fn get(path_and_query: PathAndQuery) -> Request {
-    Request { method: Method::GET, path_and_query, headers: HeaderMap::new(), body: Bytes::new() }
+pub fn get(path_and_query: PathAndQuery) -> ServiceRequest {
+    ServiceRequest { method: Method::GET, path_and_query, headers: HeaderMap::new(), body: Bytes::new() }
 }
 
 #[cfg(test)]

@@ -23,37 +23,37 @@ use http::{HeaderMap, Method, StatusCode, Version};
 use offload::OffloadPool;
 use tokio::sync::SemaphorePermit;
 
-use crate::body::Body;
-use crate::call::{Budget, Call, Outcome, quota_key};
+use crate::body::StreamedServiceBody;
+use crate::call::{RequestBudget, RequestCall, UpstreamCallOutcome, quota_key};
 use crate::config::{ConfigProblem, ServiceConfig};
 use crate::deadline::by;
 use crate::decompress::DecoderPool;
-use crate::headers::{self, MAX_HOPS, Named};
+use crate::headers::{self, MAX_HOPS, TargetServiceName};
 use crate::path::{PathError, take_apart};
-use crate::receive::{Stopped, receive};
-use crate::service::Service;
+use crate::receive::{ReceiveError, receive};
+use crate::service::UpstreamService;
 use crate::stats::ServiceStats;
-use crate::targets::{Outside, Resolve, SystemResolver, Verdict};
-use crate::transport::{Live, Transport};
+use crate::targets::{BackgroundDependencies, NameResolver, RequestVerdict, SystemResolver};
+use crate::transport::{LiveTransport, ServiceTransport};
 use crate::upgrade::{self, UpgradeOffer};
 use crate::work::unfinished;
-use clock::{Clock, Late};
-use exchange::{Answer, Exchange};
-use message::{Message, Payload};
+use clock::{ExchangeTimers, ExpiredTimeout};
+use exchange::{CallExchange, LeasedResponse};
+use message::{RequestMessage, RequestPayload};
 
-pub use crate::error::{CallError, Waited};
+pub use crate::error::{AwaitedEvent, CallError};
 
 /// All services of a config. Clones share connections.
 #[derive(Clone)]
-pub struct Services {
+pub struct ServiceSet {
     /// Services by name in lower case, since hosts of URLs are case-insensitive.
-    by_name: Arc<BTreeMap<String, Arc<Service>>>,
-    outside: Arc<Outside>,
+    by_name: Arc<BTreeMap<String, Arc<UpstreamService>>>,
+    outside: Arc<BackgroundDependencies>,
 }
 
 /// A program's request to a service.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ServiceRequest {
     /// The method.
     pub method: Method,
     /// Path and query, without authority.
@@ -66,7 +66,7 @@ pub struct Request {
 
 /// A service's response to a program's request.
 #[derive(Clone, Debug)]
-pub struct Response {
+pub struct ProgramResponse {
     /// The status.
     pub status: StatusCode,
     /// The headers, without hop-by-hop headers.
@@ -75,7 +75,7 @@ pub struct Response {
     pub body: Bytes,
 }
 
-impl Services {
+impl ServiceSet {
     /// Creates the services of a config that refers to no files. Opens no connections.
     ///
     /// # Errors
@@ -90,8 +90,11 @@ impl Services {
     /// # Errors
     /// All mistakes in the config, not just the first.
     pub fn read(config: &BTreeMap<String, ServiceConfig>, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
-        let outside =
-            Outside { transport: Arc::new(Live), resolver: Arc::new(SystemResolver), offload: None };
+        let outside = BackgroundDependencies {
+            transport: Arc::new(LiveTransport),
+            resolver: Arc::new(SystemResolver),
+            offload: None,
+        };
         let by_name = by_name(config, folder, &BTreeMap::new())?;
         Ok(Self { by_name: Arc::new(by_name), outside: Arc::new(outside) })
     }
@@ -131,22 +134,23 @@ impl Services {
 
     /// Replaces the transport, for recordings and tests.
     #[must_use]
-    pub fn with_transport(self, transport: Arc<dyn Transport>) -> Self {
-        let outside = Outside { transport, ..Outside::clone(&self.outside) };
+    pub fn with_transport(self, transport: Arc<dyn ServiceTransport>) -> Self {
+        let outside = BackgroundDependencies { transport, ..BackgroundDependencies::clone(&self.outside) };
         Self { outside: Arc::new(outside), ..self }
     }
 
     /// Replaces the resolver.
     #[must_use]
-    pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
-        let outside = Outside { resolver, ..Outside::clone(&self.outside) };
+    pub fn with_resolver(self, resolver: Arc<dyn NameResolver>) -> Self {
+        let outside = BackgroundDependencies { resolver, ..BackgroundDependencies::clone(&self.outside) };
         Self { outside: Arc::new(outside), ..self }
     }
 
     /// Decodes responses to programs in this pool.
     #[must_use]
     pub fn with_offload(self, offload: OffloadPool) -> Self {
-        let outside = Outside { offload: Some(offload), ..Outside::clone(&self.outside) };
+        let outside =
+            BackgroundDependencies { offload: Some(offload), ..BackgroundDependencies::clone(&self.outside) };
         Self { outside: Arc::new(outside), ..self }
     }
 
@@ -157,7 +161,7 @@ impl Services {
 
     /// Returns the service with this name, ignoring case.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Arc<Service>> {
+    pub fn get(&self, name: &str) -> Option<&Arc<UpstreamService>> {
         if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return self.by_name.get(&name.to_ascii_lowercase());
         }
@@ -167,7 +171,7 @@ impl Services {
     /// Returns the service that has a target at this `host:port`. The default port is that of the target's
     /// scheme.
     #[must_use]
-    pub fn at(&self, authority: &str) -> Option<&Arc<Service>> {
+    pub fn at(&self, authority: &str) -> Option<&Arc<UpstreamService>> {
         self.by_name.values().find(|service| service.is_at(authority))
     }
 
@@ -175,7 +179,7 @@ impl Services {
     ///
     /// # Errors
     /// The errors of [`parse_target`](crate::parse_target), and [`PathError::UnknownService`].
-    pub fn resolve(&self, url: &str) -> Result<(&Arc<Service>, PathAndQuery), PathError> {
+    pub fn resolve(&self, url: &str) -> Result<(&Arc<UpstreamService>, PathAndQuery), PathError> {
         let (name, path) = take_apart(url)?;
         let service = self.get(name).ok_or(PathError::UnknownService)?;
         Ok((service, path))
@@ -184,10 +188,10 @@ impl Services {
     /// Sends a program's request: [`Services::start`], and awaits its response.
     pub fn send(
         &self,
-        call: &Call,
-        service: &Arc<Service>,
-        request: Request,
-    ) -> impl Future<Output = Result<Response, CallError>> + Send + 'static + use<> {
+        call: &RequestCall,
+        service: &Arc<UpstreamService>,
+        request: ServiceRequest,
+    ) -> impl Future<Output = Result<ProgramResponse, CallError>> + Send + 'static + use<> {
         let (begun, budget) = (self.begin(call, service, request), Arc::clone(&call.budget));
         // Boxed, since the future is large, and its callers would copy it from future to future.
         Box::pin(async move {
@@ -204,10 +208,11 @@ impl Services {
     /// Errors that need no exchange: a forbidden path, method or header, or no calls left.
     pub fn start(
         &self,
-        call: &Call,
-        service: &Arc<Service>,
-        request: Request,
-    ) -> Result<impl Future<Output = Result<Response, CallError>> + Send + 'static + use<>, CallError> {
+        call: &RequestCall,
+        service: &Arc<UpstreamService>,
+        request: ServiceRequest,
+    ) -> Result<impl Future<Output = Result<ProgramResponse, CallError>> + Send + 'static + use<>, CallError>
+    {
         let (exchange, message) = self.begin(call, service, request)?;
         let budget = Arc::clone(&call.budget);
         Ok(async move {
@@ -224,11 +229,11 @@ impl Services {
     /// The errors of [`Services::start`].
     pub fn start_streamed(
         &self,
-        call: &Call,
-        service: &Arc<Service>,
-        request: Request,
+        call: &RequestCall,
+        service: &Arc<UpstreamService>,
+        request: ServiceRequest,
     ) -> Result<
-        impl Future<Output = Result<http::Response<Body>, CallError>> + Send + 'static + use<>,
+        impl Future<Output = Result<http::Response<StreamedServiceBody>, CallError>> + Send + 'static + use<>,
         CallError,
     > {
         let (exchange, message) = self.begin(call, service, request)?;
@@ -250,16 +255,16 @@ impl Services {
     /// The errors of an incomplete response, [`CallError::Limit`] and [`CallError::Unfinished`].
     pub async fn finish(
         &self,
-        call: &Call,
-        service: &Service,
-        response: http::Response<Body>,
-    ) -> Result<Response, CallError> {
+        call: &RequestCall,
+        service: &UpstreamService,
+        response: http::Response<StreamedServiceBody>,
+    ) -> Result<ProgramResponse, CallError> {
         let (head, body) = response.into_parts();
         let mut headers = head.headers;
         let wrong = |stopped| match stopped {
-            Stopped::Refused(error) => unfinished(error),
-            Stopped::Limit(error) => error,
-            Stopped::Broken(source) => CallError::Broken { service: service.name().clone(), source },
+            ReceiveError::Refused(error) => unfinished(error),
+            ReceiveError::Limit(error) => error,
+            ReceiveError::Broken(source) => CallError::Broken { service: service.name().clone(), source },
         };
         let received = receive(&mut headers, body, &call.budget).await.map_err(wrong)?;
         let decoders = || {
@@ -267,28 +272,28 @@ impl Services {
             self.outside.offload.as_ref().map(|pool| DecoderPool { pool, payer, deadline })
         };
         let body = received.decoded(&call.budget, decoders).await.map_err(wrong)?;
-        Ok(Response { status: head.status, headers, body })
+        Ok(ProgramResponse { status: head.status, headers, body })
     }
 
     /// Checks a program's request, and takes it out of the budget.
     fn begin(
         &self,
-        call: &Call,
-        service: &Arc<Service>,
-        request: Request,
-    ) -> Result<(Exchange, Message), CallError> {
+        call: &RequestCall,
+        service: &Arc<UpstreamService>,
+        request: ServiceRequest,
+    ) -> Result<(CallExchange, RequestMessage), CallError> {
         call.check(service.name(), &request.method)?;
         service.check_path(request.path_and_query.path())?;
         service.headers.check(&request.headers)?;
         check_method(&request.method)?;
-        let Request { method, path_and_query: path, mut headers, body } = request;
+        let ServiceRequest { method, path_and_query: path, mut headers, body } = request;
         let client = call.headers.as_deref();
         service.headers.complete(&mut headers, client.unwrap_or(&HeaderMap::new()));
         headers::check_size(&method, path.as_str(), &headers)?;
         let number = begin(call, service, &method, &path)?;
         call.trace.mark(&mut headers, number);
-        let payload = Payload::Whole(body);
-        let message = Message { method, path, host: None, headers, payload, upgrade: None };
+        let payload = RequestPayload::Whole(body);
+        let message = RequestMessage { method, path, host: None, headers, payload, upgrade: None };
         Ok((self.exchange(call, service, number), message))
     }
 
@@ -297,10 +302,11 @@ impl Services {
     /// the request's extensions contain a [`Named`]. The service's timeout applies until the response begins.
     pub fn forward(
         &self,
-        call: &Call,
-        service: &Arc<Service>,
-        request: http::Request<Body>,
-    ) -> impl Future<Output = Result<http::Response<Body>, CallError>> + Send + 'static + use<> {
+        call: &RequestCall,
+        service: &Arc<UpstreamService>,
+        request: http::Request<StreamedServiceBody>,
+    ) -> impl Future<Output = Result<http::Response<StreamedServiceBody>, CallError>> + Send + 'static + use<>
+    {
         let started = self.start_forward(call, service, request);
         let budget = Arc::clone(&call.budget);
         async move {
@@ -313,78 +319,89 @@ impl Services {
 
     fn start_forward(
         &self,
-        call: &Call,
-        service: &Arc<Service>,
-        request: http::Request<Body>,
-    ) -> Result<(Exchange, Message), CallError> {
+        call: &RequestCall,
+        service: &Arc<UpstreamService>,
+        request: http::Request<StreamedServiceBody>,
+    ) -> Result<(CallExchange, RequestMessage), CallError> {
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         call.check(service.name(), &head.method)?;
         service.check_proxied_path(path.path())?;
         check_method(&head.method)?;
         let number = begin(call, service, &head.method, &path)?;
-        let payload = Payload::of(body);
+        let payload = RequestPayload::of(body);
         let upgrade = UpgradeOffer::read(&head, !payload.is_empty(), &service.upgrades);
-        let host = head.extensions.remove::<Named>().map(|Named(host)| host);
+        let host = head.extensions.remove::<TargetServiceName>().map(|TargetServiceName(host)| host);
         headers::mark_forwarded(&mut head, call.arrival);
         upgrade.iter().for_each(|offer| offer.make(&mut head.headers));
         service.headers.set_on(&mut head.headers);
         call.trace.mark(&mut head.headers, number);
         let (method, headers) = (head.method, head.headers);
-        Ok((self.exchange(call, service, number), Message { method, path, host, headers, payload, upgrade }))
+        Ok((
+            self.exchange(call, service, number),
+            RequestMessage { method, path, host, headers, payload, upgrade },
+        ))
     }
 
-    fn exchange(&self, call: &Call, service: &Arc<Service>, number: usize) -> Exchange {
+    fn exchange(&self, call: &RequestCall, service: &Arc<UpstreamService>, number: usize) -> CallExchange {
         let (outside, service) = (Arc::clone(&self.outside), Arc::clone(service));
         let client = call.arrival.map(|arrival| arrival.client);
-        Exchange { outside, service, number, caller: call.caller.clone(), client }
+        CallExchange { outside, service, number, caller: call.caller.clone(), client }
     }
 }
 
-impl Exchange {
+impl CallExchange {
     /// Runs the exchange of a program's request under a concurrency permit, to the last byte.
-    async fn run(&self, budget: &Arc<Budget>, message: Message) -> Result<Response, CallError> {
+    async fn run(
+        &self,
+        budget: &Arc<RequestBudget>,
+        message: RequestMessage,
+    ) -> Result<ProgramResponse, CallError> {
         let _place = place(budget).await?;
         let result = self.whole(budget, message).await;
         if result.is_err() {
             budget.cache().note_failure();
         }
         match result {
-            Err(CallError::Timeout { waited: Waited::Deadline, .. }) => Err(OVER),
+            Err(CallError::Timeout { waited: AwaitedEvent::Deadline, .. }) => Err(OVER),
             result => result,
         }
     }
 
-    async fn whole(&self, budget: &Arc<Budget>, mut message: Message) -> Result<Response, CallError> {
-        let mut clock = Clock::new(&self.service, budget.deadline);
+    async fn whole(
+        &self,
+        budget: &Arc<RequestBudget>,
+        mut message: RequestMessage,
+    ) -> Result<ProgramResponse, CallError> {
+        let mut clock = ExchangeTimers::new(&self.service, budget.deadline);
         let answer = self.answer(budget, &mut clock, &mut message).await?;
         let peer = Arc::clone(&answer.lease.peer);
         let (head, body) = self.streamed(answer).into_parts();
         let mut headers = head.headers;
         let received = clock.whole(pin!(receive(&mut headers, body, budget))).await.map_err(|late| {
-            if matches!(late, Late::Service(..)) {
-                peer.note(Verdict::Failed, false);
+            if matches!(late, ExpiredTimeout::Service(..)) {
+                peer.note(RequestVerdict::Failed, false);
             }
             self.late(late)
         });
         let wrong = |stopped| match stopped {
-            Stopped::Refused(error) => unfinished(error),
-            Stopped::Limit(error) => error,
-            Stopped::Broken(source) => match watched::stood_still(&*source) {
-                Some(time) => self.late(Late::Service(Waited::More, time)),
+            ReceiveError::Refused(error) => unfinished(error),
+            ReceiveError::Limit(error) => error,
+            ReceiveError::Broken(source) => match watched::stood_still(&*source) {
+                Some(time) => self.late(ExpiredTimeout::Service(AwaitedEvent::More, time)),
                 None => self.broken(source),
             },
         };
         let body =
             received?.map_err(wrong)?.decoded(budget, || self.decoders(budget)).await.map_err(wrong)?;
         // Recorded only now: to the program, an incomplete response is an error.
-        budget.note(self.number, Outcome::Status(head.status.as_u16()));
+        budget.note(self.number, UpstreamCallOutcome::Status(head.status.as_u16()));
         budget.cache().note(&headers);
-        Ok(Response { status: head.status, headers, body })
+        Ok(ProgramResponse { status: head.status, headers, body })
     }
 
     /// Returns the pool that decodes large responses.
-    fn decoders(&self, budget: &Budget) -> Option<DecoderPool<'_>> {
+    fn decoders(&self, budget: &RequestBudget) -> Option<DecoderPool<'_>> {
         let pool = self.outside.offload.as_ref()?;
         let payer = quota_key(&self.caller, self.client);
         let payer = if budget.is_shared() { payer.exempt() } else { payer };
@@ -392,13 +409,17 @@ impl Exchange {
     }
 
     /// Runs the exchange of a client's own request up to the head of the response; the body streams.
-    async fn stream(&self, budget: &Budget, mut message: Message) -> Result<http::Response<Body>, CallError> {
-        let mut clock = Clock::new(&self.service, budget.deadline);
+    async fn stream(
+        &self,
+        budget: &RequestBudget,
+        mut message: RequestMessage,
+    ) -> Result<http::Response<StreamedServiceBody>, CallError> {
+        let mut clock = ExchangeTimers::new(&self.service, budget.deadline);
         let answer = self.answer(budget, &mut clock, &mut message).await?;
         let mut response = match message.upgrade {
             Some(offer) if upgrade::is_switch(&answer.response) => {
-                let Answer { mut response, lease, .. } = answer;
-                lease.note(Verdict::Good);
+                let LeasedResponse { mut response, lease, .. } = answer;
+                lease.note(RequestVerdict::Good);
                 if !offer.grant(&mut response, lease, self.service.upgrade_idle_timeout) {
                     return Err(self.switched());
                 }
@@ -410,7 +431,7 @@ impl Exchange {
                 response
             }
         };
-        budget.note(self.number, Outcome::Status(response.status().as_u16()));
+        budget.note(self.number, UpstreamCallOutcome::Status(response.status().as_u16()));
         let received = response.version();
         headers::mark_via(response.headers_mut(), received);
         *response.version_mut() = Version::HTTP_11;
@@ -422,7 +443,7 @@ impl Exchange {
 pub(crate) const OVER: CallError = CallError::Limit("limit-deadline");
 
 /// Waits for a concurrency permit.
-async fn place(budget: &Budget) -> Result<Option<SemaphorePermit<'_>>, CallError> {
+async fn place(budget: &RequestBudget) -> Result<Option<SemaphorePermit<'_>>, CallError> {
     // The fast path needs no timer: usually a permit is free.
     let place = match budget.try_place() {
         Some(place) => Some(place),
@@ -434,8 +455,8 @@ async fn place(budget: &Budget) -> Result<Option<SemaphorePermit<'_>>, CallError
 
 /// Takes a call out of the budget and records it. Returns its index among the calls of the request.
 fn begin(
-    call: &Call,
-    service: &Arc<Service>,
+    call: &RequestCall,
+    service: &Arc<UpstreamService>,
     method: &Method,
     path: &PathAndQuery,
 ) -> Result<usize, CallError> {
@@ -454,13 +475,13 @@ fn begin(
 fn by_name(
     config: &BTreeMap<String, ServiceConfig>,
     folder: &Path,
-    before: &BTreeMap<String, Arc<Service>>,
-) -> Result<BTreeMap<String, Arc<Service>>, Vec<ConfigProblem>> {
-    let mut by_name: BTreeMap<String, Arc<Service>> = BTreeMap::new();
+    before: &BTreeMap<String, Arc<UpstreamService>>,
+) -> Result<BTreeMap<String, Arc<UpstreamService>>, Vec<ConfigProblem>> {
+    let mut by_name: BTreeMap<String, Arc<UpstreamService>> = BTreeMap::new();
     let mut problems = Vec::new();
     for (name, config) in config {
         let key = name.to_ascii_lowercase();
-        match Service::new(name, config, folder, before.get(&key).map(|before| &**before)) {
+        match UpstreamService::new(name, config, folder, before.get(&key).map(|before| &**before)) {
             Ok(service) => {
                 if let Some(other) = by_name.insert(key, Arc::new(service)) {
                     problems.push(same_name(name, other.name()));

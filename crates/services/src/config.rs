@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-pub use balance::{HealthConfig, RetriesConfig, Statuses};
-pub use connection::{Protocol, ServiceTlsConfig};
-pub use units::{Bytes, CpuPerTime, Duration, PerTime, Percent, UnitError};
+pub use balance::{HealthConfig, RetriesConfig, StatusRange};
+pub use connection::{ServiceProtocol, ServiceTlsConfig};
+pub use units::{BytesConfig, CpuPerTime, DurationConfig, PerTime, PercentConfig, UnitError};
 
 /// An upstream service: its targets, the protocol and limits of calls to it, and its headers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -26,7 +26,7 @@ pub struct ServiceConfig {
     /// Endpoints whose addresses disappear get no new requests; if a lookup fails, the previous addresses
     /// remain in use.
     #[serde(default = "default_dns_refresh_rate")]
-    pub dns_refresh_rate: Duration,
+    pub dns_refresh_rate: DurationConfig,
     /// The service's OpenAPI document (2.0 to 3.1, JSON or YAML), a path relative to the config. Query routes
     /// publish it as the service's description, and types for programs are generated from it.
     #[serde(default)]
@@ -37,13 +37,13 @@ pub struct ServiceConfig {
     /// The timeout of one call by a program, from connecting to the last byte, retries included. For a
     /// proxied request: the time until the response begins, counted from the end of the request body.
     #[serde(default = "default_timeout")]
-    pub timeout: Duration,
+    pub timeout: DurationConfig,
     /// The timeout for connecting to a target, including the TLS handshake.
     #[serde(default = "default_connect_timeout")]
-    pub connect_timeout: Duration,
+    pub connect_timeout: DurationConfig,
     /// The HTTP version used with the targets: `auto`, `http1` or `http2`.
     #[serde(default)]
-    pub protocol: Protocol,
+    pub protocol: ServiceProtocol,
     /// TLS settings: the trusted authorities and the gateway's client certificate. Default: the public
     /// authorities and no client certificate.
     #[serde(default)]
@@ -51,14 +51,14 @@ pub struct ServiceConfig {
     /// The timeout for the first byte of a target's response, counted from the end of the request. A safe
     /// request is then retried on another target. Without it, only `timeout` applies.
     #[serde(default)]
-    pub first_byte_timeout: Option<Duration>,
+    pub first_byte_timeout: Option<DurationConfig>,
     /// The longest pause without data in a streamed response or request body.
     #[serde(default = "default_idle_timeout")]
-    pub idle_timeout: Duration,
+    pub idle_timeout: DurationConfig,
     /// The idle timeout of connections that were upgraded to another protocol, such as WebSocket, in both
     /// directions. Longer than `idle_timeout`, since silence is normal for these protocols.
     #[serde(default = "default_upgrade_idle_timeout")]
-    pub upgrade_idle_timeout: Duration,
+    pub upgrade_idle_timeout: DurationConfig,
     /// The protocols to which a client's connection may be upgraded (`Upgrade`). Other protocols that a
     /// client offers are not forwarded, and its request is handled without an upgrade. `h2c` and `TLS` are
     /// never allowed: requests would pass unchecked.
@@ -147,7 +147,7 @@ impl ServiceConfig {
             dns_refresh_rate: default_dns_refresh_rate(),
             timeout: default_timeout(),
             connect_timeout: default_connect_timeout(),
-            protocol: Protocol::Auto,
+            protocol: ServiceProtocol::Auto,
             tls: None,
             first_byte_timeout: None,
             idle_timeout: default_idle_timeout(),
@@ -173,30 +173,30 @@ impl OneOrMany {
     }
 }
 
-fn default_connect_timeout() -> Duration {
-    Duration::from_secs(5)
+fn default_connect_timeout() -> DurationConfig {
+    DurationConfig::from_secs(5)
 }
 
-fn default_dns_refresh_rate() -> Duration {
-    Duration::from_secs(5)
+fn default_dns_refresh_rate() -> DurationConfig {
+    DurationConfig::from_secs(5)
 }
 
-fn default_idle_timeout() -> Duration {
-    Duration::from_secs(60)
+fn default_idle_timeout() -> DurationConfig {
+    DurationConfig::from_secs(60)
 }
 
 /// Longer than the default of most load balancers and proxies (one minute in nginx), so that connections
 /// which survive those also survive here.
-fn default_upgrade_idle_timeout() -> Duration {
-    Duration::from_secs(5 * 60)
+fn default_upgrade_idle_timeout() -> DurationConfig {
+    DurationConfig::from_secs(5 * 60)
 }
 
 fn default_upgrades() -> Vec<String> {
     vec!["websocket".to_owned()]
 }
 
-fn default_timeout() -> Duration {
-    Duration::from_secs(10)
+fn default_timeout() -> DurationConfig {
+    DurationConfig::from_secs(10)
 }
 
 #[cfg(test)]

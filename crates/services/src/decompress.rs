@@ -134,7 +134,7 @@ impl ContentCoding {
         self,
         encoded: impl AsyncBufRead + Send + Unpin + 'a,
     ) -> Box<dyn AsyncRead + Send + Unpin + 'a> {
-        let encoded = Portioned { encoded, given: 0 };
+        let encoded = PortionedReader { encoded, given: 0 };
         match self {
             Self::Gzip => {
                 let mut decoder = GzipDecoder::new(encoded);
@@ -217,12 +217,12 @@ pub(crate) async fn read_decoded(
 }
 
 /// A reader that yields to other tasks after each portion of input.
-struct Portioned<R> {
+struct PortionedReader<R> {
     encoded: R,
     given: usize,
 }
 
-impl<R: AsyncBufRead + Unpin> AsyncBufRead for Portioned<R> {
+impl<R: AsyncBufRead + Unpin> AsyncBufRead for PortionedReader<R> {
     fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
         if this.given >= PORTION {
@@ -240,7 +240,7 @@ impl<R: AsyncBufRead + Unpin> AsyncBufRead for Portioned<R> {
     }
 }
 
-impl<R: AsyncBufRead + Unpin> AsyncRead for Portioned<R> {
+impl<R: AsyncBufRead + Unpin> AsyncRead for PortionedReader<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use http::{Method, StatusCode};
 
-use crate::body::Error;
-use crate::config::Duration;
+use crate::body::BodyError;
+use crate::config::DurationConfig;
 use crate::headers::{HeaderError, MAX_HOPS};
 use crate::path::PathError;
-use crate::problem::{Fault, Kind, Problem, Unfinished};
+use crate::problem::{CallErrorKind, FaultParty, ToProblem, UnfinishedResponse};
 
 /// An error from a call to a service.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub enum CallError {
     /// The response takes long to decode, and the pool is overloaded; or the gateway holds too many bytes of
     /// responses.
     #[error(transparent)]
-    Unfinished(#[from] Unfinished),
+    Unfinished(#[from] UnfinishedResponse),
     /// The request has passed too many gateways.
     #[error("the request has passed {MAX_HOPS} gateways already: `{0}` seems to lead back here")]
     Loop(Arc<str>),
@@ -52,7 +52,7 @@ pub enum CallError {
         /// The service's name.
         service: Arc<str>,
         /// The cause, with the address.
-        source: Error,
+        source: BodyError,
     },
     /// The host name resolved to an address that requires an explicit permission by the operator.
     #[error("the host `{service}` has a private address, which no pattern of `hosts` permits explicitly")]
@@ -60,7 +60,7 @@ pub enum CallError {
         /// Host and port.
         service: Arc<str>,
         /// The cause, with the address.
-        source: Error,
+        source: BodyError,
     },
     /// A timeout expired.
     #[error("the service `{service}` {} {timeout} ({})", .waited.text(), .waited.setting())]
@@ -68,15 +68,15 @@ pub enum CallError {
         /// The service's name.
         service: Arc<str>,
         /// The timeout.
-        timeout: Duration,
+        timeout: DurationConfig,
         /// The awaited event.
-        waited: Waited,
+        waited: AwaitedEvent,
     },
     /// The client stopped sending the body of its request.
     #[error("the request body stalled for {timeout} before it was complete")]
     Stalled {
         /// The timeout.
-        timeout: Duration,
+        timeout: DurationConfig,
     },
     /// The response was incomplete or not HTTP.
     #[error("the service `{service}` closed the connection early, or its response is not HTTP")]
@@ -84,13 +84,13 @@ pub enum CallError {
         /// The service's name.
         service: Arc<str>,
         /// The cause, with the address.
-        source: Error,
+        source: BodyError,
     },
 }
 
 /// The event that did not occur within a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
+pub enum AwaitedEvent {
     /// The complete response.
     Answer,
     /// The first byte of the response.
@@ -101,7 +101,7 @@ pub enum Waited {
     Deadline,
 }
 
-impl Waited {
+impl AwaitedEvent {
     fn text(self) -> &'static str {
         match self {
             Self::Answer | Self::Deadline => "did not answer within",
@@ -132,7 +132,7 @@ fn limit_text(code: &str) -> &'static str {
 impl CallError {
     /// The category of the error, for programs.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> CallErrorKind {
         match self {
             Self::Path(error) => error.kind(),
             Self::Header(error) => error.kind(),
@@ -140,17 +140,17 @@ impl CallError {
             | Self::Loop(_)
             | Self::ServiceForbidden(_)
             | Self::ServiceMethodForbidden { .. }
-            | Self::PrivateAddress { .. } => Kind::Forbidden,
-            Self::Limit(_) | Self::Unfinished(_) => Kind::Limit,
-            Self::Unreachable { .. } => Kind::Unreachable,
-            Self::Timeout { .. } => Kind::Timeout,
-            Self::Stalled { .. } => Kind::Invalid,
-            Self::Broken { .. } => Kind::Broken,
+            | Self::PrivateAddress { .. } => CallErrorKind::Forbidden,
+            Self::Limit(_) | Self::Unfinished(_) => CallErrorKind::Limit,
+            Self::Unreachable { .. } => CallErrorKind::Unreachable,
+            Self::Timeout { .. } => CallErrorKind::Timeout,
+            Self::Stalled { .. } => CallErrorKind::Invalid,
+            Self::Broken { .. } => CallErrorKind::Broken,
         }
     }
 }
 
-impl Problem for CallError {
+impl ToProblem for CallError {
     fn code(&self) -> &'static str {
         match self {
             Self::Path(error) => error.code(),
@@ -185,14 +185,14 @@ impl Problem for CallError {
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> FaultParty {
         match self {
-            Self::Path(_) | Self::Header(_) | Self::Method(_) | Self::Limit(_) => Fault::Program,
+            Self::Path(_) | Self::Header(_) | Self::Method(_) | Self::Limit(_) => FaultParty::Program,
             Self::ServiceForbidden(_) | Self::ServiceMethodForbidden { .. } | Self::Stalled { .. } => {
-                Fault::Client
+                FaultParty::Client
             }
             Self::Unfinished(unfinished) => unfinished.fault(),
-            _ => Fault::Upstream,
+            _ => FaultParty::Upstream,
         }
     }
 

@@ -13,21 +13,23 @@ use http::uri::Scheme;
 use http::{Request, Response, Uri};
 use tokio::time::timeout;
 
-use crate::body::{Error, ReadBodyError, full, read_within};
-use crate::config::{Protocol, ServiceTlsConfig};
+use crate::body::{BodyError, ReadBodyError, full, read_within};
+use crate::config::{ServiceProtocol, ServiceTlsConfig};
 use crate::headers::AGENT;
-use crate::hosts::Reach;
-use crate::transport::{Dial, Endpoint, Live, Origin, Transport, TransportError, tls};
+use crate::hosts::ReachableAddresses;
+use crate::transport::{
+    ConnectSettings, LiveTransport, RequestEndpoint, ServiceTransport, TargetOrigin, TransportError, tls,
+};
 
 /// The timeout for connecting, if the total timeout is longer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A client for requests of the gateway itself. Clones share connections.
 #[derive(Clone, Debug)]
-pub struct Fetch {
-    dial: Dial,
+pub struct GatewayClient {
+    dial: ConnectSettings,
     /// The origins contacted so far; their number is limited by the URLs in the config.
-    origins: Arc<Mutex<Vec<Arc<Origin>>>>,
+    origins: Arc<Mutex<Vec<Arc<TargetOrigin>>>>,
 }
 
 /// An error from fetching a URL.
@@ -38,7 +40,7 @@ pub enum FetchError {
     Url(&'static str),
     /// There was no connection, or the target refused the request unprocessed.
     #[error("no connection")]
-    Unreachable(#[source] Error),
+    Unreachable(#[source] BodyError),
     /// The response was not complete within the timeout.
     #[error("no complete response within {0:?}")]
     Timeout(Duration),
@@ -47,23 +49,23 @@ pub enum FetchError {
     TooLarge(u64),
     /// The connection broke, or the response is not HTTP.
     #[error("the connection broke, or the response is not HTTP")]
-    Broken(#[source] Error),
+    Broken(#[source] BodyError),
 }
 
-impl Fetch {
+impl GatewayClient {
     /// Creates a client with a connection pool of its own. Opens no connections.
     ///
     /// # Errors
     /// An error if the build lacks the cryptography that TLS needs.
-    pub fn new() -> Result<Self, Error> {
-        let tls = tls::client(&ServiceTlsConfig::default(), Protocol::Auto, Path::new(""));
+    pub fn new() -> Result<Self, BodyError> {
+        let tls = tls::client(&ServiceTlsConfig::default(), ServiceProtocol::Auto, Path::new(""));
         let tls = Some(tls.map_err(|mistake| mistake.message)?);
-        let dial = Dial {
+        let dial = ConnectSettings {
             timeout: CONNECT_TIMEOUT,
-            protocol: Protocol::Auto,
+            protocol: ServiceProtocol::Auto,
             tls,
             server_name: None,
-            reach: Reach::Everywhere,
+            reach: ReachableAddresses::Everywhere,
         };
         Ok(Self { dial, origins: Arc::default() })
     }
@@ -84,13 +86,13 @@ impl Fetch {
         let mut request = request.map(full);
         request.headers_mut().entry(USER_AGENT).or_insert(const { HeaderValue::from_static(AGENT) });
         let exchange = async {
-            let (head, body) = Live.send(&endpoint, request).await?.into_parts();
+            let (head, body) = LiveTransport.send(&endpoint, request).await?.into_parts();
             Ok(Response::from_parts(head, read_within(body, limit).await?))
         };
         timeout(time, exchange).await.unwrap_or(Err(FetchError::Timeout(time)))
     }
 
-    fn endpoint(&self, uri: &Uri) -> Result<Endpoint, &'static str> {
+    fn endpoint(&self, uri: &Uri) -> Result<RequestEndpoint, &'static str> {
         let scheme = match uri.scheme() {
             Some(scheme) if [&Scheme::HTTP, &Scheme::HTTPS].contains(&scheme) => scheme,
             _ => return Err("it begins with neither `http://` nor `https://`"),
@@ -105,12 +107,12 @@ impl Fetch {
             Some(known) => Arc::clone(known),
             None => {
                 let url = (scheme.clone(), authority.clone());
-                let new = Arc::new(Origin::new(Arc::from(""), url, String::new(), self.dial.clone())?);
+                let new = Arc::new(TargetOrigin::new(Arc::from(""), url, String::new(), self.dial.clone())?);
                 origins.push(Arc::clone(&new));
                 new
             }
         };
-        Ok(Endpoint { origin, address: None })
+        Ok(RequestEndpoint { origin, address: None })
     }
 }
 

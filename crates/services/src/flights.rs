@@ -25,11 +25,11 @@ static HASHERS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(
 
 /// The work in flight, by fingerprint.
 #[derive(Debug)]
-pub struct Flights<T>(Mutex<UnderWay<T>>);
+pub struct InFlightMap<T>(Mutex<InFlightCount<T>>);
 
 #[derive(Debug)]
-struct UnderWay<T> {
-    by_key: HashMap<Fingerprint, (u64, WeakShared<Flight<T>>)>,
+struct InFlightCount<T> {
+    by_key: HashMap<WorkFingerprint, (u64, WeakShared<InFlightWork<T>>)>,
     /// The number of tasks so far, which is the number of the latest.
     count: u64,
 }
@@ -37,9 +37,9 @@ struct UnderWay<T> {
 /// The identity of a piece of work: everything that its result depends on, part by part. It is short, since
 /// it is copied and compared while the work in flight is locked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Fingerprint(Vec<u8>);
+pub struct WorkFingerprint(Vec<u8>);
 
-impl Fingerprint {
+impl WorkFingerprint {
     /// Adds a part. Parts are length-prefixed: `ab` and `c` differ from `a` and `bc`. A long part is
     /// represented by a hash of 128 bits.
     pub fn add(&mut self, part: &[u8]) {
@@ -54,13 +54,13 @@ impl Fingerprint {
     }
 }
 
-impl<T> Default for Flights<T> {
+impl<T> Default for InFlightMap<T> {
     fn default() -> Self {
-        Self(Mutex::new(UnderWay { by_key: HashMap::new(), count: 0 }))
+        Self(Mutex::new(InFlightCount { by_key: HashMap::new(), count: 0 }))
     }
 }
 
-impl<T: Clone + Send + Sync + 'static> Flights<T> {
+impl<T: Clone + Send + Sync + 'static> InFlightMap<T> {
     /// Waits for the result of the work with this key, started by `begin` unless it is in flight. The result
     /// is `None` if the work panicked. Must be called in a runtime.
     ///
@@ -69,10 +69,10 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
     /// it.
     pub fn join<F>(
         self: &Arc<Self>,
-        key: &Fingerprint,
+        key: &WorkFingerprint,
         site: PollSite,
         begin: impl FnOnce() -> F,
-    ) -> Shared<Flight<T>>
+    ) -> Shared<InFlightWork<T>>
     where
         F: Future<Output = T> + Send + 'static,
     {
@@ -81,31 +81,32 @@ impl<T: Clone + Send + Sync + 'static> Flights<T> {
             return flight;
         }
         under_way.count += 1;
-        let landing = Landing { flights: Arc::clone(self), key: key.clone(), number: under_way.count };
+        let landing =
+            InFlightRemoval { flights: Arc::clone(self), key: key.clone(), number: under_way.count };
         let work = begin();
         let task = async move {
             let _landing = landing;
             work.await
         };
         let task = tokio::spawn(watched(site, task));
-        let flight = Flight(task).shared();
+        let flight = InFlightWork(task).shared();
         let number = under_way.count;
         under_way.by_key.extend(flight.downgrade().map(|weak| (key.clone(), (number, weak))));
         flight
     }
 }
 
-impl<T> Flights<T> {
-    fn lock(&self) -> MutexGuard<'_, UnderWay<T>> {
+impl<T> InFlightMap<T> {
+    fn lock(&self) -> MutexGuard<'_, InFlightCount<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Work in a task, which is aborted on drop.
 #[derive(Debug)]
-pub struct Flight<T>(JoinHandle<T>);
+pub struct InFlightWork<T>(JoinHandle<T>);
 
-impl<T> Future for Flight<T> {
+impl<T> Future for InFlightWork<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
@@ -113,20 +114,20 @@ impl<T> Future for Flight<T> {
     }
 }
 
-impl<T> Drop for Flight<T> {
+impl<T> Drop for InFlightWork<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// Removes the work from the map when it ends, however it ends, so that no later request joins it.
-struct Landing<T> {
-    flights: Arc<Flights<T>>,
-    key: Fingerprint,
+struct InFlightRemoval<T> {
+    flights: Arc<InFlightMap<T>>,
+    key: WorkFingerprint,
     number: u64,
 }
 
-impl<T> Drop for Landing<T> {
+impl<T> Drop for InFlightRemoval<T> {
     fn drop(&mut self) {
         let mut under_way = self.flights.lock();
         if under_way.by_key.get(&self.key).is_some_and(|(number, _)| *number == self.number) {

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::config::{Bytes, CpuPerTime, Duration, PerTime, Percent, ServiceConfig, Statuses};
-use crate::path::{self, Glob};
-use crate::{Hosts, Services, headers};
+use crate::config::{
+    BytesConfig, CpuPerTime, DurationConfig, PerTime, PercentConfig, ServiceConfig, StatusRange,
+};
+use crate::path::{self, PathGlob};
+use crate::{PermittedHosts, ServiceSet, headers};
 
 #[test]
 fn numbers_with_units_round_trip() {
@@ -37,12 +39,12 @@ fn numbers_with_units_round_trip() {
     ];
     ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
-        is_kept::<Duration>(text);
-        is_kept::<Bytes>(text);
-        is_kept::<Percent>(text);
+        is_kept::<DurationConfig>(text);
+        is_kept::<BytesConfig>(text);
+        is_kept::<PercentConfig>(text);
         is_kept::<PerTime>(text);
         is_kept::<CpuPerTime>(text);
-        is_kept::<Statuses>(text);
+        is_kept::<StatusRange>(text);
     });
 }
 
@@ -67,7 +69,7 @@ fn a_glob_matches_itself_in_bounded_time() {
     ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
         let (pattern, path) = text.split_at(text.floor_char_boundary(text.len() / 2));
-        let Ok(glob) = Glob::parse(pattern) else { return };
+        let Ok(glob) = PathGlob::parse(pattern) else { return };
         let _ = glob.matches(path);
         assert!(pattern.contains('*') || glob.matches(pattern), "{pattern}");
     });
@@ -77,10 +79,10 @@ fn a_glob_matches_itself_in_bounded_time() {
 fn host_names_round_trip() {
     let words =
         &["a", ".", "*", "example.org", ":", "80", "[", "]", "::1", "10.0.0.1", "/8", "ffff:", "@", "-"];
-    let all = Hosts::new(&["*".to_owned()]).unwrap();
+    let all = PermittedHosts::new(&["*".to_owned()]).unwrap();
     ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
-        let _ = Hosts::new(&[text.to_owned()]);
+        let _ = PermittedHosts::new(&[text.to_owned()]);
         let Some(host) = all.service(text, false) else { return };
         let again = all.service(host.name(), false).unwrap();
         assert!(Arc::ptr_eq(&host, &again), "{text}");
@@ -137,7 +139,7 @@ fn invalid_service_configs_are_refused_with_a_message() {
         config.paths = vec![text.clone()];
         config.forward = vec![text.clone()];
         config.headers = [(text.clone(), text.clone())].into();
-        let problems = Services::new(&[(text, config)].into()).err().unwrap_or_default();
+        let problems = ServiceSet::new(&[(text, config)].into()).err().unwrap_or_default();
         assert!(problems.iter().all(|problem| !problem.message.is_empty()));
     });
 }

@@ -20,8 +20,8 @@ use http::header::{
 use http::uri::Authority;
 use http::{Method, Version, request};
 
-use crate::problem::{Fault, Kind, Problem};
-use forwarded::{Forwarded, is_claim};
+use crate::problem::{CallErrorKind, FaultParty, ToProblem};
+use forwarded::{ForwardedOrigin, is_claim};
 
 /// `CDN-Loop`: every gateway that a request passes appends its name.
 pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
@@ -107,7 +107,7 @@ const CONTENT_DIGESTS: [&str; 2] = ["content-digest", "content-md5"];
 
 /// The connection details of a client's request; part of its [`Call`](crate::Call).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
+pub struct ConnectionDetails {
     /// The address of the connection's peer: the client, or a proxy in front of the gateway.
     pub peer: IpAddr,
     /// The address of the client, as reported by trusted proxies.
@@ -132,7 +132,7 @@ pub fn network(address: IpAddr) -> IpAddr {
 /// A request extension with the name of the service for this request, in place of its own name. Set by the
 /// creator of the request, never taken from the client's headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named(pub Authority);
+pub struct TargetServiceName(pub Authority);
 
 /// A header that a program may not send.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -150,7 +150,7 @@ pub enum HeaderError {
 
 /// The header rules in the config of one service.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rules {
+pub(crate) struct HeaderRules {
     /// The client headers that are forwarded.
     pub(crate) forward: Vec<HeaderName>,
     /// The headers that the gateway adds to every call.
@@ -209,7 +209,7 @@ pub fn is_same_field(one: &HeaderName, other: &HeaderName) -> bool {
     one.len() == other.len() && one.bytes().map(dashed).eq(other.bytes().map(dashed))
 }
 
-impl Rules {
+impl HeaderRules {
     /// Refuses headers that a program may not send to this service.
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), HeaderError> {
         check(headers)?;
@@ -269,16 +269,16 @@ pub fn values<'a>(
 
 /// A field that may occur only once, for reading several fields in one pass.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Only<'a> {
+pub struct SingletonField<'a> {
     value: Option<&'a HeaderValue>,
     is_repeated: bool,
 }
 
 /// The error for a field that occurs more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Repeated;
+pub struct RepeatedFieldError;
 
-impl<'a> Only<'a> {
+impl<'a> SingletonField<'a> {
     /// Adds an occurrence of the field.
     #[inline]
     pub fn add(&mut self, value: &'a HeaderValue) {
@@ -290,8 +290,8 @@ impl<'a> Only<'a> {
     /// # Errors
     /// [`Repeated`] if the field occurs more than once.
     #[inline]
-    pub fn value(self) -> Result<Option<&'a HeaderValue>, Repeated> {
-        if self.is_repeated { Err(Repeated) } else { Ok(self.value) }
+    pub fn value(self) -> Result<Option<&'a HeaderValue>, RepeatedFieldError> {
+        if self.is_repeated { Err(RepeatedFieldError) } else { Ok(self.value) }
     }
 }
 
@@ -416,7 +416,7 @@ fn settle_connection(headers: &mut HeaderMap) {
 
 /// Turns the head of a client's request into one from the gateway: removes hop-by-hop headers, and appends to
 /// the fields of intermediaries.
-pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
+pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<ConnectionDetails>) {
     let takes_trailers = takes_trailers(&head.headers);
     strip_hop_by_hop(&mut head.headers);
     if takes_trailers {
@@ -433,11 +433,11 @@ pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
 }
 
 /// Adds the origin of the request, unless a trusted proxy or a filter has set it.
-fn say_forwarded(head: &mut request::Parts, arrival: Option<Arrival>) {
+fn say_forwarded(head: &mut request::Parts, arrival: Option<ConnectionDetails>) {
     let addresses = arrival.map(|arrival| arrival.client);
     let authority = head.uri.authority().map(|authority| authority.as_str());
     let host = head.headers.get(HOST).filter(|_| authority.is_none()).cloned();
-    let forwarded = Forwarded {
+    let forwarded = ForwardedOrigin {
         addresses: addresses.as_slice(),
         is_secure: arrival.is_some_and(|arrival| arrival.is_secure),
         host: authority.or_else(|| host.as_ref()?.to_str().ok()),
@@ -488,15 +488,15 @@ pub fn put_address(text: &mut Vec<u8>, address: IpAddr) {
 impl HeaderError {
     /// The category of the error, for programs.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> CallErrorKind {
         match self {
-            Self::Forbidden(_) | Self::Reserved(_) => Kind::Forbidden,
-            Self::TooLarge => Kind::Invalid,
+            Self::Forbidden(_) | Self::Reserved(_) => CallErrorKind::Forbidden,
+            Self::TooLarge => CallErrorKind::Invalid,
         }
     }
 }
 
-impl Problem for HeaderError {
+impl ToProblem for HeaderError {
     fn code(&self) -> &'static str {
         match self {
             Self::Forbidden(_) => "header-forbidden",
@@ -509,8 +509,8 @@ impl Problem for HeaderError {
         http::StatusCode::UNPROCESSABLE_ENTITY
     }
 
-    fn fault(&self) -> Fault {
-        Fault::Program
+    fn fault(&self) -> FaultParty {
+        FaultParty::Program
     }
 
     fn hint(&self) -> String {

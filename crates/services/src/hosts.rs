@@ -10,10 +10,10 @@ mod reach;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::service::Service;
+use crate::service::UpstreamService;
 pub use pattern::HostsError;
-use pattern::{Pattern, Place};
-pub(crate) use reach::{Reach, is_private};
+use pattern::{ExternalHostPattern, HostAndPort};
+pub(crate) use reach::{ReachableAddresses, is_private};
 
 /// The number of hosts that are cached with their connections. Beyond that, the least recently used one is
 /// evicted.
@@ -21,37 +21,39 @@ const KEPT: usize = 64;
 
 /// The permitted hosts, and a cache of recently used ones.
 #[derive(Debug, Default)]
-pub struct Hosts {
-    patterns: Vec<Pattern>,
+pub struct PermittedHosts {
+    patterns: Vec<ExternalHostPattern>,
     /// Ordered by use, the most recent last. Small enough for linear search.
-    kept: Mutex<Vec<(Key, Arc<Service>)>>,
+    kept: Mutex<Vec<(HostKey, Arc<UpstreamService>)>>,
 }
 
 /// The identity of a cached host.
 #[derive(Debug, PartialEq, Eq)]
-struct Key {
+struct HostKey {
     is_secure: bool,
-    place: Place,
+    place: HostAndPort,
 }
 
-impl Hosts {
+impl PermittedHosts {
     /// Creates the permitted hosts from patterns; without patterns, no host is permitted.
     ///
     /// # Errors
     /// The first invalid pattern, with the reason.
     pub fn new(patterns: &[String]) -> Result<Self, HostsError> {
-        let patterns = patterns.iter().map(|text| Pattern::parse(text)).collect::<Result<_, _>>()?;
+        let patterns =
+            patterns.iter().map(|text| ExternalHostPattern::parse(text)).collect::<Result<_, _>>()?;
         Ok(Self { patterns, kept: Mutex::default() })
     }
 
     /// Returns the host as a service, if a pattern permits it: `auth.internal:8080`. The default port is that
     /// of `https` or `http`.
     #[must_use]
-    pub fn service(&self, authority: &str, is_secure: bool) -> Option<Arc<Service>> {
+    pub fn service(&self, authority: &str, is_secure: bool) -> Option<Arc<UpstreamService>> {
         if self.patterns.is_empty() {
             return None;
         }
-        let key = Key { is_secure, place: Place::read(authority, if is_secure { 443 } else { 80 })? };
+        let key =
+            HostKey { is_secure, place: HostAndPort::read(authority, if is_secure { 443 } else { 80 })? };
         let reach = self.reach(&key.place)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = kept.iter().position(|(known, _)| *known == key) {
@@ -61,7 +63,7 @@ impl Hosts {
             return Some(service);
         }
         let scheme = if is_secure { "https" } else { "http" };
-        let service = Arc::new(Service::at(&key.place.to_string(), scheme, reach)?);
+        let service = Arc::new(UpstreamService::at(&key.place.to_string(), scheme, reach)?);
         if kept.len() == KEPT {
             kept.remove(0);
         }
@@ -70,13 +72,15 @@ impl Hosts {
     }
 
     /// Returns the addresses that are permitted for this host; `None` if no pattern permits the host.
-    fn reach(&self, place: &Place) -> Option<Reach> {
+    fn reach(&self, place: &HostAndPort) -> Option<ReachableAddresses> {
         let mut opening = self.patterns.iter().filter(|pattern| pattern.opens(place)).peekable();
         opening.peek()?;
-        if opening.any(Pattern::is_name) {
-            return Some(Reach::Everywhere);
+        if opening.any(ExternalHostPattern::is_name) {
+            return Some(ReachableAddresses::Everywhere);
         }
-        Some(Reach::Public(self.patterns.iter().filter_map(Pattern::network).collect()))
+        Some(ReachableAddresses::Public(
+            self.patterns.iter().filter_map(ExternalHostPattern::network).collect(),
+        ))
     }
 }
 

@@ -12,9 +12,9 @@ mod sending;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use decoder::{Decoder, Framing, Part, Wrong};
+pub use decoder::{BodyDecoder, BodyFraming, BodyPart, FramingError};
 pub use fields::{
-    Doubt, MAX_TRAILERS, announced, content_length, fields, has_bare_line_feed, is_chunked, put,
+    AmbiguousFraming, MAX_TRAILERS, announced, content_length, fields, has_bare_line_feed, is_chunked, put,
 };
-pub use input::Input;
-pub use sending::Sending;
+pub use input::ReceiveBuffer;
+pub use sending::SendingMessage;

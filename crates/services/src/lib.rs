@@ -44,26 +44,29 @@ mod work;
 #[cfg(test)]
 mod fuzz;
 
-pub use body::Body;
+pub use body::StreamedServiceBody;
 pub use call::{
-    Budget, Call, Caller, Made, Outcome, Payer, ReceivedAccounts, ReceivedLimit, ReceivedPermit, Report,
-    Rights, quota_key,
+    CallRights, CallerId, CpuAccounting, ReceivedAccounts, ReceivedLimit, ReceivedPermit, RequestBudget,
+    RequestCall, RequestReport, UpstreamCallOutcome, UpstreamCallRecord, quota_key,
 };
-pub use calls::{Calls, Coalescer};
-pub use client::{CallError, Request, Response, Services};
-pub use config::{Bytes, ConfigProblem, Duration, GraphqlServiceConfig, ServiceConfig};
+pub use calls::{CallCoalescer, RequestCalls};
+pub use client::{CallError, ProgramResponse, ServiceRequest, ServiceSet};
+pub use config::{BytesConfig, ConfigProblem, DurationConfig, GraphqlServiceConfig, ServiceConfig};
 pub use deadline::by;
 pub use decompress::{DecoderPool, DecompressError, decompress};
-pub use fetch::{Fetch, FetchError};
-pub use flights::{Fingerprint, Flights};
+pub use fetch::{FetchError, GatewayClient};
+pub use flights::{InFlightMap, WorkFingerprint};
 pub use headers::network;
-pub use hosts::{Hosts, HostsError};
-pub use path::{PathError, Target, parse_target};
-pub use problem::{AnswerTimeout, BodyDeadlineExceeded, Fault, Kind, Overloaded, Problem, Told, Unfinished};
-pub use service::Service;
+pub use hosts::{HostsError, PermittedHosts};
+pub use path::{PathError, RequestTarget, parse_target};
+pub use problem::{
+    AnswerTimeout, BodyDeadlineExceeded, CallErrorKind, FaultParty, GatewayOverloaded, LoggedErrorCode,
+    ToProblem, UnfinishedResponse,
+};
+pub use service::UpstreamService;
 pub use stats::{EndpointStats, ServiceStats};
-pub use targets::{Resolve, SystemResolver};
-pub use trace::Trace;
-pub use transport::{ChainLimitVerifier, Transport, TransportError};
-pub use upgrade::{RewoundStream, Tunnel};
+pub use targets::{NameResolver, SystemResolver};
+pub use trace::RequestTrace;
+pub use transport::{ChainLimitVerifier, ServiceTransport, TransportError};
+pub use upgrade::{RewoundStream, ServiceTunnel};
 pub use work::{movable, uncomposed, work_on_text};

@@ -12,17 +12,17 @@ use std::fmt;
 
 use http::uri::PathAndQuery;
 
-use crate::problem::{Fault, Kind, Problem};
+use crate::problem::{CallErrorKind, FaultParty, ToProblem};
 
 #[cfg(test)]
 pub(crate) use glob::DECODED;
 pub(crate) use glob::DecodedPath;
-pub use glob::Glob;
+pub use glob::PathGlob;
 pub use value::{encode, is_segment};
 
 /// The target of a program's request: `http://catalog/catalogs?limit=2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct RequestTarget {
     /// The host of the URL, which is a service's name.
     pub service: String,
     /// The rest, as written.
@@ -77,9 +77,9 @@ pub enum PathError {
 ///
 /// # Errors
 /// URLs that are not of the form `http://service/path?query`, and paths that [`check`] refuses.
-pub fn parse_target(url: &str) -> Result<Target, PathError> {
+pub fn parse_target(url: &str) -> Result<RequestTarget, PathError> {
     let (service, path_and_query) = take_apart(url)?;
-    Ok(Target { service: service.to_owned(), path_and_query })
+    Ok(RequestTarget { service: service.to_owned(), path_and_query })
 }
 
 /// Splits a URL into the service's name and the rest.
@@ -339,7 +339,7 @@ fn hex(digit: Option<u8>) -> Result<u8, PathError> {
     u8::try_from(value).map_err(|_| PathError::BadEscape)
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for RequestTarget {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "http://{}{}", self.service, self.path_and_query)
     }
@@ -348,16 +348,16 @@ impl fmt::Display for Target {
 impl PathError {
     /// The category of the error, for programs.
     #[must_use]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> CallErrorKind {
         match self {
-            Self::Invalid | Self::Scheme | Self::BadEscape => Kind::Invalid,
-            Self::UnknownService => Kind::UnknownService,
-            _ => Kind::Forbidden,
+            Self::Invalid | Self::Scheme | Self::BadEscape => CallErrorKind::Invalid,
+            Self::UnknownService => CallErrorKind::UnknownService,
+            _ => CallErrorKind::Forbidden,
         }
     }
 }
 
-impl Problem for PathError {
+impl ToProblem for PathError {
     fn code(&self) -> &'static str {
         match self {
             Self::Invalid => "url-invalid",
@@ -380,8 +380,8 @@ impl Problem for PathError {
         http::StatusCode::UNPROCESSABLE_ENTITY
     }
 
-    fn fault(&self) -> Fault {
-        Fault::Program
+    fn fault(&self) -> FaultParty {
+        FaultParty::Program
     }
 
     fn hint(&self) -> String {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// The category of a failed upstream call, as reported to programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CallErrorKind {
     /// The request is invalid.
     Invalid,
     /// The gateway's rules forbid the request.
@@ -27,7 +27,7 @@ pub enum Kind {
 
 /// The party at fault for an error. Determines the status class, and whether the text is shown or masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum FaultParty {
     /// The client's request: 4xx.
     Client,
     /// The client's program refused, threw, trapped or exceeded a limit: 422.
@@ -41,7 +41,7 @@ pub enum Fault {
 }
 
 /// An error that can become a response.
-pub trait Problem: std::error::Error + Send + Sync + 'static {
+pub trait ToProblem: std::error::Error + Send + Sync + 'static {
     /// The stable code, in kebab-case: `limit-cpu`. Its meaning never changes.
     fn code(&self) -> &'static str;
 
@@ -49,7 +49,7 @@ pub trait Problem: std::error::Error + Send + Sync + 'static {
     fn status(&self) -> StatusCode;
 
     /// The party at fault.
-    fn fault(&self) -> Fault;
+    fn fault(&self) -> FaultParty;
 
     /// A suggested correction in one sentence; empty if there is none.
     fn hint(&self) -> String {
@@ -69,9 +69,9 @@ pub trait Problem: std::error::Error + Send + Sync + 'static {
 
 /// The code of an error, as an extension of responses that report the error in a format of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told(pub &'static str);
+pub struct LoggedErrorCode(pub &'static str);
 
-impl<P: Problem> From<P> for Box<dyn Problem> {
+impl<P: ToProblem> From<P> for Box<dyn ToProblem> {
     fn from(problem: P) -> Self {
         Box::new(problem)
     }
@@ -81,15 +81,15 @@ impl<P: Problem> From<P> for Box<dyn Problem> {
 /// done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the gateway is overloaded")]
-pub struct Overloaded;
+pub struct GatewayOverloaded;
 
 /// The gateway is overloaded, and gave up a response that takes long to read or to compose. Unlike
 /// [`Overloaded`], services may have been called before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the gateway is overloaded, and did not finish this response")]
-pub struct Unfinished;
+pub struct UnfinishedResponse;
 
-impl Problem for Unfinished {
+impl ToProblem for UnfinishedResponse {
     fn code(&self) -> &'static str {
         "answer-unfinished"
     }
@@ -98,8 +98,8 @@ impl Problem for Unfinished {
         StatusCode::SERVICE_UNAVAILABLE
     }
 
-    fn fault(&self) -> Fault {
-        Fault::Unavailable
+    fn fault(&self) -> FaultParty {
+        FaultParty::Unavailable
     }
 
     fn hint(&self) -> String {
@@ -113,7 +113,7 @@ impl Problem for Unfinished {
 #[error("the response was not composed within the route's `limits.timeout`")]
 pub struct AnswerTimeout;
 
-impl Problem for AnswerTimeout {
+impl ToProblem for AnswerTimeout {
     fn code(&self) -> &'static str {
         "answer-timeout"
     }
@@ -122,8 +122,8 @@ impl Problem for AnswerTimeout {
         StatusCode::SERVICE_UNAVAILABLE
     }
 
-    fn fault(&self) -> Fault {
-        Fault::Unavailable
+    fn fault(&self) -> FaultParty {
+        FaultParty::Unavailable
     }
 
     fn hint(&self) -> String {
@@ -136,7 +136,7 @@ impl Problem for AnswerTimeout {
 #[error("the request's body did not arrive within the route's `limits.timeout`")]
 pub struct BodyDeadlineExceeded;
 
-impl Problem for BodyDeadlineExceeded {
+impl ToProblem for BodyDeadlineExceeded {
     fn code(&self) -> &'static str {
         "limit-deadline"
     }
@@ -145,8 +145,8 @@ impl Problem for BodyDeadlineExceeded {
         StatusCode::UNPROCESSABLE_ENTITY
     }
 
-    fn fault(&self) -> Fault {
-        Fault::Program
+    fn fault(&self) -> FaultParty {
+        FaultParty::Program
     }
 
     fn hint(&self) -> String {
@@ -154,7 +154,7 @@ impl Problem for BodyDeadlineExceeded {
     }
 }
 
-impl Problem for Overloaded {
+impl ToProblem for GatewayOverloaded {
     fn code(&self) -> &'static str {
         "gateway-overloaded"
     }
@@ -163,8 +163,8 @@ impl Problem for Overloaded {
         StatusCode::SERVICE_UNAVAILABLE
     }
 
-    fn fault(&self) -> Fault {
-        Fault::Unavailable
+    fn fault(&self) -> FaultParty {
+        FaultParty::Unavailable
     }
 
     fn hint(&self) -> String {

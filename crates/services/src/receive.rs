@@ -12,25 +12,25 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use offload::OffloadError;
 
-use crate::body::{Body, BodyBuffer, Error};
-use crate::call::Budget;
+use crate::body::{BodyBuffer, BodyError, StreamedServiceBody};
+use crate::call::RequestBudget;
 use crate::decompress::{ContentCoding, DecoderPool, read_decoded};
 use crate::error::CallError;
 use crate::headers::strip_hop_by_hop;
-use crate::turn::Turn;
+use crate::turn::ByteTurn;
 
 /// The reason for not reading a response to its end.
-pub(crate) enum Stopped {
+pub(crate) enum ReceiveError {
     /// The allowance is used up, or the gateway holds too many bytes of responses.
     Limit(CallError),
     /// The response is incomplete, or its encoding is invalid.
-    Broken(Error),
+    Broken(BodyError),
     /// The pool did not decode the response.
     Refused(OffloadError),
 }
 
 /// A complete body as received, possibly encoded.
-pub(crate) struct Received {
+pub(crate) struct ReceivedBody {
     bytes: Bytes,
     /// The content coding of the body. Encoded bodies are counted when they are decoded.
     coding: Option<ContentCoding>,
@@ -39,9 +39,9 @@ pub(crate) struct Received {
 /// Reads a whole body, and changes the headers to match it once it is [`decoded`](Received::decoded).
 pub(crate) async fn receive(
     headers: &mut HeaderMap,
-    body: Body,
-    budget: &Budget,
-) -> Result<Received, Stopped> {
+    body: StreamedServiceBody,
+    budget: &RequestBudget,
+) -> Result<ReceivedBody, ReceiveError> {
     strip_hop_by_hop(headers);
     headers.remove(TRAILER); // Trailers are dropped.
     match coding(headers) {
@@ -57,22 +57,22 @@ pub(crate) async fn receive(
                     false => Err(CallError::Limit("limit-received")),
                 }
             });
-            Ok(Received { bytes: bytes.await?, coding: Some(coding) })
+            Ok(ReceivedBody { bytes: bytes.await?, coding: Some(coding) })
         }
         _ => {
             let bytes = collect(body, |length| budget.receive(length)).await?;
-            Ok(Received { bytes, coding: None })
+            Ok(ReceivedBody { bytes, coding: None })
         }
     }
 }
 
-impl Received {
+impl ReceivedBody {
     /// Returns the decoded body. Large bodies are decoded in the pool, if there is one.
     pub(crate) async fn decoded<'p>(
         self,
-        budget: &Arc<Budget>,
+        budget: &Arc<RequestBudget>,
         pool: impl FnOnce() -> Option<DecoderPool<'p>>,
-    ) -> Result<Bytes, Stopped> {
+    ) -> Result<Bytes, ReceiveError> {
         let Self { bytes, coding } = self;
         let Some(coding) = coding else { return Ok(bytes) };
         let length = bytes.len();
@@ -88,7 +88,7 @@ impl Received {
             Err(OffloadError::QuotaExceeded { .. } | OffloadError::QueueFull) if is_shared => {
                 Box::pin(decoding()).await
             }
-            Err(refused) => Err(Stopped::Refused(refused)),
+            Err(refused) => Err(ReceiveError::Refused(refused)),
         }
     }
 }
@@ -96,14 +96,14 @@ impl Received {
 /// Collects the frames of a body. A single frame, the common case, is not copied. Yields to other tasks
 /// between frames that are available at once, and while it joins them.
 async fn collect(
-    mut body: Body,
+    mut body: StreamedServiceBody,
     mut take: impl FnMut(u64) -> Result<(), CallError>,
-) -> Result<Bytes, Stopped> {
-    let (mut buffer, mut turn) = (BodyBuffer::default(), Turn::default());
+) -> Result<Bytes, ReceiveError> {
+    let (mut buffer, mut turn) = (BodyBuffer::default(), ByteTurn::default());
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(Stopped::Broken)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(ReceiveError::Broken)?.into_data() else { continue };
         turn.took(data.len()).await;
-        take(data.len() as u64).map_err(Stopped::Limit)?;
+        take(data.len() as u64).map_err(ReceiveError::Limit)?;
         buffer.put_before(data, || body.size_hint().lower());
     }
     Ok(buffer.finish().await)
@@ -116,16 +116,20 @@ fn coding(headers: &HeaderMap) -> Option<ContentCoding> {
     ContentCoding::named(&name).filter(|coding| *coding != ContentCoding::Deflate)
 }
 
-async fn decode(coding: ContentCoding, encoded: Bytes, budget: Arc<Budget>) -> Result<Bytes, Stopped> {
+async fn decode(
+    coding: ContentCoding,
+    encoded: Bytes,
+    budget: Arc<RequestBudget>,
+) -> Result<Bytes, ReceiveError> {
     let decoder = coding.decoder(&*encoded);
     let mut limit = None;
     let decoded = read_decoded(decoder, |length| {
         limit = budget.receive(length).err();
         limit.is_none()
     });
-    let decoded = decoded.await.map_err(|error| Stopped::Broken(error.into()))?;
+    let decoded = decoded.await.map_err(|error| ReceiveError::Broken(error.into()))?;
     match limit {
-        Some(error) => Err(Stopped::Limit(error)),
+        Some(error) => Err(ReceiveError::Limit(error)),
         None => Ok(decoded.unwrap_or_default()),
     }
 }
@@ -189,8 +193,8 @@ mod tests {
         encoder.shutdown().await.unwrap();
         let bytes = Bytes::from(encoder.into_inner());
         for (payer, is_decoded) in [(payer, false), (payer.exempt(), true)] {
-            let budget = Arc::new(Budget::new(hour, 1, 1 << 20, 1));
-            let received = Received { bytes: bytes.clone(), coding: Some(ContentCoding::Brotli) };
+            let budget = Arc::new(RequestBudget::new(hour, 1, 1 << 20, 1));
+            let received = ReceivedBody { bytes: bytes.clone(), coding: Some(ContentCoding::Brotli) };
             let decoded = received.decoded(&budget, || Some(DecoderPool { pool: &pool, payer, deadline }));
             assert_eq!(decoded.await.ok().is_some_and(|decoded| decoded == text), is_decoded);
         }

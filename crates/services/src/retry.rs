@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use http::Method;
 use tokio::time::Instant;
 
-use crate::config::Percent;
+use crate::config::PercentConfig;
 
 /// The length of the window in seconds.
 const WINDOW: usize = 10;
@@ -50,7 +50,7 @@ impl RetryBudget {
     }
 
     /// Takes one retry out of the budget; returns `false` if the budget is used up.
-    pub(crate) fn withdraw(&self, budget: Percent, now: Instant) -> bool {
+    pub(crate) fn withdraw(&self, budget: PercentConfig, now: Instant) -> bool {
         let second = self.second(now);
         let recent = |then: u32| then <= second && second - then < WINDOW as u32;
         let entries = self.requests.iter().map(|slot| slot.load(Relaxed));

@@ -10,12 +10,12 @@ use http::uri::{PathAndQuery, Scheme, Uri};
 use rustls::pki_types::ServerName;
 
 use crate::config::{ConfigProblem, HealthConfig, RetriesConfig, ServiceConfig, ServiceTlsConfig};
-use crate::headers::{CDN_LOOP, HOP_BY_HOP, Rules};
-use crate::hosts::Reach;
-use crate::path::{self, DecodedPath, Glob, PathError};
-use crate::stats::Tally;
-use crate::targets::{Checks, Plan, Targets};
-use crate::transport::{Dial, Origin, tls};
+use crate::headers::{CDN_LOOP, HOP_BY_HOP, HeaderRules};
+use crate::hosts::ReachableAddresses;
+use crate::path::{self, DecodedPath, PathError, PathGlob};
+use crate::stats::ServiceCounters;
+use crate::targets::{HealthChecks, ServiceEndpoints, TargetSettings};
+use crate::transport::{ConnectSettings, TargetOrigin, tls};
 use crate::upgrade::listed_protocol;
 
 /// The maximum number of retries of a request, whatever the config.
@@ -23,22 +23,22 @@ const MAX_ATTEMPTS: u32 = 10;
 
 /// An upstream service, ready to be called.
 #[derive(Debug)]
-pub struct Service {
+pub struct UpstreamService {
     name: Arc<str>,
     timeout: Duration,
     pub(crate) first_byte_timeout: Option<Duration>,
     pub(crate) idle_timeout: Duration,
     pub(crate) upgrade_idle_timeout: Duration,
     pub(crate) retries: RetriesConfig,
-    pub(crate) targets: Arc<Targets>,
-    pub(crate) tally: Arc<Tally>,
-    pub(crate) headers: Rules,
+    pub(crate) targets: Arc<ServiceEndpoints>,
+    pub(crate) tally: Arc<ServiceCounters>,
+    pub(crate) headers: HeaderRules,
     /// The protocols that clients' connections may be upgraded to.
     pub(crate) upgrades: Vec<HeaderValue>,
-    paths: Vec<Glob>,
+    paths: Vec<PathGlob>,
 }
 
-impl Service {
+impl UpstreamService {
     /// The name that programs and routes use.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
@@ -126,26 +126,26 @@ impl Service {
         folder: &Path,
         before: Option<&Self>,
     ) -> Result<Self, Vec<ConfigProblem>> {
-        let mut reader = Reader::new(name);
+        let mut reader = ServiceConfigReader::new(name);
         reader.check_name(name);
-        Self::read(reader, name, (config, folder), before, Reach::Everywhere)
+        Self::read(reader, name, (config, folder), before, ReachableAddresses::Everywhere)
     }
 
     /// Creates a service for an external host with default settings; `None` if the authority is invalid.
-    pub(crate) fn at(authority: &str, scheme: &str, reach: Reach) -> Option<Self> {
+    pub(crate) fn at(authority: &str, scheme: &str, reach: ReachableAddresses) -> Option<Self> {
         let config = ServiceConfig::at(format!("{scheme}://{authority}"));
-        Self::read(Reader::new(authority), authority, (&config, Path::new("")), None, reach).ok()
+        Self::read(ServiceConfigReader::new(authority), authority, (&config, Path::new("")), None, reach).ok()
     }
 
     fn read(
-        mut reader: Reader,
+        mut reader: ServiceConfigReader,
         name: &str,
         (config, folder): (&ServiceConfig, &Path),
         before: Option<&Self>,
-        reach: Reach,
+        reach: ReachableAddresses,
     ) -> Result<Self, Vec<ConfigProblem>> {
         let name: Arc<str> = name.into();
-        let dial = Dial { reach, ..reader.dial(config, folder) };
+        let dial = ConnectSettings { reach, ..reader.dial(config, folder) };
         let origins = reader.origins(&name, config, &dial).into_iter();
         let origins = origins.map(|origin| kept(origin, before)).collect();
         let dns_refresh_rate = reader.time("/dns_refresh_rate", config.dns_refresh_rate.0);
@@ -154,9 +154,10 @@ impl Service {
         let idle_timeout = reader.time("/idle_timeout", config.idle_timeout.0);
         let upgrade_idle_timeout = reader.time("/upgrade_idle_timeout", config.upgrade_idle_timeout.0);
         reader.retries(&config.retries);
-        let headers = Rules { forward: reader.forward(&config.forward), set: reader.set(&config.headers) };
+        let headers =
+            HeaderRules { forward: reader.forward(&config.forward), set: reader.set(&config.headers) };
         let checks = config.health.as_ref().and_then(|health| reader.checks(health, &headers));
-        let plan = Plan { origins, dns_refresh_rate, checks };
+        let plan = TargetSettings { origins, dns_refresh_rate, checks };
         let upgrades = reader.upgrades(&config.upgrades);
         let paths = reader.paths(&config.paths);
         if !reader.problems.is_empty() {
@@ -164,7 +165,7 @@ impl Service {
         }
         let targets = match before.map(|before| &before.targets) {
             Some(same) if *same.plan() == plan => Arc::clone(same),
-            before => Arc::new(Targets::new(plan, before)),
+            before => Arc::new(ServiceEndpoints::new(plan, before)),
         };
         Ok(Self {
             timeout,
@@ -173,7 +174,8 @@ impl Service {
             upgrade_idle_timeout,
             retries: config.retries.clone(),
             targets,
-            tally: before.map_or_else(|| Arc::new(Tally::new()), |before| Arc::clone(&before.tally)),
+            tally: before
+                .map_or_else(|| Arc::new(ServiceCounters::new()), |before| Arc::clone(&before.tally)),
             headers,
             upgrades,
             paths,
@@ -183,19 +185,19 @@ impl Service {
 }
 
 /// Returns the equal origin from before, with its connections, if there is one.
-fn kept(origin: Origin, before: Option<&Service>) -> Arc<Origin> {
+fn kept(origin: TargetOrigin, before: Option<&UpstreamService>) -> Arc<TargetOrigin> {
     let known =
         before.and_then(|before| before.targets.plan().origins.iter().find(|known| ***known == origin));
     known.map_or_else(|| Arc::new(origin), Arc::clone)
 }
 
 /// A reader of one service's config that collects mistakes.
-struct Reader {
+struct ServiceConfigReader {
     base: String,
     problems: Vec<ConfigProblem>,
 }
 
-impl Reader {
+impl ServiceConfigReader {
     fn new(name: &str) -> Self {
         Self { base: format!("/{}", escape(name)), problems: Vec::new() }
     }
@@ -229,7 +231,7 @@ impl Reader {
     }
 
     /// Reads the connection settings.
-    fn dial(&mut self, config: &ServiceConfig, folder: &Path) -> Dial {
+    fn dial(&mut self, config: &ServiceConfig, folder: &Path) -> ConnectSettings {
         let timeout = self.time("/connect_timeout", config.connect_timeout.0);
         let is_https = |url: &String| url.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
         if !config.url.as_slice().iter().any(is_https) {
@@ -240,12 +242,12 @@ impl Reader {
                     "Leave it out, or use TLS.",
                 );
             }
-            return Dial {
+            return ConnectSettings {
                 timeout,
                 protocol: config.protocol,
                 tls: None,
                 server_name: None,
-                reach: Reach::Everywhere,
+                reach: ReachableAddresses::Everywhere,
             };
         }
         let written = config.tls.clone().unwrap_or_default();
@@ -263,7 +265,13 @@ impl Reader {
             }
             parsed.ok()
         });
-        Dial { timeout, protocol: config.protocol, tls: tls.ok(), server_name, reach: Reach::Everywhere }
+        ConnectSettings {
+            timeout,
+            protocol: config.protocol,
+            tls: tls.ok(),
+            server_name,
+            reach: ReachableAddresses::Everywhere,
+        }
     }
 
     fn first_byte(&mut self, config: &ServiceConfig) -> Option<Duration> {
@@ -283,7 +291,7 @@ impl Reader {
         }
     }
 
-    fn checks(&mut self, health: &HealthConfig, headers: &Rules) -> Option<Checks> {
+    fn checks(&mut self, health: &HealthConfig, headers: &HeaderRules) -> Option<HealthChecks> {
         let (healthy_threshold, unhealthy_threshold) = (health.healthy_threshold, health.unhealthy_threshold);
         for (below, count) in [
             ("/health/healthy_threshold", healthy_threshold),
@@ -303,7 +311,7 @@ impl Reader {
             self.report("/health/path", message, "Write it as in `/healthz`.");
             return None;
         };
-        Some(Checks {
+        Some(HealthChecks {
             path,
             headers: headers.set.clone(),
             interval,
@@ -314,7 +322,12 @@ impl Reader {
         })
     }
 
-    fn origins(&mut self, name: &Arc<str>, config: &ServiceConfig, dial: &Dial) -> Vec<Origin> {
+    fn origins(
+        &mut self,
+        name: &Arc<str>,
+        config: &ServiceConfig,
+        dial: &ConnectSettings,
+    ) -> Vec<TargetOrigin> {
         use crate::config::OneOrMany;
         let urls = config.url.as_slice();
         if urls.is_empty() {
@@ -398,10 +411,10 @@ impl Reader {
         listed
     }
 
-    fn paths(&mut self, patterns: &[String]) -> Vec<Glob> {
+    fn paths(&mut self, patterns: &[String]) -> Vec<PathGlob> {
         let mut globs = Vec::with_capacity(patterns.len());
         for (index, pattern) in patterns.iter().enumerate() {
-            match Glob::parse(pattern) {
+            match PathGlob::parse(pattern) {
                 Ok(glob) => globs.push(glob),
                 Err(reason) => {
                     let message = format!("`{pattern}` is not a path pattern: {reason}");
@@ -413,7 +426,7 @@ impl Reader {
     }
 }
 
-fn origin(service: &Arc<str>, url: &str, dial: &Dial) -> Result<Origin, &'static str> {
+fn origin(service: &Arc<str>, url: &str, dial: &ConnectSettings) -> Result<TargetOrigin, &'static str> {
     if url.contains('#') {
         return Err("it has a fragment");
     }
@@ -441,7 +454,7 @@ fn origin(service: &Arc<str>, url: &str, dial: &Dial) -> Result<Origin, &'static
         Some(path) => path.path().trim_end_matches('/').to_owned(),
         None => String::new(),
     };
-    Origin::new(service.clone(), (scheme, authority), base, dial.clone())
+    TargetOrigin::new(service.clone(), (scheme, authority), base, dial.clone())
 }
 
 /// Returns a URL without credentials, for display.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::retry::RetryBudget;
-use crate::service::Service;
+use crate::service::UpstreamService;
 
-pub use histogram::{Histogram, Reading};
+pub use histogram::{DurationHistogram, HistogramSnapshot};
 
 /// Statistics of one service. The counts start with the process and survive config reloads.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct ServiceStats {
     /// The number of retries that the retry budget did not permit.
     pub retries_refused: u64,
     /// The time from sending to the head of the response, of calls with a response.
-    pub took: Reading,
+    pub took: HistogramSnapshot,
     /// The current endpoints.
     pub endpoints: Vec<EndpointStats>,
 }
@@ -52,30 +52,30 @@ pub struct EndpointStats {
 
 /// The counters of one service, kept across config reloads.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct ServiceCounters {
     pub(crate) requests: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) retries_refused: AtomicU64,
-    pub(crate) took: Histogram,
+    pub(crate) took: DurationHistogram,
     pub(crate) budget: RetryBudget,
 }
 
-impl Tally {
+impl ServiceCounters {
     pub(crate) fn new() -> Self {
         Self {
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             retries_refused: AtomicU64::new(0),
-            took: Histogram::default(),
+            took: DurationHistogram::default(),
             budget: RetryBudget::new(),
         }
     }
 }
 
 impl ServiceStats {
-    pub(crate) fn of(service: &Service) -> Self {
+    pub(crate) fn of(service: &UpstreamService) -> Self {
         let tally = &service.tally;
         Self {
             service: Arc::clone(service.name()),

@@ -18,13 +18,13 @@ use arc_swap::ArcSwap;
 use offload::OffloadPool;
 use offload::polls::{PollSite, watched};
 
-use crate::body::Error;
+use crate::body::BodyError;
 use crate::stats::EndpointStats;
-use crate::transport::{Endpoint, Origin, Transport};
-pub(crate) use checks::Checks;
-pub use names::{Resolve, SystemResolver};
-pub(crate) use peer::{Lease, Peer};
-pub(crate) use standing::Verdict;
+use crate::transport::{RequestEndpoint, ServiceTransport, TargetOrigin};
+pub(crate) use checks::HealthChecks;
+pub use names::{NameResolver, SystemResolver};
+pub(crate) use peer::{EndpointLease, EndpointPeer};
+pub(crate) use standing::RequestVerdict;
 
 /// The largest number of endpoints for which all are compared. With more endpoints, the better of two random
 /// ones is chosen (power of two choices): nearly as even, at a constant cost.
@@ -32,41 +32,41 @@ const ALL: usize = 8;
 
 /// The external dependencies of the background tasks.
 #[derive(Clone)]
-pub(crate) struct Outside {
-    pub(crate) transport: Arc<dyn Transport>,
-    pub(crate) resolver: Arc<dyn Resolve>,
+pub(crate) struct BackgroundDependencies {
+    pub(crate) transport: Arc<dyn ServiceTransport>,
+    pub(crate) resolver: Arc<dyn NameResolver>,
     /// The pool that decodes responses; `None` to decode them on the caller's thread.
     pub(crate) offload: Option<OffloadPool>,
 }
 
 /// The settings of a service's targets. Equal plans share their [`Targets`] across a reload.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Plan {
-    pub(crate) origins: Vec<Arc<Origin>>,
+pub(crate) struct TargetSettings {
+    pub(crate) origins: Vec<Arc<TargetOrigin>>,
     /// The interval between lookups of names.
     pub(crate) dns_refresh_rate: std::time::Duration,
-    pub(crate) checks: Option<Checks>,
+    pub(crate) checks: Option<HealthChecks>,
 }
 
 /// The endpoints of one service.
 #[derive(Debug)]
-pub(crate) struct Targets {
-    plan: Plan,
-    peers: ArcSwap<Vec<Arc<Peer>>>,
+pub(crate) struct ServiceEndpoints {
+    plan: TargetSettings,
+    peers: ArcSwap<Vec<Arc<EndpointPeer>>>,
     turn: AtomicUsize,
     /// Whether requests can be distributed: the names are resolved, and the tasks are running.
     ready: AtomicBool,
     /// Whether there was a request since the last lookup of the names.
     used: AtomicBool,
-    names: names::Names,
+    names: names::NameResolution,
     checking: Mutex<Option<tokio::task::JoinHandle<()>>>,
     /// The previous targets, which these replace once they are in force.
-    before: Mutex<Weak<Targets>>,
+    before: Mutex<Weak<ServiceEndpoints>>,
 }
 
-impl Targets {
+impl ServiceEndpoints {
     /// Creates endpoints for a plan, taking over the state of previous endpoints.
-    pub(crate) fn new(plan: Plan, before: Option<&Arc<Self>>) -> Self {
+    pub(crate) fn new(plan: TargetSettings, before: Option<&Arc<Self>>) -> Self {
         let known = before.map(|before| before.peers.load_full()).unwrap_or_default();
         let mut peers = Vec::with_capacity(plan.origins.len());
         for origin in &plan.origins {
@@ -87,13 +87,13 @@ impl Targets {
             turn: AtomicUsize::new(0),
             ready: AtomicBool::new(settled),
             used: AtomicBool::new(false),
-            names: names::Names::default(),
+            names: names::NameResolution::default(),
             checking: Mutex::default(),
             before: Mutex::new(before.map(Arc::downgrade).unwrap_or_default()),
         }
     }
 
-    pub(crate) fn plan(&self) -> &Plan {
+    pub(crate) fn plan(&self) -> &TargetSettings {
         &self.plan
     }
 
@@ -109,7 +109,7 @@ impl Targets {
     ///
     /// # Errors
     /// The error of the lookup, if not a single endpoint is known.
-    pub(crate) async fn ready(self: &Arc<Self>, outside: &Outside) -> Result<(), Error> {
+    pub(crate) async fn ready(self: &Arc<Self>, outside: &BackgroundDependencies) -> Result<(), BodyError> {
         if self.is_ready() {
             return Ok(());
         }
@@ -123,7 +123,7 @@ impl Targets {
 
     /// Starts the background tasks: health checks, if configured. Stops those of the previous targets, and
     /// clears health state that only they had determined.
-    pub(crate) fn watch(self: &Arc<Self>, outside: &Outside) {
+    pub(crate) fn watch(self: &Arc<Self>, outside: &BackgroundDependencies) {
         let before = std::mem::take(&mut *self.before.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(before) = before.upgrade() {
             before.stop_checking();
@@ -138,7 +138,7 @@ impl Targets {
     }
 
     /// Leases an endpoint for a request that has failed on the `tried` ones; `None` if there is no other.
-    pub(crate) fn pick(&self, tried: &[Arc<Peer>]) -> Option<Lease> {
+    pub(crate) fn pick(&self, tried: &[Arc<EndpointPeer>]) -> Option<EndpointLease> {
         let peers = self.peers.load();
         match (peers.as_slice(), tried) {
             ([], _) => None,
@@ -165,14 +165,14 @@ impl Targets {
     }
 }
 
-impl Drop for Targets {
+impl Drop for ServiceEndpoints {
     fn drop(&mut self) {
         self.stop_looking_up();
         self.stop_checking();
     }
 }
 
-fn pick(peers: &[Arc<Peer>], tried: &[Arc<Peer>], turn: usize) -> Option<Lease> {
+fn pick(peers: &[Arc<EndpointPeer>], tried: &[Arc<EndpointPeer>], turn: usize) -> Option<EndpointLease> {
     if peers.len() > ALL && tried.is_empty() {
         let (one, two) = pair(turn, peers.len());
         if let (Some(one), Some(two)) = (peers.get(one), peers.get(two))
@@ -183,7 +183,7 @@ fn pick(peers: &[Arc<Peer>], tried: &[Arc<Peer>], turn: usize) -> Option<Lease> 
             return Some(fewest.lease(false));
         }
     }
-    let is_tried = |peer: &Arc<Peer>| tried.iter().any(|tried| Arc::ptr_eq(tried, peer));
+    let is_tried = |peer: &Arc<EndpointPeer>| tried.iter().any(|tried| Arc::ptr_eq(tried, peer));
     let any_in = peers.iter().any(|peer| peer.standing.is_in());
     for peer in peers.iter().filter(|peer| !peer.standing.is_in() && !is_tried(peer)) {
         if peer.standing.take_trial() {
@@ -191,7 +191,7 @@ fn pick(peers: &[Arc<Peer>], tried: &[Arc<Peer>], turn: usize) -> Option<Lease> 
         }
     }
     // If all endpoints are ejected, any of them is better than none.
-    let may = |peer: &&Arc<Peer>| peer.standing.is_in() == any_in && !is_tried(peer);
+    let may = |peer: &&Arc<EndpointPeer>| peer.standing.is_in() == any_in && !is_tried(peer);
     let least = peers.iter().filter(may).map(|peer| peer.outstanding()).min()?;
     let mut ties = peers.iter().filter(may).filter(|peer| peer.outstanding() <= least);
     // Between the two passes, all endpoints may have become busier or unavailable.
@@ -214,17 +214,21 @@ fn pair(turn: usize, count: usize) -> (usize, usize) {
 
 /// Returns the endpoint at this address: the known one, or a copy of it with its state if its connection
 /// settings have changed, or a new one.
-fn peer(known: &[Arc<Peer>], origin: &Arc<Origin>, address: Option<SocketAddr>) -> Arc<Peer> {
-    let endpoint = || Endpoint { origin: Arc::clone(origin), address };
+fn peer(
+    known: &[Arc<EndpointPeer>],
+    origin: &Arc<TargetOrigin>,
+    address: Option<SocketAddr>,
+) -> Arc<EndpointPeer> {
+    let endpoint = || RequestEndpoint { origin: Arc::clone(origin), address };
     match known.iter().find(|peer| peer.endpoint.address == address && peer.is_at(origin)) {
         Some(peer) if Arc::ptr_eq(&peer.endpoint.origin, origin) => Arc::clone(peer),
         Some(peer) => Arc::new(peer.moved(endpoint())),
-        None => Arc::new(Peer::new(endpoint())),
+        None => Arc::new(EndpointPeer::new(endpoint())),
     }
 }
 
 /// Returns the IP address in the URL, if it contains one, so that no lookup is needed.
-fn literal(origin: &Origin) -> Option<SocketAddr> {
+fn literal(origin: &TargetOrigin) -> Option<SocketAddr> {
     let host = origin.authority.host();
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, origin.port()))

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-pub use context::Context;
+pub use context::SpanContext;
 
 /// The trace id, the parent span id, and the sampled flag.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -25,19 +25,19 @@ const MAX_PHASES: usize = 64;
 
 /// The trace of a request, if it has one. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Trace(Option<Arc<Inner>>);
+pub struct RequestTrace(Option<Arc<RequestTraceInner>>);
 
 #[derive(Debug)]
-struct Inner {
-    context: Context,
+struct RequestTraceInner {
+    context: SpanContext,
     state: Option<HeaderValue>,
     /// The completed phases, if spans are recorded.
-    phases: Option<Mutex<Vec<Phase>>>,
+    phases: Option<Mutex<Vec<TracePhase>>>,
 }
 
 /// A timed part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Phase {
+pub struct TracePhase {
     /// The name: `compile`, `run`.
     pub name: &'static str,
     /// The start and the end.
@@ -47,29 +47,29 @@ pub struct Phase {
 /// A phase in progress, which ends on drop.
 #[derive(Debug)]
 #[must_use = "a phase ends when it is dropped"]
-pub struct Running<'a> {
-    phases: Option<(&'a Mutex<Vec<Phase>>, Instant)>,
+pub struct RunningPhase<'a> {
+    phases: Option<(&'a Mutex<Vec<TracePhase>>, Instant)>,
     name: &'static str,
 }
 
-impl Trace {
+impl RequestTrace {
     /// Creates a trace that is propagated unchanged, from the headers of a request.
     #[must_use]
-    pub fn handed_on(context: Context, headers: &HeaderMap) -> Self {
-        Self(Some(Arc::new(Inner { context, state: context::state(headers), phases: None })))
+    pub fn handed_on(context: SpanContext, headers: &HeaderMap) -> Self {
+        Self(Some(Arc::new(RequestTraceInner { context, state: context::state(headers), phases: None })))
     }
 
     /// Creates a trace that is recorded here, in a span with this context. `headers` are those of a request
     /// that belongs to the trace already.
     #[must_use]
-    pub fn recorded(context: Context, headers: Option<&HeaderMap>) -> Self {
+    pub fn recorded(context: SpanContext, headers: Option<&HeaderMap>) -> Self {
         let phases = Some(Mutex::default());
-        Self(Some(Arc::new(Inner { context, state: headers.and_then(context::state), phases })))
+        Self(Some(Arc::new(RequestTraceInner { context, state: headers.and_then(context::state), phases })))
     }
 
     /// The request's position in its trace.
     #[must_use]
-    pub fn context(&self) -> Option<&Context> {
+    pub fn context(&self) -> Option<&SpanContext> {
         self.0.as_ref().map(|inner| &inner.context)
     }
 
@@ -86,14 +86,14 @@ impl Trace {
     }
 
     /// Starts a phase of the request.
-    pub fn phase(&self, name: &'static str) -> Running<'_> {
+    pub fn phase(&self, name: &'static str) -> RunningPhase<'_> {
         let phases = self.0.as_ref().and_then(|inner| inner.phases.as_ref());
-        Running { phases: phases.map(|phases| (phases, Instant::now())), name }
+        RunningPhase { phases: phases.map(|phases| (phases, Instant::now())), name }
     }
 
     /// Returns the completed phases.
     #[must_use]
-    pub fn phases(&self) -> Vec<Phase> {
+    pub fn phases(&self) -> Vec<TracePhase> {
         let phases = self.0.as_ref().and_then(|inner| inner.phases.as_ref());
         phases.map_or_else(Vec::new, |phases| lock(phases).clone())
     }
@@ -116,12 +116,12 @@ impl Trace {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningPhase<'_> {
     fn drop(&mut self) {
         let Some((phases, started)) = self.phases.take() else { return };
         let mut phases = lock(phases);
         if phases.len() < MAX_PHASES {
-            phases.push(Phase { name: self.name, span: (started, Instant::now()) });
+            phases.push(TracePhase { name: self.name, span: (started, Instant::now()) });
         }
     }
 }

@@ -19,14 +19,14 @@ use http::header::HeaderValue;
 use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 use http::{Request, Response, Uri};
 
-use crate::body::{Body, Error};
-use crate::config::Protocol;
-use connect::{Connection, Tls, connect};
-use pool::{Found, Pool};
+use crate::body::{BodyError, StreamedServiceBody};
+use crate::config::ServiceProtocol;
+use connect::{TargetTls, TransportConnection, connect};
+use pool::{ConnectionPool, PoolLookup};
 
 pub use chain_limit::ChainLimitVerifier;
-pub(crate) use connect::Dial;
-pub(crate) use http1::Socket;
+pub(crate) use connect::ConnectSettings;
+pub(crate) use http1::ResettingSocket;
 
 /// The maximum size of a response head in bytes.
 const MAX_HEAD: u32 = 64 << 10;
@@ -34,19 +34,19 @@ const MAX_HEAD: u32 = 64 << 10;
 const NEW_CONNECTIONS: usize = 3;
 
 /// Sends requests to services. Dropping the future cancels the exchange.
-pub trait Transport: Send + Sync {
+pub trait ServiceTransport: Send + Sync {
     /// Sends one request to one target. The request's URI is complete; only headers that the protocol needs
     /// are added. Redirects are not followed, and requests that were sent are not sent again.
     fn send(
         &self,
-        endpoint: &Endpoint,
-        request: Request<Body>,
-    ) -> BoxFuture<'static, Result<Response<Body>, TransportError>>;
+        endpoint: &RequestEndpoint,
+        request: Request<StreamedServiceBody>,
+    ) -> BoxFuture<'static, Result<Response<StreamedServiceBody>, TransportError>>;
 }
 
 /// A target of a service, parsed when the config was read, with its connection pool.
 #[derive(Debug)]
-pub struct Origin {
+pub struct TargetOrigin {
     /// The service's name.
     pub service: Arc<str>,
     /// `http` or `https`.
@@ -57,16 +57,16 @@ pub struct Origin {
     pub base: String,
     /// The `Host` header of HTTP/1.1 requests, without the scheme's default port.
     host: HeaderValue,
-    dial: Dial,
-    tls: Option<Tls>,
-    pool: Pool,
+    dial: ConnectSettings,
+    tls: Option<TargetTls>,
+    pool: ConnectionPool,
 }
 
 /// The destination of one request: a target and one of its addresses.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub struct RequestEndpoint {
     /// The target.
-    pub origin: Arc<Origin>,
+    pub origin: Arc<TargetOrigin>,
     /// The address from the target's host name; `None` if it is not resolved yet.
     pub address: Option<SocketAddr>,
 }
@@ -76,80 +76,87 @@ pub struct Endpoint {
 pub enum TransportError {
     /// There was no connection, or it was closed before it took a byte: nothing was sent.
     #[error("no connection")]
-    Unreachable(#[source] Error),
+    Unreachable(#[source] BodyError),
     /// The target reports that it did not process the request. It may be sent again on another connection,
     /// even to the same target.
     #[error("the target refused the request unprocessed")]
-    Refused(#[source] Error),
+    Refused(#[source] BodyError),
     /// There was no response in time.
     #[error("no response in time")]
-    Timeout(#[source] Error),
+    Timeout(#[source] BodyError),
     /// The connection broke, or the response was not HTTP. Parts of the request may have been sent.
     #[error("the connection broke")]
-    Broken(#[source] Error),
+    Broken(#[source] BodyError),
 }
 
 /// The remainder of a request without a response.
-pub(crate) enum Unsent {
+pub(crate) enum UnsentRequest {
     /// The complete request: nothing was sent, so it may use another connection.
-    Whole(Box<Request<Body>>, Error),
+    Whole(Box<Request<StreamedServiceBody>>, BodyError),
     /// The request cannot be sent again.
     Lost(TransportError),
 }
 
 /// Real connections over HTTP/1.1 or HTTP/2. The connections are pooled by each [`Origin`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Live;
+pub struct LiveTransport;
 
-impl Transport for Live {
+impl ServiceTransport for LiveTransport {
     fn send(
         &self,
-        endpoint: &Endpoint,
-        request: Request<Body>,
-    ) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
+        endpoint: &RequestEndpoint,
+        request: Request<StreamedServiceBody>,
+    ) -> BoxFuture<'static, Result<Response<StreamedServiceBody>, TransportError>> {
         send(endpoint.clone(), request).boxed()
     }
 }
 
-async fn send(endpoint: Endpoint, mut request: Request<Body>) -> Result<Response<Body>, TransportError> {
+async fn send(
+    endpoint: RequestEndpoint,
+    mut request: Request<StreamedServiceBody>,
+) -> Result<Response<StreamedServiceBody>, TransportError> {
     let mut tries = 0;
     loop {
         let (result, is_new) = match endpoint.origin.pool.find(&endpoint) {
-            Found::Http1(connection) => (connection.send(request, endpoint.clone()).await, false),
-            Found::Http2(place) => (place.send(request).await, true),
-            Found::Soon(probe) => {
+            PoolLookup::Http1(connection) => (connection.send(request, endpoint.clone()).await, false),
+            PoolLookup::Http2(place) => (place.send(request).await, true),
+            PoolLookup::Soon(probe) => {
                 probe.wait().await.map_err(TransportError::Unreachable)?;
                 continue;
             }
             // Rare and large: boxed, so that the futures of all other requests stay small.
-            Found::Nothing => match connect(&endpoint).boxed().await.map_err(TransportError::Unreachable)? {
-                Connection::Http1(connection) => (connection.send(request, endpoint.clone()).await, true),
-                // The target used HTTP/1.1 for earlier connections.
-                Connection::Http2(connection) => {
-                    endpoint.origin.pool.share(endpoint.address, connection);
-                    continue;
+            PoolLookup::Nothing => {
+                match connect(&endpoint).boxed().await.map_err(TransportError::Unreachable)? {
+                    TransportConnection::Http1(connection) => {
+                        (connection.send(request, endpoint.clone()).await, true)
+                    }
+                    // The target used HTTP/1.1 for earlier connections.
+                    TransportConnection::Http2(connection) => {
+                        endpoint.origin.pool.share(endpoint.address, connection);
+                        continue;
+                    }
                 }
-            },
+            }
         };
         match result {
             Ok(response) => return Ok(response),
-            Err(Unsent::Lost(error)) => return Err(error),
-            Err(Unsent::Whole(_, error)) if tries == NEW_CONNECTIONS => {
+            Err(UnsentRequest::Lost(error)) => return Err(error),
+            Err(UnsentRequest::Whole(_, error)) if tries == NEW_CONNECTIONS => {
                 return Err(TransportError::Unreachable(error));
             }
-            Err(Unsent::Whole(whole, _)) => request = *whole,
+            Err(UnsentRequest::Whole(whole, _)) => request = *whole,
         }
         tries += usize::from(is_new);
     }
 }
 
-impl Origin {
+impl TargetOrigin {
     /// Creates a target without connections, or returns the reason why it is invalid.
     pub(crate) fn new(
         service: Arc<str>,
         (scheme, authority): (Scheme, Authority),
         base: String,
-        dial: Dial,
+        dial: ConnectSettings,
     ) -> Result<Self, &'static str> {
         let tls = dial.tls(&scheme, &authority)?;
         let host = match authority.port_u16() {
@@ -158,14 +165,14 @@ impl Origin {
         };
         // All characters of an authority are valid in headers.
         let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
-        Ok(Self { service, scheme, authority, base, host, dial, tls, pool: Pool::default() })
+        Ok(Self { service, scheme, authority, base, host, dial, tls, pool: ConnectionPool::default() })
     }
 
     /// Whether requests may share a connection, on which the target may refuse single requests unprocessed.
     pub(crate) fn is_shared(&self) -> bool {
         match self.dial.protocol {
-            Protocol::Auto => self.tls.is_some(),
-            protocol => protocol == Protocol::Http2,
+            ServiceProtocol::Auto => self.tls.is_some(),
+            protocol => protocol == ServiceProtocol::Http2,
         }
     }
 
@@ -221,7 +228,7 @@ impl Origin {
 }
 
 /// Compares targets including their connection settings: connections to equal targets are interchangeable.
-impl PartialEq for Origin {
+impl PartialEq for TargetOrigin {
     fn eq(&self, other: &Self) -> bool {
         (&self.service, &self.scheme, &self.authority, &self.base, &self.dial)
             == (&other.service, &other.scheme, &other.authority, &other.base, &other.dial)

@@ -38,11 +38,11 @@ const GOAWAY: u8 = 7;
 /// A counter of the bytes processed since the last yield. Tokio's budget counts pieces, which may be of one
 /// byte or one mebibyte each.
 #[derive(Debug, Default)]
-pub struct Turn {
+pub struct ByteTurn {
     bytes: usize,
 }
 
-impl Turn {
+impl ByteTurn {
     /// Counts a piece, and yields after [`TURN_BYTES`] bytes, or after as many pieces as tokio's budget
     /// allows.
     pub async fn took(&mut self, bytes: usize) {
@@ -250,7 +250,7 @@ mod tests {
 
     async fn polls(pieces: usize, bytes: usize) -> usize {
         polls_of(async {
-            let mut turn = Turn::default();
+            let mut turn = ByteTurn::default();
             for _ in 0..pieces {
                 turn.took(bytes).await;
             }

@@ -24,10 +24,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::io::InspectReader;
 
-use crate::body::Body;
+use crate::body::StreamedServiceBody;
 use crate::headers::{lists, tokens};
-use crate::targets::Lease;
-use crate::transport::Socket;
+use crate::targets::EndpointLease;
+use crate::transport::ResettingSocket;
 
 /// Protocols that connections are never upgraded to, by the name before a version: they would hide other
 /// requests, or require the gateway to have their keys.
@@ -38,24 +38,24 @@ pub(crate) struct UpgradeOffer(Vec<HeaderValue>);
 
 /// The service's side of an upgraded connection, as an extension of its response.
 #[derive(Clone)]
-pub(crate) struct Switched(Arc<Mutex<Option<Service>>>);
+pub(crate) struct UpgradedService(Arc<Mutex<Option<UpgradedStream>>>);
 
 /// A tunnel to the service, as an extension of a 101 response. The server connects the client's side to it
 /// once the response is written.
 #[derive(Clone)]
-pub struct Tunnel(Arc<Mutex<Option<Far>>>);
+pub struct ServiceTunnel(Arc<Mutex<Option<TunnelServiceSide>>>);
 
 /// A guard that a tunnel holds until it is closed, such as a concurrency permit.
 type TunnelGuard = Box<dyn Send>;
 
 /// The connection, and the bytes that were read from it already.
-type Service = (Socket, Bytes);
+type UpgradedStream = (ResettingSocket, Bytes);
 
 /// The service's side of a tunnel. The lease is held until the tunnel closes.
-struct Far {
-    service: Service,
+struct TunnelServiceSide {
+    service: UpgradedStream,
     idle: Duration,
-    _lease: Lease,
+    _lease: EndpointLease,
     guards: Vec<TunnelGuard>,
 }
 
@@ -111,22 +111,24 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for RewoundStream<S> {
     }
 }
 
-impl Switched {
-    pub(crate) fn new(stream: Socket, begun: Bytes) -> Self {
+impl UpgradedService {
+    pub(crate) fn new(stream: ResettingSocket, begun: Bytes) -> Self {
         Self(Arc::new(Mutex::new(Some((stream, begun)))))
     }
 
-    fn take(&self) -> Option<Service> {
+    fn take(&self) -> Option<UpgradedStream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl Tunnel {
+impl ServiceTunnel {
     /// Copies bytes in both directions until both sides have ended, one of them fails, or the idle timeout
     /// expires. Further calls have no effect.
     pub async fn join(&self, client: impl AsyncRead + AsyncWrite + Unpin) {
         let far = self.lock().take();
-        let Some(Far { service: (stream, begun), idle, _lease, guards: _guards }) = far else { return };
+        let Some(TunnelServiceSide { service: (stream, begun), idle, _lease, guards: _guards }) = far else {
+            return;
+        };
         splice(client, RewoundStream::new(stream, begun), idle).await;
     }
 
@@ -137,7 +139,7 @@ impl Tunnel {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Far>> {
+    fn lock(&self) -> MutexGuard<'_, Option<TunnelServiceSide>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -168,28 +170,34 @@ impl UpgradeOffer {
 
     /// Returns the offered protocol that a response switches to; `None` if it names another protocol,
     /// none or several.
-    fn accepted(&self, response: &Response<Body>) -> Option<&HeaderValue> {
+    fn accepted(&self, response: &Response<StreamedServiceBody>) -> Option<&HeaderValue> {
         let mut named = tokens(response.headers(), &UPGRADE);
         let (Some(named), None) = (named.next(), named.next()) else { return None };
         self.0.iter().find(|offered| offered.as_bytes().eq_ignore_ascii_case(named))
     }
 
     /// Whether a response switches to a protocol that was offered.
-    pub(crate) fn is_accepted(&self, response: &Response<Body>) -> bool {
+    pub(crate) fn is_accepted(&self, response: &Response<StreamedServiceBody>) -> bool {
         self.accepted(response).is_some()
     }
 
     /// Turns an accepting response of the service into the response to the client, with a tunnel to the
     /// service. Returns `false` if the response does not accept the offer.
-    pub(crate) fn grant(&self, response: &mut Response<Body>, lease: Lease, idle: Duration) -> bool {
+    pub(crate) fn grant(
+        &self,
+        response: &mut Response<StreamedServiceBody>,
+        lease: EndpointLease,
+        idle: Duration,
+    ) -> bool {
         let protocol = self.accepted(response).cloned();
-        let service = response.extensions_mut().remove::<Switched>().and_then(|switched| switched.take());
+        let service =
+            response.extensions_mut().remove::<UpgradedService>().and_then(|switched| switched.take());
         let (Some(protocol), Some(service)) = (protocol, service) else { return false };
         crate::headers::strip_hop_by_hop(response.headers_mut());
         response.headers_mut().insert(UPGRADE, protocol);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        let far = Far { service, idle, _lease: lease, guards: Vec::new() };
-        response.extensions_mut().insert(Tunnel(Arc::new(Mutex::new(Some(far)))));
+        let far = TunnelServiceSide { service, idle, _lease: lease, guards: Vec::new() };
+        response.extensions_mut().insert(ServiceTunnel(Arc::new(Mutex::new(Some(far)))));
         true
     }
 }
@@ -213,7 +221,7 @@ pub(crate) fn listed_protocol(text: &str) -> Result<HeaderValue, &'static str> {
 }
 
 /// Whether a response switches protocols.
-pub(crate) fn is_switch(response: &Response<Body>) -> bool {
+pub(crate) fn is_switch(response: &Response<StreamedServiceBody>) -> bool {
     response.status() == StatusCode::SWITCHING_PROTOCOLS
 }
 
@@ -224,7 +232,7 @@ async fn splice(
     service: impl AsyncRead + AsyncWrite + Unpin,
     idle: Duration,
 ) {
-    let moved = Moved(Mutex::new(Instant::now()));
+    let moved = LastActivity(Mutex::new(Instant::now()));
     // A side that stops reading also stalls the other side, which counts as idle.
     let mut client = InspectReader::new(client, |_: &[u8]| moved.note());
     let mut service = InspectReader::new(service, |_: &[u8]| moved.note());
@@ -236,9 +244,9 @@ async fn splice(
 }
 
 /// The time of the last bytes from either side.
-struct Moved(Mutex<Instant>);
+struct LastActivity(Mutex<Instant>);
 
-impl Moved {
+impl LastActivity {
     fn note(&self) {
         *self.lock() = Instant::now();
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey, SHORT_TEXT};
 
-use crate::call::{Budget, Call, Made, Outcome};
+use crate::call::{RequestBudget, RequestCall, UpstreamCallOutcome, UpstreamCallRecord};
 use crate::client::OVER;
 use crate::error::CallError;
-use crate::problem::{AnswerTimeout, Overloaded, Problem, Unfinished};
+use crate::problem::{AnswerTimeout, GatewayOverloaded, ToProblem, UnfinishedResponse};
 
 /// Makes the computation of a response movable: it runs in the pool for a while if it requests that by
 /// [`offload::leave`]. The payer is charged for the work; `budget` is the budget of the calls made for the
@@ -22,9 +22,9 @@ pub fn movable<T: Send + 'static>(
     pool: &OffloadPool,
     kind: &'static str,
     payer: QuotaKey,
-    budget: &Arc<Budget>,
+    budget: &Arc<RequestBudget>,
     answer: impl Future<Output = T> + Send + 'static,
-) -> impl Future<Output = Result<T, Box<dyn Problem>>> + Send + 'static {
+) -> impl Future<Output = Result<T, Box<dyn ToProblem>>> + Send + 'static {
     let movable = pool.movable(kind, payer.for_answers(), budget.deadline, answer);
     let budget = Arc::clone(budget);
     async move { movable.await.map_err(|error| uncomposed(error, &budget)) }
@@ -33,17 +33,17 @@ pub fn movable<T: Send + 'static>(
 /// Returns the error of a response that the pool did not compose. `budget` is the budget of the calls made
 /// for it; see [`movable`].
 #[must_use]
-pub fn uncomposed(error: OffloadError, budget: &Budget) -> Box<dyn Problem> {
+pub fn uncomposed(error: OffloadError, budget: &RequestBudget) -> Box<dyn ToProblem> {
     match unfinished(error) {
         CallError::Limit(_) => AnswerTimeout.into(),
-        _ if !budget.see_made(has_sent) => Overloaded.into(),
+        _ if !budget.see_made(has_sent) => GatewayOverloaded.into(),
         error => error.into(),
     }
 }
 
 /// Whether any of these calls has left the gateway.
-fn has_sent(made: &[Made]) -> bool {
-    made.iter().any(|made| !matches!(made.outcome, Outcome::NotSent))
+fn has_sent(made: &[UpstreamCallRecord]) -> bool {
+    made.iter().any(|made| !matches!(made.outcome, UpstreamCallOutcome::NotSent))
 }
 
 /// Returns the error of a call whose response the pool did not process.
@@ -53,7 +53,7 @@ pub(crate) fn unfinished(error: OffloadError) -> CallError {
         // Jobs wait for quota until their deadline, so `QuotaExceeded` is about the number of waiting jobs. A
         // panic is in the log and ends this response only.
         OffloadError::QuotaExceeded { .. } | OffloadError::QueueFull | OffloadError::Panicked => {
-            Unfinished.into()
+            UnfinishedResponse.into()
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn unfinished(error: OffloadError) -> CallError {
 pub async fn work_on_text<T: Send + 'static>(
     pool: &OffloadPool,
     kind: &'static str,
-    call: &Call,
+    call: &RequestCall,
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CallError> {
@@ -106,10 +106,10 @@ mod tests {
         while queued.last_mut().unwrap().now_or_never().is_none() {
             queued.push(pool.run(request(), |_| true).boxed());
         }
-        let budget = |time| Arc::new(Budget::new(time, 1, 1, 1));
+        let budget = |time| Arc::new(RequestBudget::new(time, 1, 1, 1));
         let (fresh, used, late) = (budget(HOUR), budget(HOUR), budget(Duration::ZERO));
         let number = used.begin("shop".into(), Method::POST, "/".to_owned());
-        used.note(number, Outcome::NoAnswer);
+        used.note(number, UpstreamCallOutcome::NoAnswer);
         fresh.refuse("shop".into(), Method::POST, "/".to_owned());
         // The other caller's job is not rejected, but late.
         let other = QuotaKey::new(&"other");

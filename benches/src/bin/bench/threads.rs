@@ -17,7 +17,7 @@ use http::Request;
 use query::{Ground, Query, QueryConfig, Runtime, RuntimeConfig};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use services::{Call, ServiceConfig, Services};
+use services::{RequestCall, ServiceConfig, ServiceSet};
 
 use crate::{Tools, say};
 
@@ -77,7 +77,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 
 fn route() -> Result<Query> {
     let config = BTreeMap::from([("nobody".to_owned(), ServiceConfig::at("http://127.0.0.1:9"))]);
-    let services = Services::new(&config).map_err(|problems| anyhow!("{problems:?}"))?;
+    let services = ServiceSet::new(&config).map_err(|problems| anyhow!("{problems:?}"))?;
     let runtime = {
         let config = RuntimeConfig::default();
         Runtime::new(&config, offload::OffloadPool::start(config.offload())?)?
@@ -122,7 +122,7 @@ fn work(query: &Query, program: &Bytes) -> Result<(u64, f64)> {
         while Instant::now() < end {
             let request = Request::post("/query").header("content-type", "application/wasm");
             let request = request.body(services::body::full(program.clone()))?;
-            let answer = query.handle(request, Call::unlimited()).await;
+            let answer = query.handle(request, RequestCall::unlimited()).await;
             answer.map_err(|problem| anyhow!("{problem}"))?;
             requests += 1;
         }

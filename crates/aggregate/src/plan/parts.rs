@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderName, Method};
 use json::pointer::below;
 use json::{JsonDocument, JsonPath};
-use services::{Service, path};
+use services::{UpstreamService, path};
 
 use super::{Each, Fallback, Ground, Joins, Over, Part, Target, keys, quoted};
 use crate::declaration::{self, Declaration, Fields, InputPlace, InputType, One};
@@ -134,7 +134,7 @@ impl Reader<'_> {
         first
     }
 
-    fn call(&mut self, word: &str, target: &str) -> Option<(Arc<Service>, Url)> {
+    fn call(&mut self, word: &str, target: &str) -> Option<(Arc<UpstreamService>, Url)> {
         let plain = target.strip_prefix("http://").unwrap_or(target);
         let Some((service, path)) = plain.find(['/', '?']).map(|end| plain.split_at(end)) else {
             let hint = "write the service's name, then the path: `profile/buyers?limit=20`";

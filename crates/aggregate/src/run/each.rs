@@ -7,7 +7,7 @@ use std::ops::Range;
 use http::uri::PathAndQuery;
 use json::{JsonNode, JsonPathStep, ValueKind};
 use offload::work;
-use services::Request;
+use services::ServiceRequest;
 use services::calls::at_once;
 
 use super::{Run, failure, fallback};
@@ -20,7 +20,7 @@ use crate::value::{Body, Fan, Value, joined, targets, work_of_targets, work_of_t
 
 /// The calls of all items.
 struct Calls<'b> {
-    requests: Vec<Request>,
+    requests: Vec<ServiceRequest>,
     /// The request indexes of each set, concatenated.
     numbers: Vec<u32>,
     sets: Vec<Range<usize>>,
@@ -64,7 +64,7 @@ impl<'b> Calls<'b> {
 
     /// Adds a set of requests, and returns its index. If `are_alike` is true, requests with equal URLs are
     /// made once.
-    fn add(&mut self, requests: Vec<Request>, are_alike: bool, most: u32) -> Result<u32, Reason> {
+    fn add(&mut self, requests: Vec<ServiceRequest>, are_alike: bool, most: u32) -> Result<u32, Reason> {
         let start = self.numbers.len();
         for request in requests {
             let next = self.requests.len() as u32;

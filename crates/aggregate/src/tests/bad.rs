@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Request;
 use http_body_util::BodyExt;
-use services::Call;
+use services::RequestCall;
 
 use super::rig::Rig;
 use crate::LimitsConfig;
@@ -139,10 +139,11 @@ async fn unsendable_client_values_are_client_errors() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
     let rig = Rig::new(r#"{"parts": {"a": {"post": "profile/a", "body": {"n": "{body.n}"}}}}"#, &[]);
-    let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, services::body::Error>::new(1);
+    let (mut sender, body) =
+        http_body_util::channel::Channel::<bytes::Bytes, services::body::BodyError>::new(1);
     sender.send_data(r#"{"n":"#.into()).await.unwrap();
     let request = Request::post("/here").body(body.boxed_unsync()).unwrap();
-    let answer = rig.aggregate.handle(request, Call::unlimited());
+    let answer = rig.aggregate.handle(request, RequestCall::unlimited());
     let answer = tokio::time::timeout(Duration::from_secs(60), answer).await.expect("a response");
     let problem = answer.err().unwrap();
     assert_eq!((problem.code(), problem.status().as_u16()), ("limit-deadline", 422));
@@ -180,7 +181,7 @@ async fn enforces_limits_on_calls_fan_out_and_bytes() {
     let limits = LimitsConfig {
         fan_out: 2,
         calls: 2,
-        upstream_bytes: services::Bytes(100),
+        upstream_bytes: services::BytesConfig(100),
         ..LimitsConfig::default()
     };
     let each = r#"{"input": {"ids": {"type": "array", "items": "integer"}}, "parts": {"a": {"get": "profile/{each}", "each": "ids"}, "b": {"get": "order/b"}}}"#;
@@ -234,7 +235,7 @@ async fn rejects_invalid_methods_and_bodies_before_any_call() {
     let rig = Rig::at(
         "/here",
         r#"{"parts": {"a": {"post": "profile/a/{body.id}", "body": "{body}"}}}"#,
-        LimitsConfig { request_body: services::Bytes(20), ..LimitsConfig::default() },
+        LimitsConfig { request_body: services::BytesConfig(20), ..LimitsConfig::default() },
         &[],
     );
     let post = |body: &'static str| Request::post("/here").body(body).unwrap();

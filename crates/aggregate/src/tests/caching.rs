@@ -1,7 +1,7 @@
 //! Caching headers of composed responses (RFC 9111; RFC 9110, 12.5.5).
 
 use http::Request;
-use services::{Call, Caller};
+use services::{CallerId, RequestCall};
 
 use super::rig::{Got, Rig};
 
@@ -38,12 +38,12 @@ async fn responses_to_identified_callers_are_private() {
     rig.keeps("profile/a", "public, max-age=60", "1");
     rig.keeps("catalog/b", "public, max-age=30", "2");
     for (caller, expected) in [
-        (Caller::Anonymous, "public, max-age=30"),
-        (Caller::Named("ann".into()), "private"),
-        (Caller::Subject("ann".into()), "private"),
+        (CallerId::Anonymous, "public, max-age=30"),
+        (CallerId::Named("ann".into()), "private"),
+        (CallerId::Subject("ann".into()), "private"),
     ] {
         let request = Request::get("/here").body(services::body::empty()).unwrap();
-        let call = Call { caller: caller.clone(), ..Call::unlimited() };
+        let call = RequestCall { caller: caller.clone(), ..RequestCall::unlimited() };
         let response =
             rig.aggregate.handle(request, call).await.unwrap_or_else(|problem| panic!("{problem}"));
         assert_eq!(response.headers()["cache-control"], expected, "{caller:?}");

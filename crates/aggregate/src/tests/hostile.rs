@@ -17,7 +17,7 @@ fn deep(texts: usize) -> String {
 }
 
 fn within(memory: u64, response_body: u64) -> LimitsConfig {
-    let (memory, response_body) = (services::Bytes(memory), services::Bytes(response_body));
+    let (memory, response_body) = (services::BytesConfig(memory), services::BytesConfig(response_body));
     LimitsConfig { memory, response_body, ..LimitsConfig::default() }
 }
 
@@ -120,7 +120,8 @@ async fn merges_objects_with_many_members() {
         |from: usize| (from..from + MEMBERS).map(|n| format!("\"m{n}\":1")).collect::<Vec<_>>().join(",");
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b"}}, "response": {"merge": ["a", "b"], "conflict": "first"}}"#;
     let (one, other) = (format!("{{{}}}", members(0)), format!("{{{}}}", members(MEMBERS / 2)));
-    let limits = LimitsConfig { timeout: services::Duration::from_secs(30), ..within(1 << 30, 64 << 20) };
+    let limits =
+        LimitsConfig { timeout: services::DurationConfig::from_secs(30), ..within(1 << 30, 64 << 20) };
     let rig = Rig::at("/here", text, limits, &[("profile/a", 200, &one), ("order/b", 200, &other)]);
     let merged = rig.get("/here").await;
     assert!(rig.jobs("aggregate") > 0, "serving threads do not merge");

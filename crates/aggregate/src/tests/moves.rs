@@ -3,7 +3,7 @@
 use futures_util::FutureExt;
 use http::Request;
 use json::JsonTree;
-use services::Call;
+use services::RequestCall;
 use services::body::HeldBytes;
 
 use super::hostile::many;
@@ -39,7 +39,7 @@ async fn short_responses_that_arrive_together_leave_the_serving_thread() {
         let rig = Rig::new(&format!("{{\"parts\": {{{}}}}}", parts.join(",")), &[]);
         let mut senders: Vec<_> = (0..count).map(|part| rig.sends(&format!("profile/{part}"))).collect();
         let request = Request::get("/here").body(services::body::empty()).unwrap();
-        let mut handling = rig.aggregate.handle(request, Call::unlimited());
+        let mut handling = rig.aggregate.handle(request, RequestCall::unlimited());
         while rig.stage.seen.lock().unwrap().len() < count {
             assert!((&mut handling).now_or_never().is_none());
             tokio::task::yield_now().await;

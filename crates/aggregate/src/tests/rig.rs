@@ -11,8 +11,10 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use offload::{OffloadConfig, OffloadPool};
 use serde_json::Value;
-use services::transport::Endpoint;
-use services::{Body, Call, Problem, ServiceConfig, Services, Transport, TransportError};
+use services::transport::RequestEndpoint;
+use services::{
+    RequestCall, ServiceConfig, ServiceSet, ServiceTransport, StreamedServiceBody, ToProblem, TransportError,
+};
 
 use crate::{Aggregate, Declaration, Ground, LimitsConfig, Mistake};
 
@@ -30,7 +32,7 @@ pub(crate) enum Answer {
     Keeps(&'static str, String),
     Never,
     /// A body that the test sends.
-    Sends(Arc<Mutex<Option<Body>>>),
+    Sends(Arc<Mutex<Option<StreamedServiceBody>>>),
     /// A body with this `Content-Encoding`.
     Encoded(&'static str, &'static [u8]),
 }
@@ -66,12 +68,12 @@ impl Got {
 /// The transport to the stage.
 struct Wire(Arc<Stage>);
 
-impl Transport for Wire {
+impl ServiceTransport for Wire {
     fn send(
         &self,
-        endpoint: &Endpoint,
-        request: Request<Body>,
-    ) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
+        endpoint: &RequestEndpoint,
+        request: Request<StreamedServiceBody>,
+    ) -> BoxFuture<'static, Result<Response<StreamedServiceBody>, TransportError>> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let line = format!("{} {}{path}", request.method(), endpoint.origin.service);
         let stage = Arc::clone(&self.0);
@@ -106,14 +108,14 @@ impl Transport for Wire {
     }
 }
 
-pub(crate) fn services(stage: &Arc<Stage>) -> Services {
+pub(crate) fn services(stage: &Arc<Stage>) -> ServiceSet {
     let names = ["profile", "catalog", "order"];
     let forwarding = |name: &str| ServiceConfig {
         forward: if name == "catalog" { vec!["cookie".into(), "accept-language".into()] } else { Vec::new() },
         ..ServiceConfig::at("http://127.0.0.1:1")
     };
     let config = names.map(|name| (name.to_owned(), forwarding(name)));
-    let services = Services::new(&BTreeMap::from(config)).unwrap();
+    let services = ServiceSet::new(&BTreeMap::from(config)).unwrap();
     services.with_transport(Arc::new(Wire(Arc::clone(stage))))
 }
 
@@ -157,8 +159,11 @@ impl Rig {
     }
 
     /// Lets the test send the response body of a call.
-    pub(crate) fn sends(&self, line: &str) -> http_body_util::channel::Sender<Bytes, services::body::Error> {
-        let (sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(64);
+    pub(crate) fn sends(
+        &self,
+        line: &str,
+    ) -> http_body_util::channel::Sender<Bytes, services::body::BodyError> {
+        let (sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(64);
         let body = Answer::Sends(Arc::new(Mutex::new(Some(body.boxed_unsync()))));
         self.stage.answers.lock().unwrap().insert(format!("GET {line}"), body);
         sender
@@ -171,14 +176,17 @@ impl Rig {
     }
 
     /// Returns the response without reading its body.
-    pub(crate) async fn begin(&self, target: &str) -> Response<Body> {
+    pub(crate) async fn begin(&self, target: &str) -> Response<StreamedServiceBody> {
         let request = Request::get(target).body(services::body::empty()).unwrap();
-        self.aggregate.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"))
+        self.aggregate
+            .handle(request, RequestCall::unlimited())
+            .await
+            .unwrap_or_else(|problem| panic!("{problem}"))
     }
 
-    pub(crate) async fn send(&self, request: Request<&str>) -> Result<Got, Box<dyn Problem>> {
+    pub(crate) async fn send(&self, request: Request<&str>) -> Result<Got, Box<dyn ToProblem>> {
         let request = request.map(|body| services::body::full(body.to_owned()));
-        let response = self.aggregate.handle(request, Call::unlimited()).await?;
+        let response = self.aggregate.handle(request, RequestCall::unlimited()).await?;
         let (head, body) = response.into_parts();
         let tree = head.extensions.get::<json::JsonTree>().cloned();
         let text = body.collect().await.expect("a body to its end").to_bytes();

@@ -11,7 +11,9 @@ use bytes::Bytes;
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use services::turn::TURN_BYTES;
-use services::{Body, Budget, Call, ReceivedAccounts, ReceivedLimit, ReceivedPermit};
+use services::{
+    ReceivedAccounts, ReceivedLimit, ReceivedPermit, RequestBudget, RequestCall, StreamedServiceBody,
+};
 
 use super::rig::Rig;
 use crate::stream::BEGINNING;
@@ -53,7 +55,7 @@ fn beginning() -> Bytes {
     format!("[\"{}\"", "x".repeat(BEGINNING)).into()
 }
 
-async fn next(body: &mut Body) -> Result<Bytes, services::body::Error> {
+async fn next(body: &mut StreamedServiceBody) -> Result<Bytes, services::body::BodyError> {
     Ok(body.frame().await.expect("more of it")?.into_data().expect("data"))
 }
 
@@ -92,9 +94,9 @@ async fn the_beginning_of_a_streamed_response_counts_until_it_is_delivered() {
     );
     let mut sender = rig.sends("catalog/long");
     sender.send_data(beginning()).await.unwrap();
-    let budget = Budget::new(Duration::from_secs(3600), 10, 1 << 30, 1);
+    let budget = RequestBudget::new(Duration::from_secs(3600), 10, 1 << 30, 1);
     let budget = budget.with_accounts(Arc::new(account.clone()), [192, 0, 2, 1].into());
-    let call = Call { budget: Arc::new(budget), ..Call::unlimited() };
+    let call = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let request = http::Request::get("/here").body(services::body::empty()).unwrap();
     let response = rig.aggregate.handle(request, call).await;
     let mut body = response.unwrap_or_else(|problem| panic!("{problem}")).into_body();

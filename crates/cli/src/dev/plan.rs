@@ -57,7 +57,7 @@ impl Plan {
         config.cors.get_or_insert_with(local);
         config.log.access = false;
         config.launcher = Some(worker::launcher());
-        config.drain.timeout = services::Duration(PATIENCE);
+        config.drain.timeout = services::DurationConfig(PATIENCE);
         Ok(config)
     }
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gateway::Seen;
-use services::Made;
-use services::call::Outcome as Ended;
+use services::UpstreamCallRecord;
+use services::call::UpstreamCallOutcome as Ended;
 use tokio::sync::mpsc;
 
 use crate::call::DEFAULT_URL;
@@ -67,7 +67,7 @@ fn cpu(used: Duration, cap: Option<Duration>) -> String {
     format!("  cpu {}{of}", units::milliseconds(used))
 }
 
-fn call(made: &Made) -> Call {
+fn call(made: &UpstreamCallRecord) -> Call {
     Call {
         name: format!("{} {} {}", made.service, made.method, made.path),
         outcome: match made.outcome {

@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use filter::{Chain, Event, Facts, FilterConfig, Filters, Observe};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use services::{Body, Call, Problem, ServiceConfig, Services, body};
+use services::{RequestCall, ServiceConfig, ServiceSet, StreamedServiceBody, ToProblem, body};
 
 use crate::call::header;
 use crate::exit::{Complaint, Exit};
@@ -76,13 +76,13 @@ async fn exchange(arguments: &Arguments, lines: &Arc<Lines>) -> anyhow::Result<E
     let chain = Chain::new(&filters, &[config(arguments)], Path::new(""), &services).map_err(refused)?;
     let chain = Arc::new(chain);
     chain.start();
-    let handle = |request: Request<Body>| async move {
+    let handle = |request: Request<StreamedServiceBody>| async move {
         lines.put(&format!("\n  the service receives: {} {}\n\n", request.method(), request.uri()));
         // Reading the body is what passes all of it through the module.
         let _ = request.into_body().collect().await;
         response
     };
-    match chain.around(request, Call::unlimited(), facts(), handle).await {
+    match chain.around(request, RequestCall::unlimited(), facts(), handle).await {
         Ok(response) => {
             let (head, body) = response.into_parts();
             let body = body.collect().await.map(|body| body.to_bytes());
@@ -112,7 +112,7 @@ fn config(arguments: &Arguments) -> FilterConfig {
     }
 }
 
-fn request(arguments: &Arguments) -> anyhow::Result<Request<Body>> {
+fn request(arguments: &Arguments) -> anyhow::Result<Request<StreamedServiceBody>> {
     let wrong = || {
         let message = format!("`{}` is not a request", arguments.request);
         Complaint::usage("bad-request", message, "write it as 'GET /path'")
@@ -126,7 +126,7 @@ fn request(arguments: &Arguments) -> anyhow::Result<Request<Body>> {
     Ok(request)
 }
 
-fn response(arguments: &Arguments) -> anyhow::Result<Response<Body>> {
+fn response(arguments: &Arguments) -> anyhow::Result<Response<StreamedServiceBody>> {
     let status = StatusCode::from_u16(arguments.response).map_err(|_| {
         Complaint::usage("bad-status", format!("{} is not a status", arguments.response), "take 200 to 599")
     })?;
@@ -140,7 +140,7 @@ fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
     lines.iter().map(|line| header(line)).collect()
 }
 
-fn services(said: &[String]) -> anyhow::Result<Services> {
+fn services(said: &[String]) -> anyhow::Result<ServiceSet> {
     let mut config = BTreeMap::new();
     for said in said {
         let wrong = |_| {
@@ -152,7 +152,7 @@ fn services(said: &[String]) -> anyhow::Result<Services> {
             serde_json::from_value(serde_json::json!({ "url": url })).map_err(|_| ()).map_err(wrong)?;
         config.insert(name.to_owned(), service);
     }
-    Services::read(&config, Path::new("")).map_err(|problems| {
+    ServiceSet::read(&config, Path::new("")).map_err(|problems| {
         let told: Vec<String> = problems.iter().map(|problem| problem.message.clone()).collect();
         Complaint::usage("bad-service", told.join("; "), "write it as 'name=http://host:port'").into()
     })

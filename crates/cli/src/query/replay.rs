@@ -23,8 +23,11 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let recording = read(&arguments.recording)?;
     let program = Program::load(&arguments.program)?;
     let memory = RuntimeConfig::default().memory.0.max(recording.memory());
-    let config =
-        RuntimeConfig { instances: Some(1), memory: services::Bytes(memory), ..RuntimeConfig::default() };
+    let config = RuntimeConfig {
+        instances: Some(1),
+        memory: services::BytesConfig(memory),
+        ..RuntimeConfig::default()
+    };
     let runtime = Runtime::new(&config, OffloadPool::start(config.offload())?)?;
     let changed = !recording.is_of(&program.bytes);
     if changed {

@@ -16,9 +16,9 @@ use http_body_util::BodyExt;
 use offload::polls::{PollSite, watched};
 use sandbox::GuestResult;
 use services::body::BodyBuffer;
-use services::headers::{self, Named};
-use services::turn::Turn;
-use services::{Body, Call, CallError, Problem, Service, body};
+use services::headers::{self, TargetServiceName};
+use services::turn::ByteTurn;
+use services::{CallError, RequestCall, StreamedServiceBody, ToProblem, UpstreamService, body};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -68,7 +68,7 @@ pub(crate) struct Pending {
 
 /// The origin of a call and the destination of its response.
 pub(super) struct Maker {
-    pub(super) call: Call,
+    pub(super) call: RequestCall,
     pub(super) slot: Weak<Slot>,
     pub(super) generation: u64,
     pub(super) token: u32,
@@ -86,7 +86,7 @@ enum CallFailure {
     #[error("{0}")]
     Call(#[from] CallError),
     #[error("its response broke off: {0}")]
-    Broken(body::Error),
+    Broken(body::BodyError),
     #[error("its response is larger than the filter's `limits.buffer`")]
     TooLarge,
     #[error("it took longer than its timeout of {0:?}")]
@@ -278,7 +278,7 @@ impl Maker {
             Context::Root(_) if host.calls.of_context(context).count() >= spec.limits.calls as usize => {
                 return Err(CallRefusal::TooMany);
             }
-            Context::Root(root) => (root.id, Call::unlimited(), false, None, false),
+            Context::Root(root) => (root.id, RequestCall::unlimited(), false, None, false),
             Context::Stream(stream) => {
                 let is_over = stream.exchange.messages().is_over;
                 let mut state = stream.state();
@@ -292,14 +292,18 @@ impl Maker {
                 drop(state);
                 let call = &stream.exchange.call;
                 // A finished exchange has no budget any more, but keeps its hop count.
-                let call = if is_over { Call { hops: call.hops, ..Call::unlimited() } } else { call.clone() };
+                let call = if is_over {
+                    RequestCall { hops: call.hops, ..RequestCall::unlimited() }
+                } else {
+                    call.clone()
+                };
                 (stream.root, call, is_over, era, in_response)
             }
         };
         count(&spec.stats.calls);
         let token = host.calls.next();
         let (slot, generation) = (host.slot.clone(), host.generation);
-        let call = Call { rights: None, payer: None, ..call };
+        let call = RequestCall { rights: None, payer: None, ..call };
         Ok(Self { call, slot, generation, token, runtime, context, root, detached, era, in_response })
     }
 
@@ -337,7 +341,7 @@ fn cluster(upstream: &str) -> Option<&str> {
 
 /// Resolves the service that a module names. Envoy's modules pass a cluster name, Istio's modules a cluster
 /// name that ends with the host, and nginx's modules a host and a port.
-pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<Service>, CallRefusal> {
+pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<UpstreamService>, CallRefusal> {
     let spec = host.spec().ok_or(CallRefusal::Moment)?;
     let upstream = cluster(upstream).unwrap_or(upstream);
     registered(host, spec, upstream).ok_or(CallRefusal::Target)
@@ -345,7 +349,7 @@ pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<Service>, CallR
 
 /// Resolves the target of an HTTP call: a service, or a host that matches one of the filter's patterns. A
 /// host is called with TLS if the module passes `https`, as part of the target or as `:scheme`.
-fn target(host: &Host, upstream: &str, scheme: Scheme) -> Result<Arc<Service>, CallRefusal> {
+fn target(host: &Host, upstream: &str, scheme: Scheme) -> Result<Arc<UpstreamService>, CallRefusal> {
     let spec = host.spec().ok_or(CallRefusal::Moment)?;
     let unregistered = || {
         let said = upstream.split_once("://").map(|(scheme, _)| scheme);
@@ -355,7 +359,7 @@ fn target(host: &Host, upstream: &str, scheme: Scheme) -> Result<Arc<Service>, C
     registered(host, spec, upstream).or_else(unregistered).ok_or(CallRefusal::Target)
 }
 
-fn registered(host: &Host, spec: &Spec, upstream: &str) -> Option<Arc<Service>> {
+fn registered(host: &Host, spec: &Spec, upstream: &str) -> Option<Arc<UpstreamService>> {
     let named = spec.services.get(upstream).or_else(|| {
         let address = address(upstream);
         let address = address.rsplit_once('|').map_or(address, |(_, host)| host);
@@ -399,7 +403,7 @@ fn head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<(http::request::
     let (mut head, ()) = request.into_parts();
     let mut aside = Aside::new(Scheme(false));
     Head::Request(&mut head, &mut aside).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
-    aside.authority.into_iter().for_each(|named| _ = head.extensions.insert(Named(named)));
+    aside.authority.into_iter().for_each(|named| _ = head.extensions.insert(TargetServiceName(named)));
     // A filter that forwards a request's headers for a check must not request an upgrade with them.
     for name in [HOST, CONNECTION, UPGRADE] {
         head.headers.remove(name);
@@ -414,7 +418,7 @@ fn trailers_of(pairs: &[u8]) -> Result<HeaderMap, CallRefusal> {
     Ok(trailers)
 }
 
-fn payload(body: Bytes, trailers: HeaderMap) -> Body {
+fn payload(body: Bytes, trailers: HeaderMap) -> StreamedServiceBody {
     if trailers.is_empty() {
         return body::full(body);
     }
@@ -422,9 +426,9 @@ fn payload(body: Bytes, trailers: HeaderMap) -> Body {
 }
 
 /// Reads a whole response. Fails if it is too large or breaks off.
-async fn receive(answer: http::Response<Body>, limit: u64) -> Result<Received, CallFailure> {
+async fn receive(answer: http::Response<StreamedServiceBody>, limit: u64) -> Result<Received, CallFailure> {
     let (head, mut body) = answer.into_parts();
-    let (mut data, mut turn) = (BodyBuffer::default(), Turn::default());
+    let (mut data, mut turn) = (BodyBuffer::default(), ByteTurn::default());
     let mut trailers = HeaderMap::new();
     while let Some(frame) = body.frame().await {
         match frame.map_err(CallFailure::Broken)?.into_data() {

@@ -15,8 +15,8 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use offload::QuotaKey;
 use sandbox::GuestResult;
-use services::turn::Turn;
-use services::{Body, body};
+use services::turn::ByteTurn;
+use services::{StreamedServiceBody, body};
 use tokio::sync::mpsc;
 
 use super::calls::{Maker, check_payload, service};
@@ -143,7 +143,7 @@ struct CallParts {
 fn begin(
     guest: &mut Guest<'_>,
     parts: &CallParts,
-    payload: Result<Body, CallRefusal>,
+    payload: Result<StreamedServiceBody, CallRefusal>,
     outbox: Option<Outbox>,
     time: Duration,
 ) -> Done {
@@ -158,7 +158,7 @@ fn start(
     guest: &mut Guest<'_>,
     parts: &CallParts,
     (upstream, name, method): (&str, &str, &str),
-    payload: Body,
+    payload: StreamedServiceBody,
     outbox: Option<Outbox>,
     time: Duration,
 ) -> Result<(), CallRefusal> {
@@ -201,7 +201,12 @@ fn start(
     Ok(guest.put_u32(parts.to, token)?)
 }
 
-fn request(service: &str, method: &str, metadata: &[u8], payload: Body) -> Result<Request<Body>, Status> {
+fn request(
+    service: &str,
+    method: &str,
+    metadata: &[u8],
+    payload: StreamedServiceBody,
+) -> Result<Request<StreamedServiceBody>, Status> {
     let mut headers = HeaderMap::new();
     for (name, value) in message::read(metadata)? {
         Head::Plain(&mut headers).add(name, value)?;
@@ -225,7 +230,7 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// Creates an empty queue and the body that reads from it.
-    fn new() -> (Self, Body) {
+    fn new() -> (Self, StreamedServiceBody) {
         let (sender, mut receiver) = mpsc::channel::<Bytes>(WAITING);
         let queued = Arc::<AtomicU64>::default();
         let sent = Arc::clone(&queued);
@@ -331,7 +336,7 @@ fn unframe(data: &mut BytesMut, limit: u64) -> Result<Option<Bytes>, Failure> {
 
 impl Told {
     /// Delivers a response as it arrives. `Err` is a final status that has not been delivered yet.
-    async fn receive(&self, answer: http::Response<Body>) -> Result<(), Failure> {
+    async fn receive(&self, answer: http::Response<StreamedServiceBody>) -> Result<(), Failure> {
         let (head, mut body) = answer.into_parts();
         if !head.status.is_success() {
             return Err(Failure(grpc_status(head.status), format!("HTTP {}", head.status)));
@@ -345,7 +350,7 @@ impl Told {
             let received = Received { metadata: head.headers, ..Received::default() };
             self.tell(Grpc::InitialMetadata(number), false, received).await;
         }
-        let (mut data, mut turn) = (BytesMut::new(), Turn::default());
+        let (mut data, mut turn) = (BytesMut::new(), ByteTurn::default());
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| Failure(UNAVAILABLE, error.to_string()))?;
             match frame.into_data() {

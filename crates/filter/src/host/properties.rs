@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Version, request};
-use services::Made;
+use services::UpstreamCallRecord;
 
 use super::{Done, Guest, Host};
 use crate::abi::{Side, Status};
@@ -224,7 +224,7 @@ fn service(exchange: &Exchange) -> Option<Bytes> {
 
 /// The handler's own call among those made since the request reached it: the call to the route's service
 /// rather than a filter's, or if the route has no service, the last one.
-fn handled<'a>(exchange: &Exchange, made: &'a [Made]) -> Option<&'a Made> {
+fn handled<'a>(exchange: &Exchange, made: &'a [UpstreamCallRecord]) -> Option<&'a UpstreamCallRecord> {
     match &exchange.facts.service {
         Some(service) => made.iter().find(|made| made.service == *service),
         None => made.last(),

@@ -34,7 +34,7 @@ fn going_wrong(callback: &str, deed: &str) -> String {
     code
 }
 
-fn request(path: &str) -> Request<Body> {
+fn request(path: &str) -> Request<StreamedServiceBody> {
     let mut trailers = http::HeaderMap::new();
     trailers.insert("x-sum", "7".parse().unwrap());
     let body = pieces(&["one", "two"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
@@ -42,13 +42,13 @@ fn request(path: &str) -> Request<Body> {
 }
 
 /// Responds with the request's body and trailers.
-async fn mirror(request: Request<Body>) -> Response<Body> {
+async fn mirror(request: Request<StreamedServiceBody>) -> Response<StreamedServiceBody> {
     Response::new(request.into_body())
 }
 
 async fn exchange(chain: &Arc<Chain>, path: &str) -> Result<Bytes, String> {
-    let response = chain.around(request(path), Call::unlimited(), facts(), mirror).await;
-    let response = response.map_err(|failed| services::Problem::code(&failed).to_owned())?;
+    let response = chain.around(request(path), RequestCall::unlimited(), facts(), mirror).await;
+    let response = response.map_err(|failed| services::ToProblem::code(&failed).to_owned())?;
     whole(response).await.map(|answer| answer.body).map_err(|_| "broken".to_owned())
 }
 
@@ -87,7 +87,7 @@ async fn limits_end_endless_loops_and_memory_growth() {
     for deed in ["(loop $for_ever (br $for_ever))", grows, "(call $want (i32.const 1) (i32.const 0))"] {
         let bench = Bench::new();
         let mut filter = bench.filter("bad", &going_wrong("proxy_on_request_headers", deed));
-        filter.limits.memory = services::Bytes(4 << 20);
+        filter.limits.memory = services::BytesConfig(4 << 20);
         let chain = bench.chain(&[filter]);
         assert_eq!(exchange(&chain, "/bad").await, Err("filter-failed".to_owned()), "{deed}");
         assert_eq!(exchange(&chain, "/good").await.as_deref(), Ok(&b"onetwo"[..]), "{deed}");
@@ -163,7 +163,7 @@ async fn faulty_allocators_fail_their_module_only() {
         bench.write("bad.wasm", &wat::parse_str(text).unwrap());
         let chain = bench.chain(&[FilterConfig::of("bad.wasm")]);
         let result = send(&chain, get("/")).await;
-        let result = result.map(|_| status).map_err(|failed| services::Problem::code(&failed));
+        let result = result.map(|_| status).map_err(|failed| services::ToProblem::code(&failed));
         assert_eq!(result, wanted, "{malloc}");
     }
 }
@@ -242,14 +242,14 @@ async fn responses_do_not_pass_callbacks_that_panic() {
         ));
         // A panic in a callback that waits for the instance ends the callback's task only.
         let occupied = Arc::clone(&chain);
-        let handle = async move |_: Request<Body>| {
+        let handle = async move |_: Request<StreamedServiceBody>| {
             if callback == "headers" {
                 occupy(&occupied);
                 return Response::new(body::full("body"));
             }
             let frames = futures_util::stream::once(async move {
                 occupy(&occupied);
-                Ok::<_, services::body::Error>(http_body::Frame::data(Bytes::from_static(b"body")))
+                Ok::<_, services::body::BodyError>(http_body::Frame::data(Bytes::from_static(b"body")))
             });
             Response::new(http_body_util::StreamBody::new(frames).boxed_unsync())
         };
@@ -270,7 +270,7 @@ async fn held_bodies_keep_their_filter_across_reloads() {
                 (i32.const 0))"
         )
     };
-    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let request = Request::post("/").body(body.boxed_unsync()).unwrap();
     let before = bench.of(&code("before"));
     let held = {
@@ -323,7 +323,7 @@ async fn limits_properties_per_exchange() {
             (i32.const 0))"#;
     // The observer receives every call, which takes time.
     let mut filter = bench.filter("test", code);
-    filter.limits.cpu = services::Duration::from_millis(10_000);
+    filter.limits.cpu = services::DurationConfig::from_millis(10_000);
     assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
 }
 
@@ -343,7 +343,7 @@ async fn limits_number_of_headers() {
             (i32.const 1))"#;
     // The observer receives every call, which takes time.
     let mut filter = bench.filter("test", code);
-    filter.limits.cpu = services::Duration::from_millis(10_000);
+    filter.limits.cpu = services::DurationConfig::from_millis(10_000);
     let chain = bench.chain(&[filter]);
     let answer = send(&chain, get("/")).await.unwrap();
     assert_eq!(answer.headers.get_all("got-x-more").iter().count(), 1022);

@@ -32,7 +32,7 @@ async fn changed_response_bodies_lose_their_content_length() {
     let bench = Bench::new();
     let chain = bench.of(&replaces("response", "1"));
     let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
-    let response = chain.around(get("/"), Call::unlimited(), facts(), handle).await.unwrap();
+    let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(6));
     let answer = whole(response).await.unwrap();
     assert_eq!((answer.header("content-length"), &answer.body[..]), ("", &b"!<llo>"[..]));
@@ -44,11 +44,11 @@ async fn unchanged_bodies_keep_their_length() {
     let chain = bench.of(r#"
         (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))
         (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32) (i32.const 0))"#);
-    let handle = async |request: Request<Body>| {
+    let handle = async |request: Request<StreamedServiceBody>| {
         assert_eq!(http_body::Body::size_hint(request.body()).exact(), Some(4));
         Response::new(request.into_body())
     };
-    let response = chain.around(post("four"), Call::unlimited(), facts(), handle).await.unwrap();
+    let response = chain.around(post("four"), RequestCall::unlimited(), facts(), handle).await.unwrap();
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(4));
     assert_eq!(whole(response).await.unwrap().body, "four");
 }
@@ -69,14 +69,14 @@ async fn refuses_held_bodies_above_the_buffer_limit() {
                 head.replace("SIDE", side)
             );
             let mut filter = bench.filter("large", &code_text);
-            filter.limits.buffer = services::Bytes(10);
+            filter.limits.buffer = services::BytesConfig(10);
             let chain = bench.chain(&[filter]);
-            let handle = async |request: Request<Body>| Response::new(request.into_body());
+            let handle = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
             let request = Request::post("/").body(pieces(&["0123456789", "0"])).unwrap();
-            let result = chain.around(request, Call::unlimited(), facts(), handle).await;
+            let result = chain.around(request, RequestCall::unlimited(), facts(), handle).await;
             let failed = result.map(drop).unwrap_err();
             assert_eq!(
-                (services::Problem::status(&failed).as_u16(), services::Problem::code(&failed)),
+                (services::ToProblem::status(&failed).as_u16(), services::ToProblem::code(&failed)),
                 (status, code)
             );
         }
@@ -102,7 +102,7 @@ async fn responses_of_any_length_can_wait_for_a_call() {
             (call $want (i32.const 0) (call $effective (global.get $id)))
             (call $want (i32.const 0) (call $continue (i32.const 1))))"#,
     );
-    filter.limits.buffer = services::Bytes(10);
+    filter.limits.buffer = services::BytesConfig(10);
     let handle = async |_| Response::new(pieces(&["0123456789", "0123456789", "0123456789"]));
     let (chain, call) = (bench.chain(&[filter]), call(Duration::from_secs(60)));
     let response = chain.around(get("/"), call.clone(), facts(), handle).await.unwrap();
@@ -137,7 +137,7 @@ async fn local_responses_keep_nothing_of_the_replaced_response() {
     let handle = async |_| {
         Response::builder().header("x-from", "it").extension(7_u8).body(body::full("hello")).unwrap()
     };
-    let response = chain.around(get("/"), Call::unlimited(), facts(), handle).await.unwrap();
+    let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
     assert_eq!((response.status().as_u16(), response.headers().len()), (400, 0));
     assert_eq!(response.extensions().get::<u8>(), None);
 }
@@ -257,7 +257,7 @@ async fn exchange_with_trailers(
     let mut filter = bench.filter("test", code);
     filter.dialect = dialect;
     let request = Request::post("/").body(with_trailers(pieces(&["one"]), trailers)).unwrap();
-    let mirror = async |request: Request<Body>| Response::new(request.into_body());
+    let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
     let response = bench.chain(&[filter]).around(request, call(Duration::from_secs(60)), facts(), mirror);
     let (head, body) = response.await.unwrap().into_parts();
     (head.status, body.collect().await.unwrap())
@@ -389,9 +389,9 @@ async fn shows_held_bodies_after_a_delay_despite_little_growth() {
     let chain = bench.of(r#"
         (func (export "proxy_on_request_body") (param $id i32) (param $size i32) (param $end i32) (result i32)
             (i32.and (i32.eqz (local.get $end)) (i32.lt_u (local.get $size) (i32.const 6))))"#);
-    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let request = Request::post("/").body(body.boxed_unsync()).unwrap();
-    let mirror = async |request: Request<Body>| Response::new(request.into_body());
+    let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
     let asked = chain.around(request, call(Duration::from_secs(60)), facts(), mirror);
     let sent = async {
         for piece in ["one", "two"] {
@@ -421,7 +421,7 @@ async fn resume_releases_only_pieces_that_were_shown() {
         (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
             (call $want (i32.const 0) (call $effective (global.get $id)))
             (call $want (i32.const 0) (call $continue (i32.const 0))))"#);
-    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let request = Request::post("/").body(body.boxed_unsync()).unwrap();
     let asked = tokio::spawn(async move { send(&chain, request).await });
     sender.send_data(Bytes::from_static(b"one")).await.unwrap();
@@ -440,11 +440,11 @@ async fn forwards_pieces_before_an_error_of_the_body() {
     let bench = Bench::new();
     let chain =
         bench.of("(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))");
-    let frames: [Result<_, services::body::Error>; 2] =
+    let frames: [Result<_, services::body::BodyError>; 2] =
         [Ok(http_body::Frame::data(Bytes::from_static(b"one"))), Err("broken".into())];
     let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
     let handle = async |_| Response::new(body);
-    let response = chain.around(get("/"), Call::unlimited(), facts(), handle).await.unwrap();
+    let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
     let mut body = response.into_body();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
     assert!(body.frame().await.unwrap().is_err());
@@ -455,10 +455,10 @@ async fn streamed_bodies_pass_without_delay() {
     let bench = Bench::new();
     let chain =
         bench.of("(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))");
-    let (mut sender, streamed) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    let (mut sender, streamed) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let streamed = streamed.boxed_unsync();
     let handle = async |_| Response::new(streamed);
-    let response = chain.around(get("/"), Call::unlimited(), facts(), handle).await.unwrap();
+    let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
     let mut body = response.into_body();
     for piece in ["one", "two"] {
         sender.send_data(Bytes::from_static(piece.as_bytes())).await.unwrap();
@@ -478,14 +478,15 @@ async fn emptied_response_bodies_lose_their_content_length() {
                 (call $set_buffer (i32.const 1) (i32.const 0) (i32.const 99) (i32.const 0) (i32.const 0)))
             (i32.const 0))"#);
     let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
-    let response = chain.around(get("/"), Call::unlimited(), facts(), handle).await.unwrap();
+    let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
     let answer = whole(response).await.unwrap();
     assert_eq!((answer.header("content-length"), &answer.body[..]), ("", &b""[..]));
 }
 
 /// A request whose body begins with `one`, and the sender of the rest.
-async fn begun_post() -> (http_body_util::channel::Sender<Bytes, services::body::Error>, Request<Body>) {
-    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+async fn begun_post()
+-> (http_body_util::channel::Sender<Bytes, services::body::BodyError>, Request<StreamedServiceBody>) {
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     sender.send_data(Bytes::from_static(b"one")).await.unwrap();
     (sender, Request::post("/").body(body.boxed_unsync()).unwrap())
 }
@@ -500,7 +501,7 @@ async fn request_bodies_end_with_their_exchange() {
         let (mut sender, request) = begun_post().await;
         // A service over HTTP/2 may respond before it has read the request's body.
         let (reader, reading) = tokio::sync::oneshot::channel();
-        let handle = async move |request: Request<Body>| {
+        let handle = async move |request: Request<StreamedServiceBody>| {
             assert!(reader.send(request.into_body()).is_ok());
             Response::new(body::empty())
         };
@@ -526,7 +527,7 @@ async fn request_bodies_end_when_their_filter_answers() {
             (i32.const 0))"#);
     let (mut sender, request) = begun_post().await;
     let (reader, reading) = tokio::sync::oneshot::channel();
-    let handle = async move |request: Request<Body>| -> Response<Body> {
+    let handle = async move |request: Request<StreamedServiceBody>| -> Response<StreamedServiceBody> {
         assert!(reader.send(request.into_body()).is_ok());
         std::future::pending().await
     };

@@ -100,7 +100,7 @@ async fn calls_carry_the_hop_count_and_no_upgrade() {
             (call $want (i32.const 0) (call $get (i32.const 6) «x-upgrades» (i32.const 0) (i32.const 4)))
             (call $text (i32.const 0) «x-upgrades»)
             (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
-    let call = Call { hops: 3, ..call(Duration::from_secs(60)) };
+    let call = RequestCall { hops: 3, ..call(Duration::from_secs(60)) };
     let response = bench.of(code).around(get("/"), call.clone(), facts(), echo).await.unwrap();
     let answer = whole(response).await.unwrap();
     assert_eq!((answer.header("got-x-hops"), answer.header("got-x-upgrades")), ("4", "false"));
@@ -157,8 +157,8 @@ async fn calls_use_the_authority_that_the_module_sets() {
     let chain = bench.of(&code.replace("CALL", &call_to("auth", "/yes")));
     let named = Arc::new(Mutex::new(None));
     let note = Arc::clone(&named);
-    let handle = async move |request: Request<Body>| {
-        *note.lock().unwrap() = request.extensions().get::<services::headers::Named>().cloned();
+    let handle = async move |request: Request<StreamedServiceBody>| {
+        *note.lock().unwrap() = request.extensions().get::<services::headers::TargetServiceName>().cloned();
         echo(request).await
     };
     let response = chain.around(get("/"), call(Duration::from_secs(60)), facts(), handle).await.unwrap();
@@ -185,7 +185,7 @@ async fn trailers_can_wait_for_a_call_in_both_directions() {
         let trailers = http::HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
         let body = pieces(&["one"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
         let request = Request::post("/").body(body).unwrap();
-        let mirror = async |request: Request<Body>| Response::new(request.into_body());
+        let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
         let response = chain.around(request, call(Duration::from_secs(60)), facts(), mirror).await.unwrap();
         let whole = response.into_body().collect().await.unwrap();
         let trailers = whole.trailers().cloned().unwrap();
@@ -286,7 +286,7 @@ async fn modules_that_deny_by_the_status_deny_if_their_service_fails() {
     {
         let bench = Bench::new();
         let mut filter = bench.filter("test", &code.replace("CALL", &call_to("auth", path)));
-        filter.limits.buffer = services::Bytes(buffer);
+        filter.limits.buffer = services::BytesConfig(buffer);
         let answer = send(&bench.chain(&[filter]), get("/")).await.unwrap();
         assert_eq!((answer.status.as_u16(), &answer.body[..]), (status, seen.as_bytes()), "{path}");
     }

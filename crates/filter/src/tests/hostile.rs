@@ -93,7 +93,7 @@ fn hostile_module(seed: u64) -> Vec<u8> {
     wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-fn large_request(path: &str) -> Request<Body> {
+fn large_request(path: &str) -> Request<StreamedServiceBody> {
     let trailers = http::HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
     let body = pieces(&["one", "two", "three"]).with_trailers(std::future::ready(Some(Ok(trailers))));
     Request::post(path).header("host", "example.org").header("x-a", "1").body(body.boxed_unsync()).unwrap()
@@ -105,13 +105,13 @@ async fn bounds_host_state_of_hostile_modules() {
         let bench = Bench::new();
         bench.write("hostile.wasm", &hostile_module(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let mut filter = FilterConfig::of("hostile.wasm");
-        filter.limits.cpu = services::Duration::from_millis(5000);
-        filter.limits.buffer = services::Bytes(64 << 10);
-        filter.limits.memory = services::Bytes(1 << 20);
+        filter.limits.cpu = services::DurationConfig::from_millis(5000);
+        filter.limits.buffer = services::BytesConfig(64 << 10);
+        filter.limits.memory = services::BytesConfig(1 << 20);
         let Ok(chain) = bench.try_chain(&[filter]) else { continue };
         chain.start();
         for _ in 0..20 {
-            let mirror = async |request: Request<Body>| Response::new(request.into_body());
+            let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
             let exchange = chain.around(large_request("/"), call(Duration::from_secs(5)), facts(), mirror);
             // An exchange ends at its deadline at the latest, with a response or without.
             if let Ok(response) = exchange.await {

@@ -68,7 +68,7 @@ fn refuses_invalid_modules_with_a_code() {
     for (text, wanted) in cases {
         bench.write("bad.wasm", &wat::parse_str(format!("(module {text})")).unwrap());
         let mut filter = FilterConfig::of("bad.wasm");
-        filter.limits.startup_cpu = services::Duration::from_millis(20);
+        filter.limits.startup_cpu = services::DurationConfig::from_millis(20);
         assert_eq!(code(bench.try_chain(&[filter])), wanted, "{text}");
     }
     bench.write("bad.wasm", b"(module)");
@@ -93,7 +93,7 @@ fn only_filters_with_a_callback_buffer_request_bodies() {
     let named = ["proxy_on_request_headers", "proxy_on_response_body", "proxy_on_request_body"];
     let filters = named.map(|name| {
         let mut filter = bench.filter(name, &callback(name));
-        filter.limits.buffer = services::Bytes(1_000);
+        filter.limits.buffer = services::BytesConfig(1_000);
         filter
     });
     assert_eq!(bench.chain(&filters[..2]).request_buffer(), 0);
@@ -126,11 +126,12 @@ async fn bad_configurations_do_not_affect_running_filters() {
     };
     let chain = bench.chain(&[with("good")]);
     let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
-    let call = Call::unlimited();
-    let under_way = chain.around(get("/"), call.clone(), facts(), async |request: Request<Body>| {
-        receiver.await.unwrap();
-        echo(request).await
-    });
+    let call = RequestCall::unlimited();
+    let under_way =
+        chain.around(get("/"), call.clone(), facts(), async |request: Request<StreamedServiceBody>| {
+            receiver.await.unwrap();
+            echo(request).await
+        });
     let mut under_way = Box::pin(under_way);
     assert!((&mut under_way).now_or_never().is_none());
     assert_eq!(code(bench.try_chain(&[with("trap")])), "/0/config filter-start-failed");

@@ -23,7 +23,7 @@ fn long_bytes(length: usize) -> Bytes {
 /// Sends a request that is answered with this body in one frame. Returns the received body, and the number of
 /// polls that it took.
 async fn read_through(chain: &Arc<Chain>, body: Bytes) -> (Bytes, usize) {
-    let handle = async move |_: Request<Body>| Response::new(body::full(body));
+    let handle = async move |_: Request<StreamedServiceBody>| Response::new(body::full(body));
     let response = chain.around(get("/"), call(Duration::from_secs(60)), facts(), handle).await.unwrap();
     let (mut reading, mut polls) = (pin!(whole(response)), 0);
     let answer = poll_fn(|context| {

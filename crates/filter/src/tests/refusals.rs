@@ -52,7 +52,7 @@ async fn refused_calls_and_local_responses_block_the_request() {
             let bench = Bench::new();
             let mut filter = bench.filter("auth", &careless(call));
             filter.dialect = dialect;
-            filter.limits.buffer = services::Bytes(100_000);
+            filter.limits.buffer = services::BytesConfig(100_000);
             let chain = bench.chain(&[filter.clone()]);
             assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Refused("auth".into()), "{name}");
             assert!(bench.answers.asked.lock().unwrap().is_empty(), "{name}");
@@ -117,7 +117,7 @@ async fn refusals_in_the_callback_of_a_call_block_the_request_that_waits_for_it(
             let bench = Bench::new();
             let then = format!("{EFFECTIVE} (drop (call {call}))");
             let mut filter = bench.filter("auth", &asking_in(part, ALLOWED, 0, &then));
-            filter.limits.buffer = services::Bytes(100_000);
+            filter.limits.buffer = services::BytesConfig(100_000);
             assert_eq!(status_through(&bench, &filter).await, refused(), "{part} {name}");
             assert_eq!(*bench.answers.asked.lock().unwrap(), ["GET auth /yes"], "{part} {name}");
             filter.on_refusal = OnRefusal::Open;
@@ -195,7 +195,7 @@ async fn refusals_in_response_callbacks_do_not_stop_the_rest_of_the_request() {
         (func (export \"proxy_on_response_headers\") (param i32 i32 i32) (result i32) {REFUSED} (i32.const 0))"
     ));
     let request = Request::post("/").body(pieces_apart("x", 3)).unwrap();
-    let mirror = async |request: Request<Body>| Response::new(request.into_body());
+    let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
     let response = chain.around(request, call(Duration::from_secs(60)), facts(), mirror).await.unwrap();
     assert_eq!(whole(response).await.unwrap().body, "xxx");
     assert_eq!(bench.stats().refused_calls, 1);
@@ -393,7 +393,7 @@ async fn calls_that_fail_are_logged_with_their_target_and_reason() {
         let bench = Bench::new();
         let call = ALLOWED.replace("/yes", path).replace("5000", "50");
         let mut filter = bench.filter("auth", &asking_in("headers", &call, 0, ""));
-        filter.limits.buffer = services::Bytes(buffer);
+        filter.limits.buffer = services::BytesConfig(buffer);
         assert_eq!(status_through(&bench, &filter).await, Ok(200));
         let lines = warnings();
         assert_eq!(lines.len(), 1, "{lines:?}");

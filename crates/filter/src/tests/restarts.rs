@@ -91,10 +91,10 @@ async fn refuses_only_the_client_whose_requests_trap_too_often() {
         assert!(traps < 100, "each trap costs at least two milliseconds");
     };
     assert_eq!(
-        (services::Problem::code(&refused), services::Problem::status(&refused).as_u16()),
+        (services::ToProblem::code(&refused), services::ToProblem::status(&refused).as_u16()),
         ("rate-cpu", 429)
     );
-    assert!(services::Problem::headers(&refused).contains_key("retry-after"));
+    assert!(services::ToProblem::headers(&refused).contains_key("retry-after"));
     let again = send_as("attacker", &chain, get("/good")).await;
     assert!(matches!(again, Err(Failed::RestartQuota { .. })), "{again:?}");
     for _ in 0..10 {
@@ -110,7 +110,7 @@ async fn creates_next_instance_after_releasing_the_memory_of_the_last() {
         (memory.fill (i32.const 262144) (i32.const 7) (i32.const 16777216))";
     let mut filter =
         bench.filter("test", &GUARD.replace("(then unreachable)", &format!("(then {fills} unreachable)")));
-    filter.limits.cpu = services::Duration::from_millis(10_000);
+    filter.limits.cpu = services::DurationConfig::from_millis(10_000);
     let chain = bench.chain(&[filter]);
     for _ in 0..5 {
         assert_eq!(send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status), trapped());
@@ -162,7 +162,7 @@ async fn released_requests_outlive_the_instance() {
     let (begun, gate) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
     let handle = {
         let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
-        async move |request: Request<Body>| {
+        async move |request: Request<StreamedServiceBody>| {
             begun.notify_one();
             gate.notified().await;
             echo(request).await
@@ -224,8 +224,8 @@ async fn waiting_for_an_instance_ends_at_the_deadline() {
         assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped());
     }
     let begun = tokio::time::Instant::now().into_std();
-    let budget = Budget::since(begun, Duration::from_millis(1), u32::MAX, u64::MAX, 64);
-    let in_back_off = Call { budget: Arc::new(budget), ..Call::unlimited() };
+    let budget = RequestBudget::since(begun, Duration::from_millis(1), u32::MAX, u64::MAX, 64);
+    let in_back_off = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let late = chain.around(get("/good"), in_back_off, facts(), echo).await;
     assert_eq!(late.map(|response| response.status()).unwrap_err(), Failed::Trapped("test".into()));
     assert_eq!(bench.stats().traps, 9);

@@ -161,7 +161,7 @@ async fn bounds_host_functions_that_are_not_metered() {
             (call $want (i32.const 65536) (i32.load (i32.const 16)))
             (i32.const 0))"#;
     let mut filter = bench.filter("bounded", code);
-    filter.limits.buffer = services::Bytes(10);
+    filter.limits.buffer = services::BytesConfig(10);
     assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
 }
 
@@ -188,8 +188,8 @@ fn uncompressing(bench: &Bench, buffer: u64, status: u32) -> FilterConfig {
                 (i32.load (i32.const 0)) (i32.load (i32.const 4)) (i32.const 8) (i32.const 12)))
             (i32.const 0))"#;
     let mut filter = bench.filter("slow", &code.replace("STATUS", &status.to_string()));
-    filter.limits.buffer = services::Bytes(buffer);
-    filter.limits.cpu = services::Duration::from_millis(60_000);
+    filter.limits.buffer = services::BytesConfig(buffer);
+    filter.limits.cpu = services::DurationConfig::from_millis(60_000);
     filter
 }
 
@@ -207,7 +207,7 @@ async fn refuses_decompression_beyond_the_buffer_limit() {
 async fn foreign_functions_end_at_the_time_limit_of_the_callback() {
     let bench = Bench::new();
     let mut filter = uncompressing(&bench, 32 << 20, 0);
-    filter.limits.cpu = services::Duration::from_millis(1);
+    filter.limits.cpu = services::DurationConfig::from_millis(1);
     let chain = bench.chain(&[filter]);
     let end = send(&chain, post(bomb(16 << 20))).await;
     assert_eq!(end.unwrap_err(), Failed::Trapped("slow".into()));

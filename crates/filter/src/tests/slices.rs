@@ -27,7 +27,7 @@ const SPIN_AT_HEAD: &str = r#"
 /// A filter whose module has a generous time limit.
 fn patient(bench: &Bench, name: &str, code: &str) -> FilterConfig {
     let mut filter = bench.filter(name, &format!("{SPIN} {code}"));
-    filter.limits.cpu = services::Duration::from_millis(60_000);
+    filter.limits.cpu = services::DurationConfig::from_millis(60_000);
     filter
 }
 
@@ -62,18 +62,18 @@ const SPINNING: &[(&str, &str, &str)] = &[
 ];
 
 /// A request with a body in two pieces, and trailers.
-fn whole_request(path: &str) -> Request<Body> {
+fn whole_request(path: &str) -> Request<StreamedServiceBody> {
     let trailers = http::HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
     let body = pieces(&["one", "two"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
     Request::post(path).header("host", "example.org").body(body).unwrap()
 }
 
-async fn mirror(request: Request<Body>) -> Response<Body> {
+async fn mirror(request: Request<StreamedServiceBody>) -> Response<StreamedServiceBody> {
     Response::new(request.into_body())
 }
 
 async fn mirrored(chain: &Arc<Chain>, path: &str) -> Result<Bytes, Failed> {
-    let response = chain.around(whole_request(path), Call::unlimited(), facts(), mirror).await?;
+    let response = chain.around(whole_request(path), RequestCall::unlimited(), facts(), mirror).await?;
     Ok(whole(response).await.unwrap().body)
 }
 
@@ -218,7 +218,7 @@ async fn requests_wait_until_the_callback_of_their_call_has_returned() {
     let fast = releasing(&bench, "go");
     let is_served = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let serving = Arc::clone(&is_served);
-    let handle = async move |request: Request<Body>| {
+    let handle = async move |request: Request<StreamedServiceBody>| {
         serving.store(true, std::sync::atomic::Ordering::Relaxed);
         echo(request).await
     };
@@ -437,7 +437,7 @@ async fn queued_streams_end_before_their_root_context() {
     let streams = [(); 3].map(|()| {
         let ended = Arc::clone(&ended);
         let open = async move {
-            ended.around(get("/"), Call::unlimited(), facts(), |_| std::future::pending()).await
+            ended.around(get("/"), RequestCall::unlimited(), facts(), |_| std::future::pending()).await
         };
         let mut open = open.boxed();
         assert!((&mut open).now_or_never().is_none());
@@ -493,7 +493,7 @@ async fn queue_up(
     bench: &Bench,
     slow: &Arc<Chain>,
     asked: &mut std::pin::Pin<Box<impl Future>>,
-    sender: &mut http_body_util::channel::Sender<Bytes, services::body::Error>,
+    sender: &mut http_body_util::channel::Sender<Bytes, services::body::BodyError>,
 ) {
     // A callback may not complete in the first poll, so the request has to be polled until its call is made.
     let mut told = std::pin::pin!(bench.answers.told.notified());
@@ -526,8 +526,8 @@ async fn body_callbacks_do_not_revoke_the_resume_of_a_head() {
             (global.set $id (local.get $id)) ASK (i32.const 1))
         (func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))";
     let slow = bench.chain(&[patient(&bench, "slow", &asking_in(callback, 1))]);
-    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
-    let handle = async move |_: Request<Body>| Response::new(body.boxed_unsync());
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
+    let handle = async move |_: Request<StreamedServiceBody>| Response::new(body.boxed_unsync());
     let mut asked = Box::pin(slow.around(get("/"), call(Duration::from_secs(10)), facts(), handle));
     assert!((&mut asked).now_or_never().is_none());
     queue_up(&bench, &slow, &mut asked, &mut sender).await;
@@ -543,10 +543,12 @@ async fn resuming_a_piece_does_not_release_a_queued_one() {
             (if (i32.eq (global.get $pieces) (i32.const 1)) (then (global.set $id (local.get $id)) ASK))
             (i32.const 1))";
     let slow = bench.chain(&[patient(&bench, "slow", &asking_in(callback, 0))]);
-    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::Error>::new(4);
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let request = Request::post("/").body(body.boxed_unsync()).unwrap();
     sender.send_data(Bytes::from_static(b"one")).await.unwrap();
-    let handle = async |_: Request<Body>| -> Response<Body> { panic!("the request is still held back") };
+    let handle = async |_: Request<StreamedServiceBody>| -> Response<StreamedServiceBody> {
+        panic!("the request is still held back")
+    };
     let mut asked = Box::pin(slow.around(request, call(Duration::from_secs(3)), facts(), handle));
     assert!((&mut asked).now_or_never().is_none());
     queue_up(&bench, &slow, &mut asked, &mut sender).await;

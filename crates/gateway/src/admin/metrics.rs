@@ -8,7 +8,7 @@ use filter::{FilterStats, Metric, Value};
 use offload::OffloadStats;
 use offload::polls::long_polls;
 use script_runtime::PoolStats;
-use services::stats::Reading;
+use services::stats::HistogramSnapshot;
 use services::{EndpointStats, ServiceStats};
 
 use crate::gateway::Gateway;
@@ -212,9 +212,9 @@ fn modules(page: &mut Page<'_>, metrics: Vec<Metric>) -> fmt::Result {
 }
 
 /// Converts a histogram with cumulative buckets to one without.
-fn reading(upto: &[(f64, u64)], sum: f64, count: u64) -> Reading {
+fn reading(upto: &[(f64, u64)], sum: f64, count: u64) -> HistogramSnapshot {
     let mut before = 0;
     let own = |(bound, upto)| (bound, upto - std::mem::replace(&mut before, upto));
     let buckets = upto.iter().copied().chain([(f64::INFINITY, count)]).map(own).collect();
-    Reading { buckets, sum, count }
+    HistogramSnapshot { buckets, sum, count }
 }

@@ -1,7 +1,7 @@
 //! The errors of the admin listener.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use services::{Fault, Problem};
+use services::{FaultParty, ToProblem};
 
 /// The reason why a request to the admin listener was refused.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub(super) enum Denied {
     Unwritten,
 }
 
-impl Problem for Denied {
+impl ToProblem for Denied {
     fn code(&self) -> &'static str {
         match self {
             Self::Path => "route-not-found",
@@ -35,10 +35,10 @@ impl Problem for Denied {
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> FaultParty {
         match self {
-            Self::Unwritten => Fault::Gateway,
-            _ => Fault::Client,
+            Self::Unwritten => FaultParty::Gateway,
+            _ => FaultParty::Client,
         }
     }
 

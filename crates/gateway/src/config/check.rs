@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use services::config::did_you_mean;
-use services::{Bytes, ServiceConfig, Services};
+use services::{BytesConfig, ServiceConfig, ServiceSet};
 
 use super::mistake::{Mistake, any_of};
 use super::source::{Source, field};
@@ -151,7 +151,7 @@ impl Checker<'_> {
         let whole = |value: &Value| serde_json::from_value::<ServiceConfig>(value.clone()).ok();
         let whole: BTreeMap<String, ServiceConfig> =
             services.iter().filter_map(|(name, value)| Some((name.clone(), whole(value)?))).collect();
-        for problem in Services::read(&whole, self.source.folder()).err().unwrap_or_default() {
+        for problem in ServiceSet::read(&whole, self.source.folder()).err().unwrap_or_default() {
             let pointer = format!("/services{}", problem.pointer);
             let message =
                 if self.source.is_hidden(&pointer) { "the value is wrong".into() } else { problem.message };
@@ -328,14 +328,14 @@ impl Checker<'_> {
 }
 
 fn span(value: Option<&Value>) -> Option<Duration> {
-    serde_json::from_value::<services::Duration>(value?.clone()).ok().map(|span| span.0)
+    serde_json::from_value::<services::DurationConfig>(value?.clone()).ok().map(|span| span.0)
 }
 
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_u64() == Some(0),
         Value::String(text) => {
-            text.parse() == Ok(Bytes(0)) || text.parse() == Ok(services::Duration::default())
+            text.parse() == Ok(BytesConfig(0)) || text.parse() == Ok(services::DurationConfig::default())
         }
         _ => false,
     }

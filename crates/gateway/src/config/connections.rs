@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::Bytes;
+use services::BytesConfig;
 use services::config::PerTime;
 
 /// Limits on the resources that clients may use at once. An address is the IPv4 address of the connected
@@ -42,23 +42,23 @@ pub struct ConnectionsConfig {
     /// Bytes of request bodies that handlers and filters hold, counting bodies of more than 16 KiB until
     /// their responses begin. A request above the limit is answered with `gateway-overloaded`. A single body
     /// may be longer.
-    pub request_bodies: Bytes,
+    pub request_bodies: BytesConfig,
     /// Bytes of request bodies that are held for one address.
-    pub request_bodies_per_address: Bytes,
+    pub request_bodies_per_address: BytesConfig,
     /// Bytes of services' responses that the gateway holds for requests to GraphQL, aggregates and scripts
     /// and for calls of filters, counting requests with more than 64 KiB, in steps of 64 KiB, until they are
     /// answered. A call above the limit fails with `answer-unfinished`. A single request may have more.
-    pub received: Bytes,
+    pub received: BytesConfig,
     /// Bytes of services' responses that are held for one address.
-    pub received_per_address: Bytes,
+    pub received_per_address: BytesConfig,
     /// Response bytes that clients have not yet received, counting chunks of more than 16 KiB and the memory
     /// of composed responses. A single response may be larger. Over HTTP/2, heads and short responses have
     /// the same limits, but count apart.
-    pub unsent: Bytes,
+    pub unsent: BytesConfig,
     /// Response bytes that one address has not yet received.
-    pub unsent_per_address: Bytes,
+    pub unsent_per_address: BytesConfig,
     /// Response bytes that one connection has not yet received.
-    pub unsent_per_connection: Bytes,
+    pub unsent_per_connection: BytesConfig,
 }
 
 /// The upper bound of the default connection limit.
@@ -73,13 +73,13 @@ impl Default for ConnectionsConfig {
             handshakes: 2_000,
             handshakes_per_address: 200,
             requests_per_address: 2_000,
-            request_bodies: Bytes(512 << 20),
-            request_bodies_per_address: Bytes(64 << 20),
-            received: Bytes(1 << 30),
-            received_per_address: Bytes(128 << 20),
-            unsent: Bytes(512 << 20),
-            unsent_per_address: Bytes(64 << 20),
-            unsent_per_connection: Bytes(32 << 20),
+            request_bodies: BytesConfig(512 << 20),
+            request_bodies_per_address: BytesConfig(64 << 20),
+            received: BytesConfig(1 << 30),
+            received_per_address: BytesConfig(128 << 20),
+            unsent: BytesConfig(512 << 20),
+            unsent_per_address: BytesConfig(64 << 20),
+            unsent_per_connection: BytesConfig(32 << 20),
         }
     }
 }

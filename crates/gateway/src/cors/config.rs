@@ -3,7 +3,7 @@
 use http::HeaderName;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::Duration;
+use services::DurationConfig;
 
 /// Cross-origin requests (CORS).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -18,7 +18,7 @@ pub struct CorsConfig {
     pub credentials: bool,
     /// The time for which a browser may cache the response to a preflight.
     #[serde(default)]
-    pub max_age: Option<Duration>,
+    pub max_age: Option<DurationConfig>,
     /// Headers that pages may send besides `Authorization`, `Content-Type`, `Prefer` and every `ORFA-*`.
     #[serde(default)]
     pub headers: Vec<String>,

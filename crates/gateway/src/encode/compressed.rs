@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
 use offload::polls::{self, PollSite};
-use services::Body;
-use services::body::Error;
+use services::StreamedServiceBody;
+use services::body::BodyError;
 
 use super::coding::{Coding, Encoder};
 use crate::server::limiter::UnsentPermit;
@@ -25,8 +25,8 @@ const ENOUGH: usize = 16 << 10;
 pub(super) struct Compressed {
     state: State,
     /// The first frame, if it was polled before.
-    first: Option<Result<Frame<Bytes>, Error>>,
-    body: Body,
+    first: Option<Result<Frame<Bytes>, BodyError>>,
+    body: StreamedServiceBody,
     /// Input that is still to be compressed.
     piece: Bytes,
     /// The input compressed in this turn, and the input after which the turn ends.
@@ -53,8 +53,8 @@ impl Compressed {
     pub(super) fn new(
         coding: Coding,
         size: Option<u64>,
-        first: Option<Result<Frame<Bytes>, Error>>,
-        body: Body,
+        first: Option<Result<Frame<Bytes>, BodyError>>,
+        body: StreamedServiceBody,
         permit: Option<UnsentPermit>,
     ) -> Self {
         let state = State::New(coding, size);
@@ -106,12 +106,12 @@ impl Compressed {
 
 impl http_body::Body for Compressed {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         polls::enter(PollSite::Body);
         match std::mem::replace(&mut self.state, State::Over) {
             State::Trailers(trailers) => return Poll::Ready(Some(Ok(trailers))),
@@ -162,6 +162,6 @@ impl http_body::Body for Compressed {
     }
 }
 
-fn data(data: Bytes) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+fn data(data: Bytes) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
     Poll::Ready(Some(Ok(Frame::data(data))))
 }

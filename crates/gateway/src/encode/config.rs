@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::Bytes;
+use services::BytesConfig;
 
 use super::coding::Coding;
 
@@ -22,7 +22,7 @@ pub enum CompressConfig {
 pub struct CompressOptions {
     /// The minimum size. Shorter responses of known length are not compressed, since they fit in a packet
     /// anyway.
-    pub min: Bytes,
+    pub min: BytesConfig,
     /// The enabled codings in order of preference; by default zstd, br and gzip. The client's weights take
     /// precedence.
     #[schemars(length(min = 1))]
@@ -41,6 +41,6 @@ impl CompressConfig {
 
 impl Default for CompressOptions {
     fn default() -> Self {
-        Self { min: Bytes(1 << 10), codings: vec![Coding::Zstd, Coding::Brotli, Coding::Gzip] }
+        Self { min: BytesConfig(1 << 10), codings: vec![Coding::Zstd, Coding::Brotli, Coding::Gzip] }
     }
 }

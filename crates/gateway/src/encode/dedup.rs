@@ -16,9 +16,9 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use json::JsonTree;
 use offload::{JobRequest, OffloadPool, QuotaKey};
-use services::body::{BodyBuffer, Error, HeldBytes};
-use services::turn::Turn;
-use services::{Body, accept, body};
+use services::body::{BodyBuffer, BodyError, HeldBytes};
+use services::turn::ByteTurn;
+use services::{StreamedServiceBody, accept, body};
 use tokio::time::timeout_at;
 
 use super::head;
@@ -82,7 +82,10 @@ impl Forms {
 }
 
 /// Adds `Accept` to the `Vary` header if another client could receive another form.
-pub(super) fn offered(is_head: bool, mut response: Response<Body>) -> Response<Body> {
+pub(super) fn offered(
+    is_head: bool,
+    mut response: Response<StreamedServiceBody>,
+) -> Response<StreamedServiceBody> {
     if may(is_head, &response) {
         head::vary(response.headers_mut(), "accept");
     }
@@ -93,9 +96,9 @@ pub(super) fn offered(is_head: bool, mut response: Response<Body>) -> Response<B
 pub(super) async fn apply(
     forms: Forms,
     account: Account<'_>,
-    response: Response<Body>,
+    response: Response<StreamedServiceBody>,
     client: &Client,
-) -> Response<Body> {
+) -> Response<StreamedServiceBody> {
     let limits = DedupLimits::default();
     let mut response = offered(false, response);
     let Some(form) = forms.of(&response).filter(|_| may(false, &response)) else { return response };
@@ -123,7 +126,7 @@ pub(super) async fn apply(
 }
 
 /// Whether the response can be deduplicated: successful JSON that may be transformed, of suitable length.
-fn may(is_head: bool, response: &Response<Body>) -> bool {
+fn may(is_head: bool, response: &Response<StreamedServiceBody>) -> bool {
     let limits = DedupLimits::default();
     let size = match (is_head, super::size(response, is_head)) {
         (true, Some(size)) => SizeHint::with_exact(size),
@@ -144,7 +147,11 @@ fn name(form: DedupForm) -> &'static str {
     dedup::media_type(form).split(';').next().unwrap_or_default()
 }
 
-fn written(form: DedupForm, encoded: Option<Body>, mut response: Response<Body>) -> Response<Body> {
+fn written(
+    form: DedupForm,
+    encoded: Option<StreamedServiceBody>,
+    mut response: Response<StreamedServiceBody>,
+) -> Response<StreamedServiceBody> {
     let Some(encoded) = encoded else { return response };
     head::change(response.headers_mut());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(dedup::media_type(form)));
@@ -171,8 +178,13 @@ async fn computed<T: Send + 'static>(
 /// Reads a text to its end. A long one has permits for its bytes, until its last copy is dropped. A body that
 /// is too long, too slow or broken, or whose bytes exceed a limit of the client, is returned, to be passed
 /// through. Its chunks are merged, since a service could send a thousand frames of a kilobyte.
-async fn read(mut body: Body, limit: usize, until: Option<Instant>, client: &Client) -> Result<Bytes, Body> {
-    let (mut text, mut turn) = (BodyBuffer::default(), Turn::default());
+async fn read(
+    mut body: StreamedServiceBody,
+    limit: usize,
+    until: Option<Instant>,
+    client: &Client,
+) -> Result<Bytes, StreamedServiceBody> {
+    let (mut text, mut turn) = (BodyBuffer::default(), ByteTurn::default());
     let (mut permits, mut counted) = (Vec::new(), 0);
     let last = loop {
         let next = match until {
@@ -216,7 +228,11 @@ fn pieces(mut text: Bytes) -> impl Iterator<Item = Bytes> + Send + Unpin + 'stat
 }
 
 /// Returns the body with the part that was already read in front.
-fn resumed(text: Bytes, last: Option<Result<Frame<Bytes>, Error>>, body: Body) -> Body {
+fn resumed(
+    text: Bytes,
+    last: Option<Result<Frame<Bytes>, BodyError>>,
+    body: StreamedServiceBody,
+) -> StreamedServiceBody {
     let read = pieces(text).map(|piece| Ok(Frame::data(piece))).chain(last);
     StreamBody::new(stream::iter(read).chain(BodyStream::new(body))).boxed_unsync()
 }

@@ -39,7 +39,7 @@ fn long() -> String {
     (0..200).map(|n| format!("{{\"id\":{n},\"title\":\"item\"}}")).collect()
 }
 
-fn answer(kind: &str, text: impl Into<Bytes>) -> Response<Body> {
+fn answer(kind: &str, text: impl Into<Bytes>) -> Response<StreamedServiceBody> {
     Response::builder().header("content-type", kind).body(body::full(text)).unwrap()
 }
 
@@ -53,15 +53,22 @@ fn account(pool: &OffloadPool, time: Option<Duration>) -> Account<'_> {
 }
 
 /// The response to a client that accepts these codings.
-fn to(accept: &str, response: Response<Body>) -> Response<Body> {
+fn to(accept: &str, response: Response<StreamedServiceBody>) -> Response<StreamedServiceBody> {
     asked(Request::get("/").header("accept-encoding", accept), response)
 }
 
-fn asked(request: http::request::Builder, response: Response<Body>) -> Response<Body> {
+fn asked(
+    request: http::request::Builder,
+    response: Response<StreamedServiceBody>,
+) -> Response<StreamedServiceBody> {
     with(&Encoding::plain(None, true), request, response)
 }
 
-fn with(encoding: &Encoding, request: http::request::Builder, response: Response<Body>) -> Response<Body> {
+fn with(
+    encoding: &Encoding,
+    request: http::request::Builder,
+    response: Response<StreamedServiceBody>,
+) -> Response<StreamedServiceBody> {
     let asked = encoding.asked(&request.body(()).unwrap());
     let pool = pool();
     let account = || account(&pool, None);
@@ -74,11 +81,11 @@ fn finished<T>(future: impl Future<Output = T>) -> T {
     (0..100).find_map(|_| future.as_mut().now_or_never()).unwrap()
 }
 
-fn whole(response: Response<Body>) -> Bytes {
+fn whole(response: Response<StreamedServiceBody>) -> Bytes {
     finished(response.into_body().collect()).unwrap().to_bytes()
 }
 
-fn header(response: &Response<Body>, name: &str) -> String {
+fn header(response: &Response<StreamedServiceBody>, name: &str) -> String {
     let values = response.headers().get_all(name).iter().map(|value| value.to_str().unwrap());
     values.collect::<Vec<_>>().join("; ")
 }
@@ -219,7 +226,7 @@ fn not_modified_response_has_the_vary_header() {
 #[test]
 fn flushes_slow_bodies_as_they_arrive() {
     for coding in CODINGS {
-        let (mut send, body) = Channel::<Bytes, services::body::Error>::new(4);
+        let (mut send, body) = Channel::<Bytes, services::body::BodyError>::new(4);
         let response = Response::builder().header("content-type", "application/x-ndjson");
         let response = to(coding.name(), response.body(body.boxed_unsync()).unwrap());
         let mut body = pin!(response.into_body());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::Duration;
+use services::DurationConfig;
 use services::config::OneOrMany;
 
 /// The credentials that callers may send.
@@ -46,7 +46,7 @@ pub struct JwtConfig {
     pub algorithms: Option<Vec<Algorithm>>,
     /// The tolerated difference between the issuer's clock and the gateway's.
     #[serde(default = "JwtConfig::default_leeway")]
-    pub leeway: Duration,
+    pub leeway: DurationConfig,
     /// The claim that contains the caller's name.
     #[serde(default = "JwtConfig::default_caller")]
     pub caller: String,
@@ -108,8 +108,8 @@ pub struct CallerConfig {
 pub type Callers = BTreeMap<String, CallerConfig>;
 
 impl JwtConfig {
-    fn default_leeway() -> Duration {
-        Duration::from_secs(60)
+    fn default_leeway() -> DurationConfig {
+        DurationConfig::from_secs(60)
     }
 
     fn default_caller() -> String {

@@ -17,7 +17,7 @@ use jsonwebtoken::{Algorithm, DecodingKey};
 use offload::polls::{PollSite, watched};
 use serde::Deserialize as _;
 use serde_json::Value;
-use services::{Fetch, FetchError};
+use services::{FetchError, GatewayClient};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
@@ -69,7 +69,7 @@ pub(super) enum Place {
 pub(crate) struct Jwks {
     place: Place,
     algorithms: Vec<Algorithm>,
-    fetch: Fetch,
+    fetch: GatewayClient,
     keys: ArcSwapOption<KeySet>,
     /// The number of fetches that have finished, and the start of the last one.
     fetches: watch::Sender<(u64, Option<Instant>)>,
@@ -158,7 +158,7 @@ fn by_kind(kind: &Kind) -> Vec<Algorithm> {
 impl Jwks {
     /// Creates the key source. The first fetch starts at once inside a Tokio runtime, otherwise with the
     /// first token.
-    pub(super) fn new(place: Place, algorithms: Vec<Algorithm>, fetch: Fetch) -> Arc<Self> {
+    pub(super) fn new(place: Place, algorithms: Vec<Algorithm>, fetch: GatewayClient) -> Arc<Self> {
         let jwks = Arc::new(Self {
             place,
             algorithms,

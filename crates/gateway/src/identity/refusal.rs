@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use services::{Fault, Problem};
+use services::{FaultParty, ToProblem};
 
 /// The reason a request's caller could not be identified.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -99,7 +99,7 @@ impl Unidentified {
     }
 }
 
-impl Problem for Unidentified {
+impl ToProblem for Unidentified {
     fn code(&self) -> &'static str {
         match self {
             Self::Missing(_) => "credentials-missing",
@@ -120,10 +120,10 @@ impl Problem for Unidentified {
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> FaultParty {
         match self {
-            Self::NoKeys => Fault::Unavailable,
-            _ => Fault::Client,
+            Self::NoKeys => FaultParty::Unavailable,
+            _ => FaultParty::Client,
         }
     }
 

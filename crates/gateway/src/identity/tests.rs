@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
-use services::Problem;
+use services::ToProblem;
 
 use super::*;
 use crate::config::read_text;
@@ -67,8 +67,8 @@ async fn refused(identity: &Identity, headers: &HeaderMap) -> Unidentified {
     identity.identify(headers, None).await.expect_err("no caller should be identified")
 }
 
-fn named(name: &str) -> Caller {
-    Caller::Named(name.into())
+fn named(name: &str) -> CallerId {
+    CallerId::Named(name.into())
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn refuses_unknown_keys() {
 async fn ignores_keys_in_other_headers() {
     let identity = with_keys("");
     for other in [headers(&[("x-key", KEY)]), bearing(KEY), headers(&[("authorization", KEY)])] {
-        assert_eq!(identity.identify(&other, None).await.unwrap().caller, Caller::Anonymous);
+        assert_eq!(identity.identify(&other, None).await.unwrap().caller, CallerId::Anonymous);
     }
 }
 
@@ -129,7 +129,7 @@ async fn identifies_callers_and_groups_by_token() {
     let identity = with_file(&issuer, "");
     for token in [issuer.good(), issuer.good_by("ec"), issuer.good()] {
         let who = identity.identify(&bearing(&token), None).await.unwrap();
-        assert_eq!((&who.caller, &*who.groups[0]), (&Caller::Subject("ann".into()), "partners"));
+        assert_eq!((&who.caller, &*who.groups[0]), (&CallerId::Subject("ann".into()), "partners"));
     }
     let known = with_file(&issuer, "callers: { boss: { subject: ann, groups: [admins] } }");
     let who = known.identify(&bearing(&issuer.good()), None).await.unwrap();
@@ -285,9 +285,9 @@ async fn identifies_callers_by_certificate_without_other_credentials() {
     let none = HeaderMap::new();
     assert_eq!(identity.identify(&none, ours).await.unwrap().caller, named("warehouse"));
     let other = identity.by_certificate(Some(&other), SystemTime::now()).unwrap();
-    assert_eq!(identity.identify(&none, other).await.unwrap().caller, Caller::Anonymous);
+    assert_eq!(identity.identify(&none, other).await.unwrap().caller, CallerId::Anonymous);
     let who = identity.identify(&bearing(&issuer.good()), ours).await.unwrap();
-    assert_eq!(who.caller, Caller::Subject("ann".into()));
+    assert_eq!(who.caller, CallerId::Subject("ann".into()));
 }
 
 #[test]
@@ -457,7 +457,7 @@ async fn refuses_only_tokens_while_keys_are_missing() {
             ("token-keys-missing", StatusCode::SERVICE_UNAVAILABLE)
         );
         assert_eq!(refusal.headers()["retry-after"], "5");
-        assert_eq!(identity.identify(&HeaderMap::new(), None).await.unwrap().caller, Caller::Anonymous);
+        assert_eq!(identity.identify(&HeaderMap::new(), None).await.unwrap().caller, CallerId::Anonymous);
     }
 }
 

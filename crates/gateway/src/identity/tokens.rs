@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde_json::Value;
-use services::Caller;
+use services::CallerId;
 
 use super::jwks::{Jwks, KeySet, NoKey};
 use super::keys::{Hash, sha256};
@@ -160,7 +160,7 @@ impl Tokens {
                 groups.extend(known.groups.iter().cloned());
                 known.caller.clone()
             }
-            None => Caller::Subject(name.into()),
+            None => CallerId::Subject(name.into()),
         };
         // The caller may be cached.
         groups.shrink_to_fit();
@@ -255,7 +255,7 @@ mod tests {
         let (good, keys) = (Good::new(), Arc::<KeySet>::default());
         let is_kept = |count: usize, length: usize| {
             let group: Arc<str> = "a".repeat(length).into();
-            let who = Arc::new(Who { caller: Caller::Anonymous, groups: vec![group; count] });
+            let who = Arc::new(Who { caller: CallerId::Anonymous, groups: vec![group; count] });
             let hash = sha256(&count.to_be_bytes());
             good.keep(hash, &who, 10, &keys, 1);
             good.find(&hash, &keys, 1).is_some()
@@ -270,7 +270,7 @@ mod tests {
         let (good, keys) = (Good::new(), Arc::<KeySet>::default());
         for count in [0, 128, 300, 0] {
             let groups = vec!["a".into(); count];
-            let who = Arc::new(Who { caller: Caller::Anonymous, groups });
+            let who = Arc::new(Who { caller: CallerId::Anonymous, groups });
             for number in 0..2 * KEPT {
                 let hash = sha256(&number.to_be_bytes());
                 good.keep(hash, &who, 10, &keys, 1);
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn cached_tokens_do_not_keep_replaced_keys() {
         let (good, replaced) = (Good::new(), Arc::<KeySet>::default());
-        let who = Arc::new(Who { caller: Caller::Anonymous, groups: Vec::new() });
+        let who = Arc::new(Who { caller: CallerId::Anonymous, groups: Vec::new() });
         let hash = sha256(b"a token");
         good.keep(hash, &who, 10, &replaced, 1);
         assert!(good.find(&hash, &replaced, 1).is_some());
@@ -304,7 +304,7 @@ mod tests {
     fn caches_12_000_valid_tokens() {
         let (good, keys) = (Good::new(), Arc::<KeySet>::default());
         let groups = vec!["a-group-of-usual-length".into(); 20];
-        let who = Arc::new(Who { caller: Caller::Subject("a-subject".into()), groups });
+        let who = Arc::new(Who { caller: CallerId::Subject("a-subject".into()), groups });
         let hashes: Vec<_> = (0..12_000_u32).map(|number| sha256(&number.to_be_bytes())).collect();
         for hash in &hashes {
             good.keep(*hash, &who, 10, &keys, 1);

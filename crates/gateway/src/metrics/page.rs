@@ -10,7 +10,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use services::stats::Reading;
+use services::stats::HistogramSnapshot;
 
 /// Labels with their values.
 pub(crate) type Labels<'a, const N: usize> = [(&'a str, &'a str); N];
@@ -61,7 +61,7 @@ impl Page<'_> {
         &mut self,
         name: &str,
         help: &str,
-        samples: impl IntoIterator<Item = (Labels<'l, N>, Reading)>,
+        samples: impl IntoIterator<Item = (Labels<'l, N>, HistogramSnapshot)>,
     ) -> fmt::Result {
         self.family(name, help, MetricType::Histogram, samples, |metric, reading| {
             metric.encode_histogram::<NoLabelSet>(reading.sum, reading.count, &reading.buckets, None)

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
-use services::stats::Histogram;
+use services::stats::DurationHistogram;
 
 use super::page::Page;
 
@@ -23,7 +23,7 @@ pub(crate) struct RouteMetrics {
     /// The name of the handler.
     pub(crate) handler: &'static str,
     ended: [[AtomicU64; CLASSES.len()]; METHODS.len()],
-    took: Histogram,
+    took: DurationHistogram,
     began: AtomicU64,
     received: AtomicU64,
     sent: AtomicU64,
@@ -51,7 +51,7 @@ impl RouteMetrics {
             path,
             handler,
             ended: Default::default(),
-            took: Histogram::default(),
+            took: DurationHistogram::default(),
             began: AtomicU64::new(0),
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use services::config::PerTime;
-use services::{Caller, Payer};
+use services::{CallerId, CpuAccounting};
 
 use super::config::RateConfig;
 
@@ -34,7 +34,7 @@ const BLOCK_SHARE: u32 = 16;
 /// The owner of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Owner {
-    Caller(Caller),
+    Caller(CallerId),
     /// An anonymous client: its IPv4 address, or the first 64 bits of its IPv6 address, which identify a
     /// network.
     Net(IpAddr),
@@ -111,9 +111,9 @@ pub(super) struct Bill {
 }
 
 impl Owner {
-    pub(super) fn of(caller: &Caller, address: IpAddr) -> Self {
+    pub(super) fn of(caller: &CallerId, address: IpAddr) -> Self {
         match caller {
-            Caller::Anonymous => Self::Net(services::network(address)),
+            CallerId::Anonymous => Self::Net(services::network(address)),
             caller => Self::Caller(caller.clone()),
         }
     }
@@ -219,7 +219,7 @@ impl Drop for AccountPermit {
     }
 }
 
-impl Payer for Bill {
+impl CpuAccounting for Bill {
     fn charge(&self, cpu: Duration) {
         let (cost, now) = (nanos(cpu) as f64 * self.price, nanos(self.opened.elapsed()));
         for (account, share) in self.accounts.each() {
@@ -278,7 +278,7 @@ impl Accounts {
         let second = rate.count / rate.span.as_secs().max(1);
         let burst = at_once.max(u32::try_from(second).unwrap_or(u32::MAX));
         let config = RateConfig { requests: Some(rate), burst: Some(burst), ..RateConfig::default() };
-        let (owner, rate) = (Owner::of(&Caller::Anonymous, address), Rate::new(&config));
+        let (owner, rate) = (Owner::of(&CallerId::Anonymous, address), Rate::new(&config));
         // A rate that was raised applies to earlier connections, too.
         if let Some(requests) = rate.requests {
             let at = self.at(now);

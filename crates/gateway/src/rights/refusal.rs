@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use services::{Fault, Problem};
+use services::{FaultParty, ToProblem};
 
 use super::rates::Over;
 
@@ -41,7 +41,7 @@ fn seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
-impl Problem for Denied {
+impl ToProblem for Denied {
     fn code(&self) -> &'static str {
         match self {
             Self::Route(_) => "route-forbidden",
@@ -59,8 +59,8 @@ impl Problem for Denied {
         }
     }
 
-    fn fault(&self) -> Fault {
-        Fault::Client
+    fn fault(&self) -> FaultParty {
+        FaultParty::Client
     }
 
     fn hint(&self) -> String {

@@ -30,23 +30,23 @@ fn table(text: &str) -> Table {
     Table::new(&read_text(text, Path::new("orfa.yaml")).unwrap(), None)
 }
 
-fn who(caller: Caller, groups: &[&str]) -> Who {
+fn who(caller: CallerId, groups: &[&str]) -> Who {
     Who { caller, groups: groups.iter().map(|group| Arc::from(*group)).collect() }
 }
 
 fn named(name: &str, groups: &[&str]) -> Who {
-    who(Caller::Named(name.into()), groups)
+    who(CallerId::Named(name.into()), groups)
 }
 
 fn subject(groups: &[&str]) -> Who {
-    who(Caller::Subject("ann".into()), groups)
+    who(CallerId::Subject("ann".into()), groups)
 }
 
 fn permit(table: &Table, who: &Who, route: &str) -> Result<Permit, String> {
     let permit = table.permit(who, route, Ipv4Addr::LOCALHOST.into(), Instant::now());
     permit.map_err(|not| match not {
         Not::Identified => "401".to_owned(),
-        Not::Permitted(denied) => services::Problem::code(&denied).to_owned(),
+        Not::Permitted(denied) => services::ToProblem::code(&denied).to_owned(),
     })
 }
 
@@ -73,7 +73,7 @@ fn a_tokens_groups_can_not_select_reserved_or_callers_rows() {
     for group in ["shop", "anonymous", "others"] {
         assert_eq!(services(&table, &subject(&[group])), ["catalog"], "{group}");
     }
-    let like = who(Caller::Subject("shop".into()), &[]);
+    let like = who(CallerId::Subject("shop".into()), &[]);
     assert!(permit(&table, &like, "/query").unwrap().limits.is_none());
 }
 

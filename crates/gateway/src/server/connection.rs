@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use offload::polls::{PollSite, entered};
-use services::Body;
+use services::StreamedServiceBody;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -165,7 +165,7 @@ impl Connection {
 /// Handles a request, and sets `Connection: close` where the connection should end. Over HTTP/1.1 a draining
 /// gateway does this, so that the connection ends with this response and not during the next request, and so
 /// does a connection whose client certificate has expired.
-async fn live(current: &Current, request: Request<Body>, client: Client) -> Response<Logged> {
+async fn live(current: &Current, request: Request<StreamedServiceBody>, client: Client) -> Response<Logged> {
     let is_http1 = request.version() < Version::HTTP_2;
     let is_stale = is_http1 && client.has_stale_certificate();
     let mut response = current.life().live(request, client).await;

@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
-use services::body::Error;
+use services::body::BodyError;
 use services::headers::lists;
-use services::http1::{Framing, Sending, announced};
-use services::turn::Turn;
-use services::{Body, Tunnel};
+use services::http1::{BodyFraming, SendingMessage, announced};
+use services::turn::ByteTurn;
+use services::{ServiceTunnel, StreamedServiceBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -58,7 +58,7 @@ struct Conversation<S> {
 enum Next {
     Request,
     End,
-    Tunnel(Tunnel),
+    Tunnel(ServiceTunnel),
 }
 
 /// Serves a connection to its end, starting with the bytes that were read from it already (`begun`). While
@@ -68,18 +68,18 @@ pub(super) async fn serve<S, F, B>(
     begun: &[u8],
     client: Client,
     ending: Awaited,
-    mut answer: impl FnMut(Request<Body>, Client) -> F,
+    mut answer: impl FnMut(Request<StreamedServiceBody>, Client) -> F,
     is_prompt: impl Fn() -> bool,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     F: Future<Output = Response<B>>,
-    B: http_body::Body<Data = Bytes, Error = Error> + Unpin,
+    B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin,
 {
     let wire = Shared::new(stream, begun);
     let (patience, unread) = (Patience::default(), Stall::default());
     let mut conversation = Conversation { wire, client, ending, patience, unread };
-    let mut turn = Turn::default();
+    let mut turn = ByteTurn::default();
     loop {
         let (request, asked, length) = match conversation.next().await? {
             None => break,
@@ -196,10 +196,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     async fn answer<B>(&mut self, response: Response<B>, asked: &Asked) -> io::Result<Next>
     where
-        B: http_body::Body<Data = Bytes, Error = Error> + Unpin,
+        B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin,
     {
         let (mut head, body) = response.into_parts();
-        let tunnel = head.extensions.remove::<Tunnel>();
+        let tunnel = head.extensions.remove::<ServiceTunnel>();
         let tunnel = tunnel.filter(|_| head.status == StatusCode::SWITCHING_PROTOCOLS);
         // A client would take the next response for the final one of this request.
         if head.status.is_informational() && tunnel.is_none() {
@@ -209,18 +209,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         // Without `Connection: close`, a client may send its next request on a connection that is closing
         // (RFC 9112, 9.6).
         let stays = asked.stays
-            && framing != Framing::UntilClose
+            && framing != BodyFraming::UntilClose
             && (!asked.has_body() || self.wire.may_stay())
             && !lists(&head.headers, &header::CONNECTION, b"close");
         let interim = if asked.expects_continue { self.wire.end_of_interim() } else { &[] };
         let text = answer::head(&head, framing, asked, stays, interim);
         let has_trailers = asked.takes_trailers && head.headers.contains_key(header::TRAILER);
         let trailers = if has_trailers { announced(&head.headers) } else { Box::default() };
-        let sending = if has_body(head.status, asked.is_head) && framing != Framing::Length(0) {
-            Sending::new(text, body, framing, trailers)
+        let sending = if has_body(head.status, asked.is_head) && framing != BodyFraming::Length(0) {
+            SendingMessage::new(text, body, framing, trailers)
         } else {
             drop(body);
-            Sending::head_only(text)
+            SendingMessage::head_only(text)
         };
         self.send(sending).await?;
         Ok(match tunnel {
@@ -242,14 +242,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let (head, body) = respond::problem(refusal).into_parts();
         let framing = answer::framing(&head, &body, &asked);
         let text = answer::head(&head, framing, &asked, false, &[]);
-        self.send(Sending::new(text, body, framing, Box::default())).await
+        self.send(SendingMessage::new(text, body, framing, Box::default())).await
     }
 
     /// Writes the response, unless the client disconnects, reads nothing for too long, or reads too slowly
     /// overall.
-    async fn send<B>(&mut self, mut sending: Sending<B>) -> io::Result<()>
+    async fn send<B>(&mut self, mut sending: SendingMessage<B>) -> io::Result<()>
     where
-        B: http_body::Body<Data = Bytes, Error = Error> + Unpin,
+        B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin,
     {
         // The time limit applies to each response.
         self.unread = Stall::default();

@@ -30,7 +30,7 @@ use h2::server::{Builder, Connection, SendResponse};
 use h2::{Ping, PingPong, Reason, RecvStream};
 use http::{Method, Request, Response};
 use offload::polls::{PollSite, watched};
-use services::Body;
+use services::StreamedServiceBody;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -93,7 +93,7 @@ pub(super) async fn serve<S, F>(
     begun: Vec<u8>,
     client: Client,
     ending: Awaited,
-    answer: impl Fn(Request<Body>, Client) -> F,
+    answer: impl Fn(Request<StreamedServiceBody>, Client) -> F,
 ) -> Result<(), BoxError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -168,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     fn poll<F>(
         &mut self,
         context: &mut Context<'_>,
-        answer: &impl Fn(Request<Body>, Client) -> F,
+        answer: &impl Fn(Request<StreamedServiceBody>, Client) -> F,
     ) -> Poll<Result<(), BoxError>>
     where
         F: Future<Output = Response<Logged>> + Send + 'static,
@@ -195,7 +195,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         &mut self,
         request: Request<RecvStream>,
         mut respond: SendResponse<Bytes>,
-        answer: &impl Fn(Request<Body>, Client) -> F,
+        answer: &impl Fn(Request<StreamedServiceBody>, Client) -> F,
     ) where
         F: Future<Output = Response<Logged>> + Send + 'static,
     {

@@ -295,7 +295,7 @@ fn limits_requests_in_flight_and_releases_permits() {
     let shed = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, None);
     let now = Instant::now();
     let (first, _second) = (shed.admit(now, || true).unwrap(), shed.admit(now, || true).unwrap());
-    assert_eq!(shed.admit(now, || true).unwrap_err(), Overloaded);
+    assert_eq!(shed.admit(now, || true).unwrap_err(), GatewayOverloaded);
     drop(first);
     let again = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, Some(&shed));
     let _third = again.admit(now, || true).unwrap();

@@ -14,7 +14,7 @@ use hyper::client::conn;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
-use services::{Body, body};
+use services::{StreamedServiceBody, body};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
@@ -142,11 +142,14 @@ impl Rig {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    pub(super) async fn ask(&self, request: Request<Body>) -> Answer {
+    pub(super) async fn ask(&self, request: Request<StreamedServiceBody>) -> Answer {
         self.asking(request).await
     }
 
-    pub(super) fn asking(&self, request: Request<Body>) -> impl Future<Output = Answer> + Send + use<> {
+    pub(super) fn asking(
+        &self,
+        request: Request<StreamedServiceBody>,
+    ) -> impl Future<Output = Answer> + Send + use<> {
         let answer = self.asking_loosely(request);
         async move { answer.await.unwrap() }
     }
@@ -154,13 +157,13 @@ impl Rig {
     /// Returns `None` if the connection ended without a response.
     pub(super) fn asking_loosely(
         &self,
-        request: Request<Body>,
+        request: Request<StreamedServiceBody>,
     ) -> impl Future<Output = Option<Answer>> + Send + use<> {
         ask_at(self.address, request)
     }
 
     /// Sends a request over HTTP/2 in clear text, with the scheme of the request's URL if it has one.
-    pub(super) async fn ask_h2(&self, mut request: Request<Body>) -> Answer {
+    pub(super) async fn ask_h2(&self, mut request: Request<StreamedServiceBody>) -> Answer {
         let path = request.uri().path_and_query().unwrap();
         let scheme = request.uri().scheme_str().unwrap_or("http");
         *request.uri_mut() = format!("{scheme}://{}{path}", self.address).parse().unwrap();
@@ -183,7 +186,7 @@ impl Rig {
         &self,
         root: &rustls::pki_types::CertificateDer<'static>,
         protocol: &str,
-        mut request: Request<Body>,
+        mut request: Request<StreamedServiceBody>,
     ) -> Answer {
         let name = "shop.example".try_into().unwrap();
         let io = TokioIo::new(connector(root, protocol).connect(name, self.connect().await).await.unwrap());
@@ -269,7 +272,7 @@ impl Upstream {
         address
     }
 
-    async fn echo(self, request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
+    async fn echo(self, request: Request<Incoming>) -> Result<Response<StreamedServiceBody>, hyper::Error> {
         let (head, body) = request.into_parts();
         self.asked.notify_one();
         let body = body.collect().await?.to_bytes();
@@ -310,7 +313,7 @@ impl Upstream {
 }
 
 /// Sends a request over HTTP/1.1 to this address. Returns `None` if the connection ended without a response.
-pub(super) async fn ask_at(address: SocketAddr, mut request: Request<Body>) -> Option<Answer> {
+pub(super) async fn ask_at(address: SocketAddr, mut request: Request<StreamedServiceBody>) -> Option<Answer> {
     request.headers_mut().insert("host", address.to_string().parse().unwrap());
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut send, connection) = conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -318,16 +321,16 @@ pub(super) async fn ask_at(address: SocketAddr, mut request: Request<Body>) -> O
     Some(Answer::of(send.send_request(request).await.ok()?).await)
 }
 
-pub(super) fn get(path: &str) -> Request<Body> {
+pub(super) fn get(path: &str) -> Request<StreamedServiceBody> {
     Request::builder().uri(path).body(body::empty()).unwrap()
 }
 
-pub(super) fn post(path: &str, text: &str) -> Request<Body> {
+pub(super) fn post(path: &str, text: &str) -> Request<StreamedServiceBody> {
     Request::builder().method(Method::POST).uri(path).body(body::full(text.to_owned())).unwrap()
 }
 
 /// A body without an announced length.
-pub(super) fn in_pieces(text: &str) -> Body {
+pub(super) fn in_pieces(text: &str) -> StreamedServiceBody {
     let pieces: Vec<_> =
         text.as_bytes().chunks(100).map(Bytes::copy_from_slice).map(|piece| Ok(Frame::data(piece))).collect();
     StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync()
@@ -340,7 +343,7 @@ pub(super) async fn closed(mut stream: TcpStream) {
 }
 
 /// The JSON of a body that is there already.
-pub(super) fn now(body: Body) -> Value {
+pub(super) fn now(body: StreamedServiceBody) -> Value {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     serde_json::from_slice(&runtime.block_on(body.collect()).unwrap().to_bytes()).unwrap()
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use offload::polls::{PollSite, watched};
 use prost::Message;
-use services::{Fetch, FetchError};
+use services::{FetchError, GatewayClient};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
@@ -47,7 +47,7 @@ pub(crate) struct Tally {
 
 /// The destination of spans.
 pub(super) struct Collector {
-    pub(super) fetch: Fetch,
+    pub(super) fetch: GatewayClient,
     pub(super) endpoint: Uri,
     pub(super) headers: HeaderMap,
     pub(super) service_name: String,

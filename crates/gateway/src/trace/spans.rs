@@ -7,9 +7,9 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::{Method, StatusCode, Version};
-use services::call::Outcome;
-use services::trace::{Context, Phase};
-use services::{Made, Trace};
+use services::call::UpstreamCallOutcome;
+use services::trace::{SpanContext, TracePhase};
+use services::{RequestTrace, UpstreamCallRecord};
 
 use super::otlp::{CLIENT, ERROR, INTERNAL, KeyValue, SERVER, Span, Status, number, text};
 
@@ -24,8 +24,8 @@ const FLAGS: [u32; 2] = [0x101, 0x301];
 
 /// A sampled request that has completed.
 pub(crate) struct Finished<'a> {
-    pub(crate) trace: &'a Trace,
-    pub(crate) context: Context,
+    pub(crate) trace: &'a RequestTrace,
+    pub(crate) context: SpanContext,
     pub(crate) parent: Option<u64>,
     /// The start of the request, on both clocks.
     pub(crate) began: (Instant, SystemTime),
@@ -42,7 +42,7 @@ pub(crate) struct Finished<'a> {
     pub(crate) status: Option<StatusCode>,
     pub(crate) code: Option<&'static str>,
     /// The upstream calls, and the moment that their times are relative to.
-    pub(crate) made: (&'a [Made], Instant),
+    pub(crate) made: (&'a [UpstreamCallRecord], Instant),
 }
 
 /// Truncates a long path.
@@ -54,7 +54,7 @@ impl Finished<'_> {
     pub(super) fn spans(&self) -> Vec<Span> {
         let mut phases = self.trace.phases();
         let end = self.began.0 + self.took;
-        phases.extend(self.answered.map(|answered| Phase { name: "response", span: (answered, end) }));
+        phases.extend(self.answered.map(|answered| TracePhase { name: "response", span: (answered, end) }));
         let (made, since) = self.made;
         let mut spans = Vec::with_capacity(1 + phases.len() + made.len().min(MAX_CALLS));
         spans.push(self.request());
@@ -102,7 +102,7 @@ impl Finished<'_> {
         }
     }
 
-    fn call(&self, index: usize, call: &Made, since: Instant) -> Span {
+    fn call(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> Span {
         let id = self.context.child(index).span_id;
         let (from, to) = (since + call.span.0, self.end(call, since));
         let method = known(&call.method);
@@ -116,12 +116,12 @@ impl Finished<'_> {
         ];
         attributes.extend(resent(call.again.len()));
         let error = match call.outcome {
-            Outcome::Status(status) => {
+            UpstreamCallOutcome::Status(status) => {
                 attributes.push(number("http.response.status_code", status));
                 (status >= 400).then(|| status.to_string())
             }
-            Outcome::NotSent => Some("not-sent".to_owned()),
-            Outcome::NoAnswer => Some("no-answer".to_owned()),
+            UpstreamCallOutcome::NotSent => Some("not-sent".to_owned()),
+            UpstreamCallOutcome::NoAnswer => Some("no-answer".to_owned()),
         };
         let status = error.is_some().then_some(Status { code: ERROR });
         attributes.extend(error.map(|error| text("error.type", error)));
@@ -129,7 +129,7 @@ impl Finished<'_> {
     }
 
     /// Returns a span for each attempt of a call that was retried. All but the last failed.
-    fn attempts(&self, index: usize, call: &Made, since: Instant) -> Vec<Span> {
+    fn attempts(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> Vec<Span> {
         let call_id = self.context.child(index);
         let mut from = call.span.0;
         let ends = call.again.iter().map(|again| since + *again).chain([self.end(call, since)]);
@@ -148,7 +148,7 @@ impl Finished<'_> {
     }
 
     /// The end of a call, which is at the latest the end of its request.
-    fn end(&self, call: &Made, since: Instant) -> Instant {
+    fn end(&self, call: &UpstreamCallRecord, since: Instant) -> Instant {
         call.span.1.map_or(self.began.0 + self.took, |to| since + to)
     }
 

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Method, StatusCode, Version};
 use prost::Message;
-use services::call::Outcome;
-use services::trace::{Context, TRACEPARENT, Trace};
-use services::{Made, trace};
+use services::call::UpstreamCallOutcome;
+use services::trace::{RequestTrace, SpanContext, TRACEPARENT};
+use services::{UpstreamCallRecord, trace};
 
 use super::otlp::{CLIENT, ExportTraceServiceRequest, INTERNAL, SERVER, Span, Value};
 use super::spans::MAX_PATH;
@@ -27,16 +27,20 @@ fn tracer(sample: f64) -> Option<Arc<Tracer>> {
 }
 
 fn given(sampled: bool) -> HeaderMap {
-    let context = Context { trace_id: 7, span_id: 8, sampled };
+    let context = SpanContext { trace_id: 7, span_id: 8, sampled };
     HeaderMap::from_iter([(TRACEPARENT, context.to_string().parse().unwrap())])
 }
 
 /// Returns the trace context that services receive, and whether the request is recorded.
-fn decided(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, is_trusted: bool) -> (Option<Context>, bool) {
+fn decided(
+    tracer: Option<&Arc<Tracer>>,
+    headers: &HeaderMap,
+    is_trusted: bool,
+) -> (Option<SpanContext>, bool) {
     let begun = begin(tracer, headers, is_trusted);
     let mut told = HeaderMap::new();
     begun.trace.mark(&mut told, 0);
-    (Context::of(&told), begun.trace.is_recorded())
+    (SpanContext::of(&told), begun.trace.is_recorded())
 }
 
 #[tokio::test]
@@ -44,7 +48,10 @@ async fn untrusted_clients_do_not_decide_about_sampling() {
     let (never, always) = (tracer(0.0), tracer(1.0));
     for wish in [true, false] {
         let (told, is_recorded) = decided(never.as_ref(), &given(wish), false);
-        assert_eq!((told, is_recorded), (Some(Context { trace_id: 7, span_id: 8, sampled: false }), false));
+        assert_eq!(
+            (told, is_recorded),
+            (Some(SpanContext { trace_id: 7, span_id: 8, sampled: false }), false)
+        );
         let (told, is_recorded) = decided(always.as_ref(), &given(wish), false);
         let told = told.expect("a context");
         assert_eq!((told.trace_id, told.sampled, is_recorded), (7, true, true));
@@ -66,16 +73,16 @@ async fn trusted_proxies_decide_about_sampling() {
 fn forwards_trace_context_unchanged_without_a_collector() {
     for sampled in [true, false] {
         let told = decided(None, &given(sampled), false);
-        assert_eq!(told, (Some(Context { trace_id: 7, span_id: 8, sampled }), false));
+        assert_eq!(told, (Some(SpanContext { trace_id: 7, span_id: 8, sampled }), false));
     }
     assert_eq!(decided(None, &HeaderMap::new(), false), (None, false));
 }
 
-fn made(path: &str, outcome: Outcome, again: &[Duration]) -> Made {
+fn made(path: &str, outcome: UpstreamCallOutcome, again: &[Duration]) -> UpstreamCallRecord {
     let again = again.to_vec();
     let span = (Duration::from_millis(1), Some(Duration::from_millis(2)));
     let (service, method, path) = ("up".into(), Method::GET, path.to_owned());
-    Made { service, method, path, address: None, outcome, again, span }
+    UpstreamCallRecord { service, method, path, address: None, outcome, again, span }
 }
 
 fn spans() -> Vec<Span> {
@@ -84,12 +91,15 @@ fn spans() -> Vec<Span> {
 
 /// Returns the spans of a request for `path`, whose second call is for `called`.
 fn spans_of(path: &str, called: &str) -> Vec<Span> {
-    let ours = Context { trace_id: 7, span_id: 9, sampled: true };
-    let trace = Trace::recorded(ours, None);
+    let ours = SpanContext { trace_id: 7, span_id: 9, sampled: true };
+    let trace = RequestTrace::recorded(ours, None);
     drop(trace.phase("run"));
     let began = Instant::now();
     let again = [Duration::from_micros(1200), Duration::from_micros(1500)];
-    let made = [made("/a?secret=hush", Outcome::Status(200), &[]), made(called, Outcome::NoAnswer, &again)];
+    let made = [
+        made("/a?secret=hush", UpstreamCallOutcome::Status(200), &[]),
+        made(called, UpstreamCallOutcome::NoAnswer, &again),
+    ];
     let finished = Finished {
         trace: &trace,
         context: ours,
@@ -214,7 +224,7 @@ fn validates_the_config() {
 
 #[test]
 fn clones_of_a_trace_share_its_phases() {
-    let trace = trace::Trace::recorded(Context { trace_id: 1, span_id: 2, sampled: true }, None);
+    let trace = trace::RequestTrace::recorded(SpanContext { trace_id: 1, span_id: 2, sampled: true }, None);
     drop(trace.clone().phase("run"));
     assert_eq!(trace.phases().len(), 1, "clones are of the same trace");
 }

@@ -9,8 +9,10 @@ use ::fuzz::generate::json::{self, Names};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::Response;
-use services::transport::Endpoint;
-use services::{Body, Call, ServiceConfig, Services, Transport, TransportError};
+use services::transport::RequestEndpoint;
+use services::{
+    RequestCall, ServiceConfig, ServiceSet, ServiceTransport, StreamedServiceBody, TransportError,
+};
 
 use super::*;
 use crate::execute::{self, AnswerRules, Variables};
@@ -188,12 +190,12 @@ fn fuzz_documents() {
 /// A transport that answers every call with the next of these texts.
 struct Hostile(Mutex<VecDeque<(u16, String)>>);
 
-impl Transport for Hostile {
+impl ServiceTransport for Hostile {
     fn send(
         &self,
-        _: &Endpoint,
-        _: http::Request<Body>,
-    ) -> BoxFuture<'static, Result<Response<Body>, TransportError>> {
+        _: &RequestEndpoint,
+        _: http::Request<StreamedServiceBody>,
+    ) -> BoxFuture<'static, Result<Response<StreamedServiceBody>, TransportError>> {
         let (status, text) = self.0.lock().unwrap().pop_front().unwrap_or((200, "{\"data\":{}}".to_owned()));
         let response = Response::builder().status(status).body(services::body::full(text));
         std::future::ready(Ok(response.unwrap())).boxed()
@@ -266,9 +268,10 @@ fn fuzz_answers() {
         let config = known.schema.services.iter();
         let config: BTreeMap<String, ServiceConfig> =
             config.map(|(name, _)| (name.clone(), ServiceConfig::at("http://127.0.0.1:1"))).collect();
-        let services = Services::new(&config).unwrap().with_transport(Arc::new(Hostile(Mutex::new(answers))));
+        let services =
+            ServiceSet::new(&config).unwrap().with_transport(Arc::new(Hostile(Mutex::new(answers))));
         let limits = SourceLimits { calls: 50, concurrency: 4, upstream_bytes: 1 << 24 };
-        let ground = Sources::new(services, limits, false).ground(Call::unlimited());
+        let ground = Sources::new(services, limits, false).ground(RequestCall::unlimited());
         let rules = AnswerRules { most: ANSWER, tells_schema: true, introspected: Vec::new() };
         let run = execute::run(&plan, planner.schema(), Arc::new(variables), &ground, &rules);
         let mut text = Vec::new();

@@ -30,8 +30,11 @@ const GOOD: &[u8] =
 fn any_response_gives_each_target_a_result_with_valid_references() {
     ::fuzz::run("graphql_responses", WORDS, |bytes: &[u8]| {
         for body in [bytes.to_vec(), ::fuzz::damaged(GOOD, bytes)] {
-            let answer =
-                services::Response { status: StatusCode::OK, headers: HeaderMap::new(), body: body.into() };
+            let answer = services::ProgramResponse {
+                status: StatusCode::OK,
+                headers: HeaderMap::new(),
+                body: body.into(),
+            };
             let answer = Answer::from(answer);
             let Some(Ok(response)) = Response::read(&answer).now_or_never() else { continue };
             let fetched = sort(response, &[("_entities", 2)], &"shop".into());

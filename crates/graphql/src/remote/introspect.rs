@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use json::JsonNode;
-use services::{Budget, Call, CallError, PathError, Services};
+use services::{CallError, PathError, RequestBudget, RequestCall, ServiceSet};
 
 use super::{Query, Response, body, request};
 use crate::answer::Answer;
@@ -45,7 +45,7 @@ pub(crate) struct NotIntrospected {
 /// # Errors
 /// If the service does not respond with a schema in time.
 pub(crate) async fn introspect(
-    services: &Services,
+    services: &ServiceSet,
     service: &str,
     path: &str,
     is_federated: bool,
@@ -57,9 +57,9 @@ pub(crate) async fn introspect(
     })
 }
 
-async fn ask(services: &Services, service: &str, path: &str, is_federated: bool) -> Result<String, Reason> {
-    let budget = Arc::new(Budget::new(TIME, 1, MOST, 1));
-    let call = Call { budget, ..Call::unlimited() };
+async fn ask(services: &ServiceSet, service: &str, path: &str, is_federated: bool) -> Result<String, Reason> {
+    let budget = Arc::new(RequestBudget::new(TIME, 1, MOST, 1));
+    let call = RequestCall { budget, ..RequestCall::unlimited() };
     let unknown = || Reason::Call(CallError::Path(PathError::UnknownService).into());
     let service = services.get(service).ok_or_else(unknown)?;
     let request = request(path, body(&Query::new(if is_federated { FEDERATED } else { QUERY }), |_| {}))?;

@@ -67,7 +67,7 @@ fn names(operation: &Operation, place: In) -> Vec<&str> {
 }
 
 /// Asserts that a request matches its operation, and that its arguments changed nothing else in it.
-fn is_of(operation: &Operation, request: &services::Request) {
+fn is_of(operation: &Operation, request: &services::ServiceRequest) {
     let (path, query) = (request.path_and_query.path(), request.path_and_query.query().unwrap_or_default());
     let (own_path, own_query) = operation.path.split_once('?').unwrap_or((&operation.path, ""));
     assert_eq!(path.split('/').count(), own_path.split('/').count(), "{path} of {own_path}");

@@ -9,7 +9,7 @@ use http::uri::PathAndQuery;
 use json::{JsonNode, ValueKind};
 use openapi::ParameterLocation as In;
 use services::path::{encode, is_segment};
-use services::{CallError, PathError, Request};
+use services::{CallError, PathError, ServiceRequest};
 
 use crate::reason::Reason;
 use crate::sources::Arguments;
@@ -44,7 +44,7 @@ enum Value<'a> {
 }
 
 impl<'a> Renderer<'a> {
-    pub(crate) fn request(&self) -> Result<Request, Reason> {
+    pub(crate) fn request(&self) -> Result<ServiceRequest, Reason> {
         let mut url = self.path()?;
         let mut headers = HeaderMap::new();
         let accept = match self.operation.is_text {
@@ -92,7 +92,7 @@ impl<'a> Renderer<'a> {
         }
         let invalid = |_| Reason::Call(CallError::Path(PathError::Invalid).into());
         let path_and_query = PathAndQuery::try_from(url).map_err(invalid)?;
-        Ok(Request { method: self.operation.method.clone(), path_and_query, headers, body })
+        Ok(ServiceRequest { method: self.operation.method.clone(), path_and_query, headers, body })
     }
 
     fn path(&self) -> Result<String, Reason> {

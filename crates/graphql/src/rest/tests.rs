@@ -289,14 +289,14 @@ async fn reports_broken_responses_and_unknown_services_by_call_codes() {
     assert_eq!(shown(&unknown), ["service-unknown"]);
     let upstream = testkit::misbehave::start().await;
     let config = services::ServiceConfig::at(upstream.url());
-    let services = services::Services::new(&[("shop".to_owned(), config)].into()).unwrap();
+    let services = services::ServiceSet::new(&[("shop".to_owned(), config)].into()).unwrap();
     let limits = crate::sources::SourceLimits { calls: 1, concurrency: 1, upstream_bytes: 1000 };
     let sources = crate::sources::Sources::new(services, limits, false);
     for (path, code) in
         [("/garbage", "upstream-broken"), ("/short", "upstream-broken"), ("/gigabyte", "limit-received")]
     {
-        let budget = services::Budget::new(std::time::Duration::from_secs(60), 1, 1000, 1);
-        let call = services::Call { budget: budget.into(), ..services::Call::unlimited() };
+        let budget = services::RequestBudget::new(std::time::Duration::from_secs(60), 1, 1000, 1);
+        let call = services::RequestCall { budget: budget.into(), ..services::RequestCall::unlimited() };
         let fetched = root(&sources.ground(call), "shop", &get(path, vec![]), &Arguments::default()).await;
         assert_eq!(shown(&fetched), [code], "{path}");
     }

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use offload::polls::PollSite;
 use services::{
-    Body, BodyDeadlineExceeded, Budget, Call, Caller, Fingerprint, Problem, Told, by, uncomposed,
+    BodyDeadlineExceeded, CallerId, LoggedErrorCode, RequestBudget, RequestCall, StreamedServiceBody,
+    ToProblem, WorkFingerprint, by, uncomposed,
 };
 use tokio::time::Instant;
 
@@ -39,7 +40,7 @@ struct Operation {
 }
 
 impl Operation {
-    async fn run(&self, sources: &Sources, call: Call) -> Answer {
+    async fn run(&self, sources: &Sources, call: RequestCall) -> Answer {
         let ground = sources.ground(call);
         let schema = self.ready.planner.schema();
         execute::run(&self.plan, schema, Arc::clone(&self.variables), &ground, &self.rules).await
@@ -49,9 +50,9 @@ impl Operation {
 impl Inner {
     pub(super) async fn answer(
         &self,
-        request: Request<Body>,
-        call: Call,
-    ) -> Result<Response<Body>, Box<dyn Problem>> {
+        request: Request<StreamedServiceBody>,
+        call: RequestCall,
+    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         let mut used = None;
         let answer = self.answer_with(request, call, &mut used).await;
         self.discard(used);
@@ -61,10 +62,10 @@ impl Inner {
     /// Handles a request, and returns the plan that it uses in `used`.
     async fn answer_with(
         &self,
-        request: Request<Body>,
-        call: Call,
+        request: Request<StreamedServiceBody>,
+        call: RequestCall,
         used: &mut Option<Arc<Plan>>,
-    ) -> Result<Response<Body>, Box<dyn Problem>> {
+    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         let (head, body) = request.into_parts();
         let is_get = matches!(head.method, Method::GET | Method::HEAD);
         if !is_get && head.method != Method::POST {
@@ -135,7 +136,7 @@ impl Inner {
     /// the pool refuses the work of the request that started it, or its caller has no quota left, the next
     /// one starts again; a request that has waited for several such ones, or has no time for another one,
     /// runs alone. A caller whose quota is used up waits for quota alone.
-    async fn run(&self, operation: Operation, call: Call) -> Result<Answer, Box<dyn Problem>> {
+    async fn run(&self, operation: Operation, call: RequestCall) -> Result<Answer, Box<dyn ToProblem>> {
         let is_query = operation.plan.kind == OperationKind::Query;
         let Some(flights) = self.flights.as_ref().filter(|_| is_query && !self.lacks_quota(&call)) else {
             return Ok(operation.run(&self.sources, call).await);
@@ -148,7 +149,7 @@ impl Inner {
             let mut own = None;
             let flight = flights.join(&key, PollSite::Graphql, || {
                 let budget = own.insert(self.shared_budget(&call.budget));
-                self.shared(operation.clone(), Call { budget: Arc::clone(budget), ..call.clone() })
+                self.shared(operation.clone(), RequestCall { budget: Arc::clone(budget), ..call.clone() })
             });
             let shared = by(call.budget.deadline, pin!(flight)).await.flatten();
             let begun = shared.as_ref().map(|shared| shared.begun);
@@ -191,9 +192,9 @@ impl Inner {
     /// Creates the budget of an operation that several requests share. Its deadline depends on none of them,
     /// and it waits for the quota of none of them. Responses count in the account of the client that starts
     /// it.
-    fn shared_budget(&self, starter: &Arc<Budget>) -> Arc<Budget> {
+    fn shared_budget(&self, starter: &Arc<RequestBudget>) -> Arc<RequestBudget> {
         let (limits, concurrency) = (&self.limits, self.limits.concurrency as usize);
-        let budget = Budget::new(limits.timeout.0, limits.calls, limits.upstream_bytes.0, concurrency);
+        let budget = RequestBudget::new(limits.timeout.0, limits.calls, limits.upstream_bytes.0, concurrency);
         Arc::new(budget.for_sharing().started_by(starter))
     }
 
@@ -202,7 +203,7 @@ impl Inner {
     fn shared(
         &self,
         operation: Operation,
-        call: Call,
+        call: RequestCall,
     ) -> impl Future<Output = SharedOutcome> + Send + 'static + use<> {
         let (sources, budget, payer) =
             (Arc::clone(&self.sources), Arc::clone(&call.budget), call.quota_key().for_answers());
@@ -220,12 +221,12 @@ impl Inner {
     }
 
     /// Returns the coalescing key: everything that the response of an operation depends on.
-    fn fingerprint(&self, operation: &Operation, call: &Call) -> Fingerprint {
-        let mut key = Fingerprint::default();
+    fn fingerprint(&self, operation: &Operation, call: &RequestCall) -> WorkFingerprint {
+        let mut key = WorkFingerprint::default();
         let (kind, name) = match &call.caller {
-            Caller::Anonymous => (0, ""),
-            Caller::Named(name) => (1, &**name),
-            Caller::Subject(name) => (2, &**name),
+            CallerId::Anonymous => (0, ""),
+            CallerId::Named(name) => (1, &**name),
+            CallerId::Subject(name) => (2, &**name),
         };
         key.add(&[kind, call.hops]);
         key.add(name.as_bytes());
@@ -274,12 +275,12 @@ impl Inner {
     }
 
     /// Whether a caller may see the schema.
-    fn tells(&self, caller: &Caller) -> bool {
+    fn tells(&self, caller: &CallerId) -> bool {
         match &self.introspection {
             Introspection::On => true,
             Introspection::Off => false,
             Introspection::Callers(callers) => {
-                matches!(caller, Caller::Named(name) if callers.callers.iter().any(|known| **known == **name))
+                matches!(caller, CallerId::Named(name) if callers.callers.iter().any(|known| **known == **name))
             }
         }
     }
@@ -293,21 +294,21 @@ struct To {
 }
 
 impl To {
-    fn refused(self, refusal: &Refusal) -> Response<Body> {
+    fn refused(self, refusal: &Refusal) -> Response<StreamedServiceBody> {
         let mut response = errors(&[refusal.error()], refusal.status(self.media), self.media, self.is_head);
-        response.extensions_mut().insert(Told(refusal.code()));
+        response.extensions_mut().insert(LoggedErrorCode(refusal.code()));
         response
     }
 
     /// Returns the response for an invalid document. Schema names are omitted for callers without access to
     /// the schema.
-    fn wrong(self, wrong: Vec<GraphqlError>, tells_schema: bool) -> Response<Body> {
+    fn wrong(self, wrong: Vec<GraphqlError>, tells_schema: bool) -> Response<StreamedServiceBody> {
         let first = wrong.first().map(|error| error.code);
         let told = |error: GraphqlError| if tells_schema { error } else { error.without_schema() }.json();
         let entries: Vec<_> = wrong.into_iter().map(told).collect();
         let mut response = errors(&entries, status_of_document(self.media), self.media, self.is_head);
         if let Some(code) = first {
-            response.extensions_mut().insert(Told(code));
+            response.extensions_mut().insert(LoggedErrorCode(code));
         }
         response
     }

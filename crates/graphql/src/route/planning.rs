@@ -17,7 +17,7 @@ use bytes::Bytes;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use offload::polls::PollSite;
 use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey};
-use services::{Call, Fingerprint, by};
+use services::{RequestCall, WorkFingerprint, by};
 
 use super::Inner;
 use crate::error::GraphqlError;
@@ -81,7 +81,7 @@ impl From<OffloadError> for PlanError {
 }
 
 impl Account {
-    fn of(call: &Call) -> Self {
+    fn of(call: &RequestCall) -> Self {
         Self { payer: call.quota_key(), deadline: call.budget.deadline }
     }
 
@@ -97,14 +97,14 @@ impl Inner {
         ready: &Arc<Ready>,
         text: &Arc<str>,
         operation: Option<&str>,
-        call: &Call,
+        call: &RequestCall,
     ) -> Result<Arc<Plan>, PlanError> {
         let planner = &ready.planner;
         if let Some(plan) = planner.kept(text, operation) {
             return Ok(plan);
         }
         let account = Account::of(call);
-        let mut key = Fingerprint::default();
+        let mut key = WorkFingerprint::default();
         key.add(text.as_bytes());
         key.add(operation.map_or(&[], |name| name.as_bytes()));
         key.add(&[u8::from(operation.is_some())]);
@@ -151,7 +151,7 @@ impl Inner {
     }
 
     /// Whether the caller's quota for work on responses is used up.
-    pub(super) fn lacks_quota(&self, call: &Call) -> bool {
+    pub(super) fn lacks_quota(&self, call: &RequestCall) -> bool {
         self.offload.quota().retry_after(call.quota_key().for_answers(), Instant::now()).is_some()
     }
 
@@ -169,7 +169,7 @@ impl Inner {
         plan: &Arc<Plan>,
         variables: &Arc<Variables>,
         most: usize,
-        call: &Call,
+        call: &RequestCall,
     ) -> Result<Option<Vec<(Arc<str>, Bytes)>>, HttpError> {
         // Each introspection field indexes the types of the schema, and each selection takes some
         // allocations.

@@ -8,8 +8,8 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http_body_util::BodyExt;
 use offload::{JobRequest, OffloadConfig};
 
-use services::headers::Arrival;
-use services::{Caller, Rights};
+use services::headers::ConnectionDetails;
+use services::{CallRights, CallerId};
 
 use super::*;
 use crate::RemoteService;
@@ -58,11 +58,11 @@ async fn asked(route: &Graphql, query: &str) -> (String, usize) {
 
 /// Like [`asked`], for a complete body.
 async fn asked_with(route: &Graphql, body: &serde_json::Value) -> (String, usize) {
-    asked_by(route, body, Call::unlimited()).await
+    asked_by(route, body, RequestCall::unlimited()).await
 }
 
 /// Like [`asked_with`], for a caller.
-async fn asked_by(route: &Graphql, body: &serde_json::Value, call: Call) -> (String, usize) {
+async fn asked_by(route: &Graphql, body: &serde_json::Value, call: RequestCall) -> (String, usize) {
     let body = body.to_string();
     let request =
         Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
@@ -109,8 +109,8 @@ async fn coalesced_queries_have_separate_deadlines() {
     ready.planner.plan("{ item { name } }", None).expect("a plan");
     rig.stage.gate.forget_permits(usize::MAX);
     let query = serde_json::json!({ "query": "{ item { name } }" });
-    let over = Arc::new(Budget::new(Duration::ZERO, 10, 1 << 20, 10));
-    let mut late = asked_by(&route, &query, Call { budget: over, ..Call::unlimited() }).boxed();
+    let over = Arc::new(RequestBudget::new(Duration::ZERO, 10, 1 << 20, 10));
+    let mut late = asked_by(&route, &query, RequestCall { budget: over, ..RequestCall::unlimited() }).boxed();
     let mut other = asked(&route, "{ item { name } }").boxed();
     let early = (&mut late).now_or_never();
     assert!((&mut other).now_or_never().is_none());
@@ -124,8 +124,8 @@ async fn coalesced_queries_have_separate_deadlines() {
 }
 
 /// Returns the context of a request whose client has used up its quota for responses.
-fn indebted(pool: &OffloadPool) -> Call {
-    let call = Call { caller: Caller::Named("indebted".into()), ..Call::unlimited() };
+fn indebted(pool: &OffloadPool) -> RequestCall {
+    let call = RequestCall { caller: CallerId::Named("indebted".into()), ..RequestCall::unlimited() };
     let months = Duration::from_secs(1 << 24);
     pool.quota().charge(call.quota_key().for_answers(), months, Instant::now());
     call
@@ -147,11 +147,12 @@ async fn a_plan_does_not_wait_for_the_quota_of_another_caller() {
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
     let rig = Rig::new(&[]).await;
     let route = route(&rig, r#"{"services":["shop"]}"#);
-    let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, services::body::Error>::new(1);
+    let (mut sender, body) =
+        http_body_util::channel::Channel::<bytes::Bytes, services::body::BodyError>::new(1);
     sender.send_data(r#"{"query":"#.into()).await.expect("a reader");
     let request = Request::post("/").header(CONTENT_TYPE, "application/json");
     let request = request.body(body.boxed_unsync()).expect("a request");
-    let answer = tokio::time::timeout(SCHEMA_TIME, route.handle(request, Call::unlimited())).await;
+    let answer = tokio::time::timeout(SCHEMA_TIME, route.handle(request, RequestCall::unlimited())).await;
     let Err(problem) = answer.expect("a response before the timeout") else { panic!("there is no problem") };
     assert_eq!((problem.code(), problem.status().as_u16()), ("limit-deadline", 422));
 }
@@ -295,7 +296,9 @@ async fn rejects_documents_of_a_caller_above_its_quota() {
         let body = services::body::full(serde_json::json!({ "query": long(number) }).to_string());
         let request =
             Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
-        if let Err(problem) = route.handle(request.body(body).expect("a request"), Call::unlimited()).await {
+        if let Err(problem) =
+            route.handle(request.body(body).expect("a request"), RequestCall::unlimited()).await
+        {
             assert_eq!(problem.status(), http::StatusCode::TOO_MANY_REQUESTS);
             assert!(problem.headers().contains_key(http::header::RETRY_AFTER));
             codes.push(problem.code());
@@ -441,7 +444,7 @@ async fn rejects_deeply_nested_and_duplicate_variables() {
         let request =
             Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
         let body = services::body::full(body);
-        let answer = route.handle(request.body(body).expect("a request"), Call::unlimited()).await;
+        let answer = route.handle(request.body(body).expect("a request"), RequestCall::unlimited()).await;
         let answer = answer.unwrap_or_else(|_| panic!("no answer")).into_body().collect().await;
         let text = answer.unwrap_or_else(|_| panic!("no body")).to_bytes();
         assert!(String::from_utf8_lossy(&text).contains("graphql-variables"), "{text:?}");
@@ -458,8 +461,8 @@ async fn does_not_coalesce_queries_of_callers_with_different_rights() {
     // The same subject, with tokens for different groups.
     let call = |services: &[&str]| {
         let services = Some(services.iter().map(|name| Box::from(*name)).collect());
-        let rights = Some(Arc::new(Rights { services, methods: None }));
-        Call { caller: Caller::Subject("ann".into()), rights, ..Call::unlimited() }
+        let rights = Some(Arc::new(CallRights { services, methods: None }));
+        RequestCall { caller: CallerId::Subject("ann".into()), rights, ..RequestCall::unlimited() }
     };
     let mut first = asked_by(&route, &query, call(&["shop"])).boxed();
     until_called(&rig, &mut first).await;
@@ -488,10 +491,10 @@ async fn long_shared_responses_are_parsed_in_the_pool() {
 }
 
 /// Returns the context of a request from a network of its own.
-fn client(last: u8) -> Call {
+fn client(last: u8) -> RequestCall {
     let address = std::net::Ipv4Addr::new(192, 0, 2, last).into();
-    let arrival = Some(Arrival { peer: address, client: address, is_secure: false });
-    Call { arrival, ..Call::unlimited() }
+    let arrival = Some(ConnectionDetails { peer: address, client: address, is_secure: false });
+    RequestCall { arrival, ..RequestCall::unlimited() }
 }
 
 /// A job of [`fill_queue`].
@@ -499,7 +502,7 @@ type QueuedJob<'p> = BoxFuture<'p, Result<bool, OffloadError>>;
 
 /// Fills a client's queue in a pool with one thread. The first job holds the thread until the sender is
 /// dropped.
-fn fill_queue<'p>(pool: &'p OffloadPool, client: &Call) -> (Sender<()>, Vec<QueuedJob<'p>>) {
+fn fill_queue<'p>(pool: &'p OffloadPool, client: &RequestCall) -> (Sender<()>, Vec<QueuedJob<'p>>) {
     let (release, wait) = channel::<()>();
     let request = || JobRequest {
         kind: "test",
@@ -534,8 +537,8 @@ async fn coalescing_route() -> (Rig, OffloadPool, Graphql, serde_json::Value) {
 fn handle_query<'r>(
     route: &'r Graphql,
     query: &serde_json::Value,
-    call: &Call,
-) -> BoxFuture<'r, Result<Response<Body>, Box<dyn Problem>>> {
+    call: &RequestCall,
+) -> BoxFuture<'r, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
     let body = services::body::full(query.to_string());
     let request = Request::post("/").header(CONTENT_TYPE, "application/json").body(body);
     route.handle(request.expect("a request"), call.clone())
@@ -547,7 +550,7 @@ async fn join_request<'r>(
     first: &mut (impl Future + Unpin),
     route: &'r Graphql,
     query: &'r serde_json::Value,
-    call: Call,
+    call: RequestCall,
 ) -> BoxFuture<'r, (String, usize)> {
     until_called(rig, first).await;
     let mut second = asked_by(route, query, call).boxed();
@@ -640,8 +643,8 @@ async fn a_document_that_is_not_planned_before_the_deadline_is_refused() {
     let (release, _queued) = fill_queue(&pool, &client(1));
     // A small document, and one whose check is a job of its own.
     for text in ["{ item { name } }".to_owned(), long(0)] {
-        let over = Arc::new(Budget::new(Duration::ZERO, 10, 1 << 20, 10));
-        let late = Call { budget: over, ..client(2) };
+        let over = Arc::new(RequestBudget::new(Duration::ZERO, 10, 1 << 20, 10));
+        let late = RequestCall { budget: over, ..client(2) };
         let late = handle_query(&route, &serde_json::json!({ "query": text }), &late);
         let problem = testkit::patiently("a refusal", late).await.expect_err("a problem");
         assert_eq!((problem.code(), problem.status().as_u16()), ("plan-timeout", 503), "{text:.40}");

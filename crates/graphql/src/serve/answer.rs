@@ -4,12 +4,17 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, VAR
 use http::{Response, StatusCode};
 use json::JsonTree;
 use serde_json::Value;
-use services::{Body, body};
+use services::{StreamedServiceBody, body};
 
 use super::media::Media;
 
 /// Creates the response for a tree. The tree is also attached as an extension, for deduplication.
-pub(crate) fn response(tree: JsonTree, status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
+pub(crate) fn response(
+    tree: JsonTree,
+    status: StatusCode,
+    media: Media,
+    is_head: bool,
+) -> Response<StreamedServiceBody> {
     let length = tree.len();
     let mut response = Response::new(match is_head {
         true => body::empty(),
@@ -27,14 +32,19 @@ pub(crate) fn response(tree: JsonTree, status: StatusCode, media: Media, is_head
 }
 
 /// Creates the response for errors without execution.
-pub(crate) fn errors(errors: &[Value], status: StatusCode, media: Media, is_head: bool) -> Response<Body> {
+pub(crate) fn errors(
+    errors: &[Value],
+    status: StatusCode,
+    media: Media,
+    is_head: bool,
+) -> Response<StreamedServiceBody> {
     let text = serde_json::json!({ "errors": errors }).to_string();
     not_kept(response(JsonTree::Text(text.into()), status, media, is_head))
 }
 
 /// Marks a response with errors as `no-store`. The next request may succeed, and without the header each
 /// cache would apply its own heuristics (RFC 9111, 4.2.2).
-pub(crate) fn not_kept(mut response: Response<Body>) -> Response<Body> {
+pub(crate) fn not_kept(mut response: Response<StreamedServiceBody>) -> Response<StreamedServiceBody> {
     response.headers_mut().insert(CACHE_CONTROL, const { HeaderValue::from_static("no-store") });
     response
 }

@@ -10,7 +10,7 @@ use http::{HeaderMap, Method};
 use json::{JsonDocument, JsonNode, ValueKind};
 use offload::work;
 use services::body::{ReadBodyError, read_within};
-use services::{Body, accept};
+use services::{StreamedServiceBody, accept};
 
 use super::problem::HttpError;
 use super::refusal::Refusal;
@@ -54,7 +54,7 @@ impl From<Refusal> for Unread {
 
 impl Asked {
     /// Reads a request of at most `limit` bytes.
-    pub(crate) async fn read(head: &Parts, body: Body, limit: u64) -> Result<Self, Unread> {
+    pub(crate) async fn read(head: &Parts, body: StreamedServiceBody, limit: u64) -> Result<Self, Unread> {
         match head.method {
             Method::GET | Method::HEAD => {
                 let query = head.uri.query().unwrap_or_default();
@@ -239,7 +239,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), HttpError> {
     }
 }
 
-async fn whole(body: Body, limit: u64) -> Result<Bytes, HttpError> {
+async fn whole(body: StreamedServiceBody, limit: u64) -> Result<Bytes, HttpError> {
     read_within(body, limit).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => HttpError::Size(limit),
         ReadBodyError::Broken(_) => HttpError::Broken,

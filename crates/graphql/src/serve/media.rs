@@ -6,7 +6,7 @@
 
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
-use services::accept::{self, Item};
+use services::accept::{self, AcceptItem};
 
 /// The media type of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +58,8 @@ pub(crate) fn asks_for_page(headers: &HeaderMap) -> bool {
 
 /// Returns the highest weight of any of the names, with a charset of UTF-8 or none.
 fn weight(headers: &HeaderMap, names: &[&str]) -> Option<u16> {
-    let is_it = |item: &Item<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
-    let is_utf8 = |item: &Item<'_>| {
+    let is_it = |item: &AcceptItem<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
+    let is_utf8 = |item: &AcceptItem<'_>| {
         accept::parameter(item.parameters, "charset")
             .is_none_or(|charset| charset.eq_ignore_ascii_case("utf-8"))
     };

@@ -13,7 +13,7 @@ use http::header::{
     HeaderName, IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use services::{Body, accept, body};
+use services::{StreamedServiceBody, accept, body};
 
 /// The page with gzip encoding, which most browsers accept.
 const PAGE: &[u8] = include_bytes!("../../graphiql/graphiql.html.gz");
@@ -40,7 +40,7 @@ static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
 });
 
 /// Returns the page for a request with these headers.
-pub(crate) async fn page(request: &HeaderMap) -> Response<Body> {
+pub(crate) async fn page(request: &HeaderMap) -> Response<StreamedServiceBody> {
     let mut response = Response::new(body::empty());
     response.headers_mut().clone_from(&HEADERS);
     if request.get(IF_NONE_MATCH).is_some_and(|known| Some(known) == HEADERS.get(ETAG)) {

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use services::{Call, Caller, network};
+use services::{CallerId, RequestCall, network};
 
 use super::ask::Hash;
 
@@ -27,7 +27,7 @@ const EACH: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
     /// An identified caller.
-    Caller(Caller),
+    Caller(CallerId),
     /// An anonymous client, by its network: an IPv4 address, or the first 64 bits of an IPv6 address.
     Network(IpAddr),
 }
@@ -65,9 +65,9 @@ struct Block {
 
 impl Owner {
     /// Returns the owner for a call.
-    pub(crate) fn of(call: &Call) -> Self {
+    pub(crate) fn of(call: &RequestCall) -> Self {
         match (&call.caller, call.arrival) {
-            (Caller::Anonymous, Some(arrival)) => Self::Network(network(arrival.client)),
+            (CallerId::Anonymous, Some(arrival)) => Self::Network(network(arrival.client)),
             (caller, _) => Self::Caller(caller.clone()),
         }
     }
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     fn owner(name: &str) -> Owner {
-        Owner::Caller(Caller::Named(name.into()))
+        Owner::Caller(CallerId::Named(name.into()))
     }
 
     fn hash(number: usize) -> Hash {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::{ALLOW, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, StatusCode};
 use offload::OffloadError;
-use services::{Fault, Overloaded, Problem};
+use services::{FaultParty, GatewayOverloaded, ToProblem};
 
 /// The reason why a request was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +55,7 @@ impl From<OffloadError> for HttpError {
 /// The methods that are allowed on a GraphQL route.
 pub(crate) const METHODS: &str = "GET, HEAD, POST";
 
-impl Problem for HttpError {
+impl ToProblem for HttpError {
     fn code(&self) -> &'static str {
         match self {
             Self::Method(_) | Self::MutationByGet => "method-not-allowed",
@@ -69,7 +69,7 @@ impl Problem for HttpError {
             Self::NotReady(_) => "graphql-not-ready",
             Self::PlanRate(_) => "plan-rate",
             Self::PlanTimeout => "plan-timeout",
-            Self::Overloaded => Overloaded.code(),
+            Self::Overloaded => GatewayOverloaded.code(),
             Self::PlanFailed => "plan-failed",
         }
     }
@@ -85,16 +85,16 @@ impl Problem for HttpError {
             Self::Size(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::NotReady(_) | Self::PlanTimeout => StatusCode::SERVICE_UNAVAILABLE,
             Self::PlanRate(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Overloaded => Overloaded.status(),
+            Self::Overloaded => GatewayOverloaded.status(),
             Self::PlanFailed => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> FaultParty {
         match self {
-            Self::NotReady(_) | Self::PlanTimeout | Self::Overloaded => Fault::Unavailable,
-            Self::PlanFailed => Fault::Gateway,
-            _ => Fault::Client,
+            Self::NotReady(_) | Self::PlanTimeout | Self::Overloaded => FaultParty::Unavailable,
+            Self::PlanFailed => FaultParty::Gateway,
+            _ => FaultParty::Client,
         }
     }
 

@@ -6,8 +6,8 @@ use query_abi::{AbiCode, HEADER_BYTES, HOST_MODULE, ResponsePart};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
 use services::headers::{HeaderError, MAX_CALL_HEAD};
-use services::problem::Kind;
-use services::{CallError, Made, Request, Response, Target};
+use services::problem::CallErrorKind;
+use services::{CallError, ProgramResponse, RequestTarget, ServiceRequest, UpstreamCallRecord};
 use tokio::task::coop::consume_budget;
 
 use super::documents::{Pointed, follow};
@@ -115,7 +115,7 @@ fn http(view: &mut View<'_>, request: u32, body: &mut BytesMut) -> GuestResult<S
 /// An `orfa_request`, copied from guest memory.
 struct Wanted {
     method: Method,
-    target: Target,
+    target: RequestTarget,
     headers: HeaderMap,
     body: Bytes,
     /// The bytes that the host holds for the request.
@@ -184,7 +184,7 @@ fn read_headers(view: &View<'_>, address: u32, count: u32) -> GuestResult<Header
 
 /// The bytes that the host keeps of a call until the end of the run, in addition to its path: its handle, and
 /// its entry in the list of calls.
-const CALL: usize = size_of::<Slot>() + size_of::<Made>();
+const CALL: usize = size_of::<Slot>() + size_of::<UpstreamCallRecord>();
 
 /// Checks a call against the rules of the route and starts it.
 fn start(guest: &mut Guest, wanted: Wanted) -> Result<i32, QueryError> {
@@ -199,7 +199,7 @@ fn start(guest: &mut Guest, wanted: Wanted) -> Result<i32, QueryError> {
     }
     guest.hold(taken + CALL + target.path_and_query.as_str().len())?;
     let path_and_query = target.path_and_query.clone();
-    let request = Request { method, path_and_query, headers, body };
+    let request = ServiceRequest { method, path_and_query, headers, body };
     let call = guest.access.all.start(&guest.call, &service, request).map_err(|source| {
         refused(guest, &format!("http://{}{}", target.service, target.path_and_query), source)
     })?;
@@ -211,7 +211,7 @@ fn start(guest: &mut Guest, wanted: Wanted) -> Result<i32, QueryError> {
 }
 
 /// Returns the bytes that the host holds for a response.
-fn size(response: &Response) -> usize {
+fn size(response: &ProgramResponse) -> usize {
     header_len(&response.headers) + response.body.len()
 }
 
@@ -366,11 +366,11 @@ fn response_get(view: &mut View<'_>, handle: i32, response: u32) -> GuestResult<
 
 pub(crate) fn code(error: &CallError) -> AbiCode {
     match error.kind() {
-        Kind::Invalid => AbiCode::Invalid,
-        Kind::UnknownService => AbiCode::UnknownService,
-        Kind::Unreachable => AbiCode::Unreachable,
-        Kind::Timeout => AbiCode::Timeout,
-        Kind::Broken => AbiCode::Broken,
+        CallErrorKind::Invalid => AbiCode::Invalid,
+        CallErrorKind::UnknownService => AbiCode::UnknownService,
+        CallErrorKind::Unreachable => AbiCode::Unreachable,
+        CallErrorKind::Timeout => AbiCode::Timeout,
+        CallErrorKind::Broken => AbiCode::Broken,
         _ => AbiCode::Forbidden,
     }
 }
@@ -527,8 +527,8 @@ mod tests {
     use futures_util::FutureExt;
     use http::StatusCode;
     use offload::{JobRequest, QuotaKey, SHORT_TEXT};
-    use sandbox::{Class, Sandbox, Store};
-    use services::{Budget, Problem};
+    use sandbox::{GuestClass, Sandbox, Store};
+    use services::{RequestBudget, ToProblem};
 
     use super::*;
     use crate::guest::Answer;
@@ -544,8 +544,8 @@ mod tests {
         (guest, handles)
     }
 
-    fn response(body: Bytes) -> Response {
-        Response { status: StatusCode::OK, headers: HeaderMap::new(), body }
+    fn response(body: Bytes) -> ProgramResponse {
+        ProgramResponse { status: StatusCode::OK, headers: HeaderMap::new(), body }
     }
 
     /// Returns the output of a future, and the number of its polls.
@@ -577,7 +577,7 @@ mod tests {
         let dropped = guest.called_with_body("http", json!({}), body.clone()).now_or_never();
         assert!(dropped.is_none(), "the run ends while the job is queued");
         guest.tape = Tape::Records(std::mem::take(&mut guest.tape).into_recorder().await.unwrap());
-        guest.call.budget = Arc::new(Budget::new(Duration::ZERO, 1, 1, 1));
+        guest.call.budget = Arc::new(RequestBudget::new(Duration::ZERO, 1, 1, 1));
         let late = guest.called_with_body("http", json!({}), body).await;
         assert_eq!(late.unwrap_err().code(), "limit-deadline");
         let recorder = std::mem::take(&mut guest.tape).into_recorder().await.unwrap();
@@ -594,7 +594,7 @@ mod tests {
             (import "orfa" "http" (func $http (param i32) (result i32)))
             (memory (export "memory") 64)
             (func (export "call") (param i32) (result i32) (call $http (local.get 0))))"#;
-        let sandbox = Sandbox::unpooled(Class::Plain).unwrap();
+        let sandbox = Sandbox::unpooled(GuestClass::Plain).unwrap();
         let module = sandbox.compile(&wat::parse_str(module).unwrap()).unwrap();
         let mut linker = Linker::new(sandbox.engine());
         add(&mut linker).unwrap();

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use services::{CallError, Caller, Problem, Response};
+use services::{CallError, CallerId, ProgramResponse, ToProblem};
 
 use super::{Data, End, HostCall, ProgramFacts, Received, Recording, VERSION, sha256};
 use crate::ask::Ask;
@@ -37,23 +37,23 @@ pub struct Recordings {
     pub keys: Vec<String>,
     /// The maximum size of a recording. A run that exceeds it ends with `recording-too-large`.
     #[serde(default = "size")]
-    pub size: services::Bytes,
+    pub size: services::BytesConfig,
 }
 
 /// The name in [`Recordings::callers`] that matches every caller.
 pub const ANYONE: &str = "anyone";
 
-fn size() -> services::Bytes {
-    services::Bytes(4 << 20)
+fn size() -> services::BytesConfig {
+    services::BytesConfig(4 << 20)
 }
 
 impl Recordings {
     /// Checks that a run of this caller may be recorded, with a program that is unsigned or signed by `key`.
-    pub(crate) fn allow(&self, caller: &Caller, key: Option<&str>) -> Result<(), QueryError> {
+    pub(crate) fn allow(&self, caller: &CallerId, key: Option<&str>) -> Result<(), QueryError> {
         let is_caller = self.callers.iter().any(|name| match caller {
             _ if name == ANYONE => true,
-            Caller::Named(caller) => **caller == **name,
-            Caller::Subject(_) | Caller::Anonymous => false,
+            CallerId::Named(caller) => **caller == **name,
+            CallerId::Subject(_) | CallerId::Anonymous => false,
         });
         let is_open = key.is_none_or(|key| self.keys.iter().any(|name| name == key));
         match (is_caller, is_open) {
@@ -194,7 +194,7 @@ impl Recorder {
     pub(super) fn ended(
         &mut self,
         handle: i32,
-        result: &Result<Response, CallError>,
+        result: &Result<ProgramResponse, CallError>,
     ) -> Result<(), QueryError> {
         let received = match result {
             Ok(response) => {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use offload::SHORT_TEXT;
 use serde_json::{Value, json};
 use services::headers::MAX_CALL_HEAD;
-use services::{CallError, Response};
+use services::{CallError, ProgramResponse};
 use tokio::sync::oneshot;
 
 use super::{HostCall, Recorder};
@@ -77,7 +77,7 @@ impl Tape {
     pub(crate) fn ended(
         &mut self,
         handle: i32,
-        result: &Result<Response, CallError>,
+        result: &Result<ProgramResponse, CallError>,
     ) -> Result<(), QueryError> {
         match self {
             Self::Records(recorder) => recorder.ended(handle, result),

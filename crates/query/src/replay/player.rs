@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use query_abi::AbiCode;
 use serde_json::Value;
-use services::client::Waited;
-use services::{CallError, Duration, Response};
+use services::client::AwaitedEvent;
+use services::{CallError, DurationConfig, ProgramResponse};
 
 use crate::futures::Ended;
 use crate::problem::{QueryError, short};
@@ -124,7 +124,7 @@ impl Player {
         let number = usize::try_from(handle).ok()?.checked_sub(1)?;
         let result = match self.recording.responses.get(&handle)? {
             Received::Error(code) => Err(error(*code)),
-            Received::Answer { status, headers, body } => Ok(Response {
+            Received::Answer { status, headers, body } => Ok(ProgramResponse {
                 status: StatusCode::from_u16(*status).ok()?,
                 headers: read_headers(&headers.0),
                 body: body.0.clone(),
@@ -161,9 +161,11 @@ fn error(code: i32) -> CallError {
     let (service, source) = (Arc::from("recorded"), "recorded".into());
     match code {
         code if code == AbiCode::Unreachable as i32 => CallError::Unreachable { service, source },
-        code if code == AbiCode::Timeout as i32 => {
-            CallError::Timeout { service, timeout: Duration::from_secs(0), waited: Waited::Answer }
-        }
+        code if code == AbiCode::Timeout as i32 => CallError::Timeout {
+            service,
+            timeout: DurationConfig::from_secs(0),
+            waited: AwaitedEvent::Answer,
+        },
         code if code == AbiCode::Forbidden as i32 => CallError::Loop(service),
         _ => CallError::Broken { service, source },
     }

@@ -21,7 +21,7 @@ use offload::{JobContext, JobRequest};
 use openapi::{CallableService, OpenApiDocument, OpenApiOperation};
 use serde_json::{Map, Value, json};
 use services::headers::tokens;
-use services::{Body, Call, Problem, Rights, Service};
+use services::{CallRights, RequestCall, StreamedServiceBody, ToProblem, UpstreamService};
 use sha2::{Digest, Sha256};
 
 use super::{Documents, METHODS, Query, in_time};
@@ -58,7 +58,7 @@ struct DescribedRoute {
 }
 
 /// The key of a page. Its parts are rows of the config, so there are few different keys.
-type Row = (Option<Arc<Rights>>, Option<Arc<CallerLimits>>);
+type Row = (Option<Arc<CallRights>>, Option<Arc<CallerLimits>>);
 
 /// A description without the example, which depends on the request's host.
 struct Page {
@@ -72,7 +72,7 @@ struct Page {
 
 /// A service, with the methods and operations that a caller may use.
 struct Visible<'a> {
-    service: &'a Service,
+    service: &'a UpstreamService,
     methods: Vec<&'a Method>,
     document: Option<&'a OpenApiDocument>,
     operations: Vec<&'a OpenApiOperation>,
@@ -116,7 +116,7 @@ fn is_same_row((rights, limits): &Row, (other_rights, other_limits): &Row) -> bo
 
 impl Query {
     /// Whether a request asks for the description, and if so, whether for the types.
-    pub(super) fn wants_description(&self, request: &Request<Body>) -> Option<bool> {
+    pub(super) fn wants_description(&self, request: &Request<StreamedServiceBody>) -> Option<bool> {
         let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
         if !is_reading || !is_bodiless(request.body()) {
             return None;
@@ -132,8 +132,8 @@ impl Query {
         &self,
         head: &Parts,
         wants_types: bool,
-        seen: &Call,
-    ) -> Result<Response<Body>, Box<dyn Problem>> {
+        seen: &RequestCall,
+    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         let page = self.page((seen.rights.clone(), head.extensions.get().cloned()), seen).await?;
         let (body, content_type) = match wants_types {
             true => (page.types.clone(), TYPESCRIPT),
@@ -160,7 +160,7 @@ impl Query {
     }
 
     /// Returns the page of a row. The first request of each row has it made in the pool.
-    async fn page(&self, row: Row, seen: &Call) -> Result<Arc<Page>, Box<dyn Problem>> {
+    async fn page(&self, row: Row, seen: &RequestCall) -> Result<Arc<Page>, Box<dyn ToProblem>> {
         if let Some(page) = self.pages.get(&row) {
             return Ok(page);
         }
@@ -180,7 +180,7 @@ impl Query {
     }
 
     /// Returns the description with an example that can be copied into a shell.
-    fn whole(&self, page: &Page, head: &Parts, seen: &Call) -> Bytes {
+    fn whole(&self, page: &Page, head: &Parts, seen: &RequestCall) -> Bytes {
         let route = &*self.pages.route;
         let url = format!("{}{}", origin(head, seen), route.path);
         let stored = route.stored.first().map(|(name, _)| name);
@@ -203,7 +203,7 @@ impl Query {
 }
 
 impl DescribedRoute {
-    fn page(&self, limits: Option<&CallerLimits>, seen: &Call) -> Page {
+    fn page(&self, limits: Option<&CallerLimits>, seen: &RequestCall) -> Page {
         let visible = self.visible(seen);
         let open: Vec<CallableService<'_>> = visible.iter().map(Visible::open).collect();
         let limits = limits.map_or(self.config.limits, |caller| self.config.limits.and(caller));
@@ -214,8 +214,9 @@ impl DescribedRoute {
     }
 
     /// Returns the services that a caller may use on this route, sorted by name.
-    fn visible(&self, seen: &Call) -> Vec<Visible<'_>> {
-        let mut services: Vec<&Service> = self.access.services.values().map(|service| &**service).collect();
+    fn visible(&self, seen: &RequestCall) -> Vec<Visible<'_>> {
+        let mut services: Vec<&UpstreamService> =
+            self.access.services.values().map(|service| &**service).collect();
         services.sort_by_key(|service| service.name());
         let visible = services.into_iter().map(|service| {
             let methods = self.access.methods.iter();
@@ -332,7 +333,7 @@ fn media_types() -> [&'static str; 4] {
 }
 
 /// Returns the origin as the client sees it, or a placeholder if its host is not safe within shell quotes.
-fn origin(head: &Parts, seen: &Call) -> String {
+fn origin(head: &Parts, seen: &RequestCall) -> String {
     let host = || head.headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = head.uri.authority().map(http::uri::Authority::as_str).or_else(host);
     let plain =
@@ -342,7 +343,7 @@ fn origin(head: &Parts, seen: &Call) -> String {
     format!("{}://{host}", if is_secure { "https" } else { "http" })
 }
 
-fn is_bodiless(body: &Body) -> bool {
+fn is_bodiless(body: &StreamedServiceBody) -> bool {
     body.is_end_stream() || body.size_hint().upper() == Some(0)
 }
 
@@ -373,7 +374,7 @@ fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     tokens(headers, &IF_NONE_MATCH).any(is_it)
 }
 
-fn not_modified() -> Response<Body> {
+fn not_modified() -> Response<StreamedServiceBody> {
     let mut response = Response::new(services::body::empty());
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     response

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use super::*;
 
-const LABEL: Label = Label { tag: 3, size: 70 };
+const LABEL: DiskEntryLabel = DiskEntryLabel { tag: 3, size: 70 };
 /// The capacity for ten short files.
 const TEN: u64 = 10 * BLOCK;
 
-fn name(owner: OwnerId, key: u8) -> Name {
-    Name { owner, key: [key; 32] }
+fn name(owner: OwnerId, key: u8) -> DiskEntryName {
+    DiskEntryName { owner, key: [key; 32] }
 }
 
-fn disk(folder: &Path, capacity: u64) -> Disk {
-    Disk::open(folder, &[9; 32], capacity).unwrap()
+fn disk(folder: &Path, capacity: u64) -> DiskCache {
+    DiskCache::open(folder, &[9; 32], capacity).unwrap()
 }
 
 /// Writes a text whose last use is `seconds` after the epoch.
-fn put(disk: &Disk, name: Name, seconds: u64, used: impl Fn(&Key) -> Option<SystemTime>) {
-    disk.write(&name, LABEL, Content::Text(&[0; 63]), used);
+fn put(disk: &DiskCache, name: DiskEntryName, seconds: u64, used: impl Fn(&CacheKey) -> Option<SystemTime>) {
+    disk.write(&name, LABEL, DiskEntryContent::Text(&[0; 63]), used);
     if let Ok(file) = File::options().write(true).open(disk.path(&name)) {
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
     }
@@ -28,7 +28,7 @@ fn put(disk: &Disk, name: Name, seconds: u64, used: impl Fn(&Key) -> Option<Syst
 fn reads_entries_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
-    disk(&folder, TEN).write(&name(1, 1), LABEL, Content::Text(b"code"), |_| None);
+    disk(&folder, TEN).write(&name(1, 1), LABEL, DiskEntryContent::Text(b"code"), |_| None);
     let kept = disk(&folder, TEN).read(&name(1, 1)).unwrap();
     assert_eq!((kept.label(), kept.bytes(), kept.code()), (LABEL, &b"code"[..], None));
     assert!(disk(&folder, TEN).read(&name(1, 2)).is_none());
@@ -39,7 +39,7 @@ fn rejects_files_of_other_writers() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
     let disk = disk(folder.path(), 1 << 20);
-    disk.write(&name(1, 1), LABEL, Content::Text(b"code"), |_| None);
+    disk.write(&name(1, 1), LABEL, DiskEntryContent::Text(b"code"), |_| None);
     let file = disk.path(&name(1, 1));
     let whole = fs::read(&file).unwrap();
     for at in 0..whole.len() {
@@ -56,7 +56,7 @@ fn rejects_files_of_other_writers() {
     fs::write(disk.path(&name(1, 2)), &whole).unwrap();
     assert!(disk.read(&name(1, 2)).is_none(), "the content of another name");
     fs::write(&file, &whole).unwrap();
-    let other = Disk::open(folder.path(), &[8; 32], 1000).unwrap();
+    let other = DiskCache::open(folder.path(), &[8; 32], 1000).unwrap();
     assert!(other.read(&name(1, 1)).is_none(), "written by another gateway");
 }
 
@@ -64,7 +64,7 @@ fn rejects_files_of_other_writers() {
 fn rejects_a_folder_open_to_others() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    assert!(matches!(Disk::open(folder.path(), &[9; 32], 1), Err(DiskError::NotOwn(_))));
+    assert!(matches!(DiskCache::open(folder.path(), &[9; 32], 1), Err(DiskError::NotOwn(_))));
     assert!(matches!(secret_in(folder.path()), Err(DiskError::NotOwn(_))));
 }
 
@@ -114,7 +114,7 @@ fn ignores_an_entry_that_is_not_a_file_without_blocking() {
     for folder in no_files(all.path(), file.file_name().unwrap().to_str().unwrap()) {
         let disk = disk(&folder, TEN);
         assert!(disk.read(&name(1, 1)).is_none(), "{}", folder.display());
-        disk.write(&name(1, 1), LABEL, Content::Text(b"code"), |_| None);
+        disk.write(&name(1, 1), LABEL, DiskEntryContent::Text(b"code"), |_| None);
         let is_kept = disk.read(&name(1, 1)).is_some();
         assert_eq!(is_kept, !folder.ends_with("directory"), "{}", folder.display());
     }
@@ -188,13 +188,13 @@ fn counts_a_short_file_as_a_block() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
     let disk = disk(&folder, TEN);
-    let held = |disk: &Disk| disk.held().values().sum::<u64>();
+    let held = |disk: &DiskCache| disk.held().values().sum::<u64>();
     let write = |length: usize| {
-        disk.write(&name(1, 1), LABEL, Content::Text(&vec![0; length]), |_| None);
+        disk.write(&name(1, 1), LABEL, DiskEntryContent::Text(&vec![0; length]), |_| None);
         held(&disk)
     };
     assert_eq!([write(1), write(3000), write(5000), write(0)], [1, 1, 2, 1].map(|blocks| blocks * BLOCK));
-    assert_eq!(held(&Disk::open(&folder, &[9; 32], TEN).unwrap()), BLOCK, "after a restart, too");
+    assert_eq!(held(&DiskCache::open(&folder, &[9; 32], TEN).unwrap()), BLOCK, "after a restart, too");
     disk.remove(&name(1, 1));
     assert_eq!(held(&disk), 0);
 }
@@ -207,7 +207,7 @@ fn counts_files_that_are_written_during_a_sweep() {
     (1..=10).for_each(|key| put(&disk, name(key.into(), key), key.into(), |_| None));
     put(&disk, name(11, 11), 11, |key| {
         if *key == [2; 32] {
-            disk.write(&name(12, 12), LABEL, Content::Text(&[0; 63]), |_| None);
+            disk.write(&name(12, 12), LABEL, DiskEntryContent::Text(&[0; 63]), |_| None);
         }
         None
     });

@@ -10,12 +10,12 @@ const TARGET: Duration = Duration::from_millis(50);
 
 /// The outcome of a simulated minute. Waits are in milliseconds.
 #[derive(Debug, Default)]
-struct Minute {
+struct SimulatedQueueMinute {
     refused: usize,
     waits: Vec<f64>,
 }
 
-impl Minute {
+impl SimulatedQueueMinute {
     fn percentile(&mut self, part: f64) -> f64 {
         self.waits.sort_by(f64::total_cmp);
         let index = (self.waits.len() as f64 * part) as usize;
@@ -24,8 +24,8 @@ impl Minute {
 }
 
 /// Simulates a minute in which guests arrive evenly in groups of four; each takes `cost` seconds.
-fn minute(law: &mut Law, from: f64, per_second: f64, cost: f64) -> Minute {
-    let (mut minute, mut line, mut free) = (Minute::default(), VecDeque::new(), from);
+fn minute(law: &mut CodelController, from: f64, per_second: f64, cost: f64) -> SimulatedQueueMinute {
+    let (mut minute, mut line, mut free) = (SimulatedQueueMinute::default(), VecDeque::new(), from);
     for index in 0.. {
         let now = from + f64::from(index / 4) * 4.0 / per_second;
         if now > from + 60.0 {
@@ -40,7 +40,7 @@ fn minute(law: &mut Law, from: f64, per_second: f64, cost: f64) -> Minute {
             line.pop_front();
         }
         let left = f64::max(free - cost, 0.0);
-        let seen = Seen { left: Duration::from_secs_f64(left), ..seen(now, cost, line.len()) };
+        let seen = QueueSnapshot { left: Duration::from_secs_f64(left), ..seen(now, cost, line.len()) };
         if free <= now {
             law.stand(&seen, true);
             minute.waits.push(0.0);
@@ -57,15 +57,15 @@ fn minute(law: &mut Law, from: f64, per_second: f64, cost: f64) -> Minute {
 }
 
 /// The state of a queue before one thread.
-fn seen(now: f64, turn: f64, waiting: usize) -> Seen {
+fn seen(now: f64, turn: f64, waiting: usize) -> QueueSnapshot {
     let (now, turn) = (Duration::from_secs_f64(now), Duration::from_secs_f64(turn));
-    Seen { now, left: now, turn, waiting: waiting as u32, width: 1 }
+    QueueSnapshot { now, left: now, turn, waiting: waiting as u32, width: 1 }
 }
 
 #[test]
 fn waits_stay_short_at_four_times_the_capacity() {
     for cost in [0.0001, 0.001, 0.02] {
-        let mut minute = minute(&mut Law::default(), 0.0, 4.0 / cost, cost);
+        let mut minute = minute(&mut CodelController::default(), 0.0, 4.0 / cost, cost);
         let used = minute.waits.len() as f64 * cost / 60.0;
         assert!(
             minute.percentile(0.99) <= f64::max(500.0 * cost, 1.0) + 1e-6,
@@ -84,7 +84,7 @@ fn waits_stay_short_at_four_times_the_capacity() {
 #[test]
 fn never_rejects_below_capacity() {
     for part in [0.1, 0.5, 0.9] {
-        let mut minute = minute(&mut Law::default(), 0.0, part * 1000.0, 0.001);
+        let mut minute = minute(&mut CodelController::default(), 0.0, part * 1000.0, 0.001);
         assert_eq!(minute.refused, 0, "at {part}");
         assert!(minute.percentile(1.0) < 5.0);
     }
@@ -92,7 +92,7 @@ fn never_rejects_below_capacity() {
 
 #[test]
 fn recovers_soon_after_an_overload() {
-    let mut law = Law::default();
+    let mut law = CodelController::default();
     assert!(minute(&mut law, 0.0, 4000.0, 0.001).refused > 0);
     let after = minute(&mut law, 60.0, 800.0, 0.001);
     assert!(after.refused < 800, "{}", after.refused);
@@ -101,7 +101,7 @@ fn recovers_soon_after_an_overload() {
 
 #[test]
 fn accepts_a_burst() {
-    let mut law = Law::default();
+    let mut law = CodelController::default();
     for burst in 0..100 {
         let begins = f64::from(burst) * 0.1;
         law.stand(&seen(begins, 0.001, 0), true);
@@ -114,7 +114,7 @@ fn accepts_a_burst() {
 
 #[test]
 fn a_short_persistent_queue_is_not_an_overload() {
-    let mut law = Law::default();
+    let mut law = CodelController::default();
     for millisecond in 0..10_000 {
         assert!(law.has_room(&seen(f64::from(millisecond) / 1e3, 0.001, 40), TARGET));
     }
@@ -123,7 +123,8 @@ fn a_short_persistent_queue_is_not_an_overload() {
 /// Simulates a minute on a machine whose other processes leave a thread this part of the time; a guest takes
 /// a millisecond of CPU time. Returns the number of rejected guests at this rate per second.
 fn refused_beside_others(part: f64, per_second: f64) -> usize {
-    let (mut law, mut line, mut free, mut refused) = (Law::default(), VecDeque::new(), 0.0_f64, 0);
+    let (mut law, mut line, mut free, mut refused) =
+        (CodelController::default(), VecDeque::new(), 0.0_f64, 0);
     let (mut used, cost) = (0.0, 0.001);
     for index in 0..(per_second * 60.0) as usize {
         let now = (index / 8) as f64 * 8.0 / per_second;
@@ -140,7 +141,7 @@ fn refused_beside_others(part: f64, per_second: f64) -> usize {
         }
         // Part of the running guest's time has been used already.
         let cpu = used - (free - now) * part;
-        let seen = Seen {
+        let seen = QueueSnapshot {
             left: Duration::from_secs_f64((free - cost / part).max(0.0)),
             ..seen(now, cost / part, line.len())
         };
@@ -170,10 +171,12 @@ fn rejects_an_overload_beside_other_processes() {
 
 #[test]
 fn counts_waits_by_the_share_of_the_process() {
-    let law = |part| Law { share: OwnShare { part, sampled: None }, ..Law::default() };
+    let law =
+        |part| CodelController { share: OwnShare { part, sampled: None }, ..CodelController::default() };
     // Sixty guests wait, for two milliseconds each, on a machine that is busy with other processes.
     let long = seen(1.0, 0.002, 60);
-    let held = |part| Law { held: Some(Held { since: Duration::ZERO, came: 0 }), ..law(part) };
+    let held =
+        |part| CodelController { held: Some(OverloadWindow { since: Duration::ZERO, came: 0 }), ..law(part) };
     assert!(!law(1.0).has_room(&long, TARGET) && law(0.4).has_room(&long, TARGET));
     assert!(!held(1.0).has_room(&long, TARGET) && !held(0.4).has_room(&long, TARGET));
     let mut share = OwnShare::default();
@@ -192,7 +195,7 @@ fn client() -> QuotaKey {
 
 #[tokio::test]
 async fn runs_guests_of_clients_in_rounds() {
-    let line = Line::new(1);
+    let line = RunQueue::new(1);
     let first = line.stand(client()).await.unwrap();
     let mut own: Vec<_> = (0..3).map(|_| Box::pin(line.stand(client()))).collect();
     assert!(own.iter_mut().all(|guest| guest.now_or_never().is_none()));
@@ -206,7 +209,7 @@ async fn runs_guests_of_clients_in_rounds() {
 
 #[tokio::test]
 async fn runs_guests_in_order_of_arrival() {
-    let line = Line::new(1);
+    let line = RunQueue::new(1);
     let first = line.stand(client()).await.unwrap();
     let (mut second, mut third) = (Box::pin(line.stand(client())), Box::pin(line.stand(client())));
     assert!((&mut second).now_or_never().is_none());
@@ -221,7 +224,7 @@ async fn runs_guests_in_order_of_arrival() {
 
 #[tokio::test]
 async fn a_cancelled_guest_leaves_the_queue() {
-    let line = Line::new(1);
+    let line = RunQueue::new(1);
     let _first = line.stand(client()).await.unwrap();
     let mut second = Box::pin(line.stand(client()));
     assert!((&mut second).now_or_never().is_none());
@@ -230,13 +233,13 @@ async fn a_cancelled_guest_leaves_the_queue() {
 }
 
 /// Simulates a machine without competing processes.
-fn is_alone(line: &Line) {
+fn is_alone(line: &RunQueue) {
     line.0.law().share = OwnShare { part: 1.0, sampled: Some((Duration::MAX, Duration::ZERO)) };
 }
 
 #[tokio::test]
 async fn rejects_at_once_if_the_queue_is_too_long() {
-    let line = Line::new(1);
+    let line = RunQueue::new(1);
     is_alone(&line);
     line.keep_to(Some(TARGET));
     line.0.takes.store(nanos(2 * TARGET), Relaxed);
@@ -251,7 +254,7 @@ async fn rejects_at_once_if_the_queue_is_too_long() {
 
 #[tokio::test]
 async fn a_delayed_guest_does_not_affect_the_estimated_wait() {
-    let mut line = Line::new(1);
+    let mut line = RunQueue::new(1);
     Arc::get_mut(&mut line.0).unwrap().opened -= 2 * TARGET;
     is_alone(&line);
     line.keep_to(Some(TARGET));
@@ -260,7 +263,7 @@ async fn a_delayed_guest_does_not_affect_the_estimated_wait() {
     first.since = Duration::ZERO;
     drop(first);
     let _second = line.stand(client()).await.unwrap();
-    let waiting: Vec<_> = (0..31).map(|_| Waits::one(&line.0.waiting)).collect();
+    let waiting: Vec<_> = (0..31).map(|_| WaitingGuest::one(&line.0.waiting)).collect();
     assert!(line.has_room(Instant::now()));
     for _ in 0..10 {
         average(&line.0.takes, 2 * TARGET);

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use http::HeaderMap;
-use services::{Problem, work_on_text};
+use services::{ToProblem, work_on_text};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
@@ -225,7 +225,7 @@ impl Run {
 /// unchanged, so it is validated here, a long one in the pool; otherwise the worker validates it.
 async fn received(
     setup: &Setup,
-    call: &services::Call,
+    call: &services::RequestCall,
     outcome: Outcome,
     body: Payload,
     is_unread: bool,
@@ -252,7 +252,7 @@ fn done(place: &Place, call: u32, outcome: &Outcome, body: Payload) {
 
 fn outside(
     setup: &Arc<Setup>,
-    allowance: &Arc<services::Call>,
+    allowance: &Arc<services::RequestCall>,
     call: u32,
     is_unread: bool,
     errand: Errand,
@@ -269,7 +269,7 @@ fn outside(
 /// Makes a call whose response goes to the client.
 fn passed(
     setup: &Arc<Setup>,
-    allowance: &Arc<services::Call>,
+    allowance: &Arc<services::RequestCall>,
     call: u32,
     errand: Errand,
 ) -> BoxFuture<'static, Back> {
@@ -363,9 +363,9 @@ fn push_unfinished<T>(items: &mut Vec<T>, item: T, is_finished: impl Fn(&T) -> b
 }
 
 /// Converts the query parameters of a URL to JSON.
-async fn parameters(setup: &Setup, call: &services::Call, query: &str) -> Result<Bytes, ScriptError> {
+async fn parameters(setup: &Setup, call: &services::RequestCall, query: &str) -> Result<Bytes, ScriptError> {
     let read = ask::parameters_of(&setup.scripts.offload, call, query).await;
-    read.map_err(|_| services::Unfinished.into())
+    read.map_err(|_| services::UnfinishedResponse.into())
 }
 
 /// Converts an error for the calling handler, in full, since both belong to the same script.

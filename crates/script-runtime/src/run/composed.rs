@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use offload::SHORT_TEXT;
 use script::Recipe;
-use services::{Call, work_on_text};
+use services::{RequestCall, work_on_text};
 
 use super::Run;
 use crate::answer::Reply;
@@ -101,7 +101,7 @@ impl Run {
     }
 }
 
-async fn made(setup: &Setup, origin: &Call, call: crate::compose::Call) -> Came {
+async fn made(setup: &Setup, origin: &RequestCall, call: crate::compose::Call) -> Came {
     if !call.passes {
         let (outcome, body) = setup.outside.send(&setup.scripts.offload, origin, call.errand).await;
         if outcome != Outcome::Ok {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use offload::{OffloadError, QuotaKey};
-use services::Unfinished;
+use services::UnfinishedResponse;
 use store::{PendingCommit, WriteBatch, WriteLease, WriteResult};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::yield_now;
@@ -96,7 +96,7 @@ impl Group {
     pub(crate) fn settled(self: &Arc<Self>, generation: u64) -> Result<Durable, Error> {
         let mut effort = Effort::new(Effort::UNLIMITED);
         let empty = self.commit(&[], generation, 0, b"", &mut None, &mut effort)?;
-        empty.ok_or_else(|| Unfinished.into())
+        empty.ok_or_else(|| UnfinishedResponse.into())
     }
 
     fn try_commit(
@@ -158,7 +158,7 @@ impl Group {
         let work = move || take(&taken).map(|drafts| apply(&text, drafts));
         let Ok(Some((drafts, applied))) = self.work(payer, work).await else {
             self.restore(slots, take(&held).unwrap_or_default());
-            return Err(Unfinished.into());
+            return Err(UnfinishedResponse.into());
         };
         let applied = match applied {
             Ok(applied) => applied,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use json::JsonDocument;
 use offload::QuotaKey;
-use services::Unfinished;
+use services::UnfinishedResponse;
 use store::WriteBatch;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -290,7 +290,7 @@ impl Edition {
         let (edition, resource, path) =
             (self.clone(), declaration.resource, Arc::<str>::from(declaration.path));
         let task = spawn(async move { edition.create(resource, &path, parsed, epoch).await });
-        task.await.unwrap_or_else(|_| Err(Unfinished.into()))
+        task.await.unwrap_or_else(|_| Err(UnfinishedResponse.into()))
     }
 
     /// Returns a resource, for a declaration at a path.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use services::Problem;
+use services::ToProblem;
 
 /// A failure to read, write or create state. The failed operation has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum Error {
     Store(#[from] store::StoreError),
     /// The pool did not do long work.
     #[error(transparent)]
-    Unfinished(#[from] services::Unfinished),
+    Unfinished(#[from] services::UnfinishedResponse),
     /// A run requests a group that one of its callers, or the run itself, is writing (rule 7).
     #[error("{asker} needs state that {holder} holds, and {holder} waits for {asker}: neither could go on")]
     SelfCall {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use offload::QuotaKey;
-use services::Unfinished;
+use services::UnfinishedResponse;
 use store::{KeyLog, WriteLease};
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::yield_now;
@@ -243,7 +243,7 @@ impl Group {
             let _partial = PartialLoadGuard::new(&group);
             group.put_all(loaded, came, is_new, epoch).await
         });
-        task.await.unwrap_or_else(|_| Err(Unfinished.into()))
+        task.await.unwrap_or_else(|_| Err(UnfinishedResponse.into()))
     }
 
     /// Puts cells from the store in place, page by page. `came` is the sum of the versions of other cells.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use services::Unfinished;
+use services::UnfinishedResponse;
 use store::{WriteBatch, WriteLease};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
@@ -304,7 +304,7 @@ impl Home {
         };
         let (home, path) = (Arc::clone(self), Arc::<str>::from(path));
         let task = spawn(async move { home.remove_now(&path, slots).await });
-        task.await.unwrap_or_else(|_| Err(Unfinished.into()))
+        task.await.unwrap_or_else(|_| Err(UnfinishedResponse.into()))
     }
 
     /// Acquires the slots of all groups of the service that contain cells of instances, in addition to one

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use json::{JsonDocument, JsonNumber};
 use offload::QuotaKey;
 use services::path::has_dot_segment;
-use services::turn::Turn;
+use services::turn::ByteTurn;
 use tokio::task::yield_now;
 
 use super::cell::SHORT;
@@ -289,7 +289,7 @@ impl Home {
         let epoch = self.shared.epoch();
         let prefix = self.keys.declared("");
         let mut after = Arc::clone(&prefix);
-        let mut turn = Turn::default();
+        let mut turn = ByteTurn::default();
         loop {
             let page = self.shared.store.scan(Arc::clone(&prefix), after, PAGE).await?;
             let Some((last, _)) = page.last() else { break };
@@ -318,7 +318,7 @@ impl Home {
         } else {
             self.shared.work(QuotaKey::new(self.keys.service()), compare).await?
         };
-        let mut turn = Turn::default();
+        let mut turn = ByteTurn::default();
         for known in &old {
             turn.took(0).await;
             self.drop_old(known);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use offload::QuotaKey;
-use services::Unfinished;
+use services::UnfinishedResponse;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::cell::{Cell, SHORT};
@@ -203,7 +203,8 @@ impl WriteTicket {
     /// If the change set is invalid, or a commit that it is based on failed. It then has no effect.
     pub fn commit(mut self, worker: u32, changes: &[u8]) -> Result<Durable, Error> {
         self.end();
-        self.commit_here(worker, changes, &mut None, Effort::UNLIMITED)?.ok_or_else(|| Unfinished.into())
+        self.commit_here(worker, changes, &mut None, Effort::UNLIMITED)?
+            .ok_or_else(|| UnfinishedResponse.into())
     }
 
     /// Like [`WriteTicket::commit`], and removes the instance at `path` in the same commit. The slot is
@@ -214,7 +215,8 @@ impl WriteTicket {
     pub fn commit_and_remove(mut self, worker: u32, changes: &[u8], path: &str) -> Result<Durable, Error> {
         self.end();
         let mut removes = self.removal(path.into());
-        self.commit_here(worker, changes, &mut removes, Effort::UNLIMITED)?.ok_or_else(|| Unfinished.into())
+        self.commit_here(worker, changes, &mut removes, Effort::UNLIMITED)?
+            .ok_or_else(|| UnfinishedResponse.into())
     }
 
     /// Applies a change set, and removes the instance at the path `removes`, if there is one. If that takes
@@ -243,7 +245,7 @@ impl WriteTicket {
             drop(self);
             done
         });
-        task.await.unwrap_or_else(|_| Err(Unfinished.into()))
+        task.await.unwrap_or_else(|_| Err(UnfinishedResponse.into()))
     }
 
     fn commit_here(

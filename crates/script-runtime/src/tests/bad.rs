@@ -7,7 +7,7 @@ use futures_util::future::join;
 use http::Request;
 use http_body_util::{BodyExt, StreamBody};
 use script::Method::{Get, Put};
-use services::{Budget, Call, body};
+use services::{RequestBudget, RequestCall, body};
 use testkit::misbehave::{self, MisbehavingUpstream};
 use testkit::patiently;
 
@@ -124,7 +124,7 @@ async fn an_invalid_status_is_500_and_the_next_request_succeeds() {
 #[tokio::test]
 async fn a_handler_that_never_ends_is_cancelled_after_its_time_limit() {
     let mut wish = wish();
-    wish.options.limits.timeout = services::Duration::from_millis(200);
+    wish.options.limits.timeout = services::DurationConfig::from_millis(200);
     let rig = bad().start_as(wish).await;
     rig.ready().await;
     assert_eq!(rig.ask("GET", "/never").await, (504, "script-wall".into()));
@@ -140,9 +140,9 @@ async fn a_route_s_deadline_limits_the_response_but_not_the_work_after_it() {
     let rig = bad().resource("/behind").on(Get, behind).start_as(wish).await;
     rig.ready().await;
     let within = |time| {
-        let unlimited = Call::unlimited();
-        let budget = Budget::since(Instant::now(), time, u32::MAX, u64::MAX, usize::MAX);
-        Call { budget: Arc::new(budget), ..unlimited }
+        let unlimited = RequestCall::unlimited();
+        let budget = RequestBudget::since(Instant::now(), time, u32::MAX, u64::MAX, usize::MAX);
+        RequestCall { budget: Arc::new(budget), ..unlimited }
     };
     let ask = |path: &str, time| {
         let request = Request::get(path).body(body::empty()).expect("a request");
@@ -371,12 +371,12 @@ async fn rule_8_a_value_that_state_cannot_contain_is_refused() {
 async fn a_body_that_breaks_off_is_the_clients_fault() {
     let rig = bad().start().await;
     let half = http_body::Frame::data(bytes::Bytes::from("{"));
-    let pieces = [Ok(half), Err(body::Error::from("broken off"))];
+    let pieces = [Ok(half), Err(body::BodyError::from("broken off"))];
     let body = StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync();
     let problem = rig.send(Request::put("/asked").body(body).expect("a request")).await;
     let problem = problem.expect_err("a problem");
     assert_eq!((problem.code(), problem.status().as_u16()), ("body-broken", 400));
-    assert_eq!(problem.fault(), services::Fault::Client);
+    assert_eq!(problem.fault(), services::FaultParty::Client);
 }
 
 #[tokio::test]
@@ -388,7 +388,7 @@ async fn a_script_that_cannot_be_loaded_is_an_error() {
 #[tokio::test]
 async fn a_writer_that_never_ends_is_rolled_back_and_the_next_one_runs() {
     let mut wish = wish();
-    wish.options.limits.timeout = services::Duration::from_millis(300);
+    wish.options.limits.timeout = services::DurationConfig::from_millis(300);
     let rig = written()
         .resource("/n")
         .cell("n", true, Some("() => 0"))

@@ -146,8 +146,10 @@ async fn rule_16_an_uncaught_error_is_502_or_504_after_a_timeout() {
         .on(Get, &bare("['http://slow/hang']"));
     let upstream = misbehave::start().await;
     let mut wish = wish();
-    let slow =
-        ServiceConfig { timeout: services::Duration::from_millis(50), ..ServiceConfig::at(upstream.url()) };
+    let slow = ServiceConfig {
+        timeout: services::DurationConfig::from_millis(50),
+        ..ServiceConfig::at(upstream.url())
+    };
     wish.services =
         BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url())), ("slow".to_owned(), slow)]);
     let rig = written.start_as(wish).await;

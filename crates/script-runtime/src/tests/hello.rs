@@ -82,10 +82,10 @@ async fn rule_22_paths_and_locations_are_relative_to_the_mount_path() {
 #[tokio::test]
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
     let mut wish = wish();
-    wish.options.limits.timeout = services::Duration::from_millis(500);
+    wish.options.limits.timeout = services::DurationConfig::from_millis(500);
     let rig = written().resource("/").on(Put, "function () { }").start_as(wish).await;
     rig.ready().await;
-    let (_sender, body) = http_body_util::channel::Channel::<bytes::Bytes, body::Error>::new(1);
+    let (_sender, body) = http_body_util::channel::Channel::<bytes::Bytes, body::BodyError>::new(1);
     let request = Request::put("/").body(body.boxed_unsync()).expect("a request");
     let problem = rig.send(request).await.expect_err("a problem");
     assert_eq!((problem.status().as_u16(), problem.code()), (422, "limit-deadline"));
@@ -94,7 +94,7 @@ async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
     let mut wish = wish();
-    wish.options.limits.request_body = services::Bytes(8);
+    wish.options.limits.request_body = services::BytesConfig(8);
     let rig = written().resource("/").on(Put, "function () { }").start_as(wish).await;
     assert_eq!(rig.ask_with("PUT", "/", "\"12345\"").await.0, 204);
     assert_eq!(rig.ask_with("PUT", "/", "\"1234567\"").await, (413, "body-too-large".into()));

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use http::Request;
 use offload::{JobRequest, SHORT_TEXT};
 use script::Method::{Get, Post, Put};
-use services::{Call, ServiceConfig, body};
+use services::{RequestCall, ServiceConfig, body};
 use testkit::misbehave;
 
 use super::rig::{Rig, Written, wish, written};
@@ -157,7 +157,7 @@ async fn a_writer_whose_response_the_pool_does_not_read_writes_nothing() {
     let rig = counter().start().await;
     assert_eq!(rig.ask("PUT", "/n").await, (200, "1".into()));
     let (release, blocked) = mpsc::channel::<()>();
-    let payer = Call::unlimited().quota_key().for_answers().exempt();
+    let payer = RequestCall::unlimited().quota_key().for_answers().exempt();
     let deadline = Instant::now() + Duration::from_secs(3600);
     let request = JobRequest { kind: "test", payer, estimate: Duration::ZERO, deadline };
     let pool = rig.scripts.offload.clone();

@@ -43,10 +43,10 @@ async fn a_run_without_effects_is_repeated_and_any_other_is_503() {
 #[tokio::test]
 async fn a_full_heap_is_reported_with_its_limit_and_a_hint() {
     let mut wish = wish();
-    wish.scripts.memory = services::Bytes(32 << 20);
+    wish.scripts.memory = services::BytesConfig(32 << 20);
     // Filling a heap usually takes longer than the default limit of CPU time.
-    wish.options.limits.cpu = services::Duration::from_secs(60);
-    wish.options.limits.timeout = services::Duration::from_secs(60);
+    wish.options.limits.cpu = services::DurationConfig::from_secs(60);
+    wish.options.limits.timeout = services::DurationConfig::from_secs(60);
     let holds = "function () { const held = []; for (;;) held.push([held.length]); }";
     let rig = written().resource("/holds").on(Get, holds).start_as(wish).await;
     let request = http::Request::get("/holds").body(services::body::empty()).expect("a request");
@@ -63,7 +63,7 @@ async fn a_full_heap_is_reported_with_its_limit_and_a_hint() {
 #[tokio::test]
 async fn a_suspended_worker_is_ended_and_replaced() {
     let mut wish = wish();
-    wish.options.limits.timeout = services::Duration::from_millis(1000);
+    wish.options.limits.timeout = services::DurationConfig::from_millis(1000);
     let stops =
         "function () { spawn('sh', ['-c', 'kill -STOP ' + process.pid]); return new Promise(() => {}); }";
     let rig = written()

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use offload::OffloadPool;
 use script::Method;
 use serde_json::Value;
-use services::{Call, Hosts, ServiceConfig, Services};
+use services::{PermittedHosts, RequestCall, ServiceConfig, ServiceSet};
 use testkit::misbehave::{self, MisbehavingUpstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -71,15 +71,17 @@ impl Stage {
         ]);
         let mut hosts = opened(&upstream);
         hosts.push(elsewhere.to_string());
-        let outside =
-            Outside { services: Services::new(&services).unwrap(), hosts: Hosts::new(&hosts).unwrap() };
+        let outside = Outside {
+            services: ServiceSet::new(&services).unwrap(),
+            hosts: PermittedHosts::new(&hosts).unwrap(),
+        };
         Self { outside, pool: pool(), upstream, elsewhere }
     }
 
     async fn get(&self, url: &str) -> (Outcome, Value) {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", HeaderValue::from_static(TOKEN));
-        let call = Call { headers: Some(Arc::new(headers)), ..Call::unlimited() };
+        let call = RequestCall { headers: Some(Arc::new(headers)), ..RequestCall::unlimited() };
         let errand = Errand { method: Method::Get, url: url.to_owned(), body: Payload::default() };
         let (outcome, payload) = self.outside.send(&self.pool, &call, errand).await;
         (outcome, serde_json::from_slice(&payload.bytes).unwrap_or_default())
@@ -96,7 +98,8 @@ async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
     let stage = Stage::new(|_| Vec::new()).await;
     // The patterns cover the address of the service, too.
     let hosts = [format!("localhost:{}", stage.elsewhere.port()), "127.0.0.0/8".to_owned()];
-    let opened = Stage { outside: Outside { hosts: Hosts::new(&hosts).unwrap(), ..stage.outside }, ..stage };
+    let opened =
+        Stage { outside: Outside { hosts: PermittedHosts::new(&hosts).unwrap(), ..stage.outside }, ..stage };
     let address = opened.upstream.address();
     let names = [
         "http://catalog/echo".to_owned(),
@@ -149,8 +152,8 @@ async fn a_service_may_redirect_to_itself_but_not_to_another_service() {
 async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
     let (elsewhere, pool) = (redirecting().await, pool());
     let based = ServiceConfig::at(format!("http://{elsewhere}/base"));
-    let services = Services::new(&BTreeMap::from([("based".to_owned(), based)])).unwrap();
-    let outside = Outside { services, hosts: Hosts::new(&[]).unwrap() };
+    let services = ServiceSet::new(&BTreeMap::from([("based".to_owned(), based)])).unwrap();
+    let outside = Outside { services, hosts: PermittedHosts::new(&[]).unwrap() };
     let absolute = format!("http://{elsewhere}/base/y");
     for (location, refused) in [
         ("/base/y", "http://based/y?http://other/ redirects on"),
@@ -164,7 +167,7 @@ async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
     ] {
         let url = format!("http://based/a/x?{location}?http://other/");
         let errand = Errand { method: Method::Get, url, body: Payload::default() };
-        let (outcome, _) = outside.send(&pool, &Call::unlimited(), errand).await;
+        let (outcome, _) = outside.send(&pool, &RequestCall::unlimited(), errand).await;
         let Outcome::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
         assert!(text.starts_with(refused), "{location}: {text}");
     }

@@ -12,7 +12,7 @@ use script::{
     Resource, Scope, Service, Site, compile,
 };
 use serde_json::Value;
-use services::{Body, Call, Problem, ServiceConfig, Services, body};
+use services::{RequestCall, ServiceConfig, ServiceSet, StreamedServiceBody, ToProblem, body};
 use tempfile::TempDir;
 use testkit::patiently;
 use tokio::task::JoinHandle;
@@ -24,7 +24,7 @@ use crate::{Deployed, Ground, Script, Scripts};
 pub(crate) struct Rig {
     pub(crate) script: Arc<Script>,
     pub(crate) scripts: Arc<Scripts>,
-    services: Services,
+    services: ServiceSet,
     folder: Arc<TempDir>,
 }
 
@@ -46,8 +46,8 @@ pub(crate) struct Written {
 pub(crate) fn wish() -> Wish {
     let mut options = ScriptConfig::File("test.sjs".into()).options();
     options.workers.max = Some(1);
-    options.limits = LimitsConfig { cpu: services::Duration::from_millis(300), ..options.limits };
-    let scripts = ScriptsConfig { memory: services::Bytes(64 << 20), ..ScriptsConfig::default() };
+    options.limits = LimitsConfig { cpu: services::DurationConfig::from_millis(300), ..options.limits };
+    let scripts = ScriptsConfig { memory: services::BytesConfig(64 << 20), ..ScriptsConfig::default() };
     Wish { options, scripts, path: "/*", services: BTreeMap::new() }
 }
 
@@ -177,7 +177,7 @@ impl Written {
     /// Starts on the state that another setup left behind.
     pub(crate) async fn start_in(self, folder: Arc<TempDir>, wish: Wish) -> Rig {
         let scripts = Scripts::new(&wish.scripts, folder.path(), None, pool()).expect("a store, and Node.js");
-        let services = Services::new(&wish.services).expect("services");
+        let services = ServiceSet::new(&wish.services).expect("services");
         let (program, text) = self.program();
         let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
@@ -191,7 +191,7 @@ fn route(
     options: ScriptOptions,
     path: &str,
     scripts: &Arc<Scripts>,
-    services: &Services,
+    services: &ServiceSet,
     folder: &TempDir,
 ) -> Arc<Script> {
     let deployed = Deployed::default();
@@ -210,7 +210,7 @@ impl Rig {
     pub(crate) async fn with(program: Program, text: String, wish: Wish) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
         let scripts = Scripts::new(&wish.scripts, folder.path(), None, pool()).expect("a store, and Node.js");
-        let services = Services::new(&wish.services).expect("services");
+        let services = ServiceSet::new(&wish.services).expect("services");
         let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
         Self { script, scripts, services, folder }
@@ -248,9 +248,9 @@ impl Rig {
 
     pub(crate) fn send(
         &self,
-        request: Request<Body>,
-    ) -> impl Future<Output = Result<Response<Body>, Box<dyn Problem>>> + use<'_> {
-        patiently("an answer", self.script.handle(request, Call::unlimited()))
+        request: Request<StreamedServiceBody>,
+    ) -> impl Future<Output = Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> + use<'_> {
+        patiently("an answer", self.script.handle(request, RequestCall::unlimited()))
     }
 
     /// Returns the text of a response, requested in a task of its own that holds a reference to the script,
@@ -259,8 +259,10 @@ impl Rig {
         let (script, path) = (Arc::clone(&self.script), path.to_owned());
         tokio::spawn(async move {
             let request = Request::get(path).body(body::empty()).expect("a request");
-            let answer =
-                script.handle(request, Call::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"));
+            let answer = script
+                .handle(request, RequestCall::unlimited())
+                .await
+                .unwrap_or_else(|problem| panic!("{problem}"));
             let body = answer.into_body().collect().await.expect("a body").to_bytes();
             String::from_utf8_lossy(&body).into_owned()
         })

@@ -105,7 +105,7 @@ impl Seen {
         }
         let limit = size.wall + TICK * 2;
         (TICK * self.unanswered > limit).then(|| {
-            Loss::of(format!("it did not respond for longer than {}", services::Duration(size.wall)))
+            Loss::of(format!("it did not respond for longer than {}", services::DurationConfig(size.wall)))
         })
     }
 }
@@ -260,7 +260,8 @@ async fn confirm(worker: Arc<Worker>, run: u32, known: Duration, limit: Duration
 }
 
 fn stuck(culprit: Option<u32>, limit: Duration) -> Loss {
-    let text = format!("a run kept it busy for longer than {} without a pause", services::Duration(limit));
+    let text =
+        format!("a run kept it busy for longer than {} without a pause", services::DurationConfig(limit));
     Loss { culprit, ..Loss::of(text) }
 }
 

@@ -10,15 +10,15 @@ use testkit::misbehave;
 use super::*;
 use crate::ServiceConfig;
 
-async fn calls() -> (misbehave::MisbehavingUpstream, Calls, Arc<Service>) {
+async fn calls() -> (misbehave::MisbehavingUpstream, RequestCalls, Arc<UpstreamService>) {
     let upstream = misbehave::start().await;
     let config = BTreeMap::from([("shop".to_owned(), ServiceConfig::at(upstream.url()))]);
-    let services = Services::new(&config).unwrap();
+    let services = ServiceSet::new(&config).unwrap();
     let shop = services.get("shop").unwrap().clone();
-    (upstream, Calls::new(services, Call::unlimited()), shop)
+    (upstream, RequestCalls::new(services, RequestCall::unlimited()), shop)
 }
 
-fn ask(path: &str, tenant: &str) -> Request {
+fn ask(path: &str, tenant: &str) -> ServiceRequest {
     let mut request = get(path.parse().unwrap());
     request.headers.insert("x-tenant", tenant.parse().unwrap());
     request
@@ -31,7 +31,7 @@ async fn deduplicates_equal_safe_calls_only() {
     let answers = join_all(asked.map(|(path, tenant)| calls.send(&shop, ask(path, tenant)))).await;
     assert!(answers.iter().all(Result::is_ok));
     assert_eq!(calls.call().budget.made_count(), 3);
-    let post = || Request { method: Method::POST, ..ask("/echo?a", "1") };
+    let post = || ServiceRequest { method: Method::POST, ..ask("/echo?a", "1") };
     join_all([calls.send(&shop, post()), calls.send(&shop, post())]).await;
     assert_eq!(calls.call().budget.made_count(), 5);
 }
@@ -41,12 +41,12 @@ async fn reads_after_a_write_are_sent_again() {
     let (upstream, calls, shop) = calls().await;
     let read = || calls.send(&shop, ask("/echo", "1"));
     let begun_before = read();
-    let put = calls.send(&shop, Request { method: Method::PUT, ..ask("/status/204", "1") });
+    let put = calls.send(&shop, ServiceRequest { method: Method::PUT, ..ask("/status/204", "1") });
     let begun_meanwhile = read();
     put.await.unwrap();
     join_all([begun_before, begun_meanwhile, read(), read()]).await;
     assert_eq!(upstream.hits("/echo"), 3);
-    let put = calls.send(&shop, Request { method: Method::PUT, ..ask("/status/204", "1") });
+    let put = calls.send(&shop, ServiceRequest { method: Method::PUT, ..ask("/status/204", "1") });
     let begun_meanwhile = read();
     drop(put);
     join_all([begun_meanwhile, read()]).await;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::message::{End, Upload};
+use super::message::{StreamedUpload, UploadEnd};
 use crate::deadline::by;
-use crate::error::Waited;
-use crate::service::Service;
+use crate::error::AwaitedEvent;
+use crate::service::UpstreamService;
 
 /// The timers of one exchange, from its start to its last attempt.
 #[derive(Clone, Copy)]
-pub(super) struct Clock {
+pub(super) struct ExchangeTimers {
     begun: Instant,
     /// The start of the current attempt.
     attempt: Instant,
@@ -26,17 +26,17 @@ pub(super) struct Clock {
 
 /// The timeout that expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Late {
+pub(super) enum ExpiredTimeout {
     /// A timeout of the service: the awaited event and the duration.
-    Service(Waited, Duration),
+    Service(AwaitedEvent, Duration),
     /// The deadline of the whole request.
     Deadline(Duration),
     /// The idle timeout of the client's upload.
     Client(Duration),
 }
 
-impl Clock {
-    pub(super) fn new(service: &Service, deadline: std::time::Instant) -> Self {
+impl ExchangeTimers {
+    pub(super) fn new(service: &UpstreamService, deadline: std::time::Instant) -> Self {
         let now = Instant::now();
         Self {
             begun: now,
@@ -66,9 +66,9 @@ impl Clock {
     /// Waits for a response to begin.
     pub(super) async fn answer<F: Future + ?Sized>(
         &self,
-        upload: Option<&Upload>,
+        upload: Option<&StreamedUpload>,
         mut future: Pin<&mut F>,
-    ) -> Result<F::Output, Late> {
+    ) -> Result<F::Output, ExpiredTimeout> {
         loop {
             let (end, _) = self.end(upload);
             if let Some(value) = by(end.into(), future.as_mut()).await {
@@ -83,24 +83,24 @@ impl Clock {
     }
 
     /// Waits for a future within the service's timeout, which covers all attempts.
-    pub(super) async fn whole<F: Future>(&self, future: Pin<&mut F>) -> Result<F::Output, Late> {
-        let (end, late) =
-            self.earliest([(self.begun + self.whole, Late::Service(Waited::Answer, self.whole))]);
+    pub(super) async fn whole<F: Future>(&self, future: Pin<&mut F>) -> Result<F::Output, ExpiredTimeout> {
+        let (end, late) = self
+            .earliest([(self.begun + self.whole, ExpiredTimeout::Service(AwaitedEvent::Answer, self.whole))]);
         by(end.into(), future).await.ok_or(late)
     }
 
     /// Returns the earliest time at which a timeout can expire, and that timeout.
-    fn end(&self, upload: Option<&Upload>) -> (Instant, Late) {
-        let glance = upload.map(Upload::glance);
+    fn end(&self, upload: Option<&StreamedUpload>) -> (Instant, ExpiredTimeout) {
+        let glance = upload.map(StreamedUpload::glance);
         let (whole, first) = match &glance {
             // The service has had the complete request since the end of the upload.
             Some(glance) => match glance.end {
-                Some(End::Done(at)) => (self.begun.max(at), self.attempt.max(at)),
-                Some(End::Broken) => (self.begun, self.attempt),
+                Some(UploadEnd::Done(at)) => (self.begun.max(at), self.attempt.max(at)),
+                Some(UploadEnd::Broken) => (self.begun, self.attempt),
                 None => {
                     let late = match glance.awaited {
-                        true => Late::Client(self.idle),
-                        false => Late::Service(Waited::More, self.idle),
+                        true => ExpiredTimeout::Client(self.idle),
+                        false => ExpiredTimeout::Service(AwaitedEvent::More, self.idle),
                     };
                     // Wake up early enough to notice the end of the upload before any later timeout can
                     // expire.
@@ -111,15 +111,18 @@ impl Clock {
             },
             None => (self.begun, self.attempt),
         };
-        let whole = (whole + self.whole, Late::Service(Waited::Answer, self.whole));
+        let whole = (whole + self.whole, ExpiredTimeout::Service(AwaitedEvent::Answer, self.whole));
         match self.first_byte {
-            Some(time) => self.earliest([whole, (first + time, Late::Service(Waited::FirstByte, time))]),
+            Some(time) => {
+                self.earliest([whole, (first + time, ExpiredTimeout::Service(AwaitedEvent::FirstByte, time))])
+            }
             None => self.earliest([whole]),
         }
     }
 
-    fn earliest<const N: usize>(&self, ends: [(Instant, Late); N]) -> (Instant, Late) {
-        let deadline = (self.deadline, Late::Deadline(self.deadline.saturating_duration_since(self.begun)));
+    fn earliest<const N: usize>(&self, ends: [(Instant, ExpiredTimeout); N]) -> (Instant, ExpiredTimeout) {
+        let deadline =
+            (self.deadline, ExpiredTimeout::Deadline(self.deadline.saturating_duration_since(self.begun)));
         ends.into_iter().fold(deadline, |first, next| if next.0 < first.0 { next } else { first })
     }
 }

@@ -15,17 +15,17 @@ use http::{Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 
-use super::clock::{Clock, Late};
-use super::message::{Message, Upload};
-use super::watched::Watched;
-use crate::body::Body;
-use crate::call::{Budget, Caller, Outcome};
-use crate::config::Duration;
-use crate::error::{CallError, Waited};
+use super::clock::{ExchangeTimers, ExpiredTimeout};
+use super::message::{RequestMessage, StreamedUpload};
+use super::watched::LeasedBody;
+use crate::body::StreamedServiceBody;
+use crate::call::{CallerId, RequestBudget, UpstreamCallOutcome};
+use crate::config::DurationConfig;
+use crate::error::{AwaitedEvent, CallError};
 use crate::hosts::is_private;
 use crate::retry::is_safe;
-use crate::service::Service;
-use crate::targets::{Lease, Outside, Peer, Verdict};
+use crate::service::UpstreamService;
+use crate::targets::{BackgroundDependencies, EndpointLease, EndpointPeer, RequestVerdict};
 use crate::transport::TransportError;
 use crate::upgrade;
 
@@ -33,41 +33,41 @@ use crate::upgrade;
 const UNASKED: &str = "it switched to a protocol that was not offered";
 
 /// The exchange of one call.
-pub(super) struct Exchange {
-    pub(super) outside: Arc<Outside>,
-    pub(super) service: Arc<Service>,
+pub(super) struct CallExchange {
+    pub(super) outside: Arc<BackgroundDependencies>,
+    pub(super) service: Arc<UpstreamService>,
     /// The index of the call among the calls of the request.
     pub(super) number: usize,
     /// The caller, and the address of its client: together the account that is charged for decoding the
     /// response.
-    pub(super) caller: Caller,
+    pub(super) caller: CallerId,
     pub(super) client: Option<IpAddr>,
 }
 
 /// A response whose head has arrived, with the lease of its endpoint.
-pub(super) struct Answer {
-    pub(super) response: Response<Body>,
-    pub(super) lease: Lease,
+pub(super) struct LeasedResponse {
+    pub(super) response: Response<StreamedServiceBody>,
+    pub(super) lease: EndpointLease,
     /// Whether the successful end of the response is still to be reported to the endpoint.
     pub(super) untold: bool,
     /// The request's body, which may still be in transit.
-    upload: Option<Arc<Upload>>,
+    upload: Option<Arc<StreamedUpload>>,
 }
 
 /// The failure of one attempt.
-enum Failure {
+enum AttemptFailure {
     Transport(TransportError),
-    Late(Late),
+    Late(ExpiredTimeout),
 }
 
-impl Exchange {
+impl CallExchange {
     /// Sends the message, with retries, until there is a response or a final error.
     pub(super) async fn answer(
         &self,
-        budget: &Budget,
-        clock: &mut Clock,
-        message: &mut Message,
-    ) -> Result<Answer, CallError> {
+        budget: &RequestBudget,
+        clock: &mut ExchangeTimers,
+        message: &mut RequestMessage,
+    ) -> Result<LeasedResponse, CallError> {
         let service = &*self.service;
         service.tally.requests.fetch_add(1, Relaxed);
         let result = self.attempts(budget, clock, message).await;
@@ -87,10 +87,10 @@ impl Exchange {
 
     async fn attempts(
         &self,
-        budget: &Budget,
-        clock: &mut Clock,
-        message: &mut Message,
-    ) -> Result<Answer, CallError> {
+        budget: &RequestBudget,
+        clock: &mut ExchangeTimers,
+        message: &mut RequestMessage,
+    ) -> Result<LeasedResponse, CallError> {
         let (service, targets) = (&*self.service, &self.service.targets);
         if !targets.is_ready() {
             let ready =
@@ -98,7 +98,7 @@ impl Exchange {
             ready.map_err(|source| self.unreachable(source))?;
         }
         let safe = is_safe(&message.method);
-        let (mut tried, mut sent): (Vec<Arc<Peer>>, bool) = (Vec::new(), false);
+        let (mut tried, mut sent): (Vec<Arc<EndpointPeer>>, bool) = (Vec::new(), false);
         let mut lease = targets.pick(&tried).ok_or_else(|| self.unreachable("no endpoint".into()))?;
         let others = targets.count() > 1;
         let again = service.retries.attempts > 0 && (others || lease.peer.endpoint.origin.is_shared());
@@ -111,8 +111,9 @@ impl Exchange {
             let result = self.attempt(clock, message, &lease, more).await?;
             let verdict = verdict(&result, message);
             let given_back = is_given_back(&result);
-            sent |= !given_back && !matches!(result, Err(Failure::Transport(TransportError::Unreachable(_))));
-            let untold = verdict == Some(Verdict::Good) && !lease.is_chance();
+            sent |= !given_back
+                && !matches!(result, Err(AttemptFailure::Transport(TransportError::Unreachable(_))));
+            let untold = verdict == Some(RequestVerdict::Good) && !lease.is_chance();
             if let Some(verdict) = verdict.filter(|_| !untold) {
                 lease.note(verdict);
             }
@@ -125,11 +126,11 @@ impl Exchange {
                 }
             }
             if !sent {
-                budget.note(self.number, Outcome::NotSent);
+                budget.note(self.number, UpstreamCallOutcome::NotSent);
             }
             let upload = message.payload.upload().cloned();
             let response = result.map_err(|failure| self.failed(failure))?;
-            return Ok(Answer { response, lease, untold, upload });
+            return Ok(LeasedResponse { response, lease, untold, upload });
         }
     }
 
@@ -138,10 +139,10 @@ impl Exchange {
     /// that reached no endpoint takes nothing out of the budget, since it added no load.
     fn next(
         &self,
-        clock: &mut Clock,
-        tried: &[Arc<Peer>],
-        last: &Result<Response<Body>, Failure>,
-    ) -> Option<Lease> {
+        clock: &mut ExchangeTimers,
+        tried: &[Arc<EndpointPeer>],
+        last: &Result<Response<StreamedServiceBody>, AttemptFailure>,
+    ) -> Option<EndpointLease> {
         let (tally, retries) = (&self.service.tally, &self.service.retries);
         if !clock.again() {
             return None;
@@ -160,11 +161,11 @@ impl Exchange {
     /// Sends the message to one endpoint, and waits until the response begins.
     async fn attempt(
         &self,
-        clock: &Clock,
-        message: &mut Message,
-        lease: &Lease,
+        clock: &ExchangeTimers,
+        message: &mut RequestMessage,
+        lease: &EndpointLease,
         keep: bool,
-    ) -> Result<Result<Response<Body>, Failure>, CallError> {
+    ) -> Result<Result<Response<StreamedServiceBody>, AttemptFailure>, CallError> {
         let endpoint = &lease.peer.endpoint;
         let request = message.bound(&endpoint.origin, keep)?;
         let upload = message.payload.upload().map(|upload| &**upload);
@@ -172,59 +173,61 @@ impl Exchange {
         let answer = clock.answer(upload, sent.as_mut()).await;
         Ok(match answer {
             Ok(Ok(response)) if upgrade::is_switch(&response) && !is_accepted(message, &response) => {
-                Err(Failure::Transport(TransportError::Broken(UNASKED.into())))
+                Err(AttemptFailure::Transport(TransportError::Broken(UNASKED.into())))
             }
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(Failure::Transport(error)),
-            Err(late) => Err(Failure::Late(late)),
+            Ok(Err(error)) => Err(AttemptFailure::Transport(error)),
+            Err(late) => Err(AttemptFailure::Late(late)),
         })
     }
 
     /// Returns the response with a body that holds the lease: the request counts as in flight until the body
     /// ends.
-    pub(super) fn streamed(&self, answer: Answer) -> Response<Body> {
-        let Answer { response, lease, untold, upload } = answer;
+    pub(super) fn streamed(&self, answer: LeasedResponse) -> Response<StreamedServiceBody> {
+        let LeasedResponse { response, lease, untold, upload } = answer;
         if response.body().is_end_stream() {
             if untold {
-                lease.note(Verdict::Good);
+                lease.note(RequestVerdict::Good);
             }
             return response;
         }
         let idle = self.service.idle_timeout;
-        response.map(|body| Watched::new(body, lease, untold, idle, upload).boxed_unsync())
+        response.map(|body| LeasedBody::new(body, lease, untold, idle, upload).boxed_unsync())
     }
 
-    fn failed(&self, failure: Failure) -> CallError {
+    fn failed(&self, failure: AttemptFailure) -> CallError {
         match failure {
-            Failure::Transport(TransportError::Unreachable(source) | TransportError::Refused(source)) => {
-                self.unreachable(source)
+            AttemptFailure::Transport(
+                TransportError::Unreachable(source) | TransportError::Refused(source),
+            ) => self.unreachable(source),
+            AttemptFailure::Transport(TransportError::Broken(source)) => self.broken(source),
+            AttemptFailure::Transport(TransportError::Timeout(_)) => {
+                self.late(ExpiredTimeout::Service(AwaitedEvent::Answer, self.service.timeout()))
             }
-            Failure::Transport(TransportError::Broken(source)) => self.broken(source),
-            Failure::Transport(TransportError::Timeout(_)) => {
-                self.late(Late::Service(Waited::Answer, self.service.timeout()))
-            }
-            Failure::Late(late) => self.late(late),
+            AttemptFailure::Late(late) => self.late(late),
         }
     }
 
-    pub(super) fn late(&self, late: Late) -> CallError {
+    pub(super) fn late(&self, late: ExpiredTimeout) -> CallError {
         let (waited, timeout) = match late {
-            Late::Service(waited, timeout) => (waited, timeout),
-            Late::Deadline(timeout) => (Waited::Deadline, timeout),
-            Late::Client(timeout) => return CallError::Stalled { timeout: Duration(timeout) },
+            ExpiredTimeout::Service(waited, timeout) => (waited, timeout),
+            ExpiredTimeout::Deadline(timeout) => (AwaitedEvent::Deadline, timeout),
+            ExpiredTimeout::Client(timeout) => {
+                return CallError::Stalled { timeout: DurationConfig(timeout) };
+            }
         };
-        CallError::Timeout { service: self.service.name().clone(), timeout: Duration(timeout), waited }
+        CallError::Timeout { service: self.service.name().clone(), timeout: DurationConfig(timeout), waited }
     }
 
     pub(super) fn switched(&self) -> CallError {
         self.broken(UNASKED.into())
     }
 
-    pub(super) fn broken(&self, source: crate::body::Error) -> CallError {
+    pub(super) fn broken(&self, source: crate::body::BodyError) -> CallError {
         CallError::Broken { service: self.service.name().clone(), source }
     }
 
-    fn unreachable(&self, source: crate::body::Error) -> CallError {
+    fn unreachable(&self, source: crate::body::BodyError) -> CallError {
         let service = self.service.name().clone();
         match is_private(&source) {
             true => CallError::PrivateAddress { service, source },
@@ -234,52 +237,59 @@ impl Exchange {
 }
 
 /// Whether a switch of protocols is permitted: the request offered the protocol.
-fn is_accepted(message: &Message, response: &Response<Body>) -> bool {
+fn is_accepted(message: &RequestMessage, response: &Response<StreamedServiceBody>) -> bool {
     message.upgrade.as_ref().is_some_and(|offer| offer.is_accepted(response))
 }
 
 /// Returns the verdict of an attempt on its endpoint; `None` if the client may be the cause, or
 /// its deadline passed.
-fn verdict(result: &Result<Response<Body>, Failure>, message: &Message) -> Option<Verdict> {
+fn verdict(
+    result: &Result<Response<StreamedServiceBody>, AttemptFailure>,
+    message: &RequestMessage,
+) -> Option<RequestVerdict> {
     let verdict = match result {
         Ok(response) => match response.status() {
-            StatusCode::INTERNAL_SERVER_ERROR => Verdict::Error,
-            status if is_unwell(status) => Verdict::Failed,
-            _ => return Some(Verdict::Good),
+            StatusCode::INTERNAL_SERVER_ERROR => RequestVerdict::Error,
+            status if is_unwell(status) => RequestVerdict::Failed,
+            _ => return Some(RequestVerdict::Good),
         },
-        Err(Failure::Late(Late::Deadline(_) | Late::Client(_))) => return None,
+        Err(AttemptFailure::Late(ExpiredTimeout::Deadline(_) | ExpiredTimeout::Client(_))) => return None,
         // An endpoint that shuts down or is full for a moment is healthy. One that only ever refuses is not.
-        Err(Failure::Transport(TransportError::Refused(_))) => Verdict::Error,
-        Err(_) => Verdict::Failed,
+        Err(AttemptFailure::Transport(TransportError::Refused(_))) => RequestVerdict::Error,
+        Err(_) => RequestVerdict::Failed,
     };
     (!is_clients_fault(result, message)).then_some(verdict)
 }
 
 /// Whether the request may be repeated on another endpoint.
-fn may_repeat(result: &Result<Response<Body>, Failure>, safe: bool, message: &Message) -> bool {
+fn may_repeat(
+    result: &Result<Response<StreamedServiceBody>, AttemptFailure>,
+    safe: bool,
+    message: &RequestMessage,
+) -> bool {
     let repeatable = match result {
         Ok(response) => {
             safe && (is_unwell(response.status()) || response.status() == StatusCode::INTERNAL_SERVER_ERROR)
         }
-        Err(Failure::Transport(TransportError::Unreachable(_) | TransportError::Refused(_))) => true,
+        Err(AttemptFailure::Transport(TransportError::Unreachable(_) | TransportError::Refused(_))) => true,
         Err(
-            Failure::Transport(TransportError::Broken(_))
-            | Failure::Late(Late::Service(Waited::FirstByte, _)),
+            AttemptFailure::Transport(TransportError::Broken(_))
+            | AttemptFailure::Late(ExpiredTimeout::Service(AwaitedEvent::FirstByte, _)),
         ) => safe,
-        Err(Failure::Transport(TransportError::Timeout(_)) | Failure::Late(_)) => false,
+        Err(AttemptFailure::Transport(TransportError::Timeout(_)) | AttemptFailure::Late(_)) => false,
     };
     repeatable && message.payload.is_whole()
 }
 
 /// Whether the endpoint reported that it did not process the request.
-fn is_given_back(result: &Result<Response<Body>, Failure>) -> bool {
-    matches!(result, Err(Failure::Transport(TransportError::Refused(_))))
+fn is_given_back(result: &Result<Response<StreamedServiceBody>, AttemptFailure>) -> bool {
+    matches!(result, Err(AttemptFailure::Transport(TransportError::Refused(_))))
 }
 
 /// Whether the connection was refused, or there is no route to the endpoint.
-fn is_nobody_there(result: &Result<Response<Body>, Failure>) -> bool {
+fn is_nobody_there(result: &Result<Response<StreamedServiceBody>, AttemptFailure>) -> bool {
     use std::io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
-    let Err(Failure::Transport(TransportError::Unreachable(error))) = result else { return false };
+    let Err(AttemptFailure::Transport(TransportError::Unreachable(error))) = result else { return false };
     let mut causes =
         std::iter::successors(Some(&**error as &(dyn std::error::Error + 'static)), |error| error.source());
     let kind = causes.find_map(|error| Some(error.downcast_ref::<std::io::Error>()?.kind()));
@@ -295,7 +305,7 @@ fn is_unwell(status: StatusCode) -> bool {
 
 /// Whether the client may have caused the failure of its own request. An error response needs more evidence
 /// than an error of the transport: a service that is not kept waiting can respond with an error at any time.
-fn is_clients_fault<T, E>(result: &Result<T, E>, message: &Message) -> bool {
+fn is_clients_fault<T, E>(result: &Result<T, E>, message: &RequestMessage) -> bool {
     message.payload.upload().is_some_and(|upload| match result {
         Ok(_) => upload.is_interrupted(),
         Err(_) => upload.is_clients_fault(),

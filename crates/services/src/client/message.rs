@@ -15,10 +15,10 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::time::Instant;
 
-use crate::body::{Body, Error, full};
+use crate::body::{BodyError, StreamedServiceBody, full};
 use crate::headers::strip_repeated;
 use crate::path::PathError;
-use crate::transport::Origin;
+use crate::transport::TargetOrigin;
 use crate::upgrade::UpgradeOffer;
 
 /// The delay by a client from which on a failure does not count against the endpoint: the service's own
@@ -26,34 +26,34 @@ use crate::upgrade::UpgradeOffer;
 pub(super) const CLIENT_DELAY: Duration = Duration::from_secs(1);
 
 /// A request, not yet bound to a target.
-pub(super) struct Message {
+pub(super) struct RequestMessage {
     pub(super) method: Method,
     pub(super) path: PathAndQuery,
     /// The value of `Host`, if it differs from the target's own name.
     pub(super) host: Option<Authority>,
     pub(super) headers: HeaderMap,
-    pub(super) payload: Payload,
+    pub(super) payload: RequestPayload,
     /// The protocol upgrade that the request offers (RFC 9110, section 7.8).
     pub(super) upgrade: Option<UpgradeOffer>,
 }
 
 /// The body of a request.
-pub(super) enum Payload {
+pub(super) enum RequestPayload {
     Whole(Bytes),
-    Stream(Arc<Upload>),
+    Stream(Arc<StreamedUpload>),
 }
 
 /// A body that streams from a client to a service.
-pub(super) struct Upload {
+pub(super) struct StreamedUpload {
     hint: SizeHint,
     begun: Instant,
-    state: Mutex<Progress>,
+    state: Mutex<UploadProgress>,
 }
 
 /// The progress of an upload.
-struct Progress {
+struct UploadProgress {
     /// The body, until its first read.
-    unread: Option<Body>,
+    unread: Option<StreamedServiceBody>,
     /// The time of the last read, or of the creation.
     moved: Instant,
     /// The time since which the service is waiting for the client; `None` if the client is waiting for the
@@ -61,12 +61,12 @@ struct Progress {
     awaited_since: Option<Instant>,
     /// The total time that the service has waited for the parts that have arrived.
     waited: Duration,
-    end: Option<End>,
+    end: Option<UploadEnd>,
 }
 
 /// The end of an upload.
 #[derive(Clone, Copy)]
-pub(super) enum End {
+pub(super) enum UploadEnd {
     /// The body was read completely, or the service stopped reading it.
     Done(Instant),
     /// The client aborted it: subsequent errors are not the service's fault.
@@ -74,23 +74,27 @@ pub(super) enum End {
 }
 
 /// A snapshot of an upload's progress.
-pub(super) struct Glance {
+pub(super) struct UploadSnapshot {
     pub(super) moved: Instant,
     /// Whether the service is waiting for the client, and not the client for the service.
     pub(super) awaited: bool,
-    pub(super) end: Option<End>,
+    pub(super) end: Option<UploadEnd>,
 }
 
-impl Message {
+impl RequestMessage {
     /// Builds the request for one target. With `keep`, it can be built again for a retry.
-    pub(super) fn bound(&mut self, origin: &Origin, keep: bool) -> Result<http::Request<Body>, PathError> {
+    pub(super) fn bound(
+        &mut self,
+        origin: &TargetOrigin,
+        keep: bool,
+    ) -> Result<http::Request<StreamedServiceBody>, PathError> {
         let body = match &mut self.payload {
-            Payload::Whole(bytes) if keep => full(bytes.clone()),
-            Payload::Whole(bytes) => full(std::mem::take(bytes)),
-            Payload::Stream(upload) => {
+            RequestPayload::Whole(bytes) if keep => full(bytes.clone()),
+            RequestPayload::Whole(bytes) => full(std::mem::take(bytes)),
+            RequestPayload::Stream(upload) => {
                 let is_sized = upload.hint.exact().is_some();
                 let head = (!is_sized).then(|| self.headers.keys().cloned().collect());
-                Sending { upload: Arc::clone(upload), body: None, head }.boxed_unsync()
+                SendingBody { upload: Arc::clone(upload), body: None, head }.boxed_unsync()
             }
         };
         let mut request = http::Request::new(body);
@@ -102,29 +106,29 @@ impl Message {
     }
 }
 
-impl Payload {
+impl RequestPayload {
     /// Creates the payload from the body of a client's own request.
-    pub(super) fn of(body: Body) -> Self {
+    pub(super) fn of(body: StreamedServiceBody) -> Self {
         if body.is_end_stream() {
             return Self::Whole(Bytes::new());
         }
         let hint = body.size_hint();
         let begun = Instant::now();
-        let progress = Progress {
+        let progress = UploadProgress {
             unread: Some(body),
             moved: begun,
             awaited_since: None,
             waited: Duration::ZERO,
             end: None,
         };
-        Self::Stream(Arc::new(Upload { hint, begun, state: Mutex::new(progress) }))
+        Self::Stream(Arc::new(StreamedUpload { hint, begun, state: Mutex::new(progress) }))
     }
 
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::Whole(bytes) if bytes.is_empty())
     }
 
-    pub(super) fn upload(&self) -> Option<&Arc<Upload>> {
+    pub(super) fn upload(&self) -> Option<&Arc<StreamedUpload>> {
         match self {
             Self::Whole(_) => None,
             Self::Stream(upload) => Some(upload),
@@ -137,18 +141,18 @@ impl Payload {
     }
 }
 
-impl Upload {
-    pub(super) fn glance(&self) -> Glance {
+impl StreamedUpload {
+    pub(super) fn glance(&self) -> UploadSnapshot {
         let state = self.lock();
-        Glance { moved: state.moved, awaited: state.awaited_since.is_some(), end: state.end }
+        UploadSnapshot { moved: state.moved, awaited: state.awaited_since.is_some(), end: state.end }
     }
 
     /// Whether the client may have caused an error of the transport: it aborted the upload, or the service
     /// waited for the rest of an upload that takes long. This remains so after the transport has dropped the
     /// body.
     pub(super) fn is_clients_fault(&self) -> bool {
-        let Glance { awaited, end, .. } = self.glance();
-        matches!(end, Some(End::Broken)) || awaited && self.begun.elapsed() >= CLIENT_DELAY
+        let UploadSnapshot { awaited, end, .. } = self.glance();
+        matches!(end, Some(UploadEnd::Broken)) || awaited && self.begun.elapsed() >= CLIENT_DELAY
     }
 
     /// Whether the client may have caused an error response: it aborted the upload, or the service waits for
@@ -156,7 +160,7 @@ impl Upload {
     /// exchange.
     pub(super) fn is_interrupted(&self) -> bool {
         let state = self.lock();
-        if matches!(state.end, Some(End::Broken)) {
+        if matches!(state.end, Some(UploadEnd::Broken)) {
             return true;
         }
         let Some(since) = state.awaited_since else { return false };
@@ -165,28 +169,28 @@ impl Upload {
         pause >= CLIENT_DELAY || waited >= CLIENT_DELAY && waited * 2 > self.begun.elapsed()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    fn lock(&self) -> MutexGuard<'_, UploadProgress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The body that is passed to the transport. Takes the client's body on the first read.
-struct Sending {
-    upload: Arc<Upload>,
-    body: Option<Body>,
+struct SendingBody {
+    upload: Arc<StreamedUpload>,
+    body: Option<StreamedServiceBody>,
     /// The header names, which must not occur again as trailers. `None` if the length is known: such a body
     /// has no trailers over HTTP/1.1, so ordinary uploads need no list of names.
     head: Option<Vec<HeaderName>>,
 }
 
-impl http_body::Body for Sending {
+impl http_body::Body for SendingBody {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         if this.body.is_none() {
             this.body = this.upload.lock().unread.take();
@@ -211,9 +215,9 @@ impl http_body::Body for Sending {
             state.waited += now - since;
         }
         state.end = match &frame {
-            Some(Err(_)) => Some(End::Broken),
+            Some(Err(_)) => Some(UploadEnd::Broken),
             Some(Ok(_)) if !over => None,
-            _ => Some(End::Done(now)),
+            _ => Some(UploadEnd::Done(now)),
         };
         Poll::Ready(frame)
     }
@@ -228,11 +232,11 @@ impl http_body::Body for Sending {
     }
 }
 
-impl Drop for Sending {
+impl Drop for SendingBody {
     fn drop(&mut self) {
         if self.body.is_some() {
             let mut state = self.upload.lock();
-            state.end = state.end.or(Some(End::Done(Instant::now())));
+            state.end = state.end.or(Some(UploadEnd::Done(Instant::now())));
         }
     }
 }

@@ -22,34 +22,35 @@ use offload::{JobRequest, OffloadConfig, OffloadPool};
 use serde_json::Value;
 use testkit::misbehave::{self, MisbehavingUpstream};
 
-use crate::config::{Duration, OneOrMany};
+use crate::config::{DurationConfig, OneOrMany};
 use crate::{
-    Budget, Call, CallError, Fault, Kind, Outcome, Problem, ReceivedAccounts, ReceivedLimit, ReceivedPermit,
-    Request, Response, Service, ServiceConfig, Services,
+    CallError, CallErrorKind, FaultParty, ProgramResponse, ReceivedAccounts, ReceivedLimit, ReceivedPermit,
+    RequestBudget, RequestCall, ServiceConfig, ServiceRequest, ServiceSet, ToProblem, UpstreamCallOutcome,
+    UpstreamService,
 };
 
 /// A misbehaving service with the name `shop`.
-struct Bench {
+struct MisbehavingShop {
     upstream: MisbehavingUpstream,
-    services: Services,
-    shop: Arc<Service>,
+    services: ServiceSet,
+    shop: Arc<UpstreamService>,
 }
 
-async fn bench() -> Bench {
+async fn bench() -> MisbehavingShop {
     bench_with(|_| ()).await
 }
 
-async fn bench_with(change: impl FnOnce(&mut ServiceConfig)) -> Bench {
+async fn bench_with(change: impl FnOnce(&mut ServiceConfig)) -> MisbehavingShop {
     let upstream = misbehave::start().await;
     let mut config = ServiceConfig::at(upstream.url());
     change(&mut config);
-    let services = Services::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
+    let services = ServiceSet::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
     let shop = services.get("shop").unwrap().clone();
-    Bench { upstream, services, shop }
+    MisbehavingShop { upstream, services, shop }
 }
 
-fn request(method: &str, path: &str) -> Request {
-    Request {
+fn request(method: &str, path: &str) -> ServiceRequest {
+    ServiceRequest {
         method: method.parse().unwrap(),
         path_and_query: path.parse().unwrap(),
         headers: HeaderMap::new(),
@@ -58,9 +59,12 @@ fn request(method: &str, path: &str) -> Request {
 }
 
 /// Returns a call with these limits on calls, received bytes and concurrency, and a deadline of one hour.
-fn call(calls: u32, received: u64, parallel: usize) -> Call {
+fn call(calls: u32, received: u64, parallel: usize) -> RequestCall {
     let hour = std::time::Duration::from_secs(3600);
-    Call { budget: Arc::new(Budget::new(hour, calls, received, parallel)), ..Call::unlimited() }
+    RequestCall {
+        budget: Arc::new(RequestBudget::new(hour, calls, received, parallel)),
+        ..RequestCall::unlimited()
+    }
 }
 
 /// Accounts in which all clients together may have `limit` bytes.
@@ -88,15 +92,15 @@ impl TestAccounts {
     }
 
     /// Returns the context of a request that counts here, with one call at a time and a deadline of one hour.
-    fn call(&self) -> Call {
+    fn call(&self) -> RequestCall {
         self.call_within(std::time::Duration::from_secs(3600))
     }
 
     /// Returns the context of a request that counts here, with one call at a time and this deadline.
-    fn call_within(&self, time: std::time::Duration) -> Call {
-        let budget = Budget::new(time, 10, 1 << 30, 1);
+    fn call_within(&self, time: std::time::Duration) -> RequestCall {
+        let budget = RequestBudget::new(time, 10, 1 << 30, 1);
         let budget = budget.with_accounts(Arc::new(self.clone()), [192, 0, 2, 1].into());
-        Call { budget: Arc::new(budget), ..Call::unlimited() }
+        RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() }
     }
 }
 
@@ -128,12 +132,12 @@ impl Drop for TestPermit {
     }
 }
 
-impl Bench {
-    async fn get(&self, path: &str) -> Result<Response, CallError> {
-        self.services.send(&Call::unlimited(), &self.shop, request("GET", path)).await
+impl MisbehavingShop {
+    async fn get(&self, path: &str) -> Result<ProgramResponse, CallError> {
+        self.services.send(&RequestCall::unlimited(), &self.shop, request("GET", path)).await
     }
 
-    async fn fails(&self, path: &str) -> (&'static str, u16, Kind) {
+    async fn fails(&self, path: &str) -> (&'static str, u16, CallErrorKind) {
         let error = self.get(path).await.unwrap_err();
         let told = format!("{error} {}", error.hint());
         assert!(!told.contains("127.0.0.1"), "the error reveals an address: {told}");
@@ -141,7 +145,7 @@ impl Bench {
     }
 }
 
-fn json(response: &Response) -> Value {
+fn json(response: &ProgramResponse) -> Value {
     serde_json::from_slice(&response.body).unwrap()
 }
 
@@ -151,7 +155,7 @@ async fn sends_a_request_unchanged() {
     let mut asked = request("POST", "/echo?a=%20b");
     asked.headers.insert("content-type", "text/plain".parse().unwrap());
     asked.body = "hello".into();
-    let answer = bench.services.send(&Call::unlimited(), &bench.shop, asked).await.unwrap();
+    let answer = bench.services.send(&RequestCall::unlimited(), &bench.shop, asked).await.unwrap();
     let seen = json(&answer);
     assert_eq!(answer.status, 200);
     assert_eq!(
@@ -175,7 +179,7 @@ async fn adds_configured_and_forwarded_headers_to_every_call() {
         (http::header::AUTHORIZATION, "Bearer me".parse().unwrap()),
         (http::header::COOKIE, "a=b".parse().unwrap()),
     ]);
-    let call = Call { headers: Some(Arc::new(client)), ..Call::unlimited() };
+    let call = RequestCall { headers: Some(Arc::new(client)), ..RequestCall::unlimited() };
     let seen = json(&bench.services.send(&call, &bench.shop, request("GET", "/echo")).await.unwrap());
     assert_eq!(seen["headers"]["authorization"], "Bearer me");
     assert_eq!(seen["headers"]["x-api-key"], "secret");
@@ -183,7 +187,7 @@ async fn adds_configured_and_forwarded_headers_to_every_call() {
     let mut guess = request("GET", "/echo");
     guess.headers.insert("x-api-key", "guess".parse().unwrap());
     let refused = bench.services.send(&call, &bench.shop, guess).await.unwrap_err();
-    assert_eq!((refused.code(), refused.fault()), ("header-reserved", Fault::Program));
+    assert_eq!((refused.code(), refused.fault()), ("header-reserved", FaultParty::Program));
     assert_eq!(bench.upstream.hits("/echo"), 1);
 }
 
@@ -232,28 +236,32 @@ async fn decodes_responses_and_removes_their_coding_headers() {
     }
     let unknown = bench.get("/encoded?with=rot13").await.unwrap();
     assert_eq!(unknown.headers["content-encoding"], "rot13");
-    let head =
-        bench.services.send(&Call::unlimited(), &bench.shop, request("HEAD", "/encoded")).await.unwrap();
+    let head = bench
+        .services
+        .send(&RequestCall::unlimited(), &bench.shop, request("HEAD", "/encoded"))
+        .await
+        .unwrap();
     assert_eq!(head.status, 200);
 }
 
 #[tokio::test]
 async fn decodes_responses_in_the_pool() {
-    let Bench { upstream: _upstream, services, shop } = bench().await;
+    let MisbehavingShop { upstream: _upstream, services, shop } = bench().await;
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
     let services = services.with_offload(pool.clone());
-    let answer = services.send(&Call::unlimited(), &shop, request("GET", "/encoded?with=br")).await.unwrap();
+    let answer =
+        services.send(&RequestCall::unlimited(), &shop, request("GET", "/encoded?with=br")).await.unwrap();
     assert_eq!(json(&answer).as_array().map(Vec::len), Some(100));
     assert_eq!(pool.stats().kinds["decompress"].jobs, 1);
 }
 
 #[tokio::test]
 async fn waiting_for_quota_is_not_counted_as_a_service_failure() {
-    let bench = bench_with(|config| config.timeout = Duration(std::time::Duration::from_secs(1))).await;
+    let bench = bench_with(|config| config.timeout = DurationConfig(std::time::Duration::from_secs(1))).await;
     let (services, shop) = (bench.services.clone(), &bench.shop);
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
-    let budget = Budget::new(std::time::Duration::from_millis(200), 1, 1 << 20, 1);
-    let call = Call { budget: Arc::new(budget), ..Call::unlimited() };
+    let budget = RequestBudget::new(std::time::Duration::from_millis(200), 1, 1 << 20, 1);
+    let call = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let months = std::time::Duration::from_secs(1 << 24);
     pool.quota().charge(call.quota_key().for_answers(), months, std::time::Instant::now());
     let late = services.with_offload(pool).send(&call, shop, request("GET", "/encoded?with=br")).await;
@@ -263,10 +271,10 @@ async fn waiting_for_quota_is_not_counted_as_a_service_failure() {
 
 #[tokio::test]
 async fn calls_of_a_shared_budget_wait_for_no_quota() {
-    let Bench { upstream: _upstream, services, shop } = bench().await;
+    let MisbehavingShop { upstream: _upstream, services, shop } = bench().await;
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
-    let budget = Budget::new(std::time::Duration::from_secs(3600), 1, 1 << 20, 1).for_sharing();
-    let call = Call { budget: Arc::new(budget), ..Call::unlimited() };
+    let budget = RequestBudget::new(std::time::Duration::from_secs(3600), 1, 1 << 20, 1).for_sharing();
+    let call = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let months = std::time::Duration::from_secs(1 << 24);
     pool.quota().charge(call.quota_key().for_answers(), months, std::time::Instant::now());
     let services = services.with_offload(pool.clone());
@@ -278,9 +286,9 @@ async fn calls_of_a_shared_budget_wait_for_no_quota() {
 
 #[tokio::test]
 async fn a_full_pool_and_a_missed_deadline_are_different_errors() {
-    let Bench { upstream: _upstream, services, shop } = bench().await;
+    let MisbehavingShop { upstream: _upstream, services, shop } = bench().await;
     let pool = OffloadPool::start(OffloadConfig { threads: 1, ..OffloadConfig::default() }).unwrap();
-    let call = Call::unlimited();
+    let call = RequestCall::unlimited();
     let request_for_pool = || JobRequest {
         kind: "test",
         payer: call.quota_key().for_answers(),
@@ -303,7 +311,7 @@ async fn a_full_pool_and_a_missed_deadline_are_different_errors() {
 async fn a_misbehaving_service_is_reported_as_broken() {
     let bench = bench().await;
     for path in ["/reset", "/short", "/garbage", "/chunked-broken"] {
-        assert_eq!(bench.fails(path).await, ("upstream-broken", 502, Kind::Broken), "{path}");
+        assert_eq!(bench.fails(path).await, ("upstream-broken", 502, CallErrorKind::Broken), "{path}");
         assert_eq!(bench.upstream.hits(path), 1, "{path} was sent again");
     }
     assert_eq!(bench.get("/long").await.unwrap().body, "more");
@@ -321,13 +329,13 @@ async fn recovers_from_stale_connections() {
 
 #[tokio::test]
 async fn a_refused_connection_and_a_timeout_are_different_errors() {
-    let bench = bench_with(|config| config.timeout = Duration::from_millis(20)).await;
+    let bench = bench_with(|config| config.timeout = DurationConfig::from_millis(20)).await;
     for path in ["/hang", "/stall"] {
-        assert_eq!(bench.fails(path).await, ("upstream-timeout", 504, Kind::Timeout));
+        assert_eq!(bench.fails(path).await, ("upstream-timeout", 504, CallErrorKind::Timeout));
         bench.upstream.closed(path).await;
     }
     let gone = bench_with(|config| config.url = OneOrMany::One("http://127.0.0.1:1".into())).await;
-    assert_eq!(gone.fails("/").await, ("upstream-unreachable", 502, Kind::Unreachable));
+    assert_eq!(gone.fails("/").await, ("upstream-unreachable", 502, CallErrorKind::Unreachable));
 }
 
 #[tokio::test]
@@ -345,12 +353,12 @@ async fn forbidden_requests_are_not_sent() {
         let error = bench.services.send(&call, &bench.shop, request(method, path)).await.unwrap_err();
         assert_eq!(
             (error.code(), error.kind(), error.fault()),
-            (code, Kind::Forbidden, Fault::Program),
+            (code, CallErrorKind::Forbidden, FaultParty::Program),
             "{path}"
         );
         assert!(call.budget.made().is_empty() && call.budget.take_call(), "{path} cost a call");
     }
-    let looping = Call { hops: 8, ..Call::unlimited() };
+    let looping = RequestCall { hops: 8, ..RequestCall::unlimited() };
     let error = bench.services.send(&looping, &bench.shop, request("GET", "/echo")).await.unwrap_err();
     assert_eq!((error.code(), error.status().as_u16()), ("upstream-loop", 508));
     assert_eq!(bench.upstream.connections(), 0);
@@ -362,17 +370,17 @@ async fn service_names_are_case_insensitive() {
     let (service, path) = bench.services.resolve("http://SHOP/a?b").unwrap();
     assert_eq!((&**service.name(), path.as_str()), ("shop", "/a?b"));
     let unknown = bench.services.resolve("http://other/").unwrap_err();
-    assert_eq!((unknown.code(), unknown.kind()), ("service-unknown", Kind::UnknownService));
+    assert_eq!((unknown.code(), unknown.kind()), ("service-unknown", CallErrorKind::UnknownService));
     assert_eq!(bench.services.names().map(|name| &**name).collect::<Vec<_>>(), ["shop"]);
 }
 
 #[tokio::test]
 async fn dropping_the_future_cancels_the_exchange() {
     let bench = bench().await;
-    let call = Call::unlimited();
+    let call = RequestCall::unlimited();
     let sending = tokio::spawn(bench.services.send(&call, &bench.shop, request("POST", "/hang")));
     bench.upstream.seen("/hang").await;
     sending.abort();
     bench.upstream.closed("/hang").await;
-    assert_eq!(call.budget.made()[0].outcome, Outcome::NoAnswer);
+    assert_eq!(call.budget.made()[0].outcome, UpstreamCallOutcome::NoAnswer);
 }

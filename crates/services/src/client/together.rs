@@ -13,16 +13,16 @@ use bytes::Bytes;
 use offload::polls::PollSite;
 use tokio::time::{Instant, timeout_at};
 
-use super::exchange::Exchange;
-use super::message::{Message, Payload};
-use super::{OVER, Services, place};
-use crate::call::{Budget, Call, HELD_UNIT, ReceivedPermit};
-use crate::calls::{Answered, Coalescer, Landed};
-use crate::client::{Request, Response};
+use super::exchange::CallExchange;
+use super::message::{RequestMessage, RequestPayload};
+use super::{OVER, ServiceSet, place};
+use crate::call::{HELD_UNIT, ReceivedPermit, RequestBudget, RequestCall};
+use crate::calls::{CallCoalescer, CoalescedResponse, SharedCallResult};
+use crate::client::{ProgramResponse, ServiceRequest};
 use crate::error::CallError;
-use crate::flights::Fingerprint;
-use crate::problem::Unfinished;
-use crate::service::Service;
+use crate::flights::WorkFingerprint;
+use crate::problem::UnfinishedResponse;
+use crate::service::UpstreamService;
 use crate::trace::{TRACEPARENT, TRACESTATE};
 
 /// The maximum number of shared calls that a request waits for, if the clients that started them have no room
@@ -42,18 +42,18 @@ impl AsRef<[u8]> for SharedText {
     }
 }
 
-impl Services {
+impl ServiceSet {
     /// Sends a request as [`Services::send`] does, unless an equal one is in flight: then shares its
     /// response.
     pub(crate) fn send_together<T>(
         &self,
-        coalescer: &Arc<Coalescer<T>>,
-        call: &Call,
-        service: &Arc<Service>,
-        request: Request,
-    ) -> impl Future<Output = Answered<T>> + Send + 'static + use<T>
+        coalescer: &Arc<CallCoalescer<T>>,
+        call: &RequestCall,
+        service: &Arc<UpstreamService>,
+        request: ServiceRequest,
+    ) -> impl Future<Output = SharedCallResult<T>> + Send + 'static + use<T>
     where
-        T: From<Response> + Clone + Send + Sync + 'static,
+        T: From<ProgramResponse> + Clone + Send + Sync + 'static,
     {
         let begun = self.begin(call, service, request);
         let (coalescer, call, service) = (Arc::clone(coalescer), call.clone(), Arc::clone(service));
@@ -68,19 +68,19 @@ impl Services {
 }
 
 async fn join<T>(
-    coalescer: &Coalescer<T>,
-    call: &Call,
-    service: &Service,
-    exchange: Exchange,
-    message: Message,
-) -> Answered<T>
+    coalescer: &CallCoalescer<T>,
+    call: &RequestCall,
+    service: &UpstreamService,
+    exchange: CallExchange,
+    message: RequestMessage,
+) -> SharedCallResult<T>
 where
-    T: From<Response> + Clone + Send + Sync + 'static,
+    T: From<ProgramResponse> + Clone + Send + Sync + 'static,
 {
     let number = exchange.number;
     let deadline = Instant::from(call.budget.deadline);
     let permit = place(&call.budget).await?;
-    if let Payload::Whole(body) = &message.payload {
+    if let RequestPayload::Whole(body) = &message.payload {
         // Hashing takes less time per byte than parsing.
         offload::leave_for(body.len() / 4).await;
     }
@@ -89,7 +89,7 @@ where
     let mut attempts = 0;
     let landed = loop {
         let flight = coalescer.flights.join(&key, PollSite::Request, || {
-            let budget = Budget::new(service.timeout() * 2, 1, coalescer.received, 1);
+            let budget = RequestBudget::new(service.timeout() * 2, 1, coalescer.received, 1);
             let budget = budget.for_sharing().started_by(&call.budget);
             let own = own.take().map(|(mut exchange, message)| {
                 let path = message.path.as_str().to_owned();
@@ -102,7 +102,7 @@ where
                 let mut answer = match own {
                     Some((exchange, message)) => exchange.run(&budget, message).await,
                     // Not reached: the call begins once.
-                    None => Err(Unfinished.into()),
+                    None => Err(UnfinishedResponse.into()),
                 };
                 let received = answer.as_ref().map_or(0, |answer| answer.body.len() as u64);
                 if let Ok(answer) = &mut answer
@@ -112,7 +112,7 @@ where
                     let text = std::mem::take(&mut answer.body);
                     answer.body = Bytes::from_owner(SharedText { text, _permit: permit });
                 }
-                Landed { answer: answer.map(T::from).map_err(Arc::new), received, begun, budget }
+                CoalescedResponse { answer: answer.map(T::from).map_err(Arc::new), received, begun, budget }
             }
         });
         let landed = timeout_at(deadline, flight).await.map_err(|_| OVER)?;
@@ -141,12 +141,12 @@ where
 }
 
 /// Returns the fingerprint of all parts of a request that the service sees, except for its trace context.
-fn fingerprint(service: &Service, message: &Message) -> Fingerprint {
-    let mut key = Fingerprint::default();
+fn fingerprint(service: &UpstreamService, message: &RequestMessage) -> WorkFingerprint {
+    let mut key = WorkFingerprint::default();
     key.add(service.name().as_bytes());
     key.add(message.method.as_str().as_bytes());
     key.add(message.path.as_str().as_bytes());
-    if let Payload::Whole(body) = &message.payload {
+    if let RequestPayload::Whole(body) = &message.payload {
         key.add(body);
     }
     for (name, value) in &message.headers {
@@ -158,6 +158,6 @@ fn fingerprint(service: &Service, message: &Message) -> Fingerprint {
     key
 }
 
-fn broken(service: &Service) -> CallError {
+fn broken(service: &UpstreamService) -> CallError {
     CallError::Broken { service: Arc::clone(service.name()), source: "the shared call was cancelled".into() }
 }

@@ -10,16 +10,16 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::message::{CLIENT_DELAY, Upload};
-use crate::body::{Body, Error};
+use super::message::{CLIENT_DELAY, StreamedUpload};
+use crate::body::{BodyError, StreamedServiceBody};
 use crate::config;
 use crate::error::CallError;
-use crate::targets::{Lease, Verdict};
+use crate::targets::{EndpointLease, RequestVerdict};
 
 /// The error of a body that exceeded the idle timeout.
 #[derive(Debug, thiserror::Error)]
 #[error("the response stalled for {0} (the service's `idle_timeout`)")]
-pub(super) struct StoodStill(pub(super) config::Duration);
+pub(super) struct StoodStill(pub(super) config::DurationConfig);
 
 /// Returns the idle timeout that was exceeded, if that is the cause of the error.
 pub(super) fn stood_still(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
@@ -36,9 +36,9 @@ pub(super) fn stood_still(error: &(dyn std::error::Error + 'static)) -> Option<D
 }
 
 /// A body with an endpoint lease and an idle timeout.
-pub(super) struct Watched {
-    body: Body,
-    lease: Option<Lease>,
+pub(super) struct LeasedBody {
+    body: StreamedServiceBody,
+    lease: Option<EndpointLease>,
     /// Whether a successful end is still to be reported.
     untold: bool,
     idle: Duration,
@@ -52,16 +52,16 @@ pub(super) struct Watched {
     /// takes.
     unread: Duration,
     /// The request's own body, which may still be in transit.
-    upload: Option<Arc<Upload>>,
+    upload: Option<Arc<StreamedUpload>>,
 }
 
-impl Watched {
+impl LeasedBody {
     pub(super) fn new(
-        body: Body,
-        lease: Lease,
+        body: StreamedServiceBody,
+        lease: EndpointLease,
         untold: bool,
         idle: Duration,
-        upload: Option<Arc<Upload>>,
+        upload: Option<Arc<StreamedUpload>>,
     ) -> Self {
         Self {
             body,
@@ -77,9 +77,9 @@ impl Watched {
     }
 
     /// Ends the exchange with a verdict on the endpoint.
-    fn end(&mut self, verdict: Verdict) {
+    fn end(&mut self, verdict: RequestVerdict) {
         if let Some(lease) = self.lease.take()
-            && (self.untold || verdict != Verdict::Good)
+            && (self.untold || verdict != RequestVerdict::Good)
         {
             lease.note(verdict);
         }
@@ -118,28 +118,28 @@ impl Watched {
 
     /// Ends the exchange after the idle timeout. Returns the error: that of the client, if the service waits
     /// for more of its upload.
-    fn stop_idle(&mut self) -> Error {
+    fn stop_idle(&mut self) -> BodyError {
         let glance = self.upload.as_ref().map(|upload| upload.glance());
         let waits_for_client = glance.is_some_and(|glance| glance.awaited && glance.end.is_none());
         self.body = crate::body::empty(); // Drops the old body, which cancels the exchange.
-        let timeout = config::Duration(self.idle);
+        let timeout = config::DurationConfig(self.idle);
         if waits_for_client {
             drop(self.lease.take());
             return CallError::Stalled { timeout }.into();
         }
-        self.end(Verdict::Failed);
+        self.end(RequestVerdict::Failed);
         StoodStill(timeout).into()
     }
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for LeasedBody {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         if let Some(at) = this.delivered.take() {
             this.unread += at.elapsed();
@@ -156,8 +156,8 @@ impl http_body::Body for Watched {
                     Some(Ok(_)) if this.body.is_end_stream() => {}
                     Some(Ok(_)) => this.delivered = Some(Instant::now()),
                     Some(Err(_)) if this.is_clients_fault() => drop(this.lease.take()),
-                    Some(Err(_)) => this.end(Verdict::Failed),
-                    None => this.end(Verdict::Good),
+                    Some(Err(_)) => this.end(RequestVerdict::Failed),
+                    None => this.end(RequestVerdict::Good),
                 }
                 Poll::Ready(frame)
             }
@@ -173,11 +173,11 @@ impl http_body::Body for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for LeasedBody {
     fn drop(&mut self) {
         // Readers may skip the final poll if `is_end_stream` is already true.
         if self.body.is_end_stream() {
-            self.end(Verdict::Good);
+            self.end(RequestVerdict::Good);
         }
     }
 }

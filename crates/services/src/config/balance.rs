@@ -6,7 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::units::{Duration, NumberOrText, Percent, written};
+use super::units::{DurationConfig, NumberOrText, PercentConfig, written};
 
 /// Retries of requests on other targets. Safe methods (RFC 9110, section 9.2.1) are retried after a target
 /// closed the connection before its response, exceeded `first_byte_timeout`, or responded with 500, 502, 503
@@ -22,7 +22,7 @@ pub struct RetriesConfig {
     /// always allowed, so that services with little traffic can retry too. Retries after a refused connection
     /// do not count.
     #[serde(default = "default_budget")]
-    pub budget: Percent,
+    pub budget: PercentConfig,
 }
 
 /// Active health checks: requests that the gateway sends to each target. An unhealthy target gets no other
@@ -34,13 +34,13 @@ pub struct HealthConfig {
     pub path: String,
     /// The interval between health checks of each target.
     #[serde(default = "default_interval")]
-    pub interval: Duration,
+    pub interval: DurationConfig,
     /// The timeout of one health check.
     #[serde(default = "default_health_timeout")]
-    pub timeout: Duration,
+    pub timeout: DurationConfig,
     /// The statuses of a healthy target: one status or a range.
     #[serde(default)]
-    pub status: Statuses,
+    pub status: StatusRange,
     /// The number of consecutive successful checks that restore a target.
     #[serde(default = "default_healthy_threshold")]
     pub healthy_threshold: u32,
@@ -51,14 +51,14 @@ pub struct HealthConfig {
 
 /// A status or a range of statuses in its written form: `204`, `200-299`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Statuses {
+pub struct StatusRange {
     /// The first status of the range.
     pub from: u16,
     /// The last status of the range.
     pub to: u16,
 }
 
-impl Statuses {
+impl StatusRange {
     /// Whether the range contains the status.
     #[must_use]
     pub fn contain(&self, status: http::StatusCode) -> bool {
@@ -72,13 +72,13 @@ impl Default for RetriesConfig {
     }
 }
 
-impl Default for Statuses {
+impl Default for StatusRange {
     fn default() -> Self {
         Self { from: 200, to: 299 }
     }
 }
 
-impl FromStr for Statuses {
+impl FromStr for StatusRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -94,7 +94,7 @@ impl FromStr for Statuses {
     }
 }
 
-impl fmt::Display for Statuses {
+impl fmt::Display for StatusRange {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.from == self.to {
             write!(out, "{}", self.from)
@@ -104,7 +104,7 @@ impl fmt::Display for Statuses {
     }
 }
 
-written!(Statuses as NumberOrText, {
+written!(StatusRange as NumberOrText, {
     "type": ["string", "integer"],
     "minimum": 100,
     "maximum": 599,
@@ -116,16 +116,16 @@ fn default_attempts() -> u32 {
     2
 }
 
-fn default_budget() -> Percent {
-    Percent(20)
+fn default_budget() -> PercentConfig {
+    PercentConfig(20)
 }
 
-fn default_interval() -> Duration {
-    Duration::from_secs(5)
+fn default_interval() -> DurationConfig {
+    DurationConfig::from_secs(5)
 }
 
-fn default_health_timeout() -> Duration {
-    Duration::from_secs(1)
+fn default_health_timeout() -> DurationConfig {
+    DurationConfig::from_secs(1)
 }
 
 fn default_healthy_threshold() -> u32 {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The HTTP version used with a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum ServiceProtocol {
     /// HTTP/2 or HTTP/1.1 as negotiated by TLS, with a preference for HTTP/2; HTTP/1.1 in clear text.
     #[default]
     Auto,

@@ -11,15 +11,15 @@ use serde::Deserialize;
 
 /// A duration in its written form: `50ms`, `2s`, `5m`, `1h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Duration(pub std::time::Duration);
+pub struct DurationConfig(pub std::time::Duration);
 
 /// A number of bytes in its written form: `64KiB`, `16MiB`, `1GiB`, `4kB`, or a plain number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Bytes(pub u64);
+pub struct BytesConfig(pub u64);
 
 /// A percentage in its written form: `20%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Percent(pub u8);
+pub struct PercentConfig(pub u8);
 
 /// A rate: a count per unit of time, such as `100/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,15 +62,15 @@ pub enum UnitError {
 }
 
 /// Unit names with their factors, in order of preference for display.
-type Units = [(&'static str, u64)];
+type UnitFactors = [(&'static str, u64)];
 
-const TIMES: &Units =
+const TIMES: &UnitFactors =
     &[("h", 3600 * SECOND), ("m", 60 * SECOND), ("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 const SECOND: u64 = 1_000_000_000;
 
 /// Binary and decimal units, in descending order within each kind.
-const SIZES: &Units = &[
+const SIZES: &UnitFactors = &[
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -84,7 +84,7 @@ const SIZES: &Units = &[
 ];
 
 /// Parses a whole number with a unit from `units`. `wrong` makes the error for texts of another form.
-fn read(text: &str, units: &Units, wrong: fn(String) -> UnitError) -> Result<u128, UnitError> {
+fn read(text: &str, units: &UnitFactors, wrong: fn(String) -> UnitError) -> Result<u128, UnitError> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit = units.iter().find(|(name, _)| digits > 0 && *name == unit);
@@ -94,7 +94,7 @@ fn read(text: &str, units: &Units, wrong: fn(String) -> UnitError) -> Result<u12
 }
 
 /// Writes the amount in the first unit that divides it; zero is written in the unit `of_nothing`.
-fn write(out: &mut fmt::Formatter<'_>, amount: u128, units: &Units, of_nothing: &str) -> fmt::Result {
+fn write(out: &mut fmt::Formatter<'_>, amount: u128, units: &UnitFactors, of_nothing: &str) -> fmt::Result {
     let whole = |(_, each): &&(&str, u64)| amount > 0 && amount.is_multiple_of(u128::from(*each));
     let (unit, each) = units.iter().find(whole).copied().unwrap_or((of_nothing, 1));
     write!(out, "{}{unit}", amount / u128::from(each))
@@ -107,7 +107,7 @@ fn halves(text: &str) -> Option<(&str, std::time::Duration)> {
     Some((amount, std::time::Duration::from_nanos(*nanos)))
 }
 
-impl Duration {
+impl DurationConfig {
     /// Creates a duration from milliseconds.
     #[must_use]
     pub const fn from_millis(count: u64) -> Self {
@@ -121,7 +121,7 @@ impl Duration {
     }
 }
 
-impl Bytes {
+impl BytesConfig {
     /// Creates a size from units of 1024 bytes.
     #[must_use]
     pub const fn kib(count: u64) -> Self {
@@ -141,13 +141,13 @@ impl Bytes {
     }
 }
 
-impl From<Duration> for std::time::Duration {
-    fn from(duration: Duration) -> Self {
+impl From<DurationConfig> for std::time::Duration {
+    fn from(duration: DurationConfig) -> Self {
         duration.0
     }
 }
 
-impl FromStr for Duration {
+impl FromStr for DurationConfig {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
@@ -158,7 +158,7 @@ impl FromStr for Duration {
     }
 }
 
-impl FromStr for Bytes {
+impl FromStr for BytesConfig {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
@@ -167,7 +167,7 @@ impl FromStr for Bytes {
     }
 }
 
-impl FromStr for Percent {
+impl FromStr for PercentConfig {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
@@ -194,24 +194,24 @@ impl FromStr for CpuPerTime {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let wrong = || UnitError::Rate(text.to_owned());
         let (cpu, span) = halves(text).ok_or_else(wrong)?;
-        let cpu = cpu.parse::<Duration>().ok().filter(|cpu| !cpu.0.is_zero());
+        let cpu = cpu.parse::<DurationConfig>().ok().filter(|cpu| !cpu.0.is_zero());
         Ok(Self { cpu: cpu.ok_or_else(wrong)?.0, span })
     }
 }
 
-impl fmt::Display for Duration {
+impl fmt::Display for DurationConfig {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write(out, self.0.as_nanos(), TIMES, "s")
     }
 }
 
-impl fmt::Display for Bytes {
+impl fmt::Display for BytesConfig {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write(out, self.0.into(), SIZES, "")
     }
 }
 
-impl fmt::Display for Percent {
+impl fmt::Display for PercentConfig {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}%", self.0)
     }
@@ -219,15 +219,15 @@ impl fmt::Display for Percent {
 
 impl fmt::Display for PerTime {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let span = Duration(self.span).to_string();
+        let span = DurationConfig(self.span).to_string();
         write!(out, "{}/{}", self.count, span.trim_start_matches('1'))
     }
 }
 
 impl fmt::Display for CpuPerTime {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let span = Duration(self.span).to_string();
-        write!(out, "{}/{}", Duration(self.cpu), span.trim_start_matches('1'))
+        let span = DurationConfig(self.span).to_string();
+        write!(out, "{}/{}", DurationConfig(self.cpu), span.trim_start_matches('1'))
     }
 }
 
@@ -279,20 +279,20 @@ macro_rules! written {
 
 pub(super) use written;
 
-written!(Duration as String, {
+written!(DurationConfig as String, {
     "type": "string",
     "pattern": "^[0-9]+(ns|us|ms|s|m|h)$",
     "description": "A duration: a whole number and one of ns, us, ms, s, m, h, as in `50ms`.",
 });
 
-written!(Bytes as NumberOrText, {
+written!(BytesConfig as NumberOrText, {
     "type": ["string", "integer"],
     "minimum": 0,
     "pattern": "^[0-9]+(B|kB|KiB|MB|MiB|GB|GiB|TB|TiB)?$",
     "description": "A size: a whole number of bytes, alone or with one of the units B, kB, KiB, MB, MiB, GB, GiB, TB, TiB, as in `16MiB`.",
 });
 
-written!(Percent as String, {
+written!(PercentConfig as String, {
     "type": "string",
     "pattern": "^0*([0-9]{1,2}|100)%$",
     "description": "A percentage, as in `20%`.",

@@ -166,14 +166,14 @@ async fn decodes_long_bodies_in_the_pool_and_charges_the_sender() {
 }
 
 /// An endless text of empty gzip members.
-struct Endless {
+struct EndlessGzip {
     member: Vec<u8>,
     at: usize,
     /// The number of reads.
     reads: Arc<AtomicUsize>,
 }
 
-impl AsyncRead for Endless {
+impl AsyncRead for EndlessGzip {
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -195,7 +195,7 @@ async fn a_job_stops_within_an_endless_text_when_its_caller_is_gone() {
     let deadline = Instant::now() + Duration::from_secs(3600);
     let decoders = DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline };
     let reads = Arc::<AtomicUsize>::default();
-    let endless = Endless { member: encoded("gzip", b"").await, at: 0, reads: Arc::clone(&reads) };
+    let endless = EndlessGzip { member: encoded("gzip", b"").await, at: 0, reads: Arc::clone(&reads) };
     let decoding = decoders.run(20, async {
         let decoder = ContentCoding::Gzip.decoder(BufReader::new(endless));
         read_decoded(decoder, |_| true).await

@@ -7,7 +7,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 async fn get(url: &str, time: Duration, limit: u64) -> Result<Response<Bytes>, FetchError> {
     let request = Request::get(url).body(Bytes::new()).unwrap();
-    Fetch::new().unwrap().send(request, time, limit).await
+    GatewayClient::new().unwrap().send(request, time, limit).await
 }
 
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn sends_a_request_and_returns_the_response() {
         .header("content-type", "application/x-protobuf")
         .body(Bytes::from("spans"))
         .unwrap();
-    let answer = Fetch::new().unwrap().send(request, HOUR, 1 << 20).await.unwrap();
+    let answer = GatewayClient::new().unwrap().send(request, HOUR, 1 << 20).await.unwrap();
     let seen: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
     assert_eq!(answer.status(), 200);
     assert_eq!((&seen["method"], &seen["path"]), (&"POST".into(), &"/echo?a=b".into()));

@@ -9,19 +9,19 @@ use tokio::sync::{Notify, oneshot};
 
 use super::*;
 
-fn key(parts: &[&str]) -> Fingerprint {
-    let mut key = Fingerprint::default();
+fn key(parts: &[&str]) -> WorkFingerprint {
+    let mut key = WorkFingerprint::default();
     parts.iter().for_each(|part| key.add(part.as_bytes()));
     key
 }
 
-fn under_way(flights: &Flights<usize>) -> usize {
+fn under_way(flights: &InFlightMap<usize>) -> usize {
     flights.lock().by_key.len()
 }
 
 #[tokio::test]
 async fn coalesces_equal_work_only() {
-    let (flights, done) = (Arc::new(Flights::default()), Arc::new(AtomicUsize::new(0)));
+    let (flights, done) = (Arc::new(InFlightMap::default()), Arc::new(AtomicUsize::new(0)));
     let work = |parts: &[&str]| {
         let done = Arc::clone(&done);
         flights.join(&key(parts), PollSite::Request, || async move { done.fetch_add(1, SeqCst) })
@@ -33,7 +33,7 @@ async fn coalesces_equal_work_only() {
 
 #[tokio::test]
 async fn results_are_not_cached() {
-    let flights = Arc::new(Flights::default());
+    let flights = Arc::new(InFlightMap::default());
     for round in 0..3 {
         assert_eq!(flights.join(&key(&["a"]), PollSite::Request, || async move { round }).await, Some(round));
     }
@@ -41,7 +41,7 @@ async fn results_are_not_cached() {
 
 #[tokio::test]
 async fn work_continues_without_the_request_that_started_it() {
-    let flights = Arc::new(Flights::default());
+    let flights = Arc::new(InFlightMap::default());
     let (end, ended) = oneshot::channel();
     let first = flights.join(&key(&["a"]), PollSite::Request, || async { ended.await.unwrap_or(0) });
     let second = flights.join(&key(&["a"]), PollSite::Request, || async { 1 });
@@ -52,14 +52,14 @@ async fn work_continues_without_the_request_that_started_it() {
 
 #[tokio::test]
 async fn work_ends_with_its_last_waiting_request() {
-    let (flights, gone) = (Arc::new(Flights::default()), Arc::new(Notify::new()));
-    struct Gone(Arc<Notify>);
-    impl Drop for Gone {
+    let (flights, gone) = (Arc::new(InFlightMap::default()), Arc::new(Notify::new()));
+    struct DroppedFlag(Arc<Notify>);
+    impl Drop for DroppedFlag {
         fn drop(&mut self) {
             self.0.notify_one();
         }
     }
-    let told = Gone(Arc::clone(&gone));
+    let told = DroppedFlag(Arc::clone(&gone));
     let work = flights.join(&key(&["a"]), PollSite::Request, || async move {
         let _told = told;
         std::future::pending::<usize>().await
@@ -71,7 +71,7 @@ async fn work_ends_with_its_last_waiting_request() {
 
 #[tokio::test]
 async fn a_panic_ends_the_work_for_all_current_waiters_only() {
-    let flights: Arc<Flights<usize>> = Arc::default();
+    let flights: Arc<InFlightMap<usize>> = Arc::default();
     let work = || flights.join(&key(&["a"]), PollSite::Request, || async { panic!("on purpose") });
     assert_eq!(join_all([work(), work()]).await, [None, None]);
     assert_eq!(flights.join(&key(&["a"]), PollSite::Request, || async { 1 }).await, Some(1));
@@ -81,7 +81,7 @@ async fn a_panic_ends_the_work_for_all_current_waiters_only() {
 async fn long_polls_of_shared_work_are_counted() {
     let count =
         || long_polls().into_iter().find(|(site, _)| *site == "aggregate").map_or(0, |(_, count)| count);
-    let (flights, before) = (Arc::new(Flights::default()), count());
+    let (flights, before) = (Arc::new(InFlightMap::default()), count());
     let work = flights.join(&key(&["a"]), PollSite::Aggregate, || async {
         let clock = CpuClock::now();
         while clock.elapsed() < 2 * LONG_POLL {}

@@ -120,7 +120,7 @@ const CONNECTION_FIELDS: [&str; 4] = ["content-length", "http2-settings", "keep-
 
 /// The origin of a request, as reported to services.
 #[derive(Clone, Copy, Debug)]
-pub struct Forwarded<'a> {
+pub struct ForwardedOrigin<'a> {
     /// The client's address, followed by those of the proxies, the nearest last.
     pub addresses: &'a [IpAddr],
     /// Whether the client uses TLS.
@@ -131,7 +131,7 @@ pub struct Forwarded<'a> {
     pub port: Option<u16>,
 }
 
-impl Forwarded<'_> {
+impl ForwardedOrigin<'_> {
     /// Writes `Forwarded` if it is missing.
     pub fn write_forwarded(&self, headers: &mut HeaderMap) {
         if headers.keys().any(|name| *name == FORWARDED) {

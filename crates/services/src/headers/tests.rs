@@ -57,7 +57,7 @@ fn programs_may_not_send_reserved_headers() {
 fn underscores_do_not_bypass_the_operators_headers() {
     for (set, guess) in [("x-api-key", "x_api_key"), ("x_api_key", "x-api-key"), ("x_api_key", "x_api_key")] {
         let value = HeaderValue::from_static("secret");
-        let rules = Rules { forward: Vec::new(), set: vec![(HeaderName::from_static(set), value)] };
+        let rules = HeaderRules { forward: Vec::new(), set: vec![(HeaderName::from_static(set), value)] };
         let mut sent = headers(&[(guess, "guess")]);
         assert_eq!(rules.check(&sent).unwrap_err().code(), "header-reserved", "{set} {guess}");
         rules.set_on(&mut sent);
@@ -72,7 +72,7 @@ const PUNCTUATION: &str = "!#$%&'*+.^_`|~";
 fn punctuation_does_not_bypass_the_rules_for_fields() {
     let value = HeaderValue::from_static("secret");
     let set = HeaderName::from_static("x-api-key");
-    let rules = Rules { forward: Vec::new(), set: vec![(set.clone(), value.clone())] };
+    let rules = HeaderRules { forward: Vec::new(), set: vec![(set.clone(), value.clone())] };
     for mark in PUNCTUATION.chars() {
         let spelt = |name: &str| HeaderName::try_from(name.replace('-', &mark.to_string())).unwrap();
         for (name, value) in CLAIMED.into_iter().filter(|(name, _)| name.contains(['-', '_'])) {
@@ -99,8 +99,10 @@ fn punctuation_does_not_bypass_the_rules_for_fields() {
 
 #[test]
 fn programs_may_not_send_the_operators_headers() {
-    let rules =
-        Rules { forward: Vec::new(), set: vec![("x-api-key".parse().unwrap(), "secret".parse().unwrap())] };
+    let rules = HeaderRules {
+        forward: Vec::new(),
+        set: vec![("x-api-key".parse().unwrap(), "secret".parse().unwrap())],
+    };
     for name in ["x-api-key", "x_api_key"] {
         let error = rules.check(&headers(&[(name, "guess")])).unwrap_err();
         assert_eq!(error.code(), "header-reserved", "{name}");
@@ -110,7 +112,8 @@ fn programs_may_not_send_the_operators_headers() {
 #[test]
 fn completes_a_programs_headers() {
     let set = vec![("x-api-key".parse().unwrap(), "secret".parse().unwrap())];
-    let rules = Rules { forward: vec!["authorization".parse().unwrap(), "cookie".parse().unwrap()], set };
+    let rules =
+        HeaderRules { forward: vec!["authorization".parse().unwrap(), "cookie".parse().unwrap()], set };
     let client = headers(&[("authorization", "client"), ("cookie", "client"), ("x-private", "client")]);
     let mut sent = headers(&[("cookie", "program")]);
     rules.complete(&mut sent, &client);
@@ -177,7 +180,7 @@ fn sent_on(fields: &[(&'static str, &'static str)], is_trusted: bool) -> HeaderM
     head.headers = headers(fields);
     settle(&mut head.headers, is_trusted);
     let peer = "192.0.2.1".parse().unwrap();
-    mark_forwarded(&mut head, Some(Arrival { peer, client: peer, is_secure: true }));
+    mark_forwarded(&mut head, Some(ConnectionDetails { peer, client: peer, is_secure: true }));
     head.headers
 }
 
@@ -190,7 +193,7 @@ fn appends_to_the_fields_of_earlier_intermediaries() {
         .header("cookie", "a=1")
         .header("cookie", "b=2");
     let peer = "2001:db8::1".parse().unwrap();
-    let arrival = Arrival { peer, client: peer, is_secure: false };
+    let arrival = ConnectionDetails { peer, client: peer, is_secure: false };
     let (mut head, ()) = request.body(()).unwrap().into_parts();
     mark_forwarded(&mut head, Some(arrival));
     let all = |name| head.headers.get_all(name).iter().collect::<Vec<_>>();
@@ -442,7 +445,7 @@ fn joins_split_cookies() {
     let mut came = headers(&split);
     settle(&mut came, false);
     assert_eq!(came.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; c=3; d=4"]);
-    let rules = Rules { forward: vec![COOKIE], set: Vec::new() };
+    let rules = HeaderRules { forward: vec![COOKIE], set: Vec::new() };
     let mut sent = HeaderMap::new();
     rules.complete(&mut sent, &headers(&split));
     assert_eq!(sent.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; c=3; d=4"]);

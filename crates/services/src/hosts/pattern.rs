@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 /// A pattern as an operator writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Pattern {
+pub(super) enum ExternalHostPattern {
     /// `auth.internal`: this name, whatever its address.
     Name(Box<str>, Option<u16>),
     /// `*.example.org`: all names below a domain, stored with the leading dot; `*`: all names and addresses.
@@ -27,20 +27,20 @@ pub struct HostsError {
 
 /// A host and a port, as a caller specifies them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    host: Host,
+pub(super) struct HostAndPort {
+    host: HostPart,
     port: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Host {
+enum HostPart {
     /// A name in lower case.
     Name(Box<str>),
     /// An address. IPv4-mapped IPv6 addresses are converted to IPv4.
     Address(IpAddr),
 }
 
-impl Pattern {
+impl ExternalHostPattern {
     pub(super) fn parse(text: &str) -> Result<Self, HostsError> {
         let wrong = |reason| HostsError { pattern: text.to_owned(), reason };
         if text.contains("://") {
@@ -61,21 +61,21 @@ impl Pattern {
                 false => Err(wrong("a `*` must be alone or before the first dot: `*.example.org`")),
             };
         }
-        match Host::read(host) {
-            Some(Host::Name(name)) => Ok(Self::Name(name, port)),
-            Some(Host::Address(address)) => Ok(Self::Network(address.into(), port)),
+        match HostPart::read(host) {
+            Some(HostPart::Name(name)) => Ok(Self::Name(name, port)),
+            Some(HostPart::Address(address)) => Ok(Self::Network(address.into(), port)),
             None => Err(wrong("it is neither a name nor an address")),
         }
     }
 
     /// Whether the pattern permits this host and port.
-    pub(super) fn opens(&self, place: &Place) -> bool {
+    pub(super) fn opens(&self, place: &HostAndPort) -> bool {
         let (is_host, port) = match (self, &place.host) {
-            (Self::Name(name, port), Host::Name(host)) => (name == host, port),
-            (Self::Below(below, port), Host::Name(host)) => (host.ends_with(&**below), port),
-            (Self::Below(below, port), Host::Address(_)) => (below.is_empty(), port),
-            (Self::Network(network, port), Host::Address(address)) => (network.contains(address), port),
-            (Self::Name(..), Host::Address(_)) | (Self::Network(..), Host::Name(_)) => return false,
+            (Self::Name(name, port), HostPart::Name(host)) => (name == host, port),
+            (Self::Below(below, port), HostPart::Name(host)) => (host.ends_with(&**below), port),
+            (Self::Below(below, port), HostPart::Address(_)) => (below.is_empty(), port),
+            (Self::Network(network, port), HostPart::Address(address)) => (network.contains(address), port),
+            (Self::Name(..), HostPart::Address(_)) | (Self::Network(..), HostPart::Name(_)) => return false,
         };
         is_host && port.is_none_or(|port| port == place.port)
     }
@@ -94,24 +94,24 @@ impl Pattern {
     }
 }
 
-impl Place {
+impl HostAndPort {
     /// Parses `auth.internal:8080` or `[::1]:8080`, with or without the port.
     pub(super) fn read(authority: &str, default: u16) -> Option<Self> {
         let (host, port) = split(authority)?;
-        Some(Self { host: Host::read(host)?, port: port.unwrap_or(default) })
+        Some(Self { host: HostPart::read(host)?, port: port.unwrap_or(default) })
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for HostAndPort {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
-            Host::Name(name) => write!(out, "{name}:{}", self.port),
-            Host::Address(address) => std::net::SocketAddr::new(*address, self.port).fmt(out),
+            HostPart::Name(name) => write!(out, "{name}:{}", self.port),
+            HostPart::Address(address) => std::net::SocketAddr::new(*address, self.port).fmt(out),
         }
     }
 }
 
-impl Host {
+impl HostPart {
     fn read(text: &str) -> Option<Self> {
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         if let Some(bare) = bare {

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use crate::body::Error;
+use crate::body::BodyError;
 
 /// The addresses that a target may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum ReachableAddresses {
     /// All addresses: the operator configured the target.
     #[default]
     Everywhere,
@@ -26,7 +26,7 @@ pub(crate) enum Reach {
 /// The error for an address that is neither public nor listed explicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not public, and no pattern of `hosts` lists it")]
-struct Private(SocketAddr);
+struct PrivateAddressError(SocketAddr);
 
 /// Special-purpose IPv4 networks that are not public (the registry of RFC 6890).
 const PRIVATE_V4: [Ipv4Net; 15] = [
@@ -62,7 +62,7 @@ const fn v6([a, b]: [u16; 2], prefix: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, 0, 0, 0, 0, 0, 0), prefix)
 }
 
-impl Reach {
+impl ReachableAddresses {
     /// Checks that this address may be connected to.
     pub(crate) fn check(&self, address: SocketAddr) -> io::Result<()> {
         let Self::Public(written) = self else { return Ok(()) };
@@ -72,15 +72,15 @@ impl Reach {
         };
         match is_public(ip) || written.iter().any(is_written) {
             true => Ok(()),
-            false => Err(io::Error::other(Private(address))),
+            false => Err(io::Error::other(PrivateAddressError(address))),
         }
     }
 }
 
 /// Whether a connection was refused because the address is private.
-pub(crate) fn is_private(error: &Error) -> bool {
+pub(crate) fn is_private(error: &BodyError) -> bool {
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    inner.is_some_and(|inner| inner.is::<Private>())
+    inner.is_some_and(|inner| inner.is::<PrivateAddressError>())
 }
 
 fn is_public(ip: IpAddr) -> bool {

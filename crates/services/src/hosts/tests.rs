@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn hosts(patterns: &[&str]) -> Hosts {
+fn hosts(patterns: &[&str]) -> PermittedHosts {
     let patterns: Vec<String> = patterns.iter().map(|text| (*text).to_owned()).collect();
-    Hosts::new(&patterns).unwrap()
+    PermittedHosts::new(&patterns).unwrap()
 }
 
 fn opens(patterns: &[&str], authority: &str) -> bool {
@@ -17,7 +17,7 @@ fn opens(patterns: &[&str], authority: &str) -> bool {
 
 /// Whether the patterns permit a connection of this host to this address.
 fn reaches(patterns: &[&str], authority: &str, address: &str) -> bool {
-    let place = Place::read(authority, 80).unwrap();
+    let place = HostAndPort::read(authority, 80).unwrap();
     hosts(patterns).reach(&place).unwrap().check(address.parse().unwrap()).is_ok()
 }
 
@@ -81,7 +81,7 @@ fn reports_invalid_patterns() {
         ("127.1", "it is neither a name nor an address"),
         ("", "it is neither a name nor an address"),
     ] {
-        let error = Hosts::new(&[text.to_owned()]).unwrap_err();
+        let error = PermittedHosts::new(&[text.to_owned()]).unwrap_err();
         assert_eq!(error.to_string(), format!("`{text}` is not a host pattern: {reason}"));
     }
 }
@@ -155,7 +155,7 @@ proptest! {
     #[test]
     fn an_ipv4_address_is_equally_public_in_every_notation(bits: u32) {
         let v4 = Ipv4Addr::from(bits);
-        let check = |ip: IpAddr| Reach::Public(Arc::default()).check(SocketAddr::new(ip, 80)).is_ok();
+        let check = |ip: IpAddr| ReachableAddresses::Public(Arc::default()).check(SocketAddr::new(ip, 80)).is_ok();
         let [a, b, c, d] = v4.octets().map(u16::from);
         let nat64 = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, a << 8 | b, c << 8 | d);
         prop_assert_eq!(check(v4.into()), check(v4.to_ipv6_mapped().into()));
@@ -171,7 +171,7 @@ proptest! {
         let ip = IpAddr::from(Ipv6Addr::from(u128::from(prefix) << 112 | low));
         let is_nat64 = low >> 32 == 0x64_ff9b << 64;
         let is_mapped = ip.to_canonical().is_ipv4();
-        let check = Reach::Public(Arc::default()).check(SocketAddr::new(ip, 80)).is_ok();
+        let check = ReachableAddresses::Public(Arc::default()).check(SocketAddr::new(ip, 80)).is_ok();
         prop_assert!(is_nat64 || is_mapped || !check);
     }
 }

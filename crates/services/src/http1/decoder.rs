@@ -9,8 +9,8 @@ use tokio::io::AsyncRead;
 use tokio::task::coop::poll_proceed;
 
 use super::fields::trailers;
-use super::input::Input;
-use crate::body::Error;
+use super::input::ReceiveBuffer;
+use crate::body::BodyError;
 
 /// The longest line with a chunk's size and extensions, and the largest trailers, in bytes.
 const MAX_LINE: usize = 4 << 10;
@@ -18,7 +18,7 @@ const MAX_TRAILERS: usize = 16 << 10;
 
 /// The framing of a body, which determines its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub enum BodyFraming {
     /// The body ends after this number of bytes.
     Length(u64),
     /// The body ends after the last chunk and the trailers.
@@ -29,7 +29,7 @@ pub enum Framing {
 
 /// The state of decoding a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decoder {
+pub enum BodyDecoder {
     /// This number of bytes is expected.
     Length(u64),
     /// All bytes until the connection closes belong to the body.
@@ -45,12 +45,12 @@ pub enum Decoder {
     /// The body has ended.
     Done,
     /// The end of the body is unknown, so no further messages can be read: the connection must be closed.
-    Refused(Wrong),
+    Refused(FramingError),
 }
 
 /// A part of a body.
 #[derive(Debug, PartialEq)]
-pub enum Part {
+pub enum BodyPart {
     /// Data of the body.
     Data(Bytes),
     /// The trailers after the body.
@@ -63,7 +63,7 @@ pub enum Part {
 
 /// An error in the framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum FramingError {
     /// A malformed chunk.
     #[error("a chunk of the body has no size, or a wrong one")]
     Chunk,
@@ -75,15 +75,15 @@ pub enum Wrong {
     Short,
 }
 
-impl Decoder {
+impl BodyDecoder {
     /// Creates a decoder for a body with this framing.
     #[must_use]
-    pub fn new(framing: Framing) -> Self {
+    pub fn new(framing: BodyFraming) -> Self {
         match framing {
-            Framing::Length(0) => Self::Done,
-            Framing::Length(length) => Self::Length(length),
-            Framing::Chunked => Self::Size,
-            Framing::UntilClose => Self::UntilClose,
+            BodyFraming::Length(0) => Self::Done,
+            BodyFraming::Length(length) => Self::Length(length),
+            BodyFraming::Chunked => Self::Size,
+            BodyFraming::UntilClose => Self::UntilClose,
         }
     }
 
@@ -91,29 +91,29 @@ impl Decoder {
     ///
     /// # Errors
     /// A body whose end two readers could interpret differently.
-    pub fn next(&mut self, input: &mut Input) -> Result<Part, Wrong> {
+    pub fn next(&mut self, input: &mut ReceiveBuffer) -> Result<BodyPart, FramingError> {
         self.settle(input)?;
         self.take(input).inspect_err(|wrong| *self = Self::Refused(*wrong))
     }
 
-    fn take(&mut self, input: &mut Input) -> Result<Part, Wrong> {
+    fn take(&mut self, input: &mut ReceiveBuffer) -> Result<BodyPart, FramingError> {
         match *self {
-            Self::Done => Ok(Part::End),
+            Self::Done => Ok(BodyPart::End),
             Self::Trailers => self.trailers(input),
             Self::Length(left) if !input.is_empty() => {
                 let data = piece(input, left);
                 let left = left - data.len() as u64;
                 *self = if left == 0 { Self::Done } else { Self::Length(left) };
-                Ok(Part::Data(data))
+                Ok(BodyPart::Data(data))
             }
             Self::Chunk(left) if !input.is_empty() => {
                 let data = piece(input, left);
                 let left = left - data.len() as u64;
                 *self = if left == 0 { Self::ChunkEnd } else { Self::Chunk(left) };
-                Ok(Part::Data(data))
+                Ok(BodyPart::Data(data))
             }
-            Self::UntilClose if !input.is_empty() => Ok(Part::Data(input.take_all())),
-            _ => Ok(Part::More),
+            Self::UntilClose if !input.is_empty() => Ok(BodyPart::Data(input.take_all())),
+            _ => Ok(BodyPart::More),
         }
     }
 
@@ -121,11 +121,11 @@ impl Decoder {
     ///
     /// # Errors
     /// The errors of [`Self::next`].
-    pub fn settle(&mut self, input: &mut Input) -> Result<(), Wrong> {
+    pub fn settle(&mut self, input: &mut ReceiveBuffer) -> Result<(), FramingError> {
         self.advance(input).inspect_err(|wrong| *self = Self::Refused(*wrong))
     }
 
-    fn advance(&mut self, input: &mut Input) -> Result<(), Wrong> {
+    fn advance(&mut self, input: &mut ReceiveBuffer) -> Result<(), FramingError> {
         loop {
             *self = match *self {
                 Self::Refused(wrong) => return Err(wrong),
@@ -147,15 +147,15 @@ impl Decoder {
         }
     }
 
-    fn trailers(&mut self, input: &mut Input) -> Result<Part, Wrong> {
+    fn trailers(&mut self, input: &mut ReceiveBuffer) -> Result<BodyPart, FramingError> {
         match input.head_length() {
             Some(end) if end <= MAX_TRAILERS => {
-                let fields = trailers(&input.take(end)).ok_or(Wrong::Trailers)?;
+                let fields = trailers(&input.take(end)).ok_or(FramingError::Trailers)?;
                 *self = Self::Done;
-                Ok(Part::Trailers(fields))
+                Ok(BodyPart::Trailers(fields))
             }
-            None if input.bytes().len() < MAX_TRAILERS => Ok(Part::More),
-            _ => Err(Wrong::Trailers),
+            None if input.bytes().len() < MAX_TRAILERS => Ok(BodyPart::More),
+            _ => Err(FramingError::Trailers),
         }
     }
 
@@ -164,17 +164,17 @@ impl Decoder {
     /// tasks must run in between.
     pub fn poll_frame<S: AsyncRead + Unpin>(
         &mut self,
-        input: &mut Input,
+        input: &mut ReceiveBuffer,
         stream: &mut S,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Frame<Bytes>>, Error>> {
+    ) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
         let budget = ready!(poll_proceed(context));
         loop {
             let frame = match self.next(input)? {
-                Part::Data(data) => Some(Frame::data(data)),
-                Part::Trailers(fields) => Some(Frame::trailers(fields)),
-                Part::End => None,
-                Part::More => {
+                BodyPart::Data(data) => Some(Frame::data(data)),
+                BodyPart::Trailers(fields) => Some(Frame::trailers(fields)),
+                BodyPart::End => None,
+                BodyPart::More => {
                     if !ready!(input.poll_more(stream, context))? {
                         self.end()?;
                     }
@@ -202,28 +202,31 @@ impl Decoder {
     ///
     /// # Errors
     /// [`Wrong::Short`] if the body is incomplete.
-    fn end(&mut self) -> Result<(), Wrong> {
+    fn end(&mut self) -> Result<(), FramingError> {
         let (next, end) = match self {
             Self::UntilClose | Self::Done => (Self::Done, Ok(())),
-            _ => (Self::Refused(Wrong::Short), Err(Wrong::Short)),
+            _ => (Self::Refused(FramingError::Short), Err(FramingError::Short)),
         };
         *self = next;
         end
     }
 }
 
-fn piece(input: &mut Input, left: u64) -> Bytes {
+fn piece(input: &mut ReceiveBuffer, left: u64) -> Bytes {
     input.take(usize::try_from(left).unwrap_or(usize::MAX))
 }
 
 /// Parses the next line, if it is complete.
-fn line<T>(input: &mut Input, read: impl FnOnce(&[u8]) -> Option<T>) -> Result<Option<T>, Wrong> {
+fn line<T>(
+    input: &mut ReceiveBuffer,
+    read: impl FnOnce(&[u8]) -> Option<T>,
+) -> Result<Option<T>, FramingError> {
     let bytes = input.bytes();
     let Some(end) = bytes.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
-        return if bytes.len() < MAX_LINE { Ok(None) } else { Err(Wrong::Chunk) };
+        return if bytes.len() < MAX_LINE { Ok(None) } else { Err(FramingError::Chunk) };
     };
     let line = bytes[..end].strip_suffix(b"\r").filter(|line| !line.contains(&b'\r'));
-    let said = line.and_then(read).ok_or(Wrong::Chunk)?;
+    let said = line.and_then(read).ok_or(FramingError::Chunk)?;
     input.skip(end + 1);
     Ok(Some(said))
 }

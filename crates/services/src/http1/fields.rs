@@ -20,7 +20,7 @@ const NOT_AFTERWARDS: [HeaderName; 6] = [AUTHORIZATION, CONTENT_LENGTH, HOST, TE
 
 /// The reason why the framing of a body is ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doubt {
+pub enum AmbiguousFraming {
     /// The length is contradictory or malformed.
     Length,
     /// The transfer coding is not `chunked`, or is repeated.
@@ -87,14 +87,14 @@ pub fn announced(headers: &HeaderMap) -> Box<[HeaderName]> {
 ///
 /// # Errors
 /// [`Doubt::Length`] if the length is malformed or contradictory.
-pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Doubt> {
+pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, AmbiguousFraming> {
     let mut length = None;
     for value in headers.get_all(CONTENT_LENGTH) {
         let digits = value.as_bytes();
         let text = value.to_str().ok().filter(|_| digits.iter().all(u8::is_ascii_digit));
-        let said = text.and_then(|text| text.parse().ok()).ok_or(Doubt::Length)?;
+        let said = text.and_then(|text| text.parse().ok()).ok_or(AmbiguousFraming::Length)?;
         if length.replace(said).is_some_and(|before| before != said) {
-            return Err(Doubt::Length);
+            return Err(AmbiguousFraming::Length);
         }
     }
     Ok(length)
@@ -104,12 +104,12 @@ pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Doubt> {
 ///
 /// # Errors
 /// [`Doubt::Coding`] for other or repeated codings.
-pub fn is_chunked(headers: &HeaderMap) -> Result<bool, Doubt> {
+pub fn is_chunked(headers: &HeaderMap) -> Result<bool, AmbiguousFraming> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => Ok(false),
         (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(true),
-        _ => Err(Doubt::Coding),
+        _ => Err(AmbiguousFraming::Coding),
     }
 }
 

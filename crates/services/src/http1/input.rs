@@ -26,7 +26,7 @@ const SMALL: usize = 4 << 10;
 
 /// Received bytes that were not consumed yet.
 #[derive(Debug)]
-pub struct Input {
+pub struct ReceiveBuffer {
     bytes: BytesMut,
     step: usize,
     max_step: usize,
@@ -34,13 +34,13 @@ pub struct Input {
     searched: usize,
 }
 
-impl Default for Input {
+impl Default for ReceiveBuffer {
     fn default() -> Self {
         Self { bytes: BytesMut::new(), step: STEP, max_step: MAX_STEP, searched: 0 }
     }
 }
 
-impl Input {
+impl ReceiveBuffer {
     /// Creates a buffer for the bytes of a client.
     #[must_use]
     pub fn for_requests() -> Self {

@@ -12,9 +12,9 @@ use http_body::Body;
 use tokio::io::AsyncWrite;
 use tokio_util::io::poll_write_buf;
 
-use super::decoder::Framing;
+use super::decoder::BodyFraming;
 use super::fields::put;
-use crate::body::Error;
+use crate::body::BodyError;
 
 /// The size in bytes up to which data is copied, to be written in one piece: a second write costs more than
 /// copying.
@@ -22,15 +22,15 @@ const SMALL: usize = 2 << 10;
 
 /// A message with its progress.
 #[derive(Debug)]
-pub struct Sending<B> {
+pub struct SendingMessage<B> {
     /// Complete until the first frame is taken, and dropped with the last frame. It is dropped before that
     /// frame is written, so that accounting attached to the body is complete before the peer has read it.
     body: Option<B>,
-    framing: Framing,
+    framing: BodyFraming,
     /// The permitted trailers.
     trailers: Box<[HeaderName]>,
-    stage: Stage,
-    pending: Pending,
+    stage: SendingStage,
+    pending: PendingData,
     is_begun: bool,
     /// The number of bytes that the connection has accepted.
     sent: u64,
@@ -40,11 +40,11 @@ pub struct Sending<B> {
 }
 
 /// The data to be written now: a text, data of the body, a text.
-type Pending = Chain<Chain<Text, Bytes>, Text>;
-type Text = Cursor<Vec<u8>>;
+type PendingData = Chain<Chain<QueuedText, Bytes>, QueuedText>;
+type QueuedText = Cursor<Vec<u8>>;
 
 #[derive(Debug)]
-enum Stage {
+enum SendingStage {
     /// The body has more data.
     Body,
     /// The last data is to be written.
@@ -59,12 +59,12 @@ enum Stage {
 #[error("the length of the body differs from its head")]
 struct OtherLength;
 
-impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
+impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
     /// Creates a message with this head, body and framing, and these permitted trailers.
     #[must_use]
-    pub fn new(head: Vec<u8>, body: B, framing: Framing, trailers: Box<[HeaderName]>) -> Self {
+    pub fn new(head: Vec<u8>, body: B, framing: BodyFraming, trailers: Box<[HeaderName]>) -> Self {
         let pending = Cursor::new(head).chain(Bytes::new()).chain(Cursor::new(Vec::new()));
-        let stage = if framing == Framing::Length(0) { Stage::End } else { Stage::Body };
+        let stage = if framing == BodyFraming::Length(0) { SendingStage::End } else { SendingStage::Body };
         Self {
             body: Some(body),
             framing,
@@ -81,14 +81,14 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     #[must_use]
     pub fn head_only(head: Vec<u8>) -> Self {
         let pending = Cursor::new(head).chain(Bytes::new()).chain(Cursor::new(Vec::new()));
-        let (framing, trailers, stage) = (Framing::Length(0), Box::default(), Stage::End);
+        let (framing, trailers, stage) = (BodyFraming::Length(0), Box::default(), SendingStage::End);
         Self { body: None, framing, trailers, stage, pending, is_begun: false, sent: 0, is_stuck: false }
     }
 
     /// Whether the message is written completely.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        matches!(self.stage, Stage::Done)
+        matches!(self.stage, SendingStage::Done)
     }
 
     /// Whether the connection has yet to accept the pending data.
@@ -112,7 +112,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     /// Takes the error of the connection, if writing failed.
     pub fn failure(&mut self) -> Option<io::Error> {
         match &mut self.stage {
-            Stage::Failed(reason) => reason.take(),
+            SendingStage::Failed(reason) => reason.take(),
             _ => None,
         }
     }
@@ -132,19 +132,21 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
         &mut self,
         stream: &mut S,
         context: &mut Context<'_>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, BodyError> {
         let mut has_written = false;
         loop {
-            if matches!(self.stage, Stage::Done | Stage::Failed(_)) {
+            if matches!(self.stage, SendingStage::Done | SendingStage::Failed(_)) {
                 return Ok(has_written);
             }
-            let is_waiting = matches!(self.stage, Stage::Body) && self.fill(context)?.is_pending();
+            let is_waiting = matches!(self.stage, SendingStage::Body) && self.fill(context)?.is_pending();
             let written = self.poll_write(stream, context, &mut has_written);
             self.is_stuck = written.is_pending();
             match written {
-                Poll::Ready(Ok(())) if matches!(self.stage, Stage::End) => self.stage = Stage::Done,
+                Poll::Ready(Ok(())) if matches!(self.stage, SendingStage::End) => {
+                    self.stage = SendingStage::Done
+                }
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => self.stage = Stage::Failed(Some(error)),
+                Poll::Ready(Err(error)) => self.stage = SendingStage::Failed(Some(error)),
                 Poll::Pending => return Ok(has_written),
             }
             if is_waiting {
@@ -154,7 +156,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     }
 
     /// Takes the next part of the body, once the previous one is written.
-    fn fill(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Error> {
+    fn fill(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, BodyError> {
         if self.pending.first_ref().last_ref().has_remaining() || self.pending.last_ref().has_remaining() {
             return Ok(Poll::Ready(()));
         }
@@ -180,8 +182,8 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     fn put(&mut self, data: Bytes) -> Result<(), OtherLength> {
         let length = data.len();
         // An empty chunk would mark the end of the body.
-        let is_chunk = self.framing == Framing::Chunked && length > 0;
-        if let Framing::Length(left) = &mut self.framing {
+        let is_chunk = self.framing == BodyFraming::Chunked && length > 0;
+        if let BodyFraming::Length(left) = &mut self.framing {
             *left = left.checked_sub(length as u64).ok_or(OtherLength)?;
         }
         let before = unwritten(self.pending.first_mut().first_mut());
@@ -200,11 +202,11 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
     }
 
     fn end(&mut self, trailers: Option<HeaderMap>) -> Result<(), OtherLength> {
-        (self.stage, self.body) = (Stage::End, None);
+        (self.stage, self.body) = (SendingStage::End, None);
         match self.framing {
-            Framing::Length(0) | Framing::UntilClose => Ok(()),
-            Framing::Length(_) => Err(OtherLength),
-            Framing::Chunked => {
+            BodyFraming::Length(0) | BodyFraming::UntilClose => Ok(()),
+            BodyFraming::Length(_) => Err(OtherLength),
+            BodyFraming::Chunked => {
                 let names = mem::take(&mut self.trailers);
                 let last = self.last();
                 last.extend_from_slice(b"0\r\n");
@@ -251,7 +253,7 @@ impl<B: Body<Data = Bytes, Error = Error> + Unpin> Sending<B> {
 }
 
 /// Returns a text for appending. Clears it first if it was written completely.
-fn unwritten(text: &mut Text) -> &mut Vec<u8> {
+fn unwritten(text: &mut QueuedText) -> &mut Vec<u8> {
     if !text.has_remaining() {
         text.set_position(0);
         text.get_mut().clear();

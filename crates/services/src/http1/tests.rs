@@ -10,23 +10,25 @@ use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
 use super::fields::MAX_SHARED_TEXT;
-use super::{Decoder, Framing, Input, MAX_TRAILERS, Part, Wrong, announced, fields};
+use super::{
+    BodyDecoder, BodyFraming, BodyPart, FramingError, MAX_TRAILERS, ReceiveBuffer, announced, fields,
+};
 use crate::headers::MAX_MEMBERS;
 
 /// A body, its trailers, and the unconsumed bytes after it.
-pub(crate) type Found = (Vec<u8>, Option<HeaderMap>, Vec<u8>);
+pub(crate) type DecodedBody = (Vec<u8>, Option<HeaderMap>, Vec<u8>);
 
 /// Decodes the input in these pieces.
-pub(crate) fn decode(decoder: Decoder, pieces: &[&[u8]]) -> Result<Found, Wrong> {
-    let (mut decoder, mut input) = (decoder, Input::default());
+pub(crate) fn decode(decoder: BodyDecoder, pieces: &[&[u8]]) -> Result<DecodedBody, FramingError> {
+    let (mut decoder, mut input) = (decoder, ReceiveBuffer::default());
     let (mut data, mut trailers) = (Vec::new(), None);
     for piece in pieces {
         input.put(piece);
         loop {
             match decoder.next(&mut input)? {
-                Part::Data(more) => data.extend_from_slice(&more),
-                Part::Trailers(found) => trailers = Some(found),
-                Part::End | Part::More => break,
+                BodyPart::Data(more) => data.extend_from_slice(&more),
+                BodyPart::Trailers(found) => trailers = Some(found),
+                BodyPart::End | BodyPart::More => break,
             }
         }
     }
@@ -45,7 +47,8 @@ pub(crate) fn cut<'a>(text: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a
 async fn lets_other_tasks_run_between_small_chunks() {
     const COUNT: usize = 10_000;
     let text = "1\r\nx\r\n".repeat(COUNT) + "0\r\n\r\n";
-    let (mut decoder, mut input, mut stream) = (Decoder::new(Framing::Chunked), Input::default(), &b""[..]);
+    let (mut decoder, mut input, mut stream) =
+        (BodyDecoder::new(BodyFraming::Chunked), ReceiveBuffer::default(), &b""[..]);
     input.put(text.as_bytes());
     let (mut frames, mut polls) = (0_usize, 0_usize);
     loop {
@@ -81,7 +84,7 @@ proptest! {
             text.extend_from_slice(b"x-sum: 7\r\ncontent-length: 1\r\n");
         }
         text.extend_from_slice(b"\r\nHTTP/1.1 200 OK\r\n");
-        let (data, trailers, rest) = decode(Decoder::new(Framing::Chunked), &cut(&text, &places)).unwrap();
+        let (data, trailers, rest) = decode(BodyDecoder::new(BodyFraming::Chunked), &cut(&text, &places)).unwrap();
         prop_assert_eq!(data, chunks.concat());
         prop_assert_eq!(rest, b"HTTP/1.1 200 OK\r\n");
         prop_assert_eq!(trailers.is_some(), has_trailer);
@@ -97,7 +100,7 @@ proptest! {
         places in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
         let text = [&body[..], b"more"].concat();
-        let decoder = Decoder::new(Framing::Length(body.len() as u64));
+        let decoder = BodyDecoder::new(BodyFraming::Length(body.len() as u64));
         let (data, _, rest) = decode(decoder, &cut(&text, &places)).unwrap();
         prop_assert_eq!((data, rest), (body, b"more".to_vec()));
     }
@@ -115,11 +118,11 @@ fn rejects_trailers_with_more_connection_options_than_are_read() {
     let found = |options: usize| {
         let options = "a,".repeat(options - 1) + "x-a";
         let text = format!("0\r\nconnection: {options}\r\nx-a: 1\r\nx-b: 2\r\n\r\n");
-        decode(Decoder::new(Framing::Chunked), &[text.as_bytes()]).map(|(_, trailers, _)| trailers)
+        decode(BodyDecoder::new(BodyFraming::Chunked), &[text.as_bytes()]).map(|(_, trailers, _)| trailers)
     };
     let rest = HeaderMap::from_iter([("x-b".parse().unwrap(), "2".parse().unwrap())]);
     assert_eq!(found(MAX_MEMBERS), Ok(Some(rest)));
-    assert_eq!(found(MAX_MEMBERS + 1), Err(Wrong::Trailers));
+    assert_eq!(found(MAX_MEMBERS + 1), Err(FramingError::Trailers));
 }
 
 #[test]
@@ -144,12 +147,15 @@ fn rejects_ambiguous_chunked_bodies() {
         "0\r\na: b\n\nx: y\r\n\r\n",
         "0\r\na: b\nx: y\r\n\r\n",
     ] {
-        let found = decode(Decoder::new(Framing::Chunked), &[text.as_bytes()]);
+        let found = decode(BodyDecoder::new(BodyFraming::Chunked), &[text.as_bytes()]);
         assert!(found.is_err(), "{text:?}: {found:?}");
     }
     for (start, filler) in [("1;", "x"), ("0\r\na: ", "x")] {
         let text = format!("{start}{}", filler.repeat(20_000));
-        assert!(decode(Decoder::new(Framing::Chunked), &[text.as_bytes()]).is_err(), "{start:?} without end");
+        assert!(
+            decode(BodyDecoder::new(BodyFraming::Chunked), &[text.as_bytes()]).is_err(),
+            "{start:?} without end"
+        );
     }
 }
 
@@ -158,12 +164,12 @@ fn a_rejected_body_stays_rejected() {
     for text in
         ["x\r\n", "1\r\nab\r\n", "0\r\nno header\r\n\r\n", "0\r\na: b\r\n c\r\n\r\n", "0\r\n : b\r\n\r\n"]
     {
-        let (mut decoder, mut input) = (Decoder::new(Framing::Chunked), Input::default());
+        let (mut decoder, mut input) = (BodyDecoder::new(BodyFraming::Chunked), ReceiveBuffer::default());
         input.put(text.as_bytes());
         input.put(b"GET / HTTP/1.1\r\n\r\n");
         let wrong = loop {
             match decoder.next(&mut input) {
-                Ok(Part::Data(_)) => {}
+                Ok(BodyPart::Data(_)) => {}
                 Ok(part) => panic!("{text:?}: {part:?}"),
                 Err(wrong) => break wrong,
             }
@@ -171,7 +177,7 @@ fn a_rejected_body_stays_rejected() {
         for _ in 0..3 {
             assert_eq!(decoder.next(&mut input), Err(wrong), "{text:?}");
             assert_eq!(decoder.settle(&mut input), Err(wrong), "{text:?}");
-            assert_ne!(decoder, Decoder::Done, "{text:?}");
+            assert_ne!(decoder, BodyDecoder::Done, "{text:?}");
         }
     }
 }
@@ -180,7 +186,7 @@ fn a_rejected_body_stays_rejected() {
 fn reads_an_available_body_into_one_piece_unless_it_is_long() {
     for (length, is_read_on) in [(100_000, true), (1 << 20, false)] {
         let text = vec![b'x'; length];
-        let (mut input, mut stream) = (Input::default(), &text[..]);
+        let (mut input, mut stream) = (ReceiveBuffer::default(), &text[..]);
         let mut context = Context::from_waker(Waker::noop());
         assert!(input.poll_more(&mut stream, &mut context).is_ready());
         let begun = input.bytes().len();
@@ -191,7 +197,8 @@ fn reads_an_available_body_into_one_piece_unless_it_is_long() {
 
 #[test]
 fn reserves_no_memory_for_a_slow_body() {
-    let (mut input, mut first, mut more) = (Input::default(), &b"only a little"[..], &[b'x'; 1000][..]);
+    let (mut input, mut first, mut more) =
+        (ReceiveBuffer::default(), &b"only a little"[..], &[b'x'; 1000][..]);
     let mut context = Context::from_waker(Waker::noop());
     assert!(input.poll_more(&mut first, &mut context).is_ready());
     input.fill(1013, &mut more, &mut context);
@@ -200,7 +207,7 @@ fn reserves_no_memory_for_a_slow_body() {
 
 #[test]
 fn small_parts_do_not_retain_large_buffers() {
-    let mut input = Input::default();
+    let mut input = ReceiveBuffer::default();
     input.put(&[b'x'; 60_000]);
     let part: Bytes = input.take(10);
     assert_eq!((part.len(), input.bytes().len()), (10, 59_990));

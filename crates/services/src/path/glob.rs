@@ -11,12 +11,12 @@ const MAX_SEGMENTS: usize = 256;
 
 /// A path pattern: `/buyers/*`, `/v*/items`, `/**/public`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glob {
-    segments: Vec<Segment>,
+pub struct PathGlob {
+    segments: Vec<GlobSegment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Segment {
+enum GlobSegment {
     /// `**`
     Any,
     /// Text in which `*` matches any run of characters.
@@ -35,7 +35,7 @@ thread_local! {
     pub(crate) static DECODED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-impl Glob {
+impl PathGlob {
     /// Parses a pattern; the error describes the mistake.
     ///
     /// # Errors
@@ -56,12 +56,12 @@ impl Glob {
                 "" if index + 1 < texts.len() => {
                     return Err("a path is matched without its empty segments: no `//`");
                 }
-                "**" => segments.push(Segment::Any),
+                "**" => segments.push(GlobSegment::Any),
                 "*" if index + 1 == texts.len() => {
-                    segments.extend([Segment::Text(b"*".to_vec()), Segment::Any]);
+                    segments.extend([GlobSegment::Text(b"*".to_vec()), GlobSegment::Any]);
                 }
                 text if text.contains("**") => return Err("`**` must be alone between slashes"),
-                text => segments.push(Segment::Text(text.as_bytes().to_vec())),
+                text => segments.push(GlobSegment::Text(text.as_bytes().to_vec())),
             }
         }
         Ok(Self { segments })
@@ -76,7 +76,7 @@ impl Glob {
 
     /// Like [`Glob::matches`], for a path that is matched against several patterns.
     pub(crate) fn matches_decoded(&self, path: &DecodedPath) -> bool {
-        let is_any = |segment: &Segment| *segment == Segment::Any;
+        let is_any = |segment: &GlobSegment| *segment == GlobSegment::Any;
         path.segments
             .as_ref()
             .is_some_and(|path| wildcard(&self.segments, path, is_any, |segment, text| segment.fits(text)))
@@ -119,7 +119,7 @@ impl DecodedPath {
     }
 }
 
-impl Segment {
+impl GlobSegment {
     fn fits(&self, text: &[u8]) -> bool {
         match self {
             Self::Any => true,

@@ -1,10 +1,10 @@
 //! Properties of URLs and paths: accepted paths are sent unchanged, and never climb.
 
 use super::{
-    DecodedPath, Glob, PathError, check, check_start, encode, has_dot_segment, is_segment, normal_form,
+    DecodedPath, PathError, PathGlob, check, check_start, encode, has_dot_segment, is_segment, normal_form,
     parse_target, reading,
 };
-use crate::Problem;
+use crate::ToProblem;
 use proptest::prelude::*;
 
 fn code(url: &str) -> &'static str {
@@ -87,7 +87,7 @@ fn accepts_unusual_but_harmless_paths() {
 
 #[test]
 fn globs_match_paths() {
-    let open = |pattern: &str, path: &str| Glob::parse(pattern).unwrap().matches(path);
+    let open = |pattern: &str, path: &str| PathGlob::parse(pattern).unwrap().matches(path);
     for (pattern, path) in [
         ("/", "/"),
         ("/buyers", "/buyers"),
@@ -123,13 +123,13 @@ fn globs_match_paths() {
     let deep = |segments: usize| "/a".repeat(segments);
     assert!(open("/a/**", &deep(256)));
     assert!(!open("/a/**", &deep(257)));
-    assert!(Glob::parse(&deep(256)).is_ok() && Glob::parse(&deep(257)).is_err());
+    assert!(PathGlob::parse(&deep(256)).is_ok() && PathGlob::parse(&deep(257)).is_err());
 }
 
 #[test]
 fn globs_match_paths_without_parameters() {
     let open = |pattern: &str, path: &str| {
-        Glob::parse(pattern).unwrap().matches_decoded(&DecodedPath::without_parameters(path))
+        PathGlob::parse(pattern).unwrap().matches_decoded(&DecodedPath::without_parameters(path))
     };
     for (pattern, path) in [
         ("/files/secret", "/files/secret;.public"),
@@ -157,13 +157,13 @@ fn globs_match_paths_without_parameters() {
 #[test]
 fn rejects_invalid_globs() {
     for pattern in ["buyers", "", "/a?b", "/a%20b", "/a**b"] {
-        assert!(Glob::parse(pattern).is_err(), "{pattern:?}");
+        assert!(PathGlob::parse(pattern).is_err(), "{pattern:?}");
     }
 }
 
 #[test]
 fn matching_many_wildcards_is_fast() {
-    let glob = Glob::parse(&"/**/a".repeat(20)).unwrap();
+    let glob = PathGlob::parse(&"/**/a".repeat(20)).unwrap();
     assert!(!glob.matches(&format!("{}/b", "/a".repeat(5_000))));
 }
 
@@ -211,7 +211,7 @@ proptest! {
     fn parsing_never_panics(url: String) {
         let _ = parse_target(&url);
         let _: Result<(), PathError> = check(&url);
-        if let Ok(glob) = Glob::parse(&url) {
+        if let Ok(glob) = PathGlob::parse(&url) {
             let _ = glob.matches(&url);
         }
     }

@@ -8,18 +8,18 @@ use super::*;
 
 /// The next event.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum RetryEvent {
     Requests(u32),
     Retry,
     Pass(Duration),
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events() -> impl Strategy<Value = Vec<RetryEvent>> {
     let event = prop_oneof![
-        3 => (1..200u32).prop_map(Event::Requests),
-        12 => Just(Event::Retry),
-        3 => (0..4_000u64).prop_map(|millis| Event::Pass(Duration::from_millis(millis))),
-        1 => Just(Event::Pass(Duration::from_secs(60))),
+        3 => (1..200u32).prop_map(RetryEvent::Requests),
+        12 => Just(RetryEvent::Retry),
+        3 => (0..4_000u64).prop_map(|millis| RetryEvent::Pass(Duration::from_millis(millis))),
+        1 => Just(RetryEvent::Pass(Duration::from_secs(60))),
     ];
     proptest::collection::vec(event, 0..400)
 }
@@ -34,15 +34,15 @@ proptest! {
             let second = (now - budget.epoch).as_secs();
             let recent = |all: &[u64]| all.iter().filter(|then| second - **then < WINDOW as u64).count() as u64;
             match event {
-                Event::Pass(time) => now += time,
-                Event::Requests(count) => {
+                RetryEvent::Pass(time) => now += time,
+                RetryEvent::Requests(count) => {
                     (0..count).for_each(|_| budget.deposit(now));
                     requests.extend((0..count).map(|_| second));
                 }
-                Event::Retry => {
+                RetryEvent::Retry => {
                     let allowed = recent(&requests) * u64::from(percent) / 100 + FREE * WINDOW as u64;
                     let spent = recent(&retries);
-                    let granted = budget.withdraw(Percent(percent), now);
+                    let granted = budget.withdraw(PercentConfig(percent), now);
                     // Grants exactly as many retries as the budget permits.
                     prop_assert_eq!(granted, spent < allowed, "{} of {} at {}", spent, allowed, second);
                     retries.extend(granted.then_some(second));

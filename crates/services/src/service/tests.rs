@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Duration, HealthConfig, OneOrMany, ServiceConfig, Statuses};
+use crate::config::{DurationConfig, HealthConfig, OneOrMany, ServiceConfig, StatusRange};
 use crate::path::DECODED;
-use crate::{ConfigProblem, Services};
+use crate::{ConfigProblem, ServiceSet};
 
 fn problems(services: Vec<(&str, ServiceConfig)>) -> Vec<ConfigProblem> {
     let config: BTreeMap<String, ServiceConfig> =
         services.into_iter().map(|(name, config)| (name.to_owned(), config)).collect();
-    Services::new(&config).err().unwrap_or_default()
+    ServiceSet::new(&config).err().unwrap_or_default()
 }
 
 fn pointers(problems: &[ConfigProblem]) -> Vec<&str> {
@@ -22,7 +22,7 @@ fn finds_a_service_by_the_authority_of_its_targets() {
         ("a".to_owned(), ServiceConfig::at("http://a.example")),
         ("b".to_owned(), ServiceConfig::at("https://[::1]:8443/base")),
     ]);
-    let services = Services::new(&config).expect("a good config");
+    let services = ServiceSet::new(&config).expect("a good config");
     let name = |authority: &str| services.at(authority).map_or("", |service| service.name());
     assert_eq!(["a.example", "A.example:80", "[::1]:8443"].map(name), ["a", "a", "b"]);
     assert_eq!(["a.example:81", "a.example:x", "[::1]", "b", ""].map(name), [""; 5]);
@@ -32,7 +32,7 @@ fn finds_a_service_by_the_authority_of_its_targets() {
 fn decodes_a_path_once_for_all_patterns() {
     let mut config = ServiceConfig::at("http://a.example");
     config.paths = (0..100).map(|number| format!("/{number}")).chain(["/*".to_owned()]).collect();
-    let services = Services::new(&BTreeMap::from([("a".to_owned(), config)])).expect("a good config");
+    let services = ServiceSet::new(&BTreeMap::from([("a".to_owned(), config)])).expect("a good config");
     let service = services.get("a").expect("a service");
     for (path, times) in [("/plain", 1), ("/with;parameters", 2)] {
         let before = DECODED.get();
@@ -44,7 +44,7 @@ fn decodes_a_path_once_for_all_patterns() {
 #[test]
 fn a_path_below_the_base_path_is_a_program_s_path() {
     let config = BTreeMap::from([("a".to_owned(), ServiceConfig::at("http://a.example/api/v1/"))]);
-    let services = Services::new(&config).expect("a good config");
+    let services = ServiceSet::new(&config).expect("a good config");
     let service = services.get("a").expect("a service");
     assert_eq!(service.base_path(), "/api/v1");
     for (path, below) in [("/api/v1/x?q", Some("/x?q")), ("/api/v1", Some("")), ("/api/v1?q", Some("?q"))] {
@@ -97,7 +97,7 @@ fn rejects_invalid_urls() {
 fn reports_all_mistakes_at_once() {
     let mut wrong = ServiceConfig::at("");
     wrong.url = OneOrMany::Many(vec!["http://a".into(), "nothing".into()]);
-    wrong.timeout = Duration::from_secs(0);
+    wrong.timeout = DurationConfig::from_secs(0);
     wrong.forward = vec!["authorization".into(), "no header".into(), "Host".into()];
     wrong.headers = BTreeMap::from([("x-key".into(), "secret\n".into()), ("a/b c".into(), "x".into())]);
     wrong.paths = vec!["/fine".into(), "wrong".into()];
@@ -121,16 +121,16 @@ fn reports_all_mistakes_at_once() {
 #[test]
 fn reports_settings_without_effect() {
     let mut wrong = ServiceConfig::at("http://a");
-    wrong.dns_refresh_rate = Duration::from_secs(0);
+    wrong.dns_refresh_rate = DurationConfig::from_secs(0);
     wrong.first_byte_timeout = Some(wrong.timeout);
-    wrong.idle_timeout = Duration::from_secs(0);
-    wrong.upgrade_idle_timeout = Duration::from_secs(0);
+    wrong.idle_timeout = DurationConfig::from_secs(0);
+    wrong.upgrade_idle_timeout = DurationConfig::from_secs(0);
     wrong.retries.attempts = 11;
     wrong.health = Some(HealthConfig {
         path: "healthz".into(),
-        interval: Duration::from_secs(0),
-        timeout: Duration::from_secs(0),
-        status: Statuses::default(),
+        interval: DurationConfig::from_secs(0),
+        timeout: DurationConfig::from_secs(0),
+        status: StatusRange::default(),
         healthy_threshold: 0,
         unhealthy_threshold: 0,
     });

@@ -12,14 +12,14 @@ const BOUNDS: [u64; 15] = [
 
 /// A histogram of durations.
 #[derive(Debug, Default)]
-pub struct Histogram {
+pub struct DurationHistogram {
     counts: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
 
 /// A snapshot of a histogram.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reading {
+pub struct HistogramSnapshot {
     /// The upper bound in seconds of each bucket, and the number of durations in it, not cumulated.
     pub buckets: Vec<(f64, u64)>,
     /// The sum in seconds.
@@ -28,7 +28,7 @@ pub struct Reading {
     pub count: u64,
 }
 
-impl Histogram {
+impl DurationHistogram {
     /// Records a duration.
     pub fn observe(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -39,12 +39,16 @@ impl Histogram {
 
     /// Returns a snapshot.
     #[must_use]
-    pub fn read(&self) -> Reading {
+    pub fn read(&self) -> HistogramSnapshot {
         let bounds = BOUNDS.iter().map(|micros| Duration::from_micros(*micros).as_secs_f64());
         let bounds = bounds.chain([f64::INFINITY]);
         let buckets: Vec<_> = bounds.zip(self.counts.iter().map(|count| count.load(Relaxed))).collect();
         let count = buckets.iter().map(|(_, count)| count).sum();
-        Reading { buckets, sum: Duration::from_nanos(self.nanos.load(Relaxed)).as_secs_f64(), count }
+        HistogramSnapshot {
+            buckets,
+            sum: Duration::from_nanos(self.nanos.load(Relaxed)).as_secs_f64(),
+            count,
+        }
     }
 }
 
@@ -52,11 +56,11 @@ impl Histogram {
 mod tests {
     use std::time::Duration;
 
-    use super::Histogram;
+    use super::DurationHistogram;
 
     #[test]
     fn a_duration_counts_in_the_first_bucket_that_fits() {
-        let histogram = Histogram::default();
+        let histogram = DurationHistogram::default();
         for micros in [0, 250, 251, 10_000_000, 10_000_001] {
             histogram.observe(Duration::from_micros(micros));
         }

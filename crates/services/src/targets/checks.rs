@@ -13,10 +13,10 @@ use http_body_util::BodyExt;
 use offload::polls::{PollSite, watched};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::{Outside, Peer, Targets};
+use super::{BackgroundDependencies, EndpointPeer, ServiceEndpoints};
 use crate::body::empty;
-use crate::config::Statuses;
-use crate::transport::Transport;
+use crate::config::StatusRange;
+use crate::transport::ServiceTransport;
 
 /// The part of a response body in bytes that is read, so that its connection can be reused.
 const READ: usize = 64 * 1024;
@@ -24,20 +24,20 @@ const AGENT: HeaderValue = HeaderValue::from_static("orfa-health");
 
 /// The settings of the checks: the request, the interval, and the evaluation of the results.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Checks {
+pub(crate) struct HealthChecks {
     pub(crate) path: PathAndQuery,
     /// The operator's headers for the service.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) interval: Duration,
     pub(crate) timeout: Duration,
-    pub(crate) status: Statuses,
+    pub(crate) status: StatusRange,
     pub(crate) healthy_threshold: u32,
     pub(crate) unhealthy_threshold: u32,
 }
 
-impl Targets {
+impl ServiceEndpoints {
     /// Starts the checks, if they are configured and not running.
-    pub(super) fn check(self: &Arc<Self>, outside: &Outside) {
+    pub(super) fn check(self: &Arc<Self>, outside: &BackgroundDependencies) {
         let Some(checks) = &self.plan.checks else { return };
         let mut checking = self.checking.lock().unwrap_or_else(PoisonError::into_inner);
         if checking.as_ref().is_none_or(tokio::task::JoinHandle::is_finished) {
@@ -54,7 +54,7 @@ impl Targets {
     }
 }
 
-async fn run(targets: Weak<Targets>, checks: Checks, transport: Arc<dyn Transport>) {
+async fn run(targets: Weak<ServiceEndpoints>, checks: HealthChecks, transport: Arc<dyn ServiceTransport>) {
     let mut ticks = interval(checks.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -65,7 +65,7 @@ async fn run(targets: Weak<Targets>, checks: Checks, transport: Arc<dyn Transpor
 }
 
 /// Checks one endpoint once.
-async fn check(peer: &Peer, checks: &Checks, transport: &dyn Transport) {
+async fn check(peer: &EndpointPeer, checks: &HealthChecks, transport: &dyn ServiceTransport) {
     let well = timeout(checks.timeout, ask(peer, checks, transport)).await.unwrap_or(false);
     let needed = if well { checks.healthy_threshold } else { checks.unhealthy_threshold };
     if peer.standing.heard(well) < needed || !peer.standing.set_ill(!well) {
@@ -79,7 +79,7 @@ async fn check(peer: &Peer, checks: &Checks, transport: &dyn Transport) {
     }
 }
 
-async fn ask(peer: &Peer, checks: &Checks, transport: &dyn Transport) -> bool {
+async fn ask(peer: &EndpointPeer, checks: &HealthChecks, transport: &dyn ServiceTransport) -> bool {
     let Ok(uri) = peer.endpoint.origin.uri(checks.path.clone(), None) else { return false };
     let mut request = http::Request::new(empty());
     *request.uri_mut() = uri;

@@ -17,9 +17,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{Outside, Peer, Targets, literal, peer};
-use crate::body::Error;
-use crate::transport::Origin;
+use super::{BackgroundDependencies, EndpointPeer, ServiceEndpoints, literal, peer};
+use crate::body::BodyError;
+use crate::transport::TargetOrigin;
 
 /// The timeout of one lookup. The previous addresses are used meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ const PATIENCE_WITH_OLD: Duration = Duration::from_secs(1);
 const UNUSED: u32 = 12;
 
 /// A resolver of host names: the system's, or a table in tests.
-pub trait Resolve: Send + Sync {
+pub trait NameResolver: Send + Sync {
     /// Returns all addresses of a host, with this port.
     fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
 }
@@ -38,7 +38,7 @@ pub trait Resolve: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
-impl Resolve for SystemResolver {
+impl NameResolver for SystemResolver {
     fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
         let host = host.to_owned();
         async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) }.boxed()
@@ -47,17 +47,17 @@ impl Resolve for SystemResolver {
 
 /// The background task that resolves the names, and its last result.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct NameResolution {
     task: Mutex<Option<JoinHandle<()>>>,
     told: watch::Sender<Result<(), Arc<str>>>,
 }
 
 /// The result of a lookup for one origin.
-type Found = io::Result<Vec<SocketAddr>>;
+type LookupResult = io::Result<Vec<SocketAddr>>;
 
-impl Targets {
+impl ServiceEndpoints {
     /// Waits for the next lookup, and starts the task if it is not running.
-    pub(super) async fn look_up(self: &Arc<Self>, outside: &Outside) -> Result<(), Error> {
+    pub(super) async fn look_up(self: &Arc<Self>, outside: &BackgroundDependencies) -> Result<(), BodyError> {
         let mut told = self.names.told.subscribe();
         {
             let mut task = self.names.lock();
@@ -85,9 +85,9 @@ impl Targets {
     }
 
     /// Updates the endpoints from the results of a lookup. Returns an error if no endpoint remains.
-    fn learn(&self, found: Vec<Found>) -> Result<(), Arc<str>> {
+    fn learn(&self, found: Vec<LookupResult>) -> Result<(), Arc<str>> {
         let known = self.peers.load_full();
-        let mut peers: Vec<Arc<Peer>> = Vec::with_capacity(known.len());
+        let mut peers: Vec<Arc<EndpointPeer>> = Vec::with_capacity(known.len());
         let mut failed: Arc<str> = "it has no address".into();
         for (origin, found) in self.plan.origins.iter().zip(found) {
             let reason = match found {
@@ -117,13 +117,13 @@ impl Targets {
     }
 }
 
-impl Default for Names {
+impl Default for NameResolution {
     fn default() -> Self {
         Self { task: Mutex::default(), told: watch::Sender::new(Ok(())) }
     }
 }
 
-impl Names {
+impl NameResolution {
     fn lock(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
         self.task.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,7 +131,7 @@ impl Names {
 
 /// Resolves the names periodically. Ends when the service is unused, dropped, or without addresses, so that
 /// the next request starts a new task.
-async fn follow(targets: Weak<Targets>, outside: Outside) {
+async fn follow(targets: Weak<ServiceEndpoints>, outside: BackgroundDependencies) {
     let mut unused = 0;
     while let Some(strong) = targets.upgrade() {
         let (origins, pause) = (strong.plan.origins.clone(), strong.plan.dns_refresh_rate);
@@ -159,7 +159,7 @@ async fn follow(targets: Weak<Targets>, outside: Outside) {
     }
 }
 
-async fn find(origin: &Origin, outside: &Outside) -> Found {
+async fn find(origin: &TargetOrigin, outside: &BackgroundDependencies) -> LookupResult {
     match literal(origin) {
         Some(address) => Ok(vec![address]),
         None => {

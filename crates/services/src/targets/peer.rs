@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::standing::{Change, Standing, Verdict};
+use super::standing::{EndpointHealth, HealthChange, RequestVerdict};
 use crate::stats::EndpointStats;
-use crate::transport::{Endpoint, Origin};
+use crate::transport::{RequestEndpoint, TargetOrigin};
 
 /// An endpoint that requests are distributed to.
 #[derive(Debug)]
-pub(crate) struct Peer {
-    pub(crate) endpoint: Endpoint,
-    pub(super) standing: Standing,
+pub(crate) struct EndpointPeer {
+    pub(crate) endpoint: RequestEndpoint,
+    pub(super) standing: EndpointHealth,
     outstanding: AtomicU32,
     requests: AtomicU64,
     failures: AtomicU64,
@@ -20,17 +20,17 @@ pub(crate) struct Peer {
 
 /// A guard for a request on its endpoint: the request counts as in flight until the lease is dropped.
 #[derive(Debug)]
-pub(crate) struct Lease {
-    pub(crate) peer: Arc<Peer>,
+pub(crate) struct EndpointLease {
+    pub(crate) peer: Arc<EndpointPeer>,
     /// Whether the endpoint was ejected, and this request is a probe.
     chance: bool,
 }
 
-impl Peer {
-    pub(super) fn new(endpoint: Endpoint) -> Self {
+impl EndpointPeer {
+    pub(super) fn new(endpoint: RequestEndpoint) -> Self {
         Self {
             endpoint,
-            standing: Standing::new(),
+            standing: EndpointHealth::new(),
             outstanding: AtomicU32::new(0),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -39,7 +39,7 @@ impl Peer {
     }
 
     /// Returns the same endpoint with other connection settings, keeping its state.
-    pub(super) fn moved(&self, endpoint: Endpoint) -> Self {
+    pub(super) fn moved(&self, endpoint: RequestEndpoint) -> Self {
         Self {
             endpoint,
             standing: self.standing.copy(),
@@ -51,7 +51,7 @@ impl Peer {
     }
 
     /// Whether the endpoint belongs to this target, whatever the connection settings.
-    pub(super) fn is_at(&self, origin: &Origin) -> bool {
+    pub(super) fn is_at(&self, origin: &TargetOrigin) -> bool {
         let own = &self.endpoint.origin;
         (&own.scheme, &own.authority, &own.base) == (&origin.scheme, &origin.authority, &origin.base)
     }
@@ -62,26 +62,26 @@ impl Peer {
     }
 
     /// Counts a request, and returns its lease.
-    pub(super) fn lease(self: &Arc<Self>, chance: bool) -> Lease {
+    pub(super) fn lease(self: &Arc<Self>, chance: bool) -> EndpointLease {
         self.outstanding.fetch_add(1, Relaxed);
         self.requests.fetch_add(1, Relaxed);
-        Lease { peer: Arc::clone(self), chance }
+        EndpointLease { peer: Arc::clone(self), chance }
     }
 
     /// Records the outcome of a request. `chance` marks a request that was sent although the endpoint was
     /// ejected.
-    pub(crate) fn note(&self, verdict: Verdict, chance: bool) {
-        if verdict != Verdict::Good {
+    pub(crate) fn note(&self, verdict: RequestVerdict, chance: bool) {
+        if verdict != RequestVerdict::Good {
             self.failures.fetch_add(1, Relaxed);
         }
         let service = &*self.endpoint.origin.service;
         match self.standing.note(verdict, chance) {
-            Some(Change::Out(pause)) => {
+            Some(HealthChange::Out(pause)) => {
                 self.ejections.fetch_add(1, Relaxed);
                 let (endpoint, pause) = (self.place(), pause.as_secs_f64());
                 tracing::warn!(service, endpoint, pause, "an endpoint failed too often and is ejected");
             }
-            Some(Change::Back) => {
+            Some(HealthChange::Back) => {
                 let endpoint = self.place();
                 tracing::info!(service, endpoint, "an endpoint is restored");
             }
@@ -111,9 +111,9 @@ impl Peer {
     }
 }
 
-impl Lease {
+impl EndpointLease {
     /// Records the outcome of the request.
-    pub(crate) fn note(&self, verdict: Verdict) {
+    pub(crate) fn note(&self, verdict: RequestVerdict) {
         self.peer.note(verdict, self.chance);
     }
 
@@ -123,7 +123,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for EndpointLease {
     fn drop(&mut self) {
         self.peer.outstanding.fetch_sub(1, Relaxed);
     }

@@ -22,7 +22,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 
 /// The outcome of a request, as evidence about the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RequestVerdict {
     /// A response that is not evidence against the endpoint.
     Good,
     /// A 500 response, or a request refused unprocessed: caused by the endpoint or by this request.
@@ -33,7 +33,7 @@ pub(crate) enum Verdict {
 
 /// A change of state by a verdict, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum HealthChange {
     /// The endpoint was ejected for this time.
     Out(Duration),
     /// The endpoint was restored.
@@ -42,7 +42,7 @@ pub(crate) enum Change {
 
 /// The health of one endpoint.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct EndpointHealth {
     epoch: Instant,
     /// The number of consecutive failures.
     failures: AtomicU32,
@@ -64,7 +64,7 @@ pub(crate) struct Standing {
 /// The bit of [`Standing::heard`] for successful checks.
 const WELL: u32 = 1 << 31;
 
-impl Standing {
+impl EndpointHealth {
     pub(super) fn new() -> Self {
         Self {
             epoch: Instant::now(),
@@ -124,21 +124,21 @@ impl Standing {
 
     /// Records the outcome of a request. `chance` marks a request that was sent although the endpoint was
     /// ejected.
-    pub(super) fn note(&self, verdict: Verdict, chance: bool) -> Option<Change> {
+    pub(super) fn note(&self, verdict: RequestVerdict, chance: bool) -> Option<HealthChange> {
         let out = self.due.load(Relaxed) != 0;
         match (verdict, out) {
-            (Verdict::Good, true) if chance => Some(self.come_back()),
+            (RequestVerdict::Good, true) if chance => Some(self.come_back()),
             (_, true) if chance => Some(self.stay_out()),
             // Requests that were in flight at the ejection are not new evidence.
             (_, true) => None,
-            (Verdict::Good, false) => {
+            (RequestVerdict::Good, false) => {
                 self.forgive();
                 None
             }
-            (Verdict::Failed, false) => {
+            (RequestVerdict::Failed, false) => {
                 (self.failures.fetch_add(1, Relaxed) + 1 >= FAILURES).then(|| self.put_out()).flatten()
             }
-            (Verdict::Error, false) => {
+            (RequestVerdict::Error, false) => {
                 let last = |errors: u32| Some((errors << 1 | 1) & ((1 << ANSWERS) - 1));
                 let _ = self.errors.fetch_update(Relaxed, Relaxed, last);
                 (self.errors.load(Relaxed).count_ones() >= ERRORS).then(|| self.put_out()).flatten()
@@ -158,7 +158,7 @@ impl Standing {
     }
 
     /// Ejects the endpoint. Of several concurrent attempts, one succeeds.
-    fn put_out(&self) -> Option<Change> {
+    fn put_out(&self) -> Option<HealthChange> {
         let now = self.now();
         // The pauses start anew for an endpoint that stayed healthy for long after its last pause.
         if now.saturating_sub(self.back.load(Relaxed)) > 2 * millis(self.pause()) {
@@ -167,22 +167,22 @@ impl Standing {
         let pause = jittered(self.pause());
         self.due.compare_exchange(0, (now + millis(pause)).max(1), Relaxed, Relaxed).ok()?;
         self.level.fetch_add(1, Relaxed);
-        Some(Change::Out(pause))
+        Some(HealthChange::Out(pause))
     }
 
-    fn stay_out(&self) -> Change {
+    fn stay_out(&self) -> HealthChange {
         let pause = jittered(self.pause());
         self.due.store((self.now() + millis(pause)).max(1), Relaxed);
         self.level.fetch_add(1, Relaxed);
-        Change::Out(pause)
+        HealthChange::Out(pause)
     }
 
-    fn come_back(&self) -> Change {
+    fn come_back(&self) -> HealthChange {
         self.failures.store(0, Relaxed);
         self.errors.store(0, Relaxed);
         self.back.store(self.now(), Relaxed);
         self.due.store(0, Relaxed);
-        Change::Back
+        HealthChange::Back
     }
 
     fn pause(&self) -> Duration {

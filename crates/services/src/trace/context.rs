@@ -14,7 +14,7 @@ const MAX_STATE: usize = 1024;
 
 /// The position of a span in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
+pub struct SpanContext {
     /// The trace id; never 0.
     pub trace_id: u128,
     /// The span id; never 0.
@@ -23,7 +23,7 @@ pub struct Context {
     pub sampled: bool,
 }
 
-impl Context {
+impl SpanContext {
     /// Reads the context from a request's headers; `None` unless there is exactly one valid `traceparent`.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Option<Self> {
@@ -57,7 +57,7 @@ impl Context {
 }
 
 /// Formats a `traceparent`.
-impl fmt::Display for Context {
+impl fmt::Display for SpanContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { trace_id, span_id, sampled } = self;
         write!(formatter, "00-{trace_id:032x}-{span_id:016x}-{:02x}", u8::from(*sampled))

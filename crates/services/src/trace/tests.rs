@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 
-use super::{Context, TRACEPARENT, TRACESTATE, Trace};
+use super::{RequestTrace, SpanContext, TRACEPARENT, TRACESTATE};
 
 const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -15,7 +15,7 @@ fn headers(fields: &[(http::HeaderName, &'static str)]) -> HeaderMap {
     headers
 }
 
-fn told(trace: &Trace, call: usize) -> HeaderMap {
+fn told(trace: &RequestTrace, call: usize) -> HeaderMap {
     let mut headers = headers(&[(TRACEPARENT, "forged"), (TRACESTATE, "forged=1")]);
     trace.mark(&mut headers, call);
     headers
@@ -39,26 +39,26 @@ fn rejects_a_malformed_traceparent() {
         "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01.more",
         "+0-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
     ] {
-        assert_eq!(Context::parse(bad.as_bytes()), None, "{bad}");
+        assert_eq!(SpanContext::parse(bad.as_bytes()), None, "{bad}");
     }
-    assert_eq!(Context::of(&headers(&[(TRACEPARENT, GIVEN), (TRACEPARENT, GIVEN)])), None, "repeated");
+    assert_eq!(SpanContext::of(&headers(&[(TRACEPARENT, GIVEN), (TRACEPARENT, GIVEN)])), None, "repeated");
 }
 
 #[test]
 fn reads_the_known_fields_of_future_versions() {
-    let given = Context::parse(GIVEN.as_bytes()).unwrap();
+    let given = SpanContext::parse(GIVEN.as_bytes()).unwrap();
     for later in ["cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-the-future-brings", GIVEN] {
-        assert_eq!(Context::parse(later.as_bytes()), Some(given));
+        assert_eq!(SpanContext::parse(later.as_bytes()), Some(given));
     }
     assert_eq!((given.span_id, given.sampled), (0x00f0_67aa_0ba9_02b7, true));
     let quiet = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-fe";
-    assert!(!Context::parse(quiet.as_bytes()).unwrap().sampled);
+    assert!(!SpanContext::parse(quiet.as_bytes()).unwrap().sampled);
 }
 
 #[test]
 fn propagates_an_unrecorded_trace_unchanged() {
     let client = headers(&[(TRACEPARENT, GIVEN), (TRACESTATE, "a=1, b@c=2"), (TRACESTATE, ",d=3")]);
-    let trace = Trace::handed_on(Context::of(&client).unwrap(), &client);
+    let trace = RequestTrace::handed_on(SpanContext::of(&client).unwrap(), &client);
     let service = told(&trace, 7);
     assert_eq!(
         (&service[TRACEPARENT], &service[TRACESTATE]),
@@ -66,16 +66,16 @@ fn propagates_an_unrecorded_trace_unchanged() {
     );
     drop(trace.phase("run"));
     assert!(trace.phases().is_empty() && !trace.is_recorded());
-    let untold = told(&Trace::default(), 0);
+    let untold = told(&RequestTrace::default(), 0);
     assert_eq!(untold[TRACEPARENT], "forged", "without a trace the headers are left alone");
 }
 
 #[test]
 fn each_call_of_a_recorded_trace_is_a_separate_span() {
-    let ours = Context { trace_id: 7, span_id: 8, sampled: true };
-    let trace = Trace::recorded(ours, None);
-    let told: Vec<Context> =
-        (0..100).map(|call| Context::of(&told(&trace, call)).expect("a context")).collect();
+    let ours = SpanContext { trace_id: 7, span_id: 8, sampled: true };
+    let trace = RequestTrace::recorded(ours, None);
+    let told: Vec<SpanContext> =
+        (0..100).map(|call| SpanContext::of(&told(&trace, call)).expect("a context")).collect();
     for (call, context) in told.iter().enumerate() {
         assert_eq!((context.trace_id, context.sampled), (7, true));
         assert_eq!(*context, ours.child(call));
@@ -91,7 +91,7 @@ fn drops_a_malformed_tracestate_completely() {
     let long: &'static str = Box::leak(format!("a={}", "x".repeat(2000)).into_boxed_str());
     for bad in ["novalue", "A=1", "a=1,=2", "a=1,b", "a=b=c", "a=", long, "a=\tb"] {
         let client = headers(&[(TRACEPARENT, GIVEN), (TRACESTATE, bad)]);
-        let trace = Trace::handed_on(Context::of(&client).unwrap(), &client);
+        let trace = RequestTrace::handed_on(SpanContext::of(&client).unwrap(), &client);
         assert_eq!(told(&trace, 0).get(TRACESTATE), None, "{bad}");
     }
 }
@@ -99,12 +99,12 @@ fn drops_a_malformed_tracestate_completely() {
 proptest! {
     #[test]
     fn parsing_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-        let _ = Context::parse(&bytes);
+        let _ = SpanContext::parse(&bytes);
     }
 
     #[test]
     fn contexts_round_trip(trace_id in 1u128.., span_id in 1u64.., sampled: bool) {
-        let context = Context { trace_id, span_id, sampled };
-        prop_assert_eq!(Context::parse(context.to_string().as_bytes()), Some(context));
+        let context = SpanContext { trace_id, span_id, sampled };
+        prop_assert_eq!(SpanContext::parse(context.to_string().as_bytes()), Some(context));
     }
 }

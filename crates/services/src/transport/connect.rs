@@ -15,36 +15,40 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-use super::{Endpoint, Origin, http1, http2, tls};
-use crate::body::Error;
-use crate::config::Protocol;
-use crate::hosts::Reach;
+use super::{RequestEndpoint, TargetOrigin, http1, http2, tls};
+use crate::body::BodyError;
+use crate::config::ServiceProtocol;
+use crate::hosts::ReachableAddresses;
 use crate::turn::CooperativeStream;
 
 /// The connection settings in a service's config.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Dial {
+pub(crate) struct ConnectSettings {
     /// The timeout for connecting, from the name lookup to the end of the TLS handshake.
     pub(crate) timeout: Duration,
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: ServiceProtocol,
     /// Trusted authorities and credentials, for `https` targets.
-    pub(crate) tls: Option<tls::Client>,
+    pub(crate) tls: Option<tls::ClientTls>,
     /// The server name that certificates must match, if it is not the target's host.
     pub(crate) server_name: Option<ServerName<'static>>,
     /// The addresses that targets may have.
-    pub(crate) reach: Reach,
+    pub(crate) reach: ReachableAddresses,
 }
 
 /// TLS settings for one target.
 #[derive(Clone, Debug)]
-pub(crate) struct Tls {
+pub(crate) struct TargetTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-impl Dial {
+impl ConnectSettings {
     /// Returns the TLS settings for a target, if its scheme requires TLS.
-    pub(crate) fn tls(&self, scheme: &Scheme, authority: &Authority) -> Result<Option<Tls>, &'static str> {
+    pub(crate) fn tls(
+        &self,
+        scheme: &Scheme,
+        authority: &Authority,
+    ) -> Result<Option<TargetTls>, &'static str> {
         if *scheme != Scheme::HTTPS {
             return Ok(None);
         }
@@ -54,7 +58,7 @@ impl Dial {
             None => ServerName::try_from(bare(authority.host()).to_owned())
                 .map_err(|_| "its host is not a valid server name")?,
         };
-        Ok(Some(Tls { config, name }))
+        Ok(Some(TargetTls { config, name }))
     }
 }
 
@@ -64,16 +68,17 @@ fn bare(host: &str) -> &str {
 }
 
 /// A connection to a target below HTTP: TCP, or TLS over TCP.
-pub(crate) type Stream = Either<CooperativeStream<TcpStream>, Box<TlsStream<CooperativeStream<TcpStream>>>>;
+pub(crate) type TransportStream =
+    Either<CooperativeStream<TcpStream>, Box<TlsStream<CooperativeStream<TcpStream>>>>;
 
 /// A connection that is ready for requests.
-pub(crate) enum Connection {
-    Http1(http1::Connection),
-    Http2(http2::Connection),
+pub(crate) enum TransportConnection {
+    Http1(http1::ClientHttp1Connection),
+    Http2(http2::ClientHttp2Connection),
 }
 
 /// Opens a connection, within the configured timeout.
-pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Error> {
+pub(crate) async fn connect(endpoint: &RequestEndpoint) -> Result<TransportConnection, BodyError> {
     let origin = &*endpoint.origin;
     let end = Instant::now() + origin.dial.timeout;
     let late = || io::Error::new(io::ErrorKind::TimedOut, "connecting took too long");
@@ -89,13 +94,13 @@ pub(crate) async fn connect(endpoint: &Endpoint) -> Result<Connection, Error> {
     let stream = timeout_at(end, stream).await.map_err(|_| late())??;
     set_socket_linger(tcp(&stream), None)?;
     if is_http2(origin, &stream) {
-        Ok(Connection::Http2(http2::Connection::new(stream).await?))
+        Ok(TransportConnection::Http2(http2::ClientHttp2Connection::new(stream).await?))
     } else {
-        Ok(Connection::Http1(http1::Connection::new(stream)))
+        Ok(TransportConnection::Http1(http1::ClientHttp1Connection::new(stream)))
     }
 }
 
-async fn open(origin: &Origin, address: SocketAddr) -> io::Result<TcpStream> {
+async fn open(origin: &TargetOrigin, address: SocketAddr) -> io::Result<TcpStream> {
     origin.dial.reach.check(address)?;
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // An aborted attempt must not occupy a port (`http1/socket.rs`).
@@ -104,7 +109,7 @@ async fn open(origin: &Origin, address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Connects to the first of the name's addresses that accepts. Each gets its share of the remaining time.
-async fn any(origin: &Origin, end: Instant) -> io::Result<TcpStream> {
+async fn any(origin: &TargetOrigin, end: Instant) -> io::Result<TcpStream> {
     let host = bare(origin.authority.host());
     let addresses: Vec<SocketAddr> = lookup_host((host, origin.port())).await?.collect();
     let mut result = Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
@@ -120,7 +125,7 @@ async fn any(origin: &Origin, end: Instant) -> io::Result<TcpStream> {
     result
 }
 
-async fn secure(origin: &Origin, socket: TcpStream) -> io::Result<Stream> {
+async fn secure(origin: &TargetOrigin, socket: TcpStream) -> io::Result<TransportStream> {
     let Some(tls) = &origin.tls else { return Ok(Either::Left(CooperativeStream::new(socket))) };
     let socket = CooperativeStream::below_tls(socket);
     let connector = TlsConnector::from(Arc::clone(&tls.config));
@@ -128,7 +133,7 @@ async fn secure(origin: &Origin, socket: TcpStream) -> io::Result<Stream> {
 }
 
 /// Returns the socket of a connection.
-pub(crate) fn tcp(stream: &Stream) -> &TcpStream {
+pub(crate) fn tcp(stream: &TransportStream) -> &TcpStream {
     match stream {
         Either::Left(socket) => socket.get_ref(),
         Either::Right(tls) => tls.get_ref().0.get_ref(),
@@ -136,12 +141,12 @@ pub(crate) fn tcp(stream: &Stream) -> &TcpStream {
 }
 
 /// Whether the connection uses HTTP/2: as negotiated by TLS (RFC 7301), or as configured.
-fn is_http2(origin: &Origin, stream: &Stream) -> bool {
+fn is_http2(origin: &TargetOrigin, stream: &TransportStream) -> bool {
     match stream {
         Either::Right(tls) => match tls.get_ref().1.alpn_protocol() {
             Some(agreed) => agreed == b"h2",
-            None => origin.dial.protocol == Protocol::Http2,
+            None => origin.dial.protocol == ServiceProtocol::Http2,
         },
-        Either::Left(_) => origin.dial.protocol == Protocol::Http2,
+        Either::Left(_) => origin.dial.protocol == ServiceProtocol::Http2,
     }
 }

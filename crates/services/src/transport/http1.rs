@@ -25,55 +25,58 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::task::unconstrained;
 
-use super::connect::Stream;
-use super::{Endpoint, Unsent};
-use crate::body::{Body, Error, full};
-use crate::http1::{Decoder, Framing, Input};
-use crate::upgrade::Switched;
-use body::Arriving;
-use request::Outgoing;
-use response::Head;
-pub(crate) use socket::Socket;
+use super::connect::TransportStream;
+use super::{RequestEndpoint, UnsentRequest};
+use crate::body::{BodyError, StreamedServiceBody, full};
+use crate::http1::{BodyDecoder, BodyFraming, ReceiveBuffer};
+use crate::upgrade::UpgradedService;
+use body::ArrivingBody;
+use request::OutgoingRequest;
+use response::ResponseHead;
+pub(crate) use socket::ResettingSocket;
 
 /// The maximum number of interim responses to a request. A service that reports its progress sends one every
 /// 20 seconds or so (RFC 2518, section 10.1).
 const MAX_INTERIM: usize = 64;
 
 /// An idle connection, or a new one. Dropping it closes it, or resets it in the middle of an exchange.
-pub(crate) struct Connection(Box<Parts>);
+pub(crate) struct ClientHttp1Connection(Box<ClientHttp1Parts>);
 
-struct Parts {
-    stream: Socket,
-    input: Input,
+struct ClientHttp1Parts {
+    stream: ResettingSocket,
+    input: ReceiveBuffer,
 }
 
 /// The error of a connection that cannot take a request.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was closed, or received unexpected data")]
-struct Gone;
+struct ConnectionUnavailable;
 
 /// The error for a service that keeps sending interim responses.
 #[derive(Debug, thiserror::Error)]
 #[error("the service sends more than {MAX_INTERIM} interim responses")]
 struct TooManyInterim;
 
-impl Connection {
-    pub(crate) fn new(stream: Stream) -> Self {
-        Self(Box::new(Parts { stream: Socket::new(stream), input: Input::default() }))
+impl ClientHttp1Connection {
+    pub(crate) fn new(stream: TransportStream) -> Self {
+        Self(Box::new(ClientHttp1Parts {
+            stream: ResettingSocket::new(stream),
+            input: ReceiveBuffer::default(),
+        }))
     }
 
     /// Sends a request and waits for the head of its response. The connection returns to the pool by itself.
     pub(crate) async fn send(
         mut self,
-        request: Request<Body>,
-        home: Endpoint,
-    ) -> Result<Response<Body>, Unsent> {
+        request: Request<StreamedServiceBody>,
+        home: RequestEndpoint,
+    ) -> Result<Response<StreamedServiceBody>, UnsentRequest> {
         if !self.is_idle() {
-            return Err(Unsent::Whole(Box::new(request), Gone.into()));
+            return Err(UnsentRequest::Whole(Box::new(request), ConnectionUnavailable.into()));
         }
         self.0.stream.may_close(false);
         let host = home.origin.host(request.uri());
-        let mut outgoing = Outgoing::new(request, &host);
+        let mut outgoing = OutgoingRequest::new(request, &host);
         let mut interim = 0;
         match poll_fn(|context| self.poll_answer(&mut outgoing, &mut interim, context)).await {
             Ok(head) => Ok(self.hand_over(head, outgoing, home)),
@@ -84,11 +87,11 @@ impl Connection {
     /// Drives the request until the head of the response has arrived. Counts interim responses.
     fn poll_answer(
         &mut self,
-        outgoing: &mut Outgoing,
+        outgoing: &mut OutgoingRequest,
         interim: &mut usize,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Head, Error>> {
-        let Parts { stream, input } = &mut *self.0;
+    ) -> Poll<Result<ResponseHead, BodyError>> {
+        let ClientHttp1Parts { stream, input } = &mut *self.0;
         outgoing.go_on(stream, context)?;
         loop {
             match response::read(input, outgoing.method())? {
@@ -103,7 +106,7 @@ impl Connection {
                     return Poll::Pending;
                 }
                 Some(head) => {
-                    if let Framing::Length(length) = head.framing {
+                    if let BodyFraming::Length(length) = head.framing {
                         input.fill(length, stream, context);
                     }
                     return Poll::Ready(Ok(head));
@@ -121,16 +124,21 @@ impl Connection {
     }
 
     /// Returns the response, and puts the connection back into the pool or into the response's body.
-    fn hand_over(mut self, head: Head, outgoing: Outgoing, home: Endpoint) -> Response<Body> {
-        let Head { mut response, framing, is_last } = head;
+    fn hand_over(
+        mut self,
+        head: ResponseHead,
+        outgoing: OutgoingRequest,
+        home: RequestEndpoint,
+    ) -> Response<StreamedServiceBody> {
+        let ResponseHead { mut response, framing, is_last } = head;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let Parts { mut stream, mut input } = *self.0;
+            let ClientHttp1Parts { mut stream, mut input } = *self.0;
             stream.may_close(true);
-            response.extensions_mut().insert(Switched::new(stream, input.take_all()));
+            response.extensions_mut().insert(UpgradedService::new(stream, input.take_all()));
             return response.map(|()| crate::body::empty());
         }
-        let may_stay = !is_last && framing != Framing::UntilClose;
-        if let Framing::Length(length) = framing
+        let may_stay = !is_last && framing != BodyFraming::UntilClose;
+        if let BodyFraming::Length(length) = framing
             && let Some(bytes) = self.0.input.take_exactly(length)
         {
             match (outgoing.is_done(), may_stay) {
@@ -140,12 +148,12 @@ impl Connection {
             }
             return response.map(|()| full(bytes));
         }
-        let body = Arriving::new(Decoder::new(framing), self, outgoing, may_stay.then_some(home));
+        let body = ArrivingBody::new(BodyDecoder::new(framing), self, outgoing, may_stay.then_some(home));
         response.map(|()| body.boxed_unsync())
     }
 
     /// Puts the connection back into the pool, unless there is unexpected data.
-    fn keep(mut self, home: Endpoint) {
+    fn keep(mut self, home: RequestEndpoint) {
         if self.0.input.is_empty() {
             self.0.input.shrink();
             home.origin.pool.keep(home.address, self);
@@ -160,7 +168,7 @@ impl Connection {
     /// Whether the peer has sent nothing since the last response. Registers no waker: later data is noticed
     /// by the next request or by the pool's sweep.
     pub(crate) fn is_idle(&mut self) -> bool {
-        let Parts { stream, input } = &mut *self.0;
+        let ClientHttp1Parts { stream, input } = &mut *self.0;
         let is_empty = input.is_empty();
         // Unconstrained, since a used-up cooperative budget would look like an idle connection.
         let more = pin!(unconstrained(poll_fn(|context| input.poll_more(stream, context))));

@@ -21,9 +21,9 @@ use offload::polls::{PollSite, watched};
 use tokio::io::{join, split};
 use tokio::task::coop::poll_proceed;
 
-use super::connect::Stream;
-use super::{MAX_HEAD, TransportError, Unsent};
-use crate::body::{Body, Error};
+use super::connect::TransportStream;
+use super::{MAX_HEAD, TransportError, UnsentRequest};
+use crate::body::{BodyError, StreamedServiceBody};
 use crate::http1::content_length;
 use crate::turn::PacedReader;
 
@@ -50,26 +50,26 @@ const MAX_RESET_STREAMS: usize = 50;
 const MAX_ERROR_RESETS: usize = 1024;
 
 /// A connection that requests share. It closes when its last user is gone.
-pub(crate) struct Connection {
-    sender: SendRequest<Body>,
-    load: Arc<Load>,
+pub(crate) struct ClientHttp2Connection {
+    sender: SendRequest<StreamedServiceBody>,
+    load: Arc<StreamLoad>,
 }
 
 /// The number of requests in flight on a connection, and the maximum that the peer permits.
 #[derive(Debug)]
-struct Load {
+struct StreamLoad {
     streams: AtomicUsize,
     allowed: AtomicUsize,
 }
 
 /// A slot on a connection for one request.
-pub(crate) struct Place {
-    sender: SendRequest<Body>,
-    taken: Taken,
+pub(crate) struct StreamSlot {
+    sender: SendRequest<StreamedServiceBody>,
+    taken: StreamCountGuard,
 }
 
 /// Counts a request until its response has been read or dropped.
-struct Taken(Arc<Load>);
+struct StreamCountGuard(Arc<StreamLoad>);
 
 /// Runs the tasks of a connection, with measured polls.
 #[derive(Clone, Copy)]
@@ -85,8 +85,8 @@ where
     }
 }
 
-impl Connection {
-    pub(crate) async fn new(stream: Stream) -> hyper::Result<Self> {
+impl ClientHttp2Connection {
+    pub(crate) async fn new(stream: TransportStream) -> hyper::Result<Self> {
         let (reader, writer) = split(stream);
         let stream = join(PacedReader::new(reader), writer);
         let (sender, mut driver) = Builder::new(MeasuredExecutor)
@@ -104,7 +104,7 @@ impl Connection {
             .handshake(TokioIo::new(stream))
             .await?;
         let allowed = AtomicUsize::new(driver.current_max_send_streams());
-        let load = Arc::new(Load { streams: AtomicUsize::new(0), allowed });
+        let load = Arc::new(StreamLoad { streams: AtomicUsize::new(0), allowed });
         let told = Arc::clone(&load);
         MeasuredExecutor.execute(poll_fn(move |context| {
             let ended = driver.poll_unpin(context);
@@ -134,31 +134,34 @@ impl Connection {
         self.streams() < self.load.allowed.load(Relaxed).min(MAX_STREAMS)
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> StreamSlot {
         self.load.streams.fetch_add(1, Relaxed);
-        Place { sender: self.sender.clone(), taken: Taken(Arc::clone(&self.load)) }
+        StreamSlot { sender: self.sender.clone(), taken: StreamCountGuard(Arc::clone(&self.load)) }
     }
 }
 
-impl Drop for Taken {
+impl Drop for StreamCountGuard {
     fn drop(&mut self) {
         self.0.streams.fetch_sub(1, Relaxed);
     }
 }
 
-impl Place {
+impl StreamSlot {
     /// Sends a request and waits for the head of its response.
-    pub(crate) async fn send(mut self, request: Request<Body>) -> Result<Response<Body>, Unsent> {
+    pub(crate) async fn send(
+        mut self,
+        request: Request<StreamedServiceBody>,
+    ) -> Result<Response<StreamedServiceBody>, UnsentRequest> {
         let is_asked = request.body().is_end_stream();
         match self.sender.try_send_request(request).await {
             Ok(response) => {
                 let left = content_length(response.headers()).ok().flatten();
-                let body = |body| Placed { body, left, is_asked, _taken: self.taken }.boxed_unsync();
+                let body = |body| SlottedBody { body, left, is_asked, _taken: self.taken }.boxed_unsync();
                 Ok(response.map(body))
             }
             Err(mut error) => Err(match error.take_message() {
-                Some(request) => Unsent::Whole(Box::new(request), error.into_error().into()),
-                None => Unsent::Lost(lost(error.into_error())),
+                Some(request) => UnsentRequest::Whole(Box::new(request), error.into_error().into()),
+                None => UnsentRequest::Lost(lost(error.into_error())),
             }),
         }
     }
@@ -177,7 +180,7 @@ fn lost(error: hyper::Error) -> TransportError {
 }
 
 /// The body of a response, which holds the slot on its connection.
-struct Placed {
+struct SlottedBody {
     body: Incoming,
     /// The remaining length, if the head contains a length.
     left: Option<u64>,
@@ -185,7 +188,7 @@ struct Placed {
     /// complete response (RFC 9113, section 8.1), which cannot be distinguished from an incomplete one
     /// without a length.
     is_asked: bool,
-    _taken: Taken,
+    _taken: StreamCountGuard,
 }
 
 /// The error of an incomplete response.
@@ -193,14 +196,14 @@ struct Placed {
 #[error("the service reset the stream before the end of its response")]
 struct TakenBack;
 
-impl http_body::Body for Placed {
+impl http_body::Body for SlottedBody {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         // Consumes the cooperative budget, as in HTTP/1.1 (`http1/decoder.rs`): thousands of frames may be
         // available at once.
         let budget = ready!(poll_proceed(context));

@@ -12,10 +12,10 @@ use std::time::Duration;
 use offload::polls::{PollSite, watched};
 use tokio::sync::watch;
 
-use super::connect::{Connection, connect};
-use super::{Endpoint, http1, http2};
-use crate::body::Error;
-use crate::config::Protocol;
+use super::connect::{TransportConnection, connect};
+use super::{RequestEndpoint, http1, http2};
+use crate::body::BodyError;
+use crate::config::ServiceProtocol;
 
 /// The interval of sweeps, which close idle connections that are too old or were closed by the peer.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -30,27 +30,27 @@ pub(super) const MAX_SHARED: usize = 16;
 
 /// The connection pool of one target.
 #[derive(Default)]
-pub(crate) struct Pool(Arc<Mutex<Kept>>);
+pub(crate) struct ConnectionPool(Arc<Mutex<PooledConnections>>);
 
 #[derive(Default)]
-struct Kept {
+struct PooledConnections {
     sweeps: u32,
     is_swept: bool,
-    places: Vec<Place>,
+    places: Vec<AddressPool>,
 }
 
 /// The connections for one address of the target; `None` means any address of its name.
-struct Place {
+struct AddressPool {
     address: Option<SocketAddr>,
-    idle: Vec<Aged<http1::Connection>>,
-    shared: Vec<Aged<http2::Connection>>,
+    idle: Vec<AgedConnection<http1::ClientHttp1Connection>>,
+    shared: Vec<AgedConnection<http2::ClientHttp2Connection>>,
     /// The HTTP version that the target has negotiated.
-    spoken: Option<Protocol>,
-    probe: Option<Probe>,
+    spoken: Option<ServiceProtocol>,
+    probe: Option<PendingConnection>,
 }
 
 /// A connection, with the sweep count at its last use.
-struct Aged<C> {
+struct AgedConnection<C> {
     used: u32,
     connection: C,
 }
@@ -58,69 +58,71 @@ struct Aged<C> {
 /// A pending connection that several requests wait for, since they may share it, or since it determines the
 /// HTTP version of the target.
 #[derive(Clone)]
-pub(crate) struct Probe(watch::Receiver<Option<Result<(), Arc<dyn std::error::Error + Send + Sync>>>>);
+pub(crate) struct PendingConnection(
+    watch::Receiver<Option<Result<(), Arc<dyn std::error::Error + Send + Sync>>>>,
+);
 
 /// The result of looking for a connection.
-pub(crate) enum Found {
-    Http1(http1::Connection),
-    Http2(http2::Place),
+pub(crate) enum PoolLookup {
+    Http1(http1::ClientHttp1Connection),
+    Http2(http2::StreamSlot),
     /// A connection is pending: wait and look again.
-    Soon(Probe),
+    Soon(PendingConnection),
     /// There is no connection: open one.
     Nothing,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// Returns a connection for a request to this endpoint.
-    pub(crate) fn find(&self, endpoint: &Endpoint) -> Found {
+    pub(crate) fn find(&self, endpoint: &RequestEndpoint) -> PoolLookup {
         let mut kept = self.lock();
         let sweeps = kept.sweeps;
         let place = kept.place(endpoint.address);
         if let Some(idle) = place.idle.pop() {
-            return Found::Http1(idle.connection);
+            return PoolLookup::Http1(idle.connection);
         }
-        if place.speaks(endpoint) == Some(Protocol::Http1) {
-            return Found::Nothing;
+        if place.speaks(endpoint) == Some(ServiceProtocol::Http1) {
+            return PoolLookup::Nothing;
         }
         place.shared.retain(|shared| !shared.connection.is_closed());
         let is_full = place.shared.len() >= MAX_SHARED;
         let fitting = place.shared.iter_mut().filter(|shared| is_full || shared.connection.has_room());
         if let Some(shared) = fitting.min_by_key(|shared| shared.connection.streams()) {
             shared.used = sweeps;
-            return Found::Http2(shared.connection.place());
+            return PoolLookup::Http2(shared.connection.place());
         }
         let probe = place.probe.get_or_insert_with(|| self.probe(endpoint));
-        Found::Soon(probe.clone())
+        PoolLookup::Soon(probe.clone())
     }
 
     /// Puts back an HTTP/1.1 connection for the next request.
-    pub(crate) fn keep(&self, address: Option<SocketAddr>, mut connection: http1::Connection) {
+    pub(crate) fn keep(&self, address: Option<SocketAddr>, mut connection: http1::ClientHttp1Connection) {
         let mut kept = self.lock();
         let used = kept.sweeps;
         let idle = &mut kept.place(address).idle;
         if idle.len() < MAX_IDLE {
             connection.rest();
-            idle.push(Aged { used, connection });
+            idle.push(AgedConnection { used, connection });
             self.begin_sweeping(kept);
         }
     }
 
     /// Adds an HTTP/2 connection for all further requests; closes it if the maximum is reached.
-    pub(crate) fn share(&self, address: Option<SocketAddr>, connection: http2::Connection) {
+    pub(crate) fn share(&self, address: Option<SocketAddr>, connection: http2::ClientHttp2Connection) {
         let mut kept = self.lock();
         let used = kept.sweeps;
         let place = kept.place(address);
         // Recorded even if this connection is closed, so that requests look for shared connections.
-        place.spoken = Some(Protocol::Http2);
+        place.spoken = Some(ServiceProtocol::Http2);
         if place.shared.len() < MAX_SHARED {
-            place.shared.push(Aged { used, connection });
+            place.shared.push(AgedConnection { used, connection });
             self.begin_sweeping(kept);
         }
     }
 
     /// Opens a connection for all waiting requests. It is opened in a task, so that a cancelled request
     /// cannot abort it.
-    fn probe(&self, endpoint: &Endpoint) -> Probe {
+    fn probe(&self, endpoint: &RequestEndpoint) -> PendingConnection {
         let (told, probe) = watch::channel(None);
         let endpoint = endpoint.clone();
         let connecting = async move {
@@ -135,25 +137,25 @@ impl Pool {
             told.send_replace(Some(result.map_err(Arc::from)));
         };
         tokio::spawn(watched(PollSite::Upstream, connecting));
-        Probe(probe)
+        PendingConnection(probe)
     }
 
-    fn begin_sweeping(&self, mut kept: MutexGuard<'_, Kept>) {
+    fn begin_sweeping(&self, mut kept: MutexGuard<'_, PooledConnections>) {
         if !std::mem::replace(&mut kept.is_swept, true) {
             tokio::spawn(watched(PollSite::Upstream, sweep(Arc::downgrade(&self.0))));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, PooledConnections> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Probe {
+impl PendingConnection {
     /// Waits for the connection.
-    pub(crate) async fn wait(mut self) -> Result<(), Error> {
+    pub(crate) async fn wait(mut self) -> Result<(), BodyError> {
         match self.0.wait_for(Option::is_some).await.as_deref() {
-            Ok(Some(Err(error))) => Err(Common(Arc::clone(error)).into()),
+            Ok(Some(Err(error))) => Err(SharedConnectError(Arc::clone(error)).into()),
             Ok(_) => Ok(()),
             Err(_) => Err("connecting was cancelled".into()),
         }
@@ -162,26 +164,26 @@ impl Probe {
 
 /// The error of a connection that several requests waited for.
 #[derive(Debug)]
-struct Common(Arc<dyn std::error::Error + Send + Sync>);
+struct SharedConnectError(Arc<dyn std::error::Error + Send + Sync>);
 
-impl fmt::Display for Common {
+impl fmt::Display for SharedConnectError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("connecting failed")
     }
 }
 
-impl std::error::Error for Common {
+impl std::error::Error for SharedConnectError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&*self.0)
     }
 }
 
-impl Kept {
-    fn place(&mut self, address: Option<SocketAddr>) -> &mut Place {
+impl PooledConnections {
+    fn place(&mut self, address: Option<SocketAddr>) -> &mut AddressPool {
         let index = match self.places.iter().position(|place| place.address == address) {
             Some(index) => index,
             None => {
-                self.places.push(Place {
+                self.places.push(AddressPool {
                     address,
                     idle: Vec::new(),
                     shared: Vec::new(),
@@ -195,32 +197,32 @@ impl Kept {
     }
 }
 
-impl Place {
+impl AddressPool {
     /// Returns the HTTP version of connections to the endpoint, if it is known in advance.
-    fn speaks(&self, endpoint: &Endpoint) -> Option<Protocol> {
+    fn speaks(&self, endpoint: &RequestEndpoint) -> Option<ServiceProtocol> {
         match endpoint.origin.dial.protocol {
-            Protocol::Auto if endpoint.origin.tls.is_some() => self.spoken,
-            Protocol::Auto => Some(Protocol::Http1),
+            ServiceProtocol::Auto if endpoint.origin.tls.is_some() => self.spoken,
+            ServiceProtocol::Auto => Some(ServiceProtocol::Http1),
             protocol => Some(protocol),
         }
     }
 
-    fn add(&mut self, used: u32, connection: Connection) {
+    fn add(&mut self, used: u32, connection: TransportConnection) {
         match connection {
-            Connection::Http1(connection) => {
-                self.spoken = Some(Protocol::Http1);
-                self.idle.push(Aged { used, connection });
+            TransportConnection::Http1(connection) => {
+                self.spoken = Some(ServiceProtocol::Http1);
+                self.idle.push(AgedConnection { used, connection });
             }
-            Connection::Http2(connection) => {
-                self.spoken = Some(Protocol::Http2);
-                self.shared.push(Aged { used, connection });
+            TransportConnection::Http2(connection) => {
+                self.spoken = Some(ServiceProtocol::Http2);
+                self.shared.push(AgedConnection { used, connection });
             }
         }
     }
 }
 
 /// Closes connections that are too old or were closed by the peer, until the pool is empty or dropped.
-async fn sweep(pool: Weak<Mutex<Kept>>) {
+async fn sweep(pool: Weak<Mutex<PooledConnections>>) {
     loop {
         tokio::time::sleep(SWEEP).await;
         let Some(kept) = pool.upgrade() else { return };
@@ -255,7 +257,7 @@ async fn sweep(pool: Weak<Mutex<Kept>>) {
     }
 }
 
-impl fmt::Debug for Pool {
+impl fmt::Debug for ConnectionPool {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kept = self.lock();
         let counts = kept.places.iter().map(|place| (place.address, place.idle.len(), place.shared.len()));
@@ -279,11 +281,11 @@ mod tests {
         const COUNT: usize = 20;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut kept = Kept { sweeps: SWEEPS, is_swept: true, places: Vec::new() };
+        let mut kept = PooledConnections { sweeps: SWEEPS, is_swept: true, places: Vec::new() };
         for _ in 0..COUNT {
             let stream = TcpStream::connect(address).await.unwrap();
-            let connection = http1::Connection::new(Either::Left(CooperativeStream::new(stream)));
-            kept.place(None).idle.push(Aged { used: 0, connection });
+            let connection = http1::ClientHttp1Connection::new(Either::Left(CooperativeStream::new(stream)));
+            kept.place(None).idle.push(AgedConnection { used: 0, connection });
         }
         let kept = Arc::new(Mutex::new(kept));
         let (mut sweeping, mut polls) = (pin!(sweep(Arc::downgrade(&kept))), 0);

@@ -14,28 +14,31 @@ use std::path::Path;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 
-use crate::body::{Body, empty};
-use crate::config::{OneOrMany, Protocol, ServiceConfig, ServiceTlsConfig};
-use crate::{Call, CallError, Problem, Services};
+use crate::body::{StreamedServiceBody, empty};
+use crate::config::{OneOrMany, ServiceConfig, ServiceProtocol, ServiceTlsConfig};
+use crate::{CallError, RequestCall, ServiceSet, ToProblem};
 
 /// A client for the service `shop`.
-struct Shop(Services);
+struct ShopClient(ServiceSet);
 
-impl Shop {
+impl ShopClient {
     fn new(config: ServiceConfig) -> Self {
         Self::reading(config, Path::new("")).unwrap()
     }
 
     fn reading(config: ServiceConfig, folder: &Path) -> Result<Self, Vec<crate::ConfigProblem>> {
-        Services::read(&BTreeMap::from([("shop".to_owned(), config)]), folder).map(Self)
+        ServiceSet::read(&BTreeMap::from([("shop".to_owned(), config)]), folder).map(Self)
     }
 
-    async fn send(&self, request: http::Request<Body>) -> Result<http::Response<Body>, CallError> {
+    async fn send(
+        &self,
+        request: http::Request<StreamedServiceBody>,
+    ) -> Result<http::Response<StreamedServiceBody>, CallError> {
         let shop = self.0.get("shop").unwrap().clone();
-        self.0.forward(&Call::unlimited(), &shop, request).await
+        self.0.forward(&RequestCall::unlimited(), &shop, request).await
     }
 
-    async fn begin(&self, path: &str) -> Result<http::Response<Body>, CallError> {
+    async fn begin(&self, path: &str) -> Result<http::Response<StreamedServiceBody>, CallError> {
         self.send(http::Request::get(path).body(empty()).unwrap()).await
     }
 
@@ -49,11 +52,11 @@ impl Shop {
     }
 }
 
-async fn all(response: http::Response<Body>) -> Bytes {
+async fn all(response: http::Response<StreamedServiceBody>) -> Bytes {
     response.into_body().collect().await.unwrap().to_bytes()
 }
 
-fn at(url: String, protocol: Protocol) -> ServiceConfig {
+fn at(url: String, protocol: ServiceProtocol) -> ServiceConfig {
     ServiceConfig { protocol, ..ServiceConfig::at(url) }
 }
 

@@ -17,7 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use super::ChainLimitVerifier;
-use crate::config::{Protocol, ServiceTlsConfig};
+use crate::config::{ServiceProtocol, ServiceTlsConfig};
 
 /// The maximum size of a certificate file in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -34,7 +34,7 @@ static ROOTS: LazyLock<Arc<RootCertStore>> =
 
 /// The TLS settings for the targets of a service. Two are equal if the contents of their files are.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub(crate) struct ClientTls {
     pub(crate) config: Arc<ClientConfig>,
     made_of: Arc<MadeOf>,
 }
@@ -42,14 +42,14 @@ pub(crate) struct Client {
 /// The identity of a [`Client`]. Keys are not compared, since a certificate has only one key.
 #[derive(Debug, PartialEq)]
 struct MadeOf {
-    protocol: Protocol,
-    authorities: Option<Chain>,
-    identity: Option<Chain>,
+    protocol: ServiceProtocol,
+    authorities: Option<CertificateChain>,
+    identity: Option<CertificateChain>,
 }
 
-type Chain = Vec<CertificateDer<'static>>;
+type CertificateChain = Vec<CertificateDer<'static>>;
 
-impl PartialEq for Client {
+impl PartialEq for ClientTls {
     fn eq(&self, other: &Self) -> bool {
         self.made_of == other.made_of
     }
@@ -57,7 +57,7 @@ impl PartialEq for Client {
 
 /// A mistake in the TLS config: the field, the message and the hint.
 #[derive(Debug)]
-pub(crate) struct Mistake {
+pub(crate) struct TlsConfigError {
     pub(crate) below: &'static str,
     pub(crate) message: String,
     pub(crate) hint: &'static str,
@@ -66,9 +66,9 @@ pub(crate) struct Mistake {
 /// Creates the settings for TLS 1.2 and 1.3 from the config, with files relative to `folder`.
 pub(crate) fn client(
     config: &ServiceTlsConfig,
-    protocol: Protocol,
+    protocol: ServiceProtocol,
     folder: &Path,
-) -> Result<Client, Mistake> {
+) -> Result<ClientTls, TlsConfigError> {
     let authorities = authorities(config, folder)?;
     let identity = identity(config, folder)?;
     let roots = authorities.as_ref().map_or_else(|| Arc::clone(&ROOTS), |(_, roots)| Arc::clone(roots));
@@ -97,14 +97,14 @@ pub(crate) fn client(
         None => builder.with_no_client_auth(),
     };
     client.alpn_protocols = offered(protocol);
-    Ok(Client { config: Arc::new(client), made_of: Arc::new(made_of) })
+    Ok(ClientTls { config: Arc::new(client), made_of: Arc::new(made_of) })
 }
 
 /// Returns the configured authorities; `None` for those that browsers trust.
 fn authorities(
     config: &ServiceTlsConfig,
     folder: &Path,
-) -> Result<Option<(Chain, Arc<RootCertStore>)>, Mistake> {
+) -> Result<Option<(CertificateChain, Arc<RootCertStore>)>, TlsConfigError> {
     let Some(file) = &config.ca else { return Ok(None) };
     let wrong = |reason: String| mistake("/ca", file, &reason, "Write certificates of authorities, in PEM.");
     let chain = certificates(&folder.join(file)).map_err(wrong)?;
@@ -119,7 +119,7 @@ fn authorities(
 fn identity(
     config: &ServiceTlsConfig,
     folder: &Path,
-) -> Result<Option<(Chain, PrivateKeyDer<'static>)>, Mistake> {
+) -> Result<Option<(CertificateChain, PrivateKeyDer<'static>)>, TlsConfigError> {
     match (&config.cert, &config.key) {
         (Some(cert), Some(key)) => {
             let hint = "Write a certificate, then its chain, in PEM.";
@@ -133,26 +133,26 @@ fn identity(
         (cert, _) => {
             let (below, other) = if cert.is_some() { ("/cert", "key") } else { ("/key", "cert") };
             let message = format!("it has no effect without `{other}`");
-            Err(Mistake { below, message, hint: "Write both, or neither." })
+            Err(TlsConfigError { below, message, hint: "Write both, or neither." })
         }
     }
 }
 
-fn mistake(below: &'static str, what: &str, reason: &str, hint: &'static str) -> Mistake {
-    Mistake { below, message: format!("`{what}` can't be used: {reason}"), hint }
+fn mistake(below: &'static str, what: &str, reason: &str, hint: &'static str) -> TlsConfigError {
+    TlsConfigError { below, message: format!("`{what}` can't be used: {reason}"), hint }
 }
 
 /// Returns the ALPN protocols to offer, the preferred one first (RFC 7301).
-fn offered(protocol: Protocol) -> Vec<Vec<u8>> {
+fn offered(protocol: ServiceProtocol) -> Vec<Vec<u8>> {
     let names: &[&[u8]] = match protocol {
-        Protocol::Auto => &[b"h2", b"http/1.1"],
-        Protocol::Http1 => &[b"http/1.1"],
-        Protocol::Http2 => &[b"h2"],
+        ServiceProtocol::Auto => &[b"h2", b"http/1.1"],
+        ServiceProtocol::Http1 => &[b"http/1.1"],
+        ServiceProtocol::Http2 => &[b"h2"],
     };
     names.iter().map(|name| name.to_vec()).collect()
 }
 
-fn certificates(file: &Path) -> Result<Chain, String> {
+fn certificates(file: &Path) -> Result<CertificateChain, String> {
     let pem = read(file).map_err(|error| error.to_string())?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match certificates {

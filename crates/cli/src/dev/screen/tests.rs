@@ -1,14 +1,14 @@
 //! The output of `orfa dev` for a request, as text.
 
 use http::{Method, StatusCode};
-use services::Report;
+use services::RequestReport;
 
 use super::*;
 
-fn made(path: &str, outcome: Ended, span: (u64, Option<u64>)) -> Made {
+fn made(path: &str, outcome: Ended, span: (u64, Option<u64>)) -> UpstreamCallRecord {
     let time = Duration::from_millis;
     let span = (time(span.0), span.1.map(time));
-    Made {
+    UpstreamCallRecord {
         service: "profile".into(),
         method: Method::GET,
         path: path.into(),
@@ -19,7 +19,7 @@ fn made(path: &str, outcome: Ended, span: (u64, Option<u64>)) -> Made {
     }
 }
 
-fn shown(status: u16, code: Option<&'static str>, report: Option<Report>) -> Shown {
+fn shown(status: u16, code: Option<&'static str>, report: Option<RequestReport>) -> Shown {
     let request = Seen {
         method: Method::POST,
         path: "/query".into(),
@@ -42,7 +42,7 @@ fn draws_a_request_with_its_calls() {
         made("/buyers?limit=8", Ended::Status(200), (0, Some(3))),
         made("/admins", Ended::NoAnswer, (3, None)),
     ];
-    let report = Report { made: calls, since: None, cpu: Duration::from_micros(310) };
+    let report = RequestReport { made: calls, since: None, cpu: Duration::from_micros(310) };
     let expected = "
 POST /query 200  12.0 ms  cpu 0.31 ms of 50.0 ms  2 calls
   profile GET /buyers?limit=8  200        |=====                |    3.0 ms

@@ -7,7 +7,7 @@ use json::pointer::below;
 use query::ANYONE;
 use serde_json::{Map, Value};
 use services::config::did_you_mean;
-use services::path::Glob;
+use services::path::PathGlob;
 
 use super::{Checker, is_nothing, span};
 use crate::identity::CertificateName;
@@ -303,7 +303,7 @@ impl Checker<'_> {
 
     fn route_pattern(&mut self, pointer: &str, pattern: &str) {
         let shown = self.shown(pointer, pattern);
-        match Glob::parse(pattern) {
+        match PathGlob::parse(pattern) {
             Err(reason) => {
                 let hint = "write it as a route's path: /catalog/*";
                 self.wrong(pointer, format!("{shown} is not a route pattern: {reason}"), hint);

@@ -25,12 +25,12 @@ fn graphql() -> String {
     format!(r#"{{"data":{{"all":{}}}}}"#, repeated())
 }
 
-fn to(accept: &str, response: Response<Body>) -> Response<Body> {
+fn to(accept: &str, response: Response<StreamedServiceBody>) -> Response<StreamedServiceBody> {
     with(&encoding(true), Request::get("/").header("accept", accept), response)
 }
 
 #[track_caller]
-fn is_plain(response: Response<Body>, text: &str) {
+fn is_plain(response: Response<StreamedServiceBody>, text: &str) {
     assert!(!header(&response, "content-type").contains("dedup"));
     assert_eq!(whole(response), text);
 }
@@ -192,7 +192,9 @@ fn offloads_long_responses() {
 }
 
 /// The first chunk of a response whose rest follows later.
-fn begun(first: String) -> (http_body_util::channel::Sender<Bytes, services::body::Error>, Response<Body>) {
+fn begun(
+    first: String,
+) -> (http_body_util::channel::Sender<Bytes, services::body::BodyError>, Response<StreamedServiceBody>) {
     let (mut send, body) = Channel::new(4);
     send.send_data(first.into()).now_or_never().unwrap().unwrap();
     let response = Response::builder().header("content-type", "application/json");
@@ -223,7 +225,7 @@ fn passes_long_responses_through() {
 }
 
 /// Encodes a JSON response of two frames for this client.
-async fn in_two_frames(text: &str, client: &Client) -> Response<Body> {
+async fn in_two_frames(text: &str, client: &Client) -> Response<StreamedServiceBody> {
     let (first, second) = text.split_at(text.len() / 2);
     let frames = [first, second].map(|part| Ok(Frame::data(Bytes::copy_from_slice(part.as_bytes()))));
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();

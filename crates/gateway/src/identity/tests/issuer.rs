@@ -16,7 +16,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use ring::{hmac, signature};
 use serde_json::{Value, json};
-use services::{Body, body};
+use services::{StreamedServiceBody, body};
 use tokio::net::TcpListener;
 
 /// A key that was generated for these tests.
@@ -153,7 +153,7 @@ impl Place {
         place
     }
 
-    async fn serve(self, _: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
+    async fn serve(self, _: Request<Incoming>) -> Result<Response<StreamedServiceBody>, hyper::Error> {
         self.asked.fetch_add(1, SeqCst);
         let answer = self.answer.lock().unwrap().clone();
         Ok(match answer {

@@ -11,11 +11,11 @@ fn rate(requests: &str, burst: Option<u32>) -> Rate {
 }
 
 fn nobody(address: impl Into<IpAddr>) -> Owner {
-    Owner::of(&Caller::Anonymous, address.into())
+    Owner::of(&CallerId::Anonymous, address.into())
 }
 
 fn named(name: &str) -> Owner {
-    Owner::of(&Caller::Named(name.into()), Ipv4Addr::LOCALHOST.into())
+    Owner::of(&CallerId::Named(name.into()), Ipv4Addr::LOCALHOST.into())
 }
 
 proptest! {
@@ -66,7 +66,7 @@ fn callers_addresses_and_networks_have_separate_accounts() {
     let take = |owner: &Owner| accounts.take(owner, &rate, now).is_ok();
     assert!(take(&named("a")) && take(&named("b")) && !take(&named("a")));
     assert!(
-        take(&Owner::of(&Caller::Subject("a".into()), Ipv4Addr::LOCALHOST.into())),
+        take(&Owner::of(&CallerId::Subject("a".into()), Ipv4Addr::LOCALHOST.into())),
         "not the config's `a`"
     );
     let v4 = Ipv4Addr::new(192, 0, 2, 1);
@@ -107,7 +107,7 @@ fn a_block_pays_for_the_cpu_time_of_its_networks() {
     let cpu = Some("1ms/h".parse().unwrap());
     let rate = Rate::new(&RateConfig { cpu, ..RateConfig::default() });
     let (_, bill) = accounts.take(&in_block(1, 1), &rate, now).unwrap();
-    Payer::charge(&*bill.unwrap(), Duration::from_millis(50));
+    CpuAccounting::charge(&*bill.unwrap(), Duration::from_millis(50));
     assert!(matches!(accounts.take(&in_block(1, 2), &rate, now), Err(Over::Cpu(_))));
     assert!(accounts.take(&in_block(2, 1), &rate, now).is_ok());
 }
@@ -157,7 +157,7 @@ fn charges_a_run_to_its_caller() {
     let cpu = Some("1ms/h".parse().unwrap());
     let rate = Rate::new(&RateConfig { cpu, ..RateConfig::default() });
     let (_, bill) = accounts.take(&named("a"), &rate, Instant::now()).unwrap();
-    Payer::charge(&*bill.unwrap(), Duration::from_millis(50));
+    CpuAccounting::charge(&*bill.unwrap(), Duration::from_millis(50));
     assert!(matches!(accounts.take(&named("a"), &rate, Instant::now()), Err(Over::Cpu(_))));
     assert!(accounts.take(&named("b"), &rate, Instant::now()).is_ok());
 }

@@ -7,7 +7,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::{StatusCode, Version, response};
 use http_body::Body;
 use rustix::time::{ClockId, clock_gettime};
-use services::http1::{Framing, content_length, put};
+use services::http1::{BodyFraming, content_length, put};
 
 use super::head::Asked;
 
@@ -23,7 +23,7 @@ pub(in crate::server) fn may_have_content(status: StatusCode) -> bool {
 }
 
 /// The framing of the body, or the one it would have if there were a body.
-pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -> Framing {
+pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -> BodyFraming {
     let known = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     let said = || content_length(&head.headers).ok().flatten();
     let length = match head.status {
@@ -32,16 +32,16 @@ pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -
         _ => said().or(known),
     };
     match length {
-        Some(length) => Framing::Length(length),
-        None if asked.version == Version::HTTP_10 => Framing::UntilClose,
-        None => Framing::Chunked,
+        Some(length) => BodyFraming::Length(length),
+        None if asked.version == Version::HTTP_10 => BodyFraming::UntilClose,
+        None => BodyFraming::Chunked,
     }
 }
 
 /// Returns the status line and the fields, after the bytes in `before`.
 pub(super) fn head(
     head: &response::Parts,
-    framing: Framing,
+    framing: BodyFraming,
     asked: &Asked,
     stays: bool,
     before: &[u8],
@@ -75,21 +75,21 @@ pub(super) fn head(
     text
 }
 
-fn put_framing(text: &mut Vec<u8>, head: &response::Parts, framing: Framing, asked: &Asked) {
+fn put_framing(text: &mut Vec<u8>, head: &response::Parts, framing: BodyFraming, asked: &Asked) {
     let has_body = has_body(head.status, asked.is_head);
     match framing {
         // Without a length, clients would wait for a body (RFC 9112, 6.3).
         _ if head.status == StatusCode::RESET_CONTENT => text.extend_from_slice(b"content-length: 0\r\n"),
         _ if !may_have_content(head.status) => {}
         // The missing body of a HEAD response does not determine its length.
-        Framing::Length(0) if !has_body && !head.headers.contains_key(CONTENT_LENGTH) => {}
-        Framing::Length(length) => {
+        BodyFraming::Length(0) if !has_body && !head.headers.contains_key(CONTENT_LENGTH) => {}
+        BodyFraming::Length(length) => {
             text.extend_from_slice(b"content-length: ");
             text.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
             text.extend_from_slice(b"\r\n");
         }
-        Framing::Chunked if has_body => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
-        Framing::Chunked | Framing::UntilClose => {}
+        BodyFraming::Chunked if has_body => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        BodyFraming::Chunked | BodyFraming::UntilClose => {}
     }
 }
 

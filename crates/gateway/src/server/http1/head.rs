@@ -10,7 +10,7 @@ use http::header::{CONNECTION, EXPECT, TE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, Method, Request, Uri, Version, request};
 use httparse::{Error, ParserConfig, Status};
 use services::headers::{MAX_MEMBERS, is_read_whole, lists, takes_trailers};
-use services::http1::{Framing, Input, content_length, fields, has_bare_line_feed, is_chunked};
+use services::http1::{BodyFraming, ReceiveBuffer, content_length, fields, has_bare_line_feed, is_chunked};
 
 use crate::conform::MAX_FIELDS;
 use crate::refusal::Refusal;
@@ -36,7 +36,7 @@ pub(super) struct Asked {
     pub(super) version: Version,
     pub(super) is_head: bool,
     /// The framing of the request's body.
-    pub(super) framing: Framing,
+    pub(super) framing: BodyFraming,
     /// Whether the request could be interpreted in two ways.
     pub(super) is_doubtful: bool,
     /// Whether the connection may be used for another request.
@@ -51,7 +51,7 @@ impl Asked {
         Self {
             version: Version::HTTP_11,
             is_head: false,
-            framing: Framing::Length(0),
+            framing: BodyFraming::Length(0),
             is_doubtful: true,
             stays: false,
             expects_continue: false,
@@ -61,7 +61,7 @@ impl Asked {
 
     /// Whether a body follows, as far as the head determines it.
     pub(super) fn has_body(&self) -> bool {
-        self.framing != Framing::Length(0)
+        self.framing != BodyFraming::Length(0)
     }
 
     /// Returns `None` if `Connection` has more options than are read: a field that such an option names would
@@ -77,7 +77,7 @@ impl Asked {
         let says = |word| is_special && lists(headers, &CONNECTION, word);
         let is_old = head.version == Version::HTTP_10;
         let is_doubtful = has_bare_line_feed || framing.is_none();
-        let framing = framing.filter(|_| !is_doubtful).unwrap_or(Framing::Length(0));
+        let framing = framing.filter(|_| !is_doubtful).unwrap_or(BodyFraming::Length(0));
         Some(Self {
             version: head.version,
             is_head: head.method == Method::HEAD,
@@ -91,7 +91,7 @@ impl Asked {
 }
 
 /// Takes a head from the input, if it is complete. Skips empty lines before it, and counts them.
-pub(super) fn read(input: &mut Input, empty_lines: &mut usize) -> Option<Result<Head, Refusal>> {
+pub(super) fn read(input: &mut ReceiveBuffer, empty_lines: &mut usize) -> Option<Result<Head, Refusal>> {
     while input.bytes().starts_with(b"\r\n") {
         *empty_lines += 1;
         if *empty_lines > MAX_EMPTY_LINES {
@@ -140,10 +140,10 @@ fn parse(text: &Bytes) -> Result<Head, Refusal> {
 }
 
 /// Returns the framing of the body, or `None` if it is ambiguous.
-fn framing(headers: &HeaderMap, version: Version, is_special: bool) -> Option<Framing> {
+fn framing(headers: &HeaderMap, version: Version, is_special: bool) -> Option<BodyFraming> {
     match (is_special && is_chunked(headers).ok()?, content_length(headers).ok()?) {
-        (false, length) => Some(Framing::Length(length.unwrap_or(0))),
-        (true, None) if version == Version::HTTP_11 => Some(Framing::Chunked),
+        (false, length) => Some(BodyFraming::Length(length.unwrap_or(0))),
+        (true, None) if version == Version::HTTP_11 => Some(BodyFraming::Chunked),
         (true, _) => None,
     }
 }

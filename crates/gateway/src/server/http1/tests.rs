@@ -32,10 +32,12 @@ struct Talk {
 }
 
 /// Serves a connection with this handler in a task.
-fn served<F, B>(answer: impl FnMut(Request<Body>, Client) -> F + Send + 'static) -> DuplexStream
+fn served<F, B>(
+    answer: impl FnMut(Request<StreamedServiceBody>, Client) -> F + Send + 'static,
+) -> DuplexStream
 where
     F: Future<Output = Response<B>> + Send,
-    B: http_body::Body<Data = Bytes, Error = Error> + Unpin + Send + 'static,
+    B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin + Send + 'static,
 {
     let (ours, theirs) = duplex(1 << 20);
     tokio::spawn(
@@ -48,7 +50,7 @@ where
 async fn talk(pieces: &[&[u8]]) -> Talk {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&seen);
-    let mut peer = served(move |request: Request<Body>, client: Client| {
+    let mut peer = served(move |request: Request<StreamedServiceBody>, client: Client| {
         let note = Arc::clone(&note);
         async move {
             let (head, body) = request.into_parts();
@@ -70,7 +72,7 @@ async fn talk(pieces: &[&[u8]]) -> Talk {
 }
 
 /// Sends a request whose handler returns this response, and reads until the connection ends.
-async fn answered(request: &str, response: Response<Body>) -> String {
+async fn answered(request: &str, response: Response<StreamedServiceBody>) -> String {
     let mut response = Some(response);
     let mut peer = served(move |_, _| std::future::ready(response.take().unwrap()));
     peer.write_all(request.as_bytes()).await.unwrap();
@@ -334,7 +336,7 @@ async fn http_1_0_clients_can_keep_the_connection() {
 #[tokio::test]
 async fn sends_100_continue_when_the_body_is_read() {
     let expecting = b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
-    let mut peer = served(|request: Request<Body>, _| async move {
+    let mut peer = served(|request: Request<StreamedServiceBody>, _| async move {
         Response::new(full(request.into_body().collect().await.unwrap().to_bytes()))
     });
     peer.write_all(expecting).await.unwrap();
@@ -355,7 +357,9 @@ async fn sends_100_continue_when_the_body_is_read() {
 
 #[tokio::test]
 async fn streams_a_body_back_as_it_arrives() {
-    let mut peer = served(|request: Request<Body>, _| std::future::ready(Response::new(request.into_body())));
+    let mut peer = served(|request: Request<StreamedServiceBody>, _| {
+        std::future::ready(Response::new(request.into_body()))
+    });
     peer.write_all(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n").await.unwrap();
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -385,7 +389,7 @@ async fn cancels_the_handler_when_the_client_disconnects() {
     let (done, dropped) = oneshot::channel();
     let (begun, begins) = oneshot::channel();
     let mut both = Some((Worker(Some(done)), begun));
-    let mut peer = served(move |request: Request<Body>, _| {
+    let mut peer = served(move |request: Request<StreamedServiceBody>, _| {
         let (worker, begun) = both.take().unwrap();
         assert_eq!((request.method(), request.version()), (&Method::GET, Version::HTTP_11));
         async move {
@@ -405,7 +409,7 @@ async fn cancels_the_handler_when_the_client_disconnects() {
 async fn a_body_that_outlives_its_response_never_reads_the_next_request() {
     let kept = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&kept);
-    let mut peer = served(move |request: Request<Body>, _| {
+    let mut peer = served(move |request: Request<StreamedServiceBody>, _| {
         let keep = Arc::clone(&keep);
         async move {
             let mut body = request.into_body();
@@ -437,7 +441,7 @@ async fn notices_a_disconnect_after_another_task_has_read_or_dropped_the_body() 
         let (gone, is_gone) = oneshot::channel::<()>();
         let (stop, stopped) = oneshot::channel::<()>();
         let mut both = Some((gone, stopped));
-        let mut peer = served(move |request: Request<Body>, _| {
+        let mut peer = served(move |request: Request<StreamedServiceBody>, _| {
             let (gone, stopped) = both.take().unwrap();
             tokio::spawn(async move {
                 tokio::select! {
@@ -447,7 +451,7 @@ async fn notices_a_disconnect_after_another_task_has_read_or_dropped_the_body() 
             });
             async move {
                 let _gone = gone;
-                std::future::pending::<Response<Body>>().await
+                std::future::pending::<Response<StreamedServiceBody>>().await
             }
         });
         peer.write_all(b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\na").await.unwrap();
@@ -542,7 +546,7 @@ async fn reads_less_of_each_body_at_once_if_a_client_sends_many_long_ones() {
     let others = client.body_permit().unwrap();
     let (mut peer, theirs) = duplex(64 << 10);
     peer.write_all(&[b'x'; 64 << 10]).await.unwrap();
-    let mut body = Shared::new(theirs, &[]).body(Framing::Length(1 << 20), false, &client);
+    let mut body = Shared::new(theirs, &[]).body(BodyFraming::Length(1 << 20), false, &client);
     let mut read = || {
         let frame = body.frame().now_or_never().unwrap().unwrap().unwrap();
         frame.data_ref().map_or(0, Bytes::len)
@@ -634,9 +638,9 @@ async fn answers_a_client_that_has_closed_its_write_side() {
 #[tokio::test(start_paused = true)]
 async fn limits_how_far_it_reads_ahead() {
     const PIECE: usize = 1 << 10;
-    let answer = |request: Request<Body>, _: Client| async move {
+    let answer = |request: Request<StreamedServiceBody>, _: Client| async move {
         let _request = request;
-        std::future::pending::<Response<Body>>().await
+        std::future::pending::<Response<StreamedServiceBody>>().await
     };
     for (head, most) in [
         ("GET / HTTP/1.1\r\n\r\n", AHEAD.of_rest),

@@ -14,9 +14,9 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use services::body::{Error, empty};
-use services::http1::{Decoder, Framing, Input, Part};
-use services::{Body, RewoundStream};
+use services::body::{BodyError, empty};
+use services::http1::{BodyDecoder, BodyFraming, BodyPart, ReceiveBuffer};
+use services::{RewoundStream, StreamedServiceBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::head::{self, Head};
@@ -34,11 +34,11 @@ pub(super) struct Shared<S>(Arc<Mutex<Wire<S>>>);
 struct Wire<S> {
     /// `None` once the connection is closed for reads and writes.
     stream: Option<S>,
-    input: Input,
+    input: ReceiveBuffer,
     /// The number of empty lines before the next request.
     empty_lines: usize,
     /// The decoder of the current request's body.
-    decoder: Decoder,
+    decoder: BodyDecoder,
     /// The number of the current request. Bodies of earlier requests may still exist, and must not read.
     turn: u64,
     /// Whether the current request's body may still be read.
@@ -77,13 +77,13 @@ struct Gone;
 
 impl<S> Shared<S> {
     pub(super) fn new(stream: S, begun: &[u8]) -> Self {
-        let mut input = Input::for_requests();
+        let mut input = ReceiveBuffer::for_requests();
         input.put(begun);
         Self(Arc::new(Mutex::new(Wire {
             stream: Some(stream),
             input,
             empty_lines: 0,
-            decoder: Decoder::Done,
+            decoder: BodyDecoder::Done,
             turn: 0,
             has_reader: false,
             interim: &[],
@@ -115,7 +115,7 @@ impl<S> Shared<S> {
     pub(super) fn may_stay(&self) -> bool {
         let is_read_later = {
             let wire = self.lock();
-            wire.has_reader && !matches!(wire.decoder, Decoder::Refused(_))
+            wire.has_reader && !matches!(wire.decoder, BodyDecoder::Refused(_))
         };
         is_read_later || self.is_read()
     }
@@ -123,18 +123,18 @@ impl<S> Shared<S> {
     /// Whether the request's body has arrived to its end. Discards the unread part of it.
     pub(super) fn is_read(&self) -> bool {
         let Wire { decoder, input, turn, .. } = &mut *self.lock();
-        if *decoder != Decoder::Done {
+        if *decoder != BodyDecoder::Done {
             // A body that still exists sees a broken-off body, and not its end.
             *turn += 1;
         }
         for _ in 0..MAX_DISCARDED {
             match decoder.next(input) {
-                Ok(Part::End) => return true,
-                Ok(Part::More) | Err(_) => return false,
-                Ok(Part::Data(_) | Part::Trailers(_)) => {}
+                Ok(BodyPart::End) => return true,
+                Ok(BodyPart::More) | Err(_) => return false,
+                Ok(BodyPart::Data(_) | BodyPart::Trailers(_)) => {}
             }
         }
-        *decoder == Decoder::Done
+        *decoder == BodyDecoder::Done
     }
 
     /// Whether the number of unread bytes is below the limit, for the body or for the bytes after it. Before
@@ -142,7 +142,7 @@ impl<S> Shared<S> {
     /// woken by the socket.
     pub(super) fn is_ahead_by_less_than(&self, most: Ahead, context: &Context<'_>) -> bool {
         let mut wire = self.lock();
-        let is_body = wire.decoder != Decoder::Done;
+        let is_body = wire.decoder != BodyDecoder::Done;
         if is_body {
             wire.watcher.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
         }
@@ -200,7 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
 
     /// Closes the write side. Discards unread input, since this may wait for a client that is still sending.
     pub(super) async fn shutdown(&self) -> io::Result<()> {
-        self.lock().input = Input::default();
+        self.lock().input = ReceiveBuffer::default();
         poll_fn(|context| match &mut self.lock().stream {
             Some(stream) => Pin::new(stream).poll_shutdown(context),
             None => Poll::Ready(Ok(())),
@@ -219,12 +219,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
     /// The body of the request whose head was read last.
-    pub(super) fn body(&self, framing: Framing, expects_continue: bool, client: &Client) -> Body {
-        if framing == Framing::Length(0) {
+    pub(super) fn body(
+        &self,
+        framing: BodyFraming,
+        expects_continue: bool,
+        client: &Client,
+    ) -> StreamedServiceBody {
+        if framing == BodyFraming::Length(0) {
             return empty();
         }
         let mut wire = self.lock();
-        wire.decoder = Decoder::new(framing);
+        wire.decoder = BodyDecoder::new(framing);
         wire.has_reader = true;
         wire.interim = if expects_continue && wire.input.is_empty() { CONTINUE } else { &[] };
         let (shared, turn) = (Self(Arc::clone(&self.0)), wire.turn);
@@ -257,7 +262,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, Error>> {
+    fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
         ready!(self.poll_interim(context))?;
         let Some(stream) = &mut self.stream else { return Poll::Ready(Err(Gone.into())) };
         self.decoder.poll_frame(&mut self.input, stream, context)
@@ -266,12 +271,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut wire = self.shared.lock();
         if wire.turn != self.turn {
             return Poll::Ready(Some(Err(Gone.into())));
@@ -281,7 +286,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
             wire.reader.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
             return Poll::Pending;
         };
-        if wire.decoder == Decoder::Done {
+        if wire.decoder == BodyDecoder::Done {
             wire.watcher.take().into_iter().for_each(Waker::wake);
         }
         Poll::Ready(next.transpose())
@@ -289,7 +294,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
 
     fn is_end_stream(&self) -> bool {
         let wire = self.shared.lock();
-        wire.turn == self.turn && wire.decoder == Decoder::Done
+        wire.turn == self.turn && wire.decoder == BodyDecoder::Done
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -10,9 +10,9 @@ use h2::RecvStream;
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
-use services::Body;
-use services::body::{Error, empty};
-use services::http1::{MAX_TRAILERS, Wrong, content_length};
+use services::StreamedServiceBody;
+use services::body::{BodyError, empty};
+use services::http1::{FramingError, MAX_TRAILERS, content_length};
 use tokio::task::coop::poll_proceed;
 
 use super::traffic::Traffic;
@@ -29,7 +29,7 @@ struct Incoming {
 }
 
 /// Returns the body of a request with this head.
-pub(super) fn incoming(head: &HeaderMap, stream: RecvStream, traffic: &Arc<Traffic>) -> Body {
+pub(super) fn incoming(head: &HeaderMap, stream: RecvStream, traffic: &Arc<Traffic>) -> StreamedServiceBody {
     if stream.is_end_stream() {
         return empty();
     }
@@ -41,12 +41,12 @@ pub(super) fn incoming(head: &HeaderMap, stream: RecvStream, traffic: &Arc<Traff
 
 impl http_body::Body for Incoming {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         // As in HTTP/1.1 (`services/src/http1/decoder.rs`): a whole window of one-byte frames may be
         // available at once, so the cooperative budget limits the number of frames.
         let budget = ready!(poll_proceed(context));
@@ -68,7 +68,7 @@ impl http_body::Body for Incoming {
         budget.made_progress();
         let is_wrong = |trailers: &HeaderMap| trailers.len() > MAX_TRAILERS || has_padded_value(trailers);
         if trailers.as_ref().is_some_and(is_wrong) {
-            return Poll::Ready(Some(Err(Wrong::Trailers.into())));
+            return Poll::Ready(Some(Err(FramingError::Trailers.into())));
         }
         Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
     }

@@ -20,9 +20,9 @@ use http::header::{CONTENT_LENGTH, DATE, HeaderValue};
 use http::{HeaderMap, Response, response};
 use http_body::{Body as _, Frame};
 use rustix::time::{ClockId, clock_gettime};
-use services::body::Error;
+use services::body::BodyError;
 use services::headers::strip_hop_by_hop;
-use services::turn::Turn;
+use services::turn::ByteTurn;
 
 use super::MAX_SEND_BUFFER;
 use super::traffic::RequestGuard;
@@ -56,7 +56,7 @@ enum Failure {
     /// The client reads nothing of it.
     Unread,
     /// The response body failed.
-    Body(Error),
+    Body(BodyError),
 }
 
 impl From<h2::Error> for Failure {
@@ -144,7 +144,7 @@ fn complete(mut head: response::Parts, body: &Logged, has_body: bool) -> Respons
 
 impl Sender<'_> {
     async fn send(&mut self, mut body: Logged) -> Result<(), Failure> {
-        let mut turn = Turn::default();
+        let mut turn = ByteTurn::default();
         loop {
             let frame = poll_fn(|context| self.poll_body(&mut body, context)).await?;
             // A body that is available and a window that is open never make the task wait, so it yields here.

@@ -224,7 +224,7 @@ const FLOW_CONTROL_ERROR: u32 = 3;
 async fn unread() -> DuplexStream {
     const ACK: u8 = 1;
     let (mut peer, theirs) = duplex(1 << 16);
-    let answer = |request: Request<Body>, _| async move {
+    let answer = |request: Request<StreamedServiceBody>, _| async move {
         let is_read = request.method() == Method::PUT;
         let mut body = request.into_body();
         while is_read && matches!(body.frame().await, Some(Ok(_))) {}

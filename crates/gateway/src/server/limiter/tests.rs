@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use services::{Budget, Bytes, Problem};
+use services::{BytesConfig, RequestBudget, ToProblem};
 
 use super::*;
 use crate::client::{Client, Link};
@@ -18,13 +18,13 @@ fn limits() -> ConnectionsConfig {
         handshakes: 3,
         handshakes_per_address: 1,
         requests_per_address: 2,
-        request_bodies: Bytes(150),
-        request_bodies_per_address: Bytes(100),
-        received: Bytes(150),
-        received_per_address: Bytes(100),
-        unsent: Bytes(300),
-        unsent_per_address: Bytes(200),
-        unsent_per_connection: Bytes(100),
+        request_bodies: BytesConfig(150),
+        request_bodies_per_address: BytesConfig(100),
+        received: BytesConfig(150),
+        received_per_address: BytesConfig(100),
+        unsent: BytesConfig(300),
+        unsent_per_address: BytesConfig(200),
+        unsent_per_connection: BytesConfig(100),
     }
 }
 
@@ -94,9 +94,9 @@ fn a_block_of_ipv6_networks_has_other_limits_as_well() {
         max: Some(1_000),
         handshakes: 40,
         requests_per_address: 1,
-        request_bodies: Bytes(4_000),
-        unsent: Bytes(4_000),
-        unsent_per_address: Bytes(100),
+        request_bodies: BytesConfig(4_000),
+        unsent: BytesConfig(4_000),
+        unsent_per_address: BytesConfig(100),
         ..limits()
     };
     let connected: Vec<_> =
@@ -352,7 +352,7 @@ fn services_responses_count_for_the_client_of_the_request_and_its_parts() {
     let proxy = proxy.map(Arc::new).unwrap();
     let client =
         Client::new(SocketAddr::new(HERE.parse().unwrap(), 0), Arc::new(Link::new(None, Some(proxy))));
-    let unlimited = || Budget::new(Duration::from_secs(3600), 1, u64::MAX, 1);
+    let unlimited = || RequestBudget::new(Duration::from_secs(3600), 1, u64::MAX, 1);
     let [first, second] = [client.charge(unlimited()), client.charge(unlimited())];
     let part = unlimited().part_of(&second);
     first.receive(LONG - 1).unwrap();
@@ -428,7 +428,8 @@ fn reports_limits_of_unsent_bytes_only_if_a_response_is_refused() {
 #[test]
 fn limits_bytes_of_answers_over_http2_by_address_and_in_total() {
     let limiter = Arc::new(ClientLimiter::default());
-    let limits = ConnectionsConfig { unsent: Bytes(1_500), unsent_per_address: Bytes(1_000), ..limits() };
+    let limits =
+        ConnectionsConfig { unsent: BytesConfig(1_500), unsent_per_address: BytesConfig(1_000), ..limits() };
     let request = |address: &str| {
         let connection = limiter.connect(address.parse().unwrap(), false, &limits, Instant::now());
         let connection = connection.map(Arc::new).unwrap();

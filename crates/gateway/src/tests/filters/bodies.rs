@@ -1,7 +1,7 @@
 //! Tests of bodies that filters buffer, on every kind of route: within the limit, above it, and replaced.
 
 use http_body_util::BodyExt;
-use services::Body;
+use services::StreamedServiceBody;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
@@ -21,7 +21,7 @@ const READS: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32
             (i32.const 0) (i32.const 0) (i32.const -1)))))
     (i32.const 0))"#;
 
-fn chunked(path: &str, text: &str) -> http::Request<Body> {
+fn chunked(path: &str, text: &str) -> http::Request<StreamedServiceBody> {
     post(path, text).map(|_| rig::in_pieces(text))
 }
 
@@ -82,7 +82,7 @@ async fn answers_paused_requests_at_the_routes_deadline() {
     }
 }
 
-fn program(text: &str, chunked: bool) -> http::Request<Body> {
+fn program(text: &str, chunked: bool) -> http::Request<StreamedServiceBody> {
     let mut request = post("/query", text);
     request.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
     if chunked { request.map(|_| rig::in_pieces(text)) } else { request }

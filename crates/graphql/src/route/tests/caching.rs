@@ -5,14 +5,14 @@ use http::header::{CACHE_CONTROL, VARY};
 use super::*;
 
 /// Returns `Cache-Control` and `Vary` of the response to a query by GET.
-async fn kept(route: &Graphql, caller: services::Caller) -> (String, Vec<String>) {
+async fn kept(route: &Graphql, caller: services::CallerId) -> (String, Vec<String>) {
     kept_at(route, "/?query=%7Bitem%7Bname%7D%7D", caller).await
 }
 
 /// Returns `Cache-Control` and `Vary` of the response to a GET of this URL.
-async fn kept_at(route: &Graphql, uri: &str, caller: services::Caller) -> (String, Vec<String>) {
+async fn kept_at(route: &Graphql, uri: &str, caller: services::CallerId) -> (String, Vec<String>) {
     let request = Request::get(uri).header(ACCEPT, "application/json").body(services::body::empty());
-    let call = Call { caller, ..Call::unlimited() };
+    let call = RequestCall { caller, ..RequestCall::unlimited() };
     let answer = route.handle(request.expect("a request"), call).await;
     let answer = answer.unwrap_or_else(|_| panic!("no answer"));
     let control = answer.headers().get(CACHE_CONTROL).map_or("", |value| value.to_str().unwrap()).to_owned();
@@ -33,10 +33,10 @@ async fn responses_are_private_unless_the_services_declare_them_public() {
             ("public, max-age=60", "public, max-age=60"),
         ] {
             *rig.stage.cache_control.lock().unwrap() = said;
-            let (control, vary) = kept(&route, services::Caller::Anonymous).await;
+            let (control, vary) = kept(&route, services::CallerId::Anonymous).await;
             assert_eq!((control.as_str(), vary), (expected, vec!["accept".to_owned(), "cookie".to_owned()]));
         }
-        assert_eq!(kept(&route, services::Caller::Named("ann".into())).await.0, "private");
+        assert_eq!(kept(&route, services::CallerId::Named("ann".into())).await.0, "private");
     }
 }
 
@@ -46,12 +46,12 @@ async fn coalesced_responses_have_the_same_cache_control() {
     *rig.stage.cache_control.lock().unwrap() = "no-store";
     let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
     rig.stage.gate.forget_permits(usize::MAX);
-    let mut first = kept(&route, services::Caller::Anonymous).boxed();
+    let mut first = kept(&route, services::CallerId::Anonymous).boxed();
     while rig.lines().is_empty() {
         assert!((&mut first).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
-    let mut second = kept(&route, services::Caller::Anonymous).boxed();
+    let mut second = kept(&route, services::CallerId::Anonymous).boxed();
     assert!((&mut second).now_or_never().is_none());
     rig.stage.gate.add_permits(1);
     let (first, second) = tokio::join!(first, second);
@@ -74,10 +74,10 @@ async fn responses_with_errors_are_not_stored_by_caches() {
         "/?query=query($a:Boolean!)%7Bitem%7Bname@include(if:$a)%7D%7D&variables=%7B%22a%22:1%7D".to_owned(),
         "/?query=%7Bitem%7Bname%7D%7D".to_owned(),
     ] {
-        for caller in [services::Caller::Anonymous, services::Caller::Named("ann".into())] {
+        for caller in [services::CallerId::Anonymous, services::CallerId::Named("ann".into())] {
             assert_eq!(kept_at(&route, &uri, caller).await.0, "no-store", "{uri}");
         }
     }
-    let (control, _) = kept_at(&route, "/?query=%7B__typename%7D", services::Caller::Anonymous).await;
+    let (control, _) = kept_at(&route, "/?query=%7B__typename%7D", services::CallerId::Anonymous).await;
     assert_eq!(control, "");
 }

@@ -5,7 +5,7 @@ use services::body;
 
 use super::*;
 
-fn read(request: Request<Body>) -> Result<Asked, Unread> {
+fn read(request: Request<StreamedServiceBody>) -> Result<Asked, Unread> {
     let (head, body) = request.into_parts();
     futures_util::FutureExt::now_or_never(Asked::read(&head, body, 200)).expect("the body is there")
 }

@@ -5,18 +5,18 @@ use std::time::Duration as Time;
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
 
-use super::fleet::{Does, Fleet, THREE, ask, endpoint, stats};
+use super::fleet::{EndpointBehaviour, SimulatedFleet, THREE, ask, endpoint, stats};
 use super::*;
 use crate::body::{empty, full};
-use crate::config::{Percent, RetriesConfig};
+use crate::config::{PercentConfig, RetriesConfig};
 
 /// Checks that retries hide a failing endpoint from clients, without overloading the services.
-async fn one_of_three(does: Does, method: &str) {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2, 3], Does::Wait(3));
+async fn one_of_three(does: EndpointBehaviour, method: &str) {
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1, 2, 3], EndpointBehaviour::Wait(3));
     fleet.does(&[2], does);
     let (services, shop) =
-        fleet.shop(&THREE, |config| config.first_byte_timeout = Some(Duration::from_millis(200)));
+        fleet.shop(&THREE, |config| config.first_byte_timeout = Some(DurationConfig::from_millis(200)));
     let mut failed = 0;
     for _ in 0..125 {
         let answers = join_all((0..16).map(|_| ask(&services, &shop, method))).await;
@@ -28,31 +28,43 @@ async fn one_of_three(does: Does, method: &str) {
     assert!(failed < 2, "{does:?}: {failed} of 2,000 failed");
     assert!((1..400).contains(&stats.retries), "{does:?}: {} retries", stats.retries);
     // All retries are counted, but only requests that reached an endpoint are recorded by the fleet.
-    let again = if does == Does::Refuse { 0 } else { stats.retries };
+    let again = if does == EndpointBehaviour::Refuse { 0 } else { stats.retries };
     assert_eq!(fleet.sent_anywhere() as u64, 2_000 + again, "{does:?}");
     assert!(endpoint(&services, 2).ejections > 1, "{does:?}: it was tried again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn hides_the_failure_of_one_of_three_endpoints() {
-    for does in [Does::Refuse, Does::Break, Does::Hang, Does::Answer(503), Does::Answer(500)] {
+    for does in [
+        EndpointBehaviour::Refuse,
+        EndpointBehaviour::Break,
+        EndpointBehaviour::Hang,
+        EndpointBehaviour::Answer(503),
+        EndpointBehaviour::Answer(500),
+    ] {
         one_of_three(does, "GET").await;
     }
-    one_of_three(Does::Refuse, "POST").await;
+    one_of_three(EndpointBehaviour::Refuse, "POST").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn never_retries_unsafe_requests() {
-    for does in [Does::Break, Does::Hang, Does::Answer(500), Does::Answer(502), Does::Answer(503)] {
-        let fleet = Arc::new(Fleet::default());
+    for does in [
+        EndpointBehaviour::Break,
+        EndpointBehaviour::Hang,
+        EndpointBehaviour::Answer(500),
+        EndpointBehaviour::Answer(502),
+        EndpointBehaviour::Answer(503),
+    ] {
+        let fleet = Arc::new(SimulatedFleet::default());
         fleet.does(&[1, 2, 3], does);
         let (services, shop) = fleet.shop(&THREE, |config| {
-            config.first_byte_timeout = Some(Duration::from_secs(1));
-            config.retries = RetriesConfig { attempts: 10, budget: Percent(100) };
+            config.first_byte_timeout = Some(DurationConfig::from_secs(1));
+            config.retries = RetriesConfig { attempts: 10, budget: PercentConfig(100) };
         });
         for method in ["POST", "PUT", "PATCH", "DELETE"] {
             let proxied = http::Request::builder().method(method).uri("/").body(full("a")).unwrap();
-            let _ = services.forward(&Call::unlimited(), &shop, proxied).await;
+            let _ = services.forward(&RequestCall::unlimited(), &shop, proxied).await;
             assert_eq!(fleet.sent_anywhere(), 1, "{does:?}: a client's {method}");
             ask(&services, &shop, method).await;
             assert_eq!(fleet.sent_anywhere(), 1, "{does:?}: a program's {method}");
@@ -66,14 +78,15 @@ async fn never_retries_unsafe_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_a_streamed_request_after_a_refused_connection() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2], Does::Refuse);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1, 2], EndpointBehaviour::Refuse);
     let (services, shop) = fleet.shop(&THREE, |_| ());
     for _ in 0..6 {
-        let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, crate::body::Error>::new(1);
+        let (mut sender, body) =
+            http_body_util::channel::Channel::<bytes::Bytes, crate::body::BodyError>::new(1);
         let sending = tokio::spawn(async move { sender.send_data("streamed".into()).await });
         let proxied = http::Request::post("/").body(body.boxed_unsync()).unwrap();
-        let answer = services.forward(&Call::unlimited(), &shop, proxied).await.unwrap();
+        let answer = services.forward(&RequestCall::unlimited(), &shop, proxied).await.unwrap();
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "streamed");
         sending.await.unwrap().unwrap();
     }
@@ -82,41 +95,44 @@ async fn retries_a_streamed_request_after_a_refused_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_retry_a_consumed_body() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2, 3], Does::Break);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1, 2, 3], EndpointBehaviour::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
     let proxied = http::Request::builder().method("QUERY").uri("/").body(full("body")).unwrap();
-    let error = services.forward(&Call::unlimited(), &shop, proxied).await.unwrap_err();
+    let error = services.forward(&RequestCall::unlimited(), &shop, proxied).await.unwrap_err();
     assert_eq!((error.code(), fleet.sent_anywhere()), ("upstream-broken", 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn records_a_retried_call_once() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2, 3], Does::Break);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1, 2, 3], EndpointBehaviour::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
     let call = call(1, u64::MAX, 1);
     assert!(services.send(&call, &shop, request("GET", "/")).await.is_err());
     let made = call.budget.made();
-    assert_eq!((made.len(), made[0].again.len(), made[0].outcome), (1, 2, Outcome::NoAnswer));
+    assert_eq!((made.len(), made[0].again.len(), made[0].outcome), (1, 2, UpstreamCallOutcome::NoAnswer));
     assert_eq!((stats(&services).requests, stats(&services).failures, stats(&services).retries), (1, 1, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_connection_is_recorded_as_not_sent() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2, 3], Does::Refuse);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1, 2, 3], EndpointBehaviour::Refuse);
     let (services, shop) = fleet.shop(&THREE, |_| ());
     let call = call(1, u64::MAX, 1);
     let error = services.send(&call, &shop, request("POST", "/")).await.unwrap_err();
-    assert_eq!((error.code(), call.budget.made()[0].outcome), ("upstream-unreachable", Outcome::NotSent));
+    assert_eq!(
+        (error.code(), call.budget.made()[0].outcome),
+        ("upstream-unreachable", UpstreamCallOutcome::NotSent)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn retries_stay_within_their_budget_if_all_endpoints_fail() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2, 3], Does::Answer(503));
-    let (services, shop) = fleet.shop(&THREE, |config| config.retries.budget = Percent(10));
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1, 2, 3], EndpointBehaviour::Answer(503));
+    let (services, shop) = fleet.shop(&THREE, |config| config.retries.budget = PercentConfig(10));
     for _ in 0..1_000 {
         assert_eq!(ask(&services, &shop, "GET").await, "503");
     }
@@ -127,8 +143,8 @@ async fn retries_stay_within_their_budget_if_all_endpoints_fail() {
 
 #[tokio::test(start_paused = true)]
 async fn retries_can_be_switched_off() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2, 3], Does::Break);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1, 2, 3], EndpointBehaviour::Break);
     let (services, shop) = fleet.shop(&THREE, |config| config.retries.attempts = 0);
     assert_eq!(ask(&services, &shop, "GET").await, "upstream-broken");
     assert_eq!(fleet.sent_anywhere(), 1);
@@ -136,11 +152,11 @@ async fn retries_can_be_switched_off() {
 
 #[tokio::test(start_paused = true)]
 async fn does_not_retry_after_the_timeout() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2, 3], Does::Hang);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1, 2, 3], EndpointBehaviour::Hang);
     let (services, shop) = fleet.shop(&THREE, |config| {
-        config.timeout = Duration::from_millis(2_500);
-        config.first_byte_timeout = Some(Duration::from_secs(2));
+        config.timeout = DurationConfig::from_millis(2_500);
+        config.first_byte_timeout = Some(DurationConfig::from_secs(2));
     });
     let begun = tokio::time::Instant::now();
     assert_eq!(ask(&services, &shop, "GET").await, "upstream-timeout");
@@ -149,10 +165,10 @@ async fn does_not_retry_after_the_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn prefers_the_endpoint_with_the_fewest_requests_in_flight() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1], Does::Hang);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1], EndpointBehaviour::Hang);
     let (services, shop) = fleet.shop(&THREE, |_| ());
-    let call = Call::unlimited();
+    let call = RequestCall::unlimited();
     // Two requests hang at the first endpoint, so all others alternate between the remaining endpoints.
     let hanging: Vec<_> =
         (0..4).map(|_| tokio::spawn(services.send(&call, &shop, request("GET", "/")))).collect();
@@ -172,11 +188,11 @@ async fn prefers_the_endpoint_with_the_fewest_requests_in_flight() {
 
 #[tokio::test(start_paused = true)]
 async fn a_streamed_response_is_in_flight_until_its_end() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1], Does::Stall);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1], EndpointBehaviour::Stall);
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     let proxied = http::Request::get("/").body(empty()).unwrap();
-    let answer = services.forward(&Call::unlimited(), &shop, proxied).await.unwrap();
+    let answer = services.forward(&RequestCall::unlimited(), &shop, proxied).await.unwrap();
     assert_eq!(endpoint(&services, 1).outstanding, 1);
     drop(answer);
     assert_eq!(endpoint(&services, 1).outstanding, 0);
@@ -184,12 +200,12 @@ async fn a_streamed_response_is_in_flight_until_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn distributes_requests_evenly_over_many_endpoints() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     let urls: Vec<String> = (1..=20).map(|port| format!("http://10.0.0.1:{port}")).collect();
     let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
     let (services, shop) = fleet.shop(&urls, |_| ());
-    fleet.does(&(1..=20).collect::<Vec<_>>(), Does::Wait(10));
-    fleet.does(&[7], Does::Refuse);
+    fleet.does(&(1..=20).collect::<Vec<_>>(), EndpointBehaviour::Wait(10));
+    fleet.does(&[7], EndpointBehaviour::Refuse);
     for _ in 0..50 {
         let answers = join_all((0..40).map(|_| ask(&services, &shop, "GET"))).await;
         assert!(answers.iter().all(|answer| answer == "200"));

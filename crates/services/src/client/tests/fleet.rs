@@ -12,13 +12,13 @@ use http_body_util::BodyExt;
 use tokio::sync::watch;
 
 use super::*;
-use crate::body::{Body, empty, full};
-use crate::transport::{Endpoint, Transport, TransportError};
-use crate::{EndpointStats, Resolve, ServiceStats};
+use crate::body::{StreamedServiceBody, empty, full};
+use crate::transport::{RequestEndpoint, ServiceTransport, TransportError};
+use crate::{EndpointStats, NameResolver, ServiceStats};
 
 /// The behaviour of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Does {
+pub(super) enum EndpointBehaviour {
     /// Responds with this status.
     Answer(u16),
     /// Responds with 200 after this number of milliseconds.
@@ -47,17 +47,17 @@ pub(super) enum Does {
 
 /// Simulated endpoints and names, with a record of the requests.
 #[derive(Default)]
-pub(super) struct Fleet {
-    does: Mutex<HashMap<SocketAddr, Does>>,
+pub(super) struct SimulatedFleet {
+    does: Mutex<HashMap<SocketAddr, EndpointBehaviour>>,
     names: Mutex<HashMap<String, Vec<SocketAddr>>>,
     pub(super) look_ups: watch::Sender<usize>,
     /// The port, method, path and body of each request that was sent.
     sent: Mutex<Vec<(u16, String)>>,
 }
 
-impl Fleet {
+impl SimulatedFleet {
     /// Sets the behaviour of the endpoints at these ports.
-    pub(super) fn does(&self, ports: &[u16], what: Does) {
+    pub(super) fn does(&self, ports: &[u16], what: EndpointBehaviour) {
         self.does.lock().unwrap().extend(ports.iter().map(|port| (at(*port), what)));
     }
 
@@ -84,8 +84,8 @@ impl Fleet {
         self: &Arc<Self>,
         urls: &[&str],
         change: impl FnOnce(&mut ServiceConfig),
-    ) -> (Services, Arc<Service>) {
-        let services = Services::new(&config(urls, change)).unwrap();
+    ) -> (ServiceSet, Arc<UpstreamService>) {
+        let services = ServiceSet::new(&config(urls, change)).unwrap();
         let services = services.with_transport(self.clone()).with_resolver(self.clone());
         let shop = services.get("shop").unwrap().clone();
         (services, shop)
@@ -111,53 +111,53 @@ fn at(port: u16) -> SocketAddr {
 }
 
 /// Returns the status of a response, or the code of the error.
-pub(super) async fn ask(services: &Services, shop: &Arc<Service>, method: &str) -> String {
-    let call = Call::unlimited();
+pub(super) async fn ask(services: &ServiceSet, shop: &Arc<UpstreamService>, method: &str) -> String {
+    let call = RequestCall::unlimited();
     match services.send(&call, shop, request(method, "/")).await {
         Ok(answer) => answer.status.as_u16().to_string(),
         Err(error) => error.code().to_owned(),
     }
 }
 
-pub(super) fn stats(services: &Services) -> ServiceStats {
+pub(super) fn stats(services: &ServiceSet) -> ServiceStats {
     services.stats().remove(0)
 }
 
 /// Returns the statistics of the endpoint at a port.
-pub(super) fn endpoint(services: &Services, port: u16) -> EndpointStats {
+pub(super) fn endpoint(services: &ServiceSet, port: u16) -> EndpointStats {
     let mut endpoints = stats(services).endpoints.into_iter();
     endpoints.find(|endpoint| endpoint.address == Some(at(port))).expect("an endpoint")
 }
 
-impl Transport for Fleet {
+impl ServiceTransport for SimulatedFleet {
     fn send(
         &self,
-        endpoint: &Endpoint,
-        message: http::Request<Body>,
-    ) -> BoxFuture<'static, Result<http::Response<Body>, TransportError>> {
+        endpoint: &RequestEndpoint,
+        message: http::Request<StreamedServiceBody>,
+    ) -> BoxFuture<'static, Result<http::Response<StreamedServiceBody>, TransportError>> {
         let address = endpoint.address.expect("an address");
-        let does = self.does.lock().unwrap().get(&address).copied().unwrap_or(Does::Answer(200));
-        if does == Does::Refuse {
+        let does = self.does.lock().unwrap().get(&address).copied().unwrap_or(EndpointBehaviour::Answer(200));
+        if does == EndpointBehaviour::Refuse {
             return async { Err(TransportError::Unreachable("refused".into())) }.boxed();
         }
         let what = format!("{} {}", message.method(), message.uri().path());
         self.sent.lock().unwrap().push((address.port(), what));
         async move {
-            let answer = |status: u16, body: Body| {
+            let answer = |status: u16, body: StreamedServiceBody| {
                 Ok(http::Response::builder().status(status).body(body).expect("a response"))
             };
             let body = match does {
-                Does::Echo => message.into_body(),
-                Does::GiveUp(millis) => {
+                EndpointBehaviour::Echo => message.into_body(),
+                EndpointBehaviour::GiveUp(millis) => {
                     let reading = tokio::time::timeout(Time::from_millis(millis), whole(message.into_body()));
                     full(reading.await.map_err(|late| TransportError::Broken(late.into()))??)
                 }
-                Does::Reject(millis, status) => {
+                EndpointBehaviour::Reject(millis, status) => {
                     let reading = tokio::time::timeout(Time::from_millis(millis), whole(message.into_body()));
                     let Ok(Ok(body)) = reading.await else { return answer(status, empty()) };
                     full(body)
                 }
-                Does::RejectSlowly(millis, status) => {
+                EndpointBehaviour::RejectSlowly(millis, status) => {
                     let reading = read_slowly(message.into_body());
                     let Ok(()) = tokio::time::timeout(Time::from_millis(millis), reading).await else {
                         return answer(status, empty());
@@ -167,20 +167,25 @@ impl Transport for Fleet {
                 _ => full(whole(message.into_body()).await?),
             };
             match does {
-                Does::Answer(status) => answer(status, body),
-                Does::Echo | Does::GiveUp(_) | Does::Reject(..) | Does::RejectSlowly(..) => answer(200, body),
-                Does::Cut => answer(200, http_body_util::StreamBody::new(cut()).boxed_unsync()),
-                Does::Wait(millis) => {
+                EndpointBehaviour::Answer(status) => answer(status, body),
+                EndpointBehaviour::Echo
+                | EndpointBehaviour::GiveUp(_)
+                | EndpointBehaviour::Reject(..)
+                | EndpointBehaviour::RejectSlowly(..) => answer(200, body),
+                EndpointBehaviour::Cut => answer(200, http_body_util::StreamBody::new(cut()).boxed_unsync()),
+                EndpointBehaviour::Wait(millis) => {
                     tokio::time::sleep(Time::from_millis(millis)).await;
                     answer(200, empty())
                 }
-                Does::WaitLarge(millis) => {
+                EndpointBehaviour::WaitLarge(millis) => {
                     tokio::time::sleep(Time::from_millis(millis)).await;
                     answer(200, full(vec![b'x'; 100_000]))
                 }
-                Does::Stall => answer(200, http_body_util::StreamBody::new(stalled()).boxed_unsync()),
-                Does::Break => Err(TransportError::Broken("broken".into())),
-                Does::Refuse | Does::Hang => std::future::pending().await,
+                EndpointBehaviour::Stall => {
+                    answer(200, http_body_util::StreamBody::new(stalled()).boxed_unsync())
+                }
+                EndpointBehaviour::Break => Err(TransportError::Broken("broken".into())),
+                EndpointBehaviour::Refuse | EndpointBehaviour::Hang => std::future::pending().await,
             }
         }
         .boxed()
@@ -188,12 +193,12 @@ impl Transport for Fleet {
 }
 
 /// Reads the whole body of a request.
-async fn whole(body: Body) -> Result<bytes::Bytes, TransportError> {
+async fn whole(body: StreamedServiceBody) -> Result<bytes::Bytes, TransportError> {
     Ok(body.collect().await.map_err(TransportError::Broken)?.to_bytes())
 }
 
 /// Reads the whole body of a request, and waits for two seconds before each part.
-async fn read_slowly(mut body: Body) {
+async fn read_slowly(mut body: StreamedServiceBody) {
     loop {
         tokio::time::sleep(Time::from_secs(2)).await;
         if body.frame().await.is_none() {
@@ -203,17 +208,18 @@ async fn read_slowly(mut body: Body) {
 }
 
 /// Returns half a body that never continues.
-fn stalled() -> impl futures_util::Stream<Item = Result<http_body::Frame<bytes::Bytes>, crate::body::Error>> {
+fn stalled()
+-> impl futures_util::Stream<Item = Result<http_body::Frame<bytes::Bytes>, crate::body::BodyError>> {
     use futures_util::{StreamExt, stream};
     stream::iter([Ok(http_body::Frame::data("half".into()))]).chain(stream::pending())
 }
 
 /// Returns half a body that breaks.
-fn cut() -> impl futures_util::Stream<Item = Result<http_body::Frame<bytes::Bytes>, crate::body::Error>> {
+fn cut() -> impl futures_util::Stream<Item = Result<http_body::Frame<bytes::Bytes>, crate::body::BodyError>> {
     futures_util::stream::iter([Ok(http_body::Frame::data("half".into())), Err("cut".into())])
 }
 
-impl Resolve for Fleet {
+impl NameResolver for SimulatedFleet {
     fn resolve(&self, host: &str, _: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
         let found = self.names.lock().unwrap().get(host).cloned().unwrap_or_default();
         self.look_ups.send_modify(|count| *count += 1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration as Time;
 
-use super::fleet::{Does, Fleet, THREE, ask, config, endpoint, stats};
+use super::fleet::{EndpointBehaviour, SimulatedFleet, THREE, ask, config, endpoint, stats};
 use super::*;
 
 const NAMED: [&str; 1] = ["http://shop.example:1"];
@@ -12,14 +12,14 @@ async fn pass(time: Time) {
     tokio::time::sleep(time).await;
 }
 
-fn addresses(services: &Services) -> Vec<u16> {
+fn addresses(services: &ServiceSet) -> Vec<u16> {
     let endpoints = stats(services).endpoints;
     endpoints.iter().filter_map(|endpoint| Some(endpoint.address?.port())).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn follows_changes_of_a_name() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     fleet.name("shop.example", &[1, 2]);
     let (services, shop) = fleet.shop(&NAMED, |_| ());
     assert_eq!(*fleet.look_ups.borrow(), 0, "the service is not in use");
@@ -28,14 +28,14 @@ async fn follows_changes_of_a_name() {
     }
     assert_eq!((fleet.sent(1).len(), fleet.sent(2).len(), *fleet.look_ups.borrow()), (2, 2, 1));
     // A request in flight to an address that disappears is not disturbed.
-    fleet.does(&[1, 2], Does::Wait(20_000));
+    fleet.does(&[1, 2], EndpointBehaviour::Wait(20_000));
     let long = tokio::spawn(services.send(
-        &Call::unlimited(),
+        &RequestCall::unlimited(),
         &shop,
-        Request { method: http::Method::PUT, ..request("GET", "/long") },
+        ServiceRequest { method: http::Method::PUT, ..request("GET", "/long") },
     ));
     tokio::task::yield_now().await;
-    fleet.does(&[1, 2, 3], Does::Answer(200));
+    fleet.does(&[1, 2, 3], EndpointBehaviour::Answer(200));
     fleet.name("shop.example", &[3]);
     pass(Time::from_secs(6)).await;
     for _ in 0..4 {
@@ -48,7 +48,7 @@ async fn follows_changes_of_a_name() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_lookup_keeps_the_previous_addresses() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     let (services, shop) = fleet.shop(&NAMED, |_| ());
     assert_eq!(ask(&services, &shop, "GET").await, "upstream-unreachable");
     fleet.name("shop.example", &[1]);
@@ -61,9 +61,10 @@ async fn a_failed_lookup_keeps_the_previous_addresses() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unused_service_is_not_resolved() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     fleet.name("shop.example", &[1]);
-    let (services, shop) = fleet.shop(&NAMED, |config| config.dns_refresh_rate = Duration::from_secs(1));
+    let (services, shop) =
+        fleet.shop(&NAMED, |config| config.dns_refresh_rate = DurationConfig::from_secs(1));
     ask(&services, &shop, "GET").await;
     pass(Time::from_secs(60)).await;
     let asleep = *fleet.look_ups.borrow();
@@ -79,7 +80,7 @@ async fn an_unused_service_is_not_resolved() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_requests_share_the_first_lookup() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     fleet.name("shop.example", &[1, 2, 3]);
     let (services, shop) = fleet.shop(&NAMED, |_| ());
     let answers = futures_util::future::join_all((0..50).map(|_| ask(&services, &shop, "GET"))).await;
@@ -89,15 +90,15 @@ async fn waiting_requests_share_the_first_lookup() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reload_keeps_the_state_of_endpoints() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[2], Does::Break);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[2], EndpointBehaviour::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
     while endpoint(&services, 2).healthy {
         ask(&services, &shop, "GET").await;
     }
     let before = stats(&services);
     let same = services
-        .renewed(&config(&THREE, |config| config.timeout = Duration::from_secs(3)), Path::new(""))
+        .renewed(&config(&THREE, |config| config.timeout = DurationConfig::from_secs(3)), Path::new(""))
         .unwrap();
     assert_eq!(stats(&same), before);
     assert_eq!(same.get("shop").unwrap().timeout(), Time::from_secs(3));

@@ -1,14 +1,19 @@
 //! Forwarding of a client's own requests.
 
 use super::*;
-use crate::body::{Body, empty, full};
+use crate::body::{StreamedServiceBody, empty, full};
 use crate::headers;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-fn message(method: &str, uri: &str, headers: &[(&str, &str)], body: Body) -> http::Request<Body> {
+fn message(
+    method: &str,
+    uri: &str,
+    headers: &[(&str, &str)],
+    body: StreamedServiceBody,
+) -> http::Request<StreamedServiceBody> {
     let mut builder = http::Request::builder().method(method).uri(uri);
     for (name, value) in headers {
         builder = builder.header(*name, *value);
@@ -16,11 +21,14 @@ fn message(method: &str, uri: &str, headers: &[(&str, &str)], body: Body) -> htt
     builder.body(body).unwrap()
 }
 
-async fn forward(bench: &Bench, message: http::Request<Body>) -> Result<http::Response<Body>, CallError> {
-    bench.services.forward(&Call::unlimited(), &bench.shop, message).await
+async fn forward(
+    bench: &MisbehavingShop,
+    message: http::Request<StreamedServiceBody>,
+) -> Result<http::Response<StreamedServiceBody>, CallError> {
+    bench.services.forward(&RequestCall::unlimited(), &bench.shop, message).await
 }
 
-async fn seen(response: http::Response<Body>) -> Value {
+async fn seen(response: http::Response<StreamedServiceBody>) -> Value {
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
 }
 
@@ -54,7 +62,7 @@ async fn sends_the_services_own_host_unless_another_is_set() {
     let bench = bench().await;
     let own = seen(forward(&bench, message("GET", "/echo", &[], empty())).await.unwrap()).await;
     let mut renamed = message("GET", "/echo", &[("host", "shop.example")], empty());
-    renamed.extensions_mut().insert(crate::headers::Named("other.example:81".parse().unwrap()));
+    renamed.extensions_mut().insert(crate::headers::TargetServiceName("other.example:81".parse().unwrap()));
     let other = seen(forward(&bench, renamed).await.unwrap()).await;
     assert!(own["headers"]["host"].as_str().unwrap().starts_with("127.0.0.1:"), "{own}");
     assert_eq!(other["headers"]["host"], "other.example:81");
@@ -64,7 +72,7 @@ async fn sends_the_services_own_host_unless_another_is_set() {
 #[tokio::test]
 async fn bodies_stream_both_ways() {
     let bench = bench().await;
-    let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, crate::body::Error>::new(1);
+    let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, crate::body::BodyError>::new(1);
     let sending = tokio::spawn(async move {
         for part in ["one, ", "two"] {
             sender.send_data(part.into()).await.unwrap();
@@ -108,7 +116,7 @@ async fn drops_trailers_that_repeat_the_operators_header() {
     let trailers = [("x-sum", "7"), ("x-internal-token", "forged"), ("x_internal_token", "forged")];
     let trailers = trailers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     let frames = vec![
-        Ok::<_, crate::body::Error>(Frame::data(bytes::Bytes::from("hello"))),
+        Ok::<_, crate::body::BodyError>(Frame::data(bytes::Bytes::from("hello"))),
         Ok(Frame::trailers(HeaderMap::from_iter(trailers))),
     ];
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
@@ -151,7 +159,7 @@ async fn paths_have_to_be_open_without_their_parameters_too() {
     let open = ["/files/*.public", "/tenants/*/public", "/echo/*"].map(str::to_owned);
     let bench = bench_with(|config| config.paths = open.into()).await;
     for path in ["/files/secret;.public", "/files/secret%3B.public", "/tenants/;/public"] {
-        let sent = bench.services.send(&Call::unlimited(), &bench.shop, request("GET", path)).await;
+        let sent = bench.services.send(&RequestCall::unlimited(), &bench.shop, request("GET", path)).await;
         assert_eq!(sent.unwrap_err().code(), "path-forbidden", "a program's {path}");
         let error = forward(&bench, message("GET", path, &[], empty())).await.unwrap_err();
         assert_eq!(error.code(), "path-forbidden", "{path}");

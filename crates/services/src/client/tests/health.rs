@@ -4,16 +4,16 @@ use std::time::Duration as Time;
 
 use http_body_util::BodyExt;
 
-use super::fleet::{Does, Fleet, THREE, ask, config, endpoint};
+use super::fleet::{EndpointBehaviour, SimulatedFleet, THREE, ask, config, endpoint};
 use super::*;
-use crate::config::{HealthConfig, Statuses};
+use crate::config::{HealthConfig, StatusRange};
 
 fn checked(config: &mut ServiceConfig) {
     config.health = Some(HealthConfig {
         path: "/healthz".into(),
-        interval: Duration::from_secs(5),
-        timeout: Duration::from_secs(1),
-        status: Statuses::default(),
+        interval: DurationConfig::from_secs(5),
+        timeout: DurationConfig::from_secs(1),
+        status: StatusRange::default(),
         healthy_threshold: 2,
         unhealthy_threshold: 3,
     });
@@ -21,8 +21,8 @@ fn checked(config: &mut ServiceConfig) {
 
 #[tokio::test(start_paused = true)]
 async fn ejects_a_failing_endpoint_with_growing_pauses() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[2], Does::Break);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[2], EndpointBehaviour::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
     let mut gaps = Vec::new();
     let mut last = tokio::time::Instant::now();
@@ -43,7 +43,7 @@ async fn ejects_a_failing_endpoint_with_growing_pauses() {
         pauses.len() > 8 && pauses[6..].iter().all(|pause| (22_500..=30_100).contains(pause)),
         "{pauses:?}"
     );
-    fleet.does(&[2], Does::Answer(200));
+    fleet.does(&[2], EndpointBehaviour::Answer(200));
     // A pause of 30 s may have begun just now; afterwards the endpoint gets a third of the requests.
     for _ in 0..1_600 {
         ask(&services, &shop, "GET").await;
@@ -54,16 +54,16 @@ async fn ejects_a_failing_endpoint_with_growing_pauses() {
 
 #[tokio::test(start_paused = true)]
 async fn probes_an_ejected_endpoint_with_a_single_request() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[2], Does::Break);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[2], EndpointBehaviour::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
     while endpoint(&services, 2).healthy {
         ask(&services, &shop, "GET").await;
     }
-    fleet.does(&[2], Does::Hang);
+    fleet.does(&[2], EndpointBehaviour::Hang);
     fleet.sent_anywhere();
     tokio::time::advance(Time::from_secs(1)).await;
-    let call = Call::unlimited();
+    let call = RequestCall::unlimited();
     let asked: Vec<_> =
         (0..30).map(|_| tokio::spawn(services.send(&call, &shop, request("GET", "/")))).collect();
     for _ in 0..100 {
@@ -75,14 +75,14 @@ async fn probes_an_ejected_endpoint_with_a_single_request() {
 
 #[tokio::test(start_paused = true)]
 async fn tries_all_endpoints_if_all_are_ejected() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2, 3], Does::Answer(503));
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1, 2, 3], EndpointBehaviour::Answer(503));
     let (services, shop) = fleet.shop(&THREE, |_| ());
     for _ in 0..9 {
         assert_eq!(ask(&services, &shop, "POST").await, "503");
     }
     assert!((1..=3).all(|port| !endpoint(&services, port).healthy));
-    fleet.does(&[1, 2, 3], Does::Answer(200));
+    fleet.does(&[1, 2, 3], EndpointBehaviour::Answer(200));
     // No pause is over, but no request is rejected. The first good response restores its endpoint.
     for _ in 0..9 {
         assert_eq!(ask(&services, &shop, "POST").await, "200");
@@ -92,15 +92,15 @@ async fn tries_all_endpoints_if_all_are_ejected() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_nothing_to_ejected_endpoints_while_another_is_busy() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1, 2], Does::Break);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1, 2], EndpointBehaviour::Break);
     let (services, shop) = fleet.shop(&THREE, |_| ());
     while [1, 2].iter().any(|port| endpoint(&services, *port).healthy) {
         ask(&services, &shop, "POST").await;
     }
-    fleet.does(&[3], Does::Hang);
+    fleet.does(&[3], EndpointBehaviour::Hang);
     fleet.sent_anywhere();
-    let call = Call::unlimited();
+    let call = RequestCall::unlimited();
     let asked: Vec<_> =
         (0..9).map(|_| tokio::spawn(services.send(&call, &shop, request("POST", "/")))).collect();
     for _ in 0..100 {
@@ -113,23 +113,23 @@ async fn sends_nothing_to_ejected_endpoints_while_another_is_busy() {
 
 #[tokio::test(start_paused = true)]
 async fn always_tries_the_only_endpoint() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1], Does::Refuse);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1], EndpointBehaviour::Refuse);
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     for _ in 0..9 {
         assert_eq!(ask(&services, &shop, "GET").await, "upstream-unreachable");
     }
-    fleet.does(&[1], Does::Answer(200));
+    fleet.does(&[1], EndpointBehaviour::Answer(200));
     assert_eq!(ask(&services, &shop, "GET").await, "200");
     assert!(endpoint(&services, 1).healthy);
 }
 
 #[tokio::test(start_paused = true)]
 async fn occasional_500_responses_do_not_eject_an_endpoint() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     for round in 0..200 {
-        fleet.does(&[1], Does::Answer(if round % 3 == 0 { 500 } else { 404 }));
+        fleet.does(&[1], EndpointBehaviour::Answer(if round % 3 == 0 { 500 } else { 404 }));
         ask(&services, &shop, "POST").await;
         assert!(endpoint(&services, 1).healthy, "{round}");
     }
@@ -144,7 +144,7 @@ enum ClientFault {
 }
 
 /// Returns half a body, followed by the fault.
-fn spoilt(fault: ClientFault) -> crate::body::Body {
+fn spoilt(fault: ClientFault) -> crate::body::StreamedServiceBody {
     use futures_util::{StreamExt, stream};
     let half = stream::iter([Ok(http_body::Frame::data(bytes::Bytes::from("half")))]);
     let end: futures_util::stream::BoxStream<'static, _> = match fault {
@@ -156,19 +156,20 @@ fn spoilt(fault: ClientFault) -> crate::body::Body {
 
 /// Forwards a request with this body.
 async fn upload(
-    services: &Services,
-    shop: &Arc<Service>,
-    body: crate::body::Body,
-) -> Result<http::Response<crate::body::Body>, CallError> {
+    services: &ServiceSet,
+    shop: &Arc<UpstreamService>,
+    body: crate::body::StreamedServiceBody,
+) -> Result<http::Response<crate::body::StreamedServiceBody>, CallError> {
     let message = http::Request::post("/").body(body).unwrap();
-    services.forward(&Call::unlimited(), shop, message).await
+    services.forward(&RequestCall::unlimited(), shop, message).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn client_faults_do_not_count_against_a_service() {
     use ClientFault::{BreaksOff, Leaves, StopsSending};
-    let fleet = Arc::new(Fleet::default());
-    let (services, shop) = fleet.shop(&THREE[..1], |config| config.idle_timeout = Duration::from_secs(5));
+    let fleet = Arc::new(SimulatedFleet::default());
+    let (services, shop) =
+        fleet.shop(&THREE[..1], |config| config.idle_timeout = DurationConfig::from_secs(5));
     for fault in [BreaksOff, StopsSending, Leaves] {
         for _ in 0..10 {
             let asked = tokio::time::timeout(Time::from_secs(9), upload(&services, &shop, spoilt(fault)));
@@ -192,7 +193,7 @@ async fn client_faults_do_not_count_against_a_service() {
 }
 
 /// Checks that nothing counts as a failure of the first endpoint.
-fn assert_faultless(services: &Services) {
+fn assert_faultless(services: &ServiceSet) {
     let endpoint = endpoint(services, 1);
     assert_eq!((endpoint.failures, endpoint.ejections, endpoint.outstanding), (0, 0, 0));
     assert_eq!(fleet::stats(services).failures, 0);
@@ -200,9 +201,10 @@ fn assert_faultless(services: &Services) {
 
 #[tokio::test(start_paused = true)]
 async fn pauses_of_an_upload_during_the_response_do_not_count_against_a_service() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1], Does::Echo);
-    let (services, shop) = fleet.shop(&THREE[..1], |config| config.idle_timeout = Duration::from_secs(5));
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1], EndpointBehaviour::Echo);
+    let (services, shop) =
+        fleet.shop(&THREE[..1], |config| config.idle_timeout = DurationConfig::from_secs(5));
     for _ in 0..10 {
         let answer = upload(&services, &shop, spoilt(ClientFault::StopsSending)).await.unwrap();
         let error = answer.into_body().collect().await.unwrap_err();
@@ -213,18 +215,18 @@ async fn pauses_of_an_upload_during_the_response_do_not_count_against_a_service(
 
 #[tokio::test(start_paused = true)]
 async fn read_timeouts_of_a_service_do_not_count_against_it_during_a_slow_upload() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     let fails = async || {
         let error = upload(&services, &shop, spoilt(ClientFault::StopsSending)).await.unwrap_err();
         assert_eq!(error.code(), "upstream-broken");
     };
-    fleet.does(&[1], Does::GiveUp(2_000));
+    fleet.does(&[1], EndpointBehaviour::GiveUp(2_000));
     for _ in 0..10 {
         fails().await;
     }
     assert_faultless(&services);
-    fleet.does(&[1], Does::GiveUp(20));
+    fleet.does(&[1], EndpointBehaviour::GiveUp(20));
     fails().await;
     assert_eq!((endpoint(&services, 1).failures, fleet::stats(&services).failures), (1, 1));
 }
@@ -232,10 +234,10 @@ async fn read_timeouts_of_a_service_do_not_count_against_it_during_a_slow_upload
 #[tokio::test(start_paused = true)]
 async fn error_responses_to_incomplete_uploads_do_not_count_against_a_service() {
     use ClientFault::{BreaksOff, StopsSending};
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     let fails = async |fault: ClientFault, millis: u64, status: u16| {
-        fleet.does(&[1], Does::Reject(millis, status));
+        fleet.does(&[1], EndpointBehaviour::Reject(millis, status));
         let answer = upload(&services, &shop, spoilt(fault)).await.unwrap();
         assert_eq!(answer.status(), status);
     };
@@ -251,7 +253,7 @@ async fn error_responses_to_incomplete_uploads_do_not_count_against_a_service() 
 }
 
 /// Returns a body that never ends, with 0.9 seconds between a read and the next byte.
-fn trickling() -> crate::body::Body {
+fn trickling() -> crate::body::StreamedServiceBody {
     let bytes = futures_util::stream::unfold((), |()| async {
         tokio::time::sleep(Time::from_millis(900)).await;
         Some((Ok(http_body::Frame::data(bytes::Bytes::from("x"))), ()))
@@ -261,10 +263,10 @@ fn trickling() -> crate::body::Body {
 
 #[tokio::test(start_paused = true)]
 async fn error_responses_to_trickling_uploads_do_not_count_against_a_service() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     for status in [500, 503] {
-        fleet.does(&[1], Does::Reject(2_500, status));
+        fleet.does(&[1], EndpointBehaviour::Reject(2_500, status));
         for _ in 0..10 {
             let answer = upload(&services, &shop, trickling()).await.unwrap();
             assert_eq!(answer.status(), status);
@@ -275,11 +277,11 @@ async fn error_responses_to_trickling_uploads_do_not_count_against_a_service() {
 
 #[tokio::test(start_paused = true)]
 async fn error_responses_to_uploads_that_seldom_wait_count_against_a_service() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     for status in [500, 503] {
         // It waits for the service six seconds, and the service for it two.
-        fleet.does(&[1], Does::RejectSlowly(8_000, status));
+        fleet.does(&[1], EndpointBehaviour::RejectSlowly(8_000, status));
         let answer = upload(&services, &shop, trickling()).await.unwrap();
         assert_eq!(answer.status(), status);
     }
@@ -288,12 +290,12 @@ async fn error_responses_to_uploads_that_seldom_wait_count_against_a_service() {
 
 #[tokio::test(start_paused = true)]
 async fn broken_responses_to_slow_readers_do_not_count_against_a_service() {
-    let fleet = Arc::new(Fleet::default());
-    fleet.does(&[1], Does::Cut);
+    let fleet = Arc::new(SimulatedFleet::default());
+    fleet.does(&[1], EndpointBehaviour::Cut);
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     let reads = async |pause: Time| {
         let message = http::Request::get("/").body(crate::body::empty()).unwrap();
-        let mut body = services.forward(&Call::unlimited(), &shop, message).await.unwrap().into_body();
+        let mut body = services.forward(&RequestCall::unlimited(), &shop, message).await.unwrap().into_body();
         assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
         tokio::time::advance(pause).await;
         assert!(body.frame().await.is_some_and(|frame| frame.is_err()));
@@ -308,12 +310,12 @@ async fn broken_responses_to_slow_readers_do_not_count_against_a_service() {
 
 #[tokio::test(start_paused = true)]
 async fn health_checks_eject_and_restore_an_endpoint() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     let (services, shop) = fleet.shop(&THREE, checked);
     services.watch();
     tokio::time::sleep(Time::from_secs(1)).await;
     assert_eq!(fleet.sent(1), ["GET /healthz"]);
-    fleet.does(&[1], Does::Answer(404));
+    fleet.does(&[1], EndpointBehaviour::Answer(404));
     tokio::time::sleep(Time::from_secs(10)).await;
     assert!(endpoint(&services, 1).healthy, "two failed checks are not enough");
     tokio::time::sleep(Time::from_secs(5)).await;
@@ -323,14 +325,19 @@ async fn health_checks_eject_and_restore_an_endpoint() {
         ask(&services, &shop, "GET").await;
     }
     assert_eq!(fleet.sent(1).len(), 0);
-    fleet.does(&[1], Does::Answer(204));
+    fleet.does(&[1], EndpointBehaviour::Answer(204));
     tokio::time::sleep(Time::from_secs(10)).await;
     assert!(endpoint(&services, 1).healthy);
-    for silent in [Does::Hang, Does::Stall, Does::Refuse, Does::Break] {
+    for silent in [
+        EndpointBehaviour::Hang,
+        EndpointBehaviour::Stall,
+        EndpointBehaviour::Refuse,
+        EndpointBehaviour::Break,
+    ] {
         fleet.does(&[1], silent);
         tokio::time::sleep(Time::from_secs(20)).await;
         assert!(!endpoint(&services, 1).healthy, "{silent:?}");
-        fleet.does(&[1], Does::Answer(200));
+        fleet.does(&[1], EndpointBehaviour::Answer(200));
         tokio::time::sleep(Time::from_secs(15)).await;
         assert!(endpoint(&services, 1).healthy, "{silent:?}");
     }
@@ -338,10 +345,10 @@ async fn health_checks_eject_and_restore_an_endpoint() {
 
 #[tokio::test(start_paused = true)]
 async fn health_checks_end_with_the_services_or_their_config() {
-    let fleet = Arc::new(Fleet::default());
+    let fleet = Arc::new(SimulatedFleet::default());
     let (services, shop) = fleet.shop(&THREE, checked);
     services.watch();
-    fleet.does(&[1], Does::Answer(500));
+    fleet.does(&[1], EndpointBehaviour::Answer(500));
     tokio::time::sleep(Time::from_secs(20)).await;
     assert!(!endpoint(&services, 1).healthy);
     let same = services.renewed(&config(&THREE, checked), Path::new("")).unwrap();

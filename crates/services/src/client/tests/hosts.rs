@@ -8,23 +8,23 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::*;
-use crate::{Hosts, Resolve};
+use crate::{NameResolver, PermittedHosts};
 
 /// A resolver that returns these addresses for every name.
-struct Leads(Mutex<Vec<SocketAddr>>);
+struct FixedResolver(Mutex<Vec<SocketAddr>>);
 
-impl Resolve for Leads {
+impl NameResolver for FixedResolver {
     fn resolve(&self, _: &str, _: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
         std::future::ready(Ok(self.0.lock().unwrap().clone())).boxed()
     }
 }
 
-async fn ask(bench: &Bench, hosts: &[&str], authority: &str) -> String {
+async fn ask(bench: &MisbehavingShop, hosts: &[&str], authority: &str) -> String {
     let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-    let host = Hosts::new(&hosts).unwrap().service(authority, false).unwrap();
-    let leads = Leads(Mutex::new(vec![bench.upstream.address()]));
+    let host = PermittedHosts::new(&hosts).unwrap().service(authority, false).unwrap();
+    let leads = FixedResolver(Mutex::new(vec![bench.upstream.address()]));
     let services = bench.services.clone().with_resolver(Arc::new(leads));
-    match services.send(&Call::unlimited(), &host, request("GET", "/echo")).await {
+    match services.send(&RequestCall::unlimited(), &host, request("GET", "/echo")).await {
         Ok(answer) => json(&answer)["headers"]["host"].as_str().unwrap_or_default().to_owned(),
         Err(error) => {
             let told = format!("{error} {}", error.hint());
@@ -58,14 +58,15 @@ async fn a_wildcard_does_not_permit_private_addresses() {
 #[tokio::test]
 async fn uses_only_the_permitted_addresses_of_a_name() {
     let bench = bench().await;
-    let hosts = Hosts::new(&["*.example.org".to_owned(), bench.upstream.address().to_string()]).unwrap();
+    let hosts =
+        PermittedHosts::new(&["*.example.org".to_owned(), bench.upstream.address().to_string()]).unwrap();
     let host = hosts.service("a.example.org", false).unwrap();
     // The second address leads to the same server, but no pattern lists it.
     let elsewhere = SocketAddr::new("127.0.0.2".parse().unwrap(), bench.upstream.address().port());
-    let leads = Leads(Mutex::new(vec![elsewhere, bench.upstream.address()]));
+    let leads = FixedResolver(Mutex::new(vec![elsewhere, bench.upstream.address()]));
     let services = bench.services.clone().with_resolver(Arc::new(leads));
     for _ in 0..4 {
-        let answer = services.send(&Call::unlimited(), &host, request("GET", "/echo")).await.unwrap();
+        let answer = services.send(&RequestCall::unlimited(), &host, request("GET", "/echo")).await.unwrap();
         assert_eq!(answer.status, 200);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-async fn code(bench: &Bench, call: &Call, path: &str) -> (&'static str, u16, Kind) {
+async fn code(bench: &MisbehavingShop, call: &RequestCall, path: &str) -> (&'static str, u16, CallErrorKind) {
     let error = bench.services.send(call, &bench.shop, request("GET", path)).await.unwrap_err();
     (error.code(), error.status().as_u16(), error.kind())
 }
@@ -12,9 +12,13 @@ async fn huge_responses_and_compression_bombs_end_at_the_limit() {
     let bench = bench().await;
     for (path, received) in [("/gigabyte", 1 << 20), ("/bomb", 4 << 10)] {
         let call = call(1, received, 1);
-        assert_eq!(code(&bench, &call, path).await, ("limit-received", 422, Kind::Limit), "{path}");
+        assert_eq!(code(&bench, &call, path).await, ("limit-received", 422, CallErrorKind::Limit), "{path}");
         bench.upstream.closed(path).await;
-        assert_eq!(call.budget.made()[0].outcome, Outcome::NoAnswer, "the response was not complete");
+        assert_eq!(
+            call.budget.made()[0].outcome,
+            UpstreamCallOutcome::NoAnswer,
+            "the response was not complete"
+        );
     }
 }
 
@@ -44,7 +48,7 @@ async fn counts_long_responses_in_the_account_of_the_client() {
     let bench = bench().await;
     let accounts = TestAccounts::new(192 << 10);
     let call = accounts.call();
-    let send = |call: &Call, bytes: u32| {
+    let send = |call: &RequestCall, bytes: u32| {
         let path = format!("/json?n=1&text={bytes}");
         bench.services.send(call, &bench.shop, request("GET", &path))
     };
@@ -54,7 +58,7 @@ async fn counts_long_responses_in_the_account_of_the_client() {
     assert_eq!(accounts.held(), 128 << 10, "two steps of 64 KiB");
     let other = accounts.call();
     let path = "/json?n=1&text=100000";
-    assert_eq!(code(&bench, &other, path).await, ("answer-unfinished", 503, Kind::Limit));
+    assert_eq!(code(&bench, &other, path).await, ("answer-unfinished", 503, CallErrorKind::Limit));
     assert!(other.budget.lacked_room() && !call.budget.lacked_room());
     drop(call);
     assert_eq!(accounts.held(), 0);
@@ -75,11 +79,14 @@ async fn counts_calls_and_records_the_first_rejected_one() {
         bench.services.send(&call, &bench.shop, request("GET", path)).await.unwrap();
     }
     for _ in 0..3 {
-        assert_eq!(code(&bench, &call, "/echo").await, ("limit-calls", 422, Kind::Limit));
+        assert_eq!(code(&bench, &call, "/echo").await, ("limit-calls", 422, CallErrorKind::Limit));
     }
     let made = call.budget.made();
-    let outcomes: Vec<Outcome> = made.iter().map(|made| made.outcome).collect();
-    assert_eq!(outcomes, [Outcome::Status(200), Outcome::Status(500), Outcome::NotSent]);
+    let outcomes: Vec<UpstreamCallOutcome> = made.iter().map(|made| made.outcome).collect();
+    assert_eq!(
+        outcomes,
+        [UpstreamCallOutcome::Status(200), UpstreamCallOutcome::Status(500), UpstreamCallOutcome::NotSent]
+    );
     assert_eq!((&*made[1].service, made[1].path.as_str()), ("shop", "/status/500"));
     assert!(made[1].span.1.is_some());
     assert_eq!(bench.upstream.hits("/echo"), 0);
@@ -94,8 +101,12 @@ async fn limits_concurrent_calls() {
         .collect();
     bench.upstream.seen_times("/hang", 2).await;
     // The third gets its permit only when another call is dropped.
-    assert_eq!(call.budget.made().iter().filter(|made| made.outcome == Outcome::NotSent).count(), 1);
-    let under_way = call.budget.made().iter().position(|made| made.outcome == Outcome::NoAnswer).unwrap();
+    assert_eq!(
+        call.budget.made().iter().filter(|made| made.outcome == UpstreamCallOutcome::NotSent).count(),
+        1
+    );
+    let under_way =
+        call.budget.made().iter().position(|made| made.outcome == UpstreamCallOutcome::NoAnswer).unwrap();
     calls[under_way].abort();
     bench.upstream.seen_times("/hang", 3).await;
     calls.iter().for_each(tokio::task::JoinHandle::abort);
@@ -105,10 +116,10 @@ async fn limits_concurrent_calls() {
 async fn the_requests_deadline_is_a_separate_limit() {
     let bench = bench().await;
     let soon = || {
-        let budget = Budget::new(std::time::Duration::from_millis(20), 9, u64::MAX, 1);
-        Call { budget: Arc::new(budget), ..Call::unlimited() }
+        let budget = RequestBudget::new(std::time::Duration::from_millis(20), 9, u64::MAX, 1);
+        RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() }
     };
-    assert_eq!(code(&bench, &soon(), "/hang").await, ("limit-deadline", 422, Kind::Limit));
+    assert_eq!(code(&bench, &soon(), "/hang").await, ("limit-deadline", 422, CallErrorKind::Limit));
     let call = soon();
     let first = bench.services.send(&call, &bench.shop, request("GET", "/hang"));
     let waiting = bench.services.send(&call, &bench.shop, request("GET", "/json"));
@@ -135,12 +146,12 @@ async fn refuses_a_call_whose_head_is_larger_than_64_kib() {
     }
     for request in [by_url, by_header, by_many] {
         let error = bench.services.send(&call, &bench.shop, request).await.unwrap_err();
-        assert_eq!((error.code(), error.fault()), ("call-head-too-large", Fault::Program), "{error}");
+        assert_eq!((error.code(), error.fault()), ("call-head-too-large", FaultParty::Program), "{error}");
     }
     assert_eq!((call.budget.made_count(), bench.upstream.hits("/echo")), (0, 0));
     // The client's own headers count as well.
     let client = HeaderMap::from_iter([(http::header::COOKIE, long(40_000).parse().unwrap())]);
-    let lending = Call { headers: Some(Arc::new(client)), ..call };
+    let lending = RequestCall { headers: Some(Arc::new(client)), ..call };
     let with = |bytes: usize| {
         let mut request = request("GET", "/status/200");
         request.headers.insert("x-a", long(bytes).parse().unwrap());

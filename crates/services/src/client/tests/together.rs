@@ -4,23 +4,27 @@ use futures_util::future::{join, join_all};
 
 use testkit::patiently;
 
-use super::fleet::{Does, Fleet, THREE};
+use super::fleet::{EndpointBehaviour, SimulatedFleet, THREE};
 use super::*;
-use crate::{Calls, Coalescer};
+use crate::{CallCoalescer, RequestCalls};
 
 /// Returns the calls of another request.
-fn calls(bench: &Bench, coalescer: &Arc<Coalescer<Response>>, call: Call) -> Calls {
-    Calls::new(bench.services.clone(), call).together(Arc::clone(coalescer))
+fn calls(
+    bench: &MisbehavingShop,
+    coalescer: &Arc<CallCoalescer<ProgramResponse>>,
+    call: RequestCall,
+) -> RequestCalls {
+    RequestCalls::new(bench.services.clone(), call).together(Arc::clone(coalescer))
 }
 
-fn coalescer() -> Arc<Coalescer<Response>> {
-    Arc::new(Coalescer::new(1 << 20))
+fn coalescer() -> Arc<CallCoalescer<ProgramResponse>> {
+    Arc::new(CallCoalescer::new(1 << 20))
 }
 
 /// Returns the context of a client's request with this key.
-fn client(key: &str) -> Call {
+fn client(key: &str) -> RequestCall {
     let headers = HeaderMap::from_iter([("x-key".parse().unwrap(), key.parse().unwrap())]);
-    Call { headers: Some(Arc::new(headers)), ..call(10, 1000, 10) }
+    RequestCall { headers: Some(Arc::new(headers)), ..call(10, 1000, 10) }
 }
 
 /// Drops the other owners of a shared response, then the last one. Checks that only the response counts
@@ -42,7 +46,7 @@ async fn coalesces_concurrent_reads_and_charges_each_request() {
     assert_eq!(bench.upstream.hits("/json"), 1);
     for calls in &requests {
         let made = calls.call().budget.made();
-        assert_eq!((made.len(), made[0].outcome), (1, Outcome::Status(200)));
+        assert_eq!((made.len(), made[0].outcome), (1, UpstreamCallOutcome::Status(200)));
         assert!(made[0].address.is_some() && made[0].span.1.is_some());
         let refused = calls.send(&bench.shop, request("GET", "/json?n=2")).await.unwrap_err();
         assert_eq!(refused.code(), "limit-calls");
@@ -54,12 +58,12 @@ async fn coalesces_concurrent_reads_and_charges_each_request() {
 
 #[tokio::test]
 async fn a_request_does_not_wait_for_the_quota_of_another() {
-    let Bench { upstream, services, shop } = bench().await;
+    let MisbehavingShop { upstream, services, shop } = bench().await;
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
     let (first, second) = (call(10, 1 << 20, 1), call(10, 1 << 20, 1));
     let months = std::time::Duration::from_secs(1 << 24);
     pool.quota().charge(first.quota_key().for_answers(), months, std::time::Instant::now());
-    let bench = Bench { upstream, services: services.with_offload(pool.clone()), shop };
+    let bench = MisbehavingShop { upstream, services: services.with_offload(pool.clone()), shop };
     let coalescer = coalescer();
     let (first, second) = (calls(&bench, &coalescer, first), calls(&bench, &coalescer, second));
     let path = "/encoded?with=br";
@@ -88,7 +92,7 @@ async fn a_request_does_not_fail_for_the_account_of_another() {
     let (bench, coalescer) = (bench().await, coalescer());
     let (full, empty) = (TestAccounts::new(0), TestAccounts::new(192 << 10));
     let [first, second] = [&full, &empty].map(|accounts| calls(&bench, &coalescer, accounts.call()));
-    let send = |calls: &Calls| calls.send(&bench.shop, request("GET", "/json?n=1&text=100000"));
+    let send = |calls: &RequestCalls| calls.send(&bench.shop, request("GET", "/json?n=1&text=100000"));
     let both = patiently("both responses", join(send(&first), send(&second))).await;
     assert_eq!(both.0.unwrap_err().code(), "answer-unfinished");
     assert_eq!(both.1.unwrap().status, 200);
@@ -127,13 +131,13 @@ async fn requests_share_a_call_again_if_the_account_of_the_first_has_no_room() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_calls_alone_while_it_has_time_for_it() {
-    let (fleet, coalescer) = (Arc::new(Fleet::default()), coalescer());
-    fleet.does(&[1], Does::WaitLarge(3_000));
+    let (fleet, coalescer) = (Arc::new(SimulatedFleet::default()), coalescer());
+    fleet.does(&[1], EndpointBehaviour::WaitLarge(3_000));
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
     let (full, empty) = (TestAccounts::new(0), TestAccounts::new(192 << 10));
     let requests =
         [full.call(), full.call(), full.call(), empty.call_within(std::time::Duration::from_secs(10))]
-            .map(|call| Calls::new(services.clone(), call).together(Arc::clone(&coalescer)));
+            .map(|call| RequestCalls::new(services.clone(), call).together(Arc::clone(&coalescer)));
     let begun = tokio::time::Instant::now();
     let answers = join_all(requests.iter().map(|calls| calls.send(&shop, request("GET", "/")))).await;
     let codes: Vec<_> =
@@ -148,7 +152,7 @@ async fn requests_share_the_error_if_the_gateway_holds_too_much() {
     let (bench, coalescer) = (bench().await, coalescer());
     let full = TestAccounts { kind: ReceivedLimit::Total, ..TestAccounts::new(0) };
     let [first, second] = [(); 2].map(|()| calls(&bench, &coalescer, full.call()));
-    let send = |calls: &Calls| calls.send(&bench.shop, request("GET", "/json?n=1&text=100000"));
+    let send = |calls: &RequestCalls| calls.send(&bench.shop, request("GET", "/json?n=1&text=100000"));
     let both = patiently("both responses", join(send(&first), send(&second))).await;
     assert_eq!([both.0, both.1].map(|answer| answer.unwrap_err().code()), ["answer-unfinished"; 2]);
     assert_eq!(bench.upstream.hits("/json"), 1);
@@ -174,7 +178,7 @@ async fn requests_that_differ_for_the_service_are_not_coalesced() {
 async fn does_not_coalesce_unsafe_requests_and_compares_bodies_of_queries() {
     let (bench, coalescer) = (bench().await, coalescer());
     let requests = || [(); 2].map(|()| calls(&bench, &coalescer, call(10, 1000, 10)));
-    let post = |body: &'static str| Request { body: body.into(), ..request("POST", "/body") };
+    let post = |body: &'static str| ServiceRequest { body: body.into(), ..request("POST", "/body") };
     join_all(requests().iter().map(|calls| calls.send(&bench.shop, post("a")))).await;
     assert_eq!(bench.upstream.hits("/body"), 2);
     let requests = requests();
@@ -234,14 +238,14 @@ async fn limits_apply_to_each_request_separately() {
     let (bench, coalescer) = (bench().await, coalescer());
     let small = calls(&bench, &coalescer, call(10, 3, 10));
     let large = calls(&bench, &coalescer, call(10, 1000, 10));
-    let over = Budget::new(std::time::Duration::ZERO, 10, 1000, 10);
-    let late = calls(&bench, &coalescer, Call { budget: Arc::new(over), ..Call::unlimited() });
+    let over = RequestBudget::new(std::time::Duration::ZERO, 10, 1000, 10);
+    let late = calls(&bench, &coalescer, RequestCall { budget: Arc::new(over), ..RequestCall::unlimited() });
     let asked = [&small, &large, &late].map(|calls| calls.send(&bench.shop, request("GET", "/json?n=1")));
     let answers = join_all(asked).await;
     let codes: Vec<_> =
         answers.iter().map(|answer| answer.as_ref().map_or_else(|error| error.code(), |_| "")).collect();
     assert_eq!(codes, ["limit-received", "", "limit-deadline"]);
-    let most = Arc::new(Coalescer::new(3));
+    let most = Arc::new(CallCoalescer::new(3));
     let large = calls(&bench, &most, call(10, 1000, 10));
     let error = large.send(&bench.shop, request("GET", "/json?n=1")).await.unwrap_err();
     assert_eq!(error.code(), "limit-received");
@@ -250,8 +254,9 @@ async fn limits_apply_to_each_request_separately() {
 #[tokio::test]
 async fn checks_the_rights_of_each_caller() {
     let (bench, coalescer) = (bench().await, coalescer());
-    let rights = crate::Rights { services: Some(["other".into()].into()), methods: None };
-    let barred = calls(&bench, &coalescer, Call { rights: Some(Arc::new(rights)), ..call(10, 1000, 10) });
+    let rights = crate::CallRights { services: Some(["other".into()].into()), methods: None };
+    let barred =
+        calls(&bench, &coalescer, RequestCall { rights: Some(Arc::new(rights)), ..call(10, 1000, 10) });
     let free = calls(&bench, &coalescer, call(10, 1000, 10));
     let (free, barred) = join(
         free.send(&bench.shop, request("GET", "/json?n=1")),

@@ -6,45 +6,45 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use super::request::Outgoing;
-use super::{Connection, Endpoint, Parts};
-use crate::body::Error;
-use crate::http1::Decoder;
+use super::request::OutgoingRequest;
+use super::{ClientHttp1Connection, ClientHttp1Parts, RequestEndpoint};
+use crate::body::BodyError;
+use crate::http1::BodyDecoder;
 
 /// A body that was not available at once, with its connection.
-pub(super) struct Arriving {
-    decoder: Decoder,
+pub(super) struct ArrivingBody {
+    decoder: BodyDecoder,
     /// `None` once the response is complete, or has failed.
-    open: Option<Open>,
+    open: Option<OpenExchange>,
 }
 
-struct Open {
-    connection: Connection,
-    outgoing: Outgoing,
+struct OpenExchange {
+    connection: ClientHttp1Connection,
+    outgoing: OutgoingRequest,
     /// The pool that the connection returns to, if it can be reused.
-    home: Option<Endpoint>,
+    home: Option<RequestEndpoint>,
 }
 
-impl Arriving {
+impl ArrivingBody {
     pub(super) fn new(
-        decoder: Decoder,
-        connection: Connection,
-        outgoing: Outgoing,
-        home: Option<Endpoint>,
+        decoder: BodyDecoder,
+        connection: ClientHttp1Connection,
+        outgoing: OutgoingRequest,
+        home: Option<RequestEndpoint>,
     ) -> Self {
-        Self { decoder, open: Some(Open { connection, outgoing, home }) }
+        Self { decoder, open: Some(OpenExchange { connection, outgoing, home }) }
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, Error>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
         let Some(open) = &mut self.open else { return Poll::Ready(Ok(None)) };
-        let Parts { stream, input } = &mut *open.connection.0;
+        let ClientHttp1Parts { stream, input } = &mut *open.connection.0;
         open.outgoing.go_on(stream, context)?;
         self.decoder.poll_frame(input, stream, context)
     }
 
     /// Returns the connection to the pool once the response is complete.
     fn finish(&mut self) {
-        let Some(Open { mut connection, outgoing, home }) = self.open.take() else { return };
+        let Some(OpenExchange { mut connection, outgoing, home }) = self.open.take() else { return };
         match home {
             _ if !outgoing.is_done() => {}
             Some(home) => connection.keep(home),
@@ -53,25 +53,25 @@ impl Arriving {
     }
 }
 
-impl http_body::Body for Arriving {
+impl http_body::Body for ArrivingBody {
     type Data = Bytes;
-    type Error = Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let next = ready!(self.poll_next(context));
         if next.is_err() {
             self.open = None;
-        } else if self.decoder == Decoder::Done {
+        } else if self.decoder == BodyDecoder::Done {
             self.finish();
         }
         Poll::Ready(next.transpose())
     }
 
     fn is_end_stream(&self) -> bool {
-        self.decoder == Decoder::Done
+        self.decoder == BodyDecoder::Done
     }
 
     fn size_hint(&self) -> SizeHint {

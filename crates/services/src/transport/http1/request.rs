@@ -7,29 +7,30 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TE, TRANSFER_E
 use http::{Method, Request, request};
 use http_body::Body as _;
 
-use super::super::{TransportError, Unsent};
-use super::Socket;
-use crate::body::{Body, Error, empty};
-use crate::http1::{Framing, Sending, announced, put};
+use super::super::{TransportError, UnsentRequest};
+use super::ResettingSocket;
+use crate::body::{BodyError, StreamedServiceBody, empty};
+use crate::http1::{BodyFraming, SendingMessage, announced, put};
 
 /// A request with its progress.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequest {
     head: request::Parts,
-    sending: Sending<Body>,
+    sending: SendingMessage<StreamedServiceBody>,
 }
 
-impl Outgoing {
+impl OutgoingRequest {
     /// Creates a request with this `Host` header.
-    pub(super) fn new(request: Request<Body>, host: &HeaderValue) -> Self {
+    pub(super) fn new(request: Request<StreamedServiceBody>, host: &HeaderValue) -> Self {
         let (parts, body) = request.into_parts();
         let framing = match body.size_hint().exact() {
-            _ if body.is_end_stream() => Framing::Length(0),
-            Some(length) => Framing::Length(length),
-            None => Framing::Chunked,
+            _ if body.is_end_stream() => BodyFraming::Length(0),
+            Some(length) => BodyFraming::Length(length),
+            None => BodyFraming::Chunked,
         };
         // Bodies with a known length have no trailers.
-        let trailers = if framing == Framing::Chunked { announced(&parts.headers) } else { Box::default() };
-        let sending = Sending::new(head(&parts, host, framing), body, framing, trailers);
+        let trailers =
+            if framing == BodyFraming::Chunked { announced(&parts.headers) } else { Box::default() };
+        let sending = SendingMessage::new(head(&parts, host, framing), body, framing, trailers);
         Self { head: parts, sending }
     }
 
@@ -46,24 +47,28 @@ impl Outgoing {
     ///
     /// # Errors
     /// The error of the body.
-    pub(super) fn go_on(&mut self, stream: &mut Socket, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(super) fn go_on(
+        &mut self,
+        stream: &mut ResettingSocket,
+        context: &mut Context<'_>,
+    ) -> Result<(), BodyError> {
         self.sending.go_on(stream, context).map(drop)
     }
 
     /// Returns the cause of a missing response: a write error if there was one, since it is more specific.
-    pub(super) fn failure(&mut self, error: io::Error) -> Error {
+    pub(super) fn failure(&mut self, error: io::Error) -> BodyError {
         self.sending.failure().unwrap_or(error).into()
     }
 
     /// Returns the remainder of the request after a failure.
-    pub(super) fn unsent(self, error: Error) -> Unsent {
+    pub(super) fn unsent(self, error: BodyError) -> UnsentRequest {
         match self.sending.progress() {
-            (_, true) => Unsent::Lost(TransportError::Broken(error)),
-            (true, false) => Unsent::Lost(TransportError::Unreachable(error)),
+            (_, true) => UnsentRequest::Lost(TransportError::Broken(error)),
+            (true, false) => UnsentRequest::Lost(TransportError::Unreachable(error)),
             (false, false) => {
                 let body = self.sending.into_body().unwrap_or_else(empty);
                 let request = Request::from_parts(self.head, body);
-                Unsent::Whole(Box::new(request), error)
+                UnsentRequest::Whole(Box::new(request), error)
             }
         }
     }
@@ -71,7 +76,7 @@ impl Outgoing {
 
 /// Formats the request line and the headers, including those of the connection (RFC 9112, sections 3.2.1 and
 /// 6.3).
-fn head(request: &request::Parts, host: &HeaderValue, framing: Framing) -> Vec<u8> {
+fn head(request: &request::Parts, host: &HeaderValue, framing: BodyFraming) -> Vec<u8> {
     let (method, headers) = (&request.method, &request.headers);
     let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut text = Vec::with_capacity(512);
@@ -96,10 +101,12 @@ fn head(request: &request::Parts, host: &HeaderValue, framing: Framing) -> Vec<u
         (false, false) => {}
     }
     match framing {
-        Framing::Chunked | Framing::UntilClose => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        BodyFraming::Chunked | BodyFraming::UntilClose => {
+            text.extend_from_slice(b"transfer-encoding: chunked\r\n")
+        }
         // Methods without a defined body need no explicit length of 0 (RFC 9110, section 8.6).
-        Framing::Length(0) if !matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {}
-        Framing::Length(length) => drop(write!(text, "content-length: {length}\r\n")),
+        BodyFraming::Length(0) if !matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {}
+        BodyFraming::Length(length) => drop(write!(text, "content-length: {length}\r\n")),
     }
     text.extend_from_slice(b"\r\n");
     text

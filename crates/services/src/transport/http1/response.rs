@@ -11,7 +11,7 @@ use http::{Method, Response, StatusCode, Version};
 use httparse::Status;
 
 use crate::headers::{MAX_MEMBERS, is_read_whole, lists};
-use crate::http1::{Doubt, Framing, Input, content_length, fields, is_chunked};
+use crate::http1::{AmbiguousFraming, BodyFraming, ReceiveBuffer, content_length, fields, is_chunked};
 
 /// The maximum size of a head in bytes, and the maximum number of headers.
 const MAX_HEAD: usize = crate::transport::MAX_HEAD as usize;
@@ -19,16 +19,16 @@ const MAX_HEADERS: usize = 128;
 
 /// The head of a response.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct ResponseHead {
     pub(super) response: Response<()>,
-    pub(super) framing: Framing,
+    pub(super) framing: BodyFraming,
     /// Whether the connection ends with this response.
     pub(super) is_last: bool,
 }
 
 /// The reason why the input is not a valid response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Wrong {
+pub(super) enum ResponseParseError {
     #[error("the head of the response is larger than {MAX_HEAD} bytes")]
     Large,
     #[error("the head of the response is not HTTP: {0}")]
@@ -43,7 +43,7 @@ pub(super) enum Wrong {
     Coding,
 }
 
-impl Head {
+impl ResponseHead {
     /// Whether this is an interim response.
     pub(super) fn is_interim(&self) -> bool {
         self.response.status().is_informational() && self.response.status() != StatusCode::SWITCHING_PROTOCOLS
@@ -51,37 +51,40 @@ impl Head {
 }
 
 /// Takes a head out of the input, if it is complete.
-pub(super) fn read(input: &mut Input, asked: &Method) -> Result<Option<Head>, Wrong> {
+pub(super) fn read(
+    input: &mut ReceiveBuffer,
+    asked: &Method,
+) -> Result<Option<ResponseHead>, ResponseParseError> {
     let Some(length) = input.head_length() else {
-        return if input.bytes().len() < MAX_HEAD { Ok(None) } else { Err(Wrong::Large) };
+        return if input.bytes().len() < MAX_HEAD { Ok(None) } else { Err(ResponseParseError::Large) };
     };
     let text = Bytes::copy_from_slice(&input.bytes()[..length]);
     input.skip(length);
     parse(&text, asked).map(Some)
 }
 
-fn parse(text: &Bytes, asked: &Method) -> Result<Head, Wrong> {
+fn parse(text: &Bytes, asked: &Method) -> Result<ResponseHead, ResponseParseError> {
     let mut room = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
     let status = config.parse_response_with_uninit_headers(&mut parsed, text, &mut room)?;
     if status != Status::Complete(text.len()) {
-        return Err(Wrong::Head(httparse::Error::NewLine));
+        return Err(ResponseParseError::Head(httparse::Error::NewLine));
     }
     let mut response = Response::new(());
     *response.status_mut() =
         parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(httparse::Error::Status)?;
     *response.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
-    *response.headers_mut() = fields(text, parsed.headers).ok_or(Wrong::Header)?;
+    *response.headers_mut() = fields(text, parsed.headers).ok_or(ResponseParseError::Header)?;
     if !is_read_whole(response.headers(), &CONNECTION) {
-        return Err(Wrong::Options);
+        return Err(ResponseParseError::Options);
     }
     let framing = framing(&mut response, asked)?;
     let is_last = response.version() == Version::HTTP_10 || lists(response.headers(), &CONNECTION, b"close");
-    Ok(Head { response, framing, is_last })
+    Ok(ResponseHead { response, framing, is_last })
 }
 
-fn framing(response: &mut Response<()>, asked: &Method) -> Result<Framing, Wrong> {
+fn framing(response: &mut Response<()>, asked: &Method) -> Result<BodyFraming, ResponseParseError> {
     let length = content_length(response.headers())?;
     let is_chunked = is_chunked(response.headers())?;
     let status = response.status();
@@ -89,23 +92,23 @@ fn framing(response: &mut Response<()>, asked: &Method) -> Result<Framing, Wrong
         || status.is_informational()
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
     {
-        return Ok(Framing::Length(0));
+        return Ok(BodyFraming::Length(0));
     }
     match (is_chunked, length) {
         // The combination is ambiguous (RFC 9112, section 6.3), as is a transfer coding in HTTP/1.0.
-        (true, Some(_)) => Err(Wrong::Length),
-        (true, None) if response.version() == Version::HTTP_10 => Err(Wrong::Coding),
-        (true, None) => Ok(Framing::Chunked),
-        (false, Some(length)) => Ok(Framing::Length(length)),
-        (false, None) => Ok(Framing::UntilClose),
+        (true, Some(_)) => Err(ResponseParseError::Length),
+        (true, None) if response.version() == Version::HTTP_10 => Err(ResponseParseError::Coding),
+        (true, None) => Ok(BodyFraming::Chunked),
+        (false, Some(length)) => Ok(BodyFraming::Length(length)),
+        (false, None) => Ok(BodyFraming::UntilClose),
     }
 }
 
-impl From<Doubt> for Wrong {
-    fn from(doubt: Doubt) -> Self {
+impl From<AmbiguousFraming> for ResponseParseError {
+    fn from(doubt: AmbiguousFraming) -> Self {
         match doubt {
-            Doubt::Length => Self::Length,
-            Doubt::Coding => Self::Coding,
+            AmbiguousFraming::Length => Self::Length,
+            AmbiguousFraming::Coding => Self::Coding,
         }
     }
 }
@@ -116,13 +119,13 @@ mod tests {
 
     use super::*;
 
-    fn head(text: &str, asked: &Method) -> Result<Head, Wrong> {
+    fn head(text: &str, asked: &Method) -> Result<ResponseHead, ResponseParseError> {
         parse(&Bytes::copy_from_slice(text.as_bytes()), asked)
     }
 
     #[test]
     fn determines_response_framing_as_in_rfc_9112() {
-        use Framing::{Chunked, Length, UntilClose};
+        use BodyFraming::{Chunked, Length, UntilClose};
         for (status, headers, framing) in [
             ("200 OK", "content-length: 7\r\n", Ok(Length(7))),
             ("200 OK", "content-length: 7\r\ncontent-length: 7\r\n", Ok(Length(7))),
@@ -130,15 +133,23 @@ mod tests {
             ("200 OK", "", Ok(UntilClose)),
             ("204 No Content", "transfer-encoding: chunked\r\n", Ok(Length(0))),
             ("304 Not Modified", "content-length: 7\r\n", Ok(Length(0))),
-            ("200 OK", "content-length: 7\r\ncontent-length: 8\r\n", Err(Wrong::Length)),
-            ("200 OK", "content-length: 7, 7\r\n", Err(Wrong::Length)),
-            ("200 OK", "content-length: +7\r\n", Err(Wrong::Length)),
-            ("200 OK", "content-length:\r\n", Err(Wrong::Length)),
-            ("200 OK", "content-length: 99999999999999999999\r\n", Err(Wrong::Length)),
-            ("200 OK", "content-length: 7\r\ntransfer-encoding: chunked\r\n", Err(Wrong::Length)),
-            ("200 OK", "transfer-encoding: gzip, chunked\r\n", Err(Wrong::Coding)),
-            ("200 OK", "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n", Err(Wrong::Coding)),
-            ("200 OK", "a: b\r\n c\r\n", Err(Wrong::Head(httparse::Error::HeaderName))),
+            ("200 OK", "content-length: 7\r\ncontent-length: 8\r\n", Err(ResponseParseError::Length)),
+            ("200 OK", "content-length: 7, 7\r\n", Err(ResponseParseError::Length)),
+            ("200 OK", "content-length: +7\r\n", Err(ResponseParseError::Length)),
+            ("200 OK", "content-length:\r\n", Err(ResponseParseError::Length)),
+            ("200 OK", "content-length: 99999999999999999999\r\n", Err(ResponseParseError::Length)),
+            (
+                "200 OK",
+                "content-length: 7\r\ntransfer-encoding: chunked\r\n",
+                Err(ResponseParseError::Length),
+            ),
+            ("200 OK", "transfer-encoding: gzip, chunked\r\n", Err(ResponseParseError::Coding)),
+            (
+                "200 OK",
+                "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
+                Err(ResponseParseError::Coding),
+            ),
+            ("200 OK", "a: b\r\n c\r\n", Err(ResponseParseError::Head(httparse::Error::HeaderName))),
         ] {
             let found = head(&format!("HTTP/1.1 {status}\r\n{headers}\r\n"), &Method::GET);
             assert_eq!(found.map(|head| head.framing), framing, "{status} {headers:?}");
@@ -154,12 +165,15 @@ mod tests {
             head(&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(count)), &Method::GET)
         };
         assert!(with(MAX_HEADERS).is_ok());
-        assert_eq!(with(MAX_HEADERS + 1).err(), Some(Wrong::Head(httparse::Error::TooManyHeaders)));
-        let mut input = Input::default();
+        assert_eq!(
+            with(MAX_HEADERS + 1).err(),
+            Some(ResponseParseError::Head(httparse::Error::TooManyHeaders))
+        );
+        let mut input = ReceiveBuffer::default();
         input.put(&[b'a'; MAX_HEAD - 1]);
         assert!(matches!(read(&mut input, &Method::GET), Ok(None)));
         input.put(b"a");
-        assert!(matches!(read(&mut input, &Method::GET), Err(Wrong::Large)));
+        assert!(matches!(read(&mut input, &Method::GET), Err(ResponseParseError::Large)));
     }
 
     #[test]
@@ -171,7 +185,7 @@ mod tests {
             )
         };
         assert!(with(MAX_MEMBERS).is_ok());
-        assert_eq!(with(MAX_MEMBERS + 1).err(), Some(Wrong::Options));
+        assert_eq!(with(MAX_MEMBERS + 1).err(), Some(ResponseParseError::Options));
     }
 
     #[test]

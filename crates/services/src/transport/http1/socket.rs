@@ -14,16 +14,16 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::transport::connect::{Stream, tcp};
+use crate::transport::connect::{TransportStream, tcp};
 
 /// A socket that is reset on drop, unless it is marked for a normal close. New sockets are not.
-pub(crate) struct Socket {
-    stream: Stream,
+pub(crate) struct ResettingSocket {
+    stream: TransportStream,
     may_close: bool,
 }
 
-impl Socket {
-    pub(super) fn new(stream: Stream) -> Self {
+impl ResettingSocket {
+    pub(super) fn new(stream: TransportStream) -> Self {
         Self { stream, may_close: false }
     }
 
@@ -33,7 +33,7 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for ResettingSocket {
     fn drop(&mut self) {
         if !self.may_close {
             // If this fails, the socket closes normally.
@@ -42,7 +42,7 @@ impl Drop for Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for ResettingSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -52,7 +52,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for ResettingSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

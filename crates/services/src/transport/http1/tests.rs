@@ -4,13 +4,13 @@ use proptest::prelude::*;
 
 use super::response;
 use crate::http1::tests::{cut, decode};
-use crate::http1::{Decoder, Input};
+use crate::http1::{BodyDecoder, ReceiveBuffer};
 
 proptest! {
     #[test]
     fn parses_a_head_in_any_pieces(places in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
         let text = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\na: b\r\n\r\nbody";
-        let (mut input, mut heads) = (Input::default(), Vec::new());
+        let (mut input, mut heads) = (ReceiveBuffer::default(), Vec::new());
         for piece in cut(text, &places) {
             input.put(piece);
             while heads.len() < 2 && let Some(head) = response::read(&mut input, &http::Method::GET).unwrap() {
@@ -25,14 +25,14 @@ proptest! {
 
 #[test]
 fn rejects_an_endless_head() {
-    let mut input = Input::default();
+    let mut input = ReceiveBuffer::default();
     input.put(b"HTTP/1.1 200 OK\r\n");
     let mut result = Ok(None);
     for _ in 0..70 {
         input.put(format!("a: {}\r\n", "x".repeat(1000)).as_bytes());
         result = response::read(&mut input, &http::Method::GET).map(|head| head.map(drop));
     }
-    assert_eq!(result, Err(response::Wrong::Large));
+    assert_eq!(result, Err(response::ResponseParseError::Large));
 }
 
 mod fuzz {
@@ -67,14 +67,14 @@ mod fuzz {
     }
 
     fn answer(pieces: &[&[u8]]) -> Result<Option<(u16, Vec<u8>)>, String> {
-        let mut input = Input::default();
+        let mut input = ReceiveBuffer::default();
         for (index, piece) in pieces.iter().enumerate() {
             input.put(piece);
             let head = response::read(&mut input, &http::Method::GET).map_err(|wrong| wrong.to_string())?;
             if let Some(head) = head {
                 let rest = [&[input.bytes()], &pieces[index + 1..]].concat();
                 let (data, ..) =
-                    decode(Decoder::new(head.framing), &rest).map_err(|wrong| wrong.to_string())?;
+                    decode(BodyDecoder::new(head.framing), &rest).map_err(|wrong| wrong.to_string())?;
                 return Ok(Some((head.response.status().as_u16(), data)));
             }
         }

@@ -8,17 +8,17 @@ use http_body::Frame;
 use http_body_util::{StreamBody, channel::Channel};
 use tokio::io::AsyncReadExt;
 
-use super::target::{Target, head, say};
+use super::target::{TargetServer, head, say};
 use super::*;
-use crate::body::{Error, full};
+use crate::body::{BodyError, full};
 
 const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// Returns the request as a target receives it, up to the end of its body.
-async fn seen(request: http::Request<Body>) -> String {
+async fn seen(request: http::Request<StreamedServiceBody>) -> String {
     let (tell, told) = tokio::sync::oneshot::channel();
     let tell = std::sync::Arc::new(std::sync::Mutex::new(Some(tell)));
-    let target = Target::accepting(move |mut socket| {
+    let target = TargetServer::accepting(move |mut socket| {
         let tell = std::sync::Arc::clone(&tell);
         async move {
             let mut all = head(&mut socket).await.unwrap_or_default();
@@ -36,7 +36,7 @@ async fn seen(request: http::Request<Body>) -> String {
         }
     })
     .await;
-    let shop = Shop::new(at(target.url(), Protocol::Auto));
+    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Auto));
     assert_eq!(all(shop.send(request).await.unwrap()).await, "ok");
     told.await.unwrap().replace(&target.address.to_string(), "ADDRESS")
 }
@@ -66,7 +66,7 @@ async fn sends_chunked_bodies_with_announced_trailers() {
     let trailers = [("x-sum", "7"), ("x-other", "8"), ("host", "evil")];
     let trailers = trailers.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
     let frames = vec![
-        Ok::<_, Error>(Frame::data(Bytes::from("span"))),
+        Ok::<_, BodyError>(Frame::data(Bytes::from("span"))),
         Ok(Frame::data(Bytes::new())),
         Ok(Frame::data(Bytes::from("s and more spans"))),
         Ok(Frame::trailers(HeaderMap::from_iter(trailers))),
@@ -84,7 +84,7 @@ async fn sends_chunked_bodies_with_announced_trailers() {
 
 #[tokio::test]
 async fn accepts_a_response_before_the_end_of_the_request() {
-    let target = Target::accepting(|mut socket| async move {
+    let target = TargetServer::accepting(|mut socket| async move {
         if head(&mut socket).await.is_some() {
             say(&mut socket, "HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\n\r\nlarge").await;
             // Closing with unread input would reset the connection and discard the response.
@@ -92,9 +92,9 @@ async fn accepts_a_response_before_the_end_of_the_request() {
         }
     })
     .await;
-    let shop = Shop::new(at(target.url(), Protocol::Auto));
+    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Auto));
     for _ in 0..3 {
-        let (mut sender, body) = Channel::<Bytes, Error>::new(1);
+        let (mut sender, body) = Channel::<Bytes, BodyError>::new(1);
         let upload =
             tokio::spawn(
                 async move { while sender.send_data(Bytes::from_static(&[0; 65536])).await.is_ok() {} },
@@ -109,14 +109,14 @@ async fn accepts_a_response_before_the_end_of_the_request() {
 #[tokio::test]
 async fn yields_after_each_interim_response_and_accepts_a_bounded_number() {
     const MOST: usize = 64;
-    let target = Target::accepting(|mut socket| async move {
+    let target = TargetServer::accepting(|mut socket| async move {
         while let Some(asked) = head(&mut socket).await {
             let count = if asked.contains("/endless") { MOST + 1 } else { MOST };
             say(&mut socket, "HTTP/1.1 102 Processing\r\n\r\n".repeat(count) + SHORT).await;
         }
     })
     .await;
-    let shop = Shop::new(at(target.url(), Protocol::Http1));
+    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Http1));
     let (mut asking, mut polls) = (pin!(shop.begin("/slow")), 0);
     let response = poll_fn(|context| {
         polls += 1;
@@ -129,14 +129,14 @@ async fn yields_after_each_interim_response_and_accepts_a_bounded_number() {
 
 #[tokio::test]
 async fn an_incomplete_request_body_does_not_look_complete() {
-    let target = Target::accepting(|mut socket| async move {
+    let target = TargetServer::accepting(|mut socket| async move {
         let mut all = Vec::new();
         let _ = socket.read_to_end(&mut all).await;
         assert!(!all.ends_with(b"0\r\n\r\n"), "the request looks complete");
     })
     .await;
-    let shop = Shop::new(at(target.url(), Protocol::Auto));
-    let frames = vec![Ok(Frame::data(Bytes::from("half"))), Err(Error::from("gone"))];
+    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Auto));
+    let frames = vec![Ok(Frame::data(Bytes::from("half"))), Err(BodyError::from("gone"))];
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
     let error = shop.send(http::Request::post("/").body(body).unwrap()).await.unwrap_err();
     assert_eq!(error.code(), "upstream-broken");
@@ -146,7 +146,7 @@ async fn an_incomplete_request_body_does_not_look_complete() {
 /// gateway closed the connection.
 async fn left_behind(path: &str) -> Result<usize, std::io::ErrorKind> {
     let (tell, mut told) = tokio::sync::mpsc::channel(1);
-    let target = Target::accepting(move |mut socket| {
+    let target = TargetServer::accepting(move |mut socket| {
         let tell = tell.clone();
         async move {
             let asked = head(&mut socket).await.unwrap_or_default();
@@ -160,7 +160,7 @@ async fn left_behind(path: &str) -> Result<usize, std::io::ErrorKind> {
         }
     })
     .await;
-    let shop = Shop::new(at(target.url(), Protocol::Http1));
+    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Http1));
     tokio::select! {
         answer = shop.get(path) => assert_eq!(answer.unwrap(), "ok"),
         // The request has arrived, and is never answered.

@@ -8,12 +8,12 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tokio::net::TcpStream;
 
-use super::target::{Target, head, say};
+use super::target::{TargetServer, head, say};
 use super::*;
 
 /// The behaviour of a target and a reader for one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Deed {
+enum ExchangeBehaviour {
     /// A complete response; the connection may be reused.
     Length,
     Chunked,
@@ -30,12 +30,12 @@ enum Deed {
     Unread,
 }
 
-const DEEDS: [Deed; 8] = {
-    use Deed::{Chunked, Close, Forge, Half, Hints, Length, Nothing, Unread};
+const DEEDS: [ExchangeBehaviour; 8] = {
+    use ExchangeBehaviour::{Chunked, Close, Forge, Half, Hints, Length, Nothing, Unread};
     [Length, Chunked, Hints, Close, Forge, Half, Nothing, Unread]
 };
 
-impl Deed {
+impl ExchangeBehaviour {
     /// Sends the response; returns whether the connection stays open.
     async fn run(self, socket: &mut TcpStream, number: &str) -> bool {
         let length = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{number}", number.len());
@@ -62,8 +62,8 @@ impl Deed {
 
 /// Starts a target that behaves according to the path of each request, such as `/Length/7`, and counts the
 /// requests of each number.
-async fn target(seen: Arc<Mutex<BTreeMap<String, usize>>>) -> Target {
-    Target::accepting(move |mut socket| {
+async fn target(seen: Arc<Mutex<BTreeMap<String, usize>>>) -> TargetServer {
+    TargetServer::accepting(move |mut socket| {
         let seen = Arc::clone(&seen);
         async move {
             while let Some(head) = head(&mut socket).await {
@@ -80,9 +80,9 @@ async fn target(seen: Arc<Mutex<BTreeMap<String, usize>>>) -> Target {
     .await
 }
 
-async fn ask(shop: &Shop, deed: Deed, number: String) {
+async fn ask(shop: &ShopClient, deed: ExchangeBehaviour, number: String) {
     let response = shop.begin(&format!("/{deed:?}/{number}")).await;
-    if deed == Deed::Unread {
+    if deed == ExchangeBehaviour::Unread {
         return;
     }
     let body = match response {
@@ -106,7 +106,7 @@ proptest! {
         runtime.block_on(async {
             let seen: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
             let target = target(Arc::clone(&seen)).await;
-            let shop = Shop::new(at(target.url(), Protocol::Auto));
+            let shop = ShopClient::new(at(target.url(), ServiceProtocol::Auto));
             for (round, deeds) in rounds.iter().enumerate() {
                 let asked = deeds.iter().enumerate().map(|(index, deed)| {
                     ask(&shop, *deed, format!("{round}-{index}"))

@@ -9,15 +9,15 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use http::Response;
 
-use super::target::Target;
+use super::target::TargetServer;
 use super::*;
-use crate::Resolve;
+use crate::NameResolver;
 use crate::body::full;
 
 /// A resolver that returns the addresses of `localhost` on most systems.
-struct Localhost;
+struct LocalhostResolver;
 
-impl Resolve for Localhost {
+impl NameResolver for LocalhostResolver {
     fn resolve(&self, _: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
         let addresses = [IpAddr::from(Ipv6Addr::LOCALHOST), IpAddr::from(Ipv4Addr::LOCALHOST)];
         async move { Ok(addresses.map(|address| SocketAddr::new(address, port)).to_vec()) }.boxed()
@@ -26,16 +26,16 @@ impl Resolve for Localhost {
 
 #[tokio::test]
 async fn loses_no_request_if_only_one_address_of_a_name_listens() {
-    for protocol in [Protocol::Http1, Protocol::Http2] {
+    for protocol in [ServiceProtocol::Http1, ServiceProtocol::Http2] {
         let arrived: Arc<AtomicUsize> = Arc::default();
         let counting = Arc::clone(&arrived);
-        let target = Target::answering(None, move |_| {
+        let target = TargetServer::answering(None, move |_| {
             counting.fetch_add(1, SeqCst);
             async { Response::new(full("ok")) }
         })
         .await;
-        let shop = Shop::new(at(format!("http://localhost:{}", target.address.port()), protocol));
-        let shop = Shop(shop.0.with_resolver(Arc::new(Localhost)));
+        let shop = ShopClient::new(at(format!("http://localhost:{}", target.address.port()), protocol));
+        let shop = ShopClient(shop.0.with_resolver(Arc::new(LocalhostResolver)));
         let post = || shop.send(http::Request::post("/").body(full("order")).unwrap());
         // All at once, before the state of either address is known, and far beyond the retry budget.
         let answers = join_all((0..300).map(|_| post())).await;
@@ -53,10 +53,10 @@ async fn loses_no_request_if_only_one_address_of_a_name_listens() {
 
 #[tokio::test]
 async fn finds_a_service_by_its_name_and_by_any_spelling_of_its_addresses() {
-    let target = Target::answering(None, |_| async { Response::new(full("ok")) }).await;
+    let target = TargetServer::answering(None, |_| async { Response::new(full("ok")) }).await;
     let port = target.address.port();
-    let shop = Shop::new(at(format!("http://localhost:{port}"), Protocol::Http1));
-    let shop = Shop(shop.0.with_resolver(Arc::new(Localhost)));
+    let shop = ShopClient::new(at(format!("http://localhost:{port}"), ServiceProtocol::Http1));
+    let shop = ShopClient(shop.0.with_resolver(Arc::new(LocalhostResolver)));
     // The name is resolved by the first request.
     shop.get("/").await.unwrap();
     let host = ["localhost", "LocalHost", "127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "[0:0::1]"];

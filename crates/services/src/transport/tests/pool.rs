@@ -9,21 +9,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_util::either::Either;
 
-use super::target::{Target, head, say};
+use super::target::{TargetServer, head, say};
 use super::*;
 use crate::body::full;
-use crate::transport::connect::Stream;
-use crate::transport::pool::{MAX_IDLE, MAX_SHARED, Pool};
+use crate::transport::connect::TransportStream;
+use crate::transport::pool::{ConnectionPool, MAX_IDLE, MAX_SHARED};
 use crate::transport::{http1, http2};
 use crate::turn::CooperativeStream;
 
 const SHORT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// Starts a target that sends the same text after every request, and counts connections and requests.
-async fn saying(text: &'static str) -> (Target, Shop, Arc<[AtomicUsize; 2]>) {
+async fn saying(text: &'static str) -> (TargetServer, ShopClient, Arc<[AtomicUsize; 2]>) {
     let counts: Arc<[AtomicUsize; 2]> = Arc::default();
     let counting = Arc::clone(&counts);
-    let target = Target::accepting(move |mut socket| {
+    let target = TargetServer::accepting(move |mut socket| {
         let counts = Arc::clone(&counting);
         async move {
             counts[0].fetch_add(1, SeqCst);
@@ -34,11 +34,11 @@ async fn saying(text: &'static str) -> (Target, Shop, Arc<[AtomicUsize; 2]>) {
         }
     })
     .await;
-    let shop = Shop::new(at(target.url(), Protocol::Auto));
+    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Auto));
     (target, shop, counts)
 }
 
-fn stream(socket: TcpStream) -> Stream {
+fn stream(socket: TcpStream) -> TransportStream {
     Either::Left(CooperativeStream::new(socket))
 }
 
@@ -91,14 +91,14 @@ async fn data_after_a_response_closes_its_connection() {
 
 #[tokio::test]
 async fn an_unread_response_closes_its_connection() {
-    let large = Target::accepting(move |mut socket| async move {
+    let large = TargetServer::accepting(move |mut socket| async move {
         while let Some(head) = head(&mut socket).await {
             say(&mut socket, "HTTP/1.1 200 OK\r\ncontent-length: 9000000\r\n\r\n").await;
             say(&mut socket, vec![b'x'; if head.contains("/all") { 9_000_000 } else { 5_000_000 }]).await;
         }
     })
     .await;
-    let shop = Shop::new(at(large.url(), Protocol::Auto));
+    let shop = ShopClient::new(at(large.url(), ServiceProtocol::Auto));
     for _ in 0..3 {
         let mut half = shop.begin("/half").await.unwrap();
         assert!(half.body_mut().frame().await.unwrap().is_ok());
@@ -111,7 +111,7 @@ async fn an_unread_response_closes_its_connection() {
 async fn recovers_from_unannounced_closes() {
     let served: Arc<AtomicUsize> = Arc::default();
     let counting = Arc::clone(&served);
-    let target = Target::accepting(move |mut socket| {
+    let target = TargetServer::accepting(move |mut socket| {
         let served = Arc::clone(&counting);
         async move {
             if head(&mut socket).await.is_some() {
@@ -121,7 +121,7 @@ async fn recovers_from_unannounced_closes() {
         }
     })
     .await;
-    let shop = Shop::new(at(target.url(), Protocol::Auto));
+    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Auto));
     for _ in 0..20 {
         let request = http::Request::post("/").body(full("once")).unwrap();
         assert_eq!(all(shop.send(request).await.unwrap()).await, "ok");
@@ -131,13 +131,13 @@ async fn recovers_from_unannounced_closes() {
 
 #[tokio::test]
 async fn supports_http_1_0_targets() {
-    let old = Target::accepting(|mut socket| async move {
+    let old = TargetServer::accepting(|mut socket| async move {
         if head(&mut socket).await.is_some() {
             say(&mut socket, "HTTP/1.0 200 OK\r\n\r\nuntil the end").await;
         }
     })
     .await;
-    let shop = Shop::new(at(old.url(), Protocol::Auto));
+    let shop = ShopClient::new(at(old.url(), ServiceProtocol::Auto));
     for _ in 0..3 {
         let response = shop.begin("/").await.unwrap();
         assert_eq!(response.headers()["via"], "1.0 orfa");
@@ -148,14 +148,14 @@ async fn supports_http_1_0_targets() {
 #[tokio::test]
 async fn does_not_retry_a_request_that_was_sent() {
     let (_target, shop, counts) = saying("").await;
-    let target = Target::accepting(|mut socket| async move {
+    let target = TargetServer::accepting(|mut socket| async move {
         let _ = head(&mut socket).await;
     })
     .await;
     drop((shop, counts));
     let requests: Arc<AtomicUsize> = Arc::default();
     let counting = Arc::clone(&requests);
-    let first_only = Target::accepting(move |mut socket| {
+    let first_only = TargetServer::accepting(move |mut socket| {
         let requests = Arc::clone(&counting);
         async move {
             // Responds once, then takes a request and closes the connection.
@@ -169,7 +169,7 @@ async fn does_not_retry_a_request_that_was_sent() {
     })
     .await;
     drop(target);
-    let shop = Shop::new(at(first_only.url(), Protocol::Auto));
+    let shop = ShopClient::new(at(first_only.url(), ServiceProtocol::Auto));
     assert_eq!(shop.get("/").await.unwrap(), "ok");
     let post = http::Request::post("/").body(full("once")).unwrap();
     assert_eq!(shop.send(post).await.err().map(|error| error.code()), Some("upstream-broken"));
@@ -181,7 +181,7 @@ async fn prefers_the_most_recently_used_connection() {
     let gate = Arc::new(Notify::new());
     let connections: Arc<AtomicUsize> = Arc::default();
     let (opened, counting) = (Arc::clone(&gate), Arc::clone(&connections));
-    let target = Target::accepting(move |mut socket| {
+    let target = TargetServer::accepting(move |mut socket| {
         let (gate, number) = (Arc::clone(&opened), counting.fetch_add(1, SeqCst));
         async move {
             while let Some(head) = head(&mut socket).await {
@@ -193,7 +193,7 @@ async fn prefers_the_most_recently_used_connection() {
         }
     })
     .await;
-    let shop = Arc::new(Shop::new(at(target.url(), Protocol::Auto)));
+    let shop = Arc::new(ShopClient::new(at(target.url(), ServiceProtocol::Auto)));
     let waiting = tokio::spawn({
         let shop = Arc::clone(&shop);
         async move { shop.get("/wait").await.unwrap() }
@@ -214,11 +214,11 @@ async fn prefers_the_most_recently_used_connection() {
 async fn limits_idle_connections_per_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let pool = Pool::default();
+    let pool = ConnectionPool::default();
     let mut last = None;
     for _ in 0..=MAX_IDLE {
         let (socket, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        pool.keep(Some(address), http1::Connection::new(stream(socket.unwrap())));
+        pool.keep(Some(address), http1::ClientHttp1Connection::new(stream(socket.unwrap())));
         last = Some(accepted.unwrap().0);
     }
     assert_eq!(format!("{pool:?}"), format!("[(Some({address}), {MAX_IDLE}, 0)]"));
@@ -231,12 +231,12 @@ async fn limits_idle_connections_per_address() {
 async fn limits_shared_connections_per_address() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let pool = Pool::default();
+    let pool = ConnectionPool::default();
     let mut peers = Vec::new();
     for _ in 0..=MAX_SHARED {
         let (socket, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         peers.push(accepted.unwrap());
-        let connection = http2::Connection::new(stream(socket.unwrap())).await.unwrap();
+        let connection = http2::ClientHttp2Connection::new(stream(socket.unwrap())).await.unwrap();
         pool.share(Some(address), connection);
     }
     assert_eq!(format!("{pool:?}"), format!("[(Some({address}), 0, {MAX_SHARED})]"));
@@ -244,12 +244,12 @@ async fn limits_shared_connections_per_address() {
 
 #[tokio::test]
 async fn sends_bodies_of_unknown_length_with_any_method() {
-    let target = Target::answering(None, |request| async move {
+    let target = TargetServer::answering(None, |request| async move {
         Response::new(full(request.into_body().collect().await.unwrap().to_bytes()))
     })
     .await;
-    let shop = Shop::new(at(target.url(), Protocol::Auto));
-    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, crate::body::Error>::new(1);
+    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Auto));
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, crate::body::BodyError>::new(1);
     tokio::spawn(async move { sender.send_data("a search".into()).await });
     let request = http::Request::get("/").body(body.boxed_unsync()).unwrap();
     assert_eq!(all(shop.send(request).await.unwrap()).await, "a search");

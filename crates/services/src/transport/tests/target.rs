@@ -16,28 +16,28 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::body::Body;
+use crate::body::StreamedServiceBody;
 
 /// A server that ends when it is dropped.
-pub(super) struct Target {
+pub(super) struct TargetServer {
     pub(super) address: SocketAddr,
     task: JoinHandle<()>,
 }
 
-impl Drop for Target {
+impl Drop for TargetServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Target {
+impl TargetServer {
     /// Starts a server that answers every request by a function, in the HTTP version of the request.
     pub(super) async fn answering<F>(
         tls: Option<ServerConfig>,
         answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     ) -> Self
     where
-        F: Future<Output = Response<Body>> + Send + 'static,
+        F: Future<Output = Response<StreamedServiceBody>> + Send + 'static,
     {
         let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
         Self::accepting(move |socket| {
@@ -83,7 +83,7 @@ pub(super) async fn serve<F>(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     answer: impl Fn(Request<Incoming>) -> F + Send + 'static,
 ) where
-    F: Future<Output = Response<Body>> + Send + 'static,
+    F: Future<Output = Response<StreamedServiceBody>> + Send + 'static,
 {
     let service = service_fn(move |request| {
         let answer = answer(request);

@@ -13,12 +13,12 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
-use super::target::{Target, serve};
+use super::target::{TargetServer, serve};
 use super::*;
 use crate::body::full;
 
 /// A certificate authority, with the folder of a config that refers to its files.
-struct Authority {
+struct TargetTestAuthority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
     pem: String,
@@ -26,9 +26,9 @@ struct Authority {
 }
 
 /// A certificate and its key.
-struct Identity(rcgen::Certificate, KeyPair);
+struct TargetTestIdentity(rcgen::Certificate, KeyPair);
 
-impl Authority {
+impl TargetTestAuthority {
     fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -40,11 +40,11 @@ impl Authority {
         Self { certificate: certificate.der().clone(), issuer: Issuer::new(params, key), pem, folder }
     }
 
-    fn identity(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+    fn identity(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> TargetTestIdentity {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         change(&mut params);
         let key = KeyPair::generate().unwrap();
-        Identity(params.signed_by(&key, &self.issuer).unwrap(), key)
+        TargetTestIdentity(params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
     fn roots(&self) -> RootCertStore {
@@ -53,28 +53,32 @@ impl Authority {
         roots
     }
 
-    fn write(&self, identity: &Identity) {
+    fn write(&self, identity: &TargetTestIdentity) {
         std::fs::write(self.folder.path().join("cert.pem"), identity.0.pem()).unwrap();
         std::fs::write(self.folder.path().join("key.pem"), identity.1.serialize_pem()).unwrap();
     }
 
-    fn shop(&self, url: String, change: impl FnOnce(&mut ServiceTlsConfig)) -> Shop {
+    fn shop(&self, url: String, change: impl FnOnce(&mut ServiceTlsConfig)) -> ShopClient {
         let mut tls = ServiceTlsConfig { ca: Some("ca.pem".to_owned()), ..ServiceTlsConfig::default() };
         change(&mut tls);
-        Shop::reading(trusting(url, tls), self.folder.path()).unwrap()
+        ShopClient::reading(trusting(url, tls), self.folder.path()).unwrap()
     }
 }
 
 /// Returns the settings of a TLS server. It requests client certificates of an authority if one is given.
-fn server(identity: &Identity, clients: Option<&Authority>, protocols: &[&str]) -> ServerConfig {
+fn server(
+    identity: &TargetTestIdentity,
+    clients: Option<&TargetTestAuthority>,
+    protocols: &[&str],
+) -> ServerConfig {
     server_of(vec![identity.0.der().clone()], identity, clients, protocols)
 }
 
 /// Returns the settings of a TLS server that presents this chain.
 fn server_of(
     chain: Vec<CertificateDer<'static>>,
-    identity: &Identity,
-    clients: Option<&Authority>,
+    identity: &TargetTestIdentity,
+    clients: Option<&TargetTestAuthority>,
     protocols: &[&str],
 ) -> ServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -95,8 +99,8 @@ fn server_of(
 }
 
 /// Starts a target that responds with the HTTP version and the host of the request.
-async fn target(config: ServerConfig) -> (Target, String) {
-    let target = Target::answering(Some(config), |request| async move {
+async fn target(config: ServerConfig) -> (TargetServer, String) {
+    let target = TargetServer::answering(Some(config), |request| async move {
         let host = request.uri().authority().map(|authority| authority.host().to_owned());
         let host = host.or_else(|| Some(request.headers().get("host")?.to_str().ok()?.to_owned()));
         Response::new(full(format!("{:?} {}", request.version(), host.unwrap_or_default())))
@@ -107,10 +111,10 @@ async fn target(config: ServerConfig) -> (Target, String) {
 }
 
 /// Starts a target that counts connections.
-async fn counting(config: ServerConfig) -> (Target, Arc<AtomicUsize>) {
+async fn counting(config: ServerConfig) -> (TargetServer, Arc<AtomicUsize>) {
     let (opened, acceptor) = (Arc::<AtomicUsize>::default(), TlsAcceptor::from(Arc::new(config)));
     let counting = Arc::clone(&opened);
-    let target = Target::accepting(move |socket| {
+    let target = TargetServer::accepting(move |socket| {
         let (acceptor, opened) = (acceptor.clone(), Arc::clone(&counting));
         async move {
             if let Ok(stream) = acceptor.accept(socket).await {
@@ -125,7 +129,7 @@ async fn counting(config: ServerConfig) -> (Target, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn trusts_valid_certificates_and_prefers_http_2() {
-    let authority = Authority::new();
+    let authority = TargetTestAuthority::new();
     let good = authority.identity("localhost", |_| ());
     for (protocols, spoken) in [(&["h2", "http/1.1"][..], "HTTP/2.0 localhost"), (&["http/1.1"], "HTTP/1.1")]
     {
@@ -139,15 +143,15 @@ async fn trusts_valid_certificates_and_prefers_http_2() {
     // The config may require a version.
     let (_target, url) = target(server(&good, None, &["h2", "http/1.1"])).await;
     let tls = ServiceTlsConfig { ca: Some("ca.pem".into()), ..ServiceTlsConfig::default() };
-    let config = ServiceConfig { protocol: Protocol::Http1, ..trusting(url, tls) };
-    let shop = Shop::reading(config, authority.folder.path()).unwrap();
+    let config = ServiceConfig { protocol: ServiceProtocol::Http1, ..trusting(url, tls) };
+    let shop = ShopClient::reading(config, authority.folder.path()).unwrap();
     assert!(shop.get("/").await.unwrap().starts_with(b"HTTP/1.1"));
 }
 
 #[tokio::test]
 async fn resets_the_connection_of_a_cancelled_handshake() {
     let (tell, mut told) = mpsc::channel(1);
-    let target = Target::accepting(move |mut socket| {
+    let target = TargetServer::accepting(move |mut socket| {
         let tell = tell.clone();
         async move {
             let mut hello = [0; 4096];
@@ -164,7 +168,8 @@ async fn resets_the_connection_of_a_cancelled_handshake() {
         }
     })
     .await;
-    let shop = Authority::new().shop(format!("https://localhost:{}", target.address.port()), |_| ());
+    let shop =
+        TargetTestAuthority::new().shop(format!("https://localhost:{}", target.address.port()), |_| ());
     tokio::select! {
         _ = shop.begin("/") => panic!("the target sends nothing"),
         // The hello has arrived, and is never answered.
@@ -175,7 +180,7 @@ async fn resets_the_connection_of_a_cancelled_handshake() {
 
 #[tokio::test]
 async fn uses_the_configured_server_name() {
-    let authority = Authority::new();
+    let authority = TargetTestAuthority::new();
     let (_target, url) = target(server(&authority.identity("shop.internal", |_| ()), None, &["h2"])).await;
     assert_eq!(authority.shop(url.clone(), |_| ()).fails("/").await, "upstream-unreachable");
     let shop = authority.shop(url, |tls| tls.server_name = Some("shop.internal".into()));
@@ -184,12 +189,12 @@ async fn uses_the_configured_server_name() {
 
 #[tokio::test]
 async fn refuses_invalid_certificates_before_sending() {
-    let authority = Authority::new();
+    let authority = TargetTestAuthority::new();
     let expired = authority.identity("localhost", |params| {
         params.not_before = date_time_ymd(2001, 1, 1);
         params.not_after = date_time_ymd(2002, 1, 1);
     });
-    let of_another = Authority::new().identity("localhost", |_| ());
+    let of_another = TargetTestAuthority::new().identity("localhost", |_| ());
     let of_no_server = authority.identity("localhost", |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     });
@@ -204,7 +209,7 @@ async fn refuses_invalid_certificates_before_sending() {
 
 #[tokio::test]
 async fn refuses_chains_of_more_than_four_intermediate_certificates() {
-    let authority = Authority::new();
+    let authority = TargetTestAuthority::new();
     let identity = authority.identity("localhost", |_| ());
     // The others aren't needed, so that webpki would accept any number of them.
     for (count, is_accepted) in [(4, true), (5, false)] {
@@ -216,7 +221,7 @@ async fn refuses_chains_of_more_than_four_intermediate_certificates() {
 
 #[tokio::test]
 async fn refuses_intermediate_certificates_with_the_same_subject_and_different_keys() {
-    let (authority, other) = (Authority::new(), Authority::new());
+    let (authority, other) = (TargetTestAuthority::new(), TargetTestAuthority::new());
     // All of these have the default subject of `rcgen`.
     let [identity, first, second] = [(); 3].map(|()| authority.identity("localhost", |_| ()));
     let renamed = authority.identity("localhost", |params| {
@@ -245,7 +250,7 @@ async fn refuses_intermediate_certificates_with_the_same_subject_and_different_k
 
 #[tokio::test]
 async fn presents_a_client_certificate() {
-    let authority = Authority::new();
+    let authority = TargetTestAuthority::new();
     let (_target, url) =
         target(server(&authority.identity("localhost", |_| ()), Some(&authority), &["http/1.1"])).await;
     let nobody = authority.shop(url.clone(), |_| ());
@@ -262,7 +267,7 @@ async fn presents_a_client_certificate() {
 
 #[tokio::test]
 async fn connections_survive_a_reload_unless_a_file_changes() {
-    let authority = Authority::new();
+    let authority = TargetTestAuthority::new();
     let good = server(&authority.identity("localhost", |_| ()), Some(&authority), &["h2"]);
     let (target, opened) = counting(good).await;
     let url = format!("https://localhost:{}", target.address.port());
@@ -273,30 +278,30 @@ async fn connections_survive_a_reload_unless_a_file_changes() {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     };
     authority.write(&authority.identity("orfa", client));
-    let mut shop = Shop(Services::read(&config, authority.folder.path()).unwrap());
+    let mut shop = ShopClient(ServiceSet::read(&config, authority.folder.path()).unwrap());
     let mut reload = async || {
-        shop = Shop(shop.0.renewed(&config, authority.folder.path()).unwrap());
+        shop = ShopClient(shop.0.renewed(&config, authority.folder.path()).unwrap());
         assert_eq!(shop.get("/").await.unwrap(), "ok");
         opened.load(SeqCst)
     };
     assert_eq!((reload().await, reload().await), (1, 1));
     authority.write(&authority.identity("orfa", client));
     assert_eq!((reload().await, reload().await), (2, 2));
-    let more = [&authority, &Authority::new()].map(|authority| authority.pem.as_str()).concat();
+    let more = [&authority, &TargetTestAuthority::new()].map(|authority| authority.pem.as_str()).concat();
     std::fs::write(authority.folder.path().join("ca.pem"), more).unwrap();
     assert_eq!((reload().await, reload().await), (3, 3));
 }
 
 #[test]
 fn reports_the_location_of_every_mistake() {
-    let authority = Authority::new();
+    let authority = TargetTestAuthority::new();
     authority.write(&authority.identity("orfa", |_| ()));
     std::fs::write(authority.folder.path().join("other.pem"), KeyPair::generate().unwrap().serialize_pem())
         .unwrap();
     let wrong = |url: &str, ca: Option<&str>, cert: Option<&str>, key: Option<&str>, name: Option<&str>| {
         let [ca, cert, key, server_name] = [ca, cert, key, name].map(|text| text.map(str::to_owned));
         let config = trusting(url.to_owned(), ServiceTlsConfig { ca, cert, key, server_name });
-        let problems = Shop::reading(config, authority.folder.path()).err().unwrap_or_default();
+        let problems = ShopClient::reading(config, authority.folder.path()).err().unwrap_or_default();
         problems.into_iter().map(|problem| problem.pointer).collect::<Vec<_>>()
     };
     let url = "https://shop";
