@@ -21,37 +21,37 @@ use services::{
 
 use crate::answer;
 use crate::assemble;
-use crate::config::LimitsConfig;
-use crate::declaration::Declaration;
-use crate::mistake::Mistake;
-use crate::plan::{self, Plan};
+use crate::config::AggregateLimitsConfig;
+use crate::declaration::AggregateDeclaration;
+use crate::mistake::AggregateMistake;
+use crate::plan::{self, AggregatePlan};
 use crate::problem::AggregateError;
-use crate::run::Run;
-use crate::value::Known;
+use crate::run::AggregateRun;
+use crate::value::AvailableValues;
 
 /// An aggregate.
 pub struct Aggregate {
-    pub(crate) plan: Plan,
-    pub(crate) declared: Declaration,
+    pub(crate) plan: AggregatePlan,
+    pub(crate) declared: AggregateDeclaration,
     services: ServiceSet,
-    pub(crate) documents: Documents,
+    pub(crate) documents: OpenApiDocuments,
     pub(crate) path: Box<str>,
     /// The pool for long computations on responses.
     offload: OffloadPool,
 }
 
 /// The services' OpenAPI documents, by service name.
-pub type Documents = BTreeMap<String, Arc<openapi::OpenApiDocument>>;
+pub type OpenApiDocuments = BTreeMap<String, Arc<openapi::OpenApiDocument>>;
 
 /// The environment of an aggregate's declaration.
 #[derive(Clone, Copy)]
-pub struct Ground<'a> {
+pub struct AggregateContext<'a> {
     /// The route's path: `/buyers/{id}`.
     pub path: &'a str,
     /// The services of the gateway.
     pub services: &'a ServiceSet,
     /// The services' OpenAPI documents.
-    pub documents: &'a Documents,
+    pub documents: &'a OpenApiDocuments,
     /// The pool for work that clients cause.
     pub offload: &'a OffloadPool,
 }
@@ -62,12 +62,12 @@ impl Aggregate {
     /// # Errors
     /// See `docs/errors.md`, "Of an aggregate's declaration".
     pub fn new(
-        declared: &Declaration,
-        limits: &LimitsConfig,
-        ground: &Ground<'_>,
-    ) -> Result<Self, Vec<Mistake>> {
-        let Ground { path, services, documents, offload } = *ground;
-        let plan = Plan::new(declared, &plan::Ground { path, services, limits })?;
+        declared: &AggregateDeclaration,
+        limits: &AggregateLimitsConfig,
+        ground: &AggregateContext<'_>,
+    ) -> Result<Self, Vec<AggregateMistake>> {
+        let AggregateContext { path, services, documents, offload } = *ground;
+        let plan = AggregatePlan::new(declared, &plan::PlanContext { path, services, limits })?;
         let (services, documents, offload) = (services.clone(), documents.clone(), offload.clone());
         Ok(Self { plan, declared: declared.clone(), services, documents, path: path.into(), offload })
     }
@@ -153,10 +153,10 @@ impl Aggregate {
             true => Some(self.document(self.read(body, call.budget.deadline).await?).await?),
             false => None,
         };
-        let known = Known::new(&self.plan, inputs, body);
+        let known = AvailableValues::new(&self.plan, inputs, body);
         let budget = Arc::clone(&call.budget);
         let calls = RequestCalls::new(self.services.clone(), call);
-        let failures = Run { known: &known, calls, is_head }.all().await?;
+        let failures = AggregateRun { known: &known, calls, is_head }.all().await?;
         offload::leave_for(assemble::estimated_work(&known)).await;
         let left = known.memory.left();
         let (mut response, is_written) = match answer::streamed(&known, &failures).await? {

@@ -13,12 +13,12 @@ use json::{JsonDocument, JsonTree, TreeMember, ValueKind};
 use services::StreamedServiceBody;
 use services::body::HeldBytes;
 
-use crate::assemble::Assembly;
-use crate::declaration::Conflict;
-use crate::plan::{ERRORS, Plan, Shape, quoted};
-use crate::problem::{AggregateError, Failure};
-use crate::stream::{Segment, Streaming};
-use crate::value::{Known, Value, indexed};
+use crate::assemble::PartAssembler;
+use crate::declaration::MemberConflict;
+use crate::plan::{AggregatePlan, AggregateShape, ERRORS, quoted};
+use crate::problem::{AggregateError, PartFailure};
+use crate::stream::{StreamSegment, StreamedBody};
+use crate::value::{AvailableValues, PartValue, indexed};
 
 /// The header that lists failed parts (RFC 9651).
 pub(crate) const PARTS: HeaderName = HeaderName::from_static("orfa-parts");
@@ -32,24 +32,24 @@ const MOST_VALUES: usize = 8 << 10;
 
 /// Returns the tree of the response, and the failures of optional parts.
 pub(crate) fn tree(
-    known: &Known<'_>,
-    failed: Vec<Failure>,
-) -> Result<(JsonTree, Vec<Failure>), AggregateError> {
-    let assembly = Assembly { known, failures: RefCell::new(failed) };
+    known: &AvailableValues<'_>,
+    failed: Vec<PartFailure>,
+) -> Result<(JsonTree, Vec<PartFailure>), AggregateError> {
+    let assembly = PartAssembler { known, failures: RefCell::new(failed) };
     let mut members = match &known.plan.answer {
-        Shape::Part(part) => {
+        AggregateShape::Part(part) => {
             let tree = assembly.tree(*part)?;
             return Ok((tree, assembly.failures.into_inner()));
         }
-        Shape::Parts(parts) => {
+        AggregateShape::Parts(parts) => {
             let member = |(name, part): &(Bytes, usize)| Ok((name.clone(), assembly.tree(*part)?));
             parts.iter().map(member).collect::<Result<Vec<TreeMember>, AggregateError>>()?
         }
-        Shape::Merged(parts, conflict) => merged(&assembly, parts, *conflict)?,
+        AggregateShape::Merged(parts, conflict) => merged(&assembly, parts, *conflict)?,
     };
     let failures = assembly.failures.into_inner();
     if !failures.is_empty() {
-        let entries: serde_json::Value = failures.iter().map(Failure::entry).collect();
+        let entries: serde_json::Value = failures.iter().map(PartFailure::entry).collect();
         let errors = quoted(ERRORS);
         members.retain(|(name, _)| *name != errors);
         members.push((errors, JsonTree::Text(entries.to_string().into())));
@@ -59,35 +59,35 @@ pub(crate) fn tree(
 
 /// Returns a response with long parts that are still arriving, or `None` if there are none.
 pub(crate) async fn streamed(
-    known: &Known<'_>,
-    failed: &[Failure],
+    known: &AvailableValues<'_>,
+    failed: &[PartFailure],
 ) -> Result<Option<Response<StreamedServiceBody>>, AggregateError> {
     let long = |part: usize| match known.value(part) {
-        Some(Value::Long(held, _)) => held.take(),
+        Some(PartValue::Long(held, _)) => held.take(),
         _ => None,
     };
     let parts = match &known.plan.answer {
-        Shape::Part(part) => match long(*part) {
-            Some(long) => return Ok(Some(on_its_way(known, vec![Segment::Long(long)], failed))),
+        AggregateShape::Part(part) => match long(*part) {
+            Some(long) => return Ok(Some(on_its_way(known, vec![StreamSegment::Long(long)], failed))),
             None => return Ok(None),
         },
-        Shape::Parts(parts) => parts,
-        Shape::Merged(..) => return Ok(None),
+        AggregateShape::Parts(parts) => parts,
+        AggregateShape::Merged(..) => return Ok(None),
     };
-    if !parts.iter().any(|(_, part)| matches!(known.value(*part), Some(Value::Long(..)))) {
+    if !parts.iter().any(|(_, part)| matches!(known.value(*part), Some(PartValue::Long(..)))) {
         return Ok(None);
     }
-    let assembly = Assembly { known, failures: RefCell::new(failed.to_vec()) };
+    let assembly = PartAssembler { known, failures: RefCell::new(failed.to_vec()) };
     let mut segments = Vec::new();
     for (place, (name, part)) in parts.iter().enumerate() {
         let before = if place == 0 { &b"{"[..] } else { b"," };
-        segments.push(Segment::Text([before, name, b":"].concat().into()));
+        segments.push(StreamSegment::Text([before, name, b":"].concat().into()));
         let segment = match long(*part) {
-            Some(long) => Segment::Long(long),
+            Some(long) => StreamSegment::Long(long),
             None => {
                 let tree = assembly.tree(*part)?;
                 let SizedTree { tree, length, .. } = sized(tree, known.plan).await?;
-                Segment::Tree(tree, length)
+                StreamSegment::Tree(tree, length)
             }
         };
         segments.push(segment);
@@ -96,29 +96,32 @@ pub(crate) async fn streamed(
     let end = match failures.is_empty() {
         true => "}".to_owned(),
         false => {
-            format!(",\"{ERRORS}\":{}}}", failures.iter().map(Failure::entry).collect::<serde_json::Value>())
+            format!(
+                ",\"{ERRORS}\":{}}}",
+                failures.iter().map(PartFailure::entry).collect::<serde_json::Value>()
+            )
         }
     };
-    segments.push(Segment::Text(end.into()));
+    segments.push(StreamSegment::Text(end.into()));
     Ok(Some(on_its_way(known, segments, &failures)))
 }
 
 fn on_its_way(
-    known: &Known<'_>,
-    segments: Vec<Segment>,
-    failures: &[Failure],
+    known: &AvailableValues<'_>,
+    segments: Vec<StreamSegment>,
+    failures: &[PartFailure],
 ) -> Response<StreamedServiceBody> {
     let status = if failures.is_empty() { StatusCode::OK } else { known.plan.partial };
-    let mut response = Streaming::response(segments, status);
+    let mut response = StreamedBody::response(segments, status);
     head(response.headers_mut(), failures);
     response
 }
 
 /// Merges the members of several parts. Names are compared without their escapes.
 fn merged(
-    assembly: &Assembly<'_>,
+    assembly: &PartAssembler<'_>,
     parts: &[usize],
-    conflict: Conflict,
+    conflict: MemberConflict,
 ) -> Result<Vec<TreeMember>, AggregateError> {
     let mut members: Vec<(usize, TreeMember)> = Vec::new();
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -134,9 +137,9 @@ fn merged(
             match conflict {
                 // The first of two members with the same name in one part counts.
                 _ if members[place].0 == *number => {}
-                Conflict::First => {}
-                Conflict::Last => members[place] = (*number, (name, value)),
-                Conflict::Error => {
+                MemberConflict::First => {}
+                MemberConflict::Last => members[place] = (*number, (name, value)),
+                MemberConflict::Error => {
                     let one = Arc::clone(&assembly.known.plan.parts[members[place].0].name);
                     let name = String::from_utf8_lossy(&said).chars().take(40).collect();
                     return Err(AggregateError::MergeConflict { one, other: Arc::clone(&part.name), name });
@@ -149,7 +152,7 @@ fn merged(
 
 /// Returns the members of a part's tree. An optional part that failed has none.
 fn members_of(
-    assembly: &Assembly<'_>,
+    assembly: &PartAssembler<'_>,
     tree: JsonTree,
     part: &Arc<str>,
 ) -> Result<Vec<TreeMember>, AggregateError> {
@@ -193,8 +196,8 @@ fn said(name: &Bytes) -> Vec<u8> {
 /// Returns the response for a tree, and whether it was written to a text of its own.
 pub(crate) async fn response(
     tree: JsonTree,
-    failures: &[Failure],
-    plan: &Plan,
+    failures: &[PartFailure],
+    plan: &AggregatePlan,
     is_head: bool,
 ) -> Result<(Response<StreamedServiceBody>, bool), AggregateError> {
     let SizedTree { tree, length, is_written } = sized(tree, plan).await?;
@@ -214,11 +217,15 @@ pub(crate) async fn response(
 
 /// Notes how much memory a response holds until it is sent. A single streamed part holds none. `sources` is
 /// the size of the data that it was composed of, unless it holds only its own text.
-pub(crate) fn note_held(response: &mut Response<StreamedServiceBody>, plan: &Plan, sources: Option<u64>) {
+pub(crate) fn note_held(
+    response: &mut Response<StreamedServiceBody>,
+    plan: &AggregatePlan,
+    sources: Option<u64>,
+) {
     let length = response.body().size_hint().exact();
     let is_held = match length {
         Some(length) => length >= COPIED,
-        None => !matches!(plan.answer, Shape::Part(_)),
+        None => !matches!(plan.answer, AggregateShape::Part(_)),
     };
     if let Some(held) = sources.or(length).filter(|_| is_held) {
         response.extensions_mut().insert(HeldBytes(held));
@@ -237,7 +244,7 @@ struct SizedTree {
 ///
 /// # Errors
 /// If the text exceeds the limit of a response.
-async fn sized(tree: JsonTree, plan: &Plan) -> Result<SizedTree, AggregateError> {
+async fn sized(tree: JsonTree, plan: &AggregatePlan) -> Result<SizedTree, AggregateError> {
     let most = plan.limits.response_body;
     let length = tree.len_within(most.as_usize()).ok_or(AggregateError::AnswerSize(most.0))?;
     if !tree.has_more_than(MOST_VALUES) {
@@ -249,10 +256,10 @@ async fn sized(tree: JsonTree, plan: &Plan) -> Result<SizedTree, AggregateError>
     Ok(SizedTree { tree: JsonTree::Text(text.into()), length, is_written: true })
 }
 
-fn head(headers: &mut http::HeaderMap, failures: &[Failure]) {
+fn head(headers: &mut http::HeaderMap, failures: &[PartFailure]) {
     headers.insert(CONTENT_TYPE, const { HeaderValue::from_static("application/json") });
     if !failures.is_empty() {
-        let items: Vec<String> = failures.iter().take(MOST).map(Failure::item).collect();
+        let items: Vec<String> = failures.iter().take(MOST).map(PartFailure::item).collect();
         headers.extend(HeaderValue::from_str(&items.join(", ")).ok().map(|value| (PARTS, value)));
     }
 }

@@ -13,40 +13,40 @@ use std::cell::RefCell;
 use json::{JsonNode, JsonPath, JsonTree, TreeMember, ValueKind};
 use offload::{SHORT_TEXT, work};
 
-use self::fields::Selected;
-use self::join::Join;
-use self::weave::{Patch, Weaver, shaped};
+use self::fields::SelectedObjects;
+use self::join::RowJoin;
+use self::weave::{PathPatch, ValueWeaver, shaped};
 use crate::memory::{BudgetedVec, MemoryExhausted};
-use crate::plan::{Joins, Part, Shape};
-use crate::problem::{AggregateError, Failure, Reason};
+use crate::plan::{AggregateShape, JoinKeys, PartPlan};
+use crate::problem::{AggregateError, PartFailure, PartFailureReason};
 use crate::run::failure;
-use crate::value::{Fan, Known, Value, targets, work_of_targets};
+use crate::value::{AvailableValues, FanOutResponses, PartValue, targets, work_of_targets};
 
 /// The weight of each row of a key, in bytes of text, if items have several keys.
 const ROW: usize = 8;
 
 /// The builder of the trees of a request's parts.
-pub(crate) struct Assembly<'a> {
-    pub(crate) known: &'a Known<'a>,
+pub(crate) struct PartAssembler<'a> {
+    pub(crate) known: &'a AvailableValues<'a>,
     /// Failures of optional parts that are found during composition.
-    pub(crate) failures: RefCell<Vec<Failure>>,
+    pub(crate) failures: RefCell<Vec<PartFailure>>,
 }
 
 /// Returns the estimated work of composing the response (see [`work`]).
-pub(crate) fn estimated_work(known: &Known<'_>) -> usize {
+pub(crate) fn estimated_work(known: &AvailableValues<'_>) -> usize {
     let parts = known.plan.parts.iter().enumerate();
     work::total(parts.map(|(number, part)| part_work(known, part, known.value(number))))
 }
 
 /// Returns the estimated work for a part's value. A value that is passed on unchanged takes none.
-fn part_work(known: &Known<'_>, part: &Part, value: Option<&Value>) -> usize {
+fn part_work(known: &AvailableValues<'_>, part: &PartPlan, value: Option<&PartValue>) -> usize {
     let Some(value) = value else { return 0 };
     let root = value.root();
     let of_items = |node| work_of_targets(node, &JsonPath::default());
-    let is_merged = matches!(known.plan.answer, Shape::Merged(..));
+    let is_merged = matches!(known.plan.answer, AggregateShape::Merged(..));
     let has_changes = part.fields.is_some() || !part.children.is_empty();
     let own = match value {
-        Value::Each(fan) => {
+        PartValue::Each(fan) => {
             let answers = fan.answers.iter().map(|body| match part.fields {
                 Some(_) => of_items(body.root()),
                 None => work::VALUE,
@@ -65,11 +65,11 @@ fn part_work(known: &Known<'_>, part: &Part, value: Option<&Value>) -> usize {
 }
 
 /// Returns the estimated work for items that have several keys each. Each key may be that of all rows.
-fn key_work(known: &Known<'_>, joins: &Joins, rows: JsonNode<'_>) -> usize {
+fn key_work(known: &AvailableValues<'_>, joins: &JoinKeys, rows: JsonNode<'_>) -> usize {
     if !joins.item_key.is_many() {
         return 0;
     }
-    let Some(items) = known.value(joins.into.part).map(Value::root) else { return 0 };
+    let Some(items) = known.value(joins.into.part).map(PartValue::root) else { return 0 };
     let to_items = work_of_targets(items, &joins.into.path);
     if to_items > SHORT_TEXT {
         return to_items;
@@ -82,13 +82,13 @@ fn key_work(known: &Known<'_>, joins: &Joins, rows: JsonNode<'_>) -> usize {
     ROW.saturating_mul(keys).saturating_mul(rows.count())
 }
 
-impl<'a> Assembly<'a> {
+impl<'a> PartAssembler<'a> {
     /// Returns the tree of a part.
     pub(crate) fn tree(&self, number: usize) -> Result<JsonTree, AggregateError> {
         let part = &self.known.plan.parts[number];
         match self.known.value(number) {
             None => Ok(JsonTree::NULL),
-            Some(Value::Each(fan)) if part.children.is_empty() => {
+            Some(PartValue::Each(fan)) if part.children.is_empty() => {
                 let trees = self.answers(part, fan)?;
                 self.known.memory.take_for::<JsonTree>(fan.of_item.len())?;
                 let of_item = fan.of_item.iter().map(|answer| of_answer(&trees, *answer));
@@ -116,24 +116,25 @@ impl<'a> Assembly<'a> {
         }
         let mut patches = self.patches(number, root)?;
         let mut weaver = self.weaver(part, root)?;
-        let mut below: Vec<&mut Patch<'_>> = patches.iter_mut().map(Patch::at_items).collect();
+        let mut below: Vec<&mut PathPatch<'_>> = patches.iter_mut().map(PathPatch::at_items).collect();
         let rows = root.items().map(|row| weaver.item(row, &mut below)).collect();
         Ok(weaver.finish(rows)?)
     }
 
-    fn weaver(&self, part: &Part, root: JsonNode<'_>) -> Result<Weaver<'a>, MemoryExhausted> {
+    fn weaver(&self, part: &PartPlan, root: JsonNode<'_>) -> Result<ValueWeaver<'a>, MemoryExhausted> {
         let memory = &self.known.memory;
-        let selected = part.fields.as_deref().map(|fields| Selected::of(root, fields, memory)).transpose()?;
-        Ok(Weaver::new(selected, memory))
+        let selected =
+            part.fields.as_deref().map(|fields| SelectedObjects::of(root, fields, memory)).transpose()?;
+        Ok(ValueWeaver::new(selected, memory))
     }
 
     /// Returns the trees of the distinct responses of an `each`.
-    fn answers(&self, part: &Part, fan: &Fan) -> Result<Vec<JsonTree>, MemoryExhausted> {
+    fn answers(&self, part: &PartPlan, fan: &FanOutResponses) -> Result<Vec<JsonTree>, MemoryExhausted> {
         fan.answers.iter().map(|body| shaped(part, body.root(), &self.known.memory)).collect()
     }
 
     /// Returns the values to put into a part.
-    fn patches(&self, number: usize, root: JsonNode<'a>) -> Result<Vec<Patch<'a>>, AggregateError> {
+    fn patches(&self, number: usize, root: JsonNode<'a>) -> Result<Vec<PathPatch<'a>>, AggregateError> {
         let parts = &self.known.plan.parts;
         let mut patches = Vec::new();
         for child in &parts[number].children {
@@ -158,7 +159,12 @@ impl<'a> Assembly<'a> {
                 }
             };
             let steps = into.path.steps();
-            patches.push(Patch { steps, name: &into.name, quoted: &into.quoted, values: values.into_iter() });
+            patches.push(PathPatch {
+                steps,
+                name: &into.name,
+                quoted: &into.quoted,
+                values: values.into_iter(),
+            });
         }
         Ok(patches)
     }
@@ -167,16 +173,16 @@ impl<'a> Assembly<'a> {
     fn joined(
         &self,
         number: usize,
-        part: &'a Part,
+        part: &'a PartPlan,
         places: &[JsonNode<'a>],
-    ) -> Result<Result<Vec<JsonTree>, Reason>, AggregateError> {
+    ) -> Result<Result<Vec<JsonTree>, PartFailureReason>, AggregateError> {
         let wrong = places
             .iter()
             .map(|place| place.kind())
             .find(|kind| !matches!(kind, ValueKind::Object | ValueKind::Null));
         if let (Some(kind), Some(into)) = (wrong, part.goes_into()) {
             let name = &self.known.plan.parts[into.part].name;
-            return Ok(Err(Reason::JoinNotObject(name.clone(), kind.name())));
+            return Ok(Err(PartFailureReason::JoinNotObject(name.clone(), kind.name())));
         }
         let objects = || places.iter().filter(|place| place.kind() == ValueKind::Object);
         let value = match self.known.value(number) {
@@ -184,26 +190,26 @@ impl<'a> Assembly<'a> {
             Some(value) => value,
         };
         match (value, &part.joins) {
-            (Value::Each(fan), _) => {
+            (PartValue::Each(fan), _) => {
                 let trees = self.answers(part, fan)?;
                 let of_item =
                     fan.of_item.iter().zip(places).filter(|(_, place)| place.kind() == ValueKind::Object);
                 Ok(Ok(of_item.map(|(answer, _)| of_answer(&trees, *answer)).collect()))
             }
             // A part that is put into another is never streamed.
-            (Value::Long(..), _) => Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
-            (Value::One(body), Some(joins)) => match body.root().kind() {
+            (PartValue::Long(..), _) => Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
+            (PartValue::One(body), Some(joins)) => match body.root().kind() {
                 ValueKind::Array => {
                     let rows = self.rows(number, body.root())?;
-                    let join = Join { joins, rows, memory: &self.known.memory };
+                    let join = RowJoin { joins, rows, memory: &self.known.memory };
                     Ok(join.find(body.root(), objects().copied()))
                 }
                 // An optional part that failed.
                 ValueKind::Null if !part.is_required() => Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
-                kind => Ok(Err(Reason::JoinNotArray(kind.name()))),
+                kind => Ok(Err(PartFailureReason::JoinNotArray(kind.name()))),
             },
             // An `each` that failed as a whole.
-            (Value::One(body), None) => {
+            (PartValue::One(body), None) => {
                 let tree = shaped(part, body.root(), &self.known.memory)?;
                 Ok(Ok(objects().map(|_| tree.clone()).collect()))
             }

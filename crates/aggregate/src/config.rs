@@ -24,13 +24,13 @@ pub struct AggregateOptions {
     pub file: PathBuf,
     /// The limits of each request.
     #[serde(default)]
-    pub limits: LimitsConfig,
+    pub limits: AggregateLimitsConfig,
 }
 
 /// The limits of each request to an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct LimitsConfig {
+pub struct AggregateLimitsConfig {
     /// The maximum number of upstream calls. Equal calls count once.
     pub calls: u32,
     /// The maximum number of concurrent upstream calls. Further calls wait.
@@ -51,7 +51,7 @@ pub struct LimitsConfig {
     pub memory: BytesConfig,
 }
 
-impl Default for LimitsConfig {
+impl Default for AggregateLimitsConfig {
     fn default() -> Self {
         Self {
             calls: 500,
@@ -78,9 +78,9 @@ impl AggregateConfig {
 
     /// Returns the limits of each request.
     #[must_use]
-    pub fn limits(&self) -> LimitsConfig {
+    pub fn limits(&self) -> AggregateLimitsConfig {
         match self {
-            Self::File(_) => LimitsConfig::default(),
+            Self::File(_) => AggregateLimitsConfig::default(),
             Self::More(more) => more.limits,
         }
     }

@@ -11,7 +11,7 @@ use services::DurationConfig;
 /// An aggregate: its inputs, its calls, and the response that is composed from theirs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Declaration {
+pub struct AggregateDeclaration {
     /// A short description for the gateway's OpenAPI document.
     #[serde(default)]
     pub summary: String,
@@ -20,14 +20,14 @@ pub struct Declaration {
     pub description: String,
     /// The parameters of a request, by name.
     #[serde(default)]
-    pub input: IndexMap<String, Input>,
+    pub input: IndexMap<String, InputDeclaration>,
     /// The calls to services, by name.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 32))]
-    pub parts: IndexMap<String, Part>,
+    pub parts: IndexMap<String, PartDeclaration>,
     /// The response: the name of a part, a list of names, or a merge of parts. Default: an object with all
     /// parts that are not joined into another one.
     #[serde(default)]
-    pub response: Option<Answer>,
+    pub response: Option<ResponseShapeDeclaration>,
     /// Make the calls sequentially, in the order of the parts. Required for several unsafe calls.
     #[serde(default)]
     pub sequential: bool,
@@ -40,7 +40,7 @@ pub struct Declaration {
 /// A parameter of a request.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Input {
+pub struct InputDeclaration {
     /// The type.
     #[serde(rename = "type")]
     pub kind: InputType,
@@ -108,7 +108,7 @@ pub enum InputPlace {
 /// target `service/path?query`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct PartDeclaration {
     /// The target of a `GET`.
     #[serde(default)]
     pub get: Option<String>,
@@ -146,7 +146,7 @@ pub struct Part {
     pub apart: bool,
     /// Put the rows of this part's array into the items of another part with the same key.
     #[serde(default)]
-    pub join: Option<Join>,
+    pub join: Option<JoinDeclaration>,
     /// The position of the part's value in the response body, as a JSON Pointer such as `/items`. Default:
     /// the whole body.
     #[serde(default)]
@@ -154,7 +154,7 @@ pub struct Part {
     /// The fields to keep of the value, or of each of its items: a list of names, or new names with the paths
     /// of their values.
     #[serde(default)]
-    pub fields: Option<Fields>,
+    pub fields: Option<MemberSelection>,
     /// Continue if the part fails: its value is `null`, and the failure is listed in `errors`.
     #[serde(default)]
     pub optional: bool,
@@ -174,7 +174,7 @@ pub struct Part {
 /// A join of rows into items.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Join {
+pub struct JoinDeclaration {
     /// The part whose items receive the rows, or `$.part.path` for an array or object in it.
     pub into: String,
     /// The key in the item, and the key in the row: `id = buyer_id`.
@@ -185,10 +185,10 @@ pub struct Join {
     /// Put in a single row instead of a list: `true` if each key has at most one row, `first` if it may have
     /// several.
     #[serde(default)]
-    pub one: One,
+    pub one: RowCardinality,
     /// The treatment of an item without rows.
     #[serde(default)]
-    pub missing: Missing,
+    pub missing: MissingRows,
     /// Compare keys as texts, so that 7 equals `"7"`.
     #[serde(default)]
     pub text: bool,
@@ -197,22 +197,22 @@ pub struct Join {
 /// Whether an item receives one row or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum One {
+pub enum RowCardinality {
     /// The only row if true, all rows if false.
     Only(bool),
     /// The first row.
-    First(First),
+    First(FirstRow),
 }
 
 /// The first of several rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum First {
+pub enum FirstRow {
     /// `first`
     First,
 }
 
-impl Default for One {
+impl Default for RowCardinality {
     fn default() -> Self {
         Self::Only(false)
     }
@@ -221,7 +221,7 @@ impl Default for One {
 /// The treatment of an item without rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Missing {
+pub enum MissingRows {
     /// The item gets `null` or an empty list.
     #[default]
     Null,
@@ -232,7 +232,7 @@ pub enum Missing {
 /// The fields to keep of an object.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Fields {
+pub enum MemberSelection {
     /// The members with these names.
     Some(Vec<String>),
     /// Members with new names, and the paths of their values in the object: `{ town: .address.city }`.
@@ -242,31 +242,31 @@ pub enum Fields {
 /// The shape of the response.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Answer {
+pub enum ResponseShapeDeclaration {
     /// A single part, unchanged.
     Part(String),
     /// An object with these parts.
     Parts(Vec<String>),
     /// An object with the members of several parts.
-    Merged(Merged),
+    Merged(MergedParts),
 }
 
 /// An object with the members of several parts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Merged {
+pub struct MergedParts {
     /// The parts, which must be objects.
     #[schemars(length(min = 1))]
     pub merge: Vec<String>,
     /// The resolution of members with the same name.
     #[serde(default)]
-    pub conflict: Conflict,
+    pub conflict: MemberConflict,
 }
 
 /// The resolution of members with the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Conflict {
+pub enum MemberConflict {
     /// The request fails.
     #[default]
     Error,

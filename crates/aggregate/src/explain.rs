@@ -3,18 +3,18 @@
 use std::fmt;
 
 use crate::aggregate::Aggregate;
-use crate::declaration::One;
-use crate::plan::{Fallback, Over, Part, Shape, Target, is_safe};
+use crate::declaration::RowCardinality;
+use crate::plan::{AggregateShape, FailureFallback, ItemSource, PartPath, PartPlan, is_safe};
 
 /// The explanation of an aggregate. Its `Display` form is text for readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
+pub struct AggregateExplanation {
     /// The method and the route's path.
     pub request: String,
     /// A short description of each input.
     pub inputs: Vec<String>,
     /// The calls. Those of the same wave run concurrently.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExplainedPart>,
     /// A description of the response.
     pub response: String,
     /// A description of the limits of a request.
@@ -23,7 +23,7 @@ pub struct Explanation {
 
 /// The calls of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ExplainedPart {
     /// The number of the wave, from 1.
     pub wave: usize,
     /// The part's name.
@@ -45,7 +45,7 @@ pub struct Step {
 impl Aggregate {
     /// Explains the aggregate.
     #[must_use]
-    pub fn explain(&self) -> Explanation {
+    pub fn explain(&self) -> AggregateExplanation {
         let plan = &self.plan;
         let mut waves = vec![0; plan.parts.len()];
         // Dependencies are acyclic, so the waves are final after as many rounds as there are parts.
@@ -57,7 +57,7 @@ impl Aggregate {
         let mut order: Vec<usize> = (0..plan.parts.len()).collect();
         order.sort_by_key(|part| waves[*part]);
         let limits = &plan.limits;
-        Explanation {
+        AggregateExplanation {
             request: format!("{} {}", self.methods(), self.path),
             inputs: plan.inputs.all.iter().map(input).collect(),
             steps: order.into_iter().map(|part| self.step(part, waves[part])).collect(),
@@ -69,9 +69,9 @@ impl Aggregate {
         }
     }
 
-    fn step(&self, number: usize, wave: usize) -> Step {
+    fn step(&self, number: usize, wave: usize) -> ExplainedPart {
         let part = &self.plan.parts[number];
-        Step {
+        ExplainedPart {
             wave,
             part: part.name.to_string(),
             call: format!("{} {}", part.method, part.target),
@@ -80,14 +80,14 @@ impl Aggregate {
             into: part.goes_into().map(|target| self.name(target.part).to_owned()),
             goes: part.goes_into().map(|target| self.goes(part, target)),
             fails: match part.fallback {
-                Fallback::Required => "required",
-                Fallback::Null => "optional",
-                Fallback::Default(_) => "has a default",
+                FailureFallback::Required => "required",
+                FailureFallback::Null => "optional",
+                FailureFallback::Default(_) => "has a default",
             },
         }
     }
 
-    fn times(&self, part: &Part) -> String {
+    fn times(&self, part: &PartPlan) -> String {
         let limits = &self.plan.limits;
         let over = match part.each.as_ref().map(|each| &each.over) {
             None if !part.url.slots().any(|slot| self.is_list(slot)) => return "one call".to_owned(),
@@ -95,8 +95,10 @@ impl Aggregate {
                 Some(most) => return format!("a call for every {most} values"),
                 None => return "one call, several if the URL had more than 8000 bytes".to_owned(),
             },
-            Some(Over::Part(part, _)) => self.name(*part),
-            Some(Over::Input(input)) => self.plan.inputs.all.get(*input).map_or("", |input| &input.name),
+            Some(ItemSource::Part(part, _)) => self.name(*part),
+            Some(ItemSource::Input(input)) => {
+                self.plan.inputs.all.get(*input).map_or("", |input| &input.name)
+            }
         };
         let (most, concurrency) = (limits.fan_out.min(limits.calls), self.plan.concurrency);
         let once = if is_safe(&part.method) { ", equal ones once" } else { "" };
@@ -107,9 +109,9 @@ impl Aggregate {
         format!("a call for each of {over}{several}{once}: at most {most}, {concurrency} at once")
     }
 
-    fn is_list(&self, slot: &crate::template::Slot) -> bool {
+    fn is_list(&self, slot: &crate::template::TemplateSlot) -> bool {
         match &slot.source {
-            crate::template::Source::Input(input) => {
+            crate::template::SlotSource::Input(input) => {
                 let input = self.plan.inputs.all.get(*input);
                 input.is_some_and(|input| input.declared.kind == crate::declaration::InputType::Array)
             }
@@ -117,10 +119,12 @@ impl Aggregate {
         }
     }
 
-    fn goes(&self, part: &Part, target: &Target) -> String {
+    fn goes(&self, part: &PartPlan, target: &PartPath) -> String {
         let into = format!("into {} as `{}`", self.name(target.part), target.name);
         match &part.joins {
-            Some(joins) if joins.one == One::Only(false) => format!("{into}, an array by {}", joins.on),
+            Some(joins) if joins.one == RowCardinality::Only(false) => {
+                format!("{into}, an array by {}", joins.on)
+            }
             Some(joins) => format!("{into}, by {}", joins.on),
             None => into,
         }
@@ -131,9 +135,13 @@ impl Aggregate {
             parts.map(|part| self.name(part)).collect::<Vec<_>>().join(", ")
         };
         match &self.plan.answer {
-            Shape::Part(part) => self.name(*part).to_owned(),
-            Shape::Parts(parts) => format!("{{ {} }}", list(&mut parts.iter().map(|(_, part)| *part))),
-            Shape::Merged(parts, _) => format!("the members of {}", list(&mut parts.iter().copied())),
+            AggregateShape::Part(part) => self.name(*part).to_owned(),
+            AggregateShape::Parts(parts) => {
+                format!("{{ {} }}", list(&mut parts.iter().map(|(_, part)| *part)))
+            }
+            AggregateShape::Merged(parts, _) => {
+                format!("the members of {}", list(&mut parts.iter().copied()))
+            }
         }
     }
 
@@ -142,7 +150,7 @@ impl Aggregate {
     }
 }
 
-fn input(input: &crate::input::Input) -> String {
+fn input(input: &crate::input::AggregateInput) -> String {
     let kind = format!("{:?}", input.declared.kind).to_ascii_lowercase();
     let mut words = format!("{} ({}, {kind}", input.name, input.place.name());
     if let Some(default) = &input.declared.default {
@@ -154,7 +162,7 @@ fn input(input: &crate::input::Input) -> String {
     words + ")"
 }
 
-impl Explanation {
+impl AggregateExplanation {
     /// Returns the calls as a Mermaid flowchart. Solid arrows are dependencies, dotted arrows lead to the
     /// part that a value is put into.
     #[must_use]
@@ -176,7 +184,7 @@ impl Explanation {
     }
 }
 
-impl fmt::Display for Explanation {
+impl fmt::Display for AggregateExplanation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{}", self.request)?;
         if !self.inputs.is_empty() {

@@ -8,11 +8,11 @@ use http::Request;
 use http_body_util::BodyExt;
 use services::{BytesConfig, RequestCall, body};
 
-use crate::template::{BodyTemplate, Names, Piece, Url};
-use crate::tests::rig::{Answer, Rig, Stage, pool, services};
-use crate::{Aggregate, Declaration, Ground, LimitsConfig};
+use crate::template::{BodyTemplate, TemplatePiece, TemplateScope, UrlTemplate};
+use crate::tests::rig::{AggregateFixture, AggregateTestService, TestServiceResponse, pool, services};
+use crate::{Aggregate, AggregateContext, AggregateDeclaration, AggregateLimitsConfig};
 
-const NAMES: Names<'_> = Names { inputs: &["limit"], parts: &["a", "b"] };
+const NAMES: TemplateScope<'_> = TemplateScope { inputs: &["limit"], parts: &["a", "b"] };
 const PLACEHOLDERS: &[&str] = &[
     "{limit}",
     "{$.a[*].id}",
@@ -40,11 +40,12 @@ const PLACEHOLDERS: &[&str] = &[
 fn template_pieces_reproduce_the_text() {
     ::fuzz::check(PLACEHOLDERS, |text: &[u8]| {
         let text = String::from_utf8_lossy(text);
-        let _ = (Url::parse(&text, NAMES), BodyTemplate::parse(&serde_json::Value::from(&*text), NAMES));
+        let _ =
+            (UrlTemplate::parse(&text, NAMES), BodyTemplate::parse(&serde_json::Value::from(&*text), NAMES));
         let Ok(pieces) = NAMES.template(&text) else { return };
         let written = pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => text.replace('{', "{{").replace('}', "}}"),
-            Piece::Slot(slot) => format!("{{{}}}", slot.text),
+            TemplatePiece::Text(text) => text.replace('{', "{{").replace('}', "}}"),
+            TemplatePiece::Slot(slot) => format!("{{{}}}", slot.text),
         });
         assert_eq!(written.collect::<String>(), text);
     });
@@ -69,14 +70,18 @@ fn rejects_or_explains_any_declaration() {
         ",\"at\":\"/x\"",
         ",\"apart\":true",
     ];
-    let stage = Stage::default();
+    let stage = AggregateTestService::default();
     let services = services(&stage.into());
     ::fuzz::check(words, |text: &[u8]| {
         let text = format!(r#"{{"parts":{{"a":{{"get":"profile/a"}},{}}}}}"#, String::from_utf8_lossy(text));
-        let Ok(declared) = serde_json::from_str::<Declaration>(&text) else { return };
-        let ground =
-            Ground { path: "/here", services: &services, documents: &BTreeMap::new(), offload: &pool() };
-        if let Ok(aggregate) = Aggregate::new(&declared, &LimitsConfig::default(), &ground) {
+        let Ok(declared) = serde_json::from_str::<AggregateDeclaration>(&text) else { return };
+        let ground = AggregateContext {
+            path: "/here",
+            services: &services,
+            documents: &BTreeMap::new(),
+            offload: &pool(),
+        };
+        if let Ok(aggregate) = Aggregate::new(&declared, &AggregateLimitsConfig::default(), &ground) {
             assert_eq!(aggregate.explain().steps.len(), declared.parts.len());
         }
     });
@@ -116,7 +121,7 @@ fn upstream_values_never_change_the_declared_call_target() {
     ::fuzz::check(words, |text: &[u8]| {
         let text = String::from_utf8_lossy(text);
         for answer in [format!("[{text}]"), format!("[\"{text}\"]")] {
-            let rig = Rig::new(declared, &[("profile/a", 200, &answer), ("*", 200, "[1]")]);
+            let rig = AggregateFixture::new(declared, &[("profile/a", 200, &answer), ("*", 200, "[1]")]);
             let _ = runtime.block_on(rig.send(Request::get("/here").body("").unwrap()));
             for line in rig.lines().iter().filter(|line| *line != "GET profile/a") {
                 let (path, query) = line.split_once('?').expect("a query");
@@ -151,33 +156,34 @@ const DECLARED: &[&str] = &[
 const MEMBERS: generate::Names<'static> = generate::Names(&["id", "a", "items", "ids", "b", "rows"]);
 
 /// Generates a response for each call.
-fn answers(choices: &mut Choices<'_>) -> BTreeMap<String, Answer> {
+fn answers(choices: &mut Choices<'_>) -> BTreeMap<String, TestServiceResponse> {
     let lines = ["GET profile/a", "GET order/b", "GET catalog/c", "POST order/b", "GET order/b/7", "GET *"];
     let answer = |choices: &mut Choices<'_>| {
         let status = choices.pick(&[200, 200, 200, 200, 200, 204, 206, 304, 404, 500]);
-        Answer::Says(status, generate::text(choices, MEMBERS))
+        TestServiceResponse::Says(status, generate::text(choices, MEMBERS))
     };
     lines.into_iter().map(|line| (line.to_owned(), answer(choices))).collect()
 }
 
 #[test]
 fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
-    let limits = LimitsConfig {
+    let limits = AggregateLimitsConfig {
         calls: 100,
         fan_out: 50,
         upstream_bytes: BytesConfig::mib(4),
         response_body: BytesConfig::mib(1),
         memory: BytesConfig::mib(4),
-        ..LimitsConfig::default()
+        ..AggregateLimitsConfig::default()
     };
-    let rigs: Vec<Rig> = DECLARED.iter().map(|declared| Rig::at("/here", declared, limits, &[])).collect();
+    let rigs: Vec<AggregateFixture> =
+        DECLARED.iter().map(|declared| AggregateFixture::at("/here", declared, limits, &[])).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     ::fuzz::run("aggregate_answers", &[], |bytes| {
         let mut choices = Choices::new(bytes);
         let rig = &rigs[choices.below(rigs.len())];
         let mut answers = answers(&mut choices);
         // `*` does not provide responses for POST.
-        answers.entry("POST *".to_owned()).or_insert(Answer::Says(200, "1".to_owned()));
+        answers.entry("POST *".to_owned()).or_insert(TestServiceResponse::Says(200, "1".to_owned()));
         *rig.stage.answers.lock().unwrap() = answers;
         let [one, other] = [(); 2].map(|()| runtime.block_on(answer(rig)));
         assert_eq!(one, other, "equal upstream responses must give equal responses");
@@ -186,7 +192,7 @@ fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
 }
 
 /// Returns the status and text of a response. The text is `None` if the response was aborted.
-async fn answer(rig: &Rig) -> (u16, Option<String>) {
+async fn answer(rig: &AggregateFixture) -> (u16, Option<String>) {
     let request = Request::get("/here").body(body::empty()).unwrap();
     let response = match rig.aggregate.handle(request, RequestCall::unlimited()).await {
         Ok(response) => response,

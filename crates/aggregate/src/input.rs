@@ -8,32 +8,32 @@ use json::{JsonDocument, ValueKind as JsonKind};
 use serde_json::Value as Json;
 
 use crate::declaration::{self, InputPlace, InputType};
-use crate::mistake::{Kind, Mistakes};
+use crate::mistake::{AggregateMistakeKind, AggregateMistakes};
 use crate::problem::AggregateError;
 
 /// The default maximum length of a text or list.
 pub(crate) const LONGEST: usize = 1000;
 
 /// The declared inputs.
-pub(crate) struct Inputs {
-    pub(crate) all: Vec<Input>,
+pub(crate) struct InputSet {
+    pub(crate) all: Vec<AggregateInput>,
     /// The segments of the route's path.
-    segments: Vec<Segment>,
+    segments: Vec<RouteSegment>,
 }
 
 /// A declared input.
-pub(crate) struct Input {
+pub(crate) struct AggregateInput {
     pub(crate) name: Box<str>,
-    pub(crate) place: Place,
-    pub(crate) declared: declaration::Input,
+    pub(crate) place: InputLocation,
+    pub(crate) declared: declaration::InputDeclaration,
     /// The type of the items. For a type other than an array, the type of the value.
     pub(crate) item: InputType,
-    default: Option<Value>,
+    default: Option<AggregateInputValue>,
     values: Vec<String>,
 }
 
 /// The location of an input in the request.
-pub(crate) enum Place {
+pub(crate) enum InputLocation {
     /// The index of the path segment.
     Path(usize),
     /// The name of the query parameter.
@@ -42,14 +42,14 @@ pub(crate) enum Place {
 }
 
 /// A segment of the route's path.
-enum Segment {
+enum RouteSegment {
     Literal,
     Named(Box<str>),
 }
 
 /// The value of an input. A value other than a list has exactly one text.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Value {
+pub(crate) struct AggregateInputValue {
     pub(crate) texts: Vec<String>,
     pub(crate) is_list: bool,
     /// Whether the texts are unquoted in JSON.
@@ -57,28 +57,32 @@ pub(crate) struct Value {
 }
 
 /// The values of a request's inputs, in the order of their declarations.
-pub(crate) type Values = Vec<Option<Value>>;
+pub(crate) type AggregateInputValues = Vec<Option<AggregateInputValue>>;
 
-impl Inputs {
+impl InputSet {
     pub(crate) fn new(
-        declared: &IndexMap<String, declaration::Input>,
+        declared: &IndexMap<String, declaration::InputDeclaration>,
         path: &str,
-        mistakes: &mut Mistakes,
+        mistakes: &mut AggregateMistakes,
     ) -> Self {
         let segment = |segment: &str| match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}'))
         {
-            Some(name) => Segment::Named(name.into()),
-            None => Segment::Literal,
+            Some(name) => RouteSegment::Named(name.into()),
+            None => RouteSegment::Literal,
         };
-        let segments: Vec<Segment> = path.split('/').map(segment).collect();
+        let segments: Vec<RouteSegment> = path.split('/').map(segment).collect();
         let all = declared.iter().map(|(name, input)| read(name, input, &segments, mistakes)).collect();
         let inputs = Self { all, segments };
         for (number, segment) in inputs.segments.iter().enumerate() {
-            let Segment::Named(name) = segment else { continue };
-            if !inputs.all.iter().any(|input| matches!(input.place, Place::Path(place) if place == number)) {
+            let RouteSegment::Named(name) = segment else { continue };
+            if !inputs
+                .all
+                .iter()
+                .any(|input| matches!(input.place, InputLocation::Path(place) if place == number))
+            {
                 let message = format!("the route's path has `{{{name}}}`, which is not an input");
                 mistakes.add(
-                    Kind::Input,
+                    AggregateMistakeKind::Input,
                     "/input",
                     message,
                     format!("declare it: `{name}: {{ type: integer }}`"),
@@ -91,24 +95,24 @@ impl Inputs {
     /// Returns the headers that inputs are read from.
     pub(crate) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.all.iter().filter_map(|input| match &input.place {
-            Place::Header(name) => Some(name),
+            InputLocation::Header(name) => Some(name),
             _ => None,
         })
     }
 
     /// Reads the values of a request.
-    pub(crate) fn read(&self, request: &Parts) -> Result<Values, AggregateError> {
+    pub(crate) fn read(&self, request: &Parts) -> Result<AggregateInputValues, AggregateError> {
         let mut parameters = self.parameters(request.uri.query().unwrap_or_default()).into_iter();
-        let mut values = Values::with_capacity(self.all.len());
+        let mut values = AggregateInputValues::with_capacity(self.all.len());
         for input in &self.all {
             let mut texts = parameters.next().unwrap_or_default();
             match &input.place {
-                Place::Path(segment) => {
+                InputLocation::Path(segment) => {
                     let segment = request.uri.path().split('/').nth(*segment);
                     texts.extend(segment.map(|text| unescaped(text, b'+').collect::<Vec<u8>>()));
                 }
-                Place::Query(_) => {}
-                Place::Header(name) => {
+                InputLocation::Query(_) => {}
+                InputLocation::Header(name) => {
                     texts.extend(request.headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()));
                 }
             }
@@ -125,7 +129,7 @@ impl Inputs {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         for (name, value) in pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
             for (input, values) in self.all.iter().zip(&mut values) {
-                if matches!(&input.place, Place::Query(known) if is_named(name, known)) {
+                if matches!(&input.place, InputLocation::Query(known) if is_named(name, known)) {
                     values.push(unescaped(value, b' ').collect());
                 }
             }
@@ -134,8 +138,8 @@ impl Inputs {
     }
 }
 
-impl Input {
-    fn value(&self, texts: Vec<String>) -> Result<Option<Value>, AggregateError> {
+impl AggregateInput {
+    fn value(&self, texts: Vec<String>) -> Result<Option<AggregateInputValue>, AggregateError> {
         if texts.is_empty() {
             return match (&self.default, self.declared.required) {
                 (None, true) => {
@@ -161,7 +165,7 @@ impl Input {
             return Err(self.invalid(format!("have at most {longest} items")));
         }
         texts.iter().try_for_each(|text| self.check(text, longest)).map_err(|must| self.invalid(must))?;
-        Ok(Some(Value { texts, is_list, is_bare: self.item != InputType::String }))
+        Ok(Some(AggregateInputValue { texts, is_list, is_bare: self.item != InputType::String }))
     }
 
     fn invalid(&self, must: String) -> AggregateError {
@@ -197,7 +201,7 @@ impl Input {
     }
 }
 
-impl Place {
+impl InputLocation {
     /// Returns the name of the location.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -208,44 +212,54 @@ impl Place {
     }
 }
 
-fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistakes: &mut Mistakes) -> Input {
+fn read(
+    name: &str,
+    declared: &declaration::InputDeclaration,
+    segments: &[RouteSegment],
+    mistakes: &mut AggregateMistakes,
+) -> AggregateInput {
     let place = below("/input", name);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if name.is_empty() || !name.bytes().all(plain) || matches!(name, "each" | "body") {
         let hint = "use letters, digits, `_` and `-`, and neither `each` nor `body`";
-        mistakes.add(Kind::Input, &place, format!("`{name}` is not a valid name for an input"), hint);
+        mistakes.add(
+            AggregateMistakeKind::Input,
+            &place,
+            format!("`{name}` is not a valid name for an input"),
+            hint,
+        );
     }
     let called = declared.name.as_deref().unwrap_or(name);
     let segment =
-        segments.iter().position(|segment| matches!(segment, Segment::Named(name) if **name == *called));
+        segments.iter().position(|segment| matches!(segment, RouteSegment::Named(name) if **name == *called));
     let stands = match (declared.place, segment) {
-        (Some(InputPlace::Path) | None, Some(segment)) => Place::Path(segment),
+        (Some(InputPlace::Path) | None, Some(segment)) => InputLocation::Path(segment),
         (Some(InputPlace::Path), None) => {
             let hint = format!("write `{{{called}}}` as a segment of the route's `path`");
             mistakes.add(
-                Kind::Input,
+                AggregateMistakeKind::Input,
                 below(&place, "in"),
                 format!("the route's path has no `{{{called}}}`"),
                 hint,
             );
-            Place::Query(called.into())
+            InputLocation::Query(called.into())
         }
         (Some(InputPlace::Header), _) => match HeaderName::try_from(called) {
-            Ok(header) => Place::Header(header),
+            Ok(header) => InputLocation::Header(header),
             Err(_) => {
                 mistakes.add(
-                    Kind::Input,
+                    AggregateMistakeKind::Input,
                     &place,
                     format!("`{called}` is not a header name"),
                     "use its name in HTTP",
                 );
-                Place::Query(called.into())
+                InputLocation::Query(called.into())
             }
         },
-        _ => Place::Query(called.into()),
+        _ => InputLocation::Query(called.into()),
     };
     let mut wrong = |member: &str, message: &str, hint: &str| {
-        mistakes.add(Kind::Input, format!("{place}/{member}"), message, hint);
+        mistakes.add(AggregateMistakeKind::Input, format!("{place}/{member}"), message, hint);
     };
     if declared.items.is_some() && declared.kind != InputType::Array {
         wrong("items", "only an array has items", "leave `items` out, or write `type: array`");
@@ -272,7 +286,7 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
     if declared.max_length.is_some() && declared.kind != InputType::Array && item != InputType::String {
         wrong("max_length", "only texts and arrays have a length", "leave it out, or use `maximum`");
     }
-    let mut input = Input {
+    let mut input = AggregateInput {
         name: name.into(),
         place: stands,
         declared: declared.clone(),
@@ -299,7 +313,7 @@ fn read(name: &str, declared: &declaration::Input, segments: &[Segment], mistake
         match input.value(texts) {
             Ok(value) => input.default = value,
             Err(error) => mistakes.add(
-                Kind::Input,
+                AggregateMistakeKind::Input,
                 below(&place, "default"),
                 error.to_string(),
                 "use a value that a request can have",
@@ -357,10 +371,11 @@ fn unescaped(text: &str, plus: u8) -> impl Iterator<Item = u8> {
 mod tests {
     use super::*;
 
-    fn read(declared: &str, path: &str, target: &str) -> Result<Values, String> {
-        let declared: IndexMap<String, declaration::Input> = serde_json::from_str(declared).unwrap();
-        let mut mistakes = Mistakes::default();
-        let inputs = Inputs::new(&declared, path, &mut mistakes);
+    fn read(declared: &str, path: &str, target: &str) -> Result<AggregateInputValues, String> {
+        let declared: IndexMap<String, declaration::InputDeclaration> =
+            serde_json::from_str(declared).unwrap();
+        let mut mistakes = AggregateMistakes::default();
+        let inputs = InputSet::new(&declared, path, &mut mistakes);
         if let Some(mistake) = mistakes.into_vec().pop() {
             return Err(mistake.to_string());
         }
@@ -369,7 +384,7 @@ mod tests {
         inputs.read(&parts).map_err(|error| error.to_string())
     }
 
-    fn texts(values: Values) -> Vec<Vec<String>> {
+    fn texts(values: AggregateInputValues) -> Vec<Vec<String>> {
         values.into_iter().map(|value| value.map_or_else(Vec::new, |value| value.texts)).collect()
     }
 

@@ -34,8 +34,8 @@ mod fuzz;
 #[cfg(test)]
 mod tests;
 
-pub use aggregate::{Aggregate, Documents, Ground};
-pub use config::{AggregateConfig, AggregateOptions, LimitsConfig};
-pub use declaration::Declaration;
-pub use explain::{Explanation, Step};
-pub use mistake::Mistake;
+pub use aggregate::{Aggregate, AggregateContext, OpenApiDocuments};
+pub use config::{AggregateConfig, AggregateLimitsConfig, AggregateOptions};
+pub use declaration::AggregateDeclaration;
+pub use explain::{AggregateExplanation, ExplainedPart};
+pub use mistake::AggregateMistake;

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A mistake in a declaration that the JSON schema can't express.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct AggregateMistake {
     /// The position in the file, as a JSON Pointer: `/parts/catalogs/join/on`.
     pub place: String,
     /// The mistake.
@@ -17,7 +17,7 @@ pub struct Mistake {
 
 /// The kind of a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AggregateMistakeKind {
     Input,
     Call,
     Placeholder,
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Answer,
 }
 
-impl Kind {
+impl AggregateMistakeKind {
     fn code(self) -> &'static str {
         match self {
             Self::Input => "declared-input",
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for AggregateMistake {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}: {} ({})", self.place, self.message, self.hint)
     }
@@ -53,17 +53,17 @@ impl fmt::Display for Mistake {
 
 /// The mistakes found so far.
 #[derive(Debug, Default)]
-pub(crate) struct Mistakes(Vec<Mistake>);
+pub(crate) struct AggregateMistakes(Vec<AggregateMistake>);
 
-impl Mistakes {
+impl AggregateMistakes {
     pub(crate) fn add(
         &mut self,
-        kind: Kind,
+        kind: AggregateMistakeKind,
         place: impl Into<String>,
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        self.0.push(Mistake {
+        self.0.push(AggregateMistake {
             place: place.into(),
             message: message.into(),
             hint: hint.into(),
@@ -71,7 +71,7 @@ impl Mistakes {
         });
     }
 
-    pub(crate) fn push(&mut self, mistake: Mistake) {
+    pub(crate) fn push(&mut self, mistake: AggregateMistake) {
         self.0.push(mistake);
     }
 
@@ -79,7 +79,7 @@ impl Mistakes {
         self.0.is_empty()
     }
 
-    pub(crate) fn into_vec(self) -> Vec<Mistake> {
+    pub(crate) fn into_vec(self) -> Vec<AggregateMistake> {
         self.0
     }
 }

@@ -6,9 +6,9 @@ use openapi::{BodyContent, DiscriminatedUnion, OpenApiDocument, OpenApiSchema};
 use serde_json::{Map, Value, json};
 
 use crate::aggregate::Aggregate;
-use crate::declaration::{InputType, One};
-use crate::input::{Input, LONGEST, Place};
-use crate::plan::{ERRORS, Part, Shape};
+use crate::declaration::{InputType, RowCardinality};
+use crate::input::{AggregateInput, InputLocation, LONGEST};
+use crate::plan::{AggregateShape, ERRORS, PartPlan};
 
 /// The maximum nesting of schemas. Deeper schemas accept any value.
 const DEPTH: usize = 12;
@@ -62,13 +62,13 @@ impl Aggregate {
             json!({ "type": "object", "properties": properties, "required": required })
         };
         match &self.plan.answer {
-            Shape::Part(part) => self.part_schema(*part),
-            Shape::Parts(parts) => {
+            AggregateShape::Part(part) => self.part_schema(*part),
+            AggregateShape::Parts(parts) => {
                 let member =
                     |part: &usize| (self.plan.parts[*part].name.to_string(), self.part_schema(*part), true);
                 object(parts.iter().map(|(_, part)| member(part)).collect())
             }
-            Shape::Merged(parts, _) => {
+            AggregateShape::Merged(parts, _) => {
                 let members = parts.iter().flat_map(|part| properties(self.part_schema(*part)));
                 object(members.map(|(name, schema)| (name, schema, false)).collect())
             }
@@ -101,7 +101,9 @@ impl Aggregate {
             let child_part = &self.plan.parts[*child];
             let Some(target) = child_part.goes_into() else { continue };
             let value = match &child_part.joins {
-                Some(joins) if joins.one != One::Only(false) => or_null(items(self.value_schema(*child))),
+                Some(joins) if joins.one != RowCardinality::Only(false) => {
+                    or_null(items(self.value_schema(*child)))
+                }
                 _ => self.part_schema(*child),
             };
             put(&mut schema, target.path.steps(), &target.name, value);
@@ -110,7 +112,7 @@ impl Aggregate {
     }
 
     /// Returns the schema of a part's call from the service's document.
-    fn called(&self, part: &Part) -> Option<Value> {
+    fn called(&self, part: &PartPlan) -> Option<Value> {
         let document = self.documents.get(&**part.service.name())?;
         let path = crate::plan::sample(&part.url.path);
         let operations =
@@ -132,11 +134,11 @@ fn fits(template: &str, path: &str) -> bool {
         && template.split('/').zip(path.split('/')).all(is_same)
 }
 
-fn parameter(input: &Input) -> Value {
+fn parameter(input: &AggregateInput) -> Value {
     let name = match &input.place {
-        Place::Path(_) => input.declared.name.as_deref().unwrap_or(&input.name),
-        Place::Query(name) => name,
-        Place::Header(name) => name.as_str(),
+        InputLocation::Path(_) => input.declared.name.as_deref().unwrap_or(&input.name),
+        InputLocation::Query(name) => name,
+        InputLocation::Header(name) => name.as_str(),
     };
     let mut schema = Map::new();
     let kind = |kind| match kind {
@@ -164,13 +166,13 @@ fn parameter(input: &Input) -> Value {
     if let Some(default) = &input.declared.default {
         schema["default"] = default.clone();
     }
-    let is_required = matches!(input.place, Place::Path(_)) || input.declared.required;
+    let is_required = matches!(input.place, InputLocation::Path(_)) || input.declared.required;
     let mut parameter =
         json!({ "name": name, "in": input.place.name(), "required": is_required, "schema": schema });
     if !input.declared.description.is_empty() {
         parameter["description"] = input.declared.description.as_str().into();
     }
-    if is_list && matches!(input.place, Place::Query(_)) {
+    if is_list && matches!(input.place, InputLocation::Query(_)) {
         parameter["explode"] = false.into();
     }
     parameter

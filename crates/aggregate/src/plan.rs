@@ -15,20 +15,23 @@ use services::{ServiceSet, UpstreamService};
 
 pub(crate) use parts::{is_safe, sample};
 
-use crate::config::LimitsConfig;
-use crate::declaration::{Answer, Conflict, Declaration, Join, Missing, One};
-use crate::input::Inputs;
-use crate::mistake::{Kind, Mistake, Mistakes};
-use crate::template::{self, BodyTemplate, Names, Slot, Template, Url};
+use crate::config::AggregateLimitsConfig;
+use crate::declaration::{
+    AggregateDeclaration, JoinDeclaration, MemberConflict, MissingRows, ResponseShapeDeclaration,
+    RowCardinality,
+};
+use crate::input::InputSet;
+use crate::mistake::{AggregateMistake, AggregateMistakeKind, AggregateMistakes};
+use crate::template::{self, BodyTemplate, TemplateScope, TemplateSlot, TextTemplate, UrlTemplate};
 
 /// The member of the response that lists failed parts.
 pub(crate) const ERRORS: &str = "errors";
 
 /// The plan of an aggregate.
-pub(crate) struct Plan {
-    pub(crate) inputs: Inputs,
-    pub(crate) parts: Vec<Part>,
-    pub(crate) answer: Shape,
+pub(crate) struct AggregatePlan {
+    pub(crate) inputs: InputSet,
+    pub(crate) parts: Vec<PartPlan>,
+    pub(crate) answer: AggregateShape,
     /// The method of requests. `GET` includes `HEAD`.
     pub(crate) method: Method,
     /// Whether any placeholder reads the client's body.
@@ -36,25 +39,25 @@ pub(crate) struct Plan {
     pub(crate) partial: StatusCode,
     /// The maximum number of concurrent calls.
     pub(crate) concurrency: usize,
-    pub(crate) limits: LimitsConfig,
+    pub(crate) limits: AggregateLimitsConfig,
 }
 
 /// The plan of a part.
-pub(crate) struct Part {
+pub(crate) struct PartPlan {
     pub(crate) name: Arc<str>,
     pub(crate) method: Method,
     pub(crate) service: Arc<UpstreamService>,
-    pub(crate) url: Url,
+    pub(crate) url: UrlTemplate,
     /// The target of the call, as written in the declaration.
     pub(crate) target: String,
-    pub(crate) headers: Vec<(HeaderName, Template)>,
+    pub(crate) headers: Vec<(HeaderName, TextTemplate)>,
     pub(crate) body: Option<BodyTemplate>,
-    pub(crate) each: Option<Each>,
-    pub(crate) joins: Option<Joins>,
+    pub(crate) each: Option<EachItem>,
+    pub(crate) joins: Option<JoinKeys>,
     pub(crate) at: String,
     /// The name of each field as JSON, and the path of its value.
     pub(crate) fields: Option<Vec<(Bytes, JsonPath)>>,
-    pub(crate) fallback: Fallback,
+    pub(crate) fallback: FailureFallback,
     pub(crate) timeout: Option<Duration>,
     pub(crate) batch: Option<usize>,
     /// The parts that must complete before it is called.
@@ -67,22 +70,22 @@ pub(crate) struct Part {
 
 /// The items that a part is called for.
 #[derive(Clone)]
-pub(crate) struct Each {
-    pub(crate) over: Over,
+pub(crate) struct EachItem {
+    pub(crate) over: ItemSource,
     /// The target of the responses, unless they form a list of their own.
-    pub(crate) into: Option<Target>,
+    pub(crate) into: Option<PartPath>,
 }
 
 /// The source of the items.
 #[derive(Clone)]
-pub(crate) enum Over {
+pub(crate) enum ItemSource {
     Part(usize, JsonPath),
     Input(usize),
 }
 
 /// The target of values: the object at a path in another part, or the items of the array there.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct PartPath {
     pub(crate) part: usize,
     pub(crate) path: JsonPath,
     pub(crate) name: Box<str>,
@@ -92,12 +95,12 @@ pub(crate) struct Target {
 
 /// The match of rows with items.
 #[derive(Clone)]
-pub(crate) struct Joins {
-    pub(crate) into: Target,
+pub(crate) struct JoinKeys {
+    pub(crate) into: PartPath,
     pub(crate) item_key: JsonPath,
     pub(crate) row_key: JsonPath,
-    pub(crate) one: One,
-    pub(crate) missing: Missing,
+    pub(crate) one: RowCardinality,
+    pub(crate) missing: MissingRows,
     pub(crate) text: bool,
     /// The keys, as written in the declaration.
     pub(crate) on: String,
@@ -105,7 +108,7 @@ pub(crate) struct Joins {
 
 /// The consequence of a part's failure.
 #[derive(Clone)]
-pub(crate) enum Fallback {
+pub(crate) enum FailureFallback {
     /// The request fails.
     Required,
     Null,
@@ -113,52 +116,55 @@ pub(crate) enum Fallback {
 }
 
 /// The shape of the response.
-pub(crate) enum Shape {
+pub(crate) enum AggregateShape {
     Part(usize),
     /// The parts, with their names as JSON.
     Parts(Vec<(Bytes, usize)>),
-    Merged(Vec<usize>, Conflict),
+    Merged(Vec<usize>, MemberConflict),
 }
 
-impl Part {
+impl PartPlan {
     pub(crate) fn is_required(&self) -> bool {
-        matches!(self.fallback, Fallback::Required)
+        matches!(self.fallback, FailureFallback::Required)
     }
 
     /// Returns the target that its values are put into, if there is one.
-    pub(crate) fn goes_into(&self) -> Option<&Target> {
+    pub(crate) fn goes_into(&self) -> Option<&PartPath> {
         let joins = self.joins.as_ref().map(|joins| &joins.into);
         joins.or_else(|| self.each.as_ref()?.into.as_ref())
     }
 
     /// Returns the placeholders of its headers and body.
-    pub(crate) fn slots_beside_url(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn slots_beside_url(&self) -> impl Iterator<Item = &TemplateSlot> {
         let headers = self.headers.iter().flat_map(|(_, template)| template::slots(template));
         headers.chain(self.body.iter().flat_map(BodyTemplate::slots))
     }
 }
 
 /// The environment of a declaration.
-pub(crate) struct Ground<'a> {
+pub(crate) struct PlanContext<'a> {
     pub(crate) path: &'a str,
     pub(crate) services: &'a ServiceSet,
-    pub(crate) limits: &'a LimitsConfig,
+    pub(crate) limits: &'a AggregateLimitsConfig,
 }
 
-impl Plan {
+impl AggregatePlan {
     /// Plans a declaration, or returns every mistake in it.
-    pub(crate) fn new(declared: &Declaration, ground: &Ground<'_>) -> Result<Self, Vec<Mistake>> {
-        let mut mistakes = Mistakes::default();
-        let inputs = Inputs::new(&declared.input, ground.path, &mut mistakes);
+    pub(crate) fn new(
+        declared: &AggregateDeclaration,
+        ground: &PlanContext<'_>,
+    ) -> Result<Self, Vec<AggregateMistake>> {
+        let mut mistakes = AggregateMistakes::default();
+        let inputs = InputSet::new(&declared.input, ground.path, &mut mistakes);
         let input_names: Vec<&str> = declared.input.keys().map(String::as_str).collect();
         let part_names: Vec<&str> = declared.parts.keys().map(String::as_str).collect();
-        let names = Names { inputs: &input_names, parts: &part_names };
+        let names = TemplateScope { inputs: &input_names, parts: &part_names };
         if part_names.is_empty() {
-            mistakes.add(Kind::Call, "/parts", "there are no parts", "declare a call");
+            mistakes.add(AggregateMistakeKind::Call, "/parts", "there are no parts", "declare a call");
         }
         let mut parts = Vec::with_capacity(part_names.len());
         for (name, part) in &declared.parts {
-            let mut reader = parts::Reader {
+            let mut reader = parts::PartReader {
                 place: below("/parts", name),
                 names,
                 declared,
@@ -176,19 +182,24 @@ impl Plan {
             parts[part].streams = answer.as_ref().is_some_and(|answer| streams(&parts, part, answer));
         }
         let reads_body = parts.iter().any(parts::reads_body);
-        let is_unsafe = |part: &&Part| !parts::is_safe(&part.method);
+        let is_unsafe = |part: &&PartPlan| !parts::is_safe(&part.method);
         let method = parts.iter().find(is_unsafe).map_or(Method::GET, |part| part.method.clone());
         if reads_body && method == Method::GET {
             let message =
                 "placeholders read the request's body, but all calls are safe: requests are GETs without one";
-            mistakes.add(Kind::Placeholder, "/parts", message, "declare an input for it");
+            mistakes.add(AggregateMistakeKind::Placeholder, "/parts", message, "declare an input for it");
         }
         let partial = declared.partial.and_then(|partial| StatusCode::from_u16(partial).ok());
         if let Some(StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT) =
             partial
         {
             let message = "answers with this status have no body, or a part of one";
-            mistakes.add(Kind::Answer, "/partial", message, "use 200, 203 or a number of your own");
+            mistakes.add(
+                AggregateMistakeKind::Answer,
+                "/partial",
+                message,
+                "use 200, 203 or a number of your own",
+            );
         }
         match answer {
             Some(answer) if mistakes.is_empty() => Ok(Self {
@@ -207,18 +218,18 @@ impl Plan {
 }
 
 /// Whether a part is copied unchanged into the response, and not read by others.
-fn streams(parts: &[Part], number: usize, answer: &Shape) -> bool {
+fn streams(parts: &[PartPlan], number: usize, answer: &AggregateShape) -> bool {
     let part = &parts[number];
     let is_there = match answer {
-        Shape::Part(answer) => *answer == number,
-        Shape::Parts(answer) => answer.iter().any(|(_, part)| *part == number),
-        Shape::Merged(..) => false,
+        AggregateShape::Part(answer) => *answer == number,
+        AggregateShape::Parts(answer) => answer.iter().any(|(_, part)| *part == number),
+        AggregateShape::Merged(..) => false,
     };
     let is_plain = part.each.is_none() && part.joins.is_none() && part.fields.is_none() && part.at.is_empty();
-    let is_asked_of = |other: &Part| {
+    let is_asked_of = |other: &PartPlan| {
         // A part with the same call would share the response.
         template::parts(parts::slots(other).into_iter()).contains(&number)
-            || matches!(&other.each, Some(Each { over: Over::Part(over, _), .. }) if *over == number)
+            || matches!(&other.each, Some(EachItem { over: ItemSource::Part(over, _), .. }) if *over == number)
             || (other.name != part.name
                 && other.service.name() == part.service.name()
                 && may_be_equal(other, part))
@@ -228,19 +239,24 @@ fn streams(parts: &[Part], number: usize, answer: &Shape) -> bool {
 }
 
 /// Whether the paths of two parts may be equal.
-fn may_be_equal(one: &Part, other: &Part) -> bool {
+fn may_be_equal(one: &PartPlan, other: &PartPlan) -> bool {
     let [one, other] = [one, other].map(|part| part.target.split('?').next().unwrap_or_default().split('/'));
     let is_equal = |(one, other): (&str, &str)| one == other || one.contains('{') || other.contains('{');
     one.clone().count() == other.clone().count() && one.zip(other).all(is_equal)
 }
 
 /// Resolves the shape of the response.
-fn shape(declared: &Declaration, names: Names<'_>, parts: &[Part], mistakes: &mut Mistakes) -> Option<Shape> {
+fn shape(
+    declared: &AggregateDeclaration,
+    names: TemplateScope<'_>,
+    parts: &[PartPlan],
+    mistakes: &mut AggregateMistakes,
+) -> Option<AggregateShape> {
     let mut find = |place: String, name: &str| {
         let found = names.parts.iter().position(|part| *part == name);
         if found.is_none() {
             let hint = format!("the parts are `{}`", names.parts.join("`, `"));
-            mistakes.add(Kind::Answer, place, format!("there is no part `{name}`"), hint);
+            mistakes.add(AggregateMistakeKind::Answer, place, format!("there is no part `{name}`"), hint);
         }
         found
     };
@@ -250,31 +266,48 @@ fn shape(declared: &Declaration, names: Names<'_>, parts: &[Part], mistakes: &mu
     };
     let keyed = |parts: &[usize]| parts.iter().map(|part| (quoted(names.parts[*part]), *part)).collect();
     let shape = match &declared.response {
-        Some(Answer::Part(name)) => Shape::Part(find("/response".into(), name)?),
-        Some(Answer::Parts(list)) => Shape::Parts(keyed(&numbered(list, "/response", &mut find)?)),
-        Some(Answer::Merged(merged)) => {
-            Shape::Merged(numbered(&merged.merge, "/response/merge", &mut find)?, merged.conflict)
+        Some(ResponseShapeDeclaration::Part(name)) => AggregateShape::Part(find("/response".into(), name)?),
+        Some(ResponseShapeDeclaration::Parts(list)) => {
+            AggregateShape::Parts(keyed(&numbered(list, "/response", &mut find)?))
+        }
+        Some(ResponseShapeDeclaration::Merged(merged)) => {
+            AggregateShape::Merged(numbered(&merged.merge, "/response/merge", &mut find)?, merged.conflict)
         }
         None => {
             let own: Vec<usize> =
                 (0..parts.len()).filter(|part| parts[*part].goes_into().is_none()).collect();
-            Shape::Parts(keyed(&own))
+            AggregateShape::Parts(keyed(&own))
         }
     };
-    if let Shape::Parts(list) = &shape {
+    if let AggregateShape::Parts(list) = &shape {
         if list.is_empty() && declared.response.is_some() {
-            mistakes.add(Kind::Answer, "/response", "no part is named", "name the parts of the response");
+            mistakes.add(
+                AggregateMistakeKind::Answer,
+                "/response",
+                "no part is named",
+                "name the parts of the response",
+            );
         }
         for (place, (name, part)) in list.iter().enumerate() {
             if list[..place].iter().any(|(before, _)| before == name) {
                 let message = format!("the part `{}` occurs twice", names.parts[*part]);
-                mistakes.add(Kind::Answer, format!("/response/{place}"), message, "name it once");
+                mistakes.add(
+                    AggregateMistakeKind::Answer,
+                    format!("/response/{place}"),
+                    message,
+                    "name it once",
+                );
             }
         }
         if list.iter().any(|(_, part)| names.parts[*part] == ERRORS) {
             let message =
                 "a part of the response can't be called `errors`: failed parts are listed under that name";
-            mistakes.add(Kind::Answer, below("/parts", ERRORS), message, "give it another name");
+            mistakes.add(
+                AggregateMistakeKind::Answer,
+                below("/parts", ERRORS),
+                message,
+                "give it another name",
+            );
         }
     }
     Some(shape)
@@ -286,7 +319,7 @@ pub(crate) fn quoted(name: &str) -> Bytes {
 }
 
 /// Parses the two keys of `on`.
-fn keys(join: &Join) -> Result<(JsonPath, JsonPath), String> {
+fn keys(join: &JoinDeclaration) -> Result<(JsonPath, JsonPath), String> {
     let (item, row) = join.on.split_once('=').ok_or("write the item's key, `=`, and the row's key")?;
     let path = |text: &str| {
         let text = text.trim();

@@ -35,7 +35,7 @@ pub(crate) enum AggregateError {
     #[error("`{place}` must {must}")]
     BodyInvalid { place: String, must: String },
     #[error("{0}")]
-    Part(Box<Failure>),
+    Part(Box<PartFailure>),
     #[error("the parts `{one}` and `{other}` both have `{name}`")]
     MergeConflict { one: Arc<str>, other: Arc<str>, name: String },
     #[error("the part `{part}` is {kind} and can't be merged: only objects can")]
@@ -48,17 +48,17 @@ pub(crate) enum AggregateError {
 
 /// The failure of a part.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct PartFailure {
     pub(crate) part: Arc<str>,
     pub(crate) service: Arc<str>,
-    pub(crate) reason: Reason,
+    pub(crate) reason: PartFailureReason,
     /// For an `each`: the indexes of the affected items.
     pub(crate) items: Vec<usize>,
 }
 
 /// The reason for the failure of a part.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum Reason {
+pub(crate) enum PartFailureReason {
     #[error("the service answered {0}")]
     Status(StatusCode),
     #[error("{0}")]
@@ -100,13 +100,13 @@ pub(crate) enum Reason {
     BatchNotArray,
 }
 
-impl From<MemoryExhausted> for Reason {
+impl From<MemoryExhausted> for PartFailureReason {
     fn from(_: MemoryExhausted) -> Self {
         Self::Memory
     }
 }
 
-impl Reason {
+impl PartFailureReason {
     fn code(&self) -> &'static str {
         match self {
             Self::Status(status) if status.is_client_error() => "part-refused",
@@ -189,7 +189,7 @@ impl Reason {
     }
 }
 
-impl Failure {
+impl PartFailure {
     /// Returns the failure as an entry of `errors`.
     pub(crate) fn entry(&self) -> Value {
         let mut entry = json!({
@@ -219,7 +219,7 @@ impl Failure {
 /// The maximum number of item indexes in an entry of `errors`.
 const MOST_ITEMS: usize = 100;
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for PartFailure {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "the part `{}` of service `{}` failed: {}", self.part, self.service, self.reason)
     }
@@ -231,8 +231,8 @@ impl From<MemoryExhausted> for AggregateError {
     }
 }
 
-impl From<Failure> for AggregateError {
-    fn from(failure: Failure) -> Self {
+impl From<PartFailure> for AggregateError {
+    fn from(failure: PartFailure) -> Self {
         Self::Part(Box::new(failure))
     }
 }

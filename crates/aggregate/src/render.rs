@@ -16,29 +16,31 @@ use services::calls::{self, ROOM};
 use services::path::{self, encode};
 use services::{CallError, PathError, ServiceRequest};
 
-use self::found::{Found, Text, Wrong};
-use crate::plan::Part;
-use crate::problem::{AggregateError, Reason};
-use crate::template::{BodyTemplate, Pair, Piece, Slot, Source, Template, slots};
-use crate::value::{Known, work_of_values};
+use self::found::{PlaceholderError, PlaceholderValue, ScalarText};
+use crate::plan::PartPlan;
+use crate::problem::{AggregateError, PartFailureReason};
+use crate::template::{
+    BodyTemplate, QueryPair, SlotSource, TemplatePiece, TemplateSlot, TextTemplate, slots,
+};
+use crate::value::{AvailableValues, work_of_values};
 
 /// A reason why there is no request.
-pub(crate) enum Stop {
+pub(crate) enum RenderError {
     /// The part fails.
-    Part(Reason),
+    Part(PartFailureReason),
     /// The client's request is invalid.
     Request(AggregateError),
 }
 
-impl From<Reason> for Stop {
-    fn from(reason: Reason) -> Self {
+impl From<PartFailureReason> for RenderError {
+    fn from(reason: PartFailureReason) -> Self {
         Self::Part(reason)
     }
 }
 
 /// The item that a request is made for.
 #[derive(Clone, Copy)]
-pub(crate) enum Item<'a> {
+pub(crate) enum PartItem<'a> {
     Node(JsonNode<'a>),
     /// A text of a list input, and whether it is unquoted in JSON.
     Text(&'a str, bool),
@@ -46,7 +48,7 @@ pub(crate) enum Item<'a> {
 
 /// The values for the URLs of a part's requests.
 struct UrlValues<'a> {
-    found: Vec<Found<'a>>,
+    found: Vec<PlaceholderValue<'a>>,
     /// The encoded values of the list, if there is one.
     values: Vec<String>,
     /// The values of each request.
@@ -54,15 +56,15 @@ struct UrlValues<'a> {
 }
 
 /// The renderer of a part's requests, for an item or without one.
-pub(crate) struct Renderer<'a> {
-    pub(crate) known: &'a Known<'a>,
-    pub(crate) part: &'a Part,
-    pub(crate) item: Option<Item<'a>>,
+pub(crate) struct PartRenderer<'a> {
+    pub(crate) known: &'a AvailableValues<'a>,
+    pub(crate) part: &'a PartPlan,
+    pub(crate) item: Option<PartItem<'a>>,
 }
 
-impl<'a> Renderer<'a> {
+impl<'a> PartRenderer<'a> {
     /// Returns the requests, at most `most`: none for an empty list, several for a long one.
-    pub(crate) async fn requests(&self, most: u32) -> Result<Vec<ServiceRequest>, Stop> {
+    pub(crate) async fn requests(&self, most: u32) -> Result<Vec<ServiceRequest>, RenderError> {
         let slots = self.part.url.slots().chain(self.part.slots_beside_url());
         offload::leave_for(work::VALUE + self.work(slots)).await;
         let memory = &self.known.memory;
@@ -78,16 +80,16 @@ impl<'a> Renderer<'a> {
     }
 
     /// Returns the values that an item puts into the URL. Items with equal keys have equal requests.
-    pub(crate) async fn item_key(&self) -> Result<Vec<u8>, Stop> {
-        let of_item = || self.part.url.slots().filter(|slot| matches!(slot.source, Source::Each(_)));
+    pub(crate) async fn item_key(&self) -> Result<Vec<u8>, RenderError> {
+        let of_item = || self.part.url.slots().filter(|slot| matches!(slot.source, SlotSource::Each(_)));
         offload::leave_for(work::VALUE + self.work(of_item())).await;
         let mut key = Vec::new();
         let memory = &self.known.memory;
         for slot in of_item() {
             let texts = memory.lend(|| match self.find(slot)? {
-                Found::Nothing => Ok::<_, Stop>(Vec::new()),
-                Found::One(text) => Ok(vec![text]),
-                Found::Many(texts) => Ok(texts),
+                PlaceholderValue::Nothing => Ok::<_, RenderError>(Vec::new()),
+                PlaceholderValue::One(text) => Ok(vec![text]),
+                PlaceholderValue::Many(texts) => Ok(texts),
             })?;
             key.extend_from_slice(&texts.len().to_le_bytes());
             for text in &texts {
@@ -99,10 +101,10 @@ impl<'a> Renderer<'a> {
     }
 
     /// Returns the estimated work to find and write the values of placeholders.
-    fn work<'s>(&self, slots: impl Iterator<Item = &'s Slot>) -> usize {
+    fn work<'s>(&self, slots: impl Iterator<Item = &'s TemplateSlot>) -> usize {
         work::total(slots.map(|slot| match (&slot.source, self.root(&slot.source)) {
             (_, Some((root, path))) => work_of_values(root, path),
-            (Source::Input(input), None) => {
+            (SlotSource::Input(input), None) => {
                 let value = self.known.inputs.get(*input).and_then(Option::as_ref);
                 value.map_or(0, |value| value.texts.iter().map(|text| text.len() + work::VALUE).sum())
             }
@@ -111,17 +113,17 @@ impl<'a> Renderer<'a> {
     }
 
     /// Finds the values for the URL, and divides a list of them.
-    fn url_values(&self, most: u32) -> Result<UrlValues<'a>, Stop> {
+    fn url_values(&self, most: u32) -> Result<UrlValues<'a>, RenderError> {
         let found = self.part.url.slots().map(|slot| self.find(slot)).collect::<Result<Vec<_>, _>>()?;
-        let is_many = |found: &Found<'_>| matches!(found, Found::Many(_));
+        let is_many = |found: &PlaceholderValue<'_>| matches!(found, PlaceholderValue::Many(_));
         let Some(place) = found.iter().position(is_many) else {
             return Ok(UrlValues { found, values: Vec::new(), chunks: vec![Range::default()] });
         };
-        let Found::Many(values) = &found[place] else {
+        let PlaceholderValue::Many(values) = &found[place] else {
             return Ok(UrlValues { found, values: Vec::new(), chunks: Vec::new() });
         };
         let in_path = slots(&self.part.url.path).nth(place);
-        let encoded = |value: &Text<'_>| match in_path {
+        let encoded = |value: &ScalarText<'_>| match in_path {
             Some(slot) => self.segment(slot, &value.text),
             None => Ok(encode(&value.text)),
         };
@@ -131,15 +133,15 @@ impl<'a> Renderer<'a> {
         let chunks =
             calls::divide(&lengths, self.between(place), self.part.batch.unwrap_or(usize::MAX), room);
         if chunks.len() > most as usize {
-            return Err(Stop::Part(match self.item {
-                Some(_) => Reason::FanOut(most),
-                None => Reason::Call(Arc::new(CallError::Limit("limit-calls"))),
+            return Err(RenderError::Part(match self.item {
+                Some(_) => PartFailureReason::FanOut(most),
+                None => PartFailureReason::Call(Arc::new(CallError::Limit("limit-calls"))),
             }));
         }
         Ok(UrlValues { found, values, chunks })
     }
 
-    async fn rendered(&self, values: UrlValues<'a>) -> Result<Vec<ServiceRequest>, Stop> {
+    async fn rendered(&self, values: UrlValues<'a>) -> Result<Vec<ServiceRequest>, RenderError> {
         let UrlValues { found, values, chunks } = values;
         let memory = &self.known.memory;
         // The first request is counted by the caller. Each further one takes as long, except for its list.
@@ -151,7 +153,7 @@ impl<'a> Renderer<'a> {
                 offload::leave_for(further + url.len()).await;
             }
             let request = memory.lend(|| self.request(&url))?;
-            memory.take(url.len() + request.body.len()).map_err(Reason::from)?;
+            memory.take(url.len() + request.body.len()).map_err(PartFailureReason::from)?;
             requests.push(request);
         }
         Ok(requests)
@@ -160,7 +162,7 @@ impl<'a> Renderer<'a> {
     /// Returns the number of bytes that precede each value of the list at a placeholder.
     fn between(&self, place: usize) -> usize {
         let exploded =
-            |pair: &&Pair| pair.value.iter().flat_map(|value| slots(value)).any(|slot| slot.explode);
+            |pair: &&QueryPair| pair.value.iter().flat_map(|value| slots(value)).any(|slot| slot.explode);
         let slot = self.part.url.slots().nth(place);
         match slot.filter(|slot| slot.explode).and_then(|_| self.part.url.query.iter().find(exploded)) {
             Some(pair) => pair.name.len() + 2,
@@ -169,16 +171,16 @@ impl<'a> Renderer<'a> {
     }
 
     /// Returns the path and query. `list` replaces the list.
-    fn url(&self, found: &[Found<'_>], list: &[String]) -> Result<String, Stop> {
+    fn url(&self, found: &[PlaceholderValue<'_>], list: &[String]) -> Result<String, RenderError> {
         let url = &self.part.url;
         let mut found = found.iter();
         let mut text = String::new();
         for piece in &url.path {
             match piece {
-                Piece::Text(plain) => text.push_str(plain),
-                Piece::Slot(slot) => match found.next() {
-                    Some(Found::One(value)) => text.push_str(&self.segment(slot, &value.text)?),
-                    Some(Found::Many(_)) => text.push_str(&list.join(",")),
+                TemplatePiece::Text(plain) => text.push_str(plain),
+                TemplatePiece::Slot(slot) => match found.next() {
+                    Some(PlaceholderValue::One(value)) => text.push_str(&self.segment(slot, &value.text)?),
+                    Some(PlaceholderValue::Many(_)) => text.push_str(&list.join(",")),
                     _ => return Err(self.missing(slot)),
                 },
             }
@@ -194,18 +196,18 @@ impl<'a> Renderer<'a> {
             let (mut is_missing, mut is_exploded) = (None, false);
             for piece in value {
                 match piece {
-                    Piece::Text(plain) => written.push_str(plain),
-                    Piece::Slot(slot) => match found.next() {
-                        Some(Found::One(value)) => written.push_str(&encode(&value.text)),
-                        Some(Found::Many(_)) if slot.explode => is_exploded = true,
-                        Some(Found::Many(_)) => written.push_str(&list.join(",")),
+                    TemplatePiece::Text(plain) => written.push_str(plain),
+                    TemplatePiece::Slot(slot) => match found.next() {
+                        Some(PlaceholderValue::One(value)) => written.push_str(&encode(&value.text)),
+                        Some(PlaceholderValue::Many(_)) if slot.explode => is_exploded = true,
+                        Some(PlaceholderValue::Many(_)) => written.push_str(&list.join(",")),
                         _ => is_missing = Some(slot),
                     },
                 }
             }
             match is_missing {
                 // A parameter without a value for its input is left out.
-                Some(slot) if matches!(slot.source, Source::Input(_)) => continue,
+                Some(slot) if matches!(slot.source, SlotSource::Input(_)) => continue,
                 Some(slot) => return Err(self.missing(slot)),
                 None => {}
             }
@@ -220,9 +222,10 @@ impl<'a> Renderer<'a> {
         Ok(text)
     }
 
-    fn request(&self, url: &str) -> Result<ServiceRequest, Stop> {
+    fn request(&self, url: &str) -> Result<ServiceRequest, RenderError> {
         let invalid = || CallError::Path(PathError::Invalid);
-        let path_and_query = PathAndQuery::try_from(url).map_err(|_| Reason::Call(Arc::new(invalid())))?;
+        let path_and_query =
+            PathAndQuery::try_from(url).map_err(|_| PartFailureReason::Call(Arc::new(invalid())))?;
         self.check_path(path_and_query.path())?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, const { HeaderValue::from_static("application/json") });
@@ -247,31 +250,35 @@ impl<'a> Renderer<'a> {
     /// Checks the path of a call. Several valid segments can still begin the path with an empty one (`;x`),
     /// or complete dots of the declaration to `..`. The first value is reported, since a path without values
     /// has been checked before.
-    fn check_path(&self, path: &str) -> Result<(), Stop> {
+    fn check_path(&self, path: &str) -> Result<(), RenderError> {
         let is_good = path::check(path).and_then(|()| path::check_start(path)).is_ok();
         match slots(&self.part.url.path).next() {
-            Some(slot) if !is_good => Err(self.wrong(slot, Wrong::NoSegment)),
+            Some(slot) if !is_good => Err(self.wrong(slot, PlaceholderError::NoSegment)),
             _ => Ok(()),
         }
     }
 
     /// Renders a text, and checks each value with `fits`. Returns `None` if a value is missing.
-    fn text(&self, template: &Template, fits: impl Fn(&str) -> bool) -> Result<Option<String>, Stop> {
+    fn text(
+        &self,
+        template: &TextTemplate,
+        fits: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>, RenderError> {
         let mut text = String::new();
         for piece in template {
             match piece {
-                Piece::Text(plain) => text.push_str(plain),
-                Piece::Slot(slot) => {
+                TemplatePiece::Text(plain) => text.push_str(plain),
+                TemplatePiece::Slot(slot) => {
                     let value = match self.find(slot)? {
-                        Found::Nothing => return Ok(None),
-                        Found::One(value) => value.text,
-                        Found::Many(values) => {
+                        PlaceholderValue::Nothing => return Ok(None),
+                        PlaceholderValue::One(value) => value.text,
+                        PlaceholderValue::Many(values) => {
                             let values: Vec<&str> = values.iter().map(|value| &*value.text).collect();
                             Cow::Owned(values.join(","))
                         }
                     };
                     if !fits(&value) {
-                        return Err(self.wrong(slot, Wrong::Controls));
+                        return Err(self.wrong(slot, PlaceholderError::Controls));
                     }
                     text.push_str(&value);
                 }
@@ -281,7 +288,7 @@ impl<'a> Renderer<'a> {
     }
 
     /// Writes a JSON body. Returns `false` if it has no value.
-    fn body(&self, template: &BodyTemplate, out: &mut Vec<u8>) -> Result<bool, Stop> {
+    fn body(&self, template: &BodyTemplate, out: &mut Vec<u8>) -> Result<bool, RenderError> {
         match template {
             BodyTemplate::Text(text) => out.extend_from_slice(text.as_bytes()),
             BodyTemplate::Slot(slot) => return self.json(slot, out),
@@ -323,7 +330,7 @@ impl<'a> Renderer<'a> {
     }
 
     /// Writes a value of any type as JSON.
-    fn json(&self, slot: &Slot, out: &mut Vec<u8>) -> Result<bool, Stop> {
+    fn json(&self, slot: &TemplateSlot, out: &mut Vec<u8>) -> Result<bool, RenderError> {
         if let Some((root, path)) = self.root(&slot.source)
             && !path.is_many()
         {
@@ -333,14 +340,14 @@ impl<'a> Renderer<'a> {
             }
             return Ok(found.is_some());
         }
-        let write = |value: &Text<'_>, out: &mut Vec<u8>| match value.is_bare {
+        let write = |value: &ScalarText<'_>, out: &mut Vec<u8>| match value.is_bare {
             true => out.extend_from_slice(value.text.as_bytes()),
             false => quote(&value.text, out),
         };
         match self.find(slot)? {
-            Found::Nothing => return Ok(false),
-            Found::One(value) => write(&value, out),
-            Found::Many(values) => {
+            PlaceholderValue::Nothing => return Ok(false),
+            PlaceholderValue::One(value) => write(&value, out),
+            PlaceholderValue::Many(values) => {
                 out.push(b'[');
                 for (place, value) in values.iter().enumerate() {
                     if place > 0 {

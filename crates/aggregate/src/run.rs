@@ -12,28 +12,28 @@ use services::{DurationConfig, RequestCalls, ServiceRequest};
 use tokio::time::{timeout, timeout_at};
 
 use crate::memory::MemoryBudget;
-use crate::plan::{Fallback, Part};
-use crate::problem::{AggregateError, Failure, Reason};
-use crate::render::{Renderer, Stop};
-use crate::stream::{self, Begun, Held};
-use crate::value::{Body, Known, Value, indexed, joined, work_of_texts};
+use crate::plan::{FailureFallback, PartPlan};
+use crate::problem::{AggregateError, PartFailure, PartFailureReason};
+use crate::render::{PartRenderer, RenderError};
+use crate::stream::{self, PartStart, SharedArrivingResponse};
+use crate::value::{AvailableValues, JsonText, PartValue, indexed, joined, work_of_texts};
 
 /// A request in flight.
-pub(crate) struct Run<'a> {
-    pub(crate) known: &'a Known<'a>,
+pub(crate) struct AggregateRun<'a> {
+    pub(crate) known: &'a AvailableValues<'a>,
     pub(crate) calls: RequestCalls,
     /// Whether the response body is not needed.
     pub(crate) is_head: bool,
 }
 
 /// The result of a part: its value, and its failure if it is optional.
-type Done = Result<(Value, Option<Failure>), AggregateError>;
+type PartResult = Result<(PartValue, Option<PartFailure>), AggregateError>;
 
-impl<'a> Run<'a> {
+impl<'a> AggregateRun<'a> {
     /// Runs all parts, and returns the failures of optional parts.
     ///
     /// # Errors Returns the first failure of a required part. Calls in flight are cancelled.
-    pub(crate) async fn all(&self) -> Result<Vec<Failure>, AggregateError> {
+    pub(crate) async fn all(&self) -> Result<Vec<PartFailure>, AggregateError> {
         let parts = &self.known.plan.parts;
         let mut waits: Vec<usize> = parts.iter().map(|part| part.needs.len()).collect();
         let ready = (0..parts.len()).filter(|part| waits[*part] == 0);
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
         Ok(failures.into_iter().map(|(_, failure)| failure).collect())
     }
 
-    async fn part(&self, number: usize) -> (usize, Done) {
+    async fn part(&self, number: usize) -> (usize, PartResult) {
         let part = &self.known.plan.parts[number];
         let work = async {
             match &part.each {
@@ -73,17 +73,20 @@ impl<'a> Run<'a> {
         let deadline = self.calls.call().budget.deadline;
         let work = timeout_at(deadline.into(), work);
         let limit = part.timeout.unwrap_or(std::time::Duration::MAX);
-        let late =
-            || Err(Stop::Part(Reason::Time(DurationConfig(limit.min(self.known.plan.limits.timeout.0)))));
+        let late = || {
+            Err(RenderError::Part(PartFailureReason::Time(DurationConfig(
+                limit.min(self.known.plan.limits.timeout.0),
+            ))))
+        };
         let result =
             timeout(limit, work).await.map_or_else(|_| late(), |done| done.unwrap_or_else(|_| late()));
         let over = match result {
             Ok((value, failure)) => Ok((value, failure)),
-            Err(Stop::Request(error)) => Err(error),
-            Err(Stop::Part(reason)) => {
+            Err(RenderError::Request(error)) => Err(error),
+            Err(RenderError::Part(reason)) => {
                 let failure = failure(part, reason);
                 match fallback(part) {
-                    Some(body) => Ok((Value::One(body), Some(failure))),
+                    Some(body) => Ok((PartValue::One(body), Some(failure))),
                     None => Err(failure.into()),
                 }
             }
@@ -91,11 +94,11 @@ impl<'a> Run<'a> {
         (number, over)
     }
 
-    async fn single(&self, part: &'a Part) -> Result<Value, Stop> {
+    async fn single(&self, part: &'a PartPlan) -> Result<PartValue, RenderError> {
         let most = self.known.plan.limits.calls;
-        let mut requests = Renderer { known: self.known, part, item: None }.requests(most).await?;
-        Ok(Value::One(match (requests.pop(), requests.is_empty()) {
-            (None, _) => Body::literal("[]"),
+        let mut requests = PartRenderer { known: self.known, part, item: None }.requests(most).await?;
+        Ok(PartValue::One(match (requests.pop(), requests.is_empty()) {
+            (None, _) => JsonText::literal("[]"),
             (Some(request), true) if part.streams && !self.is_head => return self.begun(part, request).await,
             (Some(request), true) => self.call(part, request).await?,
             (Some(last), false) => {
@@ -109,53 +112,59 @@ impl<'a> Run<'a> {
     }
 
     /// Makes a call whose response may be streamed.
-    async fn begun(&self, part: &Part, request: ServiceRequest) -> Result<Value, Stop> {
+    async fn begun(&self, part: &PartPlan, request: ServiceRequest) -> Result<PartValue, RenderError> {
         let begun = stream::begin(self.calls.services(), self.calls.call(), part, request).await?;
         Ok(match begun {
-            Begun::Whole(answer) => Value::One(read(part, answer, &self.known.memory).await?),
-            Begun::Long(long) => Value::Long(Held::new(long), Body::literal("null")),
+            PartStart::Whole(answer) => PartValue::One(read(part, answer, &self.known.memory).await?),
+            PartStart::Long(long) => {
+                PartValue::Long(SharedArrivingResponse::new(long), JsonText::literal("null"))
+            }
         })
     }
 
     /// Makes a call, and returns the part's value in the response.
-    async fn call(&self, part: &Part, request: ServiceRequest) -> Result<Body, Reason> {
-        let answer = self.calls.send(&part.service, request).await.map_err(Reason::Call)?;
+    async fn call(&self, part: &PartPlan, request: ServiceRequest) -> Result<JsonText, PartFailureReason> {
+        let answer = self.calls.send(&part.service, request).await.map_err(PartFailureReason::Call)?;
         read(part, answer, &self.known.memory).await
     }
 }
 
 /// Returns the part's value in a response. Long responses are processed off the serving thread.
-async fn read(part: &Part, answer: services::ProgramResponse, memory: &MemoryBudget) -> Result<Body, Reason> {
+async fn read(
+    part: &PartPlan,
+    answer: services::ProgramResponse,
+    memory: &MemoryBudget,
+) -> Result<JsonText, PartFailureReason> {
     if !answer.status.is_success() {
-        return Err(Reason::Status(answer.status));
+        return Err(PartFailureReason::Status(answer.status));
     }
     let is_empty = matches!(answer.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT);
     if part.method == Method::HEAD || (is_empty && answer.body.is_empty()) {
-        return Ok(Body::literal("null"));
+        return Ok(JsonText::literal("null"));
     }
     if answer.body.is_empty() {
-        return Err(Reason::NoBody);
+        return Err(PartFailureReason::NoBody);
     }
     offload::leave_for(answer.body.len()).await;
     let document = indexed(answer.body, memory)?;
     let spot = match document.root().pointer(&part.at) {
         Ok(Some(node)) => node.spot(),
-        _ => return Err(Reason::NothingAt(part.at.clone())),
+        _ => return Err(PartFailureReason::NothingAt(part.at.clone())),
     };
-    Ok(Body::at(document, spot))
+    Ok(JsonText::at(document, spot))
 }
 
 /// Returns the value of a part that failed, or `None` if the part is required.
-fn fallback(part: &Part) -> Option<Body> {
+fn fallback(part: &PartPlan) -> Option<JsonText> {
     match &part.fallback {
-        Fallback::Required => None,
-        Fallback::Null => Some(Body::literal("null")),
-        Fallback::Default(document) => Some(Body::whole(Arc::clone(document))),
+        FailureFallback::Required => None,
+        FailureFallback::Null => Some(JsonText::literal("null")),
+        FailureFallback::Default(document) => Some(JsonText::whole(Arc::clone(document))),
     }
 }
 
-pub(crate) fn failure(part: &Part, reason: Reason) -> Failure {
-    Failure {
+pub(crate) fn failure(part: &PartPlan, reason: PartFailureReason) -> PartFailure {
+    PartFailure {
         part: Arc::clone(&part.name),
         service: Arc::clone(part.service.name()),
         reason,

@@ -20,22 +20,22 @@ use services::turn::{ByteTurn, TURN_BYTES};
 use services::{CallError, RequestBudget, RequestCall, ServiceRequest, ServiceSet, StreamedServiceBody};
 use tokio::time::{Instant, timeout_at};
 
-use crate::plan::Part;
-use crate::problem::Reason;
+use crate::plan::PartPlan;
+use crate::problem::PartFailureReason;
 
 /// The number of bytes to buffer.
 pub(crate) const BEGINNING: usize = 256 * 1024;
 
 /// The beginning of a part's response.
-pub(crate) enum Begun {
+pub(crate) enum PartStart {
     /// The complete response.
     Whole(services::ProgramResponse),
     /// A response that exceeds the buffer.
-    Long(Long),
+    Long(ArrivingResponse),
 }
 
 /// A long response that is still arriving.
-pub(crate) struct Long {
+pub(crate) struct ArrivingResponse {
     beginning: Option<Bytes>,
     body: StreamedServiceBody,
     /// Received data that has not been checked yet.
@@ -48,20 +48,20 @@ pub(crate) struct Long {
 
 /// A long response, which is taken by the writer of the aggregate's response.
 #[derive(Debug)]
-pub(crate) struct Held(Mutex<Option<Long>>);
+pub(crate) struct SharedArrivingResponse(Mutex<Option<ArrivingResponse>>);
 
-impl std::fmt::Debug for Long {
+impl std::fmt::Debug for ArrivingResponse {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("Long")
     }
 }
 
-impl Held {
-    pub(crate) fn new(long: Long) -> Self {
+impl SharedArrivingResponse {
+    pub(crate) fn new(long: ArrivingResponse) -> Self {
         Self(Mutex::new(Some(long)))
     }
 
-    pub(crate) fn take(&self) -> Option<Long> {
+    pub(crate) fn take(&self) -> Option<ArrivingResponse> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -70,10 +70,10 @@ impl Held {
 pub(crate) async fn begin(
     services: &ServiceSet,
     call: &RequestCall,
-    part: &Part,
+    part: &PartPlan,
     request: ServiceRequest,
-) -> Result<Begun, Reason> {
-    let wrong = |error: CallError| Reason::Call(Arc::new(error));
+) -> Result<PartStart, PartFailureReason> {
+    let wrong = |error: CallError| PartFailureReason::Call(Arc::new(error));
     let _place = call.budget.place().await;
     let until = Instant::now() + part.service.timeout();
     let started = services.start_streamed(call, &part.service, request).map_err(wrong)?;
@@ -81,12 +81,12 @@ pub(crate) async fn begin(
     let late = |_| {
         let timeout = services::DurationConfig(part.service.timeout());
         let (service, waited) = (part.service.name().clone(), services::client::AwaitedEvent::Answer);
-        Reason::Call(Arc::new(CallError::Timeout { service, timeout, waited }))
+        PartFailureReason::Call(Arc::new(CallError::Timeout { service, timeout, waited }))
     };
     let is_plain = response.status().is_success() && !response.headers().contains_key(CONTENT_ENCODING);
     if !is_plain {
         let whole = timeout_at(until, services.finish(call, &part.service, response)).await.map_err(late)?;
-        return Ok(Begun::Whole(whole.map_err(wrong)?));
+        return Ok(PartStart::Whole(whole.map_err(wrong)?));
     }
     timeout_at(until, first(call, part, response)).await.map_err(late)?
 }
@@ -94,16 +94,20 @@ pub(crate) async fn begin(
 /// Buffers the beginning of a response.
 async fn first(
     call: &RequestCall,
-    part: &Part,
+    part: &PartPlan,
     response: Response<StreamedServiceBody>,
-) -> Result<Begun, Reason> {
+) -> Result<PartStart, PartFailureReason> {
     let (head, mut body) = response.into_parts();
-    let wrong = |error: CallError| Reason::Call(Arc::new(error));
+    let wrong = |error: CallError| PartFailureReason::Call(Arc::new(error));
     let (mut beginning, mut turn) = (BytesMut::new(), ByteTurn::default());
     while beginning.len() < BEGINNING {
         let Some(frame) = body.frame().await else {
             let (status, headers) = (head.status, head.headers);
-            return Ok(Begun::Whole(services::ProgramResponse { status, headers, body: beginning.freeze() }));
+            return Ok(PartStart::Whole(services::ProgramResponse {
+                status,
+                headers,
+                body: beginning.freeze(),
+            }));
         };
         let frame = frame
             .map_err(|source| wrong(CallError::Broken { service: part.service.name().clone(), source }))?;
@@ -118,15 +122,15 @@ async fn first(
     let mut checker = PartialChecker::default();
     // The last frame may be long.
     for step in beginning.chunks(TURN_BYTES) {
-        checker.feed(step).map_err(Reason::NotJson)?;
+        checker.feed(step).map_err(PartFailureReason::NotJson)?;
         turn.took(step.len()).await;
     }
     let budget = Arc::clone(&call.budget);
     let beginning = Some(beginning.freeze());
-    Ok(Begun::Long(Long { beginning, body, piece: Bytes::new(), turn: 0, checker, budget }))
+    Ok(PartStart::Long(ArrivingResponse { beginning, body, piece: Bytes::new(), turn: 0, checker, budget }))
 }
 
-impl Long {
+impl ArrivingResponse {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         if let Some(beginning) = self.beginning.take() {
             // Other parts count as held by the response, see `note_held`.
@@ -165,21 +169,24 @@ impl Long {
 }
 
 /// A segment of a streamed response.
-pub(crate) enum Segment {
+pub(crate) enum StreamSegment {
     Text(Bytes),
     /// A tree, and the length of its text.
     Tree(JsonTree, usize),
-    Long(Long),
+    Long(ArrivingResponse),
 }
 
 /// The body of a streamed response.
-pub(crate) struct Streaming {
-    segments: VecDeque<Segment>,
+pub(crate) struct StreamedBody {
+    segments: VecDeque<StreamSegment>,
     pieces: Option<TreePieces>,
 }
 
-impl Streaming {
-    pub(crate) fn response(segments: Vec<Segment>, status: StatusCode) -> Response<StreamedServiceBody> {
+impl StreamedBody {
+    pub(crate) fn response(
+        segments: Vec<StreamSegment>,
+        status: StatusCode,
+    ) -> Response<StreamedServiceBody> {
         let body = Self { segments: segments.into(), pieces: None };
         let mut response = Response::new(body.boxed_unsync());
         *response.status_mut() = status;
@@ -187,7 +194,7 @@ impl Streaming {
     }
 }
 
-impl http_body::Body for Streaming {
+impl http_body::Body for StreamedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -201,7 +208,7 @@ impl http_body::Body for Streaming {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             this.pieces = None;
-            if let Some(Segment::Long(long)) = this.segments.front_mut() {
+            if let Some(StreamSegment::Long(long)) = this.segments.front_mut() {
                 let polled = ready!(long.poll(context));
                 match polled {
                     Some(Ok(piece)) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
@@ -214,9 +221,9 @@ impl http_body::Body for Streaming {
             }
             match this.segments.pop_front() {
                 None => return Poll::Ready(None),
-                Some(Segment::Text(text)) => return Poll::Ready(Some(Ok(Frame::data(text)))),
-                Some(Segment::Tree(tree, length)) => this.pieces = Some(tree.pieces_of(length)),
-                Some(Segment::Long(_)) => {}
+                Some(StreamSegment::Text(text)) => return Poll::Ready(Some(Ok(Frame::data(text)))),
+                Some(StreamSegment::Tree(tree, length)) => this.pieces = Some(tree.pieces_of(length)),
+                Some(StreamSegment::Long(_)) => {}
             }
         }
     }

@@ -10,19 +10,19 @@ use json::JsonPath;
 use serde_json::Value;
 
 /// A text with placeholders.
-pub(crate) type Template = Vec<Piece>;
+pub(crate) type TextTemplate = Vec<TemplatePiece>;
 
 /// A piece of a template.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Piece {
+pub(crate) enum TemplatePiece {
     Text(String),
-    Slot(Slot),
+    Slot(TemplateSlot),
 }
 
 /// A placeholder.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Slot {
-    pub(crate) source: Source,
+pub(crate) struct TemplateSlot {
+    pub(crate) source: SlotSource,
     /// The text in the declaration, for messages.
     pub(crate) text: String,
     /// Whether a list expands to several query parameters.
@@ -31,7 +31,7 @@ pub(crate) struct Slot {
 
 /// The source of a placeholder's value.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Source {
+pub(crate) enum SlotSource {
     Input(usize),
     Part(usize, JsonPath),
     Each(JsonPath),
@@ -40,12 +40,12 @@ pub(crate) enum Source {
 
 /// The names that placeholders can refer to.
 #[derive(Clone, Copy)]
-pub(crate) struct Names<'a> {
+pub(crate) struct TemplateScope<'a> {
     pub(crate) inputs: &'a [&'a str],
     pub(crate) parts: &'a [&'a str],
 }
 
-impl Source {
+impl SlotSource {
     /// Whether it may have several values.
     pub(crate) fn is_many(&self) -> bool {
         match self {
@@ -55,10 +55,10 @@ impl Source {
     }
 }
 
-impl Names<'_> {
+impl TemplateScope<'_> {
     /// Parses a text with placeholders.
-    pub(crate) fn template(self, text: &str) -> Result<Template, String> {
-        let mut template = Template::new();
+    pub(crate) fn template(self, text: &str) -> Result<TextTemplate, String> {
+        let mut template = TextTemplate::new();
         let mut plain = String::new();
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
@@ -72,32 +72,34 @@ impl Names<'_> {
             let inside = from.strip_prefix('{').and_then(|inside| inside.split_once('}'));
             let (inside, behind) = inside.ok_or("a brace is unmatched: close it, or double it")?;
             if !plain.is_empty() {
-                template.push(Piece::Text(std::mem::take(&mut plain)));
+                template.push(TemplatePiece::Text(std::mem::take(&mut plain)));
             }
-            template.push(Piece::Slot(self.slot(inside)?));
+            template.push(TemplatePiece::Slot(self.slot(inside)?));
             rest = behind;
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            template.push(Piece::Text(plain));
+            template.push(TemplatePiece::Text(plain));
         }
         Ok(template)
     }
 
-    fn slot(self, text: &str) -> Result<Slot, String> {
+    fn slot(self, text: &str) -> Result<TemplateSlot, String> {
         let (inside, explode) = match text.strip_suffix('*') {
             Some(inside) => (inside, true),
             None => (text, false),
         };
-        Ok(Slot { source: self.source(inside.trim())?, text: text.to_owned(), explode })
+        Ok(TemplateSlot { source: self.source(inside.trim())?, text: text.to_owned(), explode })
     }
 
-    fn source(self, text: &str) -> Result<Source, String> {
+    fn source(self, text: &str) -> Result<SlotSource, String> {
         if text.starts_with("$.") {
             let (part, path) = self.place(text)?;
-            return Ok(Source::Part(part, path));
+            return Ok(SlotSource::Part(part, path));
         }
-        for (word, source) in [("each", Source::Each as fn(JsonPath) -> Source), ("body", Source::Body)] {
+        for (word, source) in
+            [("each", SlotSource::Each as fn(JsonPath) -> SlotSource), ("body", SlotSource::Body)]
+        {
             if let Some(path) = text.strip_prefix(word)
                 && (path.is_empty() || path.starts_with(['.', '[', '/']))
             {
@@ -105,7 +107,7 @@ impl Names<'_> {
             }
         }
         match self.inputs.iter().position(|name| *name == text) {
-            Some(input) => Ok(Source::Input(input)),
+            Some(input) => Ok(SlotSource::Input(input)),
             None => Err(format!("`{text}` is not an input{}", known(self.inputs))),
         }
     }
@@ -137,32 +139,32 @@ fn known(names: &[&str]) -> String {
 }
 
 /// Returns the placeholders of a text.
-pub(crate) fn slots(template: &[Piece]) -> impl Iterator<Item = &Slot> {
+pub(crate) fn slots(template: &[TemplatePiece]) -> impl Iterator<Item = &TemplateSlot> {
     template.iter().filter_map(|piece| match piece {
-        Piece::Slot(slot) => Some(slot),
-        Piece::Text(_) => None,
+        TemplatePiece::Slot(slot) => Some(slot),
+        TemplatePiece::Text(_) => None,
     })
 }
 
 /// The path and query of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct Url {
-    pub(crate) path: Template,
-    pub(crate) query: Vec<Pair>,
+pub(crate) struct UrlTemplate {
+    pub(crate) path: TextTemplate,
+    pub(crate) query: Vec<QueryPair>,
 }
 
 /// A query parameter.
 #[derive(Clone, Debug)]
-pub(crate) struct Pair {
+pub(crate) struct QueryPair {
     /// The name, as written in the declaration.
     pub(crate) name: String,
     /// The value, or `None` without an `=`.
-    pub(crate) value: Option<Template>,
+    pub(crate) value: Option<TextTemplate>,
 }
 
-impl Url {
+impl UrlTemplate {
     /// Parses the path and query after the service's name.
-    pub(crate) fn parse(text: &str, names: Names<'_>) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str, names: TemplateScope<'_>) -> Result<Self, String> {
         let (path, query) = match text.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (text, None),
@@ -175,14 +177,14 @@ impl Url {
             };
             match name.contains(['{', '}']) {
                 true => Err(format!("`{name}`: the name of a parameter can't contain a placeholder")),
-                false => Ok(Pair { name: name.to_owned(), value }),
+                false => Ok(QueryPair { name: name.to_owned(), value }),
             }
         };
         let query = query.into_iter().flat_map(|query| query.split('&')).map(pair);
         Ok(Self { path, query: query.collect::<Result<_, _>>()? })
     }
 
-    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &TemplateSlot> {
         let pairs = self.query.iter().filter_map(|pair| pair.value.as_ref());
         slots(&self.path).chain(pairs.flat_map(|value| slots(value)))
     }
@@ -194,19 +196,19 @@ pub(crate) enum BodyTemplate {
     /// Literal JSON text.
     Text(String),
     /// A value that keeps its type.
-    Slot(Slot),
+    Slot(TemplateSlot),
     /// A text with placeholders.
-    Template(Template),
+    Template(TextTemplate),
     Object(Vec<(String, BodyTemplate)>),
     Array(Vec<BodyTemplate>),
 }
 
 impl BodyTemplate {
-    pub(crate) fn parse(value: &Value, names: Names<'_>) -> Result<Self, String> {
+    pub(crate) fn parse(value: &Value, names: TemplateScope<'_>) -> Result<Self, String> {
         Ok(match value {
             Value::String(text) => match names.template(text)?.as_slice() {
-                [Piece::Slot(slot)] => Self::Slot(slot.clone()),
-                [] | [Piece::Text(_)] => {
+                [TemplatePiece::Slot(slot)] => Self::Slot(slot.clone()),
+                [] | [TemplatePiece::Text(_)] => {
                     Self::Text(Value::from(text.replace("{{", "{").replace("}}", "}")).to_string())
                 }
                 template => Self::Template(template.to_vec()),
@@ -224,7 +226,7 @@ impl BodyTemplate {
         })
     }
 
-    pub(crate) fn slots(&self) -> Vec<&Slot> {
+    pub(crate) fn slots(&self) -> Vec<&TemplateSlot> {
         match self {
             Self::Text(_) => Vec::new(),
             Self::Slot(slot) => vec![slot],
@@ -236,10 +238,10 @@ impl BodyTemplate {
 }
 
 /// Returns the parts that placeholders refer to.
-pub(crate) fn parts<'a>(slots: impl Iterator<Item = &'a Slot>) -> BTreeSet<usize> {
+pub(crate) fn parts<'a>(slots: impl Iterator<Item = &'a TemplateSlot>) -> BTreeSet<usize> {
     slots
         .filter_map(|slot| match slot.source {
-            Source::Part(part, _) => Some(part),
+            SlotSource::Part(part, _) => Some(part),
             _ => None,
         })
         .collect()
@@ -249,17 +251,18 @@ pub(crate) fn parts<'a>(slots: impl Iterator<Item = &'a Slot>) -> BTreeSet<usize
 mod tests {
     use super::*;
 
-    const NAMES: Names<'_> = Names { inputs: &["limit"], parts: &["buyers", "buyers.old"] };
+    const NAMES: TemplateScope<'_> = TemplateScope { inputs: &["limit"], parts: &["buyers", "buyers.old"] };
 
     #[test]
     fn finds_placeholders_in_path_and_query() {
-        let url = Url::parse("/a/{limit}/{{x}}?ids={$.buyers[*].id*}&y={each/a}-{body.b}&z", NAMES).unwrap();
+        let url = UrlTemplate::parse("/a/{limit}/{{x}}?ids={$.buyers[*].id*}&y={each/a}-{body.b}&z", NAMES)
+            .unwrap();
         let texts: Vec<_> = url.slots().map(|slot| (slot.text.as_str(), slot.explode)).collect();
         assert_eq!(
             texts,
             [("limit", false), ("$.buyers[*].id*", true), ("each/a", false), ("body.b", false)]
         );
-        assert_eq!(url.path[2], Piece::Text("/{x}".into()));
+        assert_eq!(url.path[2], TemplatePiece::Text("/{x}".into()));
         assert!(url.query[2].value.is_none());
     }
 

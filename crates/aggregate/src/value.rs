@@ -7,67 +7,71 @@ use bytes::Bytes;
 use json::{JsonDocument, JsonNode, JsonPath, NodeId, NotArray, ValueKind};
 use offload::{SHORT_TEXT, work};
 
-use crate::input::Values;
+use crate::input::AggregateInputValues;
 use crate::memory::MemoryBudget;
-use crate::plan::Plan;
-use crate::problem::Reason;
-use crate::stream::Held;
+use crate::plan::AggregatePlan;
+use crate::problem::PartFailureReason;
+use crate::stream::SharedArrivingResponse;
 
 /// The data of a request that is available so far.
-pub(crate) struct Known<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) inputs: Values,
+pub(crate) struct AvailableValues<'a> {
+    pub(crate) plan: &'a AggregatePlan,
+    pub(crate) inputs: AggregateInputValues,
     /// The client's body, if the aggregate reads it.
     pub(crate) body: Option<JsonDocument>,
-    values: Vec<OnceLock<Value>>,
+    values: Vec<OnceLock<PartValue>>,
     pub(crate) memory: MemoryBudget,
 }
 
 /// A value in a JSON text.
 #[derive(Clone, Debug)]
-pub(crate) struct Body {
+pub(crate) struct JsonText {
     document: Arc<JsonDocument>,
     spot: NodeId,
 }
 
 /// The value of a part.
 #[derive(Debug)]
-pub(crate) enum Value {
-    One(Body),
-    Each(Fan),
+pub(crate) enum PartValue {
+    One(JsonText),
+    Each(FanOutResponses),
     /// A long response that is streamed and not read by other parts, which see `null`.
-    Long(Held, Body),
+    Long(SharedArrivingResponse, JsonText),
 }
 
 /// The responses of an `each`.
 #[derive(Debug)]
-pub(crate) struct Fan {
+pub(crate) struct FanOutResponses {
     /// The distinct responses.
-    pub(crate) answers: Vec<Body>,
+    pub(crate) answers: Vec<JsonText>,
     /// The index of each item's response, or `None` for `null`.
     pub(crate) of_item: Vec<Option<u32>>,
     /// The list of all responses, if other parts read it. Empty otherwise.
-    list: Body,
+    list: JsonText,
 }
 
-impl<'a> Known<'a> {
-    pub(crate) fn new(plan: &'a Plan, inputs: Values, body: Option<JsonDocument>) -> Self {
+impl<'a> AvailableValues<'a> {
+    pub(crate) fn new(
+        plan: &'a AggregatePlan,
+        inputs: AggregateInputValues,
+        body: Option<JsonDocument>,
+    ) -> Self {
         let values = plan.parts.iter().map(|_| OnceLock::new()).collect();
         Self { plan, inputs, body, values, memory: MemoryBudget::new(plan.limits.memory.0) }
     }
 
     /// Returns the value of a completed part.
-    pub(crate) fn value(&self, part: usize) -> Option<&Value> {
+    pub(crate) fn value(&self, part: usize) -> Option<&PartValue> {
         self.values.get(part)?.get()
     }
 
     /// Stores the value of a completed part.
-    pub(crate) fn add(&self, part: usize, value: Value) {
+    pub(crate) fn add(&self, part: usize, value: PartValue) {
         let _ = self.values[part].set(value);
     }
 }
 
-impl Body {
+impl JsonText {
     /// Returns the root of a document as a value.
     pub(crate) fn whole(document: Arc<JsonDocument>) -> Self {
         let spot = document.root().spot();
@@ -93,7 +97,7 @@ impl Body {
 }
 
 /// Returns the work for the texts of values, such as to concatenate them, for [`offload::leave_for`].
-pub(crate) fn work_of_texts(bodies: &[Body]) -> usize {
+pub(crate) fn work_of_texts(bodies: &[JsonText]) -> usize {
     bodies.iter().map(|body| body.root().with_space().len()).sum()
 }
 
@@ -120,7 +124,7 @@ pub(crate) fn work_of_targets(root: JsonNode<'_>, path: &JsonPath) -> usize {
     values + work::VALUE * items
 }
 
-impl Value {
+impl PartValue {
     /// Returns the JSON value. For an `each` it is the list of its responses.
     pub(crate) fn root(&self) -> JsonNode<'_> {
         match self {
@@ -130,13 +134,13 @@ impl Value {
     }
 }
 
-impl Fan {
-    pub(crate) fn new(answers: Vec<Body>, of_item: Vec<Option<u32>>) -> Self {
-        Self { answers, of_item, list: Body::literal("[]") }
+impl FanOutResponses {
+    pub(crate) fn new(answers: Vec<JsonText>, of_item: Vec<Option<u32>>) -> Self {
+        Self { answers, of_item, list: JsonText::literal("[]") }
     }
 
     /// Builds the list of all responses. One response can belong to several items.
-    pub(crate) async fn with_list(mut self, memory: &MemoryBudget) -> Result<Self, Reason> {
+    pub(crate) async fn with_list(mut self, memory: &MemoryBudget) -> Result<Self, PartFailureReason> {
         offload::leave_for(work_of_texts(&self.answers)).await;
         let answers: Vec<&[u8]> = self.answers.iter().map(|body| body.root().text()).collect();
         let texts = self
@@ -146,30 +150,30 @@ impl Fan {
         let length: usize = texts.clone().map(|text| text.len() + 1).sum();
         memory.take(length)?;
         offload::leave_for(length).await;
-        self.list = Body::whole(Arc::new(indexed(array(length, texts), memory)?));
+        self.list = JsonText::whole(Arc::new(indexed(array(length, texts), memory)?));
         Ok(self)
     }
 }
 
 /// Indexes a text, and charges the index to the request's memory.
-pub(crate) fn indexed(text: Bytes, memory: &MemoryBudget) -> Result<JsonDocument, Reason> {
+pub(crate) fn indexed(text: Bytes, memory: &MemoryBudget) -> Result<JsonDocument, PartFailureReason> {
     let document = JsonDocument::within(text, memory.left()).map_err(|error| match error {
-        json::JsonError::IndexTooLarge(_) => Reason::Memory,
-        error => Reason::NotJson(error),
+        json::JsonError::IndexTooLarge(_) => PartFailureReason::Memory,
+        error => PartFailureReason::NotJson(error),
     })?;
     memory.take(document.index_bytes())?;
     Ok(document)
 }
 
 /// Concatenates the arrays that several calls returned for one list.
-pub(crate) fn joined(bodies: &[Body], memory: &MemoryBudget) -> Result<Body, Reason> {
+pub(crate) fn joined(bodies: &[JsonText], memory: &MemoryBudget) -> Result<JsonText, PartFailureReason> {
     if bodies.iter().any(|body| body.root().kind() != ValueKind::Array) {
-        return Err(Reason::BatchNotArray);
+        return Err(PartFailureReason::BatchNotArray);
     }
     let length = bodies.iter().map(|body| body.root().text().len()).sum();
     memory.take(length)?;
     let text = array(length, bodies.iter().flat_map(|body| body.root().items()).map(JsonNode::text));
-    Ok(Body::whole(Arc::new(indexed(text, memory)?)))
+    Ok(JsonText::whole(Arc::new(indexed(text, memory)?)))
 }
 
 /// Returns the text of an array of about this length.

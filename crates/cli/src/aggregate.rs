@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use aggregate::Explanation;
+use aggregate::AggregateExplanation;
 use gateway::aggregates::{self, Ready};
 use gateway::{Config, Mistake};
 use script::{Graph, Node, Position};
@@ -87,7 +87,7 @@ fn one(all: Vec<Ready>, path: &str) -> Result<Ready, Vec<Mistake>> {
 }
 
 /// The graph of dependencies between the steps, and of the insertions of their responses.
-fn graph(explanation: &Explanation) -> Graph {
+fn graph(explanation: &AggregateExplanation) -> Graph {
     let number = |part: &str| explanation.steps.iter().position(|step| step.part == part);
     let position = Position { line: 1, column: 1 };
     let nodes = explanation.steps.iter().map(|step| {

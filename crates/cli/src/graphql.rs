@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gateway::graphqls::{self, Ready};
-use graphql::Explanation;
+use graphql::PlanExplanation;
 use script::{Graph, Node, Position};
 
 use crate::exit::{Complaint, Exit};
@@ -149,7 +149,7 @@ fn document(argument: &str) -> Result<String, Complaint> {
 }
 
 /// Renders the graph of dependencies.
-fn picture(explanation: &Explanation) -> String {
+fn picture(explanation: &PlanExplanation) -> String {
     let position = Position { line: 1, column: 1 };
     let nodes = explanation.steps.iter().map(|step| Node {
         label: step.label.clone(),

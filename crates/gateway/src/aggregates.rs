@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use aggregate::{Aggregate, AggregateConfig, Declaration, Ground};
+use aggregate::{Aggregate, AggregateConfig, AggregateContext, AggregateDeclaration};
 use services::ServiceSet;
 
 use crate::build::{add, mistakes, pool};
@@ -17,7 +17,7 @@ use crate::documents;
 pub(crate) struct Declared {
     /// The index of its route.
     pub(crate) route: usize,
-    declaration: Declaration,
+    declaration: AggregateDeclaration,
     source: Source,
 }
 
@@ -61,7 +61,7 @@ pub fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
         else {
             continue;
         };
-        let ground = Ground { path, services: &services, documents: &documents, offload: &offload };
+        let ground = AggregateContext { path, services: &services, documents: &documents, offload: &offload };
         match declared.aggregate(aggregate, &ground) {
             Ok(made) => {
                 let file = source.folder().join(aggregate.file());
@@ -81,7 +81,7 @@ impl Declared {
     pub(crate) fn aggregate(
         &self,
         config: &AggregateConfig,
-        ground: &Ground<'_>,
+        ground: &AggregateContext<'_>,
     ) -> Result<Aggregate, Vec<Mistake>> {
         let made = Aggregate::new(&self.declaration, &config.limits(), ground);
         made.map_err(|mistakes| {
@@ -134,7 +134,7 @@ response: items
 
     fn parsed(text: &str) -> Result<(String, Vec<String>), Vec<String>> {
         let lines = |all: &[Mistake]| -> Vec<String> { all.iter().map(Mistake::to_string).collect() };
-        let read = beside::read::<Declaration>(text, Path::new("a.yaml"), renamed::DECLARATION);
+        let read = beside::read::<AggregateDeclaration>(text, Path::new("a.yaml"), renamed::DECLARATION);
         let (declaration, source) = read.map_err(|mistakes| lines(&mistakes))?;
         Ok((format!("{declaration:?}"), lines(source.warnings())))
     }

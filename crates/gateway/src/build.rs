@@ -62,7 +62,7 @@ struct Builder<'a> {
     compiled: Vec<Compiled>,
     declared: Vec<Declared>,
     graphqls: graphqls::Read,
-    schemas: Arc<graphql::Schemas>,
+    schemas: Arc<graphql::RemoteSchemas>,
     deployed: script_runtime::Deployed,
     trusted: Arc<query::Trusted>,
     blocked: Arc<query::BlockedPrograms>,
@@ -212,7 +212,7 @@ impl<'a> Builder<'a> {
             && let Some(declared) = self.declared.iter().find(|declared| declared.route == index)
         {
             let (services, documents, offload) = (&self.services, &self.documents, &self.offload);
-            let ground = aggregate::Ground { path: &route.path, services, documents, offload };
+            let ground = aggregate::AggregateContext { path: &route.path, services, documents, offload };
             return declared.aggregate(config, &ground).map(Arc::new).map(Way::Aggregate);
         }
         if let Some(config) = &route.graphql {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use graphql::{
-    At, DocumentFile, Graphql, GraphqlConfig, Ground, Links, RemoteService, RemoteServices, Schemas,
+    DocumentFile, GraphqlConfig, GraphqlRoute, GraphqlRouteContext, RemoteSchemas, RemoteService,
+    RemoteServices, SchemaDeclarations, SchemaMistakeLocation,
 };
 use json::pointer::below;
 use offload::OffloadPool;
@@ -31,8 +32,8 @@ pub(crate) struct Read {
 pub(crate) struct Shared<'a> {
     pub(crate) source: &'a Source,
     pub(crate) services: &'a ServiceSet,
-    pub(crate) documents: &'a graphql::Documents,
-    pub(crate) schemas: &'a Arc<Schemas>,
+    pub(crate) documents: &'a graphql::ServiceDocuments,
+    pub(crate) schemas: &'a Arc<RemoteSchemas>,
     pub(crate) offload: &'a OffloadPool,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct Shared<'a> {
 struct Files {
     /// The index of the route.
     route: usize,
-    links: Option<(Links, Source)>,
+    links: Option<(SchemaDeclarations, Source)>,
     supergraph: Option<(Box<str>, Arc<str>)>,
     listed: Vec<DocumentFile>,
 }
@@ -50,7 +51,7 @@ pub struct Ready {
     /// The route's path.
     pub path: String,
     /// The handler.
-    pub graphql: Graphql,
+    pub graphql: GraphqlRoute,
     /// The route's index, and the files of all routes.
     route: usize,
     read: Arc<Read>,
@@ -113,7 +114,7 @@ pub async fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
 }
 
 /// Logs the schemas that omit parts of their services' responses.
-pub(crate) fn warn(path: &str, graphql: &Graphql) {
+pub(crate) fn warn(path: &str, graphql: &GraphqlRoute) {
     let lacks = graphql.findings().len();
     if lacks > 0 {
         tracing::warn!(
@@ -134,10 +135,10 @@ impl Read {
         route: usize,
         config: &GraphqlConfig,
         shared: &Shared<'_>,
-    ) -> Result<Graphql, Vec<Mistake>> {
+    ) -> Result<GraphqlRoute, Vec<Mistake>> {
         let Shared { source, services, documents, schemas, offload } = *shared;
         let files = self.routes.iter().find(|files| files.route == route);
-        let ground = Ground {
+        let ground = GraphqlRouteContext {
             services,
             documents,
             remotes: &self.remotes,
@@ -147,11 +148,11 @@ impl Read {
             schemas,
             offload,
         };
-        Graphql::new(config, ground).map_err(|wrong| self.told(source, route, wrong))
+        GraphqlRoute::new(config, ground).map_err(|wrong| self.told(source, route, wrong))
     }
 
     /// Maps mistakes in a route's schema to positions in the files.
-    fn told(&self, source: &Source, route: usize, wrong: Vec<graphql::Mistake>) -> Vec<Mistake> {
+    fn told(&self, source: &Source, route: usize, wrong: Vec<graphql::SchemaMistake>) -> Vec<Mistake> {
         let files = self.routes.iter().find(|files| files.route == route);
         let links = files.and_then(|files| files.links.as_ref()).map(|(_, links)| links);
         let told = wrong.into_iter().map(|mistake| {
@@ -159,13 +160,17 @@ impl Read {
             let hint = Some(mistake.hint).filter(|hint| !hint.is_empty());
             let route = format!("/routes/{route}/graphql");
             match (mistake.at, links) {
-                (At::Links(place), Some(links)) => links.mistake(&place, message, hint),
-                (At::Links(place), None) => source.mistake(&route, format!("{place}: {message}"), hint),
-                (At::Route(place), _) => source.mistake(&format!("{route}{place}"), message, hint),
-                (At::Service(name, place), _) => {
+                (SchemaMistakeLocation::Links(place), Some(links)) => links.mistake(&place, message, hint),
+                (SchemaMistakeLocation::Links(place), None) => {
+                    source.mistake(&route, format!("{place}: {message}"), hint)
+                }
+                (SchemaMistakeLocation::Route(place), _) => {
+                    source.mistake(&format!("{route}{place}"), message, hint)
+                }
+                (SchemaMistakeLocation::Service(name, place), _) => {
                     source.mistake(&format!("{}{place}", below("/services", &name)), message, hint)
                 }
-                (At::Text { file, line, column }, _) => {
+                (SchemaMistakeLocation::Text { file, line, column }, _) => {
                     Mistake { file: file.into(), line, column, field: String::new(), message, hint }
                 }
             }
@@ -177,10 +182,15 @@ impl Read {
         told
     }
 
-    fn unsettled(&self, source: &Source, route: usize, unsettled: graphql::Unsettled) -> Vec<Mistake> {
+    fn unsettled(
+        &self,
+        source: &Source,
+        route: usize,
+        unsettled: graphql::SchemaUnavailable,
+    ) -> Vec<Mistake> {
         match unsettled {
-            graphql::Unsettled::Mistakes(wrong) => self.told(source, route, wrong),
-            graphql::Unsettled::Service(name, why) => {
+            graphql::SchemaUnavailable::Mistakes(wrong) => self.told(source, route, wrong),
+            graphql::SchemaUnavailable::Service(name, why) => {
                 let pointer = format!("{}/graphql", below("/services", &name));
                 let message = format!("the schema of the service `{name}` can't be fetched: {why}");
                 let hint = "start it, enable introspection, or set the file of its schema under `schema`";

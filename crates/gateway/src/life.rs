@@ -59,7 +59,7 @@ pub(crate) struct Life {
     pub(crate) runtime: Option<Arc<query::Runtime>>,
     pub(crate) filters: Option<Arc<filter::Filters>>,
     pub(crate) scripts: Option<Arc<script_runtime::Scripts>>,
-    pub(crate) schemas: Arc<graphql::Schemas>,
+    pub(crate) schemas: Arc<graphql::RemoteSchemas>,
 }
 
 /// The active config's pipeline, and the gateway's readiness.

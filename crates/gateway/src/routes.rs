@@ -103,7 +103,7 @@ impl Routes {
     }
 
     /// Iterates over the GraphQL routes, each with its path.
-    pub(crate) fn graphqls(&self) -> impl Iterator<Item = (&str, &graphql::Graphql)> {
+    pub(crate) fn graphqls(&self) -> impl Iterator<Item = (&str, &graphql::GraphqlRoute)> {
         self.all.iter().filter_map(|route| match &route.way {
             Way::Graphql(graphql) => Some((&*route.path, &**graphql)),
             _ => None,

@@ -26,7 +26,7 @@ pub(crate) enum Way {
     /// Composes responses of several services as a file declares.
     Aggregate(Arc<aggregate::Aggregate>),
     /// Executes a GraphQL operation on services.
-    Graphql(Box<graphql::Graphql>),
+    Graphql(Box<graphql::GraphqlRoute>),
     /// Forwards the request to a service.
     Proxy(Proxy),
     /// Lists the available routes and operations.

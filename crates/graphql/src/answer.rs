@@ -7,14 +7,14 @@ use http::StatusCode;
 use json::JsonDocument;
 use services::ProgramResponse;
 
-use crate::reason::Reason;
+use crate::reason::CallFailureReason;
 
 /// A service response. Clones share the same data.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer(Arc<Inner>);
+pub(crate) struct ServiceResponse(Arc<ServiceResponseInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct ServiceResponseInner {
     status: StatusCode,
     body: Bytes,
     document: OnceLock<Result<Arc<JsonDocument>, json::JsonError>>,
@@ -27,14 +27,14 @@ fn most_index_bytes(length: usize) -> usize {
     LEAST + 3 * length
 }
 
-impl From<ProgramResponse> for Answer {
+impl From<ProgramResponse> for ServiceResponse {
     fn from(response: ProgramResponse) -> Self {
         let ProgramResponse { status, body, .. } = response;
-        Self(Arc::new(Inner { status, body, document: OnceLock::new() }))
+        Self(Arc::new(ServiceResponseInner { status, body, document: OnceLock::new() }))
     }
 }
 
-impl Answer {
+impl ServiceResponse {
     pub(crate) fn status(&self) -> StatusCode {
         self.0.status
     }
@@ -45,17 +45,21 @@ impl Answer {
 
     /// Returns the body as JSON, which is checked and indexed on first use, off the serving thread if it is
     /// long or one of many.
-    pub(crate) async fn document(&self) -> Result<&Arc<JsonDocument>, Reason> {
+    pub(crate) async fn document(&self) -> Result<&Arc<JsonDocument>, CallFailureReason> {
         let body = &self.0.body;
         if body.is_empty() {
-            return Err(Reason::NoBody);
+            return Err(CallFailureReason::NoBody);
         }
         if self.0.document.get().is_none() {
             offload::leave_for(body.len()).await;
         }
         let read = || JsonDocument::within(body.clone(), most_index_bytes(body.len())).map(Arc::new);
         let is_html = || self.0.body.trim_ascii_start().starts_with(b"<");
-        self.0.document.get_or_init(read).as_ref().map_err(|error| Reason::NotJson(*error, is_html()))
+        self.0
+            .document
+            .get_or_init(read)
+            .as_ref()
+            .map_err(|error| CallFailureReason::NotJson(*error, is_html()))
     }
 }
 
@@ -68,8 +72,8 @@ mod tests {
     use super::*;
     use crate::rig::moves;
 
-    fn read(text: String) -> Result<(), Reason> {
-        let answer = Answer::from(ProgramResponse {
+    fn read(text: String) -> Result<(), CallFailureReason> {
+        let answer = ServiceResponse::from(ProgramResponse {
             status: StatusCode::OK,
             headers: HeaderMap::new(),
             body: text.into(),
@@ -86,7 +90,10 @@ mod tests {
     #[test]
     fn rejects_a_response_whose_index_is_several_times_its_length() {
         assert!(read(nested(2)).is_ok());
-        assert!(matches!(read(nested(1000)), Err(Reason::NotJson(json::JsonError::IndexTooLarge(_), false))));
+        assert!(matches!(
+            read(nested(1000)),
+            Err(CallFailureReason::NotJson(json::JsonError::IndexTooLarge(_), false))
+        ));
     }
 
     #[tokio::test]
@@ -95,10 +102,14 @@ mod tests {
             let text: Bytes = format!("\"{}\"", "x".repeat(20_000)).into();
             let answer = |_| {
                 let body = text.clone();
-                Answer::from(ProgramResponse { status: StatusCode::OK, headers: HeaderMap::new(), body })
+                ServiceResponse::from(ProgramResponse {
+                    status: StatusCode::OK,
+                    headers: HeaderMap::new(),
+                    body,
+                })
             };
-            let answers: Vec<Answer> = (0..count).map(answer).collect();
-            join_all(answers.iter().map(Answer::document)).await.iter().all(Result::is_ok)
+            let answers: Vec<ServiceResponse> = (0..count).map(answer).collect();
+            join_all(answers.iter().map(ServiceResponse::document)).await.iter().all(Result::is_ok)
         };
         assert_eq!(moves(parsed(4)).await, (true, 0));
         assert_eq!(moves(parsed(16)).await, (true, 1));

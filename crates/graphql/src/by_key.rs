@@ -17,15 +17,15 @@ use json::{JsonNode, ValueKind};
 use offload::work;
 use services::UpstreamService;
 
-use crate::fetched::{Fetched, Found, Place, SourceError};
-use crate::reason::Reason;
-use crate::rest::{self, Key, Renderer, Value};
-use crate::sources::{Arguments, Endpoint, Ground, Keys};
-use crate::subgraph::{Ask, How, Operation};
+use crate::fetched::{FetchOutcome, FetchedValues, SourceError, ValueLocation};
+use crate::reason::CallFailureReason;
+use crate::rest::{self, RequestKey, RestRequestRenderer, RestValue};
+use crate::sources::{ArgumentValues, CallContext, GraphqlEndpoint, ObjectKeys};
+use crate::subgraph::{BatchStrategy, BoundCall, RestOperation};
 
 /// The selection on the objects of a GraphQL service; empty for a REST service.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Selection<'a> {
+pub(crate) struct ObjectSelection<'a> {
     /// The fields without braces; empty if the field has no selection.
     pub(crate) text: &'a str,
     /// The variables in the selection, as a document declares them: `$first: Int`.
@@ -36,39 +36,39 @@ pub(crate) struct Selection<'a> {
 
 /// Fetches the values for these objects. There is one target for each object.
 pub(crate) async fn by_key(
-    ground: &Ground,
-    endpoint: &Endpoint<'_>,
-    how: &How,
-    keys: &Keys<'_>,
-    arguments: &Arguments,
-    selection: &Selection<'_>,
-) -> Fetched {
+    ground: &CallContext,
+    endpoint: &GraphqlEndpoint<'_>,
+    how: &BatchStrategy,
+    keys: &ObjectKeys<'_>,
+    arguments: &ArgumentValues,
+    selection: &ObjectSelection<'_>,
+) -> FetchedValues {
     let service = match ground.service(endpoint.service) {
         Ok(service) => service,
-        Err(reason) => return Fetched::failed(keys.len(), reason.of(&endpoint.name(ground))),
+        Err(reason) => return FetchedValues::failed(keys.len(), reason.of(&endpoint.name(ground))),
     };
-    let asking = Asking { ground, endpoint, service, keys, arguments, selection };
+    let asking = KeyedFetch { ground, endpoint, service, keys, arguments, selection };
     match how {
-        How::Each(Ask::Rest(operation)) => asking.each(operation).await,
-        How::Each(Ask::Field { name, arguments }) => asking.each_field(name, arguments).await,
-        How::List(ask, joined) => asking.whole(ask, joined).await,
-        How::Ids(ask, joined) => asking.ids(ask, joined).await,
+        BatchStrategy::Each(BoundCall::Rest(operation)) => asking.each(operation).await,
+        BatchStrategy::Each(BoundCall::Field { name, arguments }) => asking.each_field(name, arguments).await,
+        BatchStrategy::List(ask, joined) => asking.whole(ask, joined).await,
+        BatchStrategy::Ids(ask, joined) => asking.ids(ask, joined).await,
     }
 }
 
 /// A fetch of values by key.
-struct Asking<'a> {
-    ground: &'a Ground,
-    endpoint: &'a Endpoint<'a>,
+struct KeyedFetch<'a> {
+    ground: &'a CallContext,
+    endpoint: &'a GraphqlEndpoint<'a>,
     service: &'a Arc<UpstreamService>,
-    keys: &'a Keys<'a>,
-    arguments: &'a Arguments,
-    selection: &'a Selection<'a>,
+    keys: &'a ObjectKeys<'a>,
+    arguments: &'a ArgumentValues,
+    selection: &'a ObjectSelection<'a>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> KeyedFetch<'a> {
     /// Makes one call for each object that has a key.
-    async fn each(&self, operation: &Operation) -> Fetched {
+    async fn each(&self, operation: &RestOperation) -> FetchedValues {
         let rows = || (0..self.keys.len()).map(|number| self.keys.row(number));
         let count = rows().filter(|row| has_key(row)).count();
         if let Err(reason) = self.may_call(count) {
@@ -80,24 +80,24 @@ impl<'a> Asking<'a> {
             }
             let key_bytes: usize = row.iter().map(|node| node.text().len()).sum();
             offload::leave_for(work::of_text(self.arguments.text()) + key_bytes).await;
-            let key = Key::One(self.keys.fields, row);
-            let request = Renderer { operation, arguments: self.arguments, key }.request()?;
+            let key = RequestKey::One(self.keys.fields, row);
+            let request = RestRequestRenderer { operation, arguments: self.arguments, key }.request()?;
             rest::one(self.ground, self.service, operation, request).await
         };
         let calls = rows().map(|row| call(row).boxed()).collect();
         let values = all(calls, self.ground.limits.concurrency).await;
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedValues::default();
         for value in values {
             let found = match value {
-                Ok(None) => Found::Nothing,
-                Ok(Some(Value { document, spot })) => {
+                Ok(None) => FetchOutcome::Nothing,
+                Ok(Some(RestValue { document, spot })) => {
                     fetched.documents.push(document);
                     let document = fetched.documents.len() as u32 - 1;
-                    Found::One(Place { document, spot })
+                    FetchOutcome::One(ValueLocation { document, spot })
                 }
                 Err(reason) => {
                     fetched.errors.push(self.error(reason));
-                    Found::Failed(fetched.errors.len() as u32 - 1)
+                    FetchOutcome::Failed(fetched.errors.len() as u32 - 1)
                 }
             };
             fetched.found.push(found);
@@ -106,17 +106,17 @@ impl<'a> Asking<'a> {
     }
 
     /// Checks that a field may cause this number of calls.
-    fn may_call(&self, calls: usize) -> Result<(), Reason> {
+    fn may_call(&self, calls: usize) -> Result<(), CallFailureReason> {
         let most = self.ground.limits.calls;
-        if calls > most { Err(Reason::TooMany(calls, most)) } else { Ok(()) }
+        if calls > most { Err(CallFailureReason::TooMany(calls, most)) } else { Ok(()) }
     }
 
-    fn error(&self, reason: Reason) -> SourceError {
+    fn error(&self, reason: CallFailureReason) -> SourceError {
         reason.of(self.service.name())
     }
 
-    fn failed(&self, reason: Reason) -> Fetched {
-        Fetched::failed(self.keys.len(), self.error(reason))
+    fn failed(&self, reason: CallFailureReason) -> FetchedValues {
+        FetchedValues::failed(self.keys.len(), self.error(reason))
     }
 }
 

@@ -36,17 +36,17 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use error::{Code, CompositionError};
+pub use error::{CompositionError, CompositionErrorKind};
 pub use supergraph::read;
 
-use error::Errors;
-use merge::Merger;
-use model::Schema;
-use relations::Relations;
+use error::CompositionErrors;
+use merge::SchemaMerger;
+use model::SubgraphSchema;
+use relations::TypeRelations;
 
 /// A service's schema.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'p> {
+pub struct ServiceSchema<'p> {
     /// The service's name.
     pub name: &'p Arc<str>,
     /// The subgraph's schema.
@@ -63,21 +63,21 @@ pub struct Supergraph {
 }
 
 /// Composes the schemas, or returns all errors that prevent it.
-pub fn compose(parts: &[Part<'_>]) -> Result<Supergraph, Vec<CompositionError>> {
-    let mut errors = Errors::default();
+pub fn compose(parts: &[ServiceSchema<'_>]) -> Result<Supergraph, Vec<CompositionError>> {
+    let mut errors = CompositionErrors::default();
     let graphs = graphs(parts, &mut errors);
     let texts: Vec<Option<Cow<'_, str>>> = parts.iter().map(|part| prepared(part, &mut errors)).collect();
     let read = parts.iter().zip(graphs).zip(&texts).filter_map(|((part, graph), text)| {
         let text: &str = text.as_ref()?;
         read::schema(part.name, graph, text, &mut errors)
     });
-    let mut schemas: Vec<Schema<'_>> = read.collect();
+    let mut schemas: Vec<SubgraphSchema<'_>> = read.collect();
     if schemas.len() < parts.len() {
         return Err(errors.into_vec());
     }
     schemas.iter_mut().for_each(|schema| check::check(schema, &mut errors));
-    let relations = Relations::of(&schemas);
-    let mut merger = Merger { schemas: &schemas, relations, errors: &mut errors };
+    let relations = TypeRelations::of(&schemas);
+    let mut merger = SchemaMerger { schemas: &schemas, relations, errors: &mut errors };
     let types = merger.types();
     let relations = merger.relations;
     whole::check(&schemas, &relations, &types, &mut errors);
@@ -93,12 +93,12 @@ pub fn compose(parts: &[Part<'_>]) -> Result<Supergraph, Vec<CompositionError>> 
     Ok(Supergraph { sdl: print::supergraph(&schemas, &types), services })
 }
 
-fn prepared<'p>(part: &Part<'p>, errors: &mut Errors) -> Option<Cow<'p, str>> {
+fn prepared<'p>(part: &ServiceSchema<'p>, errors: &mut CompositionErrors) -> Option<Cow<'p, str>> {
     let prepared = text::prepared(part.sdl);
     if prepared.is_err() {
         let message = format!("The brackets in the schema of \"{}\" are nested too deeply.", part.name);
         errors.add(
-            Code::InvalidGraphql,
+            CompositionErrorKind::InvalidGraphql,
             &[part.name],
             "",
             message,
@@ -109,15 +109,15 @@ fn prepared<'p>(part: &Part<'p>, errors: &mut Errors) -> Option<Cow<'p, str>> {
 }
 
 /// The distinct enum values that represent the services in the supergraph.
-fn graphs(parts: &[Part<'_>], errors: &mut Errors) -> Vec<String> {
+fn graphs(parts: &[ServiceSchema<'_>], errors: &mut CompositionErrors) -> Vec<String> {
     let mut names: Vec<&str> = parts.iter().map(|part| &**part.name).collect();
     names.sort_unstable();
     for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
         let message = format!("Two services are called \"{}\".", pair[0]);
-        errors.add(Code::InvalidSubgraphName, &[], "", message, "rename one of them");
+        errors.add(CompositionErrorKind::InvalidSubgraphName, &[], "", message, "rename one of them");
     }
     let mut taken: HashMap<String, usize> = HashMap::new();
-    let mut graph = |part: &Part<'_>| {
+    let mut graph = |part: &ServiceSchema<'_>| {
         let letter = |byte: char| if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() } else { '_' };
         let mut graph: String = part.name.chars().map(letter).collect();
         if !graph.starts_with(|first: char| first.is_ascii_alphabetic()) {

@@ -27,7 +27,7 @@ pub struct GraphqlConfig {
     pub mutations: bool,
     /// The callers that may use introspection.
     #[serde(default)]
-    pub introspection: Introspection,
+    pub introspection: IntrospectionAccess,
     /// Whether browsers that open the route's address get GraphiQL.
     #[serde(default = "yes")]
     pub graphiql: bool,
@@ -49,7 +49,7 @@ pub struct GraphqlConfig {
 /// The callers that may query the schema itself (`__schema`, `__type`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Introspection {
+pub enum IntrospectionAccess {
     /// Every caller that may use the route.
     #[default]
     On,

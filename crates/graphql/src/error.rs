@@ -17,14 +17,14 @@ pub struct GraphqlError {
     /// The positions in the document: line and column, counted from 1.
     pub locations: Vec<(u32, u32)>,
     /// The path of the response field that the error is about; empty if the error is not about a field.
-    pub path: Vec<Segment>,
+    pub path: Vec<ResponsePathStep>,
     /// The entries of `extensions` besides the code.
     pub extensions: Map<String, Value>,
 }
 
 /// A step of a field's path in the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Segment {
+pub enum ResponsePathStep {
     /// The response key of a field.
     Key(Arc<str>),
     /// The index of a list item.
@@ -33,7 +33,7 @@ pub enum Segment {
 
 /// The kind of error in a request or a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub(crate) enum GraphqlErrorKind {
     Syntax,
     Invalid,
     Operation,
@@ -45,7 +45,7 @@ pub(crate) enum Code {
     Null,
 }
 
-impl Code {
+impl GraphqlErrorKind {
     pub(crate) fn code(self) -> &'static str {
         match self {
             Self::Syntax => "graphql-syntax",
@@ -63,7 +63,7 @@ impl Code {
 
 impl GraphqlError {
     /// Creates an error about the request.
-    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: GraphqlErrorKind, message: impl Into<String>) -> Self {
         let code = code.code();
         Self {
             message: message.into(),
@@ -104,7 +104,7 @@ impl GraphqlError {
             entry.insert("locations".to_owned(), self.locations.iter().map(place).collect());
         }
         if !self.path.is_empty() {
-            entry.insert("path".to_owned(), self.path.iter().map(Segment::json).collect());
+            entry.insert("path".to_owned(), self.path.iter().map(ResponsePathStep::json).collect());
         }
         // The service's own code takes precedence, since its clients rely on it.
         let mut extensions = Map::from_iter([("code".to_owned(), self.code.into())]);
@@ -114,7 +114,7 @@ impl GraphqlError {
     }
 }
 
-impl Segment {
+impl ResponsePathStep {
     fn json(&self) -> Value {
         match self {
             Self::Key(key) => (**key).into(),

@@ -23,17 +23,17 @@ use bytes::Bytes;
 use json::JsonTree;
 
 use crate::GraphqlError;
-use crate::error::Code;
-use crate::plan::Plan;
-use answer::Writer;
+use crate::error::GraphqlErrorKind;
+use crate::plan::QueryPlan;
+use answer::DataWriter;
 pub(crate) use introspect::{IntrospectionLimits, values as introspected};
-use run::Run;
-pub(crate) use source::Source;
-pub(crate) use variables::Variables;
+use run::ExecutionRun;
+pub(crate) use source::StepExecutor;
+pub(crate) use variables::CoercedVariables;
 
 /// The complete GraphQL response to a client.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ExecutionResponse {
     pub(crate) tree: JsonTree,
     pub(crate) has_errors: bool,
 }
@@ -52,22 +52,22 @@ pub(crate) struct AnswerRules {
 
 /// Executes a plan.
 pub(crate) async fn run(
-    plan: &Plan,
+    plan: &QueryPlan,
     schema: &graphql_tools::static_graphql::schema::Document,
-    variables: Arc<Variables>,
-    source: &dyn Source,
+    variables: Arc<CoercedVariables>,
+    source: &dyn StepExecutor,
     rules: &AnswerRules,
-) -> Answer {
-    let mut run = Run::new(plan, variables);
+) -> ExecutionResponse {
+    let mut run = ExecutionRun::new(plan, variables);
     run.drive(source).await;
-    Writer::write(&run, schema, rules).await.unwrap_or_else(|| Answer::too_large(rules.most))
+    DataWriter::write(&run, schema, rules).await.unwrap_or_else(|| ExecutionResponse::too_large(rules.most))
 }
 
-impl Answer {
+impl ExecutionResponse {
     /// Returns the error response that replaces one above the size limit.
     pub(crate) fn too_large(most: usize) -> Self {
         let message = format!("the answer has more than {most} bytes: ask for less of it at once");
-        let error = GraphqlError::new(Code::AnswerSize, message).json();
+        let error = GraphqlError::new(GraphqlErrorKind::AnswerSize, message).json();
         let text = serde_json::json!({ "data": null, "errors": [error] }).to_string();
         Self { tree: JsonTree::Text(text.into()), has_errors: true }
     }

@@ -10,36 +10,36 @@ use json::{JsonDocument, NodeId};
 
 /// The results of a step for its targets.
 #[derive(Debug, Default)]
-pub struct Fetched {
+pub struct FetchedValues {
     /// The responses as valid JSON.
     pub documents: Vec<Arc<JsonDocument>>,
     /// The result of each target, in the order of the targets. A root step has one target.
-    pub found: Vec<Found>,
+    pub found: Vec<FetchOutcome>,
     /// The errors, for [`Found::Failed`].
     pub errors: Vec<SourceError>,
     /// The errors that a service reported for single list items, wherever these were joined: indexes into the
     /// errors.
-    pub items: HashMap<Place, u32>,
+    pub items: HashMap<ValueLocation, u32>,
 }
 
 /// The result of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FetchOutcome {
     /// The value is `null`.
     Nothing,
     /// One value.
-    One(Place),
+    One(ValueLocation),
     /// A list of joined values.
-    Many(Vec<Place>),
+    Many(Vec<ValueLocation>),
     /// A value, and the error that the service reported with it: an index into the errors.
-    Partial(Place, u32),
+    Partial(ValueLocation, u32),
     /// An error: an index into the errors.
     Failed(u32),
 }
 
 /// The location of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct ValueLocation {
     /// The index of the document.
     pub document: u32,
     /// The location within the document.
@@ -61,9 +61,9 @@ pub struct SourceError {
     pub told: Vec<serde_json::Value>,
 }
 
-impl Found {
+impl FetchOutcome {
     /// Returns the locations of its values.
-    pub(crate) fn places(&self) -> &[Place] {
+    pub(crate) fn places(&self) -> &[ValueLocation] {
         match self {
             Self::One(place) | Self::Partial(place, _) => std::slice::from_ref(place),
             Self::Many(places) => places,
@@ -72,9 +72,9 @@ impl Found {
     }
 }
 
-impl Fetched {
+impl FetchedValues {
     /// Returns an error for all of this number of targets.
     pub(crate) fn failed(targets: usize, error: SourceError) -> Self {
-        Self { found: vec![Found::Failed(0); targets], errors: vec![error], ..Self::default() }
+        Self { found: vec![FetchOutcome::Failed(0); targets], errors: vec![error], ..Self::default() }
     }
 }

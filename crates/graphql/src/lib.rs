@@ -33,21 +33,23 @@ mod serve;
 mod sources;
 mod subgraph;
 
-pub use compose::{Code, CompositionError, Part, Supergraph, compose, read as read_supergraph};
+pub use compose::{
+    CompositionError, CompositionErrorKind, ServiceSchema, Supergraph, compose, read as read_supergraph,
+};
 pub use config::{
-    CoalesceConfig, DocumentsConfig, DocumentsOptions, GraphqlConfig, GraphqlLimits, Introspection,
+    CoalesceConfig, DocumentsConfig, DocumentsOptions, GraphqlConfig, GraphqlLimits, IntrospectionAccess,
     IntrospectionCallers,
 };
-pub use error::{GraphqlError, Segment};
-pub use fetched::{Fetched, Found, Place, SourceError};
-pub use mistake::{At, Finding, Mistake};
-pub use plan::explain::{ExplainedStep, Explanation};
-pub use recipe::{Documents, RemoteService, RemoteServices};
-pub use route::{Graphql, Ground, Unsettled};
-pub use schema::{FieldChange, LinkDeclaration, Links, TypeChange};
-pub use schemas::Schemas;
+pub use error::{GraphqlError, ResponsePathStep};
+pub use fetched::{FetchOutcome, FetchedValues, SourceError, ValueLocation};
+pub use mistake::{SchemaMistake, SchemaMistakeLocation, SchemaWarning};
+pub use plan::explain::{ExplainedStep, PlanExplanation};
+pub use recipe::{RemoteService, RemoteServices, ServiceDocuments};
+pub use route::{GraphqlRoute, GraphqlRouteContext, SchemaUnavailable};
+pub use schema::{FieldChange, LinkDeclaration, SchemaDeclarations, TypeChange};
+pub use schemas::RemoteSchemas;
 pub use serve::DocumentFile;
 pub use subgraph::{
-    Ask, Bindings, Entity, How, Joined, Kind, Link, Operation, OperationKind, Parameter, ScalarInput,
-    Subgraph, Told, TypeBinding,
+    BatchStrategy, BoundCall, EntityBinding, ItemMatch, LinkedField, OperationKind, RestOperation,
+    RestParameter, ScalarInput, Subgraph, SubgraphBindings, SubgraphProtocol, TypeBinding, TypeRule,
 };

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 /// An error that prevents a schema from being built.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct SchemaMistake {
     /// The location.
-    pub at: At,
+    pub at: SchemaMistakeLocation,
     /// The message.
     pub message: String,
     /// The suggested correction; empty if there is none.
@@ -19,7 +19,7 @@ pub struct Mistake {
 
 /// The location of a mistake. Pointers are JSON Pointers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum SchemaMistakeLocation {
     /// In the config, below the route's `graphql`: `/services/0`.
     Route(String),
     /// In the config, below this service.
@@ -39,7 +39,7 @@ pub enum At {
 
 /// The kind of mistake, which determines the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SchemaMistakeKind {
     /// A service that does not exist or that has no schema description.
     Service,
     /// A GraphQL schema that cannot be parsed or is invalid by itself.
@@ -54,7 +54,7 @@ pub(crate) enum Kind {
     Document,
 }
 
-impl Kind {
+impl SchemaMistakeKind {
     fn code(self) -> &'static str {
         match self {
             Self::Service => "graphql-service",
@@ -69,14 +69,20 @@ impl Kind {
 
 /// The mistakes found so far.
 #[derive(Debug, Default)]
-pub(crate) struct Mistakes(Vec<Mistake>);
+pub(crate) struct SchemaMistakes(Vec<SchemaMistake>);
 
-impl Mistakes {
-    pub(crate) fn add(&mut self, kind: Kind, at: At, message: impl Into<String>, hint: impl Into<String>) {
-        self.push(Mistake { at, message: message.into(), hint: hint.into(), code: kind.code() });
+impl SchemaMistakes {
+    pub(crate) fn add(
+        &mut self,
+        kind: SchemaMistakeKind,
+        at: SchemaMistakeLocation,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        self.push(SchemaMistake { at, message: message.into(), hint: hint.into(), code: kind.code() });
     }
 
-    pub(crate) fn push(&mut self, mistake: Mistake) {
+    pub(crate) fn push(&mut self, mistake: SchemaMistake) {
         self.0.push(mistake);
     }
 
@@ -84,17 +90,19 @@ impl Mistakes {
         self.0.is_empty()
     }
 
-    pub(crate) fn into_vec(self) -> Vec<Mistake> {
+    pub(crate) fn into_vec(self) -> Vec<SchemaMistake> {
         self.0
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for SchemaMistake {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
-            At::Route(place) | At::Links(place) => write!(out, "{place}: ")?,
-            At::Service(service, place) => write!(out, "{service}{place}: ")?,
-            At::Text { file, line, column } => write!(out, "{file}:{line}:{column}: ")?,
+            SchemaMistakeLocation::Route(place) | SchemaMistakeLocation::Links(place) => {
+                write!(out, "{place}: ")?
+            }
+            SchemaMistakeLocation::Service(service, place) => write!(out, "{service}{place}: ")?,
+            SchemaMistakeLocation::Text { file, line, column } => write!(out, "{file}:{line}:{column}: ")?,
         }
         write!(out, "{}", self.message)?;
         if self.hint.is_empty() { Ok(()) } else { write!(out, " ({})", self.hint) }
@@ -103,7 +111,7 @@ impl fmt::Display for Mistake {
 
 /// A warning about a part of a service's document that could not be mapped, or only in a changed form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct SchemaWarning {
     /// The service that the document describes.
     pub service: Arc<str>,
     /// The location, as a JSON Pointer or as the document's own name for it.
@@ -114,7 +122,7 @@ pub struct Finding {
     pub hint: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for SchemaWarning {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {}: {}", self.service, self.place, self.message)?;
         if self.hint.is_empty() { Ok(()) } else { write!(out, " ({})", self.hint) }

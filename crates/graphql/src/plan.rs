@@ -46,19 +46,19 @@ use hive_router_query_planner::utils::parsing::{safe_parse_operation_with_token_
 use offload::OffloadError;
 use services::InFlightMap;
 
-use crate::error::{Code, GraphqlError};
+use crate::error::{GraphqlError, GraphqlErrorKind};
 use crate::{GraphqlLimits, OperationKind, Subgraph};
-use data::{Position, Step};
-use kept::{EvictedPlans, Kept};
+use data::{PlanStep, ResponsePosition};
+use kept::{CachedPlan, EvictedPlans};
 use lifted::lifted;
 use limits::fragments::FragmentIndex;
 pub(crate) use limits::text::check_size;
-use lower::{Broken, Lowering};
-use operation::Operation;
+use lower::{LoweringError, PlanLowering};
+use operation::DocumentOperation;
 use response_keys::{ReservedNames, ResponseKeys};
-use shape::{Shape, ShapeId, Shaping};
-use types::{Ty, Types};
-use validate::Validation;
+use shape::{ResponseShape, ShapeBuilder, ShapeId};
+use types::{ClientTypeRef, ClientTypes};
+use validate::ValidationRules;
 pub(crate) use validate::shortened;
 use work::{PlanningModel, PlanningWork};
 
@@ -73,19 +73,19 @@ const MAX_PLAN_BYTES: usize = KEPT / 4;
 pub(crate) const STOPPED: &str = "the planner can't read it";
 
 /// Plans documents and caches the plans.
-pub(crate) struct Planner {
+pub(crate) struct QueryPlanner {
     hive: Hive,
     /// A second planner, for operations that the first finds no path for.
     again: Option<Hive>,
-    types: Arc<Types>,
+    types: Arc<ClientTypes>,
     reserved: ReservedNames,
     subgraphs: HashMap<Arc<str>, Subgraph>,
-    validation: Validation,
+    validation: ValidationRules,
     model: PlanningModel,
     limits: GraphqlLimits,
-    kept: Kept,
+    kept: CachedPlan,
     /// Documents that are being planned.
-    pub(crate) in_flight: Arc<InFlightMap<Result<Arc<Plan>, PlanError>>>,
+    pub(crate) in_flight: Arc<InFlightMap<Result<Arc<QueryPlan>, PlanError>>>,
 }
 
 /// The reason why a document has no plan.
@@ -99,18 +99,18 @@ pub(crate) enum PlanError {
 
 /// An execution plan for an operation.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct QueryPlan {
     pub(crate) kind: OperationKind,
     /// Whether it queries the schema itself.
     pub(crate) introspects: bool,
-    pub(crate) variables: Vec<Variable>,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) positions: Vec<Position>,
-    pub(crate) shapes: Vec<Shape>,
+    pub(crate) variables: Vec<OperationVariable>,
+    pub(crate) steps: Vec<PlanStep>,
+    pub(crate) positions: Vec<ResponsePosition>,
+    pub(crate) shapes: Vec<ResponseShape>,
     /// The number of scans in the shapes.
     pub(crate) scans: usize,
     pub(crate) root: ShapeId,
-    pub(crate) types: Arc<Types>,
+    pub(crate) types: Arc<ClientTypes>,
     /// The estimated memory of the plan.
     pub(crate) bytes: usize,
 }
@@ -127,14 +127,14 @@ pub(crate) struct CheckedDocument {
 
 /// A variable of an operation.
 #[derive(Debug)]
-pub(crate) struct Variable {
+pub(crate) struct OperationVariable {
     pub(crate) name: Arc<str>,
-    pub(crate) ty: Ty,
+    pub(crate) ty: ClientTypeRef,
     pub(crate) default: Option<bytes::Bytes>,
     pub(crate) location: (u32, u32),
 }
 
-impl Planner {
+impl QueryPlanner {
     /// Creates a planner for a supergraph, with or without its mutations. The error is a message.
     pub(crate) fn new(
         supergraph: &str,
@@ -151,7 +151,7 @@ impl Planner {
         hive.consumer_schema = Arc::new(Arc::new(shown).into());
         let again = supergraph::without_interface_objects(&document);
         let again = again.and_then(|document| library(&document).ok());
-        let mut types = Types::of(&hive.consumer_schema.document);
+        let mut types = ClientTypes::of(&hive.consumer_schema.document);
         for (name, definition) in &hive.supergraph.definitions {
             types.intern(name);
             if let SupergraphDefinition::Enum(named) = definition {
@@ -160,7 +160,9 @@ impl Planner {
         }
         types.hide_objects(&document);
         let bindings = subgraphs.iter().map(|subgraph| match &subgraph.kind {
-            crate::Kind::Rest(bindings) | crate::Kind::Remote { bindings, .. } => &**bindings,
+            crate::SubgraphProtocol::Rest(bindings) | crate::SubgraphProtocol::Remote { bindings, .. } => {
+                &**bindings
+            }
         });
         for (of, objects) in bindings.clone().flat_map(|bindings| &bindings.hidden_objects) {
             objects.iter().for_each(|object| types.hide_object(of, object));
@@ -172,13 +174,13 @@ impl Planner {
         Ok(Self {
             hive,
             again,
-            validation: Validation::new(&types),
+            validation: ValidationRules::new(&types),
             types,
             reserved: ReservedNames::of(&document),
             subgraphs: subgraphs.collect(),
             model,
             limits: *limits,
-            kept: Kept::new(KEPT),
+            kept: CachedPlan::new(KEPT),
             in_flight: Arc::default(),
         })
     }
@@ -189,12 +191,12 @@ impl Planner {
     }
 
     /// Returns the cached plan of an operation.
-    pub(crate) fn kept(&self, text: &str, name: Option<&str>) -> Option<Arc<Plan>> {
+    pub(crate) fn kept(&self, text: &str, name: Option<&str>) -> Option<Arc<QueryPlan>> {
         self.kept.get(text, name)
     }
 
     /// Returns the plan of an operation, planning it now if necessary. For use where no requests wait.
-    pub(crate) fn plan(&self, text: &str, name: Option<&str>) -> Result<Arc<Plan>, Vec<GraphqlError>> {
+    pub(crate) fn plan(&self, text: &str, name: Option<&str>) -> Result<Arc<QueryPlan>, Vec<GraphqlError>> {
         match self.kept(text, name) {
             Some(plan) => Ok(plan),
             None => {
@@ -227,10 +229,10 @@ impl Planner {
         let one = |error: Box<GraphqlError>| vec![*error];
         limits::text::check(text).map_err(one)?;
         let document = self.parse(text).map_err(one)?;
-        let operation = Operation::chosen(&document, name).map_err(one)?;
+        let operation = DocumentOperation::chosen(&document, name).map_err(one)?;
         if operation.kind == OperationKind::Mutation && self.types.mutation.is_none() {
             let message = "the schema has no mutations";
-            return Err(vec![GraphqlError::new(Code::Operation, message)]);
+            return Err(vec![GraphqlError::new(GraphqlErrorKind::Operation, message)]);
         }
         let fragments = FragmentIndex::new(&document).map_err(one)?;
         let counts = limits::check_figures(&document, &fragments, &self.types, &self.limits).map_err(one)?;
@@ -248,7 +250,7 @@ impl Planner {
     /// Caches a plan. Returns the plans that were evicted for it, whose drop may take long. Must not be
     /// called in the offload pool, whose threads have a low priority: serving threads wait for the lock of
     /// the cache.
-    pub(crate) fn keep(&self, text: &Arc<str>, name: Option<&str>, plan: &Arc<Plan>) -> EvictedPlans {
+    pub(crate) fn keep(&self, text: &Arc<str>, name: Option<&str>, plan: &Arc<QueryPlan>) -> EvictedPlans {
         self.kept.keep(text, name, plan)
     }
 
@@ -257,29 +259,29 @@ impl Planner {
         &self,
         checked: &CheckedDocument,
         token: &CancellationToken,
-    ) -> Result<Arc<Plan>, Vec<GraphqlError>> {
+    ) -> Result<Arc<QueryPlan>, Vec<GraphqlError>> {
         let one = |error: Box<GraphqlError>| vec![*error];
         let CheckedDocument { name, document, .. } = checked;
-        let operation = Operation::chosen(document, name.as_deref()).map_err(one)?;
+        let operation = DocumentOperation::chosen(document, name.as_deref()).map_err(one)?;
         let fragments = FragmentIndex::new(document).map_err(one)?;
         let root = self.types.root(operation.kind);
         let variables = self.variables(&operation);
-        let broken = |Broken(reason): Broken| {
+        let broken = |LoweringError(reason): LoweringError| {
             tracing::error!(reason, "a document could not be planned");
             vec![GraphqlError::new(
-                Code::Plan,
+                GraphqlErrorKind::Plan,
                 "the gateway can't plan this document; its log has the reason",
             )]
         };
         let keys = ResponseKeys::of(document, &self.reserved);
         let (positions, steps) = self.lowered(&operation, &fragments, &keys, token).map_err(broken)?;
-        let mut shaping = Shaping::new(&self.types, &positions, document, &keys);
+        let mut shaping = ShapeBuilder::new(&self.types, &positions, document, &keys);
         let root = shaping.root(operation.selections, root);
         if shaping.is_exhausted() {
             return Err(one(work::too_much()));
         }
         let (shapes, scans) = (std::mem::take(&mut shaping.shapes), shaping.scans);
-        let mut plan = Plan {
+        let mut plan = QueryPlan {
             kind: operation.kind,
             introspects: introspects(&shapes),
             variables,
@@ -301,15 +303,15 @@ impl Planner {
     fn parse(&self, text: &str) -> Result<Document, Box<GraphqlError>> {
         let tokens = self.limits.tokens as usize;
         guarded(|| safe_parse_operation_with_token_limit(text, tokens))
-            .ok_or_else(|| GraphqlError::new(Code::Syntax, "the document can't be read"))?
+            .ok_or_else(|| GraphqlError::new(GraphqlErrorKind::Syntax, "the document can't be read"))?
             .map_err(|error| Box::new(syntax(&error.to_string(), tokens)))
     }
 
-    fn variables(&self, operation: &Operation<'_>) -> Vec<Variable> {
-        let speller = values::Speller { types: &self.types, bindings: None };
+    fn variables(&self, operation: &DocumentOperation<'_>) -> Vec<OperationVariable> {
+        let speller = values::ValueSpeller { types: &self.types, bindings: None };
         let variable = |variable: &VariableDefinition| {
             let ty = self.types.known(&variable.var_type)?;
-            Some(Variable {
+            Some(OperationVariable {
                 name: variable.name.as_str().into(),
                 default: variable.default_value.as_ref().map(|value| speller.literal(value, &ty)),
                 ty,
@@ -323,12 +325,13 @@ impl Planner {
     /// not planned.
     fn lowered(
         &self,
-        operation: &Operation<'_>,
+        operation: &DocumentOperation<'_>,
         fragments: &FragmentIndex<'_>,
         keys: &ResponseKeys<'_>,
         token: &CancellationToken,
-    ) -> Result<(Vec<Position>, Vec<Step>), Broken> {
-        let mut lowering = Lowering::new(&self.hive.supergraph, &self.types, &self.subgraphs, operation.kind);
+    ) -> Result<(Vec<ResponsePosition>, Vec<PlanStep>), LoweringError> {
+        let mut lowering =
+            PlanLowering::new(&self.hive.supergraph, &self.types, &self.subgraphs, operation.kind);
         if let Some(mut document) = operation.planned(fragments) {
             keys.rename(&mut document);
             abstract_types::prepare(&mut document, self.types.root(operation.kind), &self.types);
@@ -346,10 +349,10 @@ impl Planner {
         document: &Document,
         kind: OperationKind,
         token: &CancellationToken,
-    ) -> Result<Option<PlanNode>, Broken> {
+    ) -> Result<Option<PlanNode>, LoweringError> {
         let plan = guarded(|| {
             let mut normalized = normalize_operation(&self.hive.supergraph, document, None)
-                .map_err(|error| Broken(error.to_string()))?;
+                .map_err(|error| LoweringError(error.to_string()))?;
             drop_empty_fragments(&mut normalized.operation.selection_set);
             if normalized.operation.selection_set.is_empty() {
                 return Ok(None);
@@ -370,9 +373,9 @@ impl Planner {
                 }
                 (planned, _) => planned,
             };
-            planned.map(|plan| plan.node).map_err(|error| Broken(error.to_string()))
+            planned.map(|plan| plan.node).map_err(|error| LoweringError(error.to_string()))
         });
-        plan.unwrap_or_else(|| Err(Broken("the planner panicked".to_owned())))
+        plan.unwrap_or_else(|| Err(LoweringError("the planner panicked".to_owned())))
     }
 }
 
@@ -412,7 +415,10 @@ fn guarded<T>(call: impl FnOnce() -> T) -> Option<T> {
 /// Converts a parser error, taking the position and the description from its lines.
 fn syntax(text: &str, tokens: usize) -> GraphqlError {
     if text.to_ascii_lowercase().contains("token limit") {
-        return GraphqlError::new(Code::Limit, format!("the document has more than {tokens} tokens"));
+        return GraphqlError::new(
+            GraphqlErrorKind::Limit,
+            format!("the document has more than {tokens} tokens"),
+        );
     }
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let message = lines.iter().skip(1).copied().collect::<Vec<_>>().join("; ");
@@ -423,13 +429,13 @@ fn syntax(text: &str, tokens: usize) -> GraphqlError {
     });
     let message = if message.is_empty() { text.trim().to_owned() } else { message };
     let message = format!("the document is not valid GraphQL: {}", shortened(&message));
-    let error = GraphqlError::new(Code::Syntax, message);
+    let error = GraphqlError::new(GraphqlErrorKind::Syntax, message);
     place.map_or(error.clone(), |place| error.at(place))
 }
 
-fn introspects(shapes: &[Shape]) -> bool {
+fn introspects(shapes: &[ResponseShape]) -> bool {
     let fields = shapes.iter().flat_map(|shape| &shape.variants).flat_map(|variant| variant.fields.iter());
-    fields.into_iter().any(|field| matches!(field.source, shape::Source::Introspection(_)))
+    fields.into_iter().any(|field| matches!(field.source, shape::FieldSource::Introspection(_)))
 }
 
 #[cfg(test)]

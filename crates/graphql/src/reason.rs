@@ -13,7 +13,7 @@ use crate::fetched::SourceError;
 
 /// The reason why a call returned no result or only a part of it.
 #[derive(Clone, Debug)]
-pub(crate) enum Reason {
+pub(crate) enum CallFailureReason {
     /// The response has an error status.
     Status(StatusCode),
     /// There is no response.
@@ -54,7 +54,7 @@ pub(crate) enum Reason {
     Kinds { key: (Box<str>, String), item: (Box<str>, String) },
 }
 
-impl Reason {
+impl CallFailureReason {
     fn code(&self) -> &'static str {
         match self {
             Self::Call(error) => error.code(),

@@ -5,17 +5,19 @@ use std::sync::Arc;
 
 use services::{GraphqlServiceConfig, ServiceSet};
 
-use crate::compose::{CompositionError, Part, compose, read as read_supergraph};
+use crate::compose::{CompositionError, ServiceSchema, compose, read as read_supergraph};
 use crate::config::GraphqlLimits;
-use crate::mistake::{At, Finding, Kind as Wrong, Mistake, Mistakes};
-use crate::plan::Planner;
-use crate::schema::{self, Links, Says, Source};
-use crate::schemas::{Remote, Schemas};
+use crate::mistake::{
+    SchemaMistake, SchemaMistakeKind as Wrong, SchemaMistakeLocation, SchemaMistakes, SchemaWarning,
+};
+use crate::plan::QueryPlanner;
+use crate::schema::{self, SchemaDeclarations, SchemaDescription, SchemaSource};
+use crate::schemas::{IntrospectedService, RemoteSchemas};
 use crate::serve::DocumentFile;
-use crate::subgraph::{Bindings, Kind, Subgraph};
+use crate::subgraph::{Subgraph, SubgraphBindings, SubgraphProtocol};
 
 /// The OpenAPI documents of the services, by service name.
-pub type Documents = BTreeMap<String, Arc<openapi::OpenApiDocument>>;
+pub type ServiceDocuments = BTreeMap<String, Arc<openapi::OpenApiDocument>>;
 
 /// A GraphQL service: its configuration, and the text of its schema if the configuration names one.
 #[derive(Clone, Debug)]
@@ -30,9 +32,9 @@ pub struct RemoteService {
 pub type RemoteServices = BTreeMap<String, RemoteService>;
 
 /// The inputs of a schema.
-pub(crate) struct Recipe {
-    pub(crate) from: From,
-    pub(crate) links: Links,
+pub(crate) struct SchemaInputs {
+    pub(crate) from: TypesOrigin,
+    pub(crate) links: SchemaDeclarations,
     pub(crate) listed: Vec<DocumentFile>,
     pub(crate) limits: GraphqlLimits,
     /// Whether the schema includes the services' mutations.
@@ -40,45 +42,45 @@ pub(crate) struct Recipe {
 }
 
 /// The origin of the types.
-pub(crate) enum From {
+pub(crate) enum TypesOrigin {
     /// These services, in this order.
-    Services(Vec<(Box<str>, Origin)>),
+    Services(Vec<(Box<str>, ServiceTypesOrigin)>),
     /// A supergraph that was composed elsewhere: the file's name, its text, and the services that it refers
     /// to.
     Supergraph(Box<str>, Arc<str>, RemoteServices),
 }
 
 /// The origin of a service's types.
-pub(crate) enum Origin {
+pub(crate) enum ServiceTypesOrigin {
     OpenApi(Arc<openapi::OpenApiDocument>),
-    Sdl(Remote, Arc<str>),
-    Asked(Remote),
+    Sdl(IntrospectedService, Arc<str>),
+    Asked(IntrospectedService),
 }
 
 /// A schema that is ready to answer requests.
-pub(crate) struct Ready {
-    pub(crate) planner: Planner,
+pub(crate) struct ReadySchema {
+    pub(crate) planner: QueryPlanner,
     /// The parts that could not be mapped.
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<SchemaWarning>,
 }
 
-impl Recipe {
+impl SchemaInputs {
     /// Returns the names of the services that the route calls.
     pub(crate) fn services(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         match &self.from {
-            From::Services(services) => Box::new(services.iter().map(|(name, _)| &**name)),
-            From::Supergraph(_, _, remotes) => Box::new(remotes.keys().map(String::as_str)),
+            TypesOrigin::Services(services) => Box::new(services.iter().map(|(name, _)| &**name)),
+            TypesOrigin::Supergraph(_, _, remotes) => Box::new(remotes.keys().map(String::as_str)),
         }
     }
 
     /// Returns the services whose schemas have to be fetched by introspection.
-    pub(crate) fn remotes(&self) -> impl Iterator<Item = &Remote> {
+    pub(crate) fn remotes(&self) -> impl Iterator<Item = &IntrospectedService> {
         let services: &[_] = match &self.from {
-            From::Services(services) => services,
-            From::Supergraph(..) => &[],
+            TypesOrigin::Services(services) => services,
+            TypesOrigin::Supergraph(..) => &[],
         };
         services.iter().filter_map(|(_, origin)| match origin {
-            Origin::Asked(remote) => Some(remote),
+            ServiceTypesOrigin::Asked(remote) => Some(remote),
             _ => None,
         })
     }
@@ -87,41 +89,45 @@ impl Recipe {
     ///
     /// # Errors
     /// All mistakes in the schema.
-    pub(crate) fn make(&self, known: &Schemas) -> Result<Option<Ready>, Vec<Mistake>> {
+    pub(crate) fn make(&self, known: &RemoteSchemas) -> Result<Option<ReadySchema>, Vec<SchemaMistake>> {
         let (supergraph, subgraphs, findings) = match &self.from {
-            From::Supergraph(file, text, remotes) => {
+            TypesOrigin::Supergraph(file, text, remotes) => {
                 (text.to_string(), subgraphs_of(file, text, remotes)?, Vec::new())
             }
-            From::Services(services) => {
+            TypesOrigin::Services(services) => {
                 let asked: Vec<Option<Arc<str>>> = services
                     .iter()
                     .map(|(_, origin)| match origin {
-                        Origin::Asked(remote) => known.get(remote),
+                        ServiceTypesOrigin::Asked(remote) => known.get(remote),
                         _ => None,
                     })
                     .collect();
                 let sources = services.iter().zip(&asked).map(|((name, origin), asked)| {
-                    Some(Source { name: name.as_ref().into(), says: origin.says(asked.as_deref())? })
+                    Some(SchemaSource { name: name.as_ref().into(), says: origin.says(asked.as_deref())? })
                 });
-                let Some(sources) = sources.collect::<Option<Vec<Source<'_>>>>() else { return Ok(None) };
+                let Some(sources) = sources.collect::<Option<Vec<SchemaSource<'_>>>>() else {
+                    return Ok(None);
+                };
                 let (subgraphs, findings) = schema::subgraphs(&sources, &self.links)?;
                 (composed(&subgraphs)?, subgraphs, findings)
             }
         };
-        let planner = Planner::new(&supergraph, subgraphs, &self.limits, self.mutations)
+        let planner = QueryPlanner::new(&supergraph, subgraphs, &self.limits, self.mutations)
             .map_err(|why| self.unplanned(why))?;
-        let ready = Ready { planner, findings };
+        let ready = ReadySchema { planner, findings };
         ready.check(&self.listed)?;
         Ok(Some(ready))
     }
 
     /// Reports a supergraph that the planner rejects. A supergraph composed elsewhere may be of an
     /// unsupported kind; one composed here should never be rejected.
-    fn unplanned(&self, why: String) -> Vec<Mistake> {
-        let mut mistakes = Mistakes::default();
+    fn unplanned(&self, why: String) -> Vec<SchemaMistake> {
+        let mut mistakes = SchemaMistakes::default();
         let at = match &self.from {
-            From::Supergraph(file, ..) => At::Text { file: file.clone(), line: 0, column: 0 },
-            From::Services(_) => At::Route("/services".to_owned()),
+            TypesOrigin::Supergraph(file, ..) => {
+                SchemaMistakeLocation::Text { file: file.clone(), line: 0, column: 0 }
+            }
+            TypesOrigin::Services(_) => SchemaMistakeLocation::Route("/services".to_owned()),
         };
         mistakes.add(Wrong::Supergraph, at, format!("the planner rejects it: {why}"), "");
         mistakes.into_vec()
@@ -129,39 +135,40 @@ impl Recipe {
 }
 
 /// Composes the services' schemas into one supergraph.
-fn composed(subgraphs: &[Subgraph]) -> Result<String, Vec<Mistake>> {
-    let parts: Vec<Part<'_>> =
-        subgraphs.iter().map(|part| Part { name: &part.name, sdl: &part.sdl }).collect();
-    let supergraph = compose(&parts).map_err(|errors| told(errors, &At::Route("/services".to_owned())))?;
+fn composed(subgraphs: &[Subgraph]) -> Result<String, Vec<SchemaMistake>> {
+    let parts: Vec<ServiceSchema<'_>> =
+        subgraphs.iter().map(|part| ServiceSchema { name: &part.name, sdl: &part.sdl }).collect();
+    let supergraph = compose(&parts)
+        .map_err(|errors| told(errors, &SchemaMistakeLocation::Route("/services".to_owned())))?;
     Ok(supergraph.sdl)
 }
 
-impl Origin {
-    fn says<'a>(&'a self, asked: Option<&'a str>) -> Option<Says<'a>> {
-        let graphql = |remote: &'a Remote, text| Says::Graphql {
+impl ServiceTypesOrigin {
+    fn says<'a>(&'a self, asked: Option<&'a str>) -> Option<SchemaDescription<'a>> {
+        let graphql = |remote: &'a IntrospectedService, text| SchemaDescription::Graphql {
             path: (&*remote.path).into(),
             text,
             is_federated: remote.is_federated,
         };
         match self {
-            Self::OpenApi(document) => Some(Says::OpenApi(document)),
+            Self::OpenApi(document) => Some(SchemaDescription::OpenApi(document)),
             Self::Sdl(remote, text) => Some(graphql(remote, text)),
             Self::Asked(remote) => Some(graphql(remote, asked?)),
         }
     }
 }
 
-impl Ready {
+impl ReadySchema {
     /// Checks that each of the operator's documents can be planned.
-    fn check(&self, listed: &[DocumentFile]) -> Result<(), Vec<Mistake>> {
-        let mut mistakes = Mistakes::default();
+    fn check(&self, listed: &[DocumentFile]) -> Result<(), Vec<SchemaMistake>> {
+        let mut mistakes = SchemaMistakes::default();
         for document in listed {
             for name in document.operations() {
                 let errors = self.planner.plan(&document.text, name.as_deref()).err();
                 for error in errors.iter().flat_map(|errors| errors.iter()) {
                     let (line, column) = error.locations.first().copied().unwrap_or_default();
                     let (line, column) = (line as usize, column as usize);
-                    let at = At::Text { file: document.file.clone(), line, column };
+                    let at = SchemaMistakeLocation::Text { file: document.file.clone(), line, column };
                     mistakes.add(Wrong::Document, at, error.message.clone(), "");
                 }
             }
@@ -171,10 +178,14 @@ impl Ready {
 }
 
 /// Returns the subgraphs of a supergraph: it lists their names, and the config has their addresses.
-fn subgraphs_of(file: &str, text: &str, remotes: &RemoteServices) -> Result<Vec<Subgraph>, Vec<Mistake>> {
-    let at = || At::Text { file: file.into(), line: 0, column: 0 };
+fn subgraphs_of(
+    file: &str,
+    text: &str,
+    remotes: &RemoteServices,
+) -> Result<Vec<Subgraph>, Vec<SchemaMistake>> {
+    let at = || SchemaMistakeLocation::Text { file: file.into(), line: 0, column: 0 };
     let supergraph = read_supergraph(text).map_err(|errors| told(errors, &at()))?;
-    let (mut subgraphs, mut mistakes) = (Vec::new(), Mistakes::default());
+    let (mut subgraphs, mut mistakes) = (Vec::new(), SchemaMistakes::default());
     for name in supergraph.services {
         let Some((_, remote)) = remotes.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) else {
             let message = format!("the subgraph `{name}` is not a GraphQL service in the config");
@@ -182,22 +193,24 @@ fn subgraphs_of(file: &str, text: &str, remotes: &RemoteServices) -> Result<Vec<
             mistakes.add(Wrong::Supergraph, at(), message, hint);
             continue;
         };
-        let (path, bindings) = (remote.config.path.as_str().into(), Arc::new(Bindings::default()));
-        let kind = Kind::Remote { path, bindings, is_federated: true };
+        let (path, bindings) = (remote.config.path.as_str().into(), Arc::new(SubgraphBindings::default()));
+        let kind = SubgraphProtocol::Remote { path, bindings, is_federated: true };
         subgraphs.push(Subgraph { name, sdl: String::new(), kind });
     }
     if mistakes.is_empty() { Ok(subgraphs) } else { Err(mistakes.into_vec()) }
 }
 
 /// Converts composition errors to mistakes, at a location.
-fn told(errors: Vec<CompositionError>, at: &At) -> Vec<Mistake> {
+fn told(errors: Vec<CompositionError>, at: &SchemaMistakeLocation) -> Vec<SchemaMistake> {
     let mistake = |error: CompositionError| {
         let CompositionError { code, message, hint, place: (line, column), .. } = error;
         let at = match at {
-            At::Text { file, .. } => At::Text { file: file.clone(), line, column },
+            SchemaMistakeLocation::Text { file, .. } => {
+                SchemaMistakeLocation::Text { file: file.clone(), line, column }
+            }
             other => other.clone(),
         };
-        Mistake { at, message, hint, code: code.code() }
+        SchemaMistake { at, message, hint, code: code.code() }
     };
     errors.into_iter().map(mistake).collect()
 }
@@ -206,12 +219,12 @@ fn told(errors: Vec<CompositionError>, at: &At) -> Vec<Mistake> {
 pub(crate) fn origins(
     names: &[String],
     services: &ServiceSet,
-    documents: &Documents,
+    documents: &ServiceDocuments,
     remotes: &RemoteServices,
-) -> Result<Vec<(Box<str>, Origin)>, Vec<Mistake>> {
-    let (mut origins, mut mistakes) = (Vec::new(), Mistakes::default());
+) -> Result<Vec<(Box<str>, ServiceTypesOrigin)>, Vec<SchemaMistake>> {
+    let (mut origins, mut mistakes) = (Vec::new(), SchemaMistakes::default());
     for (number, name) in names.iter().enumerate() {
-        let at = At::Route(format!("/services/{number}"));
+        let at = SchemaMistakeLocation::Route(format!("/services/{number}"));
         let Some(service) = services.get(name) else {
             mistakes.add(
                 Wrong::Service,
@@ -228,13 +241,13 @@ pub(crate) fn origins(
             (Some(remote), _) => {
                 let RemoteService { config, schema } = remote;
                 let (service, path) = ((&**service.name()).into(), config.path.as_str().into());
-                let remote = Remote { service, path, is_federated: config.federated };
+                let remote = IntrospectedService { service, path, is_federated: config.federated };
                 match schema {
-                    Some(text) => Origin::Sdl(remote, Arc::clone(text)),
-                    None => Origin::Asked(remote),
+                    Some(text) => ServiceTypesOrigin::Sdl(remote, Arc::clone(text)),
+                    None => ServiceTypesOrigin::Asked(remote),
                 }
             }
-            (None, Some(document)) => Origin::OpenApi(Arc::clone(document)),
+            (None, Some(document)) => ServiceTypesOrigin::OpenApi(Arc::clone(document)),
             (None, None) => {
                 let message = format!("the service `{name}` has no API description");
                 let hint = "name its OpenAPI document under `openapi`, or write `graphql: {}` if it is a GraphQL service";

@@ -15,18 +15,18 @@ use offload::work;
 use serde_json::Value;
 use services::{CallError, PathError, ServiceRequest};
 
-use crate::fetched::{Fetched, Found, Place};
-use crate::reason::Reason;
-use crate::sources::{Endpoint, Ground};
+use crate::fetched::{FetchOutcome, FetchedValues, ValueLocation};
+use crate::reason::CallFailureReason;
+use crate::sources::{CallContext, GraphqlEndpoint};
 
 pub(crate) use introspect::introspect;
-pub(crate) use response::{Response, Sorted};
+pub(crate) use response::{GraphqlServiceResponse, SortedErrors};
 
 /// The JSON text of a document, as it is written into requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Query(Bytes);
+pub(crate) struct EncodedDocument(Bytes);
 
-impl Query {
+impl EncodedDocument {
     pub(crate) fn new(text: &str) -> Self {
         Self(Value::from(text).to_string().into())
     }
@@ -34,7 +34,7 @@ impl Query {
 
 /// The representations of entities that one field of a document fetches.
 #[derive(Clone, Debug)]
-pub(crate) struct Batch<'a> {
+pub(crate) struct RepresentationBatch<'a> {
     /// The key of the field in the response.
     pub(crate) alias: &'a str,
     /// The variable that contains the list of representations.
@@ -45,38 +45,38 @@ pub(crate) struct Batch<'a> {
 
 /// Fetches root fields. There is one target, the object of all of them.
 pub(crate) async fn root(
-    ground: &Ground,
-    endpoint: &Endpoint<'_>,
-    query: &Query,
+    ground: &CallContext,
+    endpoint: &GraphqlEndpoint<'_>,
+    query: &EncodedDocument,
     variables: &[(&str, Bytes)],
     is_query: bool,
-) -> Fetched {
+) -> FetchedValues {
     let body = body(query, |out| write_variables(out, variables));
     let response = match ask(ground, endpoint, body, is_query).await {
         Ok(response) => response,
         Err(reason) => return failed(ground, endpoint, 1, reason),
     };
-    let Response { document, data, told, status } = response;
+    let GraphqlServiceResponse { document, data, told, status } = response;
     let found = match (data, told.is_empty()) {
-        (None, _) => return failed(ground, endpoint, 1, Reason::Told(told, status)),
-        (Some(spot), true) => Found::One(Place { document: 0, spot }),
-        (Some(spot), false) => Found::Partial(Place { document: 0, spot }, 0),
+        (None, _) => return failed(ground, endpoint, 1, CallFailureReason::Told(told, status)),
+        (Some(spot), true) => FetchOutcome::One(ValueLocation { document: 0, spot }),
+        (Some(spot), false) => FetchOutcome::Partial(ValueLocation { document: 0, spot }, 0),
     };
     let errors = match told.is_empty() {
         true => Vec::new(),
-        false => vec![Reason::Told(told, status).of(&endpoint.name(ground))],
+        false => vec![CallFailureReason::Told(told, status).of(&endpoint.name(ground))],
     };
-    Fetched { documents: vec![document], found: vec![found], errors, ..Fetched::default() }
+    FetchedValues { documents: vec![document], found: vec![found], errors, ..FetchedValues::default() }
 }
 
 /// Fetches entities by their representations. There is one target for each representation, batch by batch.
 pub(crate) async fn entities(
-    ground: &Ground,
-    endpoint: &Endpoint<'_>,
-    query: &Query,
-    batches: Vec<Batch<'_>>,
+    ground: &CallContext,
+    endpoint: &GraphqlEndpoint<'_>,
+    query: &EncodedDocument,
+    batches: Vec<RepresentationBatch<'_>>,
     variables: &[(&str, Bytes)],
-) -> Fetched {
+) -> FetchedValues {
     let body = body(query, |out| {
         write_variables(out, variables);
         for batch in &batches {
@@ -100,7 +100,7 @@ pub(crate) async fn entities(
 
 /// Assigns the entities and errors of a response to the targets, given the alias and the number of targets of
 /// each batch.
-fn sort(response: Response, counts: &[(&str, usize)], service: &Arc<str>) -> Fetched {
+fn sort(response: GraphqlServiceResponse, counts: &[(&str, usize)], service: &Arc<str>) -> FetchedValues {
     // The alias, first target and number of targets of each batch.
     let mut firsts = Vec::with_capacity(counts.len());
     let mut first = 0;
@@ -108,7 +108,7 @@ fn sort(response: Response, counts: &[(&str, usize)], service: &Arc<str>) -> Fet
         firsts.push((alias, first, count));
         first += count;
     }
-    let mut sorted = Sorted::new(response.told, |path| {
+    let mut sorted = SortedErrors::new(response.told, |path| {
         let [Value::String(alias), Value::Number(item), rest @ ..] = path else { return None };
         let (_, first, count) = firsts.iter().find(|(known, _, _)| known == alias)?;
         let item = usize::try_from(item.as_u64()?).ok().filter(|item| item < count)?;
@@ -122,16 +122,16 @@ fn sort(response: Response, counts: &[(&str, usize)], service: &Arc<str>) -> Fet
         found.extend((*first..first + count).map(|target| sorted.found(target, items.next(), 0)));
     }
     let errors = sorted.errors(service, response.status);
-    Fetched { documents: vec![response.document], found, errors, ..Fetched::default() }
+    FetchedValues { documents: vec![response.document], found, errors, ..FetchedValues::default() }
 }
 
 /// Sends a document.
 pub(crate) async fn ask(
-    ground: &Ground,
-    endpoint: &Endpoint<'_>,
+    ground: &CallContext,
+    endpoint: &GraphqlEndpoint<'_>,
     body: Bytes,
     is_query: bool,
-) -> Result<Response, Reason> {
+) -> Result<GraphqlServiceResponse, CallFailureReason> {
     let service = ground.service(endpoint.service)?;
     if is_query {
         // The fingerprint of the body takes less time per byte than parsing.
@@ -142,11 +142,11 @@ pub(crate) async fn ask(
         true => ground.calls.ask(service, request).await,
         false => ground.calls.send(service, request).await,
     };
-    Response::read(&answer.map_err(Reason::Call)?).await
+    GraphqlServiceResponse::read(&answer.map_err(CallFailureReason::Call)?).await
 }
 
-fn request(path: &str, body: Bytes) -> Result<ServiceRequest, Reason> {
-    let invalid = |_| Reason::Call(CallError::Path(PathError::Invalid).into());
+fn request(path: &str, body: Bytes) -> Result<ServiceRequest, CallFailureReason> {
+    let invalid = |_| CallFailureReason::Call(CallError::Path(PathError::Invalid).into());
     let path_and_query = PathAndQuery::try_from(path).map_err(invalid)?;
     let mut headers = HeaderMap::new();
     let accept = "application/graphql-response+json, application/json;q=0.9";
@@ -156,7 +156,7 @@ fn request(path: &str, body: Bytes) -> Result<ServiceRequest, Reason> {
 }
 
 /// Builds a request's body. `variables` writes the members of the variables, each followed by a comma.
-pub(crate) fn body(query: &Query, variables: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+pub(crate) fn body(query: &EncodedDocument, variables: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::with_capacity(query.0.len() + 64);
     out.extend_from_slice(b"{\"query\":");
     out.extend_from_slice(&query.0);
@@ -196,8 +196,13 @@ pub(crate) fn write_list<'t>(out: &mut Vec<u8>, items: impl Iterator<Item = &'t 
     out.extend_from_slice(b"],");
 }
 
-fn failed(ground: &Ground, endpoint: &Endpoint<'_>, targets: usize, reason: Reason) -> Fetched {
-    Fetched::failed(targets, reason.of(&endpoint.name(ground)))
+fn failed(
+    ground: &CallContext,
+    endpoint: &GraphqlEndpoint<'_>,
+    targets: usize,
+    reason: CallFailureReason,
+) -> FetchedValues {
+    FetchedValues::failed(targets, reason.of(&endpoint.name(ground)))
 }
 
 /// Whether a value is not null.

@@ -10,65 +10,68 @@ use http::{Method, StatusCode};
 use json::{JsonDocument, JsonPath, JsonPathStep, NodeId};
 use services::{ServiceRequest, UpstreamService};
 
-use crate::answer::Answer;
-use crate::fetched::{Fetched, Found, Place};
-use crate::reason::Reason;
-use crate::sources::{Arguments, Ground};
-use crate::subgraph::{From, Operation};
+use crate::answer::ServiceResponse;
+use crate::fetched::{FetchOutcome, FetchedValues, ValueLocation};
+use crate::reason::CallFailureReason;
+use crate::sources::{ArgumentValues, CallContext};
+use crate::subgraph::{ParameterSource, RestOperation};
 use openapi::ParameterLocation as In;
 
-pub(crate) use request::{Key, Renderer};
+pub(crate) use request::{RequestKey, RestRequestRenderer};
 
 /// A value in a response.
-pub(crate) struct Value {
+pub(crate) struct RestValue {
     pub(crate) document: Arc<JsonDocument>,
     pub(crate) spot: NodeId,
 }
 
 /// Fetches the value of a root field.
 pub(crate) async fn root(
-    ground: &Ground,
+    ground: &CallContext,
     service: &str,
-    operation: &Operation,
-    arguments: &Arguments,
-) -> Fetched {
+    operation: &RestOperation,
+    arguments: &ArgumentValues,
+) -> FetchedValues {
     let service = match ground.service(service) {
         Ok(service) => service,
-        Err(reason) => return Fetched::failed(1, reason.of(&service.into())),
+        Err(reason) => return FetchedValues::failed(1, reason.of(&service.into())),
     };
-    let request = Renderer { operation, arguments, key: Key::None }.request();
+    let request = RestRequestRenderer { operation, arguments, key: RequestKey::None }.request();
     let value = match request {
         Ok(request) => one(ground, service, operation, request).await,
         Err(reason) => Err(reason),
     };
     match value {
-        Ok(None) => Fetched { found: vec![Found::Nothing], ..Fetched::default() },
-        Ok(Some(Value { document, spot })) => {
-            let found = vec![Found::One(Place { document: 0, spot })];
-            Fetched { documents: vec![document], found, ..Fetched::default() }
+        Ok(None) => FetchedValues { found: vec![FetchOutcome::Nothing], ..FetchedValues::default() },
+        Ok(Some(RestValue { document, spot })) => {
+            let found = vec![FetchOutcome::One(ValueLocation { document: 0, spot })];
+            FetchedValues { documents: vec![document], found, ..FetchedValues::default() }
         }
-        Err(reason) => Fetched::failed(1, reason.of(service.name())),
+        Err(reason) => FetchedValues::failed(1, reason.of(service.name())),
     }
 }
 
 /// Sends a request and locates the value in the response; `None` if there is none.
 pub(crate) async fn one(
-    ground: &Ground,
+    ground: &CallContext,
     service: &Arc<UpstreamService>,
-    operation: &Operation,
+    operation: &RestOperation,
     request: ServiceRequest,
-) -> Result<Option<Value>, Reason> {
-    let answer = ground.calls.send(service, request).await.map_err(Reason::Call)?;
+) -> Result<Option<RestValue>, CallFailureReason> {
+    let answer = ground.calls.send(service, request).await.map_err(CallFailureReason::Call)?;
     read(operation, &answer).await
 }
 
-async fn read(operation: &Operation, answer: &Answer) -> Result<Option<Value>, Reason> {
+async fn read(
+    operation: &RestOperation,
+    answer: &ServiceResponse,
+) -> Result<Option<RestValue>, CallFailureReason> {
     let (status, body) = (answer.status(), answer.body());
     if status == StatusCode::NOT_FOUND && is_one_by_key(operation) {
         return Ok(None);
     }
     if !status.is_success() {
-        return Err(Reason::Status(status));
+        return Err(CallFailureReason::Status(status));
     }
     if operation.is_empty {
         return whole(Bytes::from_static(b"true")).map(Some);
@@ -78,25 +81,25 @@ async fn read(operation: &Operation, answer: &Answer) -> Result<Option<Value>, R
     }
     if operation.is_text {
         offload::leave_for(body.len()).await;
-        let text = std::str::from_utf8(body).map_err(|_| Reason::NotText)?;
+        let text = std::str::from_utf8(body).map_err(|_| CallFailureReason::NotText)?;
         return whole(serde_json::Value::from(text).to_string().into()).map(Some);
     }
     let document = answer.document().await?;
     let node = operation.at.find(document.root());
-    let spot = node.ok_or_else(|| Reason::NothingAt(shown(&operation.at)))?.spot();
-    Ok(Some(Value { document: Arc::clone(document), spot }))
+    let spot = node.ok_or_else(|| CallFailureReason::NothingAt(shown(&operation.at)))?.spot();
+    Ok(Some(RestValue { document: Arc::clone(document), spot }))
 }
 
 /// Creates a value from JSON text that the gateway wrote.
-pub(crate) fn whole(text: Bytes) -> Result<Value, Reason> {
-    let document = JsonDocument::new(text).map_err(|error| Reason::NotJson(error, false))?;
-    Ok(Value { spot: document.root().spot(), document: Arc::new(document) })
+pub(crate) fn whole(text: Bytes) -> Result<RestValue, CallFailureReason> {
+    let document = JsonDocument::new(text).map_err(|error| CallFailureReason::NotJson(error, false))?;
+    Ok(RestValue { spot: document.root().spot(), document: Arc::new(document) })
 }
 
 /// Whether an operation reads a resource that is named by a value in its path. A 404 then means null instead
 /// of an error.
-fn is_one_by_key(operation: &Operation) -> bool {
-    let is_named = |from: &From| !matches!(from, From::Fixed(_));
+fn is_one_by_key(operation: &RestOperation) -> bool {
+    let is_named = |from: &ParameterSource| !matches!(from, ParameterSource::Fixed(_));
     matches!(operation.method, Method::GET | Method::HEAD)
         && operation
             .parameters

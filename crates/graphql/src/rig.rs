@@ -18,21 +18,21 @@ use services::{RequestCall, ServiceConfig, ServiceSet};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::fetched::{Fetched, Found, Place};
-use crate::sources::{Ground, SourceLimits, Sources};
+use crate::fetched::{FetchOutcome, FetchedValues, ValueLocation};
+use crate::sources::{CallContext, RouteServices, SourceLimits};
 
 /// A service called `shop`, and the requests it has received.
-pub(crate) struct Rig {
-    pub(crate) stage: Arc<Stage>,
-    pub(crate) sources: Arc<Sources>,
+pub(crate) struct ShopFixture {
+    pub(crate) stage: Arc<ShopResponses>,
+    pub(crate) sources: Arc<RouteServices>,
     pub(crate) services: ServiceSet,
     server: tokio::task::JoinHandle<()>,
 }
 
 /// The responses of the test service, by `METHOD path?query`.
-pub(crate) struct Stage {
+pub(crate) struct ShopResponses {
     pub(crate) answers: Mutex<BTreeMap<String, (u16, String)>>,
-    pub(crate) seen: Mutex<Vec<Seen>>,
+    pub(crate) seen: Mutex<Vec<ShopRequest>>,
     /// The `Cache-Control` of responses; empty for none.
     pub(crate) cache_control: Mutex<&'static str>,
     /// Each response takes a permit before it is sent.
@@ -40,13 +40,13 @@ pub(crate) struct Stage {
 }
 
 /// A received request.
-pub(crate) struct Seen {
+pub(crate) struct ShopRequest {
     pub(crate) line: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
 
-impl Rig {
+impl ShopFixture {
     pub(crate) async fn new(answers: &[(&str, u16, &str)]) -> Self {
         Self::with(answers, "", false).await
     }
@@ -57,7 +57,7 @@ impl Rig {
             let line = if line.contains(' ') { (*line).to_owned() } else { format!("GET {line}") };
             (line, (*status, (*text).to_owned()))
         };
-        let stage = Arc::new(Stage {
+        let stage = Arc::new(ShopResponses {
             answers: Mutex::new(answers.iter().map(answer).collect()),
             seen: Mutex::default(),
             cache_control: Mutex::default(),
@@ -70,11 +70,11 @@ impl Rig {
             serde_json::from_str(&format!(r#"{{"url":"{url}"{config}}}"#)).expect("a service's config");
         let services = ServiceSet::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
         let limits = SourceLimits { calls: 20, concurrency: 4, upstream_bytes: 1 << 20 };
-        let sources = Sources::new(services.clone(), limits, coalesces);
+        let sources = RouteServices::new(services.clone(), limits, coalesces);
         Self { stage, sources, services, server }
     }
 
-    pub(crate) fn ground(&self) -> Ground {
+    pub(crate) fn ground(&self) -> CallContext {
         self.sources.ground(RequestCall::unlimited())
     }
 
@@ -87,18 +87,18 @@ impl Rig {
     }
 
     /// Removes and returns the last received request.
-    pub(crate) fn last(&self) -> Seen {
+    pub(crate) fn last(&self) -> ShopRequest {
         self.stage.seen.lock().unwrap().pop().expect("a request")
     }
 }
 
-impl Drop for Rig {
+impl Drop for ShopFixture {
     fn drop(&mut self) {
         self.server.abort();
     }
 }
 
-async fn serve(listener: TcpListener, stage: Arc<Stage>) {
+async fn serve(listener: TcpListener, stage: Arc<ShopResponses>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
         let stage = Arc::clone(&stage);
@@ -109,12 +109,15 @@ async fn serve(listener: TcpListener, stage: Arc<Stage>) {
     }
 }
 
-async fn answer(stage: Arc<Stage>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(
+    stage: Arc<ShopResponses>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let line = format!("{} {}", head.method, head.uri);
     let body = body.collect().await.expect("a whole request").to_bytes();
     let body = String::from_utf8_lossy(&body).into_owned();
-    stage.seen.lock().unwrap().push(Seen { line: line.clone(), headers: head.headers, body });
+    stage.seen.lock().unwrap().push(ShopRequest { line: line.clone(), headers: head.headers, body });
     stage.gate.acquire().await.expect("an open gate").forget();
     let known = stage.answers.lock().unwrap().get(&line).cloned();
     let (status, text) = known.unwrap_or_else(|| (599, format!("no response for {line}")));
@@ -135,18 +138,18 @@ pub(crate) async fn moves<T: Send + 'static>(future: impl Future<Output = T> + S
 }
 
 /// Formats the result of each target: the text of its value, or the code of its error, or both.
-pub(crate) fn shown(fetched: &Fetched) -> Vec<String> {
-    let text = |place: &Place| {
+pub(crate) fn shown(fetched: &FetchedValues) -> Vec<String> {
+    let text = |place: &ValueLocation| {
         let document = &fetched.documents[place.document as usize];
         String::from_utf8_lossy(document.at(place.spot).unwrap().text()).into_owned()
     };
     let code = |error: &u32| fetched.errors[*error as usize].code;
-    let shown = |found: &Found| match found {
-        Found::Nothing => "nothing".to_owned(),
-        Found::One(place) => text(place),
-        Found::Many(places) => format!("[{}]", places.iter().map(text).collect::<Vec<_>>().join(",")),
-        Found::Partial(place, error) => format!("{} but {}", text(place), code(error)),
-        Found::Failed(error) => code(error).to_owned(),
+    let shown = |found: &FetchOutcome| match found {
+        FetchOutcome::Nothing => "nothing".to_owned(),
+        FetchOutcome::One(place) => text(place),
+        FetchOutcome::Many(places) => format!("[{}]", places.iter().map(text).collect::<Vec<_>>().join(",")),
+        FetchOutcome::Partial(place, error) => format!("{} but {}", text(place), code(error)),
+        FetchOutcome::Failed(error) => code(error).to_owned(),
     };
     fetched.found.iter().map(shown).collect()
 }

@@ -16,25 +16,25 @@ use services::{
     InFlightMap, RequestBudget, RequestCall, RequestReport, ServiceSet, StreamedServiceBody, ToProblem,
 };
 
-use crate::config::{GraphqlConfig, GraphqlLimits, Introspection};
+use crate::config::{GraphqlConfig, GraphqlLimits, IntrospectionAccess};
 use crate::error::GraphqlError;
-use crate::execute::Answer;
-use crate::mistake::{Finding, Mistake};
-use crate::plan::explain::Explanation;
-use crate::recipe::{self, Documents, From, Ready, Recipe, RemoteServices};
-use crate::schema::Links;
-use crate::schemas::{Remote, Schemas};
-use crate::serve::{DocumentFile, Listed, METHODS, Persisted};
-use crate::sources::{SourceLimits, Sources};
+use crate::execute::ExecutionResponse;
+use crate::mistake::{SchemaMistake, SchemaWarning};
+use crate::plan::explain::PlanExplanation;
+use crate::recipe::{self, ReadySchema, RemoteServices, SchemaInputs, ServiceDocuments, TypesOrigin};
+use crate::schema::SchemaDeclarations;
+use crate::schemas::{IntrospectedService, RemoteSchemas};
+use crate::serve::{DocumentFile, METHODS, PersistedDocuments, StoredDocuments};
+use crate::sources::{RouteServices, SourceLimits};
 
 /// The time limit for fetching the schema of a service and composing it with the others.
 const SCHEMA_TIME: Duration = Duration::from_secs(60);
 
 /// A GraphQL route.
-pub struct Graphql(Arc<Inner>);
+pub struct GraphqlRoute(Arc<GraphqlRouteInner>);
 
 /// A response that several requests share, with the budget that was used for it.
-type SharedAnswer = Arc<(Answer, Arc<RequestBudget>)>;
+type SharedAnswer = Arc<(ExecutionResponse, Arc<RequestBudget>)>;
 
 /// The reason why an operation in flight has no response for all requests that wait for it.
 #[derive(Clone)]
@@ -53,77 +53,78 @@ struct SharedOutcome {
     begun: tokio::time::Instant,
 }
 
-struct Inner {
-    recipe: Recipe,
-    ready: ArcSwapOption<Ready>,
+struct GraphqlRouteInner {
+    recipe: SchemaInputs,
+    ready: ArcSwapOption<ReadySchema>,
     /// The reason why there is no schema yet, for error responses.
     why: Mutex<String>,
-    schemas: Arc<Schemas>,
+    schemas: Arc<RemoteSchemas>,
     services: ServiceSet,
-    sources: Arc<Sources>,
+    sources: Arc<RouteServices>,
     /// The queries in flight; equal ones share a response. `None` if coalescing is off.
     flights: Option<Arc<InFlightMap<SharedOutcome>>>,
-    listed: Listed,
-    persisted: Option<Persisted>,
+    listed: StoredDocuments,
+    persisted: Option<PersistedDocuments>,
     documents_only: bool,
-    introspection: Introspection,
+    introspection: IntrospectionAccess,
     has_page: bool,
     limits: GraphqlLimits,
     offload: OffloadPool,
 }
 
 /// The dependencies of a route besides its config.
-pub struct Ground<'a> {
+pub struct GraphqlRouteContext<'a> {
     /// The services of the gateway.
     pub services: &'a ServiceSet,
     /// The OpenAPI documents of the REST services.
-    pub documents: &'a Documents,
+    pub documents: &'a ServiceDocuments,
     /// The GraphQL services.
     pub remotes: &'a RemoteServices,
     /// The content of the links file.
-    pub links: Option<Links>,
+    pub links: Option<SchemaDeclarations>,
     /// The file name and the text of the supergraph, if there is one.
     pub supergraph: Option<(Box<str>, Arc<str>)>,
     /// The operator's documents.
     pub listed: Vec<DocumentFile>,
     /// The schemas that services have reported before.
-    pub schemas: &'a Arc<Schemas>,
+    pub schemas: &'a Arc<RemoteSchemas>,
     /// The thread pool for work that clients cause.
     pub offload: &'a OffloadPool,
 }
 
-impl Graphql {
+impl GraphqlRoute {
     /// Creates a route, or returns every mistake in its inputs. Services that have to be introspected are
     /// introspected by [`Graphql::start`] or [`Graphql::settle`].
     ///
     /// # Errors
     /// See `docs/errors.md`, "Of GraphQL".
-    pub fn new(config: &GraphqlConfig, ground: Ground<'_>) -> Result<Self, Vec<Mistake>> {
-        let Ground { services, documents, remotes, links, supergraph, listed, schemas, offload } = ground;
+    pub fn new(config: &GraphqlConfig, ground: GraphqlRouteContext<'_>) -> Result<Self, Vec<SchemaMistake>> {
+        let GraphqlRouteContext { services, documents, remotes, links, supergraph, listed, schemas, offload } =
+            ground;
         let from = match supergraph {
-            Some((file, text)) => From::Supergraph(file, text, remotes.clone()),
-            None => From::Services(recipe::origins(&config.services, services, documents, remotes)?),
+            Some((file, text)) => TypesOrigin::Supergraph(file, text, remotes.clone()),
+            None => TypesOrigin::Services(recipe::origins(&config.services, services, documents, remotes)?),
         };
         let limits = config.limits;
-        let known = Listed::new(&listed);
+        let known = StoredDocuments::new(&listed);
         let (links, mutations) = (links.unwrap_or_default(), config.mutations);
-        let recipe = Recipe { from, links, listed, limits, mutations };
+        let recipe = SchemaInputs { from, links, listed, limits, mutations };
         let ready = recipe.make(schemas)?;
         let source_limits = SourceLimits {
             calls: limits.calls as usize,
             concurrency: limits.concurrency as usize,
             upstream_bytes: limits.upstream_bytes.0,
         };
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(GraphqlRouteInner {
             recipe,
             ready: ArcSwapOption::from_pointee(ready),
             why: Mutex::new("services are being asked for their schemas".to_owned()),
             schemas: Arc::clone(schemas),
             services: services.clone(),
-            sources: Sources::new(services.clone(), source_limits, config.coalesce.calls),
+            sources: RouteServices::new(services.clone(), source_limits, config.coalesce.calls),
             flights: config.coalesce.operations.then(Arc::default),
             listed: known,
-            persisted: config.apq.then(Persisted::default),
+            persisted: config.apq.then(PersistedDocuments::default),
             documents_only: config.documents_only(),
             introspection: config.introspection.clone(),
             has_page: config.graphiql,
@@ -152,7 +153,7 @@ impl Graphql {
 
     /// Returns warnings for the parts of the services' documents that could not be mapped.
     #[must_use]
-    pub fn findings(&self) -> Vec<Finding> {
+    pub fn findings(&self) -> Vec<SchemaWarning> {
         self.0.ready.load().as_ref().map(|ready| ready.findings.clone()).unwrap_or_default()
     }
 
@@ -164,7 +165,7 @@ impl Graphql {
         &self,
         document: &str,
         operation: Option<&str>,
-    ) -> Option<Result<Explanation, Vec<GraphqlError>>> {
+    ) -> Option<Result<PlanExplanation, Vec<GraphqlError>>> {
         let ready = self.0.ready.load_full()?;
         Some(ready.planner.plan(document, operation).map(|plan| plan.explain()))
     }
@@ -173,17 +174,17 @@ impl Graphql {
     ///
     /// # Errors
     /// All mistakes in the schema, or the first service that failed to respond.
-    pub async fn settle(&self) -> Result<(), Unsettled> {
+    pub async fn settle(&self) -> Result<(), SchemaUnavailable> {
         for remote in self.0.recipe.remotes() {
             let asked = self.0.schemas.ask(&self.0.services, remote).await;
-            asked.map_err(|why| Unsettled::Service(remote.service.to_string(), why))?;
+            asked.map_err(|why| SchemaUnavailable::Service(remote.service.to_string(), why))?;
         }
         match self.0.recipe.make(&self.0.schemas) {
             Ok(ready) => {
                 self.0.ready.store(ready.map(Arc::new));
                 Ok(())
             }
-            Err(mistakes) => Err(Unsettled::Mistakes(mistakes)),
+            Err(mistakes) => Err(SchemaUnavailable::Mistakes(mistakes)),
         }
     }
 
@@ -234,21 +235,21 @@ impl Graphql {
 
 /// The reason why a route has no schema.
 #[derive(Debug)]
-pub enum Unsettled {
+pub enum SchemaUnavailable {
     /// The mistakes in its inputs.
-    Mistakes(Vec<Mistake>),
+    Mistakes(Vec<SchemaMistake>),
     /// The name of a service that did not return its schema, and the reason.
     Service(String, String),
 }
 
-impl Inner {
+impl GraphqlRouteInner {
     fn why(&self) -> String {
         self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Introspects a service, and builds the schema if everything is available: in the pool, at the
     /// operator's expense.
-    async fn ask(self: &Arc<Self>, remote: &Remote) -> Result<(), String> {
+    async fn ask(self: &Arc<Self>, remote: &IntrospectedService) -> Result<(), String> {
         let (route, remote) = (Arc::clone(self), remote.clone());
         let (kind, payer) = ("graphql-schema", QuotaKey::new(&"graphql-schema").exempt());
         let deadline = Instant::now() + SCHEMA_TIME;
@@ -256,7 +257,7 @@ impl Inner {
         asked.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    async fn ask_now(&self, remote: &Remote) -> Result<(), String> {
+    async fn ask_now(&self, remote: &IntrospectedService) -> Result<(), String> {
         let is_new = self.schemas.ask(&self.services, remote).await;
         let is_new = is_new
             .map_err(|why| format!("the service `{}` does not return its schema: {why}", remote.service))?;
@@ -268,7 +269,7 @@ impl Inner {
             Ok(Some(ready)) => self.ready.store(Some(Arc::new(ready))),
             Ok(None) => {}
             Err(mistakes) => {
-                return Err(mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("; "));
+                return Err(mistakes.iter().map(SchemaMistake::to_string).collect::<Vec<_>>().join("; "));
             }
         }
         Ok(())
@@ -276,7 +277,7 @@ impl Inner {
 }
 
 /// Introspects until all services have returned their schemas. Stops once the route has been dropped.
-async fn asking(route: Weak<Inner>) {
+async fn asking(route: Weak<GraphqlRouteInner>) {
     const LONGEST: Duration = Duration::from_secs(30);
     let Some(mut left) = route.upgrade().map(|route| route.recipe.remotes().cloned().collect::<Vec<_>>())
     else {

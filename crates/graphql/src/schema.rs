@@ -22,23 +22,25 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::mistake::{At, Finding, Kind, Mistake, Mistakes};
+use crate::mistake::{
+    SchemaMistake, SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning,
+};
 use crate::subgraph::Subgraph;
 
-pub use declaration::{FieldChange, LinkDeclaration, Links, TypeChange};
+pub use declaration::{FieldChange, LinkDeclaration, SchemaDeclarations, TypeChange};
 
 /// A service of a route.
 #[derive(Clone, Debug)]
-pub(crate) struct Source<'a> {
+pub(crate) struct SchemaSource<'a> {
     /// Its name in the config.
     pub(crate) name: Arc<str>,
     /// Its schema description.
-    pub(crate) says: Says<'a>,
+    pub(crate) says: SchemaDescription<'a>,
 }
 
 /// The schema description of a service.
 #[derive(Clone, Debug)]
-pub(crate) enum Says<'a> {
+pub(crate) enum SchemaDescription<'a> {
     /// The OpenAPI document of a REST service.
     OpenApi(&'a openapi::OpenApiDocument),
     /// The schema of a GraphQL service.
@@ -58,14 +60,16 @@ pub(crate) enum Says<'a> {
 /// # Errors
 /// Every mistake in the file of links, and every schema that cannot be read.
 pub(crate) fn subgraphs(
-    sources: &[Source<'_>],
-    links: &Links,
-) -> Result<(Vec<Subgraph>, Vec<Finding>), Vec<Mistake>> {
-    let (mut models, mut findings, mut mistakes) = (Vec::new(), Vec::new(), Mistakes::default());
-    for Source { name, says } in sources {
+    sources: &[SchemaSource<'_>],
+    links: &SchemaDeclarations,
+) -> Result<(Vec<Subgraph>, Vec<SchemaWarning>), Vec<SchemaMistake>> {
+    let (mut models, mut findings, mut mistakes) = (Vec::new(), Vec::new(), SchemaMistakes::default());
+    for SchemaSource { name, says } in sources {
         let read = match says {
-            Says::OpenApi(document) => Ok(rest::model(name, document)),
-            Says::Graphql { path, text, is_federated } => remote::model(name, path, text, *is_federated),
+            SchemaDescription::OpenApi(document) => Ok(rest::model(name, document)),
+            SchemaDescription::Graphql { path, text, is_federated } => {
+                remote::model(name, path, text, *is_federated)
+            }
         };
         match read {
             Ok((model, found)) => {
@@ -73,9 +77,9 @@ pub(crate) fn subgraphs(
                 findings.extend(found);
             }
             Err(why) => {
-                let at = At::Service(Arc::clone(name), "/graphql/schema".to_owned());
+                let at = SchemaMistakeLocation::Service(Arc::clone(name), "/graphql/schema".to_owned());
                 let hint = "give its schema as SDL, or as the JSON that introspection answers";
-                mistakes.add(Kind::Schema, at, format!("the schema can't be read: {why}"), hint);
+                mistakes.add(SchemaMistakeKind::Schema, at, format!("the schema can't be read: {why}"), hint);
             }
         }
     }
@@ -94,7 +98,7 @@ pub(crate) fn subgraphs(
     for (number, model) in models.iter().enumerate() {
         match write::subgraph(&models, number) {
             Some(subgraph) => subgraphs.push(subgraph),
-            None => findings.push(Finding {
+            None => findings.push(SchemaWarning {
                 service: Arc::clone(&model.service),
                 place: String::new(),
                 message: "it has no operations for the schema: it is left out".to_owned(),

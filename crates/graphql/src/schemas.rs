@@ -13,14 +13,14 @@ use crate::remote::introspect;
 
 /// Schemas fetched by introspection, by service name and path.
 #[derive(Debug, Default)]
-pub struct Schemas(Mutex<BTreeMap<Key, Arc<str>>>);
+pub struct RemoteSchemas(Mutex<BTreeMap<RemoteSchemaKey, Arc<str>>>);
 
 /// A service's name, and its GraphQL path.
-type Key = (Box<str>, Box<str>);
+type RemoteSchemaKey = (Box<str>, Box<str>);
 
 /// A GraphQL service whose schema is fetched by introspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Remote {
+pub(crate) struct IntrospectedService {
     /// The service's name.
     pub(crate) service: Box<str>,
     /// The path of its GraphQL endpoint.
@@ -29,9 +29,9 @@ pub(crate) struct Remote {
     pub(crate) is_federated: bool,
 }
 
-impl Schemas {
+impl RemoteSchemas {
     /// Returns the schema of a service, if it has been fetched.
-    pub(crate) fn get(&self, remote: &Remote) -> Option<Arc<str>> {
+    pub(crate) fn get(&self, remote: &IntrospectedService) -> Option<Arc<str>> {
         let key = (remote.service.clone(), remote.path.clone());
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
@@ -40,7 +40,11 @@ impl Schemas {
     ///
     /// # Errors
     /// A message that explains why the schema is unavailable.
-    pub(crate) async fn ask(&self, services: &ServiceSet, remote: &Remote) -> Result<bool, String> {
+    pub(crate) async fn ask(
+        &self,
+        services: &ServiceSet,
+        remote: &IntrospectedService,
+    ) -> Result<bool, String> {
         let asked = introspect(services, &remote.service, &remote.path, remote.is_federated).await;
         let text: Arc<str> = asked.map_err(|error| error.message)?.into();
         let key = (remote.service.clone(), remote.path.clone());

@@ -15,11 +15,11 @@ mod problem;
 mod refusal;
 
 pub(crate) use answer::{errors, not_kept, response};
-pub(crate) use ask::{Asked, Hash, Unread};
+pub(crate) use ask::{DocumentHash, GraphqlRequest, RequestParseError};
 pub use listed::DocumentFile;
-pub(crate) use listed::{Listed, hash};
-pub(crate) use media::{Media, asks_for_page};
+pub(crate) use listed::{StoredDocuments, hash};
+pub(crate) use media::{ResponseMediaType, asks_for_page};
 pub(crate) use page::page;
-pub(crate) use persisted::{Owner, Persisted};
+pub(crate) use persisted::{DocumentOwner, PersistedDocuments};
 pub(crate) use problem::{HttpError, METHODS};
-pub(crate) use refusal::{Refusal, status_of_document};
+pub(crate) use refusal::{GraphqlRefusal, status_of_document};

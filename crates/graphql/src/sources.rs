@@ -8,18 +8,18 @@ use json::{JsonDocument, JsonNode};
 use services::{CallCoalescer, CallError, PathError, RequestCall, RequestCalls, ServiceSet, UpstreamService};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::answer::Answer;
-use crate::reason::Reason;
+use crate::answer::ServiceResponse;
+use crate::reason::CallFailureReason;
 
 /// The maximum total length in bytes of the documents that fetch objects by key for a request at a time. A
 /// longer document is sent alone.
 const KEYED_BYTES: usize = 4 << 20;
 
 /// The services of a route.
-pub(crate) struct Sources {
+pub(crate) struct RouteServices {
     services: ServiceSet,
     limits: SourceLimits,
-    coalescer: Option<Arc<CallCoalescer<Answer>>>,
+    coalescer: Option<Arc<CallCoalescer<ServiceResponse>>>,
 }
 
 /// The limits on upstream calls.
@@ -34,8 +34,8 @@ pub(crate) struct SourceLimits {
 }
 
 /// The context for the calls of one request.
-pub(crate) struct Ground {
-    pub(crate) calls: RequestCalls<Answer>,
+pub(crate) struct CallContext {
+    pub(crate) calls: RequestCalls<ServiceResponse>,
     pub(crate) limits: SourceLimits,
     /// The rest of [`KEYED_BYTES`].
     keyed: Semaphore,
@@ -43,7 +43,7 @@ pub(crate) struct Ground {
 
 /// The GraphQL endpoint of a service.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Endpoint<'a> {
+pub(crate) struct GraphqlEndpoint<'a> {
     /// The service's name.
     pub(crate) service: &'a str,
     /// The path of its GraphQL endpoint; empty for a REST service.
@@ -52,18 +52,18 @@ pub(crate) struct Endpoint<'a> {
 
 /// The values of a field's arguments, written as the service expects them: an object.
 #[derive(Debug, Default)]
-pub(crate) struct Arguments(Option<JsonDocument>);
+pub(crate) struct ArgumentValues(Option<JsonDocument>);
 
 /// The distinct keys of the objects to fetch.
 #[derive(Clone, Debug)]
-pub(crate) struct Keys<'a> {
+pub(crate) struct ObjectKeys<'a> {
     /// The fields of the key.
     pub(crate) fields: &'a [Box<str>],
     /// Their values, object by object. `null` is the key of no object.
     pub(crate) values: Vec<JsonNode<'a>>,
 }
 
-impl Sources {
+impl RouteServices {
     /// Creates the services of a route. With `coalesces`, equal concurrent calls of several requests share
     /// one call.
     pub(crate) fn new(services: ServiceSet, limits: SourceLimits, coalesces: bool) -> Arc<Self> {
@@ -72,20 +72,20 @@ impl Sources {
     }
 
     /// Creates the context for the calls of a request.
-    pub(crate) fn ground(&self, call: RequestCall) -> Ground {
+    pub(crate) fn ground(&self, call: RequestCall) -> CallContext {
         let calls = RequestCalls::new(self.services.clone(), call);
         let calls = match &self.coalescer {
             Some(coalescer) => calls.together(Arc::clone(coalescer)),
             None => calls,
         };
-        Ground { calls, limits: self.limits, keyed: Semaphore::new(KEYED_BYTES) }
+        CallContext { calls, limits: self.limits, keyed: Semaphore::new(KEYED_BYTES) }
     }
 }
 
-impl Ground {
+impl CallContext {
     /// Returns the service of this name.
-    pub(crate) fn service(&self, name: &str) -> Result<&Arc<UpstreamService>, Reason> {
-        let unknown = || Reason::Call(Arc::new(CallError::Path(PathError::UnknownService)));
+    pub(crate) fn service(&self, name: &str) -> Result<&Arc<UpstreamService>, CallFailureReason> {
+        let unknown = || CallFailureReason::Call(Arc::new(CallError::Path(PathError::UnknownService)));
         self.calls.services().get(name).ok_or_else(unknown)
     }
 
@@ -97,16 +97,16 @@ impl Ground {
     }
 }
 
-impl Endpoint<'_> {
+impl GraphqlEndpoint<'_> {
     /// The service's name, for messages.
-    pub(crate) fn name(&self, ground: &Ground) -> Arc<str> {
+    pub(crate) fn name(&self, ground: &CallContext) -> Arc<str> {
         ground
             .service(self.service)
             .map_or_else(|_| self.service.into(), |service| Arc::clone(service.name()))
     }
 }
 
-impl Arguments {
+impl ArgumentValues {
     /// Parses the text of an object.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Arguments {
     }
 }
 
-impl<'a> Keys<'a> {
+impl<'a> ObjectKeys<'a> {
     /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         match self.fields.len() {

@@ -18,21 +18,21 @@ pub struct Subgraph {
     /// entity: it is declared with `@key`.
     pub sdl: String,
     /// The protocol of the service.
-    pub kind: Kind,
+    pub kind: SubgraphProtocol,
 }
 
 /// The protocol of a service.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum SubgraphProtocol {
     /// REST.
-    Rest(Arc<Bindings>),
+    Rest(Arc<SubgraphBindings>),
     /// GraphQL. The bindings have no root fields and no types, since those are the service's own. They
     /// contain the links.
     Remote {
         /// The path of its GraphQL endpoint, below the service's URL.
         path: Arc<str>,
         /// The fields that links add to its types.
-        bindings: Arc<Bindings>,
+        bindings: Arc<SubgraphBindings>,
         /// Whether the service is an Apollo Federation subgraph, which answers `_entities` for types that the
         /// bindings don't have.
         is_federated: bool,
@@ -41,13 +41,13 @@ pub enum Kind {
 
 /// The mapping of a subgraph's fields to the service.
 #[derive(Clone, Debug, Default)]
-pub struct Bindings {
+pub struct SubgraphBindings {
     /// The fields of `Query` and `Mutation`, by kind and name.
-    pub roots: HashMap<(OperationKind, Box<str>), Arc<Operation>>,
+    pub roots: HashMap<(OperationKind, Box<str>), Arc<RestOperation>>,
     /// The types whose names, or whose fields' names, differ from the service's own, by name.
     pub types: HashMap<Box<str>, TypeBinding>,
     /// The types whose objects are found by a key, or get fields from another service, by name.
-    pub entities: HashMap<Box<str>, Entity>,
+    pub entities: HashMap<Box<str>, EntityBinding>,
     /// The service's scalars apart from GraphQL's own, by name, with the values that each accepts; `None`
     /// accepts any value.
     pub scalars: HashMap<Box<str>, Option<ScalarInput>>,
@@ -76,13 +76,13 @@ pub enum OperationKind {
 
 /// An operation of a REST service that is exposed as a field.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct RestOperation {
     /// The HTTP method.
     pub method: Method,
     /// The path, with `{name}` for each path parameter, by the parameter's own name.
     pub path: Box<str>,
     /// The parameters to fill in, including those with fixed values.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<RestParameter>,
     /// The argument whose value is the JSON body; absent if the operation has no body.
     pub body: Option<Box<str>>,
     /// The path of the field's value in the response; an empty path selects all of it.
@@ -95,7 +95,7 @@ pub struct Operation {
 
 /// A parameter of an operation.
 #[derive(Clone, Debug)]
-pub struct Parameter {
+pub struct RestParameter {
     /// Its name in the request.
     pub name: Box<str>,
     /// Its location in the request.
@@ -105,12 +105,12 @@ pub struct Parameter {
     /// Whether a list is written by repeating the name, instead of once with commas.
     pub is_repeated: bool,
     /// The source of its value.
-    pub from: From,
+    pub from: ParameterSource,
 }
 
 /// The source of a parameter's value.
 #[derive(Clone, Debug)]
-pub enum From {
+pub enum ParameterSource {
     /// The field's argument of this name; the parameter is omitted if the argument is absent.
     Argument(Box<str>),
     /// A field of the object's key (see [`Entity`]). In [`How::Ids`] it is the list of all objects' values.
@@ -129,14 +129,14 @@ pub struct TypeBinding {
     /// member of the same name.
     pub fields: HashMap<Box<str>, Box<str>>,
     /// The rule that determines an object's type, for abstract types of services other than GraphQL services.
-    pub told_by: Option<Told>,
+    pub told_by: Option<TypeRule>,
     /// The JSON text of each enum value whose GraphQL name differs.
     pub values: HashMap<Box<str>, Box<str>>,
 }
 
 /// A rule that determines an object's type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum TypeRule {
     /// By the text of a member.
     Member {
         /// The member.
@@ -150,39 +150,39 @@ pub enum Told {
 
 /// A type whose objects are found by a key.
 #[derive(Clone, Debug, Default)]
-pub struct Entity {
+pub struct EntityBinding {
     /// The fields of each key that the SDL declares, as written there: `catalog_id freelancer_id`.
     pub keys: Vec<Box<str>>,
     /// The calls that fetch the objects themselves; absent if the service only adds fields to them.
-    pub own: Option<How>,
+    pub own: Option<BatchStrategy>,
     /// The fields that links add, each by calls of its own.
-    pub links: HashMap<Box<str>, Link>,
+    pub links: HashMap<Box<str>, LinkedField>,
 }
 
 /// A field that is resolved by another call.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct LinkedField {
     /// The fields of the object that the calls need, by their GraphQL names. If one of them is `null`, no
     /// call is made, and the field is `null` or an empty list.
     pub needs: Vec<Box<str>>,
     /// The calls.
-    pub how: How,
+    pub how: BatchStrategy,
 }
 
 /// A strategy for fetching values for many objects at once.
 #[derive(Clone, Debug)]
-pub enum How {
+pub enum BatchStrategy {
     /// Calls with batches of keys, by a parameter that takes a list ([`From::Key`]). If the value of the key
     /// is itself a list, all its items are requested, and the object gets theirs in the order of the list.
     /// The same applies to [`How::List`].
-    Ids(Ask, Joined),
+    Ids(BoundCall, ItemMatch),
     /// A single call for the whole list, which is joined in memory.
-    List(Ask, Joined),
+    List(BoundCall, ItemMatch),
     /// A call for each distinct key.
-    Each(Ask),
+    Each(BoundCall),
 }
 
-impl How {
+impl BatchStrategy {
     /// The fields of the key that the calls need, without repetition.
     #[must_use]
     pub fn needs(&self) -> Vec<&str> {
@@ -190,13 +190,15 @@ impl How {
             Self::Ids(ask, joined) | Self::List(ask, joined) => (ask, Some(joined)),
             Self::Each(ask) => (ask, None),
         };
-        let froms: Vec<&From> = match ask {
-            Ask::Rest(operation) => operation.parameters.iter().map(|parameter| &parameter.from).collect(),
-            Ask::Field { arguments, .. } => arguments.iter().map(|(_, _, from)| from).collect(),
+        let froms: Vec<&ParameterSource> = match ask {
+            BoundCall::Rest(operation) => {
+                operation.parameters.iter().map(|parameter| &parameter.from).collect()
+            }
+            BoundCall::Field { arguments, .. } => arguments.iter().map(|(_, _, from)| from).collect(),
         };
         let mut needs: Vec<&str> = joined.iter().map(|joined| &*joined.key).collect();
         for from in froms {
-            if let From::Key(name) = from
+            if let ParameterSource::Key(name) = from
                 && !needs.contains(&&**name)
             {
                 needs.push(name);
@@ -208,22 +210,22 @@ impl How {
 
 /// The request to a service.
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub enum BoundCall {
     /// An operation of a REST service.
-    Rest(Arc<Operation>),
+    Rest(Arc<RestOperation>),
     /// A field of a GraphQL service's `Query`, with its arguments.
     Field {
         /// The name of the field.
         name: Box<str>,
         /// The arguments, without those of the field itself: the name, the type in GraphQL syntax, and the
         /// source.
-        arguments: Vec<(Box<str>, Box<str>, From)>,
+        arguments: Vec<(Box<str>, Box<str>, ParameterSource)>,
     },
 }
 
 /// The rule that matches items with objects.
 #[derive(Clone, Debug)]
-pub struct Joined {
+pub struct ItemMatch {
     /// The field of the object's key that is compared.
     pub key: Box<str>,
     /// The member of each item that it is compared with (in a GraphQL service, the field).

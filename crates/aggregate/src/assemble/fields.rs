@@ -6,13 +6,13 @@ use json::{JsonNode, JsonPath, JsonPathStep, ValueKind};
 use crate::memory::{MemoryBudget, MemoryExhausted};
 
 /// The objects of a part after selection, concatenated in one text.
-pub(super) struct Selected {
+pub(super) struct SelectedObjects {
     text: Bytes,
     ends: std::vec::IntoIter<Option<usize>>,
     start: usize,
 }
 
-impl Selected {
+impl SelectedObjects {
     /// Selects the fields of an array's items, or of a single value. Values other than objects are not
     /// changed.
     pub(super) fn of(

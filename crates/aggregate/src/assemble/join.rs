@@ -2,25 +2,25 @@
 
 use json::{GroupedItems, JoinKey, JoinKeyKinds, JsonNode, JsonTree, NotArray};
 
-use crate::declaration::{Missing, One};
+use crate::declaration::{MissingRows, RowCardinality};
 use crate::memory::{BudgetedVec, MemoryBudget};
-use crate::plan::Joins;
-use crate::problem::Reason;
+use crate::plan::JoinKeys;
+use crate::problem::PartFailureReason;
 
 /// A join of rows with items.
-pub(super) struct Join<'a> {
-    pub(super) joins: &'a Joins,
+pub(super) struct RowJoin<'a> {
+    pub(super) joins: &'a JoinKeys,
     pub(super) rows: Vec<JsonTree>,
     pub(super) memory: &'a MemoryBudget,
 }
 
-impl Join<'_> {
+impl RowJoin<'_> {
     /// Returns the rows of each item.
     pub(super) fn find<'n>(
         self,
         root: JsonNode<'n>,
         items: impl Iterator<Item = JsonNode<'n>>,
-    ) -> Result<Vec<JsonTree>, Reason> {
+    ) -> Result<Vec<JsonTree>, PartFailureReason> {
         let Self { joins, rows, memory } = self;
         let key = |node: JsonNode<'n>| if joins.text { JoinKey::text(node) } else { JoinKey::of(node) };
         // A row's key, its positions in groups, and its position in a list.
@@ -28,11 +28,11 @@ impl Join<'_> {
         let mut grouped = GroupedItems::with_capacity(rows.len());
         for row in root.items() {
             let is_second = grouped.add(joins.row_key.find(row).and_then(key));
-            if is_second && joins.one == One::Only(true) {
-                return Err(Reason::JoinDuplicate);
+            if is_second && joins.one == RowCardinality::Only(true) {
+                return Err(PartFailureReason::JoinDuplicate);
             }
         }
-        let is_one = joins.one != One::Only(false);
+        let is_one = joins.one != RowCardinality::Only(false);
         let mut lists: Vec<Option<JsonTree>> = vec![None; if is_one { 0 } else { grouped.len() }];
         let (empty, mut found_any, mut kinds) = (JsonTree::Array([].into()), false, JoinKeyKinds::default());
         let mut values = Vec::new();
@@ -55,7 +55,7 @@ impl Join<'_> {
                 });
                 let list = list.finish()?;
                 if let Err(NotArray(Some(kind))) = visited {
-                    return Err(Reason::EachNotArray(joins.on.clone(), kind.name()));
+                    return Err(PartFailureReason::EachNotArray(joins.on.clone(), kind.name()));
                 }
                 found_any |= !list.is_empty();
                 values.push(JsonTree::Array(list.into()));
@@ -66,7 +66,7 @@ impl Join<'_> {
             let group = key.as_ref().and_then(|key| grouped.find(key));
             found_any |= group.is_some();
             values.push(match group {
-                None if joins.missing == Missing::Error => return Err(Reason::JoinMissing),
+                None if joins.missing == MissingRows::Error => return Err(PartFailureReason::JoinMissing),
                 None if is_one => JsonTree::NULL,
                 None => empty.clone(),
                 Some(group) if is_one => grouped
@@ -88,7 +88,7 @@ impl Join<'_> {
         }
         if !found_any && kinds.are_apart(grouped.kinds()) {
             let (left, right) = (kinds.names(), grouped.kinds().names());
-            return Err(Reason::JoinKinds { on: joins.on.clone(), left, right });
+            return Err(PartFailureReason::JoinKinds { on: joins.on.clone(), left, right });
         }
         Ok(values)
     }
@@ -102,7 +102,7 @@ mod tests {
     use json::{JsonDocument, JsonPath};
 
     use super::*;
-    use crate::plan::Target;
+    use crate::plan::PartPath;
 
     #[test]
     fn passes_over_no_rows_when_the_memory_is_exhausted() {
@@ -112,21 +112,21 @@ mod tests {
         let rows = document(format!("[{}]", [r#"{"id":1}"#; COUNT].join(",")));
         let item = document(format!(r#"{{"ids":[{}]}}"#, ["1"; COUNT].join(",")));
         let quoted = Bytes::from_static(b"\"rows\"");
-        let joins = Joins {
-            into: Target { part: 0, path: JsonPath::default(), name: "rows".into(), quoted },
+        let joins = JoinKeys {
+            into: PartPath { part: 0, path: JsonPath::default(), name: "rows".into(), quoted },
             item_key: path(".ids[*]"),
             row_key: path(".id"),
-            one: One::Only(false),
-            missing: Missing::Null,
+            one: RowCardinality::Only(false),
+            missing: MissingRows::Null,
             text: false,
             on: "ids[*] = id".to_owned(),
         };
         // There is room for the groups, and for half of the rows of the first key.
         let memory = MemoryBudget::new(((4 * COUNT + COUNT / 2) * size_of::<JsonTree>()) as u64);
         let trees = rows.root().items().map(|row| JsonTree::Text(row.slice())).collect();
-        let join = Join { joins: &joins, rows: trees, memory: &memory };
+        let join = RowJoin { joins: &joins, rows: trees, memory: &memory };
         let found = join.find(rows.root(), std::iter::once(item.root()));
-        assert!(matches!(found, Err(Reason::Memory)));
+        assert!(matches!(found, Err(PartFailureReason::Memory)));
         assert_eq!(memory.dropped.load(Relaxed), 1);
     }
 }

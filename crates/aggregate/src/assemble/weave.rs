@@ -4,19 +4,19 @@
 use bytes::Bytes;
 use json::{JsonNode, JsonPathStep, JsonTree, TreeMember, ValueKind};
 
-use super::fields::Selected;
+use super::fields::SelectedObjects;
 use crate::memory::{MemoryBudget, MemoryExhausted};
-use crate::plan::Part;
+use crate::plan::PartPlan;
 
 /// The values to put in at a path, one for each target in order.
-pub(super) struct Patch<'a> {
+pub(super) struct PathPatch<'a> {
     pub(super) steps: &'a [JsonPathStep],
     pub(super) name: &'a str,
     pub(super) quoted: &'a Bytes,
     pub(super) values: std::vec::IntoIter<JsonTree>,
 }
 
-impl Patch<'_> {
+impl PathPatch<'_> {
     /// Advances the patch from an array to its items.
     pub(super) fn at_items(&mut self) -> &mut Self {
         if let [JsonPathStep::Each, rest @ ..] = self.steps {
@@ -28,14 +28,14 @@ impl Patch<'_> {
 
 /// Returns a value with the selected fields of the part, and nothing put in.
 pub(super) fn shaped(
-    part: &Part,
+    part: &PartPlan,
     root: JsonNode<'_>,
     memory: &MemoryBudget,
 ) -> Result<JsonTree, MemoryExhausted> {
     match part.fields.as_deref() {
         None => Ok(JsonTree::Text(root.slice())),
         Some(fields) => {
-            let mut weaver = Weaver::new(Some(Selected::of(root, fields, memory)?), memory);
+            let mut weaver = ValueWeaver::new(Some(SelectedObjects::of(root, fields, memory)?), memory);
             let tree = weaver.tree(root, &mut []);
             weaver.finish(tree)
         }
@@ -43,15 +43,15 @@ pub(super) fn shaped(
 }
 
 /// A walk through a value that puts in other values.
-pub(super) struct Weaver<'m> {
-    own: Option<Selected>,
+pub(super) struct ValueWeaver<'m> {
+    own: Option<SelectedObjects>,
     memory: &'m MemoryBudget,
     /// Whether the memory budget was exhausted. The result is incomplete then.
     is_exhausted: bool,
 }
 
-impl<'m> Weaver<'m> {
-    pub(super) fn new(own: Option<Selected>, memory: &'m MemoryBudget) -> Self {
+impl<'m> ValueWeaver<'m> {
+    pub(super) fn new(own: Option<SelectedObjects>, memory: &'m MemoryBudget) -> Self {
         Self { own, memory, is_exhausted: false }
     }
 
@@ -61,10 +61,10 @@ impl<'m> Weaver<'m> {
     }
 
     /// Returns the tree of a part's value.
-    pub(super) fn tree(&mut self, root: JsonNode<'_>, patches: &mut [&mut Patch<'_>]) -> JsonTree {
+    pub(super) fn tree(&mut self, root: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
         match root.kind() {
             ValueKind::Array if self.has_room::<JsonTree>(root) => {
-                let mut below: Vec<&mut Patch<'_>> =
+                let mut below: Vec<&mut PathPatch<'_>> =
                     patches.iter_mut().map(|patch| patch.at_items()).collect();
                 JsonTree::Array(root.items().map(|item| self.item(item, &mut below)).collect())
             }
@@ -74,8 +74,8 @@ impl<'m> Weaver<'m> {
 
     /// Returns the tree of an item, or of a value other than an array: the objects that fields are selected
     /// from.
-    pub(super) fn item(&mut self, node: JsonNode<'_>, patches: &mut [&mut Patch<'_>]) -> JsonTree {
-        let own = self.own.as_mut().map(Selected::next);
+    pub(super) fn item(&mut self, node: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
+        let own = self.own.as_mut().map(SelectedObjects::next);
         match own {
             Some(Some(text)) => self.put(text, node, patches, false),
             _ if patches.is_empty() => JsonTree::Text(node.slice()),
@@ -90,7 +90,7 @@ impl<'m> Weaver<'m> {
     }
 
     /// Returns the tree of a nested value.
-    fn weave(&mut self, node: JsonNode<'_>, patches: &mut [&mut Patch<'_>]) -> JsonTree {
+    fn weave(&mut self, node: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
         if patches.is_empty() {
             return JsonTree::Text(node.slice());
         }
@@ -106,7 +106,7 @@ impl<'m> Weaver<'m> {
 
     /// Returns the tree of an array. Values can be nested a thousand levels deep, so stack frames are kept
     /// small by avoiding closures.
-    fn items(&mut self, array: JsonNode<'_>, patches: &mut [&mut Patch<'_>]) -> JsonTree {
+    fn items(&mut self, array: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
         let mut items = Vec::with_capacity(array.count());
         for (number, item) in array.items().enumerate() {
             items.push(self.below(item, patches, |steps| goes_into(steps, number)));
@@ -118,7 +118,7 @@ impl<'m> Weaver<'m> {
     fn below(
         &mut self,
         node: JsonNode<'_>,
-        patches: &mut [&mut Patch<'_>],
+        patches: &mut [&mut PathPatch<'_>],
         goes_on: impl Fn(&[JsonPathStep]) -> bool,
     ) -> JsonTree {
         if !patches.iter().any(|patch| goes_on(patch.steps)) {
@@ -126,7 +126,7 @@ impl<'m> Weaver<'m> {
         }
         let steps: Vec<&[JsonPathStep]> = patches.iter().map(|patch| patch.steps).collect();
         let of_these = patches.iter_mut().filter(|patch| goes_on(patch.steps));
-        let mut below: Vec<&mut Patch<'_>> = of_these.map(|patch| &mut **patch).collect();
+        let mut below: Vec<&mut PathPatch<'_>> = of_these.map(|patch| &mut **patch).collect();
         below.iter_mut().for_each(|patch| patch.steps = patch.steps.get(1..).unwrap_or_default());
         let tree = self.weave(node, &mut below);
         patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
@@ -139,7 +139,7 @@ impl<'m> Weaver<'m> {
         &mut self,
         text: Bytes,
         node: JsonNode<'_>,
-        patches: &mut [&mut Patch<'_>],
+        patches: &mut [&mut PathPatch<'_>],
         is_whole: bool,
     ) -> JsonTree {
         if patches.is_empty() {
@@ -156,7 +156,7 @@ impl<'m> Weaver<'m> {
     }
 
     /// Returns the tree of an object member by member, because values are put into a member or replace it.
-    fn open(&mut self, node: JsonNode<'_>, patches: &mut [&mut Patch<'_>]) -> JsonTree {
+    fn open(&mut self, node: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
         if !self.has_room::<TreeMember>(node) {
             return JsonTree::NULL;
         }

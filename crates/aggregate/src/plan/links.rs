@@ -4,12 +4,12 @@ use http::Method;
 use json::pointer::below;
 use json::{JsonPath, JsonPathStep};
 
-use super::{Part, parts};
-use crate::declaration::Declaration;
-use crate::mistake::{Kind, Mistakes};
+use super::{PartPlan, parts};
+use crate::declaration::AggregateDeclaration;
+use crate::mistake::{AggregateMistakeKind, AggregateMistakes};
 
 /// Links the parts, and reports invalid relations.
-pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mistakes) {
+pub(super) fn link(list: &mut [PartPlan], declared: &AggregateDeclaration, mistakes: &mut AggregateMistakes) {
     for part in 0..list.len() {
         if let Some(into) = list[part].goes_into().map(|into| into.part).filter(|into| *into != part) {
             list[into].children.push(part);
@@ -38,7 +38,7 @@ pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mis
         return;
     }
     // An unsafe call runs only after every call that does not depend on it has succeeded.
-    let is_unsafe = |part: &Part| !parts::is_safe(&part.method);
+    let is_unsafe = |part: &PartPlan| !parts::is_safe(&part.method);
     if let Some(last) = list.iter().position(is_unsafe) {
         let before: Vec<usize> =
             (0..list.len()).filter(|part| *part != last && !needs(list, *part, last)).collect();
@@ -47,8 +47,12 @@ pub(super) fn link(list: &mut [Part], declared: &Declaration, mistakes: &mut Mis
 }
 
 /// Reports invalid relations, and returns their number.
-fn mistakes_of(list: &[Part], declared: &Declaration, mistakes: &mut Mistakes) -> usize {
-    let mut found = Mistakes::default();
+fn mistakes_of(
+    list: &[PartPlan],
+    declared: &AggregateDeclaration,
+    mistakes: &mut AggregateMistakes,
+) -> usize {
+    let mut found = AggregateMistakes::default();
     circle(
         list,
         &mut found,
@@ -70,20 +74,25 @@ fn mistakes_of(list: &[Part], declared: &Declaration, mistakes: &mut Mistakes) -
         let message = format!("`{}` and `{}` both change something", first.name, second.name);
         let hint = "write `sequential: true` at the top: then the calls are made one after the other";
         let place = below(&below("/parts", &second.name), &word(&second.method));
-        found.add(Kind::Unsafe, place, message, hint);
+        found.add(AggregateMistakeKind::Unsafe, place, message, hint);
     }
     for part in list {
         let place = below("/parts", &part.name);
         let children: Vec<_> = part.children.iter().filter_map(|child| list[*child].goes_into()).collect();
         for (number, into) in children.iter().enumerate() {
-            let same = |other: &&&super::Target| other.name == into.name && other.path == into.path;
+            let same = |other: &&&super::PartPath| other.name == into.name && other.path == into.path;
             if children[..number].iter().any(|other| same(&other)) {
                 let message = format!("two parts are put into `{}` as `{}`", part.name, into.name);
-                found.add(Kind::Join, &place, message, "give each a name with `as`");
+                found.add(AggregateMistakeKind::Join, &place, message, "give each a name with `as`");
             }
             if part.fields.is_some() && !is_item(&into.path) {
                 let message = "`fields` can't be combined with values that are put deep into the part";
-                found.add(Kind::Fields, below(&place, "fields"), message, "leave `fields` out");
+                found.add(
+                    AggregateMistakeKind::Fields,
+                    below(&place, "fields"),
+                    message,
+                    "leave `fields` out",
+                );
             }
         }
         if let (Some(each), false) = (&part.each, children.is_empty())
@@ -91,7 +100,12 @@ fn mistakes_of(list: &[Part], declared: &Declaration, mistakes: &mut Mistakes) -
         {
             let message =
                 format!("something is put into `{}`, whose own values are put into items", part.name);
-            found.add(Kind::Each, below(&place, "each"), message, "write `apart: true`, or put it elsewhere");
+            found.add(
+                AggregateMistakeKind::Each,
+                below(&place, "each"),
+                message,
+                "write `apart: true`, or put it elsewhere",
+            );
         }
     }
     let found = found.into_vec();
@@ -109,19 +123,19 @@ fn is_item(path: &JsonPath) -> bool {
 
 /// Reports a cycle, if there is one.
 fn circle(
-    list: &[Part],
-    mistakes: &mut Mistakes,
-    next: impl Fn(&Part) -> &Vec<usize>,
+    list: &[PartPlan],
+    mistakes: &mut AggregateMistakes,
+    next: impl Fn(&PartPlan) -> &Vec<usize>,
     word: &str,
     hint: &str,
 ) {
     // The states are 0 (new), 1 (on the path) and 2 (done).
     fn walk(
-        list: &[Part],
+        list: &[PartPlan],
         part: usize,
         states: &mut [u8],
         way: &mut Vec<usize>,
-        next: &dyn Fn(&Part) -> &Vec<usize>,
+        next: &dyn Fn(&PartPlan) -> &Vec<usize>,
     ) -> bool {
         states[part] = 1;
         way.push(part);
@@ -147,14 +161,14 @@ fn circle(
             let names: Vec<String> = way.iter().map(|part| format!("`{}`", list[*part].name)).collect();
             let place = below("/parts", &list[way[0]].name);
             let message = format!("this is a cycle: {}", names.join(&format!(" {word} ")));
-            mistakes.add(Kind::Cycle, place, message, hint);
+            mistakes.add(AggregateMistakeKind::Cycle, place, message, hint);
             return;
         }
     }
 }
 
 /// Whether a part depends on another, directly or indirectly.
-fn needs(list: &[Part], part: usize, other: usize) -> bool {
+fn needs(list: &[PartPlan], part: usize, other: usize) -> bool {
     let mut seen = vec![false; list.len()];
     let mut next = vec![part];
     while let Some(part) = next.pop() {

@@ -9,18 +9,22 @@ use json::pointer::below;
 use json::{JsonDocument, JsonPath};
 use services::{UpstreamService, path};
 
-use super::{Each, Fallback, Ground, Joins, Over, Part, Target, keys, quoted};
-use crate::declaration::{self, Declaration, Fields, InputPlace, InputType, One};
-use crate::mistake::{Kind, Mistakes};
-use crate::template::{self, BodyTemplate, Names, Slot, Source, Template, Url};
+use super::{EachItem, FailureFallback, ItemSource, JoinKeys, PartPath, PartPlan, PlanContext, keys, quoted};
+use crate::declaration::{
+    self, AggregateDeclaration, InputPlace, InputType, MemberSelection, RowCardinality,
+};
+use crate::mistake::{AggregateMistakeKind, AggregateMistakes};
+use crate::template::{
+    self, BodyTemplate, SlotSource, TemplateScope, TemplateSlot, TextTemplate, UrlTemplate,
+};
 
 /// A reader of a part, which reports its mistakes.
-pub(super) struct Reader<'a> {
+pub(super) struct PartReader<'a> {
     pub(super) place: String,
-    pub(super) names: Names<'a>,
-    pub(super) declared: &'a Declaration,
-    pub(super) ground: &'a Ground<'a>,
-    pub(super) mistakes: &'a mut Mistakes,
+    pub(super) names: TemplateScope<'a>,
+    pub(super) declared: &'a AggregateDeclaration,
+    pub(super) ground: &'a PlanContext<'a>,
+    pub(super) mistakes: &'a mut AggregateMistakes,
 }
 
 /// Whether a method is safe.
@@ -29,68 +33,86 @@ pub(crate) fn is_safe(method: &Method) -> bool {
 }
 
 /// Whether a part reads the client's body.
-pub(super) fn reads_body(part: &Part) -> bool {
-    slots(part).iter().any(|slot| matches!(slot.source, Source::Body(_)))
+pub(super) fn reads_body(part: &PartPlan) -> bool {
+    slots(part).iter().any(|slot| matches!(slot.source, SlotSource::Body(_)))
 }
 
 /// Returns all placeholders of a part.
-pub(crate) fn slots(part: &Part) -> Vec<&Slot> {
+pub(crate) fn slots(part: &PartPlan) -> Vec<&TemplateSlot> {
     part.url.slots().chain(part.slots_beside_url()).collect()
 }
 
-impl Reader<'_> {
-    fn wrong(&mut self, kind: Kind, member: &str, message: impl Into<String>, hint: &str) {
+impl PartReader<'_> {
+    fn wrong(&mut self, kind: AggregateMistakeKind, member: &str, message: impl Into<String>, hint: &str) {
         let place = if member.is_empty() { self.place.clone() } else { below(&self.place, member) };
         self.mistakes.add(kind, place, message, hint);
     }
 
-    pub(super) fn part(&mut self, name: &str, part: &declaration::Part) -> Option<Part> {
+    pub(super) fn part(&mut self, name: &str, part: &declaration::PartDeclaration) -> Option<PartPlan> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if !name.starts_with(|first: char| first.is_ascii_alphabetic()) || !name.bytes().all(plain) {
             let hint =
                 "use letters, digits, `_` and `-`, a letter first: it is used in placeholders and headers";
-            self.wrong(Kind::Call, "", format!("`{name}` is not a valid name for a part"), hint);
+            self.wrong(
+                AggregateMistakeKind::Call,
+                "",
+                format!("`{name}` is not a valid name for a part"),
+                hint,
+            );
         }
         let (method, word, target) = self.method(part)?;
         let call = self.call(word, target);
         let headers = self.headers(part);
         let body = part.body.as_ref().and_then(|body| {
             let read = BodyTemplate::parse(body, self.names);
-            read.map_err(|message| self.wrong(Kind::Placeholder, "body", message, PLACEHOLDERS)).ok()
+            read.map_err(|message| {
+                self.wrong(AggregateMistakeKind::Placeholder, "body", message, PLACEHOLDERS)
+            })
+            .ok()
         });
         if part.body.is_some() && is_safe(&method) {
-            self.wrong(Kind::Call, "body", format!("a {method} request has no body"), "use another method");
+            self.wrong(
+                AggregateMistakeKind::Call,
+                "body",
+                format!("a {method} request has no body"),
+                "use another method",
+            );
         }
         let each = part.each.as_ref().map(|each| self.each(name, part, each));
         let joins = part.join.as_ref().map(|join| self.join(name, join));
         if part.each.is_some() && part.join.is_some() {
             let hint = "leave `join` out: what `each` calls is put into its items anyway";
-            self.wrong(Kind::Join, "join", "a part has `each` or `join`, not both", hint);
+            self.wrong(AggregateMistakeKind::Join, "join", "a part has `each` or `join`, not both", hint);
         }
         if part.each.is_none() && (part.name.is_some() || part.apart) {
             let hint = "with `join`, write `as` within it";
-            self.wrong(Kind::Each, "", "`as` and `apart` belong to `each`", hint);
+            self.wrong(AggregateMistakeKind::Each, "", "`as` and `apart` belong to `each`", hint);
         }
         if part.each.is_some() && !is_safe(&method) && !self.declared.sequential {
             let hint = "write `sequential: true` at the top if this is meant";
-            self.wrong(Kind::Unsafe, "each", format!("`each` would send several {method} requests"), hint);
+            self.wrong(
+                AggregateMistakeKind::Unsafe,
+                "each",
+                format!("`each` would send several {method} requests"),
+                hint,
+            );
         }
         let at = part.at.clone().unwrap_or_default();
         let known = JsonDocument::new(Bytes::from_static(b"null")).ok()?;
         if let Err(error) = known.root().pointer(&at) {
-            self.wrong(Kind::Call, "at", error.to_string(), "write it as in `/items`");
+            self.wrong(AggregateMistakeKind::Call, "at", error.to_string(), "write it as in `/items`");
         }
         let fields = part.fields.as_ref().map(|fields| self.fields(fields));
         if part.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
             self.wrong(
-                Kind::Call,
+                AggregateMistakeKind::Call,
                 "timeout",
                 "the timeout must be greater than zero",
                 "write it as in `500ms`",
             );
         }
         let (service, url) = call?;
-        let read = Part {
+        let read = PartPlan {
             name: name.into(),
             method,
             service,
@@ -110,11 +132,14 @@ impl Reader<'_> {
             children: Vec::new(),
         };
         self.check_slots(&read, word);
-        Some(Part { needs: needs(&read).into_iter().collect(), ..read })
+        Some(PartPlan { needs: needs(&read).into_iter().collect(), ..read })
     }
 
     /// Returns the method, its keyword, and the target of the call.
-    fn method<'p>(&mut self, part: &'p declaration::Part) -> Option<(Method, &'static str, &'p str)> {
+    fn method<'p>(
+        &mut self,
+        part: &'p declaration::PartDeclaration,
+    ) -> Option<(Method, &'static str, &'p str)> {
         let all = [
             (Method::GET, "get", &part.get),
             (Method::HEAD, "head", &part.head),
@@ -128,29 +153,31 @@ impl Reader<'_> {
         let first = written.next();
         if first.is_none() || written.next().is_some() {
             let message = "a part has exactly one of `get`, `head`, `post`, `put`, `patch` and `delete`";
-            self.wrong(Kind::Call, "", message, "write it as in `get: \"profile/buyers\"`");
+            self.wrong(AggregateMistakeKind::Call, "", message, "write it as in `get: \"profile/buyers\"`");
             return None;
         }
         first
     }
 
-    fn call(&mut self, word: &str, target: &str) -> Option<(Arc<UpstreamService>, Url)> {
+    fn call(&mut self, word: &str, target: &str) -> Option<(Arc<UpstreamService>, UrlTemplate)> {
         let plain = target.strip_prefix("http://").unwrap_or(target);
         let Some((service, path)) = plain.find(['/', '?']).map(|end| plain.split_at(end)) else {
             let hint = "write the service's name, then the path: `profile/buyers?limit=20`";
-            self.wrong(Kind::Call, word, format!("`{target}` has no path"), hint);
+            self.wrong(AggregateMistakeKind::Call, word, format!("`{target}` has no path"), hint);
             return None;
         };
         let services = self.ground.services;
         let Some(service) = services.get(service).cloned() else {
             let names: Vec<&str> = services.names().map(|name| &**name).collect();
             let hint = format!("the services are `{}`", names.join("`, `"));
-            self.wrong(Kind::Call, word, format!("there is no service `{service}`"), &hint);
+            self.wrong(AggregateMistakeKind::Call, word, format!("there is no service `{service}`"), &hint);
             return None;
         };
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        let url = Url::parse(&path, self.names);
-        let url = url.map_err(|message| self.wrong(Kind::Placeholder, word, message, PLACEHOLDERS)).ok()?;
+        let url = UrlTemplate::parse(&path, self.names);
+        let url = url
+            .map_err(|message| self.wrong(AggregateMistakeKind::Placeholder, word, message, PLACEHOLDERS))
+            .ok()?;
         let sample = sample(&url.path);
         let checked = match path::parse_target(&format!("http://{}{sample}", service.name())) {
             Ok(_) => service.check_path(&sample),
@@ -158,21 +185,26 @@ impl Reader<'_> {
         };
         if let Err(error) = checked {
             let hint = "write the path as the service has it, percent-encoded where needed";
-            self.wrong(Kind::Call, word, error.to_string(), hint);
+            self.wrong(AggregateMistakeKind::Call, word, error.to_string(), hint);
         }
         let literal = url.query.iter().flat_map(|pair| pair.value.iter().flatten());
         let texts = literal.filter_map(|piece| match piece {
-            template::Piece::Text(text) => Some(text),
-            template::Piece::Slot(_) => None,
+            template::TemplatePiece::Text(text) => Some(text),
+            template::TemplatePiece::Slot(_) => None,
         });
         if texts.chain(url.query.iter().map(|pair| &pair.name)).any(|text| !is_query(text)) {
             let hint = "percent-encode everything except letters, digits and -._~,:;@!$'()*+/";
-            self.wrong(Kind::Call, word, "the query has a character that is not allowed in a URL", hint);
+            self.wrong(
+                AggregateMistakeKind::Call,
+                word,
+                "the query has a character that is not allowed in a URL",
+                hint,
+            );
         }
         Some((service, url))
     }
 
-    fn headers(&mut self, part: &declaration::Part) -> Vec<(HeaderName, Template)> {
+    fn headers(&mut self, part: &declaration::PartDeclaration) -> Vec<(HeaderName, TextTemplate)> {
         let mut headers = Vec::new();
         for (name, value) in &part.headers {
             let member = below("headers", name);
@@ -183,54 +215,66 @@ impl Reader<'_> {
                     let alone =
                         http::HeaderMap::from_iter([(known.clone(), http::HeaderValue::from_static(""))]);
                     if let Err(error) = services::headers::check(&alone) {
-                        self.mistakes.add(Kind::Call, &place, error.to_string(), "leave it out");
+                        self.mistakes.add(
+                            AggregateMistakeKind::Call,
+                            &place,
+                            error.to_string(),
+                            "leave it out",
+                        );
                     }
-                    let is_wrong = |piece: &template::Piece| match piece {
-                        template::Piece::Text(text) => http::HeaderValue::from_str(text).is_err(),
-                        template::Piece::Slot(_) => false,
+                    let is_wrong = |piece: &template::TemplatePiece| match piece {
+                        template::TemplatePiece::Text(text) => http::HeaderValue::from_str(text).is_err(),
+                        template::TemplatePiece::Slot(_) => false,
                     };
                     if template.iter().any(is_wrong) {
                         let message = "the value has a character that is not allowed in a header";
-                        self.mistakes.add(Kind::Call, place, message, "leave line breaks and the like out");
+                        self.mistakes.add(
+                            AggregateMistakeKind::Call,
+                            place,
+                            message,
+                            "leave line breaks and the like out",
+                        );
                     }
                     headers.push((known, template));
                 }
                 (Err(_), _) => {
                     self.mistakes.add(
-                        Kind::Call,
+                        AggregateMistakeKind::Call,
                         place,
                         format!("`{name}` is not a header name"),
                         "use its name in HTTP",
                     );
                 }
-                (_, Err(message)) => self.mistakes.add(Kind::Placeholder, place, message, PLACEHOLDERS),
+                (_, Err(message)) => {
+                    self.mistakes.add(AggregateMistakeKind::Placeholder, place, message, PLACEHOLDERS)
+                }
             }
         }
         headers
     }
 
-    fn each(&mut self, name: &str, part: &declaration::Part, each: &str) -> Option<Each> {
+    fn each(&mut self, name: &str, part: &declaration::PartDeclaration, each: &str) -> Option<EachItem> {
         if let Some(input) = self.names.inputs.iter().position(|input| *input == each) {
             if self.declared.input.get_index(input).is_none_or(|(_, input)| input.kind != InputType::Array) {
                 let message = format!("the input `{each}` is not an array");
-                self.wrong(Kind::Each, "each", message, "declare it with `type: array`");
+                self.wrong(AggregateMistakeKind::Each, "each", message, "declare it with `type: array`");
                 return None;
             }
-            return Some(Each { over: Over::Input(input), into: None });
+            return Some(EachItem { over: ItemSource::Input(input), into: None });
         }
-        let (over, path) = self.place_of(Kind::Each, "each", each)?;
+        let (over, path) = self.place_of(AggregateMistakeKind::Each, "each", each)?;
         let name = part.name.as_deref().unwrap_or(name);
-        let into = (!part.apart).then(|| Target {
+        let into = (!part.apart).then(|| PartPath {
             part: over,
             path: path.clone(),
             name: name.into(),
             quoted: quoted(name),
         });
-        Some(Each { over: Over::Part(over, path), into })
+        Some(EachItem { over: ItemSource::Part(over, path), into })
     }
 
-    fn join(&mut self, name: &str, join: &declaration::Join) -> Option<Joins> {
-        let into = self.place_of(Kind::Join, "join/into", &join.into);
+    fn join(&mut self, name: &str, join: &declaration::JoinDeclaration) -> Option<JoinKeys> {
+        let into = self.place_of(AggregateMistakeKind::Join, "join/into", &join.into);
         let keys = keys(join).map_err(|message| {
             self.wrong_in_join("on", message, "write it as in `id = buyer_id`");
         });
@@ -238,20 +282,25 @@ impl Reader<'_> {
         if row_key.is_many() {
             self.wrong_in_join("on", "a row has one key", "`[*]` is only allowed on the left");
         }
-        if item_key.is_many() && join.one != One::Only(false) {
+        if item_key.is_many() && join.one != RowCardinality::Only(false) {
             self.wrong_in_join("one", "an item with several keys gets a list", "leave `one` out");
         }
         let name = join.name.as_deref().unwrap_or(name);
-        let into = Target { part, path, name: name.into(), quoted: quoted(name) };
+        let into = PartPath { part, path, name: name.into(), quoted: quoted(name) };
         let (one, missing, text, on) = (join.one, join.missing, join.text, join.on.clone());
-        Some(Joins { into, item_key, row_key, one, missing, text, on })
+        Some(JoinKeys { into, item_key, row_key, one, missing, text, on })
     }
 
     fn wrong_in_join(&mut self, member: &str, message: impl Into<String>, hint: &str) {
-        self.mistakes.add(Kind::Join, format!("{}/join/{member}", self.place), message, hint);
+        self.mistakes.add(AggregateMistakeKind::Join, format!("{}/join/{member}", self.place), message, hint);
     }
 
-    fn place_of(&mut self, kind: Kind, member: &str, text: &str) -> Option<(usize, JsonPath)> {
+    fn place_of(
+        &mut self,
+        kind: AggregateMistakeKind,
+        member: &str,
+        text: &str,
+    ) -> Option<(usize, JsonPath)> {
         let place = format!("{}/{member}", self.place);
         let found = self.names.place(text);
         found
@@ -261,10 +310,10 @@ impl Reader<'_> {
             .ok()
     }
 
-    fn fields(&mut self, fields: &Fields) -> Option<Vec<(Bytes, JsonPath)>> {
+    fn fields(&mut self, fields: &MemberSelection) -> Option<Vec<(Bytes, JsonPath)>> {
         let pairs: Vec<(&str, String)> = match fields {
-            Fields::Some(names) => names.iter().map(|name| (&**name, below("", name))).collect(),
-            Fields::Renamed(map) => map
+            MemberSelection::Some(names) => names.iter().map(|name| (&**name, below("", name))).collect(),
+            MemberSelection::Renamed(map) => map
                 .iter()
                 .map(|(name, from)| {
                     let is_path = from.starts_with(['.', '[', '/']);
@@ -277,13 +326,13 @@ impl Reader<'_> {
             match JsonPath::parse(&from) {
                 Ok(path) if !path.is_many() => read.push((quoted(name), path)),
                 Ok(_) => self.wrong(
-                    Kind::Fields,
+                    AggregateMistakeKind::Fields,
                     "fields",
                     format!("`{from}` refers to several values"),
                     "name one value",
                 ),
                 Err(error) => self.wrong(
-                    Kind::Fields,
+                    AggregateMistakeKind::Fields,
                     "fields",
                     format!("`{from}`: {error}"),
                     "write it as in `.address.city`",
@@ -292,29 +341,31 @@ impl Reader<'_> {
         }
         let names: BTreeSet<&Bytes> = read.iter().map(|(name, _)| name).collect();
         if names.len() < read.len() {
-            self.wrong(Kind::Fields, "fields", "a field occurs twice", "name it once");
+            self.wrong(AggregateMistakeKind::Fields, "fields", "a field occurs twice", "name it once");
         }
         Some(read)
     }
 
     /// Reports placeholders that can't have a value.
-    fn check_slots(&mut self, part: &Part, word: &str) {
+    fn check_slots(&mut self, part: &PartPlan, word: &str) {
         let has_each = part.each.is_some();
-        let wrong = slots(part).into_iter().find(|slot| !has_each && matches!(slot.source, Source::Each(_)));
+        let wrong =
+            slots(part).into_iter().find(|slot| !has_each && matches!(slot.source, SlotSource::Each(_)));
         if let Some(slot) = wrong {
             let message = format!("`{{{}}}` refers to an item, but the part has no `each`", slot.text);
-            self.wrong(Kind::Placeholder, word, message, "name the items with `each`");
+            self.wrong(AggregateMistakeKind::Placeholder, word, message, "name the items with `each`");
         }
-        let over_input = matches!(&part.each, Some(Each { over: Over::Input(_), .. }));
-        let deeper = |slot: &&Slot| matches!(&slot.source, Source::Each(path) if !path.steps().is_empty());
+        let over_input = matches!(&part.each, Some(EachItem { over: ItemSource::Input(_), .. }));
+        let deeper =
+            |slot: &&TemplateSlot| matches!(&slot.source, SlotSource::Each(path) if !path.steps().is_empty());
         if let Some(slot) = slots(part).into_iter().find(deeper).filter(|_| over_input) {
             let message =
                 format!("`{{{}}}` has no value: the items of an input are texts or numbers", slot.text);
-            self.wrong(Kind::Placeholder, word, message, "write `{each}`");
+            self.wrong(AggregateMistakeKind::Placeholder, word, message, "write `{each}`");
         }
         let (declared, route) = (self.declared, self.ground.path);
-        let may_miss = |slot: &&Slot| match &slot.source {
-            Source::Input(input) => declared.input.get_index(*input).is_some_and(|(name, input)| {
+        let may_miss = |slot: &&TemplateSlot| match &slot.source {
+            SlotSource::Input(input) => declared.input.get_index(*input).is_some_and(|(name, input)| {
                 let segment = format!("{{{}}}", input.name.as_ref().unwrap_or(name));
                 let is_in_path = matches!(input.place, None | Some(InputPlace::Path))
                     && route.split('/').any(|known| known == segment);
@@ -322,16 +373,21 @@ impl Reader<'_> {
             }),
             _ => false,
         };
-        let is_list = |slot: &&Slot| match &slot.source {
-            Source::Input(input) => {
+        let is_list = |slot: &&TemplateSlot| match &slot.source {
+            SlotSource::Input(input) => {
                 declared.input.get_index(*input).is_some_and(|(_, input)| input.kind == InputType::Array)
             }
             source => source.is_many(),
         };
-        let is_missed = |slot: &&Slot| may_miss(slot) && !is_list(slot);
+        let is_missed = |slot: &&TemplateSlot| may_miss(slot) && !is_list(slot);
         if let Some(slot) = template::slots(&part.url.path).find(is_missed) {
             let message = format!("the input `{}` may be missing, and the path needs it", slot.text);
-            self.wrong(Kind::Placeholder, word, message, "give it a `default`, or write `required: true`");
+            self.wrong(
+                AggregateMistakeKind::Placeholder,
+                word,
+                message,
+                "give it a `default`, or write `required: true`",
+            );
         }
         // Without its query parameter, an unsafe call could affect everything instead of one thing.
         let mut in_query =
@@ -343,13 +399,23 @@ impl Reader<'_> {
                 "the input `{}` may be missing, and a {} without it in the query may change more than intended",
                 slot.text, part.method
             );
-            self.wrong(Kind::Unsafe, word, message, "give it a `default`, or write `required: true`");
+            self.wrong(
+                AggregateMistakeKind::Unsafe,
+                word,
+                message,
+                "give it a `default`, or write `required: true`",
+            );
         }
         if part.url.slots().filter(is_list).count() > 1 {
             let hint = "divide it into two parts";
-            self.wrong(Kind::Placeholder, word, "a call has one list in its URL at most", hint);
+            self.wrong(
+                AggregateMistakeKind::Placeholder,
+                word,
+                "a call has one list in its URL at most",
+                hint,
+            );
         }
-        let alone = |pair: &template::Pair| {
+        let alone = |pair: &template::QueryPair| {
             let slots: Vec<_> = pair.value.iter().flat_map(|value| template::slots(value)).collect();
             slots.iter().all(|slot| !slot.explode)
                 || pair.value.as_ref().is_some_and(|value| value.len() == 1)
@@ -357,7 +423,7 @@ impl Reader<'_> {
         if !part.url.query.iter().all(alone) || template::slots(&part.url.path).any(|slot| slot.explode) {
             let hint = "write it as in `?id={$.buyers[*].id*}`";
             self.wrong(
-                Kind::Placeholder,
+                AggregateMistakeKind::Placeholder,
                 word,
                 "a `*` belongs to a placeholder that is a whole query parameter",
                 hint,
@@ -369,7 +435,12 @@ impl Reader<'_> {
             .is_some_and(|into| **into == *part.name)
         {
             let message = "a part can't be put into itself";
-            self.wrong(Kind::Cycle, if has_each { "each" } else { "join" }, message, "name another part");
+            self.wrong(
+                AggregateMistakeKind::Cycle,
+                if has_each { "each" } else { "join" },
+                message,
+                "name another part",
+            );
         }
     }
 }
@@ -377,30 +448,30 @@ impl Reader<'_> {
 const PLACEHOLDERS: &str = "write an input (`{limit}`), a value of a part (`{$.buyers[*].id}`), of an item (`{each.id}`) or of the body (`{body.name}`)";
 
 /// Returns the parts that a part's templates and `each` depend on.
-fn needs(part: &Part) -> BTreeSet<usize> {
+fn needs(part: &PartPlan) -> BTreeSet<usize> {
     let mut needs = template::parts(slots(part).into_iter());
-    if let Some(Each { over: Over::Part(over, _), .. }) = &part.each {
+    if let Some(EachItem { over: ItemSource::Part(over, _), .. }) = &part.each {
         needs.insert(*over);
     }
     needs
 }
 
-fn fallback(part: &declaration::Part) -> Fallback {
+fn fallback(part: &declaration::PartDeclaration) -> FailureFallback {
     match (&part.default, part.optional) {
         (Some(value), _) => match JsonDocument::new(value.to_string().into()) {
-            Ok(document) => Fallback::Default(Arc::new(document)),
-            Err(_) => Fallback::Null,
+            Ok(document) => FailureFallback::Default(Arc::new(document)),
+            Err(_) => FailureFallback::Null,
         },
-        (None, true) => Fallback::Null,
-        (None, false) => Fallback::Required,
+        (None, true) => FailureFallback::Null,
+        (None, false) => FailureFallback::Required,
     }
 }
 
 /// Returns a path with a word in place of each placeholder.
-pub(crate) fn sample(path: &Template) -> String {
-    let piece = |piece: &template::Piece| match piece {
-        template::Piece::Text(text) => text.clone(),
-        template::Piece::Slot(_) => "x".to_owned(),
+pub(crate) fn sample(path: &TextTemplate) -> String {
+    let piece = |piece: &template::TemplatePiece| match piece {
+        template::TemplatePiece::Text(text) => text.clone(),
+        template::TemplatePiece::Slot(_) => "x".to_owned(),
     };
     path.iter().map(piece).collect()
 }
@@ -411,11 +482,11 @@ fn is_query(text: &str) -> bool {
 }
 
 /// Stops the reading of a part at a value that could not be read and has been reported.
-trait Read<T> {
+trait PartReadResult<T> {
     fn transpose_or_none(self) -> Option<Option<T>>;
 }
 
-impl<T> Read<T> for Option<Option<T>> {
+impl<T> PartReadResult<T> for Option<Option<T>> {
     fn transpose_or_none(self) -> Option<Option<T>> {
         match self {
             None => Some(None),

@@ -6,20 +6,20 @@ use std::collections::HashSet;
 use json::{JsonNode, JsonPath, NotArray, ValueKind};
 use services::path::{encode, is_segment};
 
-use super::{Item, Renderer, Stop};
-use crate::plan::Over;
-use crate::problem::{AggregateError, Reason};
-use crate::template::{Slot, Source};
+use super::{PartItem, PartRenderer, RenderError};
+use crate::plan::ItemSource;
+use crate::problem::{AggregateError, PartFailureReason};
+use crate::template::{SlotSource, TemplateSlot};
 
 /// The value of a placeholder.
-pub(super) enum Found<'a> {
+pub(super) enum PlaceholderValue<'a> {
     Nothing,
-    One(Text<'a>),
-    Many(Vec<Text<'a>>),
+    One(ScalarText<'a>),
+    Many(Vec<ScalarText<'a>>),
 }
 
 /// A scalar as text.
-pub(super) struct Text<'a> {
+pub(super) struct ScalarText<'a> {
     pub(super) text: Cow<'a, str>,
     /// Whether the text is unquoted in JSON.
     pub(super) is_bare: bool,
@@ -27,7 +27,7 @@ pub(super) struct Text<'a> {
 
 /// A reason why a value is not valid in its place.
 #[derive(Clone, Copy)]
-pub(super) enum Wrong {
+pub(super) enum PlaceholderError {
     /// An array or object.
     Kind(&'static str),
     /// A value other than an array, although its items are needed.
@@ -37,52 +37,53 @@ pub(super) enum Wrong {
     NoSegment,
 }
 
-impl<'a> Renderer<'a> {
+impl<'a> PartRenderer<'a> {
     /// Returns the JSON value that a placeholder refers to, and the path in it.
-    pub(super) fn root<'s>(&self, source: &'s Source) -> Option<(JsonNode<'a>, &'s JsonPath)> {
+    pub(super) fn root<'s>(&self, source: &'s SlotSource) -> Option<(JsonNode<'a>, &'s JsonPath)> {
         match (source, self.item) {
-            (Source::Part(part, path), _) => Some((self.known.value(*part)?.root(), path)),
-            (Source::Each(path), Some(Item::Node(node))) => Some((node, path)),
-            (Source::Body(path), _) => Some((self.known.body.as_ref()?.root(), path)),
+            (SlotSource::Part(part, path), _) => Some((self.known.value(*part)?.root(), path)),
+            (SlotSource::Each(path), Some(PartItem::Node(node))) => Some((node, path)),
+            (SlotSource::Body(path), _) => Some((self.known.body.as_ref()?.root(), path)),
             _ => None,
         }
     }
 
-    pub(super) fn find(&self, slot: &Slot) -> Result<Found<'a>, Stop> {
+    pub(super) fn find(&self, slot: &TemplateSlot) -> Result<PlaceholderValue<'a>, RenderError> {
         match (&slot.source, self.item) {
-            (Source::Input(input), _) => {
+            (SlotSource::Input(input), _) => {
                 let value = self.known.inputs.get(*input).and_then(Option::as_ref);
-                let text = |value: &'a crate::input::Value, text: &'a String| Text {
+                let text = |value: &'a crate::input::AggregateInputValue, text: &'a String| ScalarText {
                     text: Cow::Borrowed(text.as_str()),
                     is_bare: value.is_bare,
                 };
                 return Ok(match value {
-                    None => Found::Nothing,
+                    None => PlaceholderValue::Nothing,
                     Some(value) if value.is_list => {
-                        Found::Many(value.texts.iter().map(|item| text(value, item)).collect())
+                        PlaceholderValue::Many(value.texts.iter().map(|item| text(value, item)).collect())
                     }
-                    Some(value) => {
-                        value.texts.first().map_or(Found::Nothing, |item| Found::One(text(value, item)))
-                    }
+                    Some(value) => value
+                        .texts
+                        .first()
+                        .map_or(PlaceholderValue::Nothing, |item| PlaceholderValue::One(text(value, item))),
                 });
             }
-            (Source::Each(path), Some(Item::Text(text, is_bare))) if path.steps().is_empty() => {
-                return Ok(Found::One(Text { text: Cow::Borrowed(text), is_bare }));
+            (SlotSource::Each(path), Some(PartItem::Text(text, is_bare))) if path.steps().is_empty() => {
+                return Ok(PlaceholderValue::One(ScalarText { text: Cow::Borrowed(text), is_bare }));
             }
             _ => {}
         }
-        let Some((root, path)) = self.root(&slot.source) else { return Ok(Found::Nothing) };
+        let Some((root, path)) = self.root(&slot.source) else { return Ok(PlaceholderValue::Nothing) };
         if !path.is_many() {
-            let Some(node) = path.find(root) else { return Ok(Found::Nothing) };
+            let Some(node) = path.find(root) else { return Ok(PlaceholderValue::Nothing) };
             let value = scalar(node).map_err(|wrong| self.wrong(slot, wrong))?;
-            return Ok(value.map_or(Found::Nothing, Found::One));
+            return Ok(value.map_or(PlaceholderValue::Nothing, PlaceholderValue::One));
         }
         let (mut values, mut wrong) = (Vec::new(), None);
         let (mut seen, mut is_full) = (HashSet::new(), false);
         let visited = path.visit(root, &mut |node| match scalar(node) {
             Ok(Some(value)) => {
                 // Its entries in the list and the set, and its text there and in the URL.
-                let bytes = 2 * (size_of::<Text<'_>>() + value.text.len() + size_of::<String>());
+                let bytes = 2 * (size_of::<ScalarText<'_>>() + value.text.len() + size_of::<String>());
                 if is_full || seen.contains(&value.text) {
                     return;
                 }
@@ -96,49 +97,51 @@ impl<'a> Renderer<'a> {
             Err(found) => wrong = Some(found),
         });
         if let Err(NotArray(kind)) = visited {
-            return Err(self.wrong(slot, Wrong::NotArray(kind.map_or("nothing", ValueKind::name))));
+            return Err(self.wrong(slot, PlaceholderError::NotArray(kind.map_or("nothing", ValueKind::name))));
         }
         if is_full {
-            return Err(Reason::Memory.into());
+            return Err(PartFailureReason::Memory.into());
         }
-        wrong.map_or(Ok(Found::Many(values)), |wrong| Err(self.wrong(slot, wrong)))
+        wrong.map_or(Ok(PlaceholderValue::Many(values)), |wrong| Err(self.wrong(slot, wrong)))
     }
 
     /// Returns a value as a path segment, or as a part of one.
-    pub(super) fn segment(&self, slot: &Slot, text: &str) -> Result<String, Stop> {
+    pub(super) fn segment(&self, slot: &TemplateSlot, text: &str) -> Result<String, RenderError> {
         if is_segment(text) {
             return Ok(encode(text));
         }
-        Err(self.wrong(slot, Wrong::NoSegment))
+        Err(self.wrong(slot, PlaceholderError::NoSegment))
     }
 
     /// Returns the error for a value that is not valid in its place. Values of the client are the client's
     /// fault.
-    pub(super) fn wrong(&self, slot: &Slot, wrong: Wrong) -> Stop {
+    pub(super) fn wrong(&self, slot: &TemplateSlot, wrong: PlaceholderError) -> RenderError {
         let must = wrong.must().to_owned();
         let over = self.part.each.as_ref().map(|each| &each.over);
         match (&slot.source, over) {
-            (Source::Input(input), _) | (Source::Each(_), Some(Over::Input(input))) => {
+            (SlotSource::Input(input), _) | (SlotSource::Each(_), Some(ItemSource::Input(input))) => {
                 let input =
                     self.known.plan.inputs.all.get(*input).map_or_else(|| "".into(), |it| it.name.clone());
-                Stop::Request(AggregateError::InputInvalid { input, must })
+                RenderError::Request(AggregateError::InputInvalid { input, must })
             }
-            (Source::Body(_), _) => {
-                Stop::Request(AggregateError::BodyInvalid { place: slot.text.clone(), must })
+            (SlotSource::Body(_), _) => {
+                RenderError::Request(AggregateError::BodyInvalid { place: slot.text.clone(), must })
             }
-            (Source::Part(..) | Source::Each(_), _) => Stop::Part(wrong.reason(slot.text.clone())),
+            (SlotSource::Part(..) | SlotSource::Each(_), _) => {
+                RenderError::Part(wrong.reason(slot.text.clone()))
+            }
         }
     }
 
-    pub(super) fn missing(&self, slot: &Slot) -> Stop {
+    pub(super) fn missing(&self, slot: &TemplateSlot) -> RenderError {
         match slot.source {
-            Source::Body(_) => Stop::Request(AggregateError::BodyLacks(slot.text.clone())),
-            _ => Stop::Part(Reason::NoValue(slot.text.clone())),
+            SlotSource::Body(_) => RenderError::Request(AggregateError::BodyLacks(slot.text.clone())),
+            _ => RenderError::Part(PartFailureReason::NoValue(slot.text.clone())),
         }
     }
 }
 
-impl Wrong {
+impl PlaceholderError {
     /// Returns the requirement that a client's value violates.
     fn must(self) -> &'static str {
         match self {
@@ -153,24 +156,24 @@ impl Wrong {
     }
 
     /// Returns the reason for the failure of the part.
-    fn reason(self, slot: String) -> Reason {
+    fn reason(self, slot: String) -> PartFailureReason {
         match self {
-            Self::Kind(kind) => Reason::WrongKind(slot, kind),
-            Self::NotArray(kind) => Reason::EachNotArray(slot, kind),
-            Self::HalfPair => Reason::WrongKind(slot, "a text with half of a surrogate pair"),
-            Self::Controls => Reason::WrongKind(slot, "a text with control characters"),
-            Self::NoSegment => Reason::NoSegment(slot),
+            Self::Kind(kind) => PartFailureReason::WrongKind(slot, kind),
+            Self::NotArray(kind) => PartFailureReason::EachNotArray(slot, kind),
+            Self::HalfPair => PartFailureReason::WrongKind(slot, "a text with half of a surrogate pair"),
+            Self::Controls => PartFailureReason::WrongKind(slot, "a text with control characters"),
+            Self::NoSegment => PartFailureReason::NoSegment(slot),
         }
     }
 }
 
 /// Returns a scalar as text, or `None` for `null`.
-fn scalar(node: JsonNode<'_>) -> Result<Option<Text<'_>>, Wrong> {
+fn scalar(node: JsonNode<'_>) -> Result<Option<ScalarText<'_>>, PlaceholderError> {
     let kind = node.kind();
     match node.plain() {
-        Some(_) if node.is_unpaired() => Err(Wrong::HalfPair),
-        Some(text) => Ok(Some(Text { text, is_bare: kind != ValueKind::String })),
+        Some(_) if node.is_unpaired() => Err(PlaceholderError::HalfPair),
+        Some(text) => Ok(Some(ScalarText { text, is_bare: kind != ValueKind::String })),
         None if kind == ValueKind::Null => Ok(None),
-        None => Err(Wrong::Kind(kind.name())),
+        None => Err(PlaceholderError::Kind(kind.name())),
     }
 }

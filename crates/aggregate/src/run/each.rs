@@ -10,16 +10,16 @@ use offload::work;
 use services::ServiceRequest;
 use services::calls::at_once;
 
-use super::{Run, failure, fallback};
+use super::{AggregateRun, failure, fallback};
 use crate::memory::{BudgetedVec, MemoryBudget, MemoryExhausted};
-use crate::plan::{Over, Part, is_safe};
-use crate::problem::{Failure, Reason};
-use crate::render::{Item, Renderer, Stop};
-use crate::template::Source;
-use crate::value::{Body, Fan, Value, joined, targets, work_of_targets, work_of_texts};
+use crate::plan::{ItemSource, PartPlan, is_safe};
+use crate::problem::{PartFailure, PartFailureReason};
+use crate::render::{PartItem, PartRenderer, RenderError};
+use crate::template::SlotSource;
+use crate::value::{FanOutResponses, JsonText, PartValue, joined, targets, work_of_targets, work_of_texts};
 
 /// The calls of all items.
-struct Calls<'b> {
+struct ItemCalls<'b> {
     requests: Vec<ServiceRequest>,
     /// The request indexes of each set, concatenated.
     numbers: Vec<u32>,
@@ -56,7 +56,7 @@ impl Drop for CallKeys<'_> {
     }
 }
 
-impl<'b> Calls<'b> {
+impl<'b> ItemCalls<'b> {
     fn new(memory: &'b MemoryBudget) -> Self {
         let keys = CallKeys { by_url: HashMap::new(), by_item: HashMap::new(), memory, charged: 0 };
         Self { requests: Vec::new(), numbers: Vec::new(), sets: Vec::new(), keys }
@@ -64,7 +64,12 @@ impl<'b> Calls<'b> {
 
     /// Adds a set of requests, and returns its index. If `are_alike` is true, requests with equal URLs are
     /// made once.
-    fn add(&mut self, requests: Vec<ServiceRequest>, are_alike: bool, most: u32) -> Result<u32, Reason> {
+    fn add(
+        &mut self,
+        requests: Vec<ServiceRequest>,
+        are_alike: bool,
+        most: u32,
+    ) -> Result<u32, PartFailureReason> {
         let start = self.numbers.len();
         for request in requests {
             let next = self.requests.len() as u32;
@@ -74,7 +79,7 @@ impl<'b> Calls<'b> {
             };
             if number == next {
                 if next == most {
-                    return Err(Reason::FanOut(most));
+                    return Err(PartFailureReason::FanOut(most));
                 }
                 self.requests.push(request);
             }
@@ -85,30 +90,30 @@ impl<'b> Calls<'b> {
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> AggregateRun<'a> {
     /// Calls a part for each of its items. Rendering stops at the first request that exceeds the limit.
     pub(super) async fn each(
         &self,
-        part: &'a Part,
-        over: &'a Over,
+        part: &'a PartPlan,
+        over: &'a ItemSource,
         is_looked_into: bool,
-    ) -> Result<(Value, Option<Failure>), Stop> {
+    ) -> Result<(PartValue, Option<PartFailure>), RenderError> {
         let items = self.items(over).await?;
         let memory = &self.known.memory;
         let are_alike = is_safe(&part.method) && !looks_at_items_beside_the_url(part);
         let most = self.known.plan.limits.fan_out;
-        let mut calls = Calls::new(memory);
+        let mut calls = ItemCalls::new(memory);
         // Its set, its position, and its index if it fails.
-        memory.take_for::<([Option<u32>; 2], usize)>(items.len()).map_err(Reason::from)?;
-        let (mut of_item, mut wrong) = (Vec::with_capacity(items.len()), None::<Failure>);
+        memory.take_for::<([Option<u32>; 2], usize)>(items.len()).map_err(PartFailureReason::from)?;
+        let (mut of_item, mut wrong) = (Vec::with_capacity(items.len()), None::<PartFailure>);
         for (number, item) in items.into_iter().enumerate() {
             let Some(item) = item else {
                 of_item.push(None);
                 continue;
             };
-            let renderer = Renderer { known: self.known, part, item: Some(item) };
+            let renderer = PartRenderer { known: self.known, part, item: Some(item) };
             let set = match self.set(&renderer, &mut calls, are_alike, most).await {
-                Err(Stop::Part(reason)) if reason.is_of_an_item() && !part.is_required() => {
+                Err(RenderError::Part(reason)) if reason.is_of_an_item() && !part.is_required() => {
                     wrong.get_or_insert_with(|| failure(part, reason)).items.push(number);
                     None
                 }
@@ -117,7 +122,7 @@ impl<'a> Run<'a> {
             of_item.push(set);
         }
         // The keys of many items are freed here, and not when a client leaves during the calls.
-        let Calls { requests, numbers, sets, keys } = calls;
+        let ItemCalls { requests, numbers, sets, keys } = calls;
         drop(keys);
         let made = requests.into_iter().map(|request| async {
             match self.call(part, request).await {
@@ -127,8 +132,8 @@ impl<'a> Run<'a> {
         });
         let made = at_once(made, self.known.plan.concurrency).await?;
         offload::leave_for(work::VALUE * of_item.len()).await;
-        let mut answers = Answers { made, joined: HashMap::new(), memory };
-        let instead = fallback(part).unwrap_or_else(|| Body::literal("null"));
+        let mut answers = ItemResponses { made, joined: HashMap::new(), memory };
+        let instead = fallback(part).unwrap_or_else(|| JsonText::literal("null"));
         let mut places: Vec<u32> = Vec::with_capacity(sets.len());
         for set in sets {
             places.push(answers.of(numbers.get(set).unwrap_or_default()).await);
@@ -148,19 +153,19 @@ impl<'a> Run<'a> {
             wrong.items.sort_unstable();
         }
         let answers = answers.made.into_iter().map(|answer| answer.unwrap_or_else(|_| instead.clone()));
-        let fan = Fan::new(answers.collect(), found);
+        let fan = FanOutResponses::new(answers.collect(), found);
         let fan = if is_looked_into { fan.with_list(memory).await? } else { fan };
-        Ok((Value::Each(fan), wrong))
+        Ok((PartValue::Each(fan), wrong))
     }
 
     /// Returns the set of an item's requests. Items that put the same values into the URL share a set.
     async fn set(
         &self,
-        renderer: &Renderer<'a>,
-        calls: &mut Calls<'_>,
+        renderer: &PartRenderer<'a>,
+        calls: &mut ItemCalls<'_>,
         are_alike: bool,
         most: u32,
-    ) -> Result<u32, Stop> {
+    ) -> Result<u32, RenderError> {
         if !are_alike {
             return Ok(calls.add(renderer.requests(most).await?, false, most)?);
         }
@@ -169,24 +174,26 @@ impl<'a> Run<'a> {
             return Ok(*known);
         }
         let set = calls.add(renderer.requests(most).await?, true, most)?;
-        self.known.memory.take_for::<Range<usize>>(1).map_err(Reason::from)?;
-        calls.keys.add(key, set).map_err(Reason::from)?;
+        self.known.memory.take_for::<Range<usize>>(1).map_err(PartFailureReason::from)?;
+        calls.keys.add(key, set).map_err(PartFailureReason::from)?;
         Ok(set)
     }
 
     /// Returns the items of an `each`. An item is `None` for `null`, for which no call is made.
-    async fn items(&self, over: &'a Over) -> Result<Vec<Option<Item<'a>>>, Stop> {
+    async fn items(&self, over: &'a ItemSource) -> Result<Vec<Option<PartItem<'a>>>, RenderError> {
         let (part, path) = match over {
-            Over::Part(part, path) => (*part, path),
-            Over::Input(input) => {
+            ItemSource::Part(part, path) => (*part, path),
+            ItemSource::Input(input) => {
                 let value = self.known.inputs.get(*input).and_then(Option::as_ref);
                 let items =
                     value.into_iter().flat_map(|value| value.texts.iter().map(|text| (text, value.is_bare)));
-                return Ok(items.map(|(text, is_bare)| Some(Item::Text(text, is_bare))).collect());
+                return Ok(items.map(|(text, is_bare)| Some(PartItem::Text(text, is_bare))).collect());
             }
         };
         let name = &self.known.plan.parts[part].name;
-        let not_array = |kind: &'static str| Stop::from(Reason::EachNotArray(format!("$.{name}"), kind));
+        let not_array = |kind: &'static str| {
+            RenderError::from(PartFailureReason::EachNotArray(format!("$.{name}"), kind))
+        };
         let Some(value) = self.known.value(part) else { return Ok(Vec::new()) };
         offload::leave_for(work_of_targets(value.root(), path)).await;
         let (mut wrong, mut items) = (None, BudgetedVec::new(&self.known.memory));
@@ -199,22 +206,22 @@ impl<'a> Run<'a> {
             return Err(not_array(kind.name()));
         }
         let add = &mut |node: JsonNode<'a>| {
-            items.push((node.kind() != ValueKind::Null).then_some(Item::Node(node)))
+            items.push((node.kind() != ValueKind::Null).then_some(PartItem::Node(node)))
         };
         targets(value.root(), path, add)
             .map_err(|not| not_array(not.0.map_or("nothing", ValueKind::name)))?;
-        Ok(items.finish().map_err(Reason::from)?)
+        Ok(items.finish().map_err(PartFailureReason::from)?)
     }
 }
 
 /// The responses of the calls, followed by the combined responses of items with no call or several.
-struct Answers<'b> {
-    made: Vec<Result<Body, Reason>>,
+struct ItemResponses<'b> {
+    made: Vec<Result<JsonText, PartFailureReason>>,
     joined: HashMap<Vec<u32>, u32>,
     memory: &'b MemoryBudget,
 }
 
-impl Answers<'_> {
+impl ItemResponses<'_> {
     /// Returns the index of the response of a set of calls.
     async fn of(&mut self, numbers: &[u32]) -> u32 {
         if let [only] = numbers {
@@ -224,7 +231,7 @@ impl Answers<'_> {
             return *place;
         }
         let bodies = numbers.iter().filter_map(|number| self.made.get(*number as usize).cloned());
-        let answer = match bodies.collect::<Result<Vec<Body>, Reason>>() {
+        let answer = match bodies.collect::<Result<Vec<JsonText>, PartFailureReason>>() {
             Ok(bodies) => {
                 offload::leave_for(work::VALUE + work_of_texts(&bodies)).await;
                 joined(&bodies, self.memory)
@@ -239,6 +246,6 @@ impl Answers<'_> {
 }
 
 /// Whether the calls for two items may differ in more than the URL.
-fn looks_at_items_beside_the_url(part: &Part) -> bool {
-    part.slots_beside_url().any(|slot| matches!(slot.source, Source::Each(_)))
+fn looks_at_items_beside_the_url(part: &PartPlan) -> bool {
+    part.slots_beside_url().any(|slot| matches!(slot.source, SlotSource::Each(_)))
 }

@@ -6,8 +6,8 @@ use http::Request;
 use http_body_util::BodyExt;
 use services::RequestCall;
 
-use super::rig::Rig;
-use crate::LimitsConfig;
+use super::rig::AggregateFixture;
+use crate::AggregateLimitsConfig;
 
 const TWO: &str = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "each": "a"}}}"#;
 
@@ -23,7 +23,10 @@ async fn failed_required_part_fails_the_request_without_leaking_its_body() {
         (200, r#"[{"secret": 1}"#, "part-not-json", 502),
         (200, "", "part-not-json", 502),
     ] {
-        let rig = Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}}"#, &[("profile/a", status, body)]);
+        let rig = AggregateFixture::new(
+            r#"{"parts": {"a": {"get": "profile/a"}}}"#,
+            &[("profile/a", status, body)],
+        );
         let (found, sent, text) = rig.fails("/here").await;
         assert_eq!((found, sent), (code, answered), "{text}");
         assert!(text.contains("the part `a` of service `profile`") && !text.contains("secret"), "{text}");
@@ -32,20 +35,26 @@ async fn failed_required_part_fails_the_request_without_leaking_its_body() {
 
 #[tokio::test]
 async fn no_content_is_null() {
-    let rig =
-        Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}, "response": "a"}"#, &[("profile/a", 204, "")]);
+    let rig = AggregateFixture::new(
+        r#"{"parts": {"a": {"get": "profile/a"}}, "response": "a"}"#,
+        &[("profile/a", 204, "")],
+    );
     assert_eq!(rig.get("/here").await.text, "null");
 }
 
 #[tokio::test]
 async fn each_over_a_non_array_reports_its_kind() {
     for (text, known) in [("{}", "an object"), ("7", "a number"), (r#""x""#, "a string")] {
-        let (code, status, told) = Rig::new(TWO, &[("profile/a", 200, text)]).fails("/here").await;
+        let (code, status, told) =
+            AggregateFixture::new(TWO, &[("profile/a", 200, text)]).fails("/here").await;
         assert_eq!((code, status), ("each-not-array", 502));
         assert!(told.contains(known), "{told}");
     }
     let deep = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b?x={$.a.list[*].id}"}}}"#;
-    assert_eq!(Rig::new(deep, &[("profile/a", 200, "{}")]).fails("/here").await.0, "each-not-array");
+    assert_eq!(
+        AggregateFixture::new(deep, &[("profile/a", 200, "{}")]).fails("/here").await.0,
+        "each-not-array"
+    );
 }
 
 #[tokio::test]
@@ -60,7 +69,8 @@ async fn reports_missing_and_invalid_placeholder_values() {
         (r#"{"id":"a/b"}"#, "value-path"),
         (r#"{"id":""}"#, "value-path"),
     ] {
-        let (found, status, told) = Rig::new(text, &[("profile/a", 200, answer)]).fails("/here").await;
+        let (found, status, told) =
+            AggregateFixture::new(text, &[("profile/a", 200, answer)]).fails("/here").await;
         assert_eq!((found, status), (code, 502), "{answer}: {told}");
     }
 }
@@ -69,15 +79,16 @@ async fn reports_missing_and_invalid_placeholder_values() {
 async fn rejects_path_traversal_in_inputs() {
     let text = r#"{"input": {"id": {"type": "string", "required": true}}, "parts": {"a": {"get": "profile/a/{id}"}}}"#;
     for id in ["..", ".", "", "%2e%2e", "a%2Fb", "a%5Cb", "a%0Ab", "..;x", ".%3B", "%252e%252e", "a%252f.."] {
-        let (code, status, told) = Rig::new(text, &[]).fails(&format!("/here?id={id}")).await;
+        let (code, status, told) = AggregateFixture::new(text, &[]).fails(&format!("/here?id={id}")).await;
         assert_eq!((code, status), ("input-invalid", 400), "{id}: {told}");
     }
-    assert_eq!(Rig::new(text, &[]).fails("/here").await.0, "input-missing");
+    assert_eq!(AggregateFixture::new(text, &[]).fails("/here").await.0, "input-missing");
     let list = r#"{"input": {"ids": {"type": "array", "required": true}}, "parts": {"a": {"get": "profile/a/{ids}"}}}"#;
     let each = r#"{"input": {"ids": {"type": "array"}}, "parts": {"a": {"get": "profile/a/{each}", "each": "ids"}}}"#;
     for ids in ["..", "a,..", "a,a%2Fb", "%2e", "a%5Cb", "a%0Ab", "a,..;x"] {
         for text in [list, each] {
-            let (code, status, told) = Rig::new(text, &[]).fails(&format!("/here?ids={ids}")).await;
+            let (code, status, told) =
+                AggregateFixture::new(text, &[]).fails(&format!("/here?ids={ids}")).await;
             assert_eq!((code, status), ("input-invalid", 400), "{ids}: {told}");
         }
     }
@@ -87,11 +98,12 @@ async fn rejects_path_traversal_in_inputs() {
 async fn rejects_values_that_cannot_begin_a_path() {
     let text = r#"{"input": {"id": {"type": "string", "required": true}}, "parts": {"a": {"get": "profile/{id}/a"}}}"#;
     for id in [";x", "%20", "%253b"] {
-        let (code, status, told) = Rig::new(text, &[]).fails(&format!("/here?id={id}")).await;
+        let (code, status, told) = AggregateFixture::new(text, &[]).fails(&format!("/here?id={id}")).await;
         assert_eq!((code, status), ("input-invalid", 400), "{id}: {told}");
     }
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{$.a.id}/b"}}}"#;
-    let (code, status, _) = Rig::new(text, &[("profile/a", 200, r#"{"id":";x"}"#)]).fails("/here").await;
+    let (code, status, _) =
+        AggregateFixture::new(text, &[("profile/a", 200, r#"{"id":";x"}"#)]).fails("/here").await;
     assert_eq!((code, status), ("value-path", 502));
 }
 
@@ -99,7 +111,7 @@ async fn rejects_values_that_cannot_begin_a_path() {
 async fn rejects_invalid_list_values_as_path_segments() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"delete": "order/b/{$.a[*].id}"}}}"#;
     for id in ["", "..", "a/b"] {
-        let rig = Rig::new(text, &[("profile/a", 200, &format!(r#"[{{"id":"{id}"}}]"#))]);
+        let rig = AggregateFixture::new(text, &[("profile/a", 200, &format!(r#"[{{"id":"{id}"}}]"#))]);
         let request = Request::delete("/here").body("").unwrap();
         assert_eq!(rig.send(request).await.err().unwrap().code(), "value-path", "{id}");
         assert_eq!(rig.lines(), ["GET profile/a"]);
@@ -122,7 +134,7 @@ async fn unsendable_client_values_are_client_errors() {
         ("/here", "a", r#"{"path":"p","x":"\ud800"}"#, "body-invalid", "`body.x`"),
         ("/here", "a", r#"{"path":"p","x":1,"u":"a\r\nb"}"#, "body-invalid", "`body.u`"),
     ] {
-        let rig = Rig::new(text, &[]);
+        let rig = AggregateFixture::new(text, &[]);
         let header: Vec<u8> = header.chars().map(|letter| letter as u8).collect();
         let request = Request::post(target).header("h", header).body(body).unwrap();
         let problem = rig.send(request).await.err().unwrap();
@@ -130,7 +142,12 @@ async fn unsendable_client_values_are_client_errors() {
         assert!(problem.to_string().contains(parameter) && rig.lines().is_empty(), "{problem}");
     }
     let path = r#"{"input": {"id": {"type": "string"}}, "parts": {"a": {"get": "profile/{id}"}}}"#;
-    let rig = Rig::at("/here/{id}", path, LimitsConfig::default(), &[("profile/caf%C3%A9", 200, "1")]);
+    let rig = AggregateFixture::at(
+        "/here/{id}",
+        path,
+        AggregateLimitsConfig::default(),
+        &[("profile/caf%C3%A9", 200, "1")],
+    );
     let (code, status, _) = rig.fails("/here/%ff").await;
     assert_eq!((code, status), ("input-invalid", 400));
     assert_eq!(rig.get("/here/caf%c3%a9").await.status, 200);
@@ -138,7 +155,8 @@ async fn unsendable_client_values_are_client_errors() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
-    let rig = Rig::new(r#"{"parts": {"a": {"post": "profile/a", "body": {"n": "{body.n}"}}}}"#, &[]);
+    let rig =
+        AggregateFixture::new(r#"{"parts": {"a": {"post": "profile/a", "body": {"n": "{body.n}"}}}}"#, &[]);
     let (mut sender, body) =
         http_body_util::channel::Channel::<bytes::Bytes, services::body::BodyError>::new(1);
     sender.send_data(r#"{"n":"#.into()).await.unwrap();
@@ -156,19 +174,20 @@ async fn never_replaces_unpaired_surrogates() {
     for answer in
         [r#"[{"id":"\ud800"},{"id":"\ud801"}]"#, r#"[{"id":1,"h":"\udc00"}]"#, r#"[{"id":1,"h":"a\nb"}]"#]
     {
-        let (code, status, told) = Rig::new(text, &[("profile/a", 200, answer)]).fails("/here").await;
+        let (code, status, told) =
+            AggregateFixture::new(text, &[("profile/a", 200, answer)]).fails("/here").await;
         assert_eq!((code, status), ("value-kind", 502), "{told}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn parts_time_out() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {"a": {"get": "profile/a", "timeout": "50ms", "optional": true}}}"#,
         &[("profile/a", 0, "never")],
     );
     assert_eq!(rig.get("/here").await.json()["errors"][0]["code"], "part-timeout");
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {"a": {"get": "profile/a", "timeout": "50ms"}}}"#,
         &[("profile/a", 0, "never")],
     );
@@ -178,16 +197,16 @@ async fn parts_time_out() {
 
 #[tokio::test]
 async fn enforces_limits_on_calls_fan_out_and_bytes() {
-    let limits = LimitsConfig {
+    let limits = AggregateLimitsConfig {
         fan_out: 2,
         calls: 2,
         upstream_bytes: services::BytesConfig(100),
-        ..LimitsConfig::default()
+        ..AggregateLimitsConfig::default()
     };
     let each = r#"{"input": {"ids": {"type": "array", "items": "integer"}}, "parts": {"a": {"get": "profile/{each}", "each": "ids"}, "b": {"get": "order/b"}}}"#;
     let long = "1".repeat(101);
     let answers = [("profile/1", 200, "1"), ("profile/2", 200, "2"), ("order/b", 200, "3")];
-    let rig = |answers: &[(&str, u16, &str)]| Rig::at("/here", each, limits, answers);
+    let rig = |answers: &[(&str, u16, &str)]| AggregateFixture::at("/here", each, limits, answers);
     assert_eq!(rig(&answers).get("/here?ids=1,1").await.text, r#"{"a":[1,1],"b":3}"#);
     assert_eq!(rig(&answers).fails("/here?ids=1,2,3").await.0, "each-too-many");
     assert_eq!(rig(&answers).fails("/here?ids=1,2").await.0, "part-calls");
@@ -200,7 +219,7 @@ async fn enforces_limits_on_calls_fan_out_and_bytes() {
 #[tokio::test]
 async fn partial_each_failures_list_their_items() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each.id}", "each": "a", "default": {"none": true}}}}"#;
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         text,
         &[
             ("profile/a", 200, r#"[{"id":1},{},{"id":2},null,{"id":2}]"#),
@@ -224,18 +243,18 @@ async fn dependents_of_a_failed_part_fail_or_use_its_default() {
     let text = r#"{"parts": {"a": {"get": "profile/a", "DEFAULT": 0}, "b": {"get": "order/{$.a.id}", "optional": true}}}"#;
     let text = |with: &str| text.replace(r#""DEFAULT": 0"#, with);
     let answers = [("profile/a", 500, ""), ("order/7", 200, "7")];
-    let got = Rig::new(&text(r#""optional": true"#), &answers).get("/here").await.json();
+    let got = AggregateFixture::new(&text(r#""optional": true"#), &answers).get("/here").await.json();
     assert_eq!(got["errors"][1]["code"], "value-missing");
-    let got = Rig::new(&text(r#""default": {"id": 7}"#), &answers).get("/here").await.json();
+    let got = AggregateFixture::new(&text(r#""default": {"id": 7}"#), &answers).get("/here").await.json();
     assert_eq!((&got["b"], got["errors"].as_array().unwrap().len()), (&7.into(), 1));
 }
 
 #[tokio::test]
 async fn rejects_invalid_methods_and_bodies_before_any_call() {
-    let rig = Rig::at(
+    let rig = AggregateFixture::at(
         "/here",
         r#"{"parts": {"a": {"post": "profile/a/{body.id}", "body": "{body}"}}}"#,
-        LimitsConfig { request_body: services::BytesConfig(20), ..LimitsConfig::default() },
+        AggregateLimitsConfig { request_body: services::BytesConfig(20), ..AggregateLimitsConfig::default() },
         &[],
     );
     let post = |body: &'static str| Request::post("/here").body(body).unwrap();
@@ -256,7 +275,7 @@ async fn rejects_invalid_methods_and_bodies_before_any_call() {
 async fn rejects_ambiguous_json_bodies_before_any_call() {
     let text = r#"{"sequential": true, "parts": {"may": {"get": "profile/auth/{body.account}"},
         "done": {"post": "order/x", "body": "{body}"}}}"#;
-    let rig = Rig::new(text, &[("profile/auth/mine", 200, "{}"), ("POST order/x", 200, "{}")]);
+    let rig = AggregateFixture::new(text, &[("profile/auth/mine", 200, "{}"), ("POST order/x", 200, "{}")]);
     for (body, known) in [
         (
             r#"{"account":"mine","account":"victim"}"#,
@@ -278,7 +297,7 @@ async fn rejects_ambiguous_json_bodies_before_any_call() {
 #[tokio::test]
 async fn preserves_numbers_names_and_surrogates() {
     let text = r#"{"a":9007199254740993,"a":1e400,"__proto__":{"s":"\udc00"}}"#;
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {"x": {"get": "profile/a"}, "y": {"get": "profile/a", "fields": ["a", "__proto__"]}}}"#,
         &[("profile/a", 200, text)],
     );

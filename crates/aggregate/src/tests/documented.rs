@@ -4,8 +4,8 @@ use http::Request;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Map, Value};
 
-use super::rig::Rig;
-use crate::LimitsConfig;
+use super::rig::AggregateFixture;
+use crate::AggregateLimitsConfig;
 
 const PAGE: &str = include_str!("../../../../docs/aggregates.md");
 
@@ -28,7 +28,7 @@ const ANSWERS: &[(&str, u16, &str)] = &[
 ];
 
 /// An example: its request, declaration and response.
-struct Example {
+struct DocumentedExample {
     method: String,
     target: String,
     body: &'static str,
@@ -36,7 +36,7 @@ struct Example {
     answer: Value,
 }
 
-fn examples() -> Vec<Example> {
+fn examples() -> Vec<DocumentedExample> {
     let blocks = PAGE.split("```yaml\n# ").skip(1);
     blocks
         .map(|block| {
@@ -48,7 +48,13 @@ fn examples() -> Vec<Example> {
             let (method, target, body) = (word().to_owned(), word().to_owned(), word());
             let (answer, _) = rest.trim_start().strip_prefix("```json\n").unwrap().split_once("```").unwrap();
             let declaration = json(&Yaml::load_from_str(declaration).unwrap()[0]).to_string();
-            Example { method, target, body, declaration, answer: serde_json::from_str(answer).unwrap() }
+            DocumentedExample {
+                method,
+                target,
+                body,
+                declaration,
+                answer: serde_json::from_str(answer).unwrap(),
+            }
         })
         .collect()
 }
@@ -85,7 +91,12 @@ async fn documented_examples_give_the_documented_responses() {
     let examples = examples();
     assert_eq!(examples.len(), 7);
     for example in examples {
-        let rig = Rig::at(route(&example.target), &example.declaration, LimitsConfig::default(), ANSWERS);
+        let rig = AggregateFixture::at(
+            route(&example.target),
+            &example.declaration,
+            AggregateLimitsConfig::default(),
+            ANSWERS,
+        );
         let request =
             Request::builder().method(&*example.method).uri(&example.target).body(example.body).unwrap();
         let got = rig.send(request).await.unwrap_or_else(|problem| panic!("{}: {problem}", example.target));
@@ -95,7 +106,7 @@ async fn documented_examples_give_the_documented_responses() {
 
 #[test]
 fn documented_limits_match_the_defaults() {
-    let limits = LimitsConfig::default();
+    let limits = AggregateLimitsConfig::default();
     for (name, value) in [
         ("calls", limits.calls.to_string()),
         ("concurrency", limits.concurrency.to_string()),

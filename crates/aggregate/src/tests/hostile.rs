@@ -3,8 +3,8 @@
 
 use services::body::HeldBytes;
 
-use super::rig::Rig;
-use crate::LimitsConfig;
+use super::rig::AggregateFixture;
+use crate::AggregateLimitsConfig;
 
 /// Returns the text of an array that repeats an item.
 pub(super) fn many(item: &str, count: usize) -> String {
@@ -16,13 +16,13 @@ fn deep(texts: usize) -> String {
     many(&format!("{}\"{}\"{}", "[".repeat(1000), "x".repeat(64), "]".repeat(1000)), texts)
 }
 
-fn within(memory: u64, response_body: u64) -> LimitsConfig {
+fn within(memory: u64, response_body: u64) -> AggregateLimitsConfig {
     let (memory, response_body) = (services::BytesConfig(memory), services::BytesConfig(response_body));
-    LimitsConfig { memory, response_body, ..LimitsConfig::default() }
+    AggregateLimitsConfig { memory, response_body, ..AggregateLimitsConfig::default() }
 }
 
-async fn code(text: &str, limits: LimitsConfig, answers: &[(&str, u16, &str)]) -> String {
-    let rig = Rig::at("/here", text, limits, answers);
+async fn code(text: &str, limits: AggregateLimitsConfig, answers: &[(&str, u16, &str)]) -> String {
+    let rig = AggregateFixture::at("/here", text, limits, answers);
     let request = http::Request::get("/here").body("").unwrap();
     match rig.send(request).await {
         Ok(got) => format!("{} of {} bytes", got.status, got.text.len()),
@@ -36,7 +36,7 @@ async fn reports_memory_held_by_a_response() {
     let fields = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id", "name"]}}, "response": "a"}"#;
     let held = async |text: &str, count: usize| {
         let items = many(&item, count);
-        let rig = Rig::new(text, &[("profile/a", 200, &items)]);
+        let rig = AggregateFixture::new(text, &[("profile/a", 200, &items)]);
         let held = rig.begin("/here").await.extensions().get::<HeldBytes>().map(|held| held.0);
         (held, items.len() as u64)
     };
@@ -53,7 +53,7 @@ async fn allows_items_at_the_maximum_json_depth() {
     let each = r#"{"parts": {"a": {"get": "profile/a"},
         "b": {"get": "order/b/{each.id}", "each": "a", "optional": true}}, "response": "a"}"#;
     let nested = "[".repeat(json::DEPTH) + &"]".repeat(json::DEPTH);
-    let rig = Rig::new(each, &[("profile/a", 200, &nested)]);
+    let rig = AggregateFixture::new(each, &[("profile/a", 200, &nested)]);
     assert_eq!(rig.get("/here").await.text, nested);
 }
 
@@ -62,10 +62,10 @@ async fn each_stops_rendering_at_the_fan_out_limit() {
     let text =
         r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true}}}"#;
     let ids: Vec<String> = (0..201).map(|id| id.to_string()).chain([r#""..""#.to_owned()]).collect();
-    let rig = Rig::at(
+    let rig = AggregateFixture::at(
         "/here",
         text,
-        LimitsConfig::default(),
+        AggregateLimitsConfig::default(),
         &[("profile/a", 200, &format!("[{}]", ids.join(",")))],
     );
     assert_eq!(rig.fails("/here").await.0, "each-too-many", "the last item must not be rendered");
@@ -76,7 +76,7 @@ async fn each_stops_rendering_at_the_fan_out_limit() {
 async fn renders_equal_items_once() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true}}, "response": "b"}"#;
     let answers = [("profile/a", 200, &*many("7", 100_000)), ("order/7", 200, "1")];
-    assert_eq!(code(text, LimitsConfig::default(), &answers).await, "200 of 200001 bytes");
+    assert_eq!(code(text, AggregateLimitsConfig::default(), &answers).await, "200 of 200001 bytes");
 }
 
 /// Returns the lowest memory limit, within 4 KiB, with which a request succeeds.
@@ -120,9 +120,12 @@ async fn merges_objects_with_many_members() {
         |from: usize| (from..from + MEMBERS).map(|n| format!("\"m{n}\":1")).collect::<Vec<_>>().join(",");
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b"}}, "response": {"merge": ["a", "b"], "conflict": "first"}}"#;
     let (one, other) = (format!("{{{}}}", members(0)), format!("{{{}}}", members(MEMBERS / 2)));
-    let limits =
-        LimitsConfig { timeout: services::DurationConfig::from_secs(30), ..within(1 << 30, 64 << 20) };
-    let rig = Rig::at("/here", text, limits, &[("profile/a", 200, &one), ("order/b", 200, &other)]);
+    let limits = AggregateLimitsConfig {
+        timeout: services::DurationConfig::from_secs(30),
+        ..within(1 << 30, 64 << 20)
+    };
+    let rig =
+        AggregateFixture::at("/here", text, limits, &[("profile/a", 200, &one), ("order/b", 200, &other)]);
     let merged = rig.get("/here").await;
     assert!(rig.jobs("aggregate") > 0, "serving threads do not merge");
     assert_eq!(merged.json().as_object().unwrap().len(), MEMBERS + MEMBERS / 2);
@@ -176,7 +179,7 @@ async fn shared_rows_are_bounded_by_the_response_limit() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "join": {"into": "a", "on": "id = id"}}}}"#;
     let row = format!("{{\"id\":1,\"text\":\"{}\"}}", "x".repeat(1000));
     let answers = [("profile/a", 200, &*many(r#"{"id":1}"#, 10_000)), ("order/b", 200, &*many(&row, 1000))];
-    assert_eq!(code(text, LimitsConfig::default(), &answers).await, "aggregate-answer-too-large");
+    assert_eq!(code(text, AggregateLimitsConfig::default(), &answers).await, "aggregate-answer-too-large");
 }
 
 #[tokio::test]
@@ -184,7 +187,7 @@ async fn joins_with_many_keys_are_bounded_by_the_memory_limit() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "join": {"into": "a", "on": "ids[*] = id"}}}}"#;
     let items = many(&format!(r#"{{"ids":{}}}"#, many("1", 1000)), 100);
     let answers = [("profile/a", 200, &*items), ("order/b", 200, &*many(r#"{"id":1}"#, 1000))];
-    assert_eq!(code(text, LimitsConfig::default(), &answers).await, "part-memory");
+    assert_eq!(code(text, AggregateLimitsConfig::default(), &answers).await, "part-memory");
 }
 
 #[tokio::test]
@@ -194,6 +197,10 @@ async fn joins_accept_unusual_key_values() {
     for id in [&number, &nested, r#""\ud800""#, "1e999999999999", "null", r#"1,"id":2"#] {
         let items = format!(r#"[{{"id":{id}}}]"#);
         let answers = [("profile/a", 200, &*items), ("order/b", 200, &*items)];
-        assert!(code(text, LimitsConfig::default(), &answers).await.starts_with("200"), "{:.20}", id);
+        assert!(
+            code(text, AggregateLimitsConfig::default(), &answers).await.starts_with("200"),
+            "{:.20}",
+            id
+        );
     }
 }

@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::rig::Rig;
+use super::rig::AggregateFixture;
 
-fn rig(join: &str, items: &str, rows: &str) -> Rig {
+fn rig(join: &str, items: &str, rows: &str) -> AggregateFixture {
     let text = format!(
         r#"{{"parts": {{"items": {{"get": "profile/items"}},
         "rows": {{"get": "order/rows", "join": {{"into": "items", "on": "k = key", {join}}}}}}}, "response": "items"}}"#
     );
-    Rig::new(&text, &[("profile/items", 200, items), ("order/rows", 200, rows)])
+    AggregateFixture::new(&text, &[("profile/items", 200, items), ("order/rows", 200, rows)])
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn items_without_a_key_or_a_row_get_null_or_an_empty_list() {
 async fn joined_values_replace_members_of_the_same_name() {
     let got = rig(r#""as": "k", "one": true"#, r#"[{"k":1,"x":2}]"#, r#"[{"key":1}]"#).get("/here").await;
     assert_eq!(got.text, r#"[{"x":2,"k":{"key":1}}]"#);
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {"items": {"get": "profile/items", "fields": ["k", "x"]},
         "rows": {"get": "order/rows", "join": {"into": "items", "on": "k = key", "as": "k", "one": true}}}, "response": "items"}"#,
         &[("profile/items", 200, r#"[{"k":1,"x":2}]"#), ("order/rows", 200, r#"[{"key":1}]"#)],
@@ -66,7 +66,7 @@ async fn join_errors_do_not_contain_keys() {
 
 #[tokio::test]
 async fn optional_part_with_a_join_error_is_null() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {"items": {"get": "profile/items"},
         "rows": {"get": "order/rows", "optional": true, "join": {"into": "items", "on": "k = key", "one": true}}}}"#,
         &[("profile/items", 200, r#"[{"k":1}]"#), ("order/rows", 200, r#"[{"key":1},{"key":1}]"#)],
@@ -78,7 +78,7 @@ async fn optional_part_with_a_join_error_is_null() {
 
 #[tokio::test]
 async fn joins_nested_rows_and_shares_them_between_items() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {
             "orders": {"get": "order/orders"},
             "catalogs": {"get": "catalog/catalogs", "fields": ["id", "t"], "join": {"into": "orders", "on": "c = id", "as": "catalog", "one": true}},

@@ -7,7 +7,7 @@ use services::RequestCall;
 use services::body::HeldBytes;
 
 use super::hostile::many;
-use super::rig::{Answer, Rig};
+use super::rig::{AggregateFixture, TestServiceResponse};
 
 /// Each of these takes long from some thousands of values on.
 const VALUES: usize = 5_000;
@@ -26,7 +26,7 @@ fn object(prefix: &str, count: usize) -> String {
 
 /// Sends a request whose result does not matter, and returns how often it moved to the pool.
 async fn moves(text: &str, target: &str, answers: &[(&str, u16, &str)]) -> u64 {
-    let rig = Rig::new(text, answers);
+    let rig = AggregateFixture::new(text, answers);
     let _ = rig.send(Request::get(target).body("").unwrap()).await;
     rig.jobs("aggregate")
 }
@@ -36,7 +36,7 @@ async fn short_responses_that_arrive_together_leave_the_serving_thread() {
     for (count, leaves) in [(1, false), (8, true)] {
         let parts: Vec<String> =
             (0..count).map(|part| format!("\"p{part}\": {{\"get\": \"profile/{part}\"}}")).collect();
-        let rig = Rig::new(&format!("{{\"parts\": {{{}}}}}", parts.join(",")), &[]);
+        let rig = AggregateFixture::new(&format!("{{\"parts\": {{{}}}}}", parts.join(",")), &[]);
         let mut senders: Vec<_> = (0..count).map(|part| rig.sends(&format!("profile/{part}"))).collect();
         let request = Request::get("/here").body(services::body::empty()).unwrap();
         let mut handling = rig.aggregate.handle(request, RequestCall::unlimited());
@@ -57,7 +57,7 @@ async fn short_responses_that_arrive_together_leave_the_serving_thread() {
 async fn names_in_the_clients_body_are_checked_in_the_pool() {
     for (count, leaves) in [(10, false), (10_000, true)] {
         let text = r#"{"parts": {"a": {"post": "profile/a", "body": "{body}"}}}"#;
-        let rig = Rig::new(text, &[("POST profile/a", 200, "1")]);
+        let rig = AggregateFixture::new(text, &[("POST profile/a", 200, "1")]);
         let body = many(r#"{"":1}"#, count);
         rig.send(Request::post("/here").body(&*body).unwrap()).await.unwrap();
         assert_eq!(rig.jobs("aggregate") > 0, leaves, "{count} objects");
@@ -143,7 +143,7 @@ async fn a_tree_of_many_values_is_written_before_it_is_sent() {
     let text = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id"]}}, "response": "a"}"#;
     for (count, is_written) in [(2_000, false), (10_000, true)] {
         let items = many("{}", count);
-        let rig = Rig::new(text, &[("profile/a", 200, &items)]);
+        let rig = AggregateFixture::new(text, &[("profile/a", 200, &items)]);
         let response = rig.begin("/here").await;
         let is_text = matches!(response.extensions().get::<JsonTree>(), Some(JsonTree::Text(_)));
         assert_eq!(is_text, is_written, "{count} values");
@@ -155,9 +155,9 @@ async fn a_tree_of_many_values_is_written_before_it_is_sent() {
 
 #[tokio::test]
 async fn encoded_responses_of_parts_that_stream_are_decoded_in_the_pool() {
-    let rig = Rig::new(r#"{"parts": {"a": {"get": "profile/a"}}}"#, &[]);
+    let rig = AggregateFixture::new(r#"{"parts": {"a": {"get": "profile/a"}}}"#, &[]);
     // An empty text.
-    let encoded = Answer::Encoded("br", &[0x06]);
+    let encoded = TestServiceResponse::Encoded("br", &[0x06]);
     rig.stage.answers.lock().unwrap().insert("GET profile/a".to_owned(), encoded);
     assert_eq!(rig.fails("/here").await.0, "part-not-json");
     assert_eq!(rig.jobs("decompress"), 1);

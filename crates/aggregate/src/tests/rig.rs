@@ -16,17 +16,17 @@ use services::{
     RequestCall, ServiceConfig, ServiceSet, ServiceTransport, StreamedServiceBody, ToProblem, TransportError,
 };
 
-use crate::{Aggregate, Declaration, Ground, LimitsConfig, Mistake};
+use crate::{Aggregate, AggregateContext, AggregateDeclaration, AggregateLimitsConfig, AggregateMistake};
 
 /// Responds to calls by `METHOD service/path?query`, and records the calls.
 #[derive(Default)]
-pub(crate) struct Stage {
-    pub(crate) answers: Mutex<BTreeMap<String, Answer>>,
-    pub(crate) seen: Mutex<Vec<Seen>>,
+pub(crate) struct AggregateTestService {
+    pub(crate) answers: Mutex<BTreeMap<String, TestServiceResponse>>,
+    pub(crate) seen: Mutex<Vec<RecordedCall>>,
 }
 
 #[derive(Clone)]
-pub(crate) enum Answer {
+pub(crate) enum TestServiceResponse {
     Says(u16, String),
     /// A response with this `Cache-Control`.
     Keeps(&'static str, String),
@@ -38,37 +38,37 @@ pub(crate) enum Answer {
 }
 
 /// A recorded call.
-pub(crate) struct Seen {
+pub(crate) struct RecordedCall {
     pub(crate) line: String,
     pub(crate) headers: http::HeaderMap,
     pub(crate) body: String,
 }
 
 /// An aggregate and its services.
-pub(crate) struct Rig {
-    pub(crate) stage: Arc<Stage>,
+pub(crate) struct AggregateFixture {
+    pub(crate) stage: Arc<AggregateTestService>,
     pub(crate) aggregate: Arc<Aggregate>,
     pub(crate) pool: OffloadPool,
 }
 
 /// A response as the client receives it.
-pub(crate) struct Got {
+pub(crate) struct ReceivedResponse {
     pub(crate) status: u16,
     pub(crate) text: String,
     pub(crate) headers: http::HeaderMap,
     pub(crate) tree: Option<json::JsonTree>,
 }
 
-impl Got {
+impl ReceivedResponse {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 }
 
 /// The transport to the stage.
-struct Wire(Arc<Stage>);
+struct TestTransport(Arc<AggregateTestService>);
 
-impl ServiceTransport for Wire {
+impl ServiceTransport for TestTransport {
     fn send(
         &self,
         endpoint: &RequestEndpoint,
@@ -81,26 +81,28 @@ impl ServiceTransport for Wire {
             let (head, body) = request.into_parts();
             let body = body.collect().await.map_err(TransportError::Broken)?.to_bytes();
             let body = String::from_utf8_lossy(&body).into_owned();
-            stage.seen.lock().unwrap().push(Seen { line: line.clone(), headers: head.headers, body });
+            stage.seen.lock().unwrap().push(RecordedCall { line: line.clone(), headers: head.headers, body });
             let answer = {
                 let answers = stage.answers.lock().unwrap();
                 answers.get(&line).or_else(|| answers.get("GET *")).cloned()
             };
             match answer {
-                Some(Answer::Says(status, text)) => {
+                Some(TestServiceResponse::Says(status, text)) => {
                     let body = services::body::full(Bytes::from(text));
                     Ok(Response::builder().status(status).body(body).unwrap())
                 }
-                Some(Answer::Keeps(control, text)) => {
+                Some(TestServiceResponse::Keeps(control, text)) => {
                     let body = services::body::full(Bytes::from(text));
                     Ok(Response::builder().header("cache-control", control).body(body).unwrap())
                 }
-                Some(Answer::Encoded(coding, body)) => {
+                Some(TestServiceResponse::Encoded(coding, body)) => {
                     let body = services::body::full(Bytes::from_static(body));
                     Ok(Response::builder().header("content-encoding", coding).body(body).unwrap())
                 }
-                Some(Answer::Sends(body)) => Ok(Response::new(body.lock().unwrap().take().unwrap())),
-                Some(Answer::Never) => std::future::pending().await,
+                Some(TestServiceResponse::Sends(body)) => {
+                    Ok(Response::new(body.lock().unwrap().take().unwrap()))
+                }
+                Some(TestServiceResponse::Never) => std::future::pending().await,
                 None => panic!("unexpected call: {line}"),
             }
         }
@@ -108,7 +110,7 @@ impl ServiceTransport for Wire {
     }
 }
 
-pub(crate) fn services(stage: &Arc<Stage>) -> ServiceSet {
+pub(crate) fn services(stage: &Arc<AggregateTestService>) -> ServiceSet {
     let names = ["profile", "catalog", "order"];
     let forwarding = |name: &str| ServiceConfig {
         forward: if name == "catalog" { vec!["cookie".into(), "accept-language".into()] } else { Vec::new() },
@@ -116,7 +118,7 @@ pub(crate) fn services(stage: &Arc<Stage>) -> ServiceSet {
     };
     let config = names.map(|name| (name.to_owned(), forwarding(name)));
     let services = ServiceSet::new(&BTreeMap::from(config)).unwrap();
-    services.with_transport(Arc::new(Wire(Arc::clone(stage))))
+    services.with_transport(Arc::new(TestTransport(Arc::clone(stage))))
 }
 
 /// Creates a pool whose quota no test uses up.
@@ -126,33 +128,43 @@ pub(crate) fn pool() -> OffloadPool {
 }
 
 /// Parses a declaration in JSON.
-pub(crate) fn declaration(text: &str) -> Declaration {
+pub(crate) fn declaration(text: &str) -> AggregateDeclaration {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-pub(crate) fn mistakes(path: &str, text: &str) -> Vec<Mistake> {
-    let stage = Arc::new(Stage { answers: Mutex::default(), seen: Mutex::default() });
-    let ground = Ground { path, services: &services(&stage), documents: &BTreeMap::new(), offload: &pool() };
-    Aggregate::new(&declaration(text), &LimitsConfig::default(), &ground).err().unwrap_or_default()
+pub(crate) fn mistakes(path: &str, text: &str) -> Vec<AggregateMistake> {
+    let stage = Arc::new(AggregateTestService { answers: Mutex::default(), seen: Mutex::default() });
+    let ground =
+        AggregateContext { path, services: &services(&stage), documents: &BTreeMap::new(), offload: &pool() };
+    Aggregate::new(&declaration(text), &AggregateLimitsConfig::default(), &ground).err().unwrap_or_default()
 }
 
-impl Rig {
+impl AggregateFixture {
     pub(crate) fn new(text: &str, answers: &[(&str, u16, &str)]) -> Self {
-        Self::at("/here", text, LimitsConfig::default(), answers)
+        Self::at("/here", text, AggregateLimitsConfig::default(), answers)
     }
 
-    pub(crate) fn at(path: &str, text: &str, limits: LimitsConfig, answers: &[(&str, u16, &str)]) -> Self {
+    pub(crate) fn at(
+        path: &str,
+        text: &str,
+        limits: AggregateLimitsConfig,
+        answers: &[(&str, u16, &str)],
+    ) -> Self {
         let says = |(line, status, text): &(&str, u16, &str)| {
-            let answer =
-                if *text == "never" { Answer::Never } else { Answer::Says(*status, (*text).to_owned()) };
+            let answer = if *text == "never" {
+                TestServiceResponse::Never
+            } else {
+                TestServiceResponse::Says(*status, (*text).to_owned())
+            };
             let line = if line.contains(' ') { (*line).to_owned() } else { format!("GET {line}") };
             (line, answer)
         };
         let answers = Mutex::new(answers.iter().map(says).collect());
-        let stage = Arc::new(Stage { answers, seen: Mutex::default() });
+        let stage = Arc::new(AggregateTestService { answers, seen: Mutex::default() });
         let pool = pool();
         let services = services(&stage).with_offload(pool.clone());
-        let ground = Ground { path, services: &services, documents: &BTreeMap::new(), offload: &pool };
+        let ground =
+            AggregateContext { path, services: &services, documents: &BTreeMap::new(), offload: &pool };
         let aggregate = Aggregate::new(&declaration(text), &limits, &ground);
         let aggregate = aggregate.unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
         Self { stage, aggregate: Arc::new(aggregate), pool }
@@ -164,14 +176,14 @@ impl Rig {
         line: &str,
     ) -> http_body_util::channel::Sender<Bytes, services::body::BodyError> {
         let (sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(64);
-        let body = Answer::Sends(Arc::new(Mutex::new(Some(body.boxed_unsync()))));
+        let body = TestServiceResponse::Sends(Arc::new(Mutex::new(Some(body.boxed_unsync()))));
         self.stage.answers.lock().unwrap().insert(format!("GET {line}"), body);
         sender
     }
 
     /// Sets the response to a call, with this `Cache-Control`.
     pub(crate) fn keeps(&self, line: &str, control: &'static str, text: &str) {
-        let answer = Answer::Keeps(control, text.to_owned());
+        let answer = TestServiceResponse::Keeps(control, text.to_owned());
         self.stage.answers.lock().unwrap().insert(format!("GET {line}"), answer);
     }
 
@@ -184,17 +196,17 @@ impl Rig {
             .unwrap_or_else(|problem| panic!("{problem}"))
     }
 
-    pub(crate) async fn send(&self, request: Request<&str>) -> Result<Got, Box<dyn ToProblem>> {
+    pub(crate) async fn send(&self, request: Request<&str>) -> Result<ReceivedResponse, Box<dyn ToProblem>> {
         let request = request.map(|body| services::body::full(body.to_owned()));
         let response = self.aggregate.handle(request, RequestCall::unlimited()).await?;
         let (head, body) = response.into_parts();
         let tree = head.extensions.get::<json::JsonTree>().cloned();
         let text = body.collect().await.expect("a body to its end").to_bytes();
         let text = String::from_utf8(text.to_vec()).unwrap();
-        Ok(Got { status: head.status.as_u16(), text, headers: head.headers, tree })
+        Ok(ReceivedResponse { status: head.status.as_u16(), text, headers: head.headers, tree })
     }
 
-    pub(crate) async fn get(&self, target: &str) -> Got {
+    pub(crate) async fn get(&self, target: &str) -> ReceivedResponse {
         self.send(Request::get(target).body("").unwrap()).await.unwrap_or_else(|problem| panic!("{problem}"))
     }
 

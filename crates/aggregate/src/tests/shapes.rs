@@ -3,8 +3,8 @@
 use http::Request;
 use serde_json::json;
 
-use super::rig::Rig;
-use crate::LimitsConfig;
+use super::rig::AggregateFixture;
+use crate::AggregateLimitsConfig;
 
 const BUYERS: (&str, u16, &str) =
     ("profile/buyers?limit=2", 200, r#"[{"id":1,"name":"Ann"},{"id":2.0,"name":"Bob"}]"#);
@@ -23,7 +23,7 @@ const TARGET: &str = r#"{
 
 #[tokio::test]
 async fn joins_rows_and_puts_each_responses_into_items() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         TARGET,
         &[
             BUYERS,
@@ -55,7 +55,7 @@ async fn joins_rows_and_puts_each_responses_into_items() {
 
 #[tokio::test]
 async fn default_response_contains_all_parts_and_errors() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {
             "n": {"get": "profile/n"}, "text": {"get": "catalog/t"}, "gone": {"get": "order/g", "optional": true},
             "usual": {"get": "order/u", "default": {"stars": 0}}}, "partial": 203}"#,
@@ -76,7 +76,7 @@ async fn default_response_contains_all_parts_and_errors() {
 
 #[tokio::test]
 async fn omits_errors_without_failures() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {"a": {"get": "profile/a", "optional": true}}}"#,
         &[("profile/a", 200, " [ 1 ] ")],
     );
@@ -91,7 +91,7 @@ async fn merges_parts_by_conflict_rule() {
             r#"{{"parts": {{"a": {{"get": "profile/a"}}, "b": {{"get": "order/b"}}}},
             "response": {{"merge": ["a", "b"], "conflict": "{conflict}"}}}}"#
         );
-        Rig::new(
+        AggregateFixture::new(
             &text,
             &[("profile/a", 200, r#"{"id":1,"x":2}"#), ("order/b", 200, r#"{"\u0069d":3,"y":4}"#)],
         )
@@ -112,14 +112,14 @@ async fn encodes_values_for_their_position() {
         ("profile/p/a%3F%26%C3%A9/x?q=1%2B1%3D2&tag=x&tag=y%2Cz&fixed=a%20b&flag", 200, "1"),
         ("profile/p/7/x?fixed=a%20b&flag", 200, "1"),
     ];
-    let rig = Rig::at("/a/{id}", text, LimitsConfig::default(), &answers);
+    let rig = AggregateFixture::at("/a/{id}", text, AggregateLimitsConfig::default(), &answers);
     let request =
         Request::get("/a/a%3F%26%C3%A9?q=1%2B1%3D2&tags=x&tags=y%2Cz").header("x-tenant", "acme").body("");
     // A comma separates list items, encoded or not, so the second value becomes two.
-    let rig_two = Rig::at(
+    let rig_two = AggregateFixture::at(
         "/a/{id}",
         text,
-        LimitsConfig::default(),
+        AggregateLimitsConfig::default(),
         &[("profile/p/a%3F%26%C3%A9/x?q=1%2B1%3D2&tag=x&tag=y&tag=z&fixed=a%20b&flag", 200, "1")],
     );
     rig_two.send(request.unwrap()).await.unwrap();
@@ -131,7 +131,7 @@ async fn encodes_values_for_their_position() {
 
 #[tokio::test]
 async fn dependent_calls_use_values_of_other_parts() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {
             "order": {"get": "order/orders/1"},
             "posting": {"get": "catalog/catalogs/{$.order.posting.id}", "join": {"into": "order", "on": ".posting.id = id", "one": true}},
@@ -150,7 +150,7 @@ async fn dependent_calls_use_values_of_other_parts() {
 
 #[tokio::test]
 async fn joins_into_nested_targets_keep_other_members() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {
             "page": {"get": "order/orders"},
             "people": {"get": "profile/people?ids={$.page.items[*].who}", "at": "/rows",
@@ -176,7 +176,7 @@ async fn joins_into_nested_targets_keep_other_members() {
 
 #[tokio::test]
 async fn makes_equal_safe_calls_once() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"input": {"ids": {"type": "array", "items": "integer"}}, "parts": {
             "each": {"get": "profile/users/{each}", "each": "ids"}, "one": {"get": "profile/users/7"}}}"#,
         &[("profile/users/7", 200, r#"{"id":7}"#), ("profile/users/8", 200, "8")],
@@ -190,7 +190,7 @@ async fn makes_equal_safe_calls_once() {
 async fn skips_empty_lists_and_splits_long_ones() {
     let text = r#"{"input": {"ids": {"type": "array", "items": "integer"}},
         "parts": {"a": {"get": "profile/a?ids={ids}", "batch": 2}}, "response": "a"}"#;
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         text,
         &[
             ("profile/a?ids=1,2", 200, "[1, 2]"),
@@ -217,7 +217,7 @@ async fn splits_long_lists_of_each_items() {
         ("order/b?ids=3,4", 200, "[3,4]"),
         ("order/b?ids=5", 200, "{}"),
     ];
-    let rig = Rig::new(&text.replace(r#""WHEN": 0"#, r#""optional": true"#), &answers);
+    let rig = AggregateFixture::new(&text.replace(r#""WHEN": 0"#, r#""optional": true"#), &answers);
     let got = rig.get("/here").await;
     assert_eq!(
         got.text,
@@ -226,12 +226,12 @@ async fn splits_long_lists_of_each_items() {
     let told = got.headers["orfa-parts"].to_str().unwrap();
     assert_eq!(told, r#"b;status=502;code="join-not-array""#);
     assert_eq!(rig.lines().len(), 5, "equal calls are made once: {:?}", rig.lines());
-    let rig = Rig::new(&text.replace(r#", "WHEN": 0"#, ""), &answers);
+    let rig = AggregateFixture::new(&text.replace(r#", "WHEN": 0"#, ""), &answers);
     assert_eq!(rig.fails("/here").await.0, "join-not-array");
 
     let ids: Vec<String> = (0..3000).map(|id| (1000 + id).to_string()).collect();
     let items = format!(r#"[{{"ids":[{}]}}]"#, ids.join(","));
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         &text.replace(r#""batch": 2, "WHEN": 0"#, r#""apart": true"#),
         &[("profile/a", 200, &items), ("*", 200, "[1]")],
     );
@@ -242,12 +242,12 @@ async fn splits_long_lists_of_each_items() {
 
 #[tokio::test]
 async fn unsafe_calls_run_after_independent_calls() {
-    let rig = Rig::at(
+    let rig = AggregateFixture::at(
         "/b/{id}",
         r#"{"input": {"id": {"type": "integer"}}, "parts": {
             "saved": {"put": "profile/buyers/{id}", "body": {"id": "{id}", "name": "{body.name}", "note": "by {body.by}", "tags": ["{body.missing}"], "gone": "{body.missing}", "rate": 1.0}},
             "old": {"get": "profile/buyers/{id}"}, "after": {"get": "order/x/{$.saved.v}"}}}"#,
-        LimitsConfig::default(),
+        AggregateLimitsConfig::default(),
         &[
             ("PUT profile/buyers/7", 200, r#"{"v":1}"#),
             ("profile/buyers/7", 200, "{}"),
@@ -268,7 +268,7 @@ async fn unsafe_calls_run_after_independent_calls() {
 
 #[tokio::test]
 async fn sequential_calls_follow_the_file_order() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"sequential": true, "parts": {
             "first": {"post": "order/orders", "body": "{body}"}, "second": {"get": "order/orders"}, "third": {"delete": "order/orders/1"}}}"#,
         &[("POST order/orders", 201, "{}"), ("order/orders", 200, "[]"), ("DELETE order/orders/1", 204, "")],
@@ -280,7 +280,7 @@ async fn sequential_calls_follow_the_file_order() {
 
 #[tokio::test]
 async fn makes_all_equal_unsafe_calls() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"sequential": true, "input": {"ids": {"type": "array", "items": "integer"}},
             "parts": {"a": {"post": "order/x", "body": {"n": 1}, "each": "ids"}}}"#,
         &[("POST order/x", 200, "1")],
@@ -291,7 +291,7 @@ async fn makes_all_equal_unsafe_calls() {
 
 #[tokio::test]
 async fn head_makes_the_same_calls_and_sets_content_length() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {"a": {"get": "profile/a"}, "there": {"head": "profile/b"}}}"#,
         &[("profile/a", 200, "1"), ("HEAD profile/b", 200, "")],
     );

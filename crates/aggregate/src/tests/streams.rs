@@ -15,7 +15,7 @@ use services::{
     ReceivedAccounts, ReceivedLimit, ReceivedPermit, RequestBudget, RequestCall, StreamedServiceBody,
 };
 
-use super::rig::Rig;
+use super::rig::AggregateFixture;
 use crate::stream::BEGINNING;
 
 const TWO: &str = r#"{"parts": {"small": {"get": "profile/small"}, "long": {"get": "catalog/long"}, "other": {"get": "order/other", "optional": true}}}"#;
@@ -61,7 +61,7 @@ async fn next(body: &mut StreamedServiceBody) -> Result<Bytes, services::body::B
 
 #[tokio::test]
 async fn streams_before_the_upstream_response_is_complete() {
-    let rig = Rig::new(TWO, &[("profile/small", 200, "1"), ("order/other", 500, "")]);
+    let rig = AggregateFixture::new(TWO, &[("profile/small", 200, "1"), ("order/other", 500, "")]);
     let mut sender = rig.sends("catalog/long");
     sender.send_data(beginning()).await.unwrap();
     let response = rig.begin("/here").await;
@@ -89,7 +89,7 @@ async fn streams_before_the_upstream_response_is_complete() {
 #[tokio::test]
 async fn the_beginning_of_a_streamed_response_counts_until_it_is_delivered() {
     let (rig, account) = (
-        Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]),
+        AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]),
         RequestAccount::default(),
     );
     let mut sender = rig.sends("catalog/long");
@@ -109,7 +109,8 @@ async fn the_beginning_of_a_streamed_response_counts_until_it_is_delivered() {
 #[tokio::test]
 async fn yields_while_checking_a_streamed_response() {
     const PIECE: usize = 1 << 20;
-    let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
+    let rig =
+        AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
     let mut sender = rig.sends("catalog/long");
     sender.send_data(beginning()).await.unwrap();
     let mut body = rig.begin("/here").await.into_body();
@@ -136,7 +137,8 @@ async fn yields_while_checking_a_streamed_response() {
 #[tokio::test]
 async fn yields_while_checking_the_beginning_of_a_streamed_response() {
     const TURNS: usize = 32;
-    let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
+    let rig =
+        AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
     let mut sender = rig.sends("catalog/long");
     let frame = format!("[\"{}\"]", "x".repeat(TURNS * TURN_BYTES));
     sender.send_data(Bytes::from(frame)).await.unwrap();
@@ -156,7 +158,8 @@ async fn yields_while_checking_the_beginning_of_a_streamed_response() {
 #[tokio::test]
 async fn aborts_a_streamed_response_with_invalid_json() {
     for end in ["]]", "", "<html>"] {
-        let rig = Rig::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
+        let rig =
+            AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
         let mut sender = rig.sends("catalog/long");
         sender.send_data(beginning()).await.unwrap();
         let body = rig.begin("/here").await.into_body();
@@ -170,7 +173,7 @@ async fn aborts_a_streamed_response_with_invalid_json() {
 
 #[tokio::test]
 async fn short_invalid_json_is_an_error_with_a_status() {
-    let rig = Rig::new(
+    let rig = AggregateFixture::new(
         r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#,
         &[("catalog/long", 200, "[1,")],
     );

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
-use super::rig::{Stage, declaration, pool, services};
-use crate::{Aggregate, Ground, LimitsConfig};
+use super::rig::{AggregateTestService, declaration, pool, services};
+use crate::{Aggregate, AggregateContext, AggregateLimitsConfig};
 
 const DECLARED: &str = r#"{
     "summary": "Buyers with their postings",
@@ -23,13 +23,17 @@ const PROFILE: &str = r##"{"openapi": "3.1.0", "paths": {"/buyers": {"get": {"re
     "components": {"schemas": {"Buyer": {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}}}}"##;
 
 fn aggregate() -> Aggregate {
-    let stage = Arc::new(Stage { answers: Mutex::default(), seen: Mutex::default() });
+    let stage = Arc::new(AggregateTestService { answers: Mutex::default(), seen: Mutex::default() });
     let profile = openapi::OpenApiDocument::read(PROFILE).unwrap();
     let documents = BTreeMap::from([("profile".to_owned(), Arc::new(profile))]);
     let (services, offload) = (services(&stage), pool());
-    let ground =
-        Ground { path: "/buyers/{town}", services: &services, documents: &documents, offload: &offload };
-    Aggregate::new(&declaration(DECLARED), &LimitsConfig::default(), &ground).unwrap()
+    let ground = AggregateContext {
+        path: "/buyers/{town}",
+        services: &services,
+        documents: &documents,
+        offload: &offload,
+    };
+    Aggregate::new(&declaration(DECLARED), &AggregateLimitsConfig::default(), &ground).unwrap()
 }
 
 #[test]

@@ -9,12 +9,14 @@ use serde_json::Value as Json;
 use services::calls::divide;
 use tokio::sync::SemaphorePermit;
 
-use super::lists::{Id, List};
-use super::{Asking, all, has_key};
-use crate::fetched::{Fetched, Found, Place};
-use crate::reason::Reason;
-use crate::remote::{self, Query, Response, Sorted, write_list, write_name, write_variables};
-use crate::subgraph::{From, Joined};
+use super::lists::{FetchedList, ListKey};
+use super::{KeyedFetch, all, has_key};
+use crate::fetched::{FetchOutcome, FetchedValues, ValueLocation};
+use crate::reason::CallFailureReason;
+use crate::remote::{
+    self, EncodedDocument, GraphqlServiceResponse, SortedErrors, write_list, write_name, write_variables,
+};
+use crate::subgraph::{ItemMatch, ParameterSource};
 
 /// The response key of an item's own key.
 pub(super) const ITEM: &str = "orfa_key";
@@ -26,49 +28,49 @@ const MOST_FIELDS: usize = 50;
 const MOST_BYTES: usize = 256 << 10;
 
 /// The arguments of a field: name, type, and origin of the value.
-type Filled = [(Box<str>, Box<str>, From)];
+type FieldArguments = [(Box<str>, Box<str>, ParameterSource)];
 
 /// A document under construction: its declarations, fields and variables.
 #[derive(Default)]
-struct Draft {
+struct DocumentDraft {
     declares: String,
     fields: String,
     variables: Vec<u8>,
 }
 
-impl Asking<'_> {
+impl KeyedFetch<'_> {
     /// Fetches a list by these keys, or completely.
     pub(super) async fn field_list(
         &self,
         name: &str,
-        filled: &Filled,
-        joined: &Joined,
-        ids: &[Id<'_>],
-    ) -> Result<List, Reason> {
+        filled: &FieldArguments,
+        joined: &ItemMatch,
+        ids: &[ListKey<'_>],
+    ) -> Result<FetchedList, CallFailureReason> {
         let id_bytes: usize = ids.iter().map(|id| 1 + id.node.text().len()).sum();
         let _permit = self.begin_document(1, self.field_bytes(&[]) + id_bytes).await;
         let mut draft = self.draft();
         let wanted = format!("{ITEM}:{} {}", joined.item, self.selection.text);
         draft.field((LIST, name, &wanted), "", filled, |from, out| match from {
-            From::Key(_) => {
+            ParameterSource::Key(_) => {
                 write_list(out, ids.iter().map(|id| id.node.text()));
                 true
             }
             from => self.write(from, &[], out),
         });
-        let Response { document, data, told, status } = self.send(draft).await?;
+        let GraphqlServiceResponse { document, data, told, status } = self.send(draft).await?;
         let list = data.and_then(|spot| document.at(spot)?.member(LIST.as_bytes()));
         match list.filter(|list| list.kind() == ValueKind::Array).map(JsonNode::spot) {
-            Some(spot) => Ok(List { document, spot, told, status }),
+            Some(spot) => Ok(FetchedList { document, spot, told, status }),
             None if told.is_empty() => {
-                Err(Reason::NotList(list.map_or("nothing", |list| list.kind().name())))
+                Err(CallFailureReason::NotList(list.map_or("nothing", |list| list.kind().name())))
             }
-            None => Err(Reason::Told(told, status)),
+            None => Err(CallFailureReason::Told(told, status)),
         }
     }
 
     /// Fetches each object that has a key by a field of its own. Several fields share a document.
-    pub(super) async fn each_field(&self, name: &str, filled: &Filled) -> Fetched {
+    pub(super) async fn each_field(&self, name: &str, filled: &FieldArguments) -> FetchedValues {
         let rows: Vec<usize> =
             (0..self.keys.len()).filter(|number| has_key(self.keys.row(*number))).collect();
         let lengths: Vec<usize> = rows.iter().map(|row| self.field_bytes(self.keys.row(*row))).collect();
@@ -79,7 +81,8 @@ impl Asking<'_> {
         let parts: Vec<&[usize]> = parts.into_iter().filter_map(|part| rows.get(part)).collect();
         let calls = parts.iter().map(|part| self.fields(name, filled, part).boxed()).collect();
         let responses = all(calls, self.ground.limits.concurrency).await;
-        let mut fetched = Fetched { found: vec![Found::Nothing; self.keys.len()], ..Fetched::default() };
+        let mut fetched =
+            FetchedValues { found: vec![FetchOutcome::Nothing; self.keys.len()], ..FetchedValues::default() };
         for (part, response) in parts.into_iter().zip(responses) {
             match response {
                 Ok(response) => {
@@ -89,14 +92,19 @@ impl Asking<'_> {
                 Err(reason) => {
                     let error = fetched.errors.len() as u32;
                     fetched.errors.push(self.error(reason));
-                    part.iter().for_each(|row| put(&mut fetched, *row, Found::Failed(error)));
+                    part.iter().for_each(|row| put(&mut fetched, *row, FetchOutcome::Failed(error)));
                 }
             }
         }
         fetched
     }
 
-    async fn fields(&self, name: &str, filled: &Filled, rows: &[usize]) -> Result<Response, Reason> {
+    async fn fields(
+        &self,
+        name: &str,
+        filled: &FieldArguments,
+        rows: &[usize],
+    ) -> Result<GraphqlServiceResponse, CallFailureReason> {
         let bytes = rows.iter().map(|row| self.field_bytes(self.keys.row(*row))).sum();
         let _permit = self.begin_document(rows.len(), bytes).await;
         let mut draft = self.draft();
@@ -110,9 +118,9 @@ impl Asking<'_> {
     }
 
     /// Stores the results and errors for these objects.
-    fn sort(&self, rows: &[usize], response: Response, fetched: &mut Fetched) {
-        let Response { document, data, told, status } = response;
-        let mut sorted = Sorted::new(told, |path| {
+    fn sort(&self, rows: &[usize], response: GraphqlServiceResponse, fetched: &mut FetchedValues) {
+        let GraphqlServiceResponse { document, data, told, status } = response;
+        let mut sorted = SortedErrors::new(told, |path| {
             let [Json::String(alias), rest @ ..] = path else { return None };
             let place: usize = alias.strip_prefix('f')?.parse().ok()?;
             (place < rows.len()).then_some((place, rest))
@@ -122,8 +130,8 @@ impl Asking<'_> {
         for (place, row) in rows.iter().enumerate() {
             let node = data.and_then(|data| data.member(alias(place).as_bytes()));
             let found = match sorted.found(place, node, number) {
-                Found::Partial(place, error) => Found::Partial(place, first + error),
-                Found::Failed(error) => Found::Failed(first + error),
+                FetchOutcome::Partial(place, error) => FetchOutcome::Partial(place, first + error),
+                FetchOutcome::Failed(error) => FetchOutcome::Failed(first + error),
                 found => found,
             };
             put(fetched, *row, found);
@@ -148,30 +156,31 @@ impl Asking<'_> {
         permit
     }
 
-    fn draft(&self) -> Draft {
-        let mut draft = Draft { declares: self.selection.declares.to_owned(), ..Draft::default() };
+    fn draft(&self) -> DocumentDraft {
+        let mut draft =
+            DocumentDraft { declares: self.selection.declares.to_owned(), ..DocumentDraft::default() };
         write_variables(&mut draft.variables, self.selection.variables);
         draft
     }
 
-    async fn send(&self, draft: Draft) -> Result<Response, Reason> {
-        let Draft { declares, fields, variables } = draft;
+    async fn send(&self, draft: DocumentDraft) -> Result<GraphqlServiceResponse, CallFailureReason> {
+        let DocumentDraft { declares, fields, variables } = draft;
         let declared = if declares.is_empty() { String::new() } else { format!("({declares})") };
-        let query = Query::new(&format!("query{declared}{{{fields}}}"));
+        let query = EncodedDocument::new(&format!("query{declared}{{{fields}}}"));
         let body = remote::body(&query, |out| out.extend_from_slice(&variables));
         remote::ask(self.ground, self.endpoint, body, true).await
     }
 
     /// Writes a value followed by a comma; returns `false` if there is no value.
-    fn write(&self, from: &From, row: &[JsonNode<'_>], out: &mut Vec<u8>) -> bool {
+    fn write(&self, from: &ParameterSource, row: &[JsonNode<'_>], out: &mut Vec<u8>) -> bool {
         let node = match from {
-            From::Fixed(value) => {
+            ParameterSource::Fixed(value) => {
                 out.extend_from_slice(value.to_string().as_bytes());
                 out.push(b',');
                 return true;
             }
-            From::Argument(name) => self.arguments.get(name),
-            From::Key(name) => {
+            ParameterSource::Argument(name) => self.arguments.get(name),
+            ParameterSource::Key(name) => {
                 let place = self.keys.fields.iter().position(|field| field == name);
                 place.and_then(|place| row.get(place).copied())
             }
@@ -189,12 +198,12 @@ pub(super) fn of_items(
     told: Vec<Json>,
     list: JsonNode<'_>,
     document: u32,
-    found: &[Found],
-) -> (Sorted, Vec<Place>) {
-    let found: HashSet<Place> = found.iter().flat_map(Found::places).copied().collect();
-    let place = |item: JsonNode<'_>| Place { document, spot: item.spot() };
-    let places: Vec<Place> = list.items().map(place).collect();
-    let sorted = Sorted::new(told, |path| {
+    found: &[FetchOutcome],
+) -> (SortedErrors, Vec<ValueLocation>) {
+    let found: HashSet<ValueLocation> = found.iter().flat_map(FetchOutcome::places).copied().collect();
+    let place = |item: JsonNode<'_>| ValueLocation { document, spot: item.spot() };
+    let places: Vec<ValueLocation> = list.items().map(place).collect();
+    let sorted = SortedErrors::new(told, |path| {
         let [Json::String(alias), Json::Number(item), rest @ ..] = path else { return None };
         let item = usize::try_from(item.as_u64()?).ok()?;
         (alias == LIST && found.contains(places.get(item)?)).then_some((item, rest))
@@ -203,15 +212,15 @@ pub(super) fn of_items(
     (sorted, places)
 }
 
-impl Draft {
+impl DocumentDraft {
     /// Adds a field with its alias, name and selection. Its variables are named after the arguments, with a
     /// suffix.
     fn field(
         &mut self,
         (alias, name, wanted): (&str, &str, &str),
         suffix: &str,
-        filled: &Filled,
-        mut write: impl FnMut(&From, &mut Vec<u8>) -> bool,
+        filled: &FieldArguments,
+        mut write: impl FnMut(&ParameterSource, &mut Vec<u8>) -> bool,
     ) {
         self.fields.extend([alias, ":", name]);
         let mut before = "(";
@@ -242,7 +251,7 @@ fn alias(place: usize) -> String {
     format!("f{place}")
 }
 
-fn put(fetched: &mut Fetched, row: usize, found: Found) {
+fn put(fetched: &mut FetchedValues, row: usize, found: FetchOutcome) {
     if let Some(place) = fetched.found.get_mut(row) {
         *place = found;
     }

@@ -5,35 +5,35 @@ use std::collections::HashMap;
 use json::{GroupedItems, JoinKey, JoinKeyKinds, JsonNode, ValueKind};
 
 use super::lists::keys;
-use crate::fetched::{Found, Place};
-use crate::reason::Reason;
-use crate::subgraph::Joined;
+use crate::fetched::{FetchOutcome, ValueLocation};
+use crate::reason::CallFailureReason;
+use crate::subgraph::ItemMatch;
 
 /// A join in progress.
-pub(super) struct Join<'a> {
-    pub(super) joined: &'a Joined,
+pub(super) struct KeyJoin<'a> {
+    pub(super) joined: &'a ItemMatch,
     /// The keys whose items could not be fetched, with the index of the error.
     pub(super) failed: HashMap<&'a str, u32>,
     /// The errors of the join itself.
-    pub(super) errors: Vec<Reason>,
+    pub(super) errors: Vec<CallFailureReason>,
     /// The index of the first of these errors.
     pub(super) first: u32,
 }
 
-impl<'a> Join<'a> {
+impl<'a> KeyJoin<'a> {
     /// Finds the items in these lists for the key of each object.
     pub(super) fn find<'n>(
         &mut self,
         lists: &[JsonNode<'_>],
         item: &str,
         column: impl Iterator<Item = JsonNode<'n>>,
-    ) -> Vec<Found> {
+    ) -> Vec<FetchOutcome> {
         let count = lists.iter().map(|list| list.count()).sum();
         let (mut grouped, mut places) = (GroupedItems::with_capacity(count), Vec::with_capacity(count));
         for (document, list) in lists.iter().enumerate() {
             for row in list.items() {
                 grouped.add(row.member(item.as_bytes()).and_then(|node| self.scalar(node)));
-                places.push(Place { document: document as u32, spot: row.spot() });
+                places.push(ValueLocation { document: document as u32, spot: row.spot() });
             }
         }
         let (mut found, mut kinds, mut found_any) = (Vec::new(), JoinKeyKinds::default(), false);
@@ -49,27 +49,27 @@ impl<'a> Join<'a> {
             }
             found_any |= !items.is_empty();
             found.push(match error {
-                Some(error) => Found::Failed(error),
+                Some(error) => FetchOutcome::Failed(error),
                 None => self.of(node, items),
             });
         }
         if !found_any && kinds.are_apart(grouped.kinds()) {
             let key = (self.joined.key.clone(), kinds.names());
             let item = (self.joined.item.clone(), grouped.kinds().names());
-            return vec![self.error(Reason::Kinds { key, item }); found.len()];
+            return vec![self.error(CallFailureReason::Kinds { key, item }); found.len()];
         }
         found
     }
 
     /// Returns the result of an object that has these items.
-    fn of(&mut self, key: JsonNode<'_>, items: Vec<Place>) -> Found {
+    fn of(&mut self, key: JsonNode<'_>, items: Vec<ValueLocation>) -> FetchOutcome {
         if self.joined.is_many || key.kind() == ValueKind::Array {
-            return Found::Many(items);
+            return FetchOutcome::Many(items);
         }
         match items[..] {
-            [] => Found::Nothing,
-            [item] => Found::One(item),
-            _ => self.error(Reason::Duplicate),
+            [] => FetchOutcome::Nothing,
+            [item] => FetchOutcome::One(item),
+            _ => self.error(CallFailureReason::Duplicate),
         }
     }
 
@@ -84,8 +84,8 @@ impl<'a> Join<'a> {
         self.failed.get(&*key.plain()?).copied()
     }
 
-    fn error(&mut self, reason: Reason) -> Found {
+    fn error(&mut self, reason: CallFailureReason) -> FetchOutcome {
         self.errors.push(reason);
-        Found::Failed(self.first + self.errors.len() as u32 - 1)
+        FetchOutcome::Failed(self.first + self.errors.len() as u32 - 1)
     }
 }

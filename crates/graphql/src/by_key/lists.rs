@@ -12,18 +12,18 @@ use serde_json::Value as Json;
 use services::calls::{ROOM, divide};
 use services::path::encode;
 
-use super::join::Join;
-use super::{Asking, all, field};
-use crate::fetched::Fetched;
-use crate::reason::Reason;
-use crate::rest::{self, Key, Renderer, Value};
-use crate::subgraph::{Ask, From, Joined, Operation};
+use super::join::KeyJoin;
+use super::{KeyedFetch, all, field};
+use crate::fetched::FetchedValues;
+use crate::reason::CallFailureReason;
+use crate::rest::{self, RequestKey, RestRequestRenderer, RestValue};
+use crate::subgraph::{BoundCall, ItemMatch, ParameterSource, RestOperation};
 
 /// The maximum number of keys in a call if the service specifies no limit.
 const MOST_KEYS: usize = 1000;
 
 /// A fetched list.
-pub(super) struct List {
+pub(super) struct FetchedList {
     pub(super) document: Arc<JsonDocument>,
     /// The location of the list in the document.
     pub(super) spot: NodeId,
@@ -33,46 +33,46 @@ pub(super) struct List {
 }
 
 /// A key by which a list is fetched.
-pub(super) struct Id<'a> {
+pub(super) struct ListKey<'a> {
     pub(super) node: JsonNode<'a>,
     text: Cow<'a, str>,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> KeyedFetch<'a> {
     /// Fetches the complete list.
-    pub(super) async fn whole(&self, ask: &Ask, joined: &Joined) -> Fetched {
+    pub(super) async fn whole(&self, ask: &BoundCall, joined: &ItemMatch) -> FetchedValues {
         let list = self.list(ask, joined, &[]).await;
         offload::leave_for(work::RESULT * self.keys.len()).await;
         match list {
-            Ok(_) if self.keys.values.is_empty() => Fetched::default(),
+            Ok(_) if self.keys.values.is_empty() => FetchedValues::default(),
             Ok(list) => self.joined(ask, joined, vec![Ok(list)], &[]).await,
             Err(reason) => self.failed(reason),
         }
     }
 
     /// Fetches the items that belong to the keys.
-    pub(super) async fn ids(&self, ask: &Ask, joined: &Joined) -> Fetched {
+    pub(super) async fn ids(&self, ask: &BoundCall, joined: &ItemMatch) -> FetchedValues {
         let Some(nodes) = asked_by(ask).and_then(|field| self.keys.column(field)) else {
-            return self.failed(Reason::NoValue(joined.key.clone()));
+            return self.failed(CallFailureReason::NoValue(joined.key.clone()));
         };
         let (mut ids, mut seen) = (Vec::with_capacity(self.keys.len()), HashSet::new());
         for node in nodes.flat_map(keys) {
             let Some(text) = node.plain() else {
-                return self.failed(Reason::WrongKind(joined.key.clone(), node.kind().name()));
+                return self.failed(CallFailureReason::WrongKind(joined.key.clone(), node.kind().name()));
             };
             if seen.insert(text.clone()) {
-                ids.push(Id { node, text });
+                ids.push(ListKey { node, text });
             }
         }
         let (lengths, between, room) = match ask {
-            Ask::Rest(operation) => self.room(operation, &ids),
-            Ask::Field { .. } => (vec![0; ids.len()], 0, 0),
+            BoundCall::Rest(operation) => self.room(operation, &ids),
+            BoundCall::Field { .. } => (vec![0; ids.len()], 0, 0),
         };
         let parts = divide(&lengths, between, joined.batch.unwrap_or(MOST_KEYS), room);
         if let Err(reason) = self.may_call(parts.len()) {
             return self.failed(reason);
         }
-        let parts: Vec<&[Id<'_>]> = parts.into_iter().filter_map(|part| ids.get(part)).collect();
+        let parts: Vec<&[ListKey<'_>]> = parts.into_iter().filter_map(|part| ids.get(part)).collect();
         let lists = parts.iter().map(|part| self.list(ask, joined, part).boxed()).collect();
         let lists = all(lists, self.ground.limits.concurrency).await;
         self.joined(ask, joined, lists, &parts).await
@@ -80,57 +80,66 @@ impl<'a> Asking<'a> {
 
     /// Returns the lengths of the keys in a URL, the number of bytes between two of them, and the number of
     /// bytes available for all.
-    fn room(&self, operation: &Operation, ids: &[Id<'_>]) -> (Vec<usize>, usize, usize) {
+    fn room(&self, operation: &RestOperation, ids: &[ListKey<'_>]) -> (Vec<usize>, usize, usize) {
         let lengths = ids.iter().map(|id| encode(&id.text).len()).collect();
-        let is_list = |from: &From| matches!(from, From::Key(_));
+        let is_list = |from: &ParameterSource| matches!(from, ParameterSource::Key(_));
         let list = operation.parameters.iter().find(|parameter| is_list(&parameter.from));
         let between = list.filter(|list| list.is_repeated).map_or(1, |list| encode(&list.name).len() + 2);
-        let key = Key::Many(&[Cow::Borrowed("0")]);
-        let request = Renderer { operation, arguments: self.arguments, key }.request();
+        let key = RequestKey::Many(&[Cow::Borrowed("0")]);
+        let request = RestRequestRenderer { operation, arguments: self.arguments, key }.request();
         let used = request.map_or(0, |request| request.path_and_query.as_str().len());
         (lengths, between, ROOM.saturating_sub(used))
     }
 
     /// Fetches a list by these keys, or completely.
-    async fn list(&self, ask: &Ask, joined: &Joined, ids: &[Id<'_>]) -> Result<List, Reason> {
+    async fn list(
+        &self,
+        ask: &BoundCall,
+        joined: &ItemMatch,
+        ids: &[ListKey<'_>],
+    ) -> Result<FetchedList, CallFailureReason> {
         let operation = match ask {
-            Ask::Rest(operation) => operation,
-            Ask::Field { name, arguments } => return self.field_list(name, arguments, joined, ids).await,
+            BoundCall::Rest(operation) => operation,
+            BoundCall::Field { name, arguments } => {
+                return self.field_list(name, arguments, joined, ids).await;
+            }
         };
-        let id = |id: &Id<'_>| work::JOINED + id.text.len();
+        let id = |id: &ListKey<'_>| work::JOINED + id.text.len();
         let ids_work: usize = ids.iter().map(id).sum();
         offload::leave_for(work::of_text(self.arguments.text()) + ids_work).await;
         let texts: Vec<Cow<'_, str>> = ids.iter().map(|id| id.text.clone()).collect();
-        let request = Renderer { operation, arguments: self.arguments, key: Key::Many(&texts) }.request()?;
+        let request =
+            RestRequestRenderer { operation, arguments: self.arguments, key: RequestKey::Many(&texts) }
+                .request()?;
         let value = rest::one(self.ground, self.service, operation, request).await?;
-        let Value { document, spot } = match value {
+        let RestValue { document, spot } = match value {
             Some(value) => value,
             None => rest::whole("[]".into())?,
         };
-        Ok(List { document, spot, told: Vec::new(), status: StatusCode::OK })
+        Ok(FetchedList { document, spot, told: Vec::new(), status: StatusCode::OK })
     }
 
     /// Joins the objects with their items in the fetched lists. `parts` contains the keys of each list's
     /// call.
     async fn joined(
         &self,
-        ask: &Ask,
-        joined: &Joined,
-        lists: Vec<Result<List, Reason>>,
-        parts: &[&[Id<'_>]],
-    ) -> Fetched {
+        ask: &BoundCall,
+        joined: &ItemMatch,
+        lists: Vec<Result<FetchedList, CallFailureReason>>,
+        parts: &[&[ListKey<'_>]],
+    ) -> FetchedValues {
         let known = lists.iter().flatten();
         let items: usize = known.filter_map(|list| list.document.at(list.spot)).map(JsonNode::count).sum();
         offload::leave_for(work::JOINED * (items + self.keys.len())).await;
         let Some(column) = self.keys.column(&joined.key) else {
-            return self.failed(Reason::NoValue(joined.key.clone()));
+            return self.failed(CallFailureReason::NoValue(joined.key.clone()));
         };
-        let (mut fetched, mut arrays, mut failed) = (Fetched::default(), Vec::new(), HashMap::new());
+        let (mut fetched, mut arrays, mut failed) = (FetchedValues::default(), Vec::new(), HashMap::new());
         let mut told = Vec::new();
         for (number, list) in lists.into_iter().enumerate() {
             let list = list.and_then(|list| match list.document.at(list.spot).map(JsonNode::kind) {
                 Some(ValueKind::Array | ValueKind::Null) => Ok(list),
-                kind => Err(Reason::NotList(kind.map_or("nothing", ValueKind::name))),
+                kind => Err(CallFailureReason::NotList(kind.map_or("nothing", ValueKind::name))),
             });
             match list {
                 Ok(list) => {
@@ -146,14 +155,14 @@ impl<'a> Asking<'a> {
             }
         }
         let item = match ask {
-            Ask::Rest(_) => &*joined.item,
-            Ask::Field { .. } => field::ITEM,
+            BoundCall::Rest(_) => &*joined.item,
+            BoundCall::Field { .. } => field::ITEM,
         };
-        let Fetched { documents, found, errors, items } = &mut fetched;
+        let FetchedValues { documents, found, errors, items } = &mut fetched;
         let lists: Vec<JsonNode<'_>> =
             documents.iter().zip(arrays).filter_map(|(document, spot)| document.at(spot)).collect();
         let first = errors.len() as u32;
-        let mut join = Join { joined, failed, errors: Vec::new(), first };
+        let mut join = KeyJoin { joined, failed, errors: Vec::new(), first };
         *found = join.find(&lists, item, column);
         errors.extend(join.errors.into_iter().map(|reason| self.error(reason)));
         for (document, (list, (told, status))) in lists.iter().zip(told).enumerate() {
@@ -168,12 +177,12 @@ impl<'a> Asking<'a> {
 }
 
 /// Returns the key field by which a list is fetched.
-fn asked_by(ask: &Ask) -> Option<&str> {
-    let mut froms: Box<dyn Iterator<Item = &From>> = match ask {
-        Ask::Rest(operation) => Box::new(operation.parameters.iter().map(|parameter| &parameter.from)),
-        Ask::Field { arguments, .. } => Box::new(arguments.iter().map(|(_, _, from)| from)),
+fn asked_by(ask: &BoundCall) -> Option<&str> {
+    let mut froms: Box<dyn Iterator<Item = &ParameterSource>> = match ask {
+        BoundCall::Rest(operation) => Box::new(operation.parameters.iter().map(|parameter| &parameter.from)),
+        BoundCall::Field { arguments, .. } => Box::new(arguments.iter().map(|(_, _, from)| from)),
     };
-    froms.find_map(|from| if let From::Key(field) = from { Some(&**field) } else { None })
+    froms.find_map(|from| if let ParameterSource::Key(field) = from { Some(&**field) } else { None })
 }
 
 /// Returns the keys in a value: the value itself, or the items of a list; `null` is not a key.

@@ -8,26 +8,26 @@ use openapi::ParameterLocation as In;
 use serde_json::json;
 
 use super::*;
-use crate::rig::{Rig, moves, shown};
-use crate::subgraph::{From, Joined, Parameter};
+use crate::rig::{ShopFixture, moves, shown};
+use crate::subgraph::{ItemMatch, ParameterSource, RestParameter};
 
-const REST: Endpoint<'static> = Endpoint { service: "shop", path: "" };
-const GRAPHQL: Endpoint<'static> = Endpoint { service: "shop", path: "/graphql" };
+const REST: GraphqlEndpoint<'static> = GraphqlEndpoint { service: "shop", path: "" };
+const GRAPHQL: GraphqlEndpoint<'static> = GraphqlEndpoint { service: "shop", path: "/graphql" };
 
-fn get(path: &str, place: In, name: &str) -> Ask {
+fn get(path: &str, place: In, name: &str) -> BoundCall {
     let parameters = match name {
         "" => vec![],
         name => {
-            vec![Parameter {
+            vec![RestParameter {
                 name: name.into(),
                 place,
                 is_required: false,
                 is_repeated: false,
-                from: From::Key("id".into()),
+                from: ParameterSource::Key("id".into()),
             }]
         }
     };
-    Ask::Rest(Arc::new(Operation {
+    BoundCall::Rest(Arc::new(RestOperation {
         method: Method::GET,
         path: path.into(),
         parameters,
@@ -38,32 +38,38 @@ fn get(path: &str, place: In, name: &str) -> Ask {
     }))
 }
 
-fn field(name: &str, arguments: &[(&str, &str, From)]) -> Ask {
-    let argument = |(name, kind, from): &(&str, &str, From)| ((*name).into(), (*kind).into(), from.clone());
-    Ask::Field { name: name.into(), arguments: arguments.iter().map(argument).collect() }
+fn field(name: &str, arguments: &[(&str, &str, ParameterSource)]) -> BoundCall {
+    let argument =
+        |(name, kind, from): &(&str, &str, ParameterSource)| ((*name).into(), (*kind).into(), from.clone());
+    BoundCall::Field { name: name.into(), arguments: arguments.iter().map(argument).collect() }
 }
 
-fn joined(item: &str, is_many: bool) -> Joined {
-    Joined { key: "id".into(), item: item.into(), is_many, is_text: false, batch: None }
+fn joined(item: &str, is_many: bool) -> ItemMatch {
+    ItemMatch { key: "id".into(), item: item.into(), is_many, is_text: false, batch: None }
 }
 
 /// Returns the results of objects with these keys.
-async fn found(rig: &Rig, endpoint: &Endpoint<'_>, how: &How, keys: &str) -> Fetched {
+async fn found(
+    rig: &ShopFixture,
+    endpoint: &GraphqlEndpoint<'_>,
+    how: &BatchStrategy,
+    keys: &str,
+) -> FetchedValues {
     let document = JsonDocument::new(keys.to_owned().into()).expect("keys in JSON");
     let fields = ["id".into()];
-    let keys = Keys { fields: &fields, values: document.root().items().collect() };
+    let keys = ObjectKeys { fields: &fields, values: document.root().items().collect() };
     let selection = match endpoint.path {
-        "" => Selection::default(),
-        _ => Selection { text: "name", ..Selection::default() },
+        "" => ObjectSelection::default(),
+        _ => ObjectSelection { text: "name", ..ObjectSelection::default() },
     };
-    by_key(&rig.ground(), endpoint, how, &keys, &Arguments::default(), &selection).await
+    by_key(&rig.ground(), endpoint, how, &keys, &ArgumentValues::default(), &selection).await
 }
 
 #[tokio::test]
 async fn fetches_ids_in_one_call_and_joins_the_items() {
     let text = r#"[{"id":3,"n":"c"},{"id":1.0,"n":"a"},{"n":"none"},7]"#;
-    let rig = Rig::new(&[("/a?ids=1,2,3", 200, text)]).await;
-    let how = How::Ids(get("/a", In::Query, "ids"), joined("id", false));
+    let rig = ShopFixture::new(&[("/a?ids=1,2,3", 200, text)]).await;
+    let how = BatchStrategy::Ids(get("/a", In::Query, "ids"), joined("id", false));
     let fetched = found(&rig, &REST, &how, "[1,2,null,3]").await;
     assert_eq!(shown(&fetched), [r#"{"id":1.0,"n":"a"}"#, "nothing", "nothing", r#"{"id":3,"n":"c"}"#]);
     assert_eq!(rig.lines().len(), 1);
@@ -72,8 +78,8 @@ async fn fetches_ids_in_one_call_and_joins_the_items() {
 #[tokio::test]
 async fn fetches_a_list_once_and_joins_the_items() {
     let text = r#"[{"b":1,"n":1},{"b":2,"n":2},{"b":1,"n":3}]"#;
-    let rig = Rig::new(&[("/a", 200, text)]).await;
-    let how = How::List(get("/a", In::Query, ""), joined("b", true));
+    let rig = ShopFixture::new(&[("/a", 200, text)]).await;
+    let how = BatchStrategy::List(get("/a", In::Query, ""), joined("b", true));
     let fetched = found(&rig, &REST, &how, "[1,9,null,[2,1]]").await;
     let (first, second) = (r#"{"b":1,"n":1},{"b":1,"n":3}"#, r#"{"b":2,"n":2}"#);
     assert_eq!(
@@ -85,10 +91,10 @@ async fn fetches_a_list_once_and_joins_the_items() {
 
 #[tokio::test]
 async fn makes_no_call_without_keys() {
-    let rig = Rig::new(&[]).await;
-    let how = How::Ids(get("/a", In::Query, "ids"), joined("id", false));
+    let rig = ShopFixture::new(&[]).await;
+    let how = BatchStrategy::Ids(get("/a", In::Query, "ids"), joined("id", false));
     assert_eq!(shown(&found(&rig, &REST, &how, "[null,[]]").await), ["nothing", "[]"]);
-    let how = How::Each(get("/a/{id}", In::Path, "id"));
+    let how = BatchStrategy::Each(get("/a/{id}", In::Path, "id"));
     assert_eq!(shown(&found(&rig, &REST, &how, "[null]").await), ["nothing"]);
     assert!(rig.lines().is_empty());
 }
@@ -97,9 +103,9 @@ async fn makes_no_call_without_keys() {
 async fn splits_long_lists_of_ids_and_isolates_failed_parts() {
     let answers =
         [("/a?ids=1,2", 200, r#"[{"id":1},{"id":2}]"#), ("/a?ids=3,4", 500, ""), ("/a?ids=5", 200, "[]")];
-    let rig = Rig::new(&answers).await;
-    let joined = Joined { batch: Some(2), ..joined("id", false) };
-    let how = How::Ids(get("/a", In::Query, "ids"), joined);
+    let rig = ShopFixture::new(&answers).await;
+    let joined = ItemMatch { batch: Some(2), ..joined("id", false) };
+    let how = BatchStrategy::Ids(get("/a", In::Query, "ids"), joined);
     let fetched = found(&rig, &REST, &how, "[1,2,3,4,5]").await;
     let status = "upstream-status";
     assert_eq!(shown(&fetched), [r#"{"id":1}"#, r#"{"id":2}"#, status, status, "nothing"]);
@@ -108,9 +114,9 @@ async fn splits_long_lists_of_ids_and_isolates_failed_parts() {
 
 #[tokio::test]
 async fn limits_the_length_of_urls() {
-    let rig = Rig::new(&[]).await;
+    let rig = ShopFixture::new(&[]).await;
     let keys: Vec<String> = (0..30).map(|number| format!("{number}{}", "é".repeat(200))).collect();
-    let how = How::Ids(get("/a", In::Query, "ids"), joined("id", false));
+    let how = BatchStrategy::Ids(get("/a", In::Query, "ids"), joined("id", false));
     let _ = found(&rig, &REST, &how, &json!(keys).to_string()).await;
     let lines = rig.lines();
     assert_eq!(lines.len(), 5);
@@ -121,8 +127,8 @@ async fn limits_the_length_of_urls() {
 async fn calls_for_single_objects_fail_independently() {
     let answers =
         [("/a/1", 200, r#"{"n":1}"#), ("/a/2", 404, ""), ("/a/3", 401, ""), ("/a/4", 200, "<html>")];
-    let rig = Rig::new(&answers).await;
-    let how = How::Each(get("/a/{id}", In::Path, "id"));
+    let rig = ShopFixture::new(&answers).await;
+    let how = BatchStrategy::Each(get("/a/{id}", In::Path, "id"));
     let fetched = found(&rig, &REST, &how, r#"[1,2,3,4,"../5"]"#).await;
     let expected = [r#"{"n":1}"#, "nothing", "upstream-status", "upstream-not-json", "argument-unfit"];
     assert_eq!(shown(&fetched), expected);
@@ -131,17 +137,18 @@ async fn calls_for_single_objects_fail_independently() {
 
 #[tokio::test]
 async fn starts_no_calls_if_their_number_exceeds_the_limit() {
-    let rig = Rig::new(&[]).await;
+    let rig = ShopFixture::new(&[]).await;
     let keys = json!((0..21).collect::<Vec<_>>()).to_string();
-    let fetched = found(&rig, &REST, &How::Each(get("/a/{id}", In::Path, "id")), &keys).await;
+    let fetched = found(&rig, &REST, &BatchStrategy::Each(get("/a/{id}", In::Path, "id")), &keys).await;
     assert_eq!(shown(&fetched), ["link-calls"; 21]);
     assert!(rig.lines().is_empty());
 }
 
 #[tokio::test]
 async fn reports_keys_of_different_kinds_unless_compared_as_text() {
-    let rig = Rig::new(&[("/a", 200, r#"[{"id":"1"},{"id":"2"}]"#)]).await;
-    let how = |is_text| How::List(get("/a", In::Query, ""), Joined { is_text, ..joined("id", false) });
+    let rig = ShopFixture::new(&[("/a", 200, r#"[{"id":"1"},{"id":"2"}]"#)]).await;
+    let how =
+        |is_text| BatchStrategy::List(get("/a", In::Query, ""), ItemMatch { is_text, ..joined("id", false) });
     let fetched = found(&rig, &REST, &how(false), "[1,3]").await;
     assert_eq!(shown(&fetched), ["link-kinds", "link-kinds"]);
     assert!(fetched.errors[0].message.contains("numbers"), "{}", fetched.errors[0].message);
@@ -150,8 +157,8 @@ async fn reports_keys_of_different_kinds_unless_compared_as_text() {
 
 #[tokio::test]
 async fn reports_duplicate_items_only_for_the_affected_object() {
-    let rig = Rig::new(&[("/a", 200, r#"[{"id":71},{"id":2},{"id":71}]"#)]).await;
-    let how = How::List(get("/a", In::Query, ""), joined("id", false));
+    let rig = ShopFixture::new(&[("/a", 200, r#"[{"id":71},{"id":2},{"id":71}]"#)]).await;
+    let how = BatchStrategy::List(get("/a", In::Query, ""), joined("id", false));
     let fetched = found(&rig, &REST, &how, "[71,2]").await;
     assert_eq!(shown(&fetched), ["link-duplicate", r#"{"id":2}"#]);
     // The key may be hidden.
@@ -160,19 +167,22 @@ async fn reports_duplicate_items_only_for_the_affected_object() {
 
 #[tokio::test]
 async fn reports_responses_that_are_not_lists() {
-    let rig = Rig::new(&[("/a", 200, r#"{"id":1}"#)]).await;
-    let how = How::List(get("/a", In::Query, ""), joined("id", true));
+    let rig = ShopFixture::new(&[("/a", 200, r#"{"id":1}"#)]).await;
+    let how = BatchStrategy::List(get("/a", In::Query, ""), joined("id", true));
     assert_eq!(shown(&found(&rig, &REST, &how, "[1,2]").await), ["upstream-shape"; 2]);
 }
 
 #[tokio::test]
 async fn fetches_all_ids_from_a_graphql_service_in_one_field() {
     let answer = r#"{"data":{"orfa_list":[{"orfa_key":2,"name":"b"},{"orfa_key":1,"name":"a"},null]}}"#;
-    let rig = Rig::new(&[("POST /graphql", 200, answer)]).await;
-    let how = How::Ids(
+    let rig = ShopFixture::new(&[("POST /graphql", 200, answer)]).await;
+    let how = BatchStrategy::Ids(
         field(
             "agents",
-            &[("ids", "[ID!]!", From::Key("id".into())), ("all", "Boolean", From::Fixed(json!(true)))],
+            &[
+                ("ids", "[ID!]!", ParameterSource::Key("id".into())),
+                ("all", "Boolean", ParameterSource::Fixed(json!(true))),
+            ],
         ),
         joined("number", false),
     );
@@ -187,8 +197,8 @@ async fn fetches_all_ids_from_a_graphql_service_in_one_field() {
 async fn fetches_each_object_from_a_graphql_service_in_one_document() {
     let answer = r#"{"data":{"f0":{"name":"a"},"f1":null,"f2":{"name":null}},
         "errors":[{"message":"no","path":["f1"]},{"message":"none","path":["f2","name"],"locations":[]}]}"#;
-    let rig = Rig::new(&[("POST /graphql", 200, answer)]).await;
-    let how = How::Each(field("agent", &[("id", "ID!", From::Key("id".into()))]));
+    let rig = ShopFixture::new(&[("POST /graphql", 200, answer)]).await;
+    let how = BatchStrategy::Each(field("agent", &[("id", "ID!", ParameterSource::Key("id".into()))]));
     let fetched = found(&rig, &GRAPHQL, &how, r#"["x",null,"y","z"]"#).await;
     let partial = r#"{"name":null} but upstream-errors"#;
     assert_eq!(shown(&fetched), [r#"{"name":"a"}"#, "nothing", "upstream-errors", partial]);
@@ -201,19 +211,19 @@ async fn fetches_each_object_from_a_graphql_service_in_one_document() {
 }
 
 /// Fetches this number of objects, each by a field with this selection.
-async fn fetch_each(ground: &Ground, text: &str, count: usize) -> Fetched {
+async fn fetch_each(ground: &CallContext, text: &str, count: usize) -> FetchedValues {
     let keys = json!((0..count).collect::<Vec<_>>()).to_string();
     let document = JsonDocument::new(keys.into()).expect("keys in JSON");
     let fields = ["id".into()];
-    let keys = Keys { fields: &fields, values: document.root().items().collect() };
-    let how = How::Each(field("agent", &[("id", "ID!", From::Key("id".into()))]));
-    let selection = Selection { text, ..Selection::default() };
-    by_key(ground, &GRAPHQL, &how, &keys, &Arguments::default(), &selection).await
+    let keys = ObjectKeys { fields: &fields, values: document.root().items().collect() };
+    let how = BatchStrategy::Each(field("agent", &[("id", "ID!", ParameterSource::Key("id".into()))]));
+    let selection = ObjectSelection { text, ..ObjectSelection::default() };
+    by_key(ground, &GRAPHQL, &how, &keys, &ArgumentValues::default(), &selection).await
 }
 
 #[tokio::test]
 async fn documents_with_long_selections_are_for_few_objects() {
-    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{}}"#)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{}}"#)]).await;
     let selection = "name ".repeat(20 << 10);
     assert_eq!(fetch_each(&rig.ground(), &selection, 20).await.found.len(), 20);
     let seen = rig.stage.seen.lock().unwrap();
@@ -223,7 +233,7 @@ async fn documents_with_long_selections_are_for_few_objects() {
 
 #[tokio::test]
 async fn few_long_documents_are_composed_at_a_time() {
-    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{}}"#)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{}}"#)]).await;
     let (ground, selection) = (rig.ground(), "name ".repeat(300 << 10));
     let mut fetch = Box::pin(fetch_each(&ground, &selection, 3));
     assert!((&mut fetch).now_or_never().is_none());
@@ -238,10 +248,11 @@ async fn assigns_errors_to_list_items_by_path_and_keeps_all_others() {
     let answer = r#"{"data":{"orfa_list":[{"orfa_key":9,"name":null},{"orfa_key":1,"name":null},null]},"errors":[
         {"message":"no","path":["orfa_list",1,"name"]},{"message":"of nobody's","path":["orfa_list",0,"name"]},
         {"message":"none","path":["orfa_list",2]},{"message":"slow"}]}"#;
-    let rig = Rig::new(&[("POST /graphql", 200, answer)]).await;
-    let fetched = found(&rig, &GRAPHQL, &How::List(field("agents", &[]), joined("id", false)), "[1]").await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, answer)]).await;
+    let fetched =
+        found(&rig, &GRAPHQL, &BatchStrategy::List(field("agents", &[]), joined("id", false)), "[1]").await;
     assert_eq!(shown(&fetched), [r#"{"orfa_key":1,"name":null}"#]);
-    let Found::One(place) = fetched.found[0] else { panic!("an item") };
+    let FetchOutcome::One(place) = fetched.found[0] else { panic!("an item") };
     assert_eq!(fetched.items, HashMap::from([(place, 0)]));
     assert_eq!(fetched.errors[0].message, "the service `shop` returned an error: no");
     assert_eq!(fetched.errors[0].told, [json!({ "message": "no", "path": ["name"] })]);
@@ -255,11 +266,11 @@ async fn joins_long_lists_in_the_pool() {
     for (count, expected) in [(1_000, 0), (13_500, 1)] {
         let list = format!("[{}]", vec![r#"{"b":1}"#; count].join(","));
         assert!(list.len() < offload::SHORT_TEXT, "a text of this length is parsed at once");
-        let rig = Rig::new(&[("/a", 200, list.as_str())]).await;
-        let how = How::List(get("/a", In::Query, ""), joined("b", true));
+        let rig = ShopFixture::new(&[("/a", 200, list.as_str())]).await;
+        let how = BatchStrategy::List(get("/a", In::Query, ""), joined("b", true));
         let asked = async move { found(&rig, &REST, &how, "[1]").await };
         let (fetched, moves) = moves(asked).await;
-        let Found::Many(places) = &fetched.found[0] else { panic!("a list") };
+        let FetchOutcome::Many(places) = &fetched.found[0] else { panic!("a list") };
         assert_eq!((places.len(), moves), (count, expected));
     }
 }

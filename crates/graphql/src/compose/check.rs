@@ -1,11 +1,11 @@
 //! Checks of each schema on its own, before the schemas are merged.
 
-use super::error::{Code, Errors};
+use super::error::{CompositionErrorKind, CompositionErrors};
 use super::fieldsets;
-use super::model::{Kind, Override, Schema, Type};
+use super::model::{FieldOverride, SubgraphSchema, SubgraphType, SubgraphTypeKind};
 
 /// Checks a schema, and normalizes constructs of Federation v1 to those of v2.
-pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
+pub(super) fn check(schema: &mut SubgraphSchema<'_>, errors: &mut CompositionErrors) {
     if schema.is_first {
         clean_interfaces(schema);
     }
@@ -16,8 +16,8 @@ pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
     }
     for (name, of) in &schema.types {
         match of.kind {
-            Kind::Object => object(schema, name, of, errors),
-            Kind::Interface => interface(schema, name, of, errors),
+            SubgraphTypeKind::Object => object(schema, name, of, errors),
+            SubgraphTypeKind::Interface => interface(schema, name, of, errors),
             _ => {}
         }
         implemented(schema, name, of, errors);
@@ -26,8 +26,8 @@ pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
 }
 
 /// Federation v1 accepts these directives on interfaces, but ignores them.
-fn clean_interfaces(schema: &mut Schema<'_>) {
-    for of in schema.types.values_mut().filter(|of| of.kind == Kind::Interface) {
+fn clean_interfaces(schema: &mut SubgraphSchema<'_>) {
+    for of in schema.types.values_mut().filter(|of| of.kind == SubgraphTypeKind::Interface) {
         of.keys.clear();
         for field in of.fields.values_mut() {
             (field.is_external, field.requires, field.provides, field.overrides) = (false, None, None, None);
@@ -35,7 +35,7 @@ fn clean_interfaces(schema: &mut Schema<'_>) {
     }
 }
 
-fn mark_interface_fields(schema: &mut Schema<'_>) {
+fn mark_interface_fields(schema: &mut SubgraphSchema<'_>) {
     let mut marked = Vec::new();
     for (index, of) in schema.types.values().enumerate() {
         let interfaces = of.interfaces.iter().filter_map(|name| schema.types.get(name));
@@ -47,7 +47,7 @@ fn mark_interface_fields(schema: &mut Schema<'_>) {
     }
 }
 
-fn drop_unused_externals(schema: &mut Schema<'_>) {
+fn drop_unused_externals(schema: &mut SubgraphSchema<'_>) {
     for of in schema.types.values_mut() {
         let had_fields = !of.fields.is_empty();
         of.fields.retain(|_, field| !field.is_external || field.used.at_all());
@@ -56,16 +56,16 @@ fn drop_unused_externals(schema: &mut Schema<'_>) {
         }
     }
     schema.types.retain(|_, of| {
-        of.kind != Kind::Object || of.is_defined || !of.fields.is_empty() || !of.keys.is_empty()
+        of.kind != SubgraphTypeKind::Object || of.is_defined || !of.fields.is_empty() || !of.keys.is_empty()
     });
 }
 
-fn object(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
+fn object(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors: &mut CompositionErrors) {
     let service = &schema.name;
     if of.is_interface_object && of.keys.is_empty() {
         let message = format!("\"{name}\" of \"{service}\" has @interfaceObject, but no @key.");
         errors.add(
-            Code::InterfaceObjectUsageError,
+            CompositionErrorKind::InterfaceObjectUsageError,
             &[service],
             name,
             message,
@@ -80,7 +80,7 @@ fn object(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
                     "\"{at}\" of \"{service}\" is external, but no directive and no interface uses it."
                 );
                 errors.add(
-                    Code::ExternalUnused,
+                    CompositionErrorKind::ExternalUnused,
                     &[service],
                     &at,
                     message,
@@ -91,7 +91,13 @@ fn object(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
                 let message =
                     format!("\"{at}\" of \"{service}\" is external, but has @inaccessible or @tag.");
                 let hint = "move the directive to the service that resolves the field";
-                errors.add(Code::MergedDirectiveApplicationOnExternal, &[service], &at, message, hint);
+                errors.add(
+                    CompositionErrorKind::MergedDirectiveApplicationOnExternal,
+                    &[service],
+                    &at,
+                    message,
+                    hint,
+                );
             }
         }
         if let Some(overrides) = &field.overrides {
@@ -100,17 +106,29 @@ fn object(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
     }
 }
 
-fn overriding(schema: &Schema<'_>, at: &str, is_external: bool, overrides: &Override, errors: &mut Errors) {
+fn overriding(
+    schema: &SubgraphSchema<'_>,
+    at: &str,
+    is_external: bool,
+    overrides: &FieldOverride,
+    errors: &mut CompositionErrors,
+) {
     let service = &schema.name;
     if is_external {
         let message = format!("\"{at}\" of \"{service}\" has @override, but is external.");
         let hint = "remove one of them: a service resolves the fields that it overrides";
-        errors.add(Code::OverrideCollisionWithAnotherDirective, &[service], at, message, hint);
+        errors.add(
+            CompositionErrorKind::OverrideCollisionWithAnotherDirective,
+            &[service],
+            at,
+            message,
+            hint,
+        );
     }
     if overrides.from == **service {
         let message = format!("\"{at}\" of \"{service}\" overrides itself.");
         errors.add(
-            Code::OverrideFromSelfError,
+            CompositionErrorKind::OverrideFromSelfError,
             &[service],
             at,
             message,
@@ -121,7 +139,7 @@ fn overriding(schema: &Schema<'_>, at: &str, is_external: bool, overrides: &Over
         let message = format!("The label of @override at \"{at}\" of \"{service}\" is invalid.");
         let hint =
             "write \"percent(25)\", or a name of letters, digits and _ - : . / that begins with a letter";
-        errors.add(Code::OverrideLabelInvalid, &[service], at, message, hint);
+        errors.add(CompositionErrorKind::OverrideLabelInvalid, &[service], at, message, hint);
     }
 }
 
@@ -138,16 +156,20 @@ pub(super) fn is_label(label: &str) -> bool {
     label.starts_with(|first: char| first.is_ascii_alphabetic()) && label.bytes().all(rest)
 }
 
-fn interface(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
+fn interface(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors: &mut CompositionErrors) {
     let service = &schema.name;
     for (field_name, field) in &of.fields {
         let at = format!("{name}.{field_name}");
         let wrong = [
-            (field.requires.is_some(), Code::RequiresUnsupportedOnInterface, "@requires"),
-            (field.provides.is_some(), Code::ProvidesUnsupportedOnInterface, "@provides"),
-            (field.overrides.is_some(), Code::OverrideOnInterface, "@override"),
-            (field.is_external, Code::ExternalOnInterface, "@external"),
-            (field.is_shareable && !schema.is_first, Code::InvalidShareableUsage, "@shareable"),
+            (field.requires.is_some(), CompositionErrorKind::RequiresUnsupportedOnInterface, "@requires"),
+            (field.provides.is_some(), CompositionErrorKind::ProvidesUnsupportedOnInterface, "@provides"),
+            (field.overrides.is_some(), CompositionErrorKind::OverrideOnInterface, "@override"),
+            (field.is_external, CompositionErrorKind::ExternalOnInterface, "@external"),
+            (
+                field.is_shareable && !schema.is_first,
+                CompositionErrorKind::InvalidShareableUsage,
+                "@shareable",
+            ),
         ];
         for (_, code, directive) in wrong.into_iter().filter(|(is_wrong, _, _)| *is_wrong) {
             let message =
@@ -156,15 +178,15 @@ fn interface(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors
         }
     }
     let implementations = schema.types.iter().filter(|(_, other)| other.interfaces.contains(name));
-    for (other_name, other) in implementations.filter(|(_, other)| other.kind == Kind::Object) {
-        let lacks = |key: &&super::model::Key| {
+    for (other_name, other) in implementations.filter(|(_, other)| other.kind == SubgraphTypeKind::Object) {
+        let lacks = |key: &&super::model::EntityKey| {
             key.is_resolvable
                 && !other.keys.iter().any(|known| known.fields.selection.is_same(&key.fields.selection))
         };
         for key in of.keys.iter().filter(lacks) {
             let fields = &key.fields.text;
             errors.add(
-                Code::InterfaceKeyNotOnImplementation,
+                CompositionErrorKind::InterfaceKeyNotOnImplementation,
                 &[service],
                 *other_name,
                 format!("\"{other_name}\" of \"{service}\" implements \"{name}\", but lacks its @key(fields: \"{fields}\")."),
@@ -175,39 +197,56 @@ fn interface(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors
 }
 
 /// Reports a type without any elements.
-fn filled(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
+fn filled(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors: &mut CompositionErrors) {
     let is_empty = match of.kind {
-        Kind::Object | Kind::Interface => of.fields.is_empty(),
-        Kind::Input => of.inputs.is_empty(),
-        Kind::Enum => of.values.is_empty(),
-        Kind::Union => of.members.is_empty(),
-        Kind::Scalar => false,
+        SubgraphTypeKind::Object | SubgraphTypeKind::Interface => of.fields.is_empty(),
+        SubgraphTypeKind::Input => of.inputs.is_empty(),
+        SubgraphTypeKind::Enum => of.values.is_empty(),
+        SubgraphTypeKind::Union => of.members.is_empty(),
+        SubgraphTypeKind::Scalar => false,
     };
     if is_empty {
         let service = &schema.name;
         let message = format!("\"{name}\" of \"{service}\" is empty.");
-        errors.add(Code::InvalidGraphql, &[service], name, message, "add an element, or remove it");
+        errors.add(
+            CompositionErrorKind::InvalidGraphql,
+            &[service],
+            name,
+            message,
+            "add an element, or remove it",
+        );
     }
 }
 
 /// Reports types that implement something other than interfaces, and unions whose members are not objects.
-fn implemented(schema: &Schema<'_>, name: &str, of: &Type<'_>, errors: &mut Errors) {
+fn implemented(
+    schema: &SubgraphSchema<'_>,
+    name: &str,
+    of: &SubgraphType<'_>,
+    errors: &mut CompositionErrors,
+) {
     let service = &schema.name;
     for interface_name in &of.interfaces {
         let Some(interface) = schema.types.get(interface_name) else { continue };
-        if interface.kind != Kind::Interface {
+        if interface.kind != SubgraphTypeKind::Interface {
             let message = format!(
                 "\"{name}\" of \"{service}\" implements \"{interface_name}\", which is not an interface there."
             );
-            errors.add(Code::InvalidGraphql, &[service], name, message, "name an interface");
+            errors.add(CompositionErrorKind::InvalidGraphql, &[service], name, message, "name an interface");
         }
     }
     for member in &of.members {
-        if schema.types.get(member).is_some_and(|of| of.kind != Kind::Object) {
+        if schema.types.get(member).is_some_and(|of| of.kind != SubgraphTypeKind::Object) {
             let message = format!(
                 "The union \"{name}\" of \"{service}\" has the member \"{member}\", which is not an object type."
             );
-            errors.add(Code::InvalidGraphql, &[service], name, message, "name object types only");
+            errors.add(
+                CompositionErrorKind::InvalidGraphql,
+                &[service],
+                name,
+                message,
+                "name object types only",
+            );
         }
     }
 }

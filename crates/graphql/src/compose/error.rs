@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompositionError {
     /// The kind of error.
-    pub code: Code,
+    pub code: CompositionErrorKind,
     /// The message.
     pub message: String,
     /// The services whose schemas cause the error.
@@ -30,7 +30,7 @@ impl fmt::Display for CompositionError {
 /// The kind of a composition error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "docs/errors.md documents each code")]
-pub enum Code {
+pub enum CompositionErrorKind {
     DefaultValueUsesInaccessible,
     EmptyMergedEnumType,
     EmptyMergedInputType,
@@ -95,7 +95,7 @@ pub enum Code {
     UnsupportedLinkedFeature,
 }
 
-impl Code {
+impl CompositionErrorKind {
     /// The stable code.
     pub fn code(self) -> &'static str {
         match self {
@@ -167,12 +167,12 @@ impl Code {
 
 /// The errors found so far.
 #[derive(Debug, Default)]
-pub(super) struct Errors(Vec<CompositionError>);
+pub(super) struct CompositionErrors(Vec<CompositionError>);
 
-impl Errors {
+impl CompositionErrors {
     pub(super) fn add(
         &mut self,
-        code: Code,
+        code: CompositionErrorKind,
         services: &[&Arc<str>],
         coordinate: impl Into<String>,
         message: impl Into<String>,

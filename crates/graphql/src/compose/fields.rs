@@ -3,23 +3,25 @@
 
 use indexmap::IndexMap;
 
-use super::error::{Code, listed};
-use super::inputs::{self, What};
-use super::merge::Merger;
-use super::merged::{JoinField, MergedField, Types};
-use super::model::{Field, Kind, Override, Schema, Shown, Type};
+use super::error::{CompositionErrorKind, listed};
+use super::inputs::{self, InputKind};
+use super::merge::SchemaMerger;
+use super::merged::{JoinField, MergedField, MergedTypes};
+use super::model::{
+    ElementMetadata, FieldOverride, SubgraphField, SubgraphSchema, SubgraphType, SubgraphTypeKind,
+};
 
 /// A field in one of the schemas.
 #[derive(Clone, Copy)]
-struct Found<'f, 'a> {
+struct SourceField<'f, 'a> {
     source: usize,
-    field: &'f Field<'a>,
+    field: &'f SubgraphField<'a>,
     /// The directive of another service that overrides the field. The field then remains only if its own
     /// service uses it, or for a percentage of the requests.
-    overridden_by: Option<&'f Override>,
+    overridden_by: Option<&'f FieldOverride>,
 }
 
-impl Found<'_, '_> {
+impl SourceField<'_, '_> {
     fn is_overridden(&self) -> bool {
         self.overridden_by.is_some_and(|by| by.label.is_none())
     }
@@ -31,34 +33,34 @@ impl Found<'_, '_> {
 
 /// Merges the fields of an object or interface.
 pub(super) fn merge<'a>(
-    merger: &mut Merger<'_, 'a>,
+    merger: &mut SchemaMerger<'_, 'a>,
     name: &str,
-    kind: Kind,
-    each: &[(usize, &Type<'a>)],
+    kind: SubgraphTypeKind,
+    each: &[(usize, &SubgraphType<'a>)],
 ) -> IndexMap<&'a str, MergedField<'a>> {
-    let mut all: IndexMap<&'a str, Vec<(usize, &Field<'a>)>> = IndexMap::new();
+    let mut all: IndexMap<&'a str, Vec<(usize, &SubgraphField<'a>)>> = IndexMap::new();
     for (source, of) in each {
         for (field, found) in &of.fields {
             all.entry(field).or_default().push((*source, found));
         }
     }
-    let owner = Owner { name, kind, each };
+    let owner = MergedOwner { name, kind, each };
     all.into_iter().map(|(field, found)| (field, owner.field(merger, field, &found))).collect()
 }
 
 /// The type whose fields are merged.
-struct Owner<'o, 'a> {
+struct MergedOwner<'o, 'a> {
     name: &'o str,
-    kind: Kind,
-    each: &'o [(usize, &'o Type<'a>)],
+    kind: SubgraphTypeKind,
+    each: &'o [(usize, &'o SubgraphType<'a>)],
 }
 
-impl<'a> Owner<'_, 'a> {
+impl<'a> MergedOwner<'_, 'a> {
     fn field(
         &self,
-        merger: &mut Merger<'_, 'a>,
+        merger: &mut SchemaMerger<'_, 'a>,
         name: &str,
-        found: &[(usize, &Field<'a>)],
+        found: &[(usize, &SubgraphField<'a>)],
     ) -> MergedField<'a> {
         let at = format!("{}.{name}", self.name);
         let overriding = |source: usize| {
@@ -68,7 +70,7 @@ impl<'a> Owner<'_, 'a> {
         };
         let found: Vec<_> = found
             .iter()
-            .map(|&(source, field)| Found { source, field, overridden_by: overriding(source) })
+            .map(|&(source, field)| SourceField { source, field, overridden_by: overriding(source) })
             .collect();
         check_circle(merger, &at, &found);
         let resolved: Vec<_> = found.iter().filter(|found| found.is_resolved()).copied().collect();
@@ -79,9 +81,9 @@ impl<'a> Owner<'_, 'a> {
                 listed(services.iter().map(|name| &***name))
             );
             let hint = "add the field, without @external, to the service that resolves it";
-            merger.errors.add(Code::ExternalMissingOnBase, &services, &at, message, hint);
+            merger.errors.add(CompositionErrorKind::ExternalMissingOnBase, &services, &at, message, hint);
         }
-        if self.kind == Kind::Object || self.each.iter().any(|(_, of)| of.is_interface_object) {
+        if self.kind == SubgraphTypeKind::Object || self.each.iter().any(|(_, of)| of.is_interface_object) {
             self.check_sharing(merger, name, &at, &resolved);
         }
         let given = if resolved.is_empty() { &found } else { &resolved };
@@ -92,22 +94,28 @@ impl<'a> Owner<'_, 'a> {
     }
 
     /// Whether an interface of the type is an interface object with this field in some service.
-    fn is_given_by_interface_object(&self, merger: &Merger<'_, 'a>, field: &str) -> bool {
+    fn is_given_by_interface_object(&self, merger: &SchemaMerger<'_, 'a>, field: &str) -> bool {
         !interface_objects(merger.schemas, self.each, field).is_empty()
     }
 
     /// Checks that a field resolved by several services is shareable in all of them.
-    fn check_sharing(&self, merger: &mut Merger<'_, 'a>, name: &str, at: &str, resolved: &[Found<'_, 'a>]) {
+    fn check_sharing(
+        &self,
+        merger: &mut SchemaMerger<'_, 'a>,
+        name: &str,
+        at: &str,
+        resolved: &[SourceField<'_, 'a>],
+    ) {
         let is_counted = |source: usize| {
-            self.kind == Kind::Object
+            self.kind == SubgraphTypeKind::Object
                 || merger.schemas[source].types.get(self.name).is_some_and(|of| of.is_interface_object)
         };
-        let mut sharing: Vec<(usize, &Field<'a>)> = resolved
+        let mut sharing: Vec<(usize, &SubgraphField<'a>)> = resolved
             .iter()
             .filter(|found| is_counted(found.source) && found.overridden_by.is_none())
             .map(|found| (found.source, found.field))
             .collect();
-        let is_refused = |field: &Field<'_>| !field.is_shareable && !field.used.by_key;
+        let is_refused = |field: &SubgraphField<'_>| !field.is_shareable && !field.used.by_key;
         sharing.extend(interface_objects(merger.schemas, self.each, name));
         let refused: Vec<usize> =
             sharing.iter().filter(|(_, field)| is_refused(field)).map(|&(source, _)| source).collect();
@@ -124,15 +132,15 @@ impl<'a> Owner<'_, 'a> {
         } else {
             "mark it with @shareable in all of them if all return the same value, or rename it, or assign it to one by @override"
         };
-        merger.errors.add(Code::InvalidFieldSharing, &services, at, message, hint);
+        merger.errors.add(CompositionErrorKind::InvalidFieldSharing, &services, at, message, hint);
     }
 
     /// The `@join__field` directives of the field; empty if the defaults apply.
     fn join(
         &self,
-        merger: &Merger<'_, 'a>,
+        merger: &SchemaMerger<'_, 'a>,
         merged: &MergedField<'a>,
-        found: &[Found<'_, 'a>],
+        found: &[SourceField<'_, 'a>],
     ) -> Vec<JoinField<'a>> {
         let joins: Vec<JoinField<'a>> = found.iter().filter_map(|found| one(merger, merged, found)).collect();
         let sources = if self.name == "Query" { merger.schemas.len() } else { self.each.len() };
@@ -141,11 +149,11 @@ impl<'a> Owner<'_, 'a> {
 }
 
 fn one<'a>(
-    merger: &Merger<'_, 'a>,
+    merger: &SchemaMerger<'_, 'a>,
     merged: &MergedField<'a>,
-    found: &Found<'_, 'a>,
+    found: &SourceField<'_, 'a>,
 ) -> Option<JoinField<'a>> {
-    let Found { source, field, overridden_by } = *found;
+    let SourceField { source, field, overridden_by } = *found;
     if found.is_overridden() && !field.is_external && !field.used.at_all() {
         return None;
     }
@@ -164,43 +172,44 @@ fn one<'a>(
     })
 }
 
-fn merged<'a>(merger: &mut Merger<'_, 'a>, at: &str, given: &[Found<'_, 'a>]) -> MergedField<'a> {
-    let mut shown = Shown::default();
+fn merged<'a>(merger: &mut SchemaMerger<'_, 'a>, at: &str, given: &[SourceField<'_, 'a>]) -> MergedField<'a> {
+    let mut shown = ElementMetadata::default();
     // The description comes from the service that overrides the field, if there is one.
-    let (first, rest): (Vec<&Found<'_, 'a>>, Vec<_>) =
+    let (first, rest): (Vec<&SourceField<'_, 'a>>, Vec<_>) =
         given.iter().partition(|found| found.field.overrides.is_some());
     first.into_iter().chain(rest).for_each(|found| shown.merge(&found.field.shown));
     let widest = merger.relations.widest(given.iter().map(|found| &found.field.of)).cloned();
     let of = widest.unwrap_or_else(|| {
-        let said =
-            |found: &Found<'_, 'a>| format!("{} in \"{}\"", found.field.of, merger.service(found.source));
+        let said = |found: &SourceField<'_, 'a>| {
+            format!("{} in \"{}\"", found.field.of, merger.service(found.source))
+        };
         let said: Vec<String> = given.iter().map(said).collect();
         let services = merger.services(given.iter().map(|found| found.source));
         let message = format!("The type of \"{at}\" is {}.", said.join(", but "));
         let hint = "give it the same type in all services, or types that are subtypes of each other";
-        merger.errors.add(Code::FieldTypeMismatch, &services, at, message, hint);
+        merger.errors.add(CompositionErrorKind::FieldTypeMismatch, &services, at, message, hint);
         given[0].field.of.clone()
     });
     let arguments: Vec<_> = given.iter().map(|found| (found.source, &found.field.arguments)).collect();
     let arguments =
-        inputs::common(merger, What::Argument, &arguments, |argument| format!("{at}({argument}:)"));
+        inputs::common(merger, InputKind::Argument, &arguments, |argument| format!("{at}({argument}:)"));
     MergedField { shown, of, arguments, join: Vec::new() }
 }
 
 /// Checks that external declarations match the resolved field.
 fn check_externals<'f, 'a: 'f>(
-    merger: &mut Merger<'_, 'a>,
+    merger: &mut SchemaMerger<'_, 'a>,
     at: &str,
     merged: &MergedField<'a>,
-    externals: impl Iterator<Item = &'f Found<'f, 'a>>,
+    externals: impl Iterator<Item = &'f SourceField<'f, 'a>>,
 ) {
-    for &Found { source, field, .. } in externals {
+    for &SourceField { source, field, .. } in externals {
         let service = merger.service(source);
         if !merger.relations.is_within(&merged.of, &field.of) {
             let message =
                 format!("\"{at}\" is of type {}, but \"{service}\" declares it as {}.", merged.of, field.of);
             let hint = "use the type from the service that resolves the field";
-            merger.errors.add(Code::ExternalTypeMismatch, &[service], at, message, hint);
+            merger.errors.add(CompositionErrorKind::ExternalTypeMismatch, &[service], at, message, hint);
         }
         for (name, argument) in &merged.arguments {
             let at = format!("{at}({name}:)");
@@ -209,7 +218,7 @@ fn check_externals<'f, 'a: 'f>(
                     let message =
                         format!("\"{at}\" is missing in \"{service}\", where the field is external.");
                     merger.errors.add(
-                        Code::ExternalArgumentMissing,
+                        CompositionErrorKind::ExternalArgumentMissing,
                         &[service],
                         &at,
                         message,
@@ -222,7 +231,13 @@ fn check_externals<'f, 'a: 'f>(
                         argument.of, other.of
                     );
                     let hint = "use the type from the service that resolves the field";
-                    merger.errors.add(Code::ExternalArgumentTypeMismatch, &[service], &at, message, hint);
+                    merger.errors.add(
+                        CompositionErrorKind::ExternalArgumentTypeMismatch,
+                        &[service],
+                        &at,
+                        message,
+                        hint,
+                    );
                 }
                 Some(_) => {}
             }
@@ -231,7 +246,7 @@ fn check_externals<'f, 'a: 'f>(
 }
 
 /// Checks that overrides do not form a cycle.
-fn check_circle(merger: &mut Merger<'_, '_>, at: &str, found: &[Found<'_, '_>]) {
+fn check_circle(merger: &mut SchemaMerger<'_, '_>, at: &str, found: &[SourceField<'_, '_>]) {
     let next = |source: usize| {
         let overrides = found.iter().find(|found| found.source == source)?.field.overrides.as_ref()?;
         found.iter().find(|found| **merger.service(found.source) == *overrides.from).map(|found| found.source)
@@ -248,16 +263,16 @@ fn check_circle(merger: &mut Merger<'_, '_>, at: &str, found: &[Found<'_, '_>]) 
         let by = listed(services.iter().map(|name| &***name));
         let message = format!("\"{at}\" is overridden in a cycle, by {by}.");
         let hint = "keep @override only in the service that should resolve the field";
-        merger.errors.add(Code::OverrideSourceHasOverride, &services, at, message, hint);
+        merger.errors.add(CompositionErrorKind::OverrideSourceHasOverride, &services, at, message, hint);
     }
 }
 
 /// The fields of this name that interface objects add to the type's interfaces.
 fn interface_objects<'s, 'a>(
-    schemas: &'s [Schema<'a>],
-    each: &[(usize, &Type<'a>)],
+    schemas: &'s [SubgraphSchema<'a>],
+    each: &[(usize, &SubgraphType<'a>)],
     field: &str,
-) -> Vec<(usize, &'s Field<'a>)> {
+) -> Vec<(usize, &'s SubgraphField<'a>)> {
     let mut interfaces: Vec<&str> = each.iter().flat_map(|(_, of)| of.interfaces.iter().copied()).collect();
     interfaces.sort_unstable();
     interfaces.dedup();
@@ -273,14 +288,17 @@ fn interface_objects<'s, 'a>(
 }
 
 /// Copies the fields that services add to interface objects to the types that implement the interface.
-pub(super) fn add_those_of_interface_objects<'a>(schemas: &[Schema<'a>], types: &mut Types<'a>) {
+pub(super) fn add_those_of_interface_objects<'a>(
+    schemas: &[SubgraphSchema<'a>],
+    types: &mut MergedTypes<'a>,
+) {
     let is_object = |name: &str| {
         let all = schemas.iter().filter_map(|schema| schema.types.get(name));
         all.into_iter().any(|of| of.is_interface_object)
     };
     let objects: Vec<&str> = types
         .iter()
-        .filter(|(name, of)| of.kind == Kind::Interface && is_object(name))
+        .filter(|(name, of)| of.kind == SubgraphTypeKind::Interface && is_object(name))
         .map(|(name, _)| *name)
         .collect();
     for interface in objects {
@@ -299,7 +317,7 @@ pub(super) fn add_those_of_interface_objects<'a>(schemas: &[Schema<'a>], types: 
             Some((*name, MergedField { shown, of, arguments, join }))
         };
         for (name, field) in added.iter().filter_map(copied).collect::<Vec<_>>() {
-            let implementations = types.values_mut().filter(|of| of.kind == Kind::Object);
+            let implementations = types.values_mut().filter(|of| of.kind == SubgraphTypeKind::Object);
             for implementation in implementations.filter(|of| of.interfaces.contains(interface)) {
                 let copy = || MergedField {
                     shown: field.shown.clone(),

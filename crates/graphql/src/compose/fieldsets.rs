@@ -3,20 +3,20 @@
 
 use indexmap::IndexMap;
 
-use super::error::{Code, Errors};
-use super::model::{FieldSet, Kind, Schema, Type, Used};
+use super::error::{CompositionErrorKind, CompositionErrors};
+use super::model::{FieldSet, FieldUsage, SubgraphSchema, SubgraphType, SubgraphTypeKind};
 use super::read::is_built_in;
-use super::selection::{Picked, Selection};
+use super::selection::{FieldSetSelection, SelectedElement};
 
 /// The directive that selects the fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
+enum FieldSetDirective {
     Key,
     Requires,
     Provides,
 }
 
-impl By {
+impl FieldSetDirective {
     fn directive(self) -> &'static str {
         match self {
             Self::Key => "@key",
@@ -25,46 +25,65 @@ impl By {
         }
     }
 
-    fn invalid(self) -> Code {
+    fn invalid(self) -> CompositionErrorKind {
         match self {
-            Self::Key => Code::KeyInvalidFields,
-            Self::Requires => Code::RequiresInvalidFields,
-            Self::Provides => Code::ProvidesInvalidFields,
+            Self::Key => CompositionErrorKind::KeyInvalidFields,
+            Self::Requires => CompositionErrorKind::RequiresInvalidFields,
+            Self::Provides => CompositionErrorKind::ProvidesInvalidFields,
         }
     }
 
-    fn has_directive(self) -> Code {
+    fn has_directive(self) -> CompositionErrorKind {
         match self {
-            Self::Key => Code::KeyDirectiveInFieldsArg,
-            Self::Requires => Code::RequiresDirectiveInFieldsArg,
-            Self::Provides => Code::ProvidesDirectiveInFieldsArg,
+            Self::Key => CompositionErrorKind::KeyDirectiveInFieldsArg,
+            Self::Requires => CompositionErrorKind::RequiresDirectiveInFieldsArg,
+            Self::Provides => CompositionErrorKind::ProvidesDirectiveInFieldsArg,
         }
     }
 }
 
 /// Checks all field sets, and marks the fields that they use.
-pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
-    let mut uses = Uses::default();
+pub(super) fn check(schema: &mut SubgraphSchema<'_>, errors: &mut CompositionErrors) {
+    let mut uses = FieldUses::default();
     for (&name, of) in &schema.types {
         for key in &of.keys {
-            let mut walk =
-                Walk { schema, by: By::Key, at: name, uses: &mut uses, errors, is_extended: !of.is_defined };
+            let mut walk = FieldSetWalk {
+                schema,
+                by: FieldSetDirective::Key,
+                at: name,
+                uses: &mut uses,
+                errors,
+                is_extended: !of.is_defined,
+            };
             walk.set(name, &key.fields);
         }
         for (field_name, field) in &of.fields {
             let at = format!("{name}.{field_name}");
             if let Some(set) = &field.requires {
-                Walk { schema, by: By::Requires, at: &at, uses: &mut uses, errors, is_extended: false }
-                    .set(name, set);
+                FieldSetWalk {
+                    schema,
+                    by: FieldSetDirective::Requires,
+                    at: &at,
+                    uses: &mut uses,
+                    errors,
+                    is_extended: false,
+                }
+                .set(name, set);
             }
             if let Some(set) = &field.provides {
-                let mut walk =
-                    Walk { schema, by: By::Provides, at: &at, uses: &mut uses, errors, is_extended: false };
+                let mut walk = FieldSetWalk {
+                    schema,
+                    by: FieldSetDirective::Provides,
+                    at: &at,
+                    uses: &mut uses,
+                    errors,
+                    is_extended: false,
+                };
                 walk.provided(field.of.name(), set);
             }
         }
     }
-    let indices: Vec<(usize, usize, By, bool)> = uses.into_indices(schema);
+    let indices: Vec<(usize, usize, FieldSetDirective, bool)> = uses.into_indices(schema);
     for (of, field, by, is_extended) in indices {
         let field = &mut schema.types[of].fields[field];
         mark(&mut field.used, by);
@@ -73,27 +92,27 @@ pub(super) fn check(schema: &mut Schema<'_>, errors: &mut Errors) {
     }
 }
 
-fn mark(used: &mut Used, by: By) {
+fn mark(used: &mut FieldUsage, by: FieldSetDirective) {
     match by {
-        By::Key => used.by_key = true,
-        By::Requires => used.by_requires = true,
-        By::Provides => used.by_provides = true,
+        FieldSetDirective::Key => used.by_key = true,
+        FieldSetDirective::Requires => used.by_requires = true,
+        FieldSetDirective::Provides => used.by_provides = true,
     }
 }
 
 /// The used fields, by type and name, and whether the key of an extension uses them.
 #[derive(Default)]
-struct Uses(IndexMap<String, IndexMap<String, Vec<(By, bool)>>>);
+struct FieldUses(IndexMap<String, IndexMap<String, Vec<(FieldSetDirective, bool)>>>);
 
-impl Uses {
-    fn add(&mut self, of: &str, field: &str, by: By, is_extended: bool) {
+impl FieldUses {
+    fn add(&mut self, of: &str, field: &str, by: FieldSetDirective, is_extended: bool) {
         let uses = self.0.entry(of.to_owned()).or_default().entry(field.to_owned()).or_default();
         if !uses.contains(&(by, is_extended)) {
             uses.push((by, is_extended));
         }
     }
 
-    fn into_indices(self, schema: &Schema<'_>) -> Vec<(usize, usize, By, bool)> {
+    fn into_indices(self, schema: &SubgraphSchema<'_>) -> Vec<(usize, usize, FieldSetDirective, bool)> {
         let mut indices = Vec::new();
         for (name, fields) in self.0 {
             let Some((of, _, found)) = schema.types.get_full(name.as_str()) else { continue };
@@ -106,38 +125,41 @@ impl Uses {
     }
 }
 
-struct Walk<'w, 'a> {
-    schema: &'w Schema<'a>,
-    by: By,
+struct FieldSetWalk<'w, 'a> {
+    schema: &'w SubgraphSchema<'a>,
+    by: FieldSetDirective,
     at: &'w str,
-    uses: &'w mut Uses,
-    errors: &'w mut Errors,
+    uses: &'w mut FieldUses,
+    errors: &'w mut CompositionErrors,
     is_extended: bool,
 }
 
-impl<'w, 'a> Walk<'w, 'a> {
+impl<'w, 'a> FieldSetWalk<'w, 'a> {
     fn set(&mut self, of: &str, set: &FieldSet) {
         self.selection(of, &set.selection, false);
     }
 
     fn provided(&mut self, of: &str, set: &FieldSet) {
         let kind = self.schema.types.get(of).map(|of| of.kind);
-        if matches!(kind, Some(Kind::Object | Kind::Interface | Kind::Union)) {
+        if matches!(
+            kind,
+            Some(SubgraphTypeKind::Object | SubgraphTypeKind::Interface | SubgraphTypeKind::Union)
+        ) {
             self.set(of, set);
         } else {
             let what = format!("\"{of}\" has no fields to provide");
-            self.complain(Code::ProvidesOnNonObjectField, &what, "remove @provides");
+            self.complain(CompositionErrorKind::ProvidesOnNonObjectField, &what, "remove @provides");
         }
     }
 
-    fn selection(&mut self, of: &str, selection: &Selection, is_external: bool) {
+    fn selection(&mut self, of: &str, selection: &FieldSetSelection, is_external: bool) {
         for picked in &selection.0 {
             match picked {
-                Picked::On { of: on, below } => {
+                SelectedElement::On { of: on, below } => {
                     self.selection(on.as_deref().unwrap_or(of), below, is_external)
                 }
-                Picked::Field { name, .. } if &**name == "__typename" => {}
-                Picked::Field { name, has_arguments, has_directives, below } => {
+                SelectedElement::Field { name, .. } if &**name == "__typename" => {}
+                SelectedElement::Field { name, has_arguments, has_directives, below } => {
                     if *has_directives {
                         let what = format!("the field \"{name}\" has a directive there");
                         self.complain(self.by.has_directive(), &what, "remove the directive");
@@ -148,7 +170,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    fn field(&mut self, of: &str, name: &str, has_arguments: bool, below: &Selection, is_external: bool) {
+    fn field(
+        &mut self,
+        of: &str,
+        name: &str,
+        has_arguments: bool,
+        below: &FieldSetSelection,
+        is_external: bool,
+    ) {
         let Some((owner, field)) = self.find(of, name) else {
             let what = format!("\"{of}\" has no field \"{name}\" in that service");
             return self.complain(
@@ -158,17 +187,24 @@ impl<'w, 'a> Walk<'w, 'a> {
             );
         };
         self.uses.add(of, name, self.by, self.is_extended);
-        if self.by != By::Requires && (has_arguments || !field.arguments.is_empty()) {
-            let code = if self.by == By::Key { Code::KeyFieldsHasArgs } else { Code::ProvidesFieldsHasArgs };
+        if self.by != FieldSetDirective::Requires && (has_arguments || !field.arguments.is_empty()) {
+            let code = if self.by == FieldSetDirective::Key {
+                CompositionErrorKind::KeyFieldsHasArgs
+            } else {
+                CompositionErrorKind::ProvidesFieldsHasArgs
+            };
             self.complain(code, &format!("\"{of}.{name}\" has arguments"), "use a field without arguments");
         }
         let inner = field.of.name();
         let kind = self.schema.types.get(inner).map(|of| of.kind);
-        let is_leaf = is_built_in(inner) || matches!(kind, Some(Kind::Scalar | Kind::Enum));
-        if self.by == By::Key && matches!(kind, Some(Kind::Interface | Kind::Union)) {
+        let is_leaf =
+            is_built_in(inner) || matches!(kind, Some(SubgraphTypeKind::Scalar | SubgraphTypeKind::Enum));
+        if self.by == FieldSetDirective::Key
+            && matches!(kind, Some(SubgraphTypeKind::Interface | SubgraphTypeKind::Union))
+        {
             let what = format!("\"{of}.{name}\" is of the abstract type \"{inner}\"");
             return self.complain(
-                Code::KeyFieldsSelectInvalidType,
+                CompositionErrorKind::KeyFieldsSelectInvalidType,
                 &what,
                 "use fields of objects and scalars",
             );
@@ -182,11 +218,11 @@ impl<'w, 'a> Walk<'w, 'a> {
             return self.complain(self.by.invalid(), &what, "write it as in a query");
         }
         let is_external = is_external || self.is_external(owner, of, name);
-        if is_leaf && !is_external && self.by != By::Key && !self.schema.is_first {
+        if is_leaf && !is_external && self.by != FieldSetDirective::Key && !self.schema.is_first {
             let what = format!("\"{of}.{name}\" is not external, so the service resolves it anyway");
             let code = match self.by {
-                By::Requires => Code::RequiresFieldsMissingExternal,
-                _ => Code::ProvidesFieldsMissingExternal,
+                FieldSetDirective::Requires => CompositionErrorKind::RequiresFieldsMissingExternal,
+                _ => CompositionErrorKind::ProvidesFieldsMissingExternal,
             };
             return self.complain(
                 code,
@@ -197,21 +233,27 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.selection(inner, below, is_external);
     }
 
-    fn find(&self, of: &str, name: &str) -> Option<(&'w Type<'a>, &'w super::model::Field<'a>)> {
+    fn find(
+        &self,
+        of: &str,
+        name: &str,
+    ) -> Option<(&'w SubgraphType<'a>, &'w super::model::SubgraphField<'a>)> {
         let of = self.schema.types.get(of)?;
         Some((of, of.fields.get(name)?))
     }
 
     /// An interface field counts as external if it is external in a type that implements the interface.
-    fn is_external(&self, owner: &Type<'_>, of: &str, name: &str) -> bool {
-        let external = |of: &Type<'_>| of.fields.get(name).is_some_and(|field| field.is_external);
-        let implements = |other: &Type<'_>| other.kind == Kind::Object && other.interfaces.contains(of);
+    fn is_external(&self, owner: &SubgraphType<'_>, of: &str, name: &str) -> bool {
+        let external = |of: &SubgraphType<'_>| of.fields.get(name).is_some_and(|field| field.is_external);
+        let implements = |other: &SubgraphType<'_>| {
+            other.kind == SubgraphTypeKind::Object && other.interfaces.contains(of)
+        };
         external(owner)
-            || owner.kind == Kind::Interface
+            || owner.kind == SubgraphTypeKind::Interface
                 && self.schema.types.values().any(|other| implements(other) && external(other))
     }
 
-    fn complain(&mut self, code: Code, what: &str, hint: &str) {
+    fn complain(&mut self, code: CompositionErrorKind, what: &str, hint: &str) {
         let service = &self.schema.name;
         let message = format!("{} at \"{}\" of \"{service}\": {what}.", self.by.directive(), self.at);
         self.errors.add(code, &[service], self.at, message, hint);

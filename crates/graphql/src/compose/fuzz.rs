@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::{Part, compose, read};
+use super::{ServiceSchema, compose, read};
 use crate::GraphqlLimits;
-use crate::plan::Planner;
+use crate::plan::QueryPlanner;
 
 const SERVICES: [(&str, &str); 3] = [
     (
@@ -28,7 +28,7 @@ fn no_supergraph_text_makes_the_planner_panic() {
     let link = r#"extend schema @link(url: "https://specs.apollo.dev/federation/v2.7", import: ["@key", "@requires",
       "@provides", "@external", "@shareable", "@override", "@interfaceObject"]) "#;
     let services = SERVICES.map(|(name, sdl)| (Arc::from(name), format!("{link}{sdl}")));
-    let parts = services.each_ref().map(|(name, sdl)| Part { name, sdl });
+    let parts = services.each_ref().map(|(name, sdl)| ServiceSchema { name, sdl });
     let good = compose(&parts).expect("a supergraph").sdl;
     check(&good);
     let words = &[
@@ -77,6 +77,6 @@ fn no_supergraph_text_makes_the_planner_panic() {
 
 fn check(text: &str) {
     let Ok(supergraph) = read(text) else { return };
-    let why = Planner::new(&supergraph.sdl, Vec::new(), &GraphqlLimits::default(), true).err();
+    let why = QueryPlanner::new(&supergraph.sdl, Vec::new(), &GraphqlLimits::default(), true).err();
     assert_ne!(why.as_deref(), Some(crate::plan::STOPPED), "{text}");
 }

@@ -2,12 +2,18 @@
 
 use graphql_tools::parser::schema::Value as Written;
 
-use super::error::{Code, Errors};
-use super::merged::{MergedType, Types};
-use super::model::{Input, Kind, Name, Schema, Shown, TypeRef, Value};
+use super::error::{CompositionErrorKind, CompositionErrors};
+use super::merged::{MergedType, MergedTypes};
+use super::model::{
+    ElementMetadata, SchemaValue, SubgraphInput, SubgraphName, SubgraphSchema, SubgraphTypeKind, TypeRef,
+};
 
 /// Checks all types.
-pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut Errors) {
+pub(super) fn check<'a>(
+    schemas: &[SubgraphSchema<'a>],
+    types: &MergedTypes<'a>,
+    errors: &mut CompositionErrors,
+) {
     let is_anything_hidden = types.values().any(|of| {
         of.shown.is_inaccessible
             || of.fields.values().any(|field| {
@@ -20,12 +26,18 @@ pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut 
     if !is_anything_hidden {
         return;
     }
-    let mut hidden = Hidden { schemas, types, errors };
+    let mut hidden = HiddenElements { schemas, types, errors };
     for (name, of) in types {
         if of.shown.is_inaccessible {
             if *name == "Query" {
                 let message = "\"Query\" is inaccessible, so no query is possible.";
-                hidden.add(Code::QueryRootTypeInaccessible, "Query", name, message, "remove @inaccessible");
+                hidden.add(
+                    CompositionErrorKind::QueryRootTypeInaccessible,
+                    "Query",
+                    name,
+                    message,
+                    "remove @inaccessible",
+                );
             }
             continue;
         }
@@ -37,27 +49,29 @@ pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut 
     }
 }
 
-struct Hidden<'h, 'a> {
-    schemas: &'h [Schema<'a>],
-    types: &'h Types<'a>,
-    errors: &'h mut Errors,
+struct HiddenElements<'h, 'a> {
+    schemas: &'h [SubgraphSchema<'a>],
+    types: &'h MergedTypes<'a>,
+    errors: &'h mut CompositionErrors,
 }
 
-impl<'a> Hidden<'_, 'a> {
+impl<'a> HiddenElements<'_, 'a> {
     /// Reports visible types whose elements are all hidden.
     fn children(&mut self, name: &str, of: &MergedType<'a>) {
-        let shown = |shown: &Shown| !shown.is_inaccessible;
+        let shown = |shown: &ElementMetadata| !shown.is_inaccessible;
         let is_empty = match of.kind {
-            Kind::Object | Kind::Interface => !of.fields.values().any(|field| shown(&field.shown)),
-            Kind::Enum => !of.values.values().any(|value| shown(&value.shown)),
-            Kind::Input => !of.inputs.values().any(|input| shown(&input.input.shown)),
-            Kind::Union => !of.members.iter().any(|member| self.is_shown(member)),
-            Kind::Scalar => false,
+            SubgraphTypeKind::Object | SubgraphTypeKind::Interface => {
+                !of.fields.values().any(|field| shown(&field.shown))
+            }
+            SubgraphTypeKind::Enum => !of.values.values().any(|value| shown(&value.shown)),
+            SubgraphTypeKind::Input => !of.inputs.values().any(|input| shown(&input.input.shown)),
+            SubgraphTypeKind::Union => !of.members.iter().any(|member| self.is_shown(member)),
+            SubgraphTypeKind::Scalar => false,
         };
         if is_empty {
             let message = format!("\"{name}\" is visible, but everything in it is inaccessible.");
             self.add(
-                Code::OnlyInaccessibleChildren,
+                CompositionErrorKind::OnlyInaccessibleChildren,
                 name,
                 name,
                 &message,
@@ -78,7 +92,13 @@ impl<'a> Hidden<'_, 'a> {
                     let message = format!(
                         "\"{at}\" is inaccessible, but the interface's \"{interface}.{field}\" is not."
                     );
-                    self.add(Code::ImplementedByInaccessible, &at, name, &message, "hide both or neither");
+                    self.add(
+                        CompositionErrorKind::ImplementedByInaccessible,
+                        &at,
+                        name,
+                        &message,
+                        "hide both or neither",
+                    );
                 }
                 continue;
             }
@@ -89,17 +109,23 @@ impl<'a> Hidden<'_, 'a> {
         }
     }
 
-    fn input(&mut self, owner: &str, at: &str, input: &Input<'a>) {
+    fn input(&mut self, owner: &str, at: &str, input: &SubgraphInput<'a>) {
         if !input.shown.is_inaccessible {
             self.reference(at, owner, &input.of);
             if input.default.as_ref().is_some_and(|value| self.uses_hidden(value, &input.of)) {
                 let message = format!("The default of \"{at}\" uses an inaccessible element.");
-                self.add(Code::DefaultValueUsesInaccessible, at, owner, &message, "write another default");
+                self.add(
+                    CompositionErrorKind::DefaultValueUsesInaccessible,
+                    at,
+                    owner,
+                    &message,
+                    "write another default",
+                );
             }
         } else if input.is_required() {
             let message = format!("\"{at}\" is inaccessible, but required.");
             self.add(
-                Code::RequiredInaccessible,
+                CompositionErrorKind::RequiredInaccessible,
                 at,
                 owner,
                 &message,
@@ -112,7 +138,7 @@ impl<'a> Hidden<'_, 'a> {
         if self.types.get(of.name()).is_some_and(|of| of.shown.is_inaccessible) {
             let message = format!("\"{at}\" is visible, but its type \"{}\" is inaccessible.", of.name());
             self.add(
-                Code::ReferencedInaccessible,
+                CompositionErrorKind::ReferencedInaccessible,
                 at,
                 owner,
                 &message,
@@ -121,7 +147,7 @@ impl<'a> Hidden<'_, 'a> {
         }
     }
 
-    fn uses_hidden(&self, value: &Value<'_>, of: &TypeRef<'_>) -> bool {
+    fn uses_hidden(&self, value: &SchemaValue<'_>, of: &TypeRef<'_>) -> bool {
         let Some(found) = self.types.get(of.name()) else { return false };
         match value {
             Written::Enum(value) => found.values.get(*value).is_some_and(|value| value.shown.is_inaccessible),
@@ -139,9 +165,17 @@ impl<'a> Hidden<'_, 'a> {
         self.types.get(name).is_some_and(|of| !of.shown.is_inaccessible)
     }
 
-    fn add(&mut self, code: Code, at: &str, owner: &str, message: &str, hint: impl Into<String>) {
-        let has = |schema: &&Schema<'_>| schema.types.contains_key(owner);
-        let services: Vec<&Name> = self.schemas.iter().filter(has).map(|schema| &schema.name).collect();
+    fn add(
+        &mut self,
+        code: CompositionErrorKind,
+        at: &str,
+        owner: &str,
+        message: &str,
+        hint: impl Into<String>,
+    ) {
+        let has = |schema: &&SubgraphSchema<'_>| schema.types.contains_key(owner);
+        let services: Vec<&SubgraphName> =
+            self.schemas.iter().filter(has).map(|schema| &schema.name).collect();
         self.errors.add(code, &services, at, message, hint);
     }
 }

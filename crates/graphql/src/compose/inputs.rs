@@ -3,33 +3,33 @@
 use graphql_tools::parser::schema::Value as Written;
 use indexmap::IndexMap;
 
-use super::error::{Code, listed};
-use super::merge::Merger;
+use super::error::{CompositionErrorKind, listed};
+use super::merge::SchemaMerger;
 use super::merged::MergedInput;
-use super::model::{Input, Shown, Type, Value};
+use super::model::{ElementMetadata, SchemaValue, SubgraphInput, SubgraphType};
 
 /// The kind of input to merge.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum InputKind {
     Argument,
     Field,
 }
 
 /// Merges the fields of an input object.
 pub(super) fn merge<'a>(
-    merger: &mut Merger<'_, 'a>,
+    merger: &mut SchemaMerger<'_, 'a>,
     name: &str,
-    each: &[(usize, &Type<'a>)],
+    each: &[(usize, &SubgraphType<'a>)],
 ) -> IndexMap<&'a str, MergedInput<'a>> {
     let each: Vec<_> = each.iter().map(|&(source, of)| (source, &of.inputs)).collect();
-    let merged = common(merger, What::Field, &each, |input| format!("{name}.{input}"));
+    let merged = common(merger, InputKind::Field, &each, |input| format!("{name}.{input}"));
     if merged.is_empty() && each.iter().any(|(_, inputs)| !inputs.is_empty()) {
         let services = merger.services(each.iter().map(|&(source, _)| source));
         let message = format!("No field of the input type \"{name}\" exists in all services that use it.");
         let hint = "give it the same fields in all services, or rename it in one";
-        merger.errors.add(Code::EmptyMergedInputType, &services, name, message, hint);
+        merger.errors.add(CompositionErrorKind::EmptyMergedInputType, &services, name, message, hint);
     }
-    let joined = |input: &str, of: &Input<'a>| {
+    let joined = |input: &str, of: &SubgraphInput<'a>| {
         let types = each.iter().filter_map(|&(source, inputs)| Some((source, inputs.get(input)?.of.clone())));
         let types: Vec<_> = types.collect();
         if types.iter().all(|(_, other)| *other == of.of) { Vec::new() } else { types }
@@ -42,12 +42,12 @@ pub(super) fn merge<'a>(
 
 /// Merges the inputs that all sources have.
 pub(super) fn common<'a>(
-    merger: &mut Merger<'_, 'a>,
-    what: What,
-    each: &[(usize, &IndexMap<&'a str, Input<'a>>)],
+    merger: &mut SchemaMerger<'_, 'a>,
+    what: InputKind,
+    each: &[(usize, &IndexMap<&'a str, SubgraphInput<'a>>)],
     coordinate: impl Fn(&str) -> String,
-) -> IndexMap<&'a str, Input<'a>> {
-    let mut all: IndexMap<&'a str, Vec<(usize, &Input<'a>)>> = IndexMap::new();
+) -> IndexMap<&'a str, SubgraphInput<'a>> {
+    let mut all: IndexMap<&'a str, Vec<(usize, &SubgraphInput<'a>)>> = IndexMap::new();
     for (source, inputs) in each {
         for (name, input) in *inputs {
             all.entry(name).or_default().push((*source, input));
@@ -65,58 +65,61 @@ pub(super) fn common<'a>(
 }
 
 fn one<'a>(
-    merger: &mut Merger<'_, 'a>,
-    what: What,
+    merger: &mut SchemaMerger<'_, 'a>,
+    what: InputKind,
     coordinate: &str,
-    found: &[(usize, &Input<'a>)],
-) -> Input<'a> {
-    let mut shown = Shown::default();
+    found: &[(usize, &SubgraphInput<'a>)],
+) -> SubgraphInput<'a> {
+    let mut shown = ElementMetadata::default();
     found.iter().for_each(|(_, input)| shown.merge(&input.shown));
     let narrowest = merger.relations.narrowest(found.iter().map(|(_, input)| &input.of)).cloned();
     let of = narrowest.unwrap_or_else(|| {
-        let code =
-            if what == What::Argument { Code::FieldArgumentTypeMismatch } else { Code::FieldTypeMismatch };
+        let code = if what == InputKind::Argument {
+            CompositionErrorKind::FieldArgumentTypeMismatch
+        } else {
+            CompositionErrorKind::FieldTypeMismatch
+        };
         let hint = "give it the same type in all services, or types that differ only in \"!\"";
         differ(merger, code, coordinate, "type", found, |input| input.of.to_string(), hint);
         found[0].1.of.clone()
     });
     let default = default(found);
-    if default == Default::Differ {
-        let code = if what == What::Argument {
-            Code::FieldArgumentDefaultMismatch
+    if default == MergedDefault::Differ {
+        let code = if what == InputKind::Argument {
+            CompositionErrorKind::FieldArgumentDefaultMismatch
         } else {
-            Code::InputFieldDefaultMismatch
+            CompositionErrorKind::InputFieldDefaultMismatch
         };
         let written =
-            |input: &Input<'_>| input.default.as_ref().map_or("none".to_owned(), ToString::to_string);
+            |input: &SubgraphInput<'_>| input.default.as_ref().map_or("none".to_owned(), ToString::to_string);
         differ(merger, code, coordinate, "default", found, written, "write the same default in all services");
     }
-    let default = if let Default::Same(value) = default { Some(value.clone()) } else { None };
-    Input { shown, of, default }
+    let default = if let MergedDefault::Same(value) = default { Some(value.clone()) } else { None };
+    SubgraphInput { shown, of, default }
 }
 
 /// The result of merging defaults. If one service has no default, the merged input has none.
 #[derive(PartialEq)]
-enum Default<'d, 'a> {
+enum MergedDefault<'d, 'a> {
     None,
-    Same(&'d Value<'a>),
+    Same(&'d SchemaValue<'a>),
     Differ,
 }
 
-fn default<'d, 'a>(found: &[(usize, &'d Input<'a>)]) -> Default<'d, 'a> {
+fn default<'d, 'a>(found: &[(usize, &'d SubgraphInput<'a>)]) -> MergedDefault<'d, 'a> {
     let mut defaults = found.iter().filter_map(|(_, input)| input.default.as_ref());
-    let Some(first) = defaults.next() else { return Default::None };
+    let Some(first) = defaults.next() else { return MergedDefault::None };
     if defaults.any(|other| !is_same(first, other)) {
-        Default::Differ
+        MergedDefault::Differ
     } else if found.iter().all(|(_, input)| input.default.is_some()) {
-        Default::Same(first)
+        MergedDefault::Same(first)
     } else {
-        Default::None
+        MergedDefault::None
     }
 }
 
 /// Compares values; the members of objects may be in any order.
-fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
+fn is_same<'a>(one: &SchemaValue<'a>, other: &SchemaValue<'a>) -> bool {
     match (one, other) {
         (Written::Object(one), Written::Object(other)) => {
             let holds = |name: &str, value| {
@@ -132,12 +135,12 @@ fn is_same<'a>(one: &Value<'a>, other: &Value<'a>) -> bool {
 }
 
 fn differ<'a>(
-    merger: &mut Merger<'_, 'a>,
-    code: Code,
+    merger: &mut SchemaMerger<'_, 'a>,
+    code: CompositionErrorKind,
     coordinate: &str,
     what: &str,
-    found: &[(usize, &Input<'a>)],
-    written: impl Fn(&Input<'a>) -> String,
+    found: &[(usize, &SubgraphInput<'a>)],
+    written: impl Fn(&SubgraphInput<'a>) -> String,
     hint: &str,
 ) {
     let services = merger.services(found.iter().map(|&(source, _)| source));
@@ -150,11 +153,11 @@ fn differ<'a>(
 }
 
 fn missing<'a>(
-    merger: &mut Merger<'_, 'a>,
-    what: What,
+    merger: &mut SchemaMerger<'_, 'a>,
+    what: InputKind,
     coordinate: &str,
     all: impl Iterator<Item = usize> + Clone,
-    found: &[(usize, &Input<'a>)],
+    found: &[(usize, &SubgraphInput<'a>)],
 ) {
     let has = |source: usize| found.iter().any(|&(other, _)| other == source);
     let required = found.iter().filter(|(_, input)| input.is_required());
@@ -164,8 +167,8 @@ fn missing<'a>(
         listed(all.clone().filter(|&source| !has(source)).map(|source| &**merger.service(source))),
     );
     let code = match what {
-        What::Argument => Code::RequiredArgumentMissingInSomeSubgraph,
-        What::Field => Code::RequiredInputFieldMissingInSomeSubgraph,
+        InputKind::Argument => CompositionErrorKind::RequiredArgumentMissingInSomeSubgraph,
+        InputKind::Field => CompositionErrorKind::RequiredInputFieldMissingInSomeSubgraph,
     };
     merger.errors.add(
         code,

@@ -9,16 +9,20 @@ use graphql_tools::parser::schema::{
 };
 
 use super::check::is_label;
-use super::error::{Code, Errors};
+use super::error::{CompositionErrorKind, CompositionErrors};
 use super::names::{argument, text};
 use super::read::is_built_in;
-use super::selection::{Picked, Selection};
+use super::selection::{FieldSetSelection, SelectedElement};
 
-type Of<'a> = TypeDefinition<'a, &'a str>;
-type Said<'a> = Directive<'a, &'a str>;
+type DirectivesByService<'a> = TypeDefinition<'a, &'a str>;
+type AppliedDirectives<'a> = Directive<'a, &'a str>;
 
 /// Checks a supergraph with these names of services in `join__Graph`.
-pub(super) fn check<'a>(document: &Document<'a, &'a str>, graphs: &HashSet<&'a str>, errors: &mut Errors) {
+pub(super) fn check<'a>(
+    document: &Document<'a, &'a str>,
+    graphs: &HashSet<&'a str>,
+    errors: &mut CompositionErrors,
+) {
     let types = || {
         document.definitions.iter().filter_map(|definition| match definition {
             Definition::TypeDefinition(of) => Some(of),
@@ -26,7 +30,7 @@ pub(super) fn check<'a>(document: &Document<'a, &'a str>, graphs: &HashSet<&'a s
         })
     };
     let by_name = types().map(|of| (name(of), of)).collect();
-    let mut joined = Joined { graphs, types: by_name, errors };
+    let mut joined = JoinDirectives { graphs, types: by_name, errors };
     let schema = document.definitions.iter().find_map(|definition| match definition {
         Definition::SchemaDefinition(schema) => Some(schema),
         _ => None,
@@ -42,38 +46,38 @@ pub(super) fn check<'a>(document: &Document<'a, &'a str>, graphs: &HashSet<&'a s
     types().filter(|of| !name(of).starts_with("join__")).for_each(|of| joined.definition(of));
 }
 
-struct Joined<'d, 'a> {
+struct JoinDirectives<'d, 'a> {
     graphs: &'d HashSet<&'a str>,
-    types: HashMap<&'a str, &'d Of<'a>>,
-    errors: &'d mut Errors,
+    types: HashMap<&'a str, &'d DirectivesByService<'a>>,
+    errors: &'d mut CompositionErrors,
 }
 
 /// The element that directives are applied to: its coordinate, the type that contains it, and the type of a
 /// field's values.
 #[derive(Clone, Copy)]
-struct Place<'p> {
+struct DirectiveTarget<'p> {
     coordinate: &'p str,
     of: &'p str,
     value: Option<&'p str>,
 }
 
-impl<'a> Joined<'_, 'a> {
+impl<'a> JoinDirectives<'_, 'a> {
     fn root(&mut self, root: &str, position: Pos) {
         if !self.types.get(root).is_some_and(|of| is_object(of)) {
             let wrong = format!("has no type \"{root}\", its root type");
-            self.wrong(Code::InvalidGraphql, "schema", &wrong, position);
+            self.wrong(CompositionErrorKind::InvalidGraphql, "schema", &wrong, position);
         }
     }
 
-    fn definition(&mut self, of: &Of<'a>) {
+    fn definition(&mut self, of: &DirectivesByService<'a>) {
         let (of_type, directives) = (name(of), directives(of));
-        let place = Place { coordinate: of_type, of: of_type, value: None };
+        let place = DirectiveTarget { coordinate: of_type, of: of_type, value: None };
         directives.iter().for_each(|directive| self.directive(place, directive));
         for field in fields(of) {
             let (coordinate, value) = (format!("{of_type}.{}", field.name), named(&field.field_type));
             self.known(&coordinate, value, field.position);
             field.arguments.iter().for_each(|argument| self.input(&coordinate, argument));
-            let place = Place { coordinate: &coordinate, of: of_type, value: Some(value) };
+            let place = DirectiveTarget { coordinate: &coordinate, of: of_type, value: Some(value) };
             field.directives.iter().for_each(|directive| self.directive(place, directive));
         }
         match of {
@@ -93,22 +97,24 @@ impl<'a> Joined<'_, 'a> {
     fn input(&mut self, owner: &str, input: &InputValue<'a, &'a str>) {
         let coordinate = format!("{owner}.{}", input.name);
         self.known(&coordinate, named(&input.value_type), input.position);
-        let place = Place { coordinate: &coordinate, of: owner, value: None };
+        let place = DirectiveTarget { coordinate: &coordinate, of: owner, value: None };
         input.directives.iter().for_each(|directive| self.directive(place, directive));
     }
 
     fn known(&mut self, coordinate: &str, named: &str, position: Pos) {
         if !self.types.contains_key(named) && !is_built_in(named) {
             let wrong = format!("refers to the type \"{named}\", which does not exist");
-            self.wrong(Code::InvalidGraphql, coordinate, &wrong, position);
+            self.wrong(CompositionErrorKind::InvalidGraphql, coordinate, &wrong, position);
         }
     }
 
-    fn directive(&mut self, place: Place<'_>, directive: &Said<'a>) {
+    fn directive(&mut self, place: DirectiveTarget<'_>, directive: &AppliedDirectives<'a>) {
         let Some(kind) = directive.name.strip_prefix("join__") else { return };
         let said = |name: &str| text(argument(directive, name));
         let graphs = self.graphs;
-        let mut wrong = |code: Code, what: &str| self.wrong(code, place.coordinate, what, directive.position);
+        let mut wrong = |code: CompositionErrorKind, what: &str| {
+            self.wrong(code, place.coordinate, what, directive.position)
+        };
         let graph = argument(directive, "graph").and_then(|graph| match graph {
             Value::Enum(name) => Some(*name),
             Value::String(name) => Some(name.as_str()),
@@ -118,46 +124,47 @@ impl<'a> Joined<'_, 'a> {
             Some(graph) if !graphs.contains(graph) => {
                 let what =
                     format!("has @{} of \"{graph}\", which is not a value of `join__Graph`", directive.name);
-                return wrong(Code::InvalidGraphql, &what);
+                return wrong(CompositionErrorKind::InvalidGraphql, &what);
             }
             None if kind == "field"
                 && ["requires", "provides", "override"].iter().any(|name| said(name).is_some()) =>
             {
                 let what = "has @join__field without a service";
-                return wrong(Code::InvalidGraphql, what);
+                return wrong(CompositionErrorKind::InvalidGraphql, what);
             }
             None if matches!(kind, "type" | "implements" | "unionMember" | "enumValue") => {
                 let what = format!("has @{} without a service", directive.name);
-                return wrong(Code::InvalidGraphql, &what);
+                return wrong(CompositionErrorKind::InvalidGraphql, &what);
             }
             _ => {}
         }
         if said("overrideLabel").is_some_and(|label| !is_label(label)) {
-            wrong(Code::OverrideLabelInvalid, "has an invalid label of @override");
+            wrong(CompositionErrorKind::OverrideLabelInvalid, "has an invalid label of @override");
         }
         if said("type").is_some_and(|ty| !is_type(ty)) {
-            wrong(Code::InvalidGraphql, "has @join__field with an invalid type");
+            wrong(CompositionErrorKind::InvalidGraphql, "has @join__field with an invalid type");
         }
         let is_interface_object = argument(directive, "isInterfaceObject") == Some(&Value::Boolean(true));
         if is_interface_object && said("key").is_none() {
-            wrong(Code::InterfaceObjectUsageError, "is an interface object without a key");
+            wrong(CompositionErrorKind::InterfaceObjectUsageError, "is an interface object without a key");
         }
-        for (argument, is_kind) in [("interface", is_interface as fn(&Of<'_>) -> bool), ("member", is_object)]
+        for (argument, is_kind) in
+            [("interface", is_interface as fn(&DirectivesByService<'_>) -> bool), ("member", is_object)]
         {
             let Some(other) = said(argument) else { continue };
             if !self.types.get(other).is_some_and(|of| is_kind(of)) {
                 let what =
                     format!("has @{} of \"{other}\", which is not a valid {argument} here", directive.name);
-                self.wrong(Code::InvalidGraphql, place.coordinate, &what, directive.position);
+                self.wrong(CompositionErrorKind::InvalidGraphql, place.coordinate, &what, directive.position);
             }
         }
         for (argument, code, of) in [
-            ("key", Code::KeyInvalidFields, Some(place.of)),
-            ("requires", Code::RequiresInvalidFields, Some(place.of)),
-            ("provides", Code::ProvidesInvalidFields, place.value),
+            ("key", CompositionErrorKind::KeyInvalidFields, Some(place.of)),
+            ("requires", CompositionErrorKind::RequiresInvalidFields, Some(place.of)),
+            ("provides", CompositionErrorKind::ProvidesInvalidFields, place.value),
         ] {
             let (Some(fields), Some(of)) = (said(argument), of) else { continue };
-            let why = Selection::parse(fields).and_then(|selection| self.has(of, &selection)).err();
+            let why = FieldSetSelection::parse(fields).and_then(|selection| self.has(of, &selection)).err();
             if let Some(why) = why {
                 let what = format!("has the {argument} \"{fields}\", which {why}");
                 self.wrong(code, place.coordinate, &what, directive.position);
@@ -166,15 +173,16 @@ impl<'a> Joined<'_, 'a> {
     }
 
     /// Checks that a type has these fields.
-    fn has(&self, of: &str, selection: &Selection) -> Result<(), String> {
+    fn has(&self, of: &str, selection: &FieldSetSelection) -> Result<(), String> {
         let known = self.types.get(of).ok_or_else(|| format!("requires fields of \"{of}\""))?;
         if selection.0.is_empty() {
             return Err(format!("selects no field of \"{of}\""));
         }
         for picked in &selection.0 {
             match picked {
-                Picked::Field { name, below, .. } if **name == *"__typename" && below.0.is_empty() => {}
-                Picked::Field { name, below, .. } => {
+                SelectedElement::Field { name, below, .. }
+                    if **name == *"__typename" && below.0.is_empty() => {}
+                SelectedElement::Field { name, below, .. } => {
                     let field = fields(known).iter().find(|field| *field.name == **name);
                     let field =
                         field.ok_or_else(|| format!("selects \"{of}.{name}\", which does not exist"))?;
@@ -188,20 +196,22 @@ impl<'a> Joined<'_, 'a> {
                         false => return Err(format!("requires fields of \"{of}\"")),
                     }
                 }
-                Picked::On { of: other, below } => self.has(other.as_deref().unwrap_or(of), below)?,
+                SelectedElement::On { of: other, below } => {
+                    self.has(other.as_deref().unwrap_or(of), below)?
+                }
             }
         }
         Ok(())
     }
 
-    fn wrong(&mut self, code: Code, coordinate: &str, what: &str, position: Pos) {
+    fn wrong(&mut self, code: CompositionErrorKind, coordinate: &str, what: &str, position: Pos) {
         let hint = "use the unmodified output of a composition";
         self.errors.add(code, &[], coordinate, format!("\"{coordinate}\" {what}."), hint);
         self.errors.at(position.line, position.column);
     }
 }
 
-fn name<'a>(of: &Of<'a>) -> &'a str {
+fn name<'a>(of: &DirectivesByService<'a>) -> &'a str {
     match of {
         TypeDefinition::Scalar(of) => of.name,
         TypeDefinition::Object(of) => of.name,
@@ -212,7 +222,7 @@ fn name<'a>(of: &Of<'a>) -> &'a str {
     }
 }
 
-fn directives<'d, 'a>(of: &'d Of<'a>) -> &'d [Said<'a>] {
+fn directives<'d, 'a>(of: &'d DirectivesByService<'a>) -> &'d [AppliedDirectives<'a>] {
     match of {
         TypeDefinition::Scalar(of) => &of.directives,
         TypeDefinition::Object(of) => &of.directives,
@@ -223,7 +233,7 @@ fn directives<'d, 'a>(of: &'d Of<'a>) -> &'d [Said<'a>] {
     }
 }
 
-fn fields<'d, 'a>(of: &'d Of<'a>) -> &'d [Field<'a, &'a str>] {
+fn fields<'d, 'a>(of: &'d DirectivesByService<'a>) -> &'d [Field<'a, &'a str>] {
     match of {
         TypeDefinition::Object(of) => &of.fields,
         TypeDefinition::Interface(of) => &of.fields,
@@ -231,11 +241,11 @@ fn fields<'d, 'a>(of: &'d Of<'a>) -> &'d [Field<'a, &'a str>] {
     }
 }
 
-fn is_object(of: &Of<'_>) -> bool {
+fn is_object(of: &DirectivesByService<'_>) -> bool {
     matches!(of, TypeDefinition::Object(_))
 }
 
-fn is_interface(of: &Of<'_>) -> bool {
+fn is_interface(of: &DirectivesByService<'_>) -> bool {
     matches!(of, TypeDefinition::Interface(_))
 }
 

@@ -2,22 +2,22 @@
 
 use indexmap::IndexMap;
 
-use super::error::{Code, Errors, listed};
+use super::error::{CompositionErrorKind, CompositionErrors, listed};
 use super::fields;
 use super::inputs;
-use super::merged::{MergedType, MergedValue, Types};
-use super::model::{Kind, Name, Schema, Shown, Type};
-use super::relations::Relations;
+use super::merged::{MergedType, MergedTypes, MergedValue};
+use super::model::{ElementMetadata, SubgraphName, SubgraphSchema, SubgraphType, SubgraphTypeKind};
+use super::relations::TypeRelations;
 
 /// The context of merging.
-pub(super) struct Merger<'s, 'a> {
-    pub(super) schemas: &'s [Schema<'a>],
-    pub(super) relations: Relations<'a>,
-    pub(super) errors: &'s mut Errors,
+pub(super) struct SchemaMerger<'s, 'a> {
+    pub(super) schemas: &'s [SubgraphSchema<'a>],
+    pub(super) relations: TypeRelations<'a>,
+    pub(super) errors: &'s mut CompositionErrors,
 }
 
-impl<'s, 'a> Merger<'s, 'a> {
-    pub(super) fn types(&mut self) -> Types<'a> {
+impl<'s, 'a> SchemaMerger<'s, 'a> {
+    pub(super) fn types(&mut self) -> MergedTypes<'a> {
         let mut all: IndexMap<&'a str, Vec<usize>> = IndexMap::new();
         for (index, schema) in self.schemas.iter().enumerate() {
             for name in schema.types.keys() {
@@ -25,21 +25,21 @@ impl<'s, 'a> Merger<'s, 'a> {
             }
         }
         let merged = all.into_iter().filter_map(|(name, sources)| Some((name, self.merge(name, sources)?)));
-        let mut types: Types<'a> = merged.collect();
+        let mut types: MergedTypes<'a> = merged.collect();
         fields::add_those_of_interface_objects(self.schemas, &mut types);
         types
     }
 
     /// The type in each schema that has it.
-    pub(super) fn each(&self, name: &str, sources: &[usize]) -> Vec<(usize, &'s Type<'a>)> {
+    pub(super) fn each(&self, name: &str, sources: &[usize]) -> Vec<(usize, &'s SubgraphType<'a>)> {
         sources.iter().filter_map(|&source| Some((source, self.schemas[source].types.get(name)?))).collect()
     }
 
-    pub(super) fn service(&self, source: usize) -> &'s Name {
+    pub(super) fn service(&self, source: usize) -> &'s SubgraphName {
         &self.schemas[source].name
     }
 
-    pub(super) fn services(&self, sources: impl IntoIterator<Item = usize>) -> Vec<&'s Name> {
+    pub(super) fn services(&self, sources: impl IntoIterator<Item = usize>) -> Vec<&'s SubgraphName> {
         sources.into_iter().map(|source| self.service(source)).collect()
     }
 
@@ -47,7 +47,7 @@ impl<'s, 'a> Merger<'s, 'a> {
         let each = self.each(name, &sources);
         let kind = self.kind(name, &each)?;
         self.check_defined(name, &each);
-        let mut shown = Shown::default();
+        let mut shown = ElementMetadata::default();
         each.iter().for_each(|(_, of)| shown.merge(&of.shown));
         let mut merged = MergedType {
             kind,
@@ -62,24 +62,27 @@ impl<'s, 'a> Merger<'s, 'a> {
             sources,
         };
         match kind {
-            Kind::Object | Kind::Interface => merged.fields = fields::merge(self, name, kind, &each),
-            Kind::Input => merged.inputs = inputs::merge(self, name, &each),
-            Kind::Enum => merged.values = self.values(name, &each),
-            Kind::Scalar | Kind::Union => {}
+            SubgraphTypeKind::Object | SubgraphTypeKind::Interface => {
+                merged.fields = fields::merge(self, name, kind, &each)
+            }
+            SubgraphTypeKind::Input => merged.inputs = inputs::merge(self, name, &each),
+            SubgraphTypeKind::Enum => merged.values = self.values(name, &each),
+            SubgraphTypeKind::Scalar | SubgraphTypeKind::Union => {}
         }
         Some(merged)
     }
 
-    fn kind(&mut self, name: &str, each: &[(usize, &Type<'a>)]) -> Option<Kind> {
+    fn kind(&mut self, name: &str, each: &[(usize, &SubgraphType<'a>)]) -> Option<SubgraphTypeKind> {
         let kind = each.first()?.1.merged_kind();
         if each.iter().all(|(_, of)| of.merged_kind() == kind) {
             return Some(kind);
         }
-        let said =
-            |&(source, of): &(usize, &Type<'_>)| format!("{} in \"{}\"", word(of), self.service(source));
+        let said = |&(source, of): &(usize, &SubgraphType<'_>)| {
+            format!("{} in \"{}\"", word(of), self.service(source))
+        };
         let said: Vec<String> = each.iter().map(said).collect();
         self.errors.add(
-            Code::TypeKindMismatch,
+            CompositionErrorKind::TypeKindMismatch,
             &self.services(each.iter().map(|&(source, _)| source)),
             name,
             format!("\"{name}\" is {}.", said.join(", and ")),
@@ -89,7 +92,7 @@ impl<'s, 'a> Merger<'s, 'a> {
     }
 
     /// Reports a type that services extend, but that no service defines.
-    fn check_defined(&mut self, name: &str, each: &[(usize, &Type<'a>)]) {
+    fn check_defined(&mut self, name: &str, each: &[(usize, &SubgraphType<'a>)]) {
         let is_root = matches!(name, "Query" | "Mutation" | "Subscription");
         let is_first_extended =
             each.len() > 1 && each.iter().all(|&(source, _)| self.schemas[source].is_first);
@@ -100,7 +103,7 @@ impl<'s, 'a> Merger<'s, 'a> {
         let by = listed(services.iter().map(|name| &***name));
         let message = format!("\"{name}\" is extended by {by}, but no service defines it.");
         self.errors.add(
-            Code::ExtensionWithNoBase,
+            CompositionErrorKind::ExtensionWithNoBase,
             &services,
             name,
             message,
@@ -110,11 +113,11 @@ impl<'s, 'a> Merger<'s, 'a> {
 
     /// Merges the values of an enum. An enum used only as output gets all values, one used only as input gets
     /// the values that all services have, and one used as both must have the same values in all services.
-    fn values(&mut self, name: &str, each: &[(usize, &Type<'a>)]) -> IndexMap<&'a str, MergedValue> {
+    fn values(&mut self, name: &str, each: &[(usize, &SubgraphType<'a>)]) -> IndexMap<&'a str, MergedValue> {
         let mut values: IndexMap<&'a str, MergedValue> = IndexMap::new();
         for &(source, of) in each {
             for (value, shown) in &of.values {
-                let new = || MergedValue { shown: Shown::default(), sources: Vec::new() };
+                let new = || MergedValue { shown: ElementMetadata::default(), sources: Vec::new() };
                 let merged = values.entry(value).or_insert_with(new);
                 merged.shown.merge(shown);
                 merged.sources.push(source);
@@ -138,12 +141,12 @@ impl<'s, 'a> Merger<'s, 'a> {
             let services = self.services(each.iter().map(|&(source, _)| source));
             let message = format!("No value of the enum \"{name}\" exists in all services that use it.");
             let hint = "give it the same values in all services, or rename it in one";
-            self.errors.add(Code::EmptyMergedEnumType, &services, name, message, hint);
+            self.errors.add(CompositionErrorKind::EmptyMergedEnumType, &services, name, message, hint);
         }
         values
     }
 
-    fn mismatch(&mut self, name: &str, value: &str, each: &[(usize, &Type<'a>)], has: &[usize]) {
+    fn mismatch(&mut self, name: &str, value: &str, each: &[(usize, &SubgraphType<'a>)], has: &[usize]) {
         let services = self.services(each.iter().map(|&(source, _)| source));
         let lacks = each.iter().map(|&(source, _)| source).filter(|source| !has.contains(source));
         let message = format!(
@@ -152,18 +155,24 @@ impl<'s, 'a> Merger<'s, 'a> {
             listed(lacks.map(|source| &**self.service(source))),
         );
         let hint = format!("add \"{value}\" to that service, or mark it with @inaccessible");
-        self.errors.add(Code::EnumValueMismatch, &services, format!("{name}.{value}"), message, hint);
+        self.errors.add(
+            CompositionErrorKind::EnumValueMismatch,
+            &services,
+            format!("{name}.{value}"),
+            message,
+            hint,
+        );
     }
 }
 
-fn word(of: &Type<'_>) -> &'static str {
+fn word(of: &SubgraphType<'_>) -> &'static str {
     match of.kind {
-        Kind::Object if of.is_interface_object => "an interface object",
-        Kind::Object => "an object type",
-        Kind::Interface => "an interface",
-        Kind::Union => "a union",
-        Kind::Enum => "an enum",
-        Kind::Input => "an input type",
-        Kind::Scalar => "a scalar",
+        SubgraphTypeKind::Object if of.is_interface_object => "an interface object",
+        SubgraphTypeKind::Object => "an object type",
+        SubgraphTypeKind::Interface => "an interface",
+        SubgraphTypeKind::Union => "a union",
+        SubgraphTypeKind::Enum => "an enum",
+        SubgraphTypeKind::Input => "an input type",
+        SubgraphTypeKind::Scalar => "a scalar",
     }
 }

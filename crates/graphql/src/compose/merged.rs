@@ -2,15 +2,15 @@
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::model::{Input, Kind, Shown, TypeRef};
+use super::model::{ElementMetadata, SubgraphInput, SubgraphTypeKind, TypeRef};
 
 /// All types, by name.
-pub(super) type Types<'a> = IndexMap<&'a str, MergedType<'a>>;
+pub(super) type MergedTypes<'a> = IndexMap<&'a str, MergedType<'a>>;
 
 #[derive(Debug)]
 pub(super) struct MergedType<'a> {
-    pub(super) kind: Kind,
-    pub(super) shown: Shown,
+    pub(super) kind: SubgraphTypeKind,
+    pub(super) shown: ElementMetadata,
     /// The indices of the schemas that have the type.
     pub(super) sources: Vec<usize>,
     pub(super) interfaces: IndexSet<&'a str>,
@@ -24,9 +24,9 @@ pub(super) struct MergedType<'a> {
 
 #[derive(Debug)]
 pub(super) struct MergedField<'a> {
-    pub(super) shown: Shown,
+    pub(super) shown: ElementMetadata,
     pub(super) of: TypeRef<'a>,
-    pub(super) arguments: IndexMap<&'a str, Input<'a>>,
+    pub(super) arguments: IndexMap<&'a str, SubgraphInput<'a>>,
     /// The services that resolve the field, and how. If empty, every schema that has the type resolves it.
     pub(super) join: Vec<JoinField<'a>>,
 }
@@ -56,14 +56,14 @@ impl JoinField<'_> {
 
 #[derive(Debug)]
 pub(super) struct MergedInput<'a> {
-    pub(super) input: Input<'a>,
+    pub(super) input: SubgraphInput<'a>,
     /// The type in each schema, if the types differ.
     pub(super) join: Vec<(usize, TypeRef<'a>)>,
 }
 
 #[derive(Debug)]
 pub(super) struct MergedValue {
-    pub(super) shown: Shown,
+    pub(super) shown: ElementMetadata,
     /// The schemas that have the value.
     pub(super) sources: Vec<usize>,
 }

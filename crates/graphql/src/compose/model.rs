@@ -7,26 +7,26 @@ use std::sync::Arc;
 use graphql_tools::parser::schema as ast;
 use indexmap::{IndexMap, IndexSet};
 
-use super::selection::Selection;
+use super::selection::FieldSetSelection;
 
 /// A service's name.
-pub(super) type Name = Arc<str>;
+pub(super) type SubgraphName = Arc<str>;
 /// A value in a schema.
-pub(super) type Value<'a> = ast::Value<'a, &'a str>;
+pub(super) type SchemaValue<'a> = ast::Value<'a, &'a str>;
 
 /// A service's schema.
 #[derive(Debug)]
-pub(super) struct Schema<'a> {
-    pub(super) name: Name,
+pub(super) struct SubgraphSchema<'a> {
+    pub(super) name: SubgraphName,
     /// The service's name in the supergraph's `join__Graph`.
     pub(super) graph: String,
     /// Whether it is a Federation v1 schema, or does not use Federation.
     pub(super) is_first: bool,
-    pub(super) types: IndexMap<&'a str, Type<'a>>,
+    pub(super) types: IndexMap<&'a str, SubgraphType<'a>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SubgraphTypeKind {
     Scalar,
     Object,
     Interface,
@@ -37,7 +37,7 @@ pub(super) enum Kind {
 
 /// The metadata that every element of a schema may have.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct ElementMetadata {
     pub(super) description: Option<String>,
     pub(super) is_inaccessible: bool,
     pub(super) tags: IndexSet<String>,
@@ -45,7 +45,7 @@ pub(super) struct Shown {
     pub(super) deprecated: Option<String>,
 }
 
-impl Shown {
+impl ElementMetadata {
     /// Merges the metadata of the same element in another schema.
     pub(super) fn merge(&mut self, other: &Self) {
         if self.description.is_none() {
@@ -60,31 +60,31 @@ impl Shown {
 }
 
 #[derive(Debug)]
-pub(super) struct Type<'a> {
-    pub(super) kind: Kind,
-    pub(super) shown: Shown,
+pub(super) struct SubgraphType<'a> {
+    pub(super) kind: SubgraphTypeKind,
+    pub(super) shown: ElementMetadata,
     /// Whether the schema defines the type, instead of only extending it.
     pub(super) is_defined: bool,
     pub(super) is_interface_object: bool,
-    pub(super) keys: Vec<Key>,
+    pub(super) keys: Vec<EntityKey>,
     pub(super) interfaces: IndexSet<&'a str>,
     /// The fields of an object or interface.
-    pub(super) fields: IndexMap<&'a str, Field<'a>>,
+    pub(super) fields: IndexMap<&'a str, SubgraphField<'a>>,
     /// The fields of an input object.
-    pub(super) inputs: IndexMap<&'a str, Input<'a>>,
+    pub(super) inputs: IndexMap<&'a str, SubgraphInput<'a>>,
     /// The values of an enum.
-    pub(super) values: IndexMap<&'a str, Shown>,
+    pub(super) values: IndexMap<&'a str, ElementMetadata>,
     /// The members of a union.
     pub(super) members: IndexSet<&'a str>,
     pub(super) specified_by: Option<String>,
     pub(super) is_one_of: bool,
 }
 
-impl Type<'_> {
-    pub(super) fn new(kind: Kind) -> Self {
+impl SubgraphType<'_> {
+    pub(super) fn new(kind: SubgraphTypeKind) -> Self {
         Self {
             kind,
-            shown: Shown::default(),
+            shown: ElementMetadata::default(),
             is_defined: false,
             is_interface_object: false,
             keys: Vec::new(),
@@ -99,13 +99,13 @@ impl Type<'_> {
     }
 
     /// The kind of the type in the supergraph.
-    pub(super) fn merged_kind(&self) -> Kind {
-        if self.is_interface_object { Kind::Interface } else { self.kind }
+    pub(super) fn merged_kind(&self) -> SubgraphTypeKind {
+        if self.is_interface_object { SubgraphTypeKind::Interface } else { self.kind }
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Key {
+pub(super) struct EntityKey {
     pub(super) fields: FieldSet,
     pub(super) is_resolvable: bool,
 }
@@ -115,52 +115,52 @@ pub(super) struct Key {
 pub(super) struct FieldSet {
     /// The text, with whitespace collapsed.
     pub(super) text: String,
-    pub(super) selection: Selection,
+    pub(super) selection: FieldSetSelection,
 }
 
 #[derive(Debug)]
-pub(super) struct Field<'a> {
-    pub(super) shown: Shown,
+pub(super) struct SubgraphField<'a> {
+    pub(super) shown: ElementMetadata,
     pub(super) of: TypeRef<'a>,
-    pub(super) arguments: IndexMap<&'a str, Input<'a>>,
+    pub(super) arguments: IndexMap<&'a str, SubgraphInput<'a>>,
     pub(super) is_external: bool,
     pub(super) is_shareable: bool,
     pub(super) requires: Option<FieldSet>,
     pub(super) provides: Option<FieldSet>,
-    pub(super) overrides: Option<Override>,
-    pub(super) used: Used,
+    pub(super) overrides: Option<FieldOverride>,
+    pub(super) used: FieldUsage,
 }
 
 /// The uses of a field within the same schema.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Used {
+pub(super) struct FieldUsage {
     pub(super) by_key: bool,
     pub(super) by_requires: bool,
     pub(super) by_provides: bool,
     pub(super) by_interface: bool,
 }
 
-impl Used {
+impl FieldUsage {
     pub(super) fn at_all(self) -> bool {
         self.by_key || self.by_requires || self.by_provides || self.by_interface
     }
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Override {
+pub(super) struct FieldOverride {
     pub(super) from: String,
     pub(super) label: Option<String>,
 }
 
 /// An argument, or a field of an input object.
 #[derive(Clone, Debug)]
-pub(super) struct Input<'a> {
-    pub(super) shown: Shown,
+pub(super) struct SubgraphInput<'a> {
+    pub(super) shown: ElementMetadata,
     pub(super) of: TypeRef<'a>,
-    pub(super) default: Option<Value<'a>>,
+    pub(super) default: Option<SchemaValue<'a>>,
 }
 
-impl Input<'_> {
+impl SubgraphInput<'_> {
     pub(super) fn is_required(&self) -> bool {
         matches!(self.of, TypeRef::NonNull(_)) && self.default.is_none()
     }

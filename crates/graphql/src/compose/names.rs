@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use graphql_tools::parser::schema::{Directive, Value};
 
-use super::error::{Code, Errors};
-use super::model::Name;
+use super::error::{CompositionErrorKind, CompositionErrors};
+use super::model::SubgraphName;
 
 /// The meaning of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Mark {
+pub(super) enum DirectiveMeaning {
     Key,
     Requires,
     Provides,
@@ -28,26 +28,26 @@ pub(super) enum Mark {
 }
 
 /// The directives of Federation, and whether Federation v1 has them too.
-const MARKS: &[(&str, Mark, bool)] = &[
-    ("key", Mark::Key, true),
-    ("requires", Mark::Requires, true),
-    ("provides", Mark::Provides, true),
-    ("external", Mark::External, true),
-    ("extends", Mark::Extends, true),
-    ("tag", Mark::Tag, true),
-    ("inaccessible", Mark::Inaccessible, true),
-    ("shareable", Mark::Shareable, false),
-    ("override", Mark::Override, false),
-    ("interfaceObject", Mark::InterfaceObject, false),
-    ("composeDirective", Mark::Idle, false),
-    ("cost", Mark::Idle, false),
-    ("listSize", Mark::Idle, false),
-    ("cacheTag", Mark::Idle, false),
-    ("authenticated", Mark::Unknown, false),
-    ("requiresScopes", Mark::Unknown, false),
-    ("policy", Mark::Unknown, false),
-    ("context", Mark::Unknown, false),
-    ("fromContext", Mark::Unknown, false),
+const MARKS: &[(&str, DirectiveMeaning, bool)] = &[
+    ("key", DirectiveMeaning::Key, true),
+    ("requires", DirectiveMeaning::Requires, true),
+    ("provides", DirectiveMeaning::Provides, true),
+    ("external", DirectiveMeaning::External, true),
+    ("extends", DirectiveMeaning::Extends, true),
+    ("tag", DirectiveMeaning::Tag, true),
+    ("inaccessible", DirectiveMeaning::Inaccessible, true),
+    ("shareable", DirectiveMeaning::Shareable, false),
+    ("override", DirectiveMeaning::Override, false),
+    ("interfaceObject", DirectiveMeaning::InterfaceObject, false),
+    ("composeDirective", DirectiveMeaning::Idle, false),
+    ("cost", DirectiveMeaning::Idle, false),
+    ("listSize", DirectiveMeaning::Idle, false),
+    ("cacheTag", DirectiveMeaning::Idle, false),
+    ("authenticated", DirectiveMeaning::Unknown, false),
+    ("requiresScopes", DirectiveMeaning::Unknown, false),
+    ("policy", DirectiveMeaning::Unknown, false),
+    ("context", DirectiveMeaning::Unknown, false),
+    ("fromContext", DirectiveMeaning::Unknown, false),
 ];
 /// Types that may be imported.
 const TYPES: &[&str] = &["FieldSet", "Scope", "Policy", "ContextFieldValue"];
@@ -56,17 +56,21 @@ const SPECIFICATIONS: &str = "https://specs.apollo.dev/";
 
 /// The directives of one schema.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct SchemaDirectives {
     /// Whether it is a Federation v1 schema, or does not use Federation.
     pub(super) is_first: bool,
-    marks: HashMap<String, Mark>,
+    marks: HashMap<String, DirectiveMeaning>,
 }
 
-impl Names {
+impl SchemaDirectives {
     /// Reads the `@link` directives of a schema.
-    pub(super) fn read<'a>(schema: &[Directive<'a, &'a str>], service: &Name, errors: &mut Errors) -> Self {
-        let links: Vec<Link<'_>> =
-            schema.iter().filter(|directive| directive.name == "link").map(Link::read).collect();
+    pub(super) fn read<'a>(
+        schema: &[Directive<'a, &'a str>],
+        service: &SubgraphName,
+        errors: &mut CompositionErrors,
+    ) -> Self {
+        let links: Vec<SchemaLink<'_>> =
+            schema.iter().filter(|directive| directive.name == "link").map(SchemaLink::read).collect();
         let mut names = Self { is_first: true, marks: HashMap::new() };
         for link in &links {
             names.add(link, service, errors);
@@ -79,7 +83,7 @@ impl Names {
     }
 
     /// The meaning of the directive with this name.
-    pub(super) fn mark(&self, name: &str) -> Option<Mark> {
+    pub(super) fn mark(&self, name: &str) -> Option<DirectiveMeaning> {
         self.marks.get(name).copied()
     }
 
@@ -88,7 +92,7 @@ impl Names {
         !self.is_first && !self.marks.contains_key(name) && MARKS.iter().any(|&(known, _, _)| known == name)
     }
 
-    fn add(&mut self, link: &Link<'_>, service: &Name, errors: &mut Errors) {
+    fn add(&mut self, link: &SchemaLink<'_>, service: &SubgraphName, errors: &mut CompositionErrors) {
         let Some(specification) = link.url.strip_prefix(SPECIFICATIONS) else { return };
         let name = specification.split('/').next().unwrap_or("");
         if name != "federation" {
@@ -108,7 +112,7 @@ impl Names {
                 }
                 None if TYPES.contains(&name) => {}
                 _ => errors.add(
-                    Code::InvalidLinkDirectiveUsage,
+                    CompositionErrorKind::InvalidLinkDirectiveUsage,
                     &[service],
                     "",
                     format!("The schema of \"{service}\" imports \"{import}\" from Federation, which has no such element."),
@@ -119,18 +123,18 @@ impl Names {
     }
 }
 
-fn known(name: &str) -> Option<Mark> {
+fn known(name: &str) -> Option<DirectiveMeaning> {
     MARKS.iter().find(|&&(known, _, _)| known == name).map(|&(_, mark, _)| mark)
 }
 
 /// A `@link` directive.
-struct Link<'d> {
+struct SchemaLink<'d> {
     url: &'d str,
     named: Option<&'d str>,
     imports: Vec<(&'d str, &'d str)>,
 }
 
-impl<'d> Link<'d> {
+impl<'d> SchemaLink<'d> {
     fn read<'a>(directive: &'d Directive<'a, &'a str>) -> Self {
         let imports = match argument(directive, "import") {
             Some(Value::List(imports)) => imports.iter().filter_map(import).collect(),

@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 
 use graphql_tools::parser::schema::Value as Written;
 
-use super::merged::{JoinField, MergedField, MergedType, Types};
-use super::model::{Input, Kind, Schema, Shown, Type, Value};
+use super::merged::{JoinField, MergedField, MergedType, MergedTypes};
+use super::model::{
+    ElementMetadata, SchemaValue, SubgraphInput, SubgraphSchema, SubgraphType, SubgraphTypeKind,
+};
 use super::read::NO_REASON;
 
 const DIRECTIVES: &str = "
@@ -28,13 +30,18 @@ const INACCESSIBLE: &str = "directive @inaccessible on FIELD_DEFINITION | OBJECT
 const ONE_OF: &str = "directive @oneOf on INPUT_OBJECT\n";
 
 /// Writes the supergraph.
-pub(super) fn supergraph<'a>(schemas: &[Schema<'a>], types: &Types<'a>) -> String {
-    let mut printer =
-        Printer { schemas, out: String::new(), has_tags: false, has_inaccessible: false, has_labels: false };
+pub(super) fn supergraph<'a>(schemas: &[SubgraphSchema<'a>], types: &MergedTypes<'a>) -> String {
+    let mut printer = SchemaPrinter {
+        schemas,
+        out: String::new(),
+        has_tags: false,
+        has_inaccessible: false,
+        has_labels: false,
+    };
     for (name, of) in types {
         printer.definition(name, of);
     }
-    let Printer { out: definitions, has_tags, has_inaccessible, has_labels, .. } = printer;
+    let SchemaPrinter { out: definitions, has_tags, has_inaccessible, has_labels, .. } = printer;
     let mut out = String::with_capacity(definitions.len() + 4096);
     let join = if has_labels { "v0.4" } else { "v0.3" };
     out.push_str("schema\n  @link(url: \"https://specs.apollo.dev/link/v1.0\")\n");
@@ -72,25 +79,25 @@ pub(super) fn supergraph<'a>(schemas: &[Schema<'a>], types: &Types<'a>) -> Strin
     out
 }
 
-struct Printer<'s, 'a> {
-    schemas: &'s [Schema<'a>],
+struct SchemaPrinter<'s, 'a> {
+    schemas: &'s [SubgraphSchema<'a>],
     out: String,
     has_tags: bool,
     has_inaccessible: bool,
     has_labels: bool,
 }
 
-impl<'a> Printer<'_, 'a> {
+impl<'a> SchemaPrinter<'_, 'a> {
     fn definition(&mut self, name: &str, of: &MergedType<'a>) {
         self.out.push('\n');
         self.description(&of.shown, "");
         let word = match of.kind {
-            Kind::Scalar => "scalar",
-            Kind::Object => "type",
-            Kind::Interface => "interface",
-            Kind::Union => "union",
-            Kind::Enum => "enum",
-            Kind::Input => "input",
+            SubgraphTypeKind::Scalar => "scalar",
+            SubgraphTypeKind::Object => "type",
+            SubgraphTypeKind::Interface => "interface",
+            SubgraphTypeKind::Union => "union",
+            SubgraphTypeKind::Enum => "enum",
+            SubgraphTypeKind::Input => "input",
         };
         let _ = write!(self.out, "{word} {name}");
         for (index, interface) in of.interfaces.iter().enumerate() {
@@ -130,18 +137,18 @@ impl<'a> Printer<'_, 'a> {
 
     fn body(&mut self, of: &MergedType<'a>) {
         match of.kind {
-            Kind::Scalar => {}
-            Kind::Union => {
+            SubgraphTypeKind::Scalar => {}
+            SubgraphTypeKind::Union => {
                 for (index, member) in of.members.iter().enumerate() {
                     let _ = write!(self.out, "{}{member}", if index == 0 { "\n  = " } else { " | " });
                 }
             }
-            Kind::Object | Kind::Interface => {
+            SubgraphTypeKind::Object | SubgraphTypeKind::Interface => {
                 self.out.push_str("\n{");
                 of.fields.iter().for_each(|(name, field)| self.field(name, field));
                 self.out.push_str("\n}");
             }
-            Kind::Enum => {
+            SubgraphTypeKind::Enum => {
                 self.out.push_str("\n{");
                 for (name, value) in &of.values {
                     self.out.push('\n');
@@ -154,7 +161,7 @@ impl<'a> Printer<'_, 'a> {
                 }
                 self.out.push_str("\n}");
             }
-            Kind::Input => {
+            SubgraphTypeKind::Input => {
                 self.out.push_str("\n{");
                 for (name, merged) in &of.inputs {
                     self.out.push('\n');
@@ -214,14 +221,14 @@ impl<'a> Printer<'_, 'a> {
         }
     }
 
-    fn input(&mut self, name: &str, input: &Input<'a>) {
+    fn input(&mut self, name: &str, input: &SubgraphInput<'a>) {
         let _ = write!(self.out, "{name}: {}", input.of);
         if let Some(default) = &input.default {
             let _ = write!(self.out, " = {}", written(default));
         }
     }
 
-    fn marks(&mut self, shown: &Shown) {
+    fn marks(&mut self, shown: &ElementMetadata) {
         self.has_inaccessible |= shown.is_inaccessible;
         self.has_tags |= !shown.tags.is_empty();
         if let Some(reason) = &shown.deprecated {
@@ -238,15 +245,15 @@ impl<'a> Printer<'_, 'a> {
         }
     }
 
-    fn description(&mut self, shown: &Shown, indent: &str) {
+    fn description(&mut self, shown: &ElementMetadata, indent: &str) {
         if let Some(description) = &shown.description {
             let _ = writeln!(self.out, "{indent}{}", quoted(description));
         }
     }
 }
 
-fn keys(graph: &str, of: &Type<'_>) -> String {
-    let one = |key: &super::model::Key| {
+fn keys(graph: &str, of: &SubgraphType<'_>) -> String {
+    let one = |key: &super::model::EntityKey| {
         let mut said = format!("  @join__type(graph: {graph}, key: {}", quoted(&key.fields.text));
         said.push_str(if of.is_defined { "" } else { ", extension: true" });
         said.push_str(if key.is_resolvable { "" } else { ", resolvable: false" });
@@ -259,7 +266,7 @@ fn keys(graph: &str, of: &Type<'_>) -> String {
 
 /// Writes a value in GraphQL syntax. The parser's own formatting turns multi-line strings into block strings,
 /// which lose whitespace at their ends.
-fn written<'a>(value: &Value<'a>) -> String {
+fn written<'a>(value: &SchemaValue<'a>) -> String {
     match value {
         Written::String(text) => quoted(text),
         Written::List(items) => format!("[{}]", items.iter().map(written).collect::<Vec<_>>().join(", ")),

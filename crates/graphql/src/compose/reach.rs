@@ -10,10 +10,10 @@ mod told;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use super::error::Errors;
-use super::merged::{JoinField, Types};
-use super::model::{Field, Kind, Schema, Type};
-use super::selection::{Picked, Selection};
+use super::error::CompositionErrors;
+use super::merged::{JoinField, MergedTypes};
+use super::model::{SubgraphField, SubgraphSchema, SubgraphType, SubgraphTypeKind};
+use super::selection::{FieldSetSelection, SelectedElement};
 
 /// The maximum number of states to visit. Practical schemas stay far below it; beyond it, the check is
 /// incomplete.
@@ -22,14 +22,18 @@ const STATES: usize = 50_000;
 const DEPTH: usize = 4;
 
 /// Reports every field that cannot be resolved by some query that selects it.
-pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut Errors) {
+pub(super) fn check<'a>(
+    schemas: &[SubgraphSchema<'a>],
+    types: &MergedTypes<'a>,
+    errors: &mut CompositionErrors,
+) {
     let fields = types.values().flat_map(|of| of.fields.values());
     let has_labels = fields.flat_map(|field| &field.join).any(|join| join.label.is_some());
     let mut told = HashSet::new();
     // A field that is overridden for a percentage of the requests must be reachable with and without the
     // override.
     for is_overridden in if has_labels { [true, false].as_slice() } else { &[true] } {
-        let mut reach = Reach {
+        let mut reach = Satisfiability {
             schemas,
             types,
             is_overridden: *is_overridden,
@@ -45,12 +49,12 @@ pub(super) fn check<'a>(schemas: &[Schema<'a>], types: &Types<'a>, errors: &mut 
 
 /// A service in which an object is available, with the fields provided beyond the service's own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Place<'s> {
+struct ReachableService<'s> {
     source: usize,
-    provided: Vec<Provided<'s>>,
+    provided: Vec<ProvidedSelection<'s>>,
 }
 
-impl Place<'_> {
+impl ReachableService<'_> {
     fn bare(source: usize) -> Self {
         Self { source, provided: Vec::new() }
     }
@@ -58,66 +62,70 @@ impl Place<'_> {
 
 /// A selection, compared by address.
 #[derive(Clone, Copy, Debug)]
-struct Provided<'s>(&'s Selection);
+struct ProvidedSelection<'s>(&'s FieldSetSelection);
 
-impl Provided<'_> {
+impl ProvidedSelection<'_> {
     fn address(&self) -> usize {
         std::ptr::from_ref(self.0).addr()
     }
 }
 
-impl PartialEq for Provided<'_> {
+impl PartialEq for ProvidedSelection<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.address() == other.address()
     }
 }
-impl Eq for Provided<'_> {}
-impl PartialOrd for Provided<'_> {
+impl Eq for ProvidedSelection<'_> {}
+impl PartialOrd for ProvidedSelection<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Provided<'_> {
+impl Ord for ProvidedSelection<'_> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.address().cmp(&other.address())
     }
 }
-impl std::hash::Hash for Provided<'_> {
+impl std::hash::Hash for ProvidedSelection<'_> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.address().hash(state);
     }
 }
 
-struct State<'s> {
+struct ReachState<'s> {
     of: usize,
-    places: Vec<Place<'s>>,
+    places: Vec<ReachableService<'s>>,
     /// The previous state, and the field that leads from it to this one.
     came: Option<(usize, &'s str)>,
 }
 
 /// A requirement on an object: its type, the required fields, and where the object is available.
-type Required<'s> = (Option<usize>, Provided<'s>, Place<'s>);
+type FieldRequirement<'s> = (Option<usize>, ProvidedSelection<'s>, ReachableService<'s>);
 
-struct Reach<'s, 'a> {
-    schemas: &'s [Schema<'a>],
-    types: &'s Types<'a>,
-    states: Vec<State<'s>>,
-    seen: HashSet<(usize, Vec<Place<'s>>)>,
+struct Satisfiability<'s, 'a> {
+    schemas: &'s [SubgraphSchema<'a>],
+    types: &'s MergedTypes<'a>,
+    states: Vec<ReachState<'s>>,
+    seen: HashSet<(usize, Vec<ReachableService<'s>>)>,
     /// The fields already reported.
     told: HashSet<(usize, &'s str)>,
     /// Whether fields with an override label are currently overridden.
     is_overridden: bool,
     /// The cached result for each requirement.
-    satisfied: RefCell<HashMap<Required<'s>, bool>>,
+    satisfied: RefCell<HashMap<FieldRequirement<'s>, bool>>,
 }
 
-impl<'s, 'a> Reach<'s, 'a> {
-    fn all(&mut self, errors: &mut Errors) {
+impl<'s, 'a> Satisfiability<'s, 'a> {
+    fn all(&mut self, errors: &mut CompositionErrors) {
         for root in ["Query", "Mutation", "Subscription"] {
             let Some(name) = self.types.get_index_of(root) else { continue };
             let places =
                 (0..self.schemas.len()).filter(|&source| self.schemas[source].types.contains_key(root));
-            self.add(State { of: name, places: places.map(Place::bare).collect(), came: None });
+            self.add(ReachState {
+                of: name,
+                places: places.map(ReachableService::bare).collect(),
+                came: None,
+            });
         }
         let mut next = 0;
         while next < self.states.len() && next < STATES {
@@ -126,7 +134,7 @@ impl<'s, 'a> Reach<'s, 'a> {
         }
     }
 
-    fn add(&mut self, mut state: State<'s>) {
+    fn add(&mut self, mut state: ReachState<'s>) {
         state.places.sort_unstable();
         state.places.dedup();
         if self.seen.insert((state.of, state.places.clone())) {
@@ -134,14 +142,14 @@ impl<'s, 'a> Reach<'s, 'a> {
         }
     }
 
-    fn look(&mut self, index: usize, errors: &mut Errors) {
-        let State { of, places, .. } = &self.states[index];
+    fn look(&mut self, index: usize, errors: &mut CompositionErrors) {
+        let ReachState { of, places, .. } = &self.states[index];
         let of = *of;
         let Some((&name, merged)) = self.types.get_index(of) else { return };
         let places = self.reached(name, places, 0);
         let (mut next, mut missed) = (Vec::new(), Vec::new());
         for (&field, _) in merged.fields.iter().filter(|(_, field)| !field.shown.is_inaccessible) {
-            let found: Vec<Place<'s>> =
+            let found: Vec<ReachableService<'s>> =
                 places.iter().filter_map(|place| self.below(name, field, place)).collect();
             if found.is_empty() && self.told.insert((of, field)) {
                 missed.push(field);
@@ -149,28 +157,34 @@ impl<'s, 'a> Reach<'s, 'a> {
             next.push((field, found));
         }
         told::fields(self, index, name, &missed, errors);
-        let knows_type =
-            |place: &Place<'_>| name == "Query" || self.schemas[place.source].types.contains_key(name);
+        let knows_type = |place: &ReachableService<'_>| {
+            name == "Query" || self.schemas[place.source].types.contains_key(name)
+        };
         if !places.iter().any(knows_type) && self.told.insert((of, "__typename")) {
             told::type_of(self, index, name, errors);
         }
         for (field, found) in next {
             for (of, places) in self.objects(name, field, found) {
-                self.add(State { of, places, came: Some((index, field)) });
+                self.add(ReachState { of, places, came: Some((index, field)) });
             }
         }
     }
 
     /// The services that can be reached with the object, from where it is available.
-    fn reached(&self, name: &str, places: &[Place<'s>], depth: usize) -> Vec<Place<'s>> {
+    fn reached(
+        &self,
+        name: &str,
+        places: &[ReachableService<'s>],
+        depth: usize,
+    ) -> Vec<ReachableService<'s>> {
         let mut reached = places.to_vec();
         if name == "Query" {
             let all =
                 (0..self.schemas.len()).filter(|source| !reached.iter().any(|place| place.source == *source));
-            reached.extend(all.map(Place::bare).collect::<Vec<_>>());
+            reached.extend(all.map(ReachableService::bare).collect::<Vec<_>>());
             return reached;
         }
-        let mut rest: Vec<(usize, &Selection)> = self.keys(name);
+        let mut rest: Vec<(usize, &FieldSetSelection)> = self.keys(name);
         if depth >= DEPTH {
             return reached;
         }
@@ -182,7 +196,7 @@ impl<'s, 'a> Reach<'s, 'a> {
                 }
                 let is_new = self.has_all(name, key, &reached, depth + 1);
                 if is_new {
-                    reached.push(Place::bare(source));
+                    reached.push(ReachableService::bare(source));
                 }
                 !is_new
             });
@@ -193,7 +207,7 @@ impl<'s, 'a> Reach<'s, 'a> {
     }
 
     /// The keys by which services resolve the type.
-    fn keys(&self, name: &str) -> Vec<(usize, &'s Selection)> {
+    fn keys(&self, name: &str) -> Vec<(usize, &'s FieldSetSelection)> {
         let mut keys = Vec::new();
         for source in 0..self.schemas.len() {
             for (_, of) in self.views(name, source) {
@@ -205,7 +219,7 @@ impl<'s, 'a> Reach<'s, 'a> {
     }
 
     /// The type as a service declares it: under its own name, or as an interface object.
-    fn views(&self, name: &str, source: usize) -> Vec<(&'s str, &'s Type<'a>)> {
+    fn views(&self, name: &str, source: usize) -> Vec<(&'s str, &'s SubgraphType<'a>)> {
         let types = &self.schemas[source].types;
         if let Some((name, of)) = types.get_key_value(name) {
             return vec![(name, of)];
@@ -216,15 +230,21 @@ impl<'s, 'a> Reach<'s, 'a> {
     }
 
     /// Whether the whole selection can be resolved for an object.
-    fn has_all(&self, name: &str, wanted: &Selection, places: &[Place<'s>], depth: usize) -> bool {
+    fn has_all(
+        &self,
+        name: &str,
+        wanted: &FieldSetSelection,
+        places: &[ReachableService<'s>],
+        depth: usize,
+    ) -> bool {
         wanted.0.iter().all(|picked| match picked {
-            Picked::On { of, below } => {
+            SelectedElement::On { of, below } => {
                 of.as_deref().is_some_and(|of| !self.may_be(name, of))
                     || self.has_all(name, below, places, depth)
             }
-            Picked::Field { name: field, .. } if &**field == "__typename" => true,
-            Picked::Field { name: field, below, .. } => {
-                let found: Vec<Place<'s>> =
+            SelectedElement::Field { name: field, .. } if &**field == "__typename" => true,
+            SelectedElement::Field { name: field, below, .. } => {
+                let found: Vec<ReachableService<'s>> =
                     places.iter().filter_map(|place| self.below(name, field, place)).collect();
                 !found.is_empty()
                     && (below.0.is_empty()
@@ -244,12 +264,12 @@ impl<'s, 'a> Reach<'s, 'a> {
 
     /// Where the field's value is available if the field is resolved by this service; `None` if the service
     /// can't resolve it.
-    fn below(&self, name: &str, field: &str, place: &Place<'s>) -> Option<Place<'s>> {
-        let mut provided: Vec<Provided<'s>> = place
+    fn below(&self, name: &str, field: &str, place: &ReachableService<'s>) -> Option<ReachableService<'s>> {
+        let mut provided: Vec<ProvidedSelection<'s>> = place
             .provided
             .iter()
-            .filter_map(|Provided(of)| self.picked(name, of, field))
-            .map(Provided)
+            .filter_map(|ProvidedSelection(of)| self.picked(name, of, field))
+            .map(ProvidedSelection)
             .collect();
         let is_provided = !provided.is_empty();
         let (view, found) = self
@@ -262,16 +282,21 @@ impl<'s, 'a> Reach<'s, 'a> {
         if let Some(requires) = found.requires.as_ref().filter(|_| !is_provided) {
             self.is_satisfied(name, &requires.selection, place).then_some(())?;
         }
-        provided.extend(found.provides.as_ref().map(|set| Provided(&set.selection)));
-        provided.retain(|Provided(of)| !of.0.is_empty());
+        provided.extend(found.provides.as_ref().map(|set| ProvidedSelection(&set.selection)));
+        provided.retain(|ProvidedSelection(of)| !of.0.is_empty());
         provided.sort_unstable();
-        Some(Place { source: place.source, provided })
+        Some(ReachableService { source: place.source, provided })
     }
 
     /// Whether the required fields of an object can be resolved, starting from the field's service. A field
     /// that requires itself is never satisfied.
-    fn is_satisfied(&self, name: &str, requires: &'s Selection, place: &Place<'s>) -> bool {
-        let question = (self.types.get_index_of(name), Provided(requires), place.clone());
+    fn is_satisfied(
+        &self,
+        name: &str,
+        requires: &'s FieldSetSelection,
+        place: &ReachableService<'s>,
+    ) -> bool {
+        let question = (self.types.get_index_of(name), ProvidedSelection(requires), place.clone());
         if let Some(&known) = self.satisfied.borrow().get(&question) {
             return known;
         }
@@ -283,10 +308,15 @@ impl<'s, 'a> Reach<'s, 'a> {
     }
 
     /// The part of a selection below a field, for an object of this type.
-    fn picked(&self, name: &str, selection: &'s Selection, field: &str) -> Option<&'s Selection> {
+    fn picked(
+        &self,
+        name: &str,
+        selection: &'s FieldSetSelection,
+        field: &str,
+    ) -> Option<&'s FieldSetSelection> {
         selection.0.iter().find_map(|picked| match picked {
-            Picked::Field { name, below, .. } => (**name == *field).then_some(below),
-            Picked::On { of, below } => {
+            SelectedElement::Field { name, below, .. } => (**name == *field).then_some(below),
+            SelectedElement::On { of, below } => {
                 let fits = of.as_deref().is_none_or(|of| self.may_be(name, of));
                 if fits { self.picked(name, below, field) } else { None }
             }
@@ -303,8 +333,13 @@ impl<'s, 'a> Reach<'s, 'a> {
     }
 
     /// The possible object types of a field's value, each with the services in which it may be available.
-    fn objects(&self, name: &str, field: &str, found: Vec<Place<'s>>) -> HashMap<usize, Vec<Place<'s>>> {
-        let mut objects: HashMap<usize, Vec<Place<'s>>> = HashMap::new();
+    fn objects(
+        &self,
+        name: &str,
+        field: &str,
+        found: Vec<ReachableService<'s>>,
+    ) -> HashMap<usize, Vec<ReachableService<'s>>> {
+        let mut objects: HashMap<usize, Vec<ReachableService<'s>>> = HashMap::new();
         for place in found {
             let views = self.views(name, place.source);
             let Some(of) = views.iter().find_map(|(_, of)| of.fields.get(field)) else { continue };
@@ -315,23 +350,24 @@ impl<'s, 'a> Reach<'s, 'a> {
         objects
     }
 
-    fn possible(&self, field: &Field<'_>, source: usize) -> Vec<usize> {
+    fn possible(&self, field: &SubgraphField<'_>, source: usize) -> Vec<usize> {
         let name = field.of.name();
         let types = &self.schemas[source].types;
         let Some(of) = types.get(name) else { return Vec::new() };
         let names: Vec<&str> = match of.kind {
-            Kind::Object if of.is_interface_object => {
+            SubgraphTypeKind::Object if of.is_interface_object => {
                 let all = self
                     .types
                     .iter()
-                    .filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
+                    .filter(|(_, of)| of.kind == SubgraphTypeKind::Object && of.interfaces.contains(name));
                 all.map(|(name, _)| *name).collect()
             }
-            Kind::Object => vec![name],
-            Kind::Union => of.members.iter().copied().collect(),
-            Kind::Interface => {
-                let all =
-                    types.iter().filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
+            SubgraphTypeKind::Object => vec![name],
+            SubgraphTypeKind::Union => of.members.iter().copied().collect(),
+            SubgraphTypeKind::Interface => {
+                let all = types
+                    .iter()
+                    .filter(|(_, of)| of.kind == SubgraphTypeKind::Object && of.interfaces.contains(name));
                 all.map(|(name, _)| *name).collect()
             }
             _ => Vec::new(),

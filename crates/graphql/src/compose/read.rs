@@ -8,32 +8,34 @@ use graphql_tools::parser::schema::{
 use indexmap::IndexMap;
 use indexmap::map::Entry;
 
-use super::error::{Code, Errors};
-use super::model::{Key, Kind, Name, Schema, Shown, Type, Value};
-use super::names::{Mark, Names, argument, text};
+use super::error::{CompositionErrorKind, CompositionErrors};
+use super::model::{
+    ElementMetadata, EntityKey, SchemaValue, SubgraphName, SubgraphSchema, SubgraphType, SubgraphTypeKind,
+};
+use super::names::{DirectiveMeaning, SchemaDirectives, argument, text};
 
 /// The reason of a deprecation without a reason.
 pub(super) const NO_REASON: &str = "No longer supported";
 
-type Directives<'a> = [Directive<'a, &'a str>];
+type DirectiveList<'a> = [Directive<'a, &'a str>];
 
 /// Elements of a schema that belong to Federation, not to the service.
 const MACHINERY: &[&str] = &["_Any", "_Entity", "_Service", "_FieldSet", "FieldSet", "_service", "_entities"];
 
 /// Reads a schema that `text::prepared` has processed.
 pub(super) fn schema<'a>(
-    name: &Name,
+    name: &SubgraphName,
     graph: String,
     sdl: &'a str,
-    errors: &mut Errors,
-) -> Option<Schema<'a>> {
+    errors: &mut CompositionErrors,
+) -> Option<SubgraphSchema<'a>> {
     let document = match graphql_tools::parser::parse_schema::<&'a str>(sdl) {
         Ok(document) => document,
         Err(error) => {
             let error = error.to_string();
             let error = error.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ");
             errors.add(
-                Code::InvalidGraphql,
+                CompositionErrorKind::InvalidGraphql,
                 &[name],
                 "",
                 format!("The schema of \"{name}\" is not valid GraphQL: {error}"),
@@ -50,9 +52,9 @@ pub(super) fn schema<'a>(
         })
         .collect();
     let directives: Vec<_> = schemas.iter().flat_map(|schema| schema.directives.iter().cloned()).collect();
-    let names = Names::read(&directives, name, errors);
+    let names = SchemaDirectives::read(&directives, name, errors);
     let roots = roots(&schemas);
-    let mut reader = Reader {
+    let mut reader = SubgraphReader {
         service: name,
         names,
         roots,
@@ -69,8 +71,8 @@ pub(super) fn schema<'a>(
     }
     reader.drop_empty_roots();
     reader.check_references();
-    let Reader { names, types, .. } = reader;
-    Some(Schema { name: name.clone(), graph, is_first: names.is_first, types })
+    let SubgraphReader { names, types, .. } = reader;
+    Some(SubgraphSchema { name: name.clone(), graph, is_first: names.is_first, types })
 }
 
 /// The root types with non-standard names, and their standard names.
@@ -92,24 +94,24 @@ fn own_directives<'a>(document: &Document<'a, &'a str>) -> Vec<&'a str> {
         .collect()
 }
 
-struct Reader<'r, 'a> {
-    service: &'r Name,
-    names: Names,
+struct SubgraphReader<'r, 'a> {
+    service: &'r SubgraphName,
+    names: SchemaDirectives,
     roots: Vec<(&'a str, &'static str)>,
     own: Vec<&'a str>,
-    errors: &'r mut Errors,
-    types: IndexMap<&'a str, Type<'a>>,
+    errors: &'r mut CompositionErrors,
+    types: IndexMap<&'a str, SubgraphType<'a>>,
 }
 
-impl<'a> Reader<'_, 'a> {
+impl<'a> SubgraphReader<'_, 'a> {
     fn definition(&mut self, definition: TypeDefinition<'a, &'a str>) {
         let (name, kind, description) = match &definition {
-            TypeDefinition::Scalar(of) => (of.name, Kind::Scalar, &of.description),
-            TypeDefinition::Object(of) => (of.name, Kind::Object, &of.description),
-            TypeDefinition::Interface(of) => (of.name, Kind::Interface, &of.description),
-            TypeDefinition::Union(of) => (of.name, Kind::Union, &of.description),
-            TypeDefinition::Enum(of) => (of.name, Kind::Enum, &of.description),
-            TypeDefinition::InputObject(of) => (of.name, Kind::Input, &of.description),
+            TypeDefinition::Scalar(of) => (of.name, SubgraphTypeKind::Scalar, &of.description),
+            TypeDefinition::Object(of) => (of.name, SubgraphTypeKind::Object, &of.description),
+            TypeDefinition::Interface(of) => (of.name, SubgraphTypeKind::Interface, &of.description),
+            TypeDefinition::Union(of) => (of.name, SubgraphTypeKind::Union, &of.description),
+            TypeDefinition::Enum(of) => (of.name, SubgraphTypeKind::Enum, &of.description),
+            TypeDefinition::InputObject(of) => (of.name, SubgraphTypeKind::Input, &of.description),
         };
         let description = description.clone();
         let Some((name, mut of)) = self.begin(name, kind) else { return };
@@ -140,12 +142,12 @@ impl<'a> Reader<'_, 'a> {
 
     fn extension(&mut self, extension: TypeExtension<'a, &'a str>) {
         let (name, kind) = match &extension {
-            TypeExtension::Scalar(of) => (of.name, Kind::Scalar),
-            TypeExtension::Object(of) => (of.name, Kind::Object),
-            TypeExtension::Interface(of) => (of.name, Kind::Interface),
-            TypeExtension::Union(of) => (of.name, Kind::Union),
-            TypeExtension::Enum(of) => (of.name, Kind::Enum),
-            TypeExtension::InputObject(of) => (of.name, Kind::Input),
+            TypeExtension::Scalar(of) => (of.name, SubgraphTypeKind::Scalar),
+            TypeExtension::Object(of) => (of.name, SubgraphTypeKind::Object),
+            TypeExtension::Interface(of) => (of.name, SubgraphTypeKind::Interface),
+            TypeExtension::Union(of) => (of.name, SubgraphTypeKind::Union),
+            TypeExtension::Enum(of) => (of.name, SubgraphTypeKind::Enum),
+            TypeExtension::InputObject(of) => (of.name, SubgraphTypeKind::Input),
         };
         let Some((name, mut of)) = self.begin(name, kind) else { return };
         match extension {
@@ -169,7 +171,7 @@ impl<'a> Reader<'_, 'a> {
     }
 
     /// Returns the type as read so far. A placeholder keeps its position.
-    fn begin(&mut self, name: &'a str, kind: Kind) -> Option<(&'a str, Type<'a>)> {
+    fn begin(&mut self, name: &'a str, kind: SubgraphTypeKind) -> Option<(&'a str, SubgraphType<'a>)> {
         let is_linked = ["link__", "federation__"].iter().any(|space| name.starts_with(space));
         if is_linked || MACHINERY.contains(&name) || is_built_in(name) {
             return None;
@@ -180,15 +182,15 @@ impl<'a> Reader<'_, 'a> {
                 self.service
             );
             let hint = "rename it: \"__\" is reserved for GraphQL, and \"join__\" for supergraphs";
-            self.errors.add(Code::InvalidGraphql, &[self.service], name, message, hint);
+            self.errors.add(CompositionErrorKind::InvalidGraphql, &[self.service], name, message, hint);
             return None;
         }
         let usual = self.usual(name);
         if usual == name && self.roots.iter().any(|&(_, root)| root == name) {
             let code = match name {
-                "Query" => Code::RootQueryUsed,
-                "Mutation" => Code::RootMutationUsed,
-                _ => Code::RootSubscriptionUsed,
+                "Query" => CompositionErrorKind::RootQueryUsed,
+                "Mutation" => CompositionErrorKind::RootMutationUsed,
+                _ => CompositionErrorKind::RootSubscriptionUsed,
             };
             self.errors.add(
                 code,
@@ -200,10 +202,10 @@ impl<'a> Reader<'_, 'a> {
             return None;
         }
         let known = match self.types.entry(usual) {
-            Entry::Occupied(mut known) => known.insert(Type::new(kind)),
+            Entry::Occupied(mut known) => known.insert(SubgraphType::new(kind)),
             Entry::Vacant(place) => {
-                place.insert(Type::new(kind));
-                Type::new(kind)
+                place.insert(SubgraphType::new(kind));
+                SubgraphType::new(kind)
             }
         };
         if known.kind != kind {
@@ -219,24 +221,34 @@ impl<'a> Reader<'_, 'a> {
     fn twice(&mut self, coordinate: &str, what: &str) {
         let message =
             format!("The schema of \"{}\" defines the {what} \"{coordinate}\" twice.", self.service);
-        self.errors.add(Code::InvalidGraphql, &[self.service], coordinate, message, "remove one of them");
+        self.errors.add(
+            CompositionErrorKind::InvalidGraphql,
+            &[self.service],
+            coordinate,
+            message,
+            "remove one of them",
+        );
     }
 
-    fn directives(&mut self, coordinate: &str, of: &mut Type<'a>, directives: &Directives<'a>) {
+    fn directives(&mut self, coordinate: &str, of: &mut SubgraphType<'a>, directives: &DirectiveList<'a>) {
         let description = of.shown.description.take();
         let shown = self.shown(coordinate, description, directives);
         let has_tags = std::mem::take(&mut of.shown.tags);
-        of.shown = Shown { is_inaccessible: of.shown.is_inaccessible || shown.is_inaccessible, ..shown };
+        of.shown =
+            ElementMetadata { is_inaccessible: of.shown.is_inaccessible || shown.is_inaccessible, ..shown };
         of.shown.tags.extend(has_tags);
         for directive in directives {
             match self.names.mark(directive.name) {
-                Some(Mark::Key) => {
-                    let Some(fields) = self.field_set(directive, coordinate, Mark::Key) else { continue };
-                    let is_resolvable = argument(directive, "resolvable") != Some(&Value::Boolean(false));
-                    of.keys.push(Key { fields, is_resolvable });
+                Some(DirectiveMeaning::Key) => {
+                    let Some(fields) = self.field_set(directive, coordinate, DirectiveMeaning::Key) else {
+                        continue;
+                    };
+                    let is_resolvable =
+                        argument(directive, "resolvable") != Some(&SchemaValue::Boolean(false));
+                    of.keys.push(EntityKey { fields, is_resolvable });
                 }
-                Some(Mark::InterfaceObject) => of.is_interface_object = true,
-                Some(Mark::Extends) => of.is_defined = false,
+                Some(DirectiveMeaning::InterfaceObject) => of.is_interface_object = true,
+                Some(DirectiveMeaning::Extends) => of.is_defined = false,
                 None if directive.name == "specifiedBy" => {
                     of.specified_by = text(argument(directive, "url")).map(str::to_owned);
                 }
@@ -277,7 +289,7 @@ impl<'a> Reader<'_, 'a> {
         }
         for (coordinate, named) in unknown {
             self.errors.add(
-                Code::InvalidGraphql,
+                CompositionErrorKind::InvalidGraphql,
                 &[self.service],
                 &coordinate,
                 format!(

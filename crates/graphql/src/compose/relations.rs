@@ -2,24 +2,24 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::model::{Kind, Schema, TypeRef};
+use super::model::{SubgraphSchema, SubgraphTypeKind, TypeRef};
 
 /// The possible types of interfaces and unions, and the types used as input and as output.
 #[derive(Debug, Default)]
-pub(super) struct Relations<'a> {
+pub(super) struct TypeRelations<'a> {
     below: HashMap<&'a str, HashSet<&'a str>>,
     inputs: HashSet<&'a str>,
     outputs: HashSet<&'a str>,
 }
 
-impl<'a> Relations<'a> {
-    pub(super) fn of(schemas: &[Schema<'a>]) -> Self {
+impl<'a> TypeRelations<'a> {
+    pub(super) fn of(schemas: &[SubgraphSchema<'a>]) -> Self {
         let mut relations = Self::default();
         for (&name, of) in schemas.iter().flat_map(|schema| &schema.types) {
             for interface in &of.interfaces {
                 relations.below.entry(interface).or_default().insert(name);
             }
-            if of.kind == Kind::Union {
+            if of.kind == SubgraphTypeKind::Union {
                 relations.below.entry(name).or_default().extend(&of.members);
             }
             for field in of.fields.values() {

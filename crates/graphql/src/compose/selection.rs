@@ -6,16 +6,16 @@ use super::text;
 
 /// A set of fields, each with a selection of subfields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Selection(pub(super) Vec<Picked>);
+pub(super) struct FieldSetSelection(pub(super) Vec<SelectedElement>);
 
 /// An element of a selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Picked {
-    Field { name: Box<str>, has_arguments: bool, has_directives: bool, below: Selection },
-    On { of: Option<Box<str>>, below: Selection },
+pub(super) enum SelectedElement {
+    Field { name: Box<str>, has_arguments: bool, has_directives: bool, below: FieldSetSelection },
+    On { of: Option<Box<str>>, below: FieldSetSelection },
 }
 
-impl Selection {
+impl FieldSetSelection {
     /// Parses a text such as `id organization { id }`.
     pub(super) fn parse(fields: &str) -> Result<Self, String> {
         if text::is_too_deep(fields) {
@@ -32,12 +32,13 @@ impl Selection {
 
     /// Whether both select the same fields, in any order.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let holds = |all: &Self, one: &Picked| {
+        let holds = |all: &Self, one: &SelectedElement| {
             all.0.iter().any(|picked| match (picked, one) {
-                (Picked::Field { name, below, .. }, Picked::Field { name: other, below: others, .. }) => {
-                    name == other && below.is_same(others)
-                }
-                (Picked::On { of, below }, Picked::On { of: other, below: others }) => {
+                (
+                    SelectedElement::Field { name, below, .. },
+                    SelectedElement::Field { name: other, below: others, .. },
+                ) => name == other && below.is_same(others),
+                (SelectedElement::On { of, below }, SelectedElement::On { of: other, below: others }) => {
                     of == other && below.is_same(others)
                 }
                 _ => false,
@@ -47,10 +48,10 @@ impl Selection {
     }
 }
 
-fn picked<'q>(set: &SelectionSet<'q, &'q str>) -> Result<Selection, String> {
+fn picked<'q>(set: &SelectionSet<'q, &'q str>) -> Result<FieldSetSelection, String> {
     let one = |asked: &Asked<'q, &'q str>| match asked {
         Asked::Field(field) if field.alias.is_some() => Err(format!("renames the field \"{}\"", field.name)),
-        Asked::Field(field) => Ok(Picked::Field {
+        Asked::Field(field) => Ok(SelectedElement::Field {
             name: field.name.into(),
             has_arguments: !field.arguments.is_empty(),
             has_directives: !field.directives.is_empty(),
@@ -61,9 +62,9 @@ fn picked<'q>(set: &SelectionSet<'q, &'q str>) -> Result<Selection, String> {
                 let graphql_tools::parser::query::TypeCondition::On(name) = on;
                 Box::from(*name)
             });
-            Ok(Picked::On { of, below: picked(&fragment.selection_set)? })
+            Ok(SelectedElement::On { of, below: picked(&fragment.selection_set)? })
         }
         Asked::FragmentSpread(_) => Err("refers to a fragment that does not exist".to_owned()),
     };
-    set.items.iter().map(one).collect::<Result<_, _>>().map(Selection)
+    set.items.iter().map(one).collect::<Result<_, _>>().map(FieldSetSelection)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use graphql_tools::parser::schema::{Definition, Directive, Document, TypeDefinition, Value};
 
-use super::error::{Code, CompositionError, Errors};
+use super::error::{CompositionError, CompositionErrorKind, CompositionErrors};
 use super::names::{argument, text};
 use super::{Supergraph, joined, text as source};
 
@@ -17,7 +17,7 @@ const SECURITY: &[&str] = &["inaccessible"];
 
 /// Reads a supergraph.
 pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
-    let mut errors = Errors::default();
+    let mut errors = CompositionErrors::default();
     let parsed = if source::is_too_deep(sdl) {
         Err("its brackets are nested too deeply".to_owned())
     } else {
@@ -28,7 +28,13 @@ pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
         Err(error) => {
             let error = error.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ");
             let message = format!("The supergraph is not valid GraphQL: {error}");
-            errors.add(Code::InvalidGraphql, &[], "", message, "use the unmodified output of a composition");
+            errors.add(
+                CompositionErrorKind::InvalidGraphql,
+                &[],
+                "",
+                message,
+                "use the unmodified output of a composition",
+            );
             return Err(errors.into_vec());
         }
     };
@@ -37,21 +43,21 @@ pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
     if services.is_empty() || !features.iter().any(|feature| feature.name == "join") {
         let message = "The schema is not a supergraph: it does not link to a join specification, or has no services in `join__Graph`.";
         let hint = "compose a supergraph of the services' schemas, or list the services in the route so that the gateway composes them";
-        errors.add(Code::InvalidGraphql, &[], "", message, hint);
+        errors.add(CompositionErrorKind::InvalidGraphql, &[], "", message, hint);
     }
     for feature in features {
-        let Feature { name, version, is_security } = feature;
+        let LinkedSpecification { name, version, is_security } = feature;
         if name == "join" && !JOIN.contains(&version) {
             let message = format!("The supergraph uses join {version}, which the gateway doesn't support.");
             let hint = format!("compose it for one of these versions: {}", JOIN.join(", "));
-            errors.add(Code::UnknownLinkVersion, &[], "", message, hint);
+            errors.add(CompositionErrorKind::UnknownLinkVersion, &[], "", message, hint);
         }
         if is_security && !SECURITY.contains(&name) {
             let message = format!(
                 "The supergraph requires \"{name}\" for its security, which the gateway would not enforce."
             );
             let hint = "protect the route or the services instead, and compose the supergraph without it";
-            errors.add(Code::UnsupportedLinkedFeature, &[], "", message, hint);
+            errors.add(CompositionErrorKind::UnsupportedLinkedFeature, &[], "", message, hint);
         }
     }
     if errors.is_empty() {
@@ -64,13 +70,13 @@ pub fn read(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
 }
 
 /// A specification that the schema links to.
-struct Feature<'d> {
+struct LinkedSpecification<'d> {
     name: &'d str,
     version: &'d str,
     is_security: bool,
 }
 
-fn features<'d, 'a>(document: &'d Document<'a, &'a str>) -> Vec<Feature<'d>> {
+fn features<'d, 'a>(document: &'d Document<'a, &'a str>) -> Vec<LinkedSpecification<'d>> {
     let schemas = document.definitions.iter().filter_map(|definition| match definition {
         Definition::SchemaDefinition(schema) => Some(&schema.directives),
         _ => None,
@@ -79,12 +85,12 @@ fn features<'d, 'a>(document: &'d Document<'a, &'a str>) -> Vec<Feature<'d>> {
     links.filter_map(feature).collect()
 }
 
-fn feature<'d, 'a>(link: &'d Directive<'a, &'a str>) -> Option<Feature<'d>> {
+fn feature<'d, 'a>(link: &'d Directive<'a, &'a str>) -> Option<LinkedSpecification<'d>> {
     let url = text(argument(link, "url")).or_else(|| text(argument(link, "feature")))?;
     let (rest, version) = url.rsplit_once('/')?;
     let name = rest.rsplit('/').next()?;
     let is_security = matches!(argument(link, "for"), Some(Value::Enum(purpose)) if *purpose == "SECURITY");
-    Some(Feature { name, version, is_security })
+    Some(LinkedSpecification { name, version, is_security })
 }
 
 /// The services' names, and the enum values that represent them in the supergraph.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{CompositionError, Part, compose};
+use super::{CompositionError, ServiceSchema, compose};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/cases");
 /// The header of a Federation v2 service without one of its own.
@@ -30,7 +30,8 @@ pub(crate) fn composed(case: &str) -> Result<String, Vec<CompositionError>> {
             None => (Arc::from(name), sdl.to_owned()),
         })
         .collect();
-    let parts: Vec<Part<'_>> = services.iter().map(|(name, sdl)| Part { name, sdl }).collect();
+    let parts: Vec<ServiceSchema<'_>> =
+        services.iter().map(|(name, sdl)| ServiceSchema { name, sdl }).collect();
     compose(&parts).map(|supergraph| supergraph.sdl)
 }
 

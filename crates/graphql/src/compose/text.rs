@@ -12,22 +12,22 @@ pub(crate) struct TooDeep;
 
 /// Replaces `extend schema` by a schema definition of the same length, and adds braces if it has none.
 pub(crate) fn prepared(sdl: &str) -> Result<Cow<'_, str>, TooDeep> {
-    let mut tokens = Tokens::new(sdl);
+    let mut tokens = SdlTokens::new(sdl);
     let mut changes: Vec<(usize, &str)> = Vec::new();
-    let mut last = Token::Other(b' ');
+    let mut last = SdlToken::Other(b' ');
     let mut is_extended = false;
     let (mut depth, mut end) = (0_usize, 0);
     while let Some(token) = tokens.next() {
-        if is_extended && depth == 0 && !last.is(b'@') && !matches!(token, Token::Other(b'@' | b'(')) {
+        if is_extended && depth == 0 && !last.is(b'@') && !matches!(token, SdlToken::Other(b'@' | b'(')) {
             if !token.is(b'{') {
                 changes.push((end, "{}"));
             }
             is_extended = false;
         }
         match token {
-            Token::Other(b'(' | b'[' | b'{') => depth += 1,
-            Token::Other(b')' | b']' | b'}') => depth = depth.saturating_sub(1),
-            Token::Name("schema") if depth == 0 && last == Token::Name("extend") => {
+            SdlToken::Other(b'(' | b'[' | b'{') => depth += 1,
+            SdlToken::Other(b')' | b']' | b'}') => depth = depth.saturating_sub(1),
+            SdlToken::Name("schema") if depth == 0 && last == SdlToken::Name("extend") => {
                 changes.push((end - "extend".len(), "extend"));
                 is_extended = true;
             }
@@ -70,30 +70,30 @@ fn changed<'t>(sdl: &'t str, changes: &[(usize, &str)]) -> Cow<'t, str> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Token<'t> {
+enum SdlToken<'t> {
     Name(&'t str),
     Text,
     Other(u8),
 }
 
-impl Token<'_> {
+impl SdlToken<'_> {
     fn is(self, byte: u8) -> bool {
-        self == Token::Other(byte)
+        self == SdlToken::Other(byte)
     }
 }
 
-struct Tokens<'t> {
+struct SdlTokens<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Tokens<'t> {
+impl<'t> SdlTokens<'t> {
     fn new(text: &'t str) -> Self {
         Self { text, at: 0 }
     }
 
     /// The next token. `at` is the position of its end.
-    fn next(&mut self) -> Option<Token<'t>> {
+    fn next(&mut self) -> Option<SdlToken<'t>> {
         let bytes = self.text.as_bytes();
         loop {
             let start = self.at;
@@ -102,15 +102,15 @@ impl<'t> Tokens<'t> {
                 byte if byte.is_ascii_whitespace() || byte == b',' => self.at += 1,
                 b'"' => {
                     self.at = end_of_string(bytes, start);
-                    return Some(Token::Text);
+                    return Some(SdlToken::Text);
                 }
                 byte if is_name(byte) => {
                     self.at += length(&bytes[start..], is_name);
-                    return Some(Token::Name(&self.text[start..self.at]));
+                    return Some(SdlToken::Name(&self.text[start..self.at]));
                 }
                 byte => {
                     self.at += 1;
-                    return Some(Token::Other(byte));
+                    return Some(SdlToken::Other(byte));
                 }
             }
         }

@@ -1,22 +1,22 @@
 //! Checks of the merged types: interfaces are implemented, and `Query` has fields.
 
-use super::error::{Code, Errors, listed};
-use super::merged::{MergedType, Types};
-use super::model::{Kind, Name, Schema};
-use super::relations::Relations;
+use super::error::{CompositionErrorKind, CompositionErrors, listed};
+use super::merged::{MergedType, MergedTypes};
+use super::model::{SubgraphName, SubgraphSchema, SubgraphTypeKind};
+use super::relations::TypeRelations;
 
 /// Checks all types.
 pub(super) fn check<'a>(
-    schemas: &[Schema<'a>],
-    relations: &Relations<'a>,
-    types: &Types<'a>,
-    errors: &mut Errors,
+    schemas: &[SubgraphSchema<'a>],
+    relations: &TypeRelations<'a>,
+    types: &MergedTypes<'a>,
+    errors: &mut CompositionErrors,
 ) {
     if types.get("Query").is_none_or(|of| of.fields.is_empty()) {
-        let services: Vec<&Name> = schemas.iter().map(|schema| &schema.name).collect();
+        let services: Vec<&SubgraphName> = schemas.iter().map(|schema| &schema.name).collect();
         let message = "No service has a field of \"Query\".";
         errors.add(
-            Code::NoQueries,
+            CompositionErrorKind::NoQueries,
             &services,
             "Query",
             message,
@@ -29,7 +29,7 @@ pub(super) fn check<'a>(
                 implements(schemas, relations, (name, of), (interface, found), errors);
             }
         }
-        if of.kind == Kind::Interface {
+        if of.kind == SubgraphTypeKind::Interface {
             interface_object(schemas, name, of, errors);
             interface_keys(schemas, types, name, of, errors);
         }
@@ -38,15 +38,16 @@ pub(super) fn check<'a>(
 
 /// Checks that a type has the fields of its interfaces, with compatible types.
 fn implements<'a>(
-    schemas: &[Schema<'a>],
-    relations: &Relations<'a>,
+    schemas: &[SubgraphSchema<'a>],
+    relations: &TypeRelations<'a>,
     (name, of): (&str, &MergedType<'a>),
     (interface, wanted): (&str, &MergedType<'a>),
-    errors: &mut Errors,
+    errors: &mut CompositionErrors,
 ) {
-    let having = |name: &str, field: &str| -> Vec<&Name> {
-        let has =
-            |schema: &&Schema<'_>| schema.types.get(name).is_some_and(|of| of.fields.contains_key(field));
+    let having = |name: &str, field: &str| -> Vec<&SubgraphName> {
+        let has = |schema: &&SubgraphSchema<'_>| {
+            schema.types.get(name).is_some_and(|of| of.fields.contains_key(field))
+        };
         schemas.iter().filter(has).map(|schema| &schema.name).collect()
     };
     for (field, wanted) in &wanted.fields {
@@ -58,7 +59,7 @@ fn implements<'a>(
                 "The interface \"{interface}\" has \"{field}\" in {listed_by}, but \"{name}\", which implements it, does not have it in any service."
             );
             errors.add(
-                Code::InterfaceFieldNoImplem,
+                CompositionErrorKind::InterfaceFieldNoImplem,
                 &by,
                 &at,
                 message,
@@ -72,7 +73,7 @@ fn implements<'a>(
                 found.of, wanted.of
             );
             errors.add(
-                Code::InvalidGraphql,
+                CompositionErrorKind::InvalidGraphql,
                 &having(name, field),
                 at,
                 message,
@@ -84,16 +85,22 @@ fn implements<'a>(
 
 /// Checks that an interface object is an interface in another service, and that its implementations are not
 /// in the same schema.
-fn interface_object(schemas: &[Schema<'_>], name: &str, of: &MergedType<'_>, errors: &mut Errors) {
+fn interface_object(
+    schemas: &[SubgraphSchema<'_>],
+    name: &str,
+    of: &MergedType<'_>,
+    errors: &mut CompositionErrors,
+) {
     let sources = of.sources.iter().map(|&source| &schemas[source]);
-    let is_object = |schema: &Schema<'_>| schema.types.get(name).is_some_and(|of| of.is_interface_object);
-    let objects: Vec<&Schema<'_>> = sources.filter(|schema| is_object(schema)).collect();
-    let services: Vec<&Name> = objects.iter().map(|schema| &schema.name).collect();
+    let is_object =
+        |schema: &SubgraphSchema<'_>| schema.types.get(name).is_some_and(|of| of.is_interface_object);
+    let objects: Vec<&SubgraphSchema<'_>> = sources.filter(|schema| is_object(schema)).collect();
+    let services: Vec<&SubgraphName> = objects.iter().map(|schema| &schema.name).collect();
     if objects.len() == of.sources.len() {
         let message =
             format!("\"{name}\" has @interfaceObject in every service: no service defines the interface.");
         errors.add(
-            Code::InterfaceObjectUsageError,
+            CompositionErrorKind::InterfaceObjectUsageError,
             &services,
             name,
             message,
@@ -111,20 +118,27 @@ fn interface_object(schemas: &[Schema<'_>], name: &str, of: &MergedType<'_>, err
                 schema.name
             );
             let hint = format!("remove \"{other}\" from that schema");
-            errors.add(Code::InterfaceObjectUsageError, &[&schema.name], *other, message, hint);
+            errors.add(
+                CompositionErrorKind::InterfaceObjectUsageError,
+                &[&schema.name],
+                *other,
+                message,
+                hint,
+            );
         }
     }
 }
 
 /// Checks that a service that resolves an interface by a key has all types that implement the interface.
 fn interface_keys(
-    schemas: &[Schema<'_>],
-    types: &Types<'_>,
+    schemas: &[SubgraphSchema<'_>],
+    types: &MergedTypes<'_>,
     name: &str,
     of: &MergedType<'_>,
-    errors: &mut Errors,
+    errors: &mut CompositionErrors,
 ) {
-    let all = types.iter().filter(|(_, of)| of.kind == Kind::Object && of.interfaces.contains(name));
+    let all =
+        types.iter().filter(|(_, of)| of.kind == SubgraphTypeKind::Object && of.interfaces.contains(name));
     let all: Vec<&str> = all.map(|(name, _)| *name).collect();
     for schema in of.sources.iter().map(|&source| &schemas[source]) {
         let Some(found) = schema.types.get(name) else { continue };
@@ -141,7 +155,13 @@ fn interface_keys(
             );
             let hint =
                 "add the types to that service with the same @key, or mark the key with resolvable: false";
-            errors.add(Code::InterfaceKeyMissingImplementationType, &[service], name, message, hint);
+            errors.add(
+                CompositionErrorKind::InterfaceKeyMissingImplementationType,
+                &[service],
+                name,
+                message,
+                hint,
+            );
         }
     }
 }

@@ -20,23 +20,23 @@ use json::ValueKind;
 use offload::SHORT_TEXT;
 
 use super::introspect::{self, IntrospectionLimits};
-use super::leaf::{self, Leaf};
-use super::run::Run;
-use super::val::{Split, Val};
-use super::{Answer, AnswerRules};
-use crate::error::{Code, GraphqlError};
-use crate::plan::data::{Lookup, PositionId, has};
-use crate::plan::shape::{Field, Read, ShapeId, Source, Variant};
-use crate::plan::types::{Ty, TypeId};
-use again::{Key, Known};
+use super::leaf::{self, LeafOutcome};
+use super::run::ExecutionRun;
+use super::val::{SlotLists, SlotValue};
+use super::{AnswerRules, ExecutionResponse};
+use crate::error::{GraphqlError, GraphqlErrorKind};
+use crate::plan::data::{FieldLookup, PositionId, has};
+use crate::plan::shape::{FieldSource, ShapeField, ShapeId, ShapeRead, ShapeVariant};
+use crate::plan::types::{ClientTypeRef, TypeId};
+use again::{WrittenObjectKey, WrittenObjects};
 use copy::PATIENCE;
-use scan::Hit;
+use scan::ReadResult;
 
 /// The reads that yield a value.
-type Reads<'r> = &'r [Read];
+type ValueReads<'r> = &'r [ShapeRead];
 
-pub(super) struct Writer<'r> {
-    run: &'r Run<'r>,
+pub(super) struct DataWriter<'r> {
+    run: &'r ExecutionRun<'r>,
     schema: &'r Schema,
     introspected: &'r [(Arc<str>, Bytes)],
     out: Vec<u8>,
@@ -53,17 +53,17 @@ pub(super) struct Writer<'r> {
     /// The number of fields written so far. Other work counts as fields that take as long.
     steps: usize,
     most_steps: usize,
-    path: Vec<Step<'r>>,
+    path: Vec<WriteStep<'r>>,
     /// The values that were found among the members of all objects in progress.
-    hits: Vec<Hit<'r>>,
+    hits: Vec<ReadResult<'r>>,
     /// By scan: the names of members in the order in which they last occurred, each with its index among the
     /// names searched for.
     orders: Vec<Vec<(&'r [u8], Option<usize>)>>,
     /// By shape: the number of further attempts to copy an object in one piece.
     patience: Vec<u8>,
-    known: Known,
+    known: WrittenObjects,
     /// Value buffers for reuse.
-    spare: Vec<Vec<Val<'r>>>,
+    spare: Vec<Vec<SlotValue<'r>>>,
 }
 
 /// A response is written without yielding if its sources have at most `SHORT_TEXT` bytes, and as long as it
@@ -73,22 +73,22 @@ const SHORT_STEPS: usize = 8_000;
 const MOST_ROOM: usize = 1 << 20;
 
 #[derive(Clone, Copy)]
-enum Step<'r> {
+enum WriteStep<'r> {
     Key(&'r Arc<str>),
     Index(usize),
 }
 
 /// The origin of those values of an object that are not read from its scanned members.
 #[derive(Clone, Copy)]
-struct Place<'v, 'r> {
+struct ObjectOrigin<'v, 'r> {
     ty: TypeId,
-    values: &'v [Val<'r>],
+    values: &'v [SlotValue<'r>],
     /// The start of this object's entries in `hits`.
     base: usize,
 }
 
-impl<'r> Writer<'r> {
-    fn new(run: &'r Run<'r>, schema: &'r Schema, rules: &'r AnswerRules, most: usize) -> Self {
+impl<'r> DataWriter<'r> {
+    fn new(run: &'r ExecutionRun<'r>, schema: &'r Schema, rules: &'r AnswerRules, most: usize) -> Self {
         let size = run.bytes();
         Self {
             run,
@@ -107,7 +107,7 @@ impl<'r> Writer<'r> {
             hits: Vec::new(),
             orders: vec![Vec::new(); run.plan.scans],
             patience: vec![PATIENCE; run.plan.shapes.len()],
-            known: Known::default(),
+            known: WrittenObjects::default(),
             spare: Vec::new(),
         }
     }
@@ -115,10 +115,10 @@ impl<'r> Writer<'r> {
     /// Writes the complete response; `None` if it would be too large. A short response is written at once; a
     /// long one off the serving thread, where it yields to other requests in between.
     pub(super) async fn write(
-        run: &'r Run<'r>,
+        run: &'r ExecutionRun<'r>,
         schema: &'r Schema,
         rules: &'r AnswerRules,
-    ) -> Option<Answer> {
+    ) -> Option<ExecutionResponse> {
         // Copying takes less time per byte than parsing.
         offload::leave_for(run.bytes() / 2).await;
         if run.bytes() <= SHORT_TEXT {
@@ -142,7 +142,7 @@ impl<'r> Writer<'r> {
     /// Checks that the yielding writer produces the same response.
     #[cfg(test)]
     async fn check_long(
-        run: &'r Run<'r>,
+        run: &'r ExecutionRun<'r>,
         schema: &'r Schema,
         rules: &'r AnswerRules,
         short: &json::JsonTree,
@@ -160,27 +160,27 @@ impl<'r> Writer<'r> {
     }
 
     /// Begins the response, and returns the values of the root object.
-    fn begin(&mut self) -> Vec<Val<'r>> {
+    fn begin(&mut self) -> Vec<SlotValue<'r>> {
         self.out.extend_from_slice(b"{\"data\":");
         let position = &self.run.plan.positions[0];
-        let mut values = vec![Val::Absent; position.slots.len()];
+        let mut values = vec![SlotValue::Absent; position.slots.len()];
         self.run.fill(position, None, &mut values);
         values
     }
 
     /// Writes the root object, and returns whether it is not null.
-    fn root(&mut self, values: &[Val<'r>]) -> bool {
+    fn root(&mut self, values: &[SlotValue<'r>]) -> bool {
         let id = self.run.plan.root;
         let shape = &self.run.plan.shapes[id];
         let Some(variant) = shape.variants.first() else { return false };
         self.told(id, values);
         self.scan(variant, values);
-        self.members(variant, Place { ty: shape.parent, values, base: 0 })
+        self.members(variant, ObjectOrigin { ty: shape.parent, values, base: 0 })
     }
 
     /// Writes everything after the root object. Errors are stripped of schema names for callers without
     /// access to the schema. Yields after some errors.
-    async fn end(mut self, is_written: bool, rules: &AnswerRules) -> Option<Answer> {
+    async fn end(mut self, is_written: bool, rules: &AnswerRules) -> Option<ExecutionResponse> {
         const ERRORS: usize = 100;
         if !is_written {
             self.cut(b"{\"data\":".len());
@@ -189,7 +189,7 @@ impl<'r> Writer<'r> {
         self.aside();
         if self.left_out > 0 && !self.errors.is_empty() {
             let message = format!("{} further errors are left out", self.left_out);
-            self.errors.push(GraphqlError::new(Code::Value, message));
+            self.errors.push(GraphqlError::new(GraphqlErrorKind::Value, message));
         }
         let (last, has_errors) = (self.errors.len().saturating_sub(1), !self.errors.is_empty());
         for (number, error) in std::mem::take(&mut self.errors).into_iter().enumerate() {
@@ -206,7 +206,7 @@ impl<'r> Writer<'r> {
             }
         }
         self.out.push(b'}');
-        (!self.is_full()).then(|| Answer { tree: self.known.tree(self.out), has_errors })
+        (!self.is_full()).then(|| ExecutionResponse { tree: self.known.tree(self.out), has_errors })
     }
 
     /// Whether the response exceeds a limit.
@@ -223,14 +223,14 @@ impl<'r> Writer<'r> {
     }
 
     /// Writes an object, and returns whether it is not null.
-    fn object(&mut self, id: ShapeId, values: &[Val<'r>]) -> bool {
+    fn object(&mut self, id: ShapeId, values: &[SlotValue<'r>]) -> bool {
         let Some((variant, ty)) = self.variant(id, values) else { return false };
         if self.copies(id, variant, ty, values) {
             return true;
         }
         let (start, base) = (self.out.len(), self.hits.len());
         self.scan(variant, values);
-        let is_written = self.members(variant, Place { ty, values, base });
+        let is_written = self.members(variant, ObjectOrigin { ty, values, base });
         self.hits.truncate(base);
         if !is_written {
             self.cut(start);
@@ -239,7 +239,7 @@ impl<'r> Writer<'r> {
     }
 
     /// Returns the variant of the shape for an object, and its type; `None` if the type does not fit.
-    fn variant(&mut self, id: ShapeId, values: &[Val<'r>]) -> Option<(&'r Variant, TypeId)> {
+    fn variant(&mut self, id: ShapeId, values: &[SlotValue<'r>]) -> Option<(&'r ShapeVariant, TypeId)> {
         let plan = self.run.plan;
         let shape = &plan.shapes[id];
         let ty = match plan.types.is_object(shape.parent) {
@@ -250,7 +250,7 @@ impl<'r> Writer<'r> {
         // type.
         let hides = !plan.types.hidden_objects(shape.parent).is_empty();
         let is_untold =
-            |variant: &Variant| variant.only.is_none() && !hides && !self.run.tells(shape.position);
+            |variant: &ShapeVariant| variant.only.is_none() && !hides && !self.run.tells(shape.position);
         let ty = ty.or_else(|| shape.variants.iter().any(is_untold).then_some(shape.parent));
         self.told(id, values);
         let Some(ty) = ty.filter(|ty| plan.types.holds(shape.parent, *ty)) else {
@@ -261,11 +261,11 @@ impl<'r> Writer<'r> {
         Some((variant, ty))
     }
 
-    fn members(&mut self, variant: &'r Variant, place: Place<'_, 'r>) -> bool {
+    fn members(&mut self, variant: &'r ShapeVariant, place: ObjectOrigin<'_, 'r>) -> bool {
         self.out.push(b'{');
         self.steps += variant.steps;
         let start = self.out.len();
-        let member = |writer: &mut Self, field: &'r Field| {
+        let member = |writer: &mut Self, field: &'r ShapeField| {
             if writer.is_full() {
                 return false;
             }
@@ -286,7 +286,7 @@ impl<'r> Writer<'r> {
 
     /// Returns the first occurrence of a field in the document whose conditions hold.
     #[inline]
-    fn occurrence(&self, field: &Field) -> Option<usize> {
+    fn occurrence(&self, field: &ShapeField) -> Option<usize> {
         let holds = |when: &[(Arc<str>, bool)]| {
             when.iter().all(|(name, value)| self.run.variables.is_true(name) == *value)
         };
@@ -294,31 +294,31 @@ impl<'r> Writer<'r> {
     }
 
     /// Returns the included fields of an object in the order of their occurrences.
-    fn ordered(&self, variant: &'r Variant) -> Vec<&'r Field> {
+    fn ordered(&self, variant: &'r ShapeVariant) -> Vec<&'r ShapeField> {
         let there = variant.fields.iter().filter_map(|field| Some((self.occurrence(field)?, field)));
-        let mut there: Vec<(usize, &Field)> = there.collect();
+        let mut there: Vec<(usize, &ShapeField)> = there.collect();
         there.sort_by_key(|(place, _)| *place);
         there.into_iter().map(|(_, field)| field).collect()
     }
 
     /// Writes a field's value. Returns false if its null propagates to the object.
-    fn field(&mut self, field: &'r Field, place: Place<'_, 'r>) -> bool {
+    fn field(&mut self, field: &'r ShapeField, place: ObjectOrigin<'_, 'r>) -> bool {
         let plan = self.run.plan;
         let reads = match &field.source {
-            Source::Typename => {
+            FieldSource::Typename => {
                 self.out.push(b'"');
                 self.out.extend_from_slice(plan.types.name(place.ty).as_bytes());
                 self.out.push(b'"');
                 return true;
             }
-            Source::Introspection(asked) => {
+            FieldSource::Introspection(asked) => {
                 return self.introspect(field, asked);
             }
-            Source::Slots(reads) => reads,
+            FieldSource::Slots(reads) => reads,
         };
         let mut below = self.spare.pop().unwrap_or_default();
         let (reads, child) = self.sources(field, reads, place, &mut below);
-        self.path.push(Step::Key(&field.key));
+        self.path.push(WriteStep::Key(&field.key));
         let is_written = self.value(&field.ty, field, reads, &mut below, child);
         self.path.pop();
         below.clear();
@@ -327,7 +327,7 @@ impl<'r> Writer<'r> {
     }
 
     /// Writes the value of an introspection field, which was computed before if it is long.
-    fn introspect(&mut self, field: &Field, asked: &Asked) -> bool {
+    fn introspect(&mut self, field: &ShapeField, asked: &Asked) -> bool {
         if let Some((_, text)) = self.introspected.iter().find(|(key, _)| *key == field.key) {
             self.out.extend_from_slice(text);
             return !self.is_full();
@@ -343,41 +343,41 @@ impl<'r> Writer<'r> {
     /// otherwise the first that is present. Returns the reads that yielded them, and the position.
     fn sources(
         &self,
-        field: &'r Field,
-        reads: &'r [Read],
-        place: Place<'_, 'r>,
-        below: &mut Vec<Val<'r>>,
-    ) -> (&'r [Read], PositionId) {
-        let value = |read: &Read| match read.lookup {
-            Lookup::Itself => place.values[read.slot].alone(),
-            Lookup::Member(_) => self.hits[place.base + read.number].value,
+        field: &'r ShapeField,
+        reads: &'r [ShapeRead],
+        place: ObjectOrigin<'_, 'r>,
+        below: &mut Vec<SlotValue<'r>>,
+    ) -> (&'r [ShapeRead], PositionId) {
+        let value = |read: &ShapeRead| match read.lookup {
+            FieldLookup::Itself => place.values[read.slot].alone(),
+            FieldLookup::Member(_) => self.hits[place.base + read.number].value,
         };
         let mut fitting = reads.iter().filter(|read| has(&read.only, Some(place.ty)));
         if let (Some(_), Some(child)) = (field.shape, field.child) {
-            below.resize(self.run.plan.positions[child].slots.len(), Val::Absent);
+            below.resize(self.run.plan.positions[child].slots.len(), SlotValue::Absent);
             for read in fitting {
-                if let Some(slot) = read.below.filter(|slot| matches!(below[*slot], Val::Absent)) {
+                if let Some(slot) = read.below.filter(|slot| matches!(below[*slot], SlotValue::Absent)) {
                     below[slot] = value(read);
                 }
             }
             return (reads, child);
         }
-        let is_there = |read: &&Read| !matches!(value(read), Val::Absent | Val::Failed(_));
+        let is_there = |read: &&ShapeRead| !matches!(value(read), SlotValue::Absent | SlotValue::Failed(_));
         let best = fitting
             .clone()
             .find(is_there)
-            .or_else(|| fitting.rfind(|read| matches!(value(read), Val::Failed(_))));
-        below.push(best.map_or(Val::Absent, value));
+            .or_else(|| fitting.rfind(|read| matches!(value(read), SlotValue::Failed(_))));
+        below.push(best.map_or(SlotValue::Absent, value));
         (best.map(std::slice::from_ref).unwrap_or_default(), 0)
     }
 
     /// Writes a value, or `null` if the type is nullable. Returns whether something was written.
     fn value(
         &mut self,
-        ty: &'r Ty,
-        field: &'r Field,
-        reads: &'r [Read],
-        values: &mut [Val<'r>],
+        ty: &'r ClientTypeRef,
+        field: &'r ShapeField,
+        reads: &'r [ShapeRead],
+        values: &mut [SlotValue<'r>],
         child: PositionId,
     ) -> bool {
         let before = self.errors.len();
@@ -387,10 +387,10 @@ impl<'r> Writer<'r> {
 
     /// Writes `null` for a value that could not be written, if the type is nullable. `before` is the number
     /// of errors before it.
-    fn or_null(&mut self, ty: &Ty, field: &Field, is_written: bool, before: usize) -> bool {
+    fn or_null(&mut self, ty: &ClientTypeRef, field: &ShapeField, is_written: bool, before: usize) -> bool {
         match ty {
             _ if is_written => true,
-            Ty::NonNull(_) => {
+            ClientTypeRef::NonNull(_) => {
                 self.missing(field, before);
                 false
             }
@@ -404,19 +404,21 @@ impl<'r> Writer<'r> {
     /// Writes a non-null value. Returns whether there is one.
     fn inner(
         &mut self,
-        ty: &'r Ty,
-        field: &'r Field,
-        reads: &'r [Read],
-        values: &mut [Val<'r>],
+        ty: &'r ClientTypeRef,
+        field: &'r ShapeField,
+        reads: &'r [ShapeRead],
+        values: &mut [SlotValue<'r>],
         child: PositionId,
     ) -> bool {
-        if values.iter().all(|value| matches!(value, Val::Absent | Val::Failed(_))) {
-            if let Some(Val::Failed(error)) = values.iter().find(|value| matches!(value, Val::Failed(_))) {
+        if values.iter().all(|value| matches!(value, SlotValue::Absent | SlotValue::Failed(_))) {
+            if let Some(SlotValue::Failed(error)) =
+                values.iter().find(|value| matches!(value, SlotValue::Failed(_)))
+            {
                 self.failed(*error, field);
             }
             return false;
         }
-        if let Ty::List(item) = ty {
+        if let ClientTypeRef::List(item) = ty {
             return self.list(item, field, reads, values, child);
         }
         match field.shape {
@@ -427,13 +429,13 @@ impl<'r> Writer<'r> {
 
     fn list(
         &mut self,
-        item: &'r Ty,
-        field: &'r Field,
-        reads: &'r [Read],
-        values: &mut [Val<'r>],
+        item: &'r ClientTypeRef,
+        field: &'r ShapeField,
+        reads: &'r [ShapeRead],
+        values: &mut [SlotValue<'r>],
         child: PositionId,
     ) -> bool {
-        let Some(mut split) = Split::of(self.run, values) else {
+        let Some(mut split) = SlotLists::of(self.run, values) else {
             self.wrong(field, "a list", values);
             return false;
         };
@@ -442,7 +444,7 @@ impl<'r> Writer<'r> {
             if !is_there {
                 return true;
             }
-            self.path.push(Step::Index(number));
+            self.path.push(WriteStep::Index(number));
             let is_written = self.value(item, field, reads, values, child);
             self.path.pop();
             if !is_written {
@@ -457,7 +459,12 @@ impl<'r> Writer<'r> {
     /// Advances to the next item of a list, and writes the delimiter before it. Returns whether there is an
     /// item, or `None` if the response exceeds a limit.
     #[inline]
-    fn next_item(&mut self, split: &mut Split<'r>, number: usize, values: &mut [Val<'r>]) -> Option<bool> {
+    fn next_item(
+        &mut self,
+        split: &mut SlotLists<'r>,
+        number: usize,
+        values: &mut [SlotValue<'r>],
+    ) -> Option<bool> {
         if self.is_full() {
             return None;
         }
@@ -472,7 +479,13 @@ impl<'r> Writer<'r> {
         Some(is_there)
     }
 
-    fn leaf(&mut self, ty: TypeId, field: &'r Field, reads: &[Read], values: &[Val<'r>]) -> bool {
+    fn leaf(
+        &mut self,
+        ty: TypeId,
+        field: &'r ShapeField,
+        reads: &[ShapeRead],
+        values: &[SlotValue<'r>],
+    ) -> bool {
         let Some(node) = values.first().and_then(|value| value.node()) else { return false };
         if self.is_large && self.out.len() + node.text().len() > self.most {
             self.is_over = true;
@@ -480,9 +493,9 @@ impl<'r> Writer<'r> {
         }
         let spelling = reads.first().and_then(|read| read.spelling.as_deref());
         match leaf::write(&self.run.plan.types, ty, node, spelling, &mut self.out) {
-            Leaf::Written => true,
-            Leaf::Null => false,
-            Leaf::Wrong => {
+            LeafOutcome::Written => true,
+            LeafOutcome::Null => false,
+            LeafOutcome::Wrong => {
                 let name = Arc::clone(self.run.plan.types.name(ty));
                 self.wrong(field, &format!("a value of `{name}`"), values);
                 false
@@ -494,8 +507,8 @@ impl<'r> Writer<'r> {
     fn composite(
         &mut self,
         shape: ShapeId,
-        field: &'r Field,
-        values: &mut [Val<'r>],
+        field: &'r ShapeField,
+        values: &mut [SlotValue<'r>],
         child: PositionId,
     ) -> bool {
         let key = match self.composite_key(shape, field, values, child) {
@@ -516,17 +529,17 @@ impl<'r> Writer<'r> {
     fn composite_key(
         &mut self,
         shape: ShapeId,
-        field: &'r Field,
-        values: &mut [Val<'r>],
+        field: &'r ShapeField,
+        values: &mut [SlotValue<'r>],
         child: PositionId,
-    ) -> Result<Option<Key>, bool> {
+    ) -> Result<Option<WrittenObjectKey>, bool> {
         let position = &self.run.plan.positions[child];
         if !values.iter().any(|value| value.node().is_some_and(|node| node.kind() == ValueKind::Object)) {
             self.wrong(field, "an object", values);
             return Err(false);
         }
         self.run.fill(position, None, values);
-        let (true, [Val::At(document, node, None)]) = (position.is_shared, &*values) else {
+        let (true, [SlotValue::At(document, node, None)]) = (position.is_shared, &*values) else {
             return Ok(None);
         };
         let key = (shape, u64::from(*document) << 32 | node.start() as u64);

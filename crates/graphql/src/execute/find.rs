@@ -3,20 +3,22 @@
 
 use json::JsonNode;
 
-use super::run::Run;
-use super::val::{Val, read};
-use crate::plan::data::{From, Group, Position, PositionId, SlotId, StepId, Teller};
+use super::run::ExecutionRun;
+use super::val::{SlotValue, read};
+use crate::plan::data::{
+    ObjectGroup, PositionId, ResponsePosition, SlotId, SlotOrigin, StepId, TypeResolver,
+};
 use crate::plan::types::TypeId;
 
-impl Run<'_> {
+impl ExecutionRun<'_> {
     /// Returns the result of a step for an object.
-    fn lookup<'r>(&'r self, step: StepId, number: usize, values: &[Val<'r>]) -> Val<'r> {
-        let Some(made) = &self.made[step] else { return Val::Absent };
+    fn lookup<'r>(&'r self, step: StepId, number: usize, values: &[SlotValue<'r>]) -> SlotValue<'r> {
+        let Some(made) = &self.made[step] else { return SlotValue::Absent };
         let (Some(made), Some(group)) = (made.get(number), self.plan.steps[step].groups.get(number)) else {
-            return Val::Absent;
+            return SlotValue::Absent;
         };
         if group.walk.is_none() {
-            return made.found.first().map_or(Val::Absent, |found| self.val(found));
+            return made.found.first().map_or(SlotValue::Absent, |found| self.val(found));
         }
         let key = group.key.as_slice();
         match made.numbers.get(key, values).and_then(|found| made.found.get(found as usize)) {
@@ -26,15 +28,15 @@ impl Run<'_> {
     }
 
     /// Returns the value for an object that was not part of the step's request.
-    fn not_found<'r>(&self, group: &Group, values: &[Val<'r>]) -> Val<'r> {
+    fn not_found<'r>(&self, group: &ObjectGroup, values: &[SlotValue<'r>]) -> SlotValue<'r> {
         let failed = group.key.iter().find_map(|slot| match values[*slot] {
-            Val::Failed(error) => Some(error),
+            SlotValue::Failed(error) => Some(error),
             _ => None,
         });
         match failed {
-            Some(error) => Val::Failed(error),
-            None if group.is_many => Val::Many(&[]),
-            None => Val::Absent,
+            Some(error) => SlotValue::Failed(error),
+            None if group.is_many => SlotValue::Many(&[]),
+            None => SlotValue::Absent,
         }
     }
 
@@ -42,17 +44,17 @@ impl Run<'_> {
     /// lists.
     pub(super) fn below<'r>(
         &'r self,
-        position: &Position,
+        position: &ResponsePosition,
         slots: Option<&[SlotId]>,
-        above: &[Val<'r>],
+        above: &[SlotValue<'r>],
         ty: Option<TypeId>,
-    ) -> Vec<Val<'r>> {
-        let mut values = vec![Val::Absent; position.slots.len()];
+    ) -> Vec<SlotValue<'r>> {
+        let mut values = vec![SlotValue::Absent; position.slots.len()];
         let Some((parent, key)) = &position.parent else { return values };
         let parent = &self.plan.positions[*parent];
         let all = 0..position.slots.len();
         let mut set = |slot: SlotId| {
-            let From::Parent(number) = position.slots[slot].from else { return };
+            let SlotOrigin::Parent(number) = position.slots[slot].from else { return };
             let Some(entry) = parent.slots[number].entry(key, ty) else { return };
             values[slot] = read(&entry.lookup, above[number]);
         };
@@ -64,9 +66,14 @@ impl Run<'_> {
     }
 
     /// Sets the values of an object's slots that hold step results.
-    pub(super) fn fill<'r>(&'r self, position: &Position, slots: Option<&[SlotId]>, values: &mut [Val<'r>]) {
+    pub(super) fn fill<'r>(
+        &'r self,
+        position: &ResponsePosition,
+        slots: Option<&[SlotId]>,
+        values: &mut [SlotValue<'r>],
+    ) {
         for (slot, known) in position.slots.iter().enumerate() {
-            if let From::Found(step, group) = known.from
+            if let SlotOrigin::Found(step, group) = known.from
                 && slots.is_none_or(|slots| slots.contains(&slot))
             {
                 values[slot] = self.lookup(step, group, values);
@@ -76,7 +83,7 @@ impl Run<'_> {
 
     /// Returns the type of an object: the declared type if it is concrete, or else the type that a slot's
     /// data indicates.
-    pub(super) fn type_of(&self, position: PositionId, values: &[Val<'_>]) -> Option<TypeId> {
+    pub(super) fn type_of(&self, position: PositionId, values: &[SlotValue<'_>]) -> Option<TypeId> {
         let position = &self.plan.positions[position];
         let types = &self.plan.types;
         if types.is_object(position.declared) {
@@ -99,17 +106,17 @@ impl Run<'_> {
         position.is_some_and(|position| position.slots.iter().any(|slot| slot.teller.is_some()))
     }
 
-    fn told(&self, teller: &Teller, node: JsonNode<'_>) -> Option<TypeId> {
+    fn told(&self, teller: &TypeResolver, node: JsonNode<'_>) -> Option<TypeId> {
         let text = |name: &str| node.member(name.as_bytes())?.string();
         match teller {
-            Teller::Always(id) => Some(*id),
-            Teller::Typename(member) => self.plan.types.find(std::str::from_utf8(&text(member)?).ok()?),
-            Teller::Member(member, known) => {
+            TypeResolver::Always(id) => Some(*id),
+            TypeResolver::Typename(member) => self.plan.types.find(std::str::from_utf8(&text(member)?).ok()?),
+            TypeResolver::Member(member, known) => {
                 let said = text(member)?;
                 let said = std::str::from_utf8(&said).ok()?;
                 known.get(said).copied().or_else(|| self.plan.types.find(said))
             }
-            Teller::Shape(shapes) => {
+            TypeResolver::Shape(shapes) => {
                 let fits = |members: &[Box<str>]| {
                     members.iter().all(|member| node.member(member.as_bytes()).is_some())
                 };

@@ -10,18 +10,21 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use json::{JsonNode, ValueKind};
 
-use super::numbers::Numbers;
-use super::run::Run;
-use super::source::{Asked, KeyRows};
-use super::val::{Split, Val, read};
-use crate::plan::data::{Group, Input, Level, PositionId, Representation, Step, Value, Walk, has};
+use super::numbers::ObjectIndex;
+use super::run::ExecutionRun;
+use super::source::{KeyRows, StepRequest};
+use super::val::{SlotLists, SlotValue, read};
+use crate::plan::data::{
+    EntityRepresentation, GroupPath, GroupPathLevel, ObjectGroup, PlanStep, PositionId, RepresentationValue,
+    StepInput, has,
+};
 use crate::plan::types::TypeId;
 
 /// The objects of a group.
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct GatheredObjects {
     /// The index of each object's result within the group, by the locations of the key slots.
-    pub(super) numbers: Numbers,
+    pub(super) numbers: ObjectIndex,
     /// The range of this group's results within all results of the step.
     pub(super) range: Range<usize>,
 }
@@ -31,12 +34,12 @@ pub(crate) struct Gathered {
 pub(super) struct TooManyVisits;
 
 /// The number of objects that a walk may still visit.
-struct Visits(Cell<usize>);
+struct VisitAllowance(Cell<usize>);
 
 /// The number of bytes of an input that count as a further object.
 const TEXT: usize = 256;
 
-impl Visits {
+impl VisitAllowance {
     /// Counts objects that are visited.
     fn count(&self, visits: usize) {
         self.0.set(self.0.get().saturating_sub(visits));
@@ -50,26 +53,26 @@ impl Visits {
 
 /// The inputs that were already requested, by their JSON text. The text comes from services, so the hash is
 /// seeded.
-type Known<'r> = HashMap<Cow<'r, [u8]>, u32, RandomState>;
+type RequestedInputs<'r> = HashMap<Cow<'r, [u8]>, u32, RandomState>;
 
-impl Run<'_> {
+impl ExecutionRun<'_> {
     /// Collects the objects of a step and adds their inputs to the request; `None` if nothing has to be
     /// requested. Also returns the number of visited objects, which is less than `most`.
     pub(super) fn gather(
         &self,
-        step: &Step,
-        asked: &mut Asked,
+        step: &PlanStep,
+        asked: &mut StepRequest,
         most: usize,
-    ) -> Result<(usize, Option<Vec<Gathered>>), TooManyVisits> {
-        let visits = Visits(Cell::new(most));
+    ) -> Result<(usize, Option<Vec<GatheredObjects>>), TooManyVisits> {
+        let visits = VisitAllowance(Cell::new(most));
         let mut gathered = Vec::new();
         asked.keys = KeyRows::default();
         // Groups with the same alias share one batch.
         let batches = step.groups.iter().map(|group| group.batch + 1).max().unwrap_or(1);
-        let mut known: Vec<Known<'_>> = (0..batches).map(|_| Known::default()).collect();
+        let mut known: Vec<RequestedInputs<'_>> = (0..batches).map(|_| RequestedInputs::default()).collect();
         asked.representations = (0..batches).map(|_| Vec::new()).collect();
         for group in &step.groups {
-            let mut numbers = Numbers::default();
+            let mut numbers = ObjectIndex::default();
             if let Some(walk) = &group.walk {
                 self.walk(walk, &visits, &mut |values| {
                     if !numbers.has(&group.key, values)
@@ -92,7 +95,8 @@ impl Run<'_> {
             start..start + counts[batch]
         };
         let gathered = gathered.into_iter();
-        let gathered = gathered.map(|(numbers, batch)| Gathered { numbers, range: range(batch) }).collect();
+        let gathered =
+            gathered.map(|(numbers, batch)| GatheredObjects { numbers, range: range(batch) }).collect();
         Ok((visited, Some(gathered)))
     }
 
@@ -100,11 +104,11 @@ impl Run<'_> {
     /// object lacks a needed value.
     fn ask<'r>(
         &'r self,
-        group: &Group,
-        values: &[Val<'r>],
-        known: &mut Known<'r>,
-        asked: &mut Asked,
-        visits: &Visits,
+        group: &ObjectGroup,
+        values: &[SlotValue<'r>],
+        known: &mut RequestedInputs<'r>,
+        asked: &mut StepRequest,
+        visits: &VisitAllowance,
     ) -> Option<u32> {
         let next = u32::try_from(known.len()).ok()?;
         let ty = self.type_of(group.position, values);
@@ -112,10 +116,10 @@ impl Run<'_> {
             return None;
         }
         match &group.input {
-            Input::Nothing => None,
-            Input::Fields(_, keys) => {
+            StepInput::Nothing => None,
+            StepInput::Fields(_, keys) => {
                 let value = |key: &std::sync::Arc<str>| match self.field(group.position, key, values, ty) {
-                    Val::At(document, node, _) => Some((document, node)),
+                    SlotValue::At(document, node, _) => Some((document, node)),
                     _ => None,
                 };
                 if let [key] = &**keys {
@@ -141,7 +145,7 @@ impl Run<'_> {
                 known.insert(Cow::Owned(text), next);
                 Some(next)
             }
-            Input::Representation(said) => {
+            StepInput::Representation(said) => {
                 let mut text = Vec::new();
                 self.represent(group.position, said, values, ty, &mut text)?;
                 visits.count(text.len() / TEXT);
@@ -160,17 +164,17 @@ impl Run<'_> {
         &'r self,
         position: PositionId,
         key: &str,
-        values: &[Val<'r>],
+        values: &[SlotValue<'r>],
         ty: Option<TypeId>,
-    ) -> Val<'r> {
+    ) -> SlotValue<'r> {
         let slots = self.plan.positions[position].slots.iter().zip(values);
         let found = slots.filter_map(|(slot, value)| Some(read(&slot.asked(key, ty)?.lookup, *value)));
-        let mut failed = Val::Absent;
+        let mut failed = SlotValue::Absent;
         for value in found {
             match value {
-                Val::At(..) | Val::Many(_) => return value,
-                Val::Failed(_) => failed = value,
-                Val::Absent => {}
+                SlotValue::At(..) | SlotValue::Many(_) => return value,
+                SlotValue::Failed(_) => failed = value,
+                SlotValue::Absent => {}
             }
         }
         failed
@@ -181,8 +185,8 @@ impl Run<'_> {
     fn represent<'r>(
         &'r self,
         position: PositionId,
-        said: &Representation,
-        values: &[Val<'r>],
+        said: &EntityRepresentation,
+        values: &[SlotValue<'r>],
         ty: Option<TypeId>,
         out: &mut Vec<u8>,
     ) -> Option<()> {
@@ -202,18 +206,19 @@ impl Run<'_> {
             }
             out.extend_from_slice(serde_json::Value::from(&*field.name).to_string().as_bytes());
             out.push(b':');
-            is_typename &= matches!(field.value, Value::Typename | Value::Constant(_));
+            is_typename &=
+                matches!(field.value, RepresentationValue::Typename | RepresentationValue::Constant(_));
             match &field.value {
-                Value::Constant(text) => out.extend_from_slice(text),
-                Value::Typename => {
+                RepresentationValue::Constant(text) => out.extend_from_slice(text),
+                RepresentationValue::Typename => {
                     let name = self.plan.types.name(ty?);
                     out.extend_from_slice(serde_json::Value::from(&**name).to_string().as_bytes());
                 }
-                Value::Leaf => {
+                RepresentationValue::Leaf => {
                     self.leaf(position, &field.key, values, ty, out)?;
                     has_fields = true;
                 }
-                Value::Object(below) => {
+                RepresentationValue::Object(below) => {
                     let child = *self.plan.positions[position].children.get(&field.key)?;
                     let mut values = self.below(&self.plan.positions[child], None, values, ty);
                     self.represent_all(child, below, &mut values, out)?;
@@ -222,8 +227,9 @@ impl Run<'_> {
             }
         }
         out.push(b'}');
-        let asks_typename =
-            said.0.iter().all(|field| matches!(field.value, Value::Typename | Value::Constant(_)));
+        let asks_typename = said.0.iter().all(|field| {
+            matches!(field.value, RepresentationValue::Typename | RepresentationValue::Constant(_))
+        });
         (has_fields || asks_typename && is_typename && out.len() > start + 1).then_some(())
     }
 
@@ -233,18 +239,18 @@ impl Run<'_> {
         &'r self,
         position: PositionId,
         key: &str,
-        values: &[Val<'r>],
+        values: &[SlotValue<'r>],
         ty: Option<TypeId>,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         match self.field(position, key, values, ty) {
-            Val::At(_, node, _) => out.extend_from_slice(node.text()),
-            Val::Failed(_) | Val::Many(_) => return None,
-            Val::Absent => {
+            SlotValue::At(_, node, _) => out.extend_from_slice(node.text()),
+            SlotValue::Failed(_) | SlotValue::Many(_) => return None,
+            SlotValue::Absent => {
                 let slots = self.plan.positions[position].slots.iter().zip(values);
                 let is_there = slots
                     .into_iter()
-                    .any(|(slot, value)| slot.asked(key, ty).is_some() && matches!(value, Val::At(..)));
+                    .any(|(slot, value)| slot.asked(key, ty).is_some() && matches!(value, SlotValue::At(..)));
                 out.extend_from_slice(is_there.then_some(&b"null"[..])?);
             }
         }
@@ -254,11 +260,11 @@ impl Run<'_> {
     fn represent_all<'r>(
         &'r self,
         position: PositionId,
-        said: &Representation,
-        values: &mut [Val<'r>],
+        said: &EntityRepresentation,
+        values: &mut [SlotValue<'r>],
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        if let Some(mut split) = Split::of(self, values) {
+        if let Some(mut split) = SlotLists::of(self, values) {
             out.push(b'[');
             let mut is_first = true;
             while split.next(values) {
@@ -270,7 +276,7 @@ impl Run<'_> {
             out.push(b']');
             return Some(());
         }
-        if values.iter().all(|value| matches!(value, Val::Absent)) {
+        if values.iter().all(|value| matches!(value, SlotValue::Absent)) {
             out.extend_from_slice(b"null");
             return Some(());
         }
@@ -282,13 +288,13 @@ impl Run<'_> {
     /// Calls `see` for each object on a path.
     fn walk<'r>(
         &'r self,
-        walk: &Walk,
-        visits: &Visits,
-        see: &mut dyn FnMut(&[Val<'r>]),
+        walk: &GroupPath,
+        visits: &VisitAllowance,
+        see: &mut dyn FnMut(&[SlotValue<'r>]),
     ) -> Result<(), TooManyVisits> {
         let Some((first, rest)) = walk.levels.split_first() else { return Ok(()) };
         let position = &self.plan.positions[first.position];
-        let mut values = vec![Val::Absent; position.slots.len()];
+        let mut values = vec![SlotValue::Absent; position.slots.len()];
         match (walk.start, &*first.slots) {
             (Some((step, group)), [slot]) => {
                 for found in self.all_found(step, group) {
@@ -309,11 +315,11 @@ impl Run<'_> {
     /// Continues with the levels below an object.
     fn descend<'r>(
         &'r self,
-        level: &Level,
-        rest: &[Level],
-        values: &[Val<'r>],
-        visits: &Visits,
-        see: &mut dyn FnMut(&[Val<'r>]),
+        level: &GroupPathLevel,
+        rest: &[GroupPathLevel],
+        values: &[SlotValue<'r>],
+        visits: &VisitAllowance,
+        see: &mut dyn FnMut(&[SlotValue<'r>]),
     ) -> Result<(), TooManyVisits> {
         if !self.is_meant(level, values) {
             return Ok(());
@@ -327,7 +333,7 @@ impl Run<'_> {
         self.each(next, rest, &mut below, visits, see)
     }
 
-    fn is_meant(&self, level: &Level, values: &[Val<'_>]) -> bool {
+    fn is_meant(&self, level: &GroupPathLevel, values: &[SlotValue<'_>]) -> bool {
         level.only.is_none()
             || self.type_of(level.position, values).is_none_or(|ty| has(&level.only, Some(ty)))
     }
@@ -335,21 +341,22 @@ impl Run<'_> {
     /// Continues with every object of a value, which may be a list.
     fn each<'r>(
         &'r self,
-        level: &Level,
-        rest: &[Level],
-        values: &mut [Val<'r>],
-        visits: &Visits,
-        see: &mut dyn FnMut(&[Val<'r>]),
+        level: &GroupPathLevel,
+        rest: &[GroupPathLevel],
+        values: &mut [SlotValue<'r>],
+        visits: &VisitAllowance,
+        see: &mut dyn FnMut(&[SlotValue<'r>]),
     ) -> Result<(), TooManyVisits> {
         visits.check()?;
         visits.count(1);
-        if let Some(mut split) = Split::of(self, values) {
+        if let Some(mut split) = SlotLists::of(self, values) {
             while split.next(values) {
                 self.each(level, rest, values, visits, see)?;
             }
             return Ok(());
         }
-        let is_object = |value: &Val<'_>| value.node().is_some_and(|node| node.kind() == ValueKind::Object);
+        let is_object =
+            |value: &SlotValue<'_>| value.node().is_some_and(|node| node.kind() == ValueKind::Object);
         if values.iter().any(is_object) {
             self.fill(&self.plan.positions[level.position], Some(&level.slots), values);
             self.descend(level, rest, values, visits, see)?;

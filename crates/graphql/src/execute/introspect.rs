@@ -12,13 +12,13 @@ use graphql_tools::static_graphql::schema::{
 };
 use serde_json::Value as Json;
 
-use super::variables::Variables;
-use crate::plan::Plan;
-use crate::plan::shape::Source;
+use super::variables::CoercedVariables;
+use crate::plan::QueryPlan;
+use crate::plan::shape::FieldSource;
 
 /// An element of the schema that introspection can describe.
 #[derive(Clone, Copy)]
-enum Thing<'s> {
+enum SchemaElement<'s> {
     Schema,
     Type(&'s TypeDefinition),
     /// A type reference with its list and non-null wrappers.
@@ -29,12 +29,12 @@ enum Thing<'s> {
     Directive(&'s DirectiveDefinition),
 }
 
-struct Introspection<'s> {
+struct IntrospectionWriter<'s> {
     schema: &'s Document,
     /// The types by name. Each field and argument looks its type up here.
     types: HashMap<&'s str, &'s TypeDefinition, RandomState>,
-    plan: &'s Plan,
-    variables: &'s Variables,
+    plan: &'s QueryPlan,
+    variables: &'s CoercedVariables,
     out: &'s mut Vec<u8>,
     most: usize,
     visits: usize,
@@ -65,14 +65,14 @@ impl IntrospectionLimits {
 /// Evaluates the introspection fields of `Query`, by response key; `None` if a limit is exceeded.
 pub(crate) fn values(
     schema: &Document,
-    plan: &Plan,
-    variables: &Variables,
+    plan: &QueryPlan,
+    variables: &CoercedVariables,
     limits: IntrospectionLimits,
 ) -> Option<Vec<(Arc<str>, Bytes)>> {
     let variants = plan.shapes.get(plan.root).map(|shape| shape.variants.as_slice()).unwrap_or_default();
     let (mut values, mut left) = (Vec::new(), limits);
     for field in variants.first().iter().flat_map(|variant| &variant.fields) {
-        let Source::Introspection(asked) = &field.source else { continue };
+        let FieldSource::Introspection(asked) = &field.source else { continue };
         let mut out = Vec::new();
         left = write(schema, plan, variables, asked, &mut out, left)?;
         values.push((Arc::clone(&field.key), out.into()));
@@ -84,8 +84,8 @@ pub(crate) fn values(
 /// limits, or `None` if they were exceeded.
 pub(super) fn write(
     schema: &Document,
-    plan: &Plan,
-    variables: &Variables,
+    plan: &QueryPlan,
+    variables: &CoercedVariables,
     asked: &Asked,
     out: &mut Vec<u8>,
     limits: IntrospectionLimits,
@@ -94,9 +94,9 @@ pub(super) fn write(
     let start = out.len();
     let most = start.saturating_add(limits.bytes);
     let mut introspection =
-        Introspection { schema, types, plan, variables, out, most, visits: limits.visits };
+        IntrospectionWriter { schema, types, plan, variables, out, most, visits: limits.visits };
     let thing = match asked.name.as_str() {
-        "__schema" => Some(Thing::Schema),
+        "__schema" => Some(SchemaElement::Schema),
         _ => introspection.text_argument(asked, "name").and_then(|name| introspection.named(&name)),
     };
     introspection.maybe(thing, &[&asked.selection_set]);
@@ -112,7 +112,7 @@ fn definitions(schema: &Document) -> impl Iterator<Item = &TypeDefinition> {
     })
 }
 
-impl<'s> Introspection<'s> {
+impl<'s> IntrospectionWriter<'s> {
     /// Whether a limit is exceeded; then nothing more is written.
     fn is_over(&self) -> bool {
         self.visits == 0 || self.out.len() > self.most
@@ -135,18 +135,18 @@ impl<'s> Introspection<'s> {
         }
     }
 
-    fn named(&self, name: &str) -> Option<Thing<'s>> {
-        self.types.get(name).copied().map(Thing::Type)
+    fn named(&self, name: &str) -> Option<SchemaElement<'s>> {
+        self.types.get(name).copied().map(SchemaElement::Type)
     }
 
-    fn maybe(&mut self, thing: Option<Thing<'s>>, sets: &[&SelectionSet]) {
+    fn maybe(&mut self, thing: Option<SchemaElement<'s>>, sets: &[&SelectionSet]) {
         match thing {
             Some(thing) => self.object(thing, sets),
             None => self.out.extend_from_slice(b"null"),
         }
     }
 
-    fn list(&mut self, things: Option<Vec<Thing<'s>>>, sets: &[&SelectionSet]) {
+    fn list(&mut self, things: Option<Vec<SchemaElement<'s>>>, sets: &[&SelectionSet]) {
         let Some(things) = things else { return self.out.extend_from_slice(b"null") };
         self.out.push(b'[');
         for (place, thing) in things.into_iter().enumerate() {
@@ -158,7 +158,7 @@ impl<'s> Introspection<'s> {
         self.out.push(b']');
     }
 
-    fn object(&mut self, thing: Thing<'s>, sets: &[&SelectionSet]) {
+    fn object(&mut self, thing: SchemaElement<'s>, sets: &[&SelectionSet]) {
         if self.is_over() {
             return;
         }
@@ -227,16 +227,16 @@ impl<'s> Introspection<'s> {
         self.out.extend_from_slice(value.to_string().as_bytes());
     }
 
-    fn field(&mut self, thing: Thing<'s>, asked: &Asked, below: &[&SelectionSet]) {
+    fn field(&mut self, thing: SchemaElement<'s>, asked: &Asked, below: &[&SelectionSet]) {
         let name = asked.name.as_str();
         if name == "__typename" {
             return self.json(&thing.typename().into());
         }
         match thing {
-            Thing::Schema => self.schema_field(name, below),
-            Thing::Type(definition) => self.type_field(definition, name, asked, below),
-            Thing::Written(Type::NamedType(_)) => self.out.extend_from_slice(b"null"),
-            Thing::Written(written) => match name {
+            SchemaElement::Schema => self.schema_field(name, below),
+            SchemaElement::Type(definition) => self.type_field(definition, name, asked, below),
+            SchemaElement::Written(Type::NamedType(_)) => self.out.extend_from_slice(b"null"),
+            SchemaElement::Written(written) => match name {
                 "kind" => self.json(
                     &matches!(written, Type::ListType(_)).then_some("LIST").unwrap_or("NON_NULL").into(),
                 ),
@@ -249,7 +249,7 @@ impl<'s> Introspection<'s> {
                 },
                 _ => self.out.extend_from_slice(b"null"),
             },
-            Thing::Field(field) => match name {
+            SchemaElement::Field(field) => match name {
                 "name" => self.json(&field.name.as_str().into()),
                 "description" => self.json(&field.description.clone().into()),
                 "args" => self.inputs(&field.arguments, asked, below),
@@ -259,7 +259,7 @@ impl<'s> Introspection<'s> {
                 }
                 _ => self.deprecation(&field.directives, name),
             },
-            Thing::Input(input) => match name {
+            SchemaElement::Input(input) => match name {
                 "name" => self.json(&input.name.as_str().into()),
                 "description" => self.json(&input.description.clone().into()),
                 "type" => {
@@ -269,12 +269,12 @@ impl<'s> Introspection<'s> {
                 "defaultValue" => self.json(&input.default_value.as_ref().map(Value::to_string).into()),
                 _ => self.deprecation(&input.directives, name),
             },
-            Thing::Value(value) => match name {
+            SchemaElement::Value(value) => match name {
                 "name" => self.json(&value.name.as_str().into()),
                 "description" => self.json(&value.description.clone().into()),
                 _ => self.deprecation(&value.directives, name),
             },
-            Thing::Directive(directive) => match name {
+            SchemaElement::Directive(directive) => match name {
                 "name" => self.json(&directive.name.as_str().into()),
                 "description" => self.json(&directive.description.clone().into()),
                 "isRepeatable" => self.json(&directive.repeatable.into()),
@@ -289,10 +289,10 @@ impl<'s> Introspection<'s> {
     }
 
     /// Returns the element for a type reference; a named type without wrappers is its definition.
-    fn written(&self, written: &'s Type) -> Option<Thing<'s>> {
+    fn written(&self, written: &'s Type) -> Option<SchemaElement<'s>> {
         match written {
             Type::NamedType(name) => self.named(name),
-            wrapped => Some(Thing::Written(wrapped)),
+            wrapped => Some(SchemaElement::Written(wrapped)),
         }
     }
 
@@ -302,7 +302,7 @@ impl<'s> Introspection<'s> {
             (Arc::clone(types.name(types.query)), types.mutation.map(|id| types.name(id)));
         match name {
             "types" => {
-                let all = definitions(self.schema).map(Thing::Type).collect();
+                let all = definitions(self.schema).map(SchemaElement::Type).collect();
                 self.list(Some(all), below);
             }
             "queryType" => {
@@ -315,7 +315,7 @@ impl<'s> Introspection<'s> {
             }
             "directives" => {
                 let directives = self.schema.definitions.iter().filter_map(|definition| match definition {
-                    Definition::DirectiveDefinition(directive) => Some(Thing::Directive(directive)),
+                    Definition::DirectiveDefinition(directive) => Some(SchemaElement::Directive(directive)),
                     _ => None,
                 });
                 self.list(Some(directives.collect()), below);
@@ -361,7 +361,8 @@ impl<'s> Introspection<'s> {
                 let seen = |field: &&Field| {
                     !field.name.starts_with("__") && (all || !is_deprecated(&field.directives))
                 };
-                let fields = fields.map(|fields| fields.iter().filter(seen).map(Thing::Field).collect());
+                let fields =
+                    fields.map(|fields| fields.iter().filter(seen).map(SchemaElement::Field).collect());
                 self.list(fields, below);
             }
             "interfaces" => {
@@ -388,7 +389,8 @@ impl<'s> Introspection<'s> {
                     _ => None,
                 };
                 let seen = |value: &&EnumValue| all || !is_deprecated(&value.directives);
-                let things = values.map(|values| values.iter().filter(seen).map(Thing::Value).collect());
+                let things =
+                    values.map(|values| values.iter().filter(seen).map(SchemaElement::Value).collect());
                 self.list(things, below);
             }
             "inputFields" => match definition {
@@ -402,7 +404,7 @@ impl<'s> Introspection<'s> {
     fn inputs(&mut self, inputs: &'s [InputValue], asked: &Asked, below: &[&SelectionSet]) {
         let all = self.with_deprecated(asked);
         let seen = |input: &&InputValue| all || !is_deprecated(&input.directives);
-        self.list(Some(inputs.iter().filter(seen).map(Thing::Input).collect()), below);
+        self.list(Some(inputs.iter().filter(seen).map(SchemaElement::Input).collect()), below);
     }
 
     fn deprecation(&mut self, directives: &[Directive], name: &str) {
@@ -418,7 +420,7 @@ impl<'s> Introspection<'s> {
     }
 }
 
-impl Thing<'_> {
+impl SchemaElement<'_> {
     fn typename(self) -> &'static str {
         match self {
             Self::Schema => "__Schema",

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use json::{JsonNode, JsonNumber, PassedValue, ValueKind as Json};
 
-use crate::plan::types::{Kind, Scalar, TypeId, Types};
+use crate::plan::types::{ClientTypeKind, ClientTypes, ScalarKind, TypeId};
 
 /// The outcome of writing a leaf value.
-pub(super) enum Leaf {
+pub(super) enum LeafOutcome {
     Written,
     /// The value is hidden from clients.
     Null,
@@ -17,19 +17,19 @@ pub(super) enum Leaf {
 
 /// Writes a scalar or enum value.
 pub(super) fn write(
-    types: &Types,
+    types: &ClientTypes,
     id: TypeId,
     node: JsonNode<'_>,
     spelling: Option<&HashMap<Box<str>, Box<str>>>,
     out: &mut Vec<u8>,
-) -> Leaf {
+) -> LeafOutcome {
     let kind = node.kind();
     let fits = match types.kind_of(id) {
-        Kind::Scalar(Scalar::Int) => return int(node, out),
-        Kind::Scalar(Scalar::Float) => kind == Json::Number,
-        Kind::Scalar(Scalar::String) => kind == Json::String,
-        Kind::Scalar(Scalar::Boolean) => matches!(kind, Json::Bool(_)),
-        Kind::Scalar(Scalar::Id) => {
+        ClientTypeKind::Scalar(ScalarKind::Int) => return int(node, out),
+        ClientTypeKind::Scalar(ScalarKind::Float) => kind == Json::Number,
+        ClientTypeKind::Scalar(ScalarKind::String) => kind == Json::String,
+        ClientTypeKind::Scalar(ScalarKind::Boolean) => matches!(kind, Json::Bool(_)),
+        ClientTypeKind::Scalar(ScalarKind::Id) => {
             if matches!(
                 node.number(),
                 Some(JsonNumber::Unsigned(_) | JsonNumber::Negative(_) | JsonNumber::Big)
@@ -37,31 +37,31 @@ pub(super) fn write(
                 out.push(b'"');
                 out.extend_from_slice(node.text());
                 out.push(b'"');
-                return Leaf::Written;
+                return LeafOutcome::Written;
             }
             kind == Json::String
         }
-        Kind::Scalar(Scalar::Custom) => true,
-        Kind::Enum(values) => return value(types, id, values, node, spelling, out),
-        Kind::Hidden => return Leaf::Null,
-        Kind::Object(_) | Kind::Abstract(..) | Kind::Input { .. } => false,
+        ClientTypeKind::Scalar(ScalarKind::Custom) => true,
+        ClientTypeKind::Enum(values) => return value(types, id, values, node, spelling, out),
+        ClientTypeKind::Hidden => return LeafOutcome::Null,
+        ClientTypeKind::Object(_) | ClientTypeKind::Abstract(..) | ClientTypeKind::Input { .. } => false,
     };
     if fits {
         out.extend_from_slice(node.text());
     }
-    if fits { Leaf::Written } else { Leaf::Wrong }
+    if fits { LeafOutcome::Written } else { LeafOutcome::Wrong }
 }
 
 /// Whether a non-null value can be copied as it is, judged by its first bytes. An `Int` that fails this test
 /// may still be valid ([`is_int`]).
 #[inline(always)]
-pub(super) fn is_plainly_as_it_stands(scalar: Scalar, value: &PassedValue<'_>) -> bool {
+pub(super) fn is_plainly_as_it_stands(scalar: ScalarKind, value: &PassedValue<'_>) -> bool {
     match scalar {
-        Scalar::String | Scalar::Id => value.first() == b'"',
-        Scalar::Int => value.is_short(),
-        Scalar::Float => matches!(value.first(), b'-' | b'0'..=b'9'),
-        Scalar::Boolean => matches!(value.first(), b't' | b'f'),
-        Scalar::Custom => value.first() != b'n',
+        ScalarKind::String | ScalarKind::Id => value.first() == b'"',
+        ScalarKind::Int => value.is_short(),
+        ScalarKind::Float => matches!(value.first(), b'-' | b'0'..=b'9'),
+        ScalarKind::Boolean => matches!(value.first(), b't' | b'f'),
+        ScalarKind::Custom => value.first() != b'n',
     }
 }
 
@@ -70,46 +70,46 @@ pub(super) fn is_int(node: JsonNode<'_>) -> bool {
     matches!(node.number(), Some(JsonNumber::Unsigned(number)) if i32::try_from(number).is_ok())
 }
 
-fn int(node: JsonNode<'_>, out: &mut Vec<u8>) -> Leaf {
+fn int(node: JsonNode<'_>, out: &mut Vec<u8>) -> LeafOutcome {
     let number = match node.number() {
         Some(JsonNumber::Unsigned(number)) => i32::try_from(number).ok(),
         Some(JsonNumber::Negative(number)) => i32::try_from(number).ok(),
         Some(JsonNumber::Real(number)) if number.fract() == 0.0 && number.abs() <= f64::from(i32::MAX) => {
             out.extend_from_slice((number as i32).to_string().as_bytes());
-            return Leaf::Written;
+            return LeafOutcome::Written;
         }
         _ => None,
     };
     match number {
         Some(_) => {
             out.extend_from_slice(node.text());
-            Leaf::Written
+            LeafOutcome::Written
         }
-        None => Leaf::Wrong,
+        None => LeafOutcome::Wrong,
     }
 }
 
 fn value(
-    types: &Types,
+    types: &ClientTypes,
     id: TypeId,
     values: &[Box<str>],
     node: JsonNode<'_>,
     spelling: Option<&HashMap<Box<str>, Box<str>>>,
     out: &mut Vec<u8>,
-) -> Leaf {
+) -> LeafOutcome {
     let said = match node.kind() {
         Json::String => node.string().unwrap_or_default(),
         // Enums of numbers occur in REST services.
         Json::Number if spelling.is_some() => node.text().into(),
-        _ => return Leaf::Wrong,
+        _ => return LeafOutcome::Wrong,
     };
-    let Ok(said) = std::str::from_utf8(&said) else { return Leaf::Wrong };
+    let Ok(said) = std::str::from_utf8(&said) else { return LeafOutcome::Wrong };
     let name = spelling.and_then(|spelling| spelling.get(said)).map_or(said, |name| name);
     if !values.iter().any(|value| **value == *name) {
-        return if types.is_hidden_value(id, name) { Leaf::Null } else { Leaf::Wrong };
+        return if types.is_hidden_value(id, name) { LeafOutcome::Null } else { LeafOutcome::Wrong };
     }
     out.push(b'"');
     out.extend_from_slice(name.as_bytes());
     out.push(b'"');
-    Leaf::Written
+    LeafOutcome::Written
 }

@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::val::Val;
+use super::val::SlotValue;
 use crate::plan::data::SlotId;
 
 /// An index from the locations of the key slots to the number of a result.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
-    single: HashMap<u64, u32, BuildHasherDefault<Mix>>,
+pub(super) struct ObjectIndex {
+    single: HashMap<u64, u32, BuildHasherDefault<LocationHasher>>,
     several: HashMap<Box<[u64]>, u32>,
 }
 
-impl Numbers {
-    pub(super) fn insert(&mut self, key: &[SlotId], values: &[Val<'_>], number: u32) {
+impl ObjectIndex {
+    pub(super) fn insert(&mut self, key: &[SlotId], values: &[SlotValue<'_>], number: u32) {
         if let [slot] = key {
             if let Some(place) = values[*slot].place() {
                 self.single.insert(place, number);
@@ -25,11 +25,11 @@ impl Numbers {
     }
 
     /// Whether an object with these key locations has been added before.
-    pub(super) fn has(&self, key: &[SlotId], values: &[Val<'_>]) -> bool {
+    pub(super) fn has(&self, key: &[SlotId], values: &[SlotValue<'_>]) -> bool {
         self.get(key, values).is_some()
     }
 
-    pub(super) fn get(&self, key: &[SlotId], values: &[Val<'_>]) -> Option<u32> {
+    pub(super) fn get(&self, key: &[SlotId], values: &[SlotValue<'_>]) -> Option<u32> {
         match key {
             [slot] => self.single.get(&values[*slot].place()?).copied(),
             _ => self.several.get(&places(key, values)).copied(),
@@ -37,15 +37,15 @@ impl Numbers {
     }
 }
 
-fn places(key: &[SlotId], values: &[Val<'_>]) -> Box<[u64]> {
+fn places(key: &[SlotId], values: &[SlotValue<'_>]) -> Box<[u64]> {
     key.iter().map(|slot| values[*slot].place_or_none()).collect()
 }
 
 /// A hasher for locations: they are small integers, which a multiplication spreads well.
 #[derive(Default)]
-pub(super) struct Mix(u64);
+pub(super) struct LocationHasher(u64);
 
-impl Hasher for Mix {
+impl Hasher for LocationHasher {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u64(u64::from(*byte));

@@ -8,51 +8,51 @@ use futures_util::{FutureExt, StreamExt};
 use json::JsonDocument;
 use offload::work;
 
-use super::gather::{Gathered, TooManyVisits};
-use super::numbers::Numbers;
-use super::source::{Asked, Source};
-use super::val::Val;
-use super::variables::Variables;
-use crate::plan::Plan;
-use crate::plan::data::{Call, Step, StepId};
-use crate::plan::values::Speller;
-use crate::{Fetched, Found, OperationKind, Place, SourceError};
+use super::gather::{GatheredObjects, TooManyVisits};
+use super::numbers::ObjectIndex;
+use super::source::{StepExecutor, StepRequest};
+use super::val::SlotValue;
+use super::variables::CoercedVariables;
+use crate::plan::QueryPlan;
+use crate::plan::data::{PlanCall, PlanStep, StepId};
+use crate::plan::values::ValueSpeller;
+use crate::{FetchOutcome, FetchedValues, OperationKind, SourceError, ValueLocation};
 
 /// The number of objects that are visited for a step before the request leaves its serving thread.
 const FEW_VISITS: usize = 1_000;
 
 /// A request in progress.
-pub(crate) struct Run<'p> {
-    pub(super) plan: &'p Plan,
-    pub(super) variables: Arc<Variables>,
+pub(crate) struct ExecutionRun<'p> {
+    pub(super) plan: &'p QueryPlan,
+    pub(super) variables: Arc<CoercedVariables>,
     pub(super) documents: Vec<Arc<JsonDocument>>,
     /// The errors that services and calls reported.
     pub(super) errors: Vec<SourceError>,
     /// The errors of single list items, by the location of the item.
-    pub(super) items: HashMap<Place, u32>,
+    pub(super) items: HashMap<ValueLocation, u32>,
     /// The errors that concern a step as a whole and none of its results.
     pub(super) aside: Vec<(StepId, u32)>,
     /// The results of each step by group; `None` until the step has completed.
-    pub(super) made: Vec<Option<Box<[Made]>>>,
+    pub(super) made: Vec<Option<Box<[StepResult]>>>,
 }
 
 /// The results of a step for a group.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(super) struct StepResult {
     /// The indexes into `found`, by the locations of the key slots.
-    pub(super) numbers: Numbers,
-    pub(super) found: Vec<Found>,
+    pub(super) numbers: ObjectIndex,
+    pub(super) found: Vec<FetchOutcome>,
 }
 
-impl<'p> Run<'p> {
-    pub(crate) fn new(plan: &'p Plan, variables: Arc<Variables>) -> Self {
+impl<'p> ExecutionRun<'p> {
+    pub(crate) fn new(plan: &'p QueryPlan, variables: Arc<CoercedVariables>) -> Self {
         let made = plan.steps.iter().map(|_| None).collect();
         let (documents, errors, items, aside) = (Vec::new(), Vec::new(), HashMap::new(), Vec::new());
         Self { plan, variables, documents, errors, items, aside, made }
     }
 
     /// Executes all steps, each as soon as the steps it depends on have completed.
-    pub(crate) async fn drive(&mut self, source: &dyn Source) {
+    pub(crate) async fn drive(&mut self, source: &dyn StepExecutor) {
         let plan = self.plan;
         let mut open: Vec<usize> = plan.steps.iter().map(|step| step.after.len()).collect();
         let mut ready: Vec<StepId> = (0..plan.steps.len()).filter(|step| open[*step] == 0).collect();
@@ -68,7 +68,7 @@ impl<'p> Run<'p> {
                 let step = &plan.steps[number];
                 match self.prepare(step).await {
                     None => {
-                        self.made[number] = Some(step.groups.iter().map(|_| Made::default()).collect());
+                        self.made[number] = Some(step.groups.iter().map(|_| StepResult::default()).collect());
                         done.push(number);
                     }
                     Some((asked, gathered)) => {
@@ -103,7 +103,7 @@ impl<'p> Run<'p> {
 
     /// Whether the call of a dependent step is started early, since the requested list does not depend on the
     /// results of other steps. The regular request for the same list later shares this response.
-    fn is_early(&self, step: &Step) -> bool {
+    fn is_early(&self, step: &PlanStep) -> bool {
         self.plan.kind == OperationKind::Query
             && !step.after.is_empty()
             && self.is_wanted(step)
@@ -111,18 +111,18 @@ impl<'p> Run<'p> {
     }
 
     /// Whether a step is executed, according to the variables in its conditions.
-    fn is_wanted(&self, step: &Step) -> bool {
+    fn is_wanted(&self, step: &PlanStep) -> bool {
         step.conditions.iter().all(|(name, value)| self.variables.is_true(name) == *value)
     }
 
     /// Returns the request of a step and the objects that it is executed for, or `None` if there are no
     /// objects.
-    async fn prepare(&self, step: &Step) -> Option<(Asked, Vec<Gathered>)> {
+    async fn prepare(&self, step: &PlanStep) -> Option<(StepRequest, Vec<GatheredObjects>)> {
         if !self.is_wanted(step) {
             return None;
         }
         let mut asked = self.asked(step).await;
-        if matches!(step.call, Call::Operation(..) | Call::Document(_)) {
+        if matches!(step.call, PlanCall::Operation(..) | PlanCall::Document(_)) {
             return Some((asked, Vec::new()));
         }
         // Keys may be long texts, each of which is read to its end.
@@ -145,24 +145,24 @@ impl<'p> Run<'p> {
 
     /// Builds the part of a step's request that does not depend on its objects. The work of sending it is
     /// announced, too, since the request is sent next.
-    async fn asked(&self, step: &Step) -> Asked {
+    async fn asked(&self, step: &PlanStep) -> StepRequest {
         offload::leave_for(self.variables.long_bytes(step)).await;
         let asked = self.ask_for(step);
         offload::leave_for(asked.work()).await;
         asked
     }
 
-    fn ask_for(&self, step: &Step) -> Asked {
-        let speller = Speller { types: &self.plan.types, bindings: Some(&step.bindings) };
-        let mut asked = Asked::default();
+    fn ask_for(&self, step: &PlanStep) -> StepRequest {
+        let speller = ValueSpeller { types: &self.plan.types, bindings: Some(&step.bindings) };
+        let mut asked = StepRequest::default();
         match &step.call {
-            Call::Operation(_, arguments) | Call::Keys(_, arguments) => {
+            PlanCall::Operation(_, arguments) | PlanCall::Keys(_, arguments) => {
                 asked.arguments = self.variables.arguments(arguments, &speller);
             }
-            Call::Document(document) | Call::Entities(document, _) => {
+            PlanCall::Document(document) | PlanCall::Entities(document, _) => {
                 asked.variables = self.variables.pairs(&document.variables, &speller);
             }
-            Call::Linked { arguments, variables, .. } => {
+            PlanCall::Linked { arguments, variables, .. } => {
                 asked.arguments = self.variables.arguments(arguments, &speller);
                 asked.variables = self.variables.pairs(variables, &speller);
             }
@@ -172,27 +172,27 @@ impl<'p> Run<'p> {
 
     /// Stores the result of a step. Its documents and errors are appended to the existing ones, and their
     /// indexes shifted.
-    fn absorb(&mut self, step: StepId, gathered: Vec<Gathered>, fetched: Fetched) {
+    fn absorb(&mut self, step: StepId, gathered: Vec<GatheredObjects>, fetched: FetchedValues) {
         let documents = u32::try_from(self.documents.len()).unwrap_or(u32::MAX);
         let errors = u32::try_from(self.errors.len()).unwrap_or(u32::MAX);
-        let place = |place: Place| Place { document: place.document + documents, ..place };
-        let mut found: Vec<Found> = fetched.found;
+        let place = |place: ValueLocation| ValueLocation { document: place.document + documents, ..place };
+        let mut found: Vec<FetchOutcome> = fetched.found;
         let mut is_told = vec![false; fetched.errors.len()];
         for found in &mut found {
-            if let Found::Partial(_, error) | Found::Failed(error) = found
+            if let FetchOutcome::Partial(_, error) | FetchOutcome::Failed(error) = found
                 && let Some(told) = is_told.get_mut(*error as usize)
             {
                 *told = true;
             }
             match found {
-                Found::Nothing => {}
-                Found::One(at) => *at = place(*at),
-                Found::Many(places) => places.iter_mut().for_each(|at| *at = place(*at)),
-                Found::Partial(at, error) => {
+                FetchOutcome::Nothing => {}
+                FetchOutcome::One(at) => *at = place(*at),
+                FetchOutcome::Many(places) => places.iter_mut().for_each(|at| *at = place(*at)),
+                FetchOutcome::Partial(at, error) => {
                     *at = place(*at);
                     *error += errors;
                 }
-                Found::Failed(error) => *error += errors,
+                FetchOutcome::Failed(error) => *error += errors,
             }
         }
         for (at, error) in fetched.items {
@@ -206,12 +206,12 @@ impl<'p> Run<'p> {
         self.documents.extend(fetched.documents);
         self.errors.extend(fetched.errors);
         let made = match gathered.is_empty() {
-            true => Box::new([Made { numbers: Numbers::default(), found }]) as Box<[Made]>,
+            true => Box::new([StepResult { numbers: ObjectIndex::default(), found }]) as Box<[StepResult]>,
             false => gathered
                 .into_iter()
                 .map(|gathered| {
                     let found = found.get(gathered.range).unwrap_or_default().to_vec();
-                    Made { numbers: gathered.numbers, found }
+                    StepResult { numbers: gathered.numbers, found }
                 })
                 .collect(),
         };
@@ -219,30 +219,30 @@ impl<'p> Run<'p> {
     }
 
     /// Returns the results of a step for a group, without duplicates.
-    pub(super) fn all_found(&self, step: StepId, group: usize) -> impl Iterator<Item = Val<'_>> {
+    pub(super) fn all_found(&self, step: StepId, group: usize) -> impl Iterator<Item = SlotValue<'_>> {
         let made = self.made.get(step).and_then(Option::as_ref).and_then(|made| made.get(group));
         made.map(|made| made.found.as_slice()).unwrap_or_default().iter().map(|found| self.val(found))
     }
 
-    pub(super) fn val<'r>(&'r self, found: &'r Found) -> Val<'r> {
+    pub(super) fn val<'r>(&'r self, found: &'r FetchOutcome) -> SlotValue<'r> {
         match found {
-            Found::Nothing => Val::Absent,
-            Found::One(place) => self.item(*place),
-            Found::Partial(place, error) => self.at(*place, Some(*error)),
-            Found::Many(places) => Val::Many(places),
-            Found::Failed(error) => Val::Failed(*error),
+            FetchOutcome::Nothing => SlotValue::Absent,
+            FetchOutcome::One(place) => self.item(*place),
+            FetchOutcome::Partial(place, error) => self.at(*place, Some(*error)),
+            FetchOutcome::Many(places) => SlotValue::Many(places),
+            FetchOutcome::Failed(error) => SlotValue::Failed(*error),
         }
     }
 
     /// Returns the value at a location, with its error if it is a failed list item.
-    pub(super) fn item(&self, place: Place) -> Val<'_> {
+    pub(super) fn item(&self, place: ValueLocation) -> SlotValue<'_> {
         self.at(place, self.items.get(&place).copied())
     }
 
     /// Returns the value at a location.
-    fn at(&self, place: Place, error: Option<u32>) -> Val<'_> {
+    fn at(&self, place: ValueLocation, error: Option<u32>) -> SlotValue<'_> {
         let document = self.documents.get(place.document as usize);
         let node = document.and_then(|document| document.at(place.spot));
-        node.map_or(Val::Absent, |node| Val::At(place.document, node, error))
+        node.map_or(SlotValue::Absent, |node| SlotValue::At(place.document, node, error))
     }
 }

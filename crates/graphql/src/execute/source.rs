@@ -8,25 +8,25 @@ use futures_util::future::BoxFuture;
 use json::{JsonDocument, JsonNode};
 use offload::work;
 
-use crate::by_key::{Selection, by_key};
-use crate::plan::data::{Call, Step};
-use crate::remote::{self, Batch};
+use crate::by_key::{ObjectSelection, by_key};
+use crate::plan::data::{PlanCall, PlanStep};
+use crate::remote::{self, RepresentationBatch};
 use crate::rest;
-use crate::sources::{Arguments, Endpoint, Ground, Keys};
-use crate::{Fetched, Place};
+use crate::sources::{ArgumentValues, CallContext, GraphqlEndpoint, ObjectKeys};
+use crate::{FetchedValues, ValueLocation};
 
 /// Executes the steps of a plan.
-pub(crate) trait Source: Sync {
+pub(crate) trait StepExecutor: Sync {
     /// Executes a step. The result has one entry for each of the step's objects.
-    fn fetch<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, Fetched>;
+    fn fetch<'a>(&'a self, step: &'a PlanStep, asked: StepRequest) -> BoxFuture<'a, FetchedValues>;
 
     /// Fetches the list of a step before its objects are known.
-    fn ahead<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, ()>;
+    fn ahead<'a>(&'a self, step: &'a PlanStep, asked: StepRequest) -> BoxFuture<'a, ()>;
 }
 
 /// The request of a step.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct StepRequest {
     /// The field's arguments as a JSON object; `None` if there are none.
     pub(crate) arguments: Option<Bytes>,
     /// The variables of a GraphQL document that have a value.
@@ -40,12 +40,12 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct KeyRows {
     documents: Vec<Arc<JsonDocument>>,
-    places: Vec<Place>,
+    places: Vec<ValueLocation>,
     /// The execution-wide index of the document that was added last.
     last: Option<u32>,
 }
 
-impl Asked {
+impl StepRequest {
     /// The work of sending its arguments and variables.
     pub(super) fn work(&self) -> usize {
         let values = self.arguments.iter().chain(self.variables.iter().map(|(_, value)| value));
@@ -61,60 +61,60 @@ impl KeyRows {
             self.last = Some(number);
         }
         let document = u32::try_from(self.documents.len() - 1).unwrap_or(u32::MAX);
-        self.places.push(Place { document, spot: node.spot() });
+        self.places.push(ValueLocation { document, spot: node.spot() });
     }
 
     /// Returns the values row by row.
     pub(crate) fn nodes(&self) -> Vec<JsonNode<'_>> {
-        let node = |place: &Place| self.documents.get(place.document as usize)?.at(place.spot);
+        let node = |place: &ValueLocation| self.documents.get(place.document as usize)?.at(place.spot);
         self.places.iter().filter_map(node).collect()
     }
 }
 
-impl Source for Ground {
-    fn fetch<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, Fetched> {
+impl StepExecutor for CallContext {
+    fn fetch<'a>(&'a self, step: &'a PlanStep, asked: StepRequest) -> BoxFuture<'a, FetchedValues> {
         Box::pin(fetch(self, step, asked))
     }
 
-    fn ahead<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, ()> {
+    fn ahead<'a>(&'a self, step: &'a PlanStep, asked: StepRequest) -> BoxFuture<'a, ()> {
         // The result is dropped: the later `fetch` of the same list shares this response.
         Box::pin(fetch(self, step, asked).map(drop))
     }
 }
 
-async fn fetch(ground: &Ground, step: &Step, asked: Asked) -> Fetched {
-    let Asked { arguments, variables, keys, representations } = asked;
+async fn fetch(ground: &CallContext, step: &PlanStep, asked: StepRequest) -> FetchedValues {
+    let StepRequest { arguments, variables, keys, representations } = asked;
     // The arguments were serialized by this crate, so that they are valid JSON.
-    let arguments = arguments.and_then(|text| Arguments::read(text).ok()).unwrap_or_default();
+    let arguments = arguments.and_then(|text| ArgumentValues::read(text).ok()).unwrap_or_default();
     let mut pairs: Vec<(&str, Bytes)> = Vec::with_capacity(variables.len());
     for (name, value) in &variables {
         pairs.push((name, value.clone()));
     }
     let (path, document) = match &step.call {
-        Call::Operation(operation, _) => {
+        PlanCall::Operation(operation, _) => {
             return rest::root(ground, &step.service, operation, &arguments).await;
         }
-        Call::Keys(how, _) => {
-            let keys = Keys { fields: step.needs(), values: keys.nodes() };
-            let endpoint = Endpoint { service: &step.service, path: "" };
-            return by_key(ground, &endpoint, how, &keys, &arguments, &Selection::default()).await;
+        PlanCall::Keys(how, _) => {
+            let keys = ObjectKeys { fields: step.needs(), values: keys.nodes() };
+            let endpoint = GraphqlEndpoint { service: &step.service, path: "" };
+            return by_key(ground, &endpoint, how, &keys, &arguments, &ObjectSelection::default()).await;
         }
-        Call::Linked { path, how, selection, declares, .. } => {
-            let keys = Keys { fields: step.needs(), values: keys.nodes() };
-            let endpoint = Endpoint { service: &step.service, path };
-            let selection = Selection { text: selection, declares, variables: &pairs };
+        PlanCall::Linked { path, how, selection, declares, .. } => {
+            let keys = ObjectKeys { fields: step.needs(), values: keys.nodes() };
+            let endpoint = GraphqlEndpoint { service: &step.service, path };
+            let selection = ObjectSelection { text: selection, declares, variables: &pairs };
             return by_key(ground, &endpoint, how, &keys, &arguments, &selection).await;
         }
-        Call::Document(document) => (&document.path, document),
-        Call::Entities(document, _) => (&document.path, document),
+        PlanCall::Document(document) => (&document.path, document),
+        PlanCall::Entities(document, _) => (&document.path, document),
     };
-    let endpoint = Endpoint { service: &step.service, path };
-    let Call::Entities(_, aliases) = &step.call else {
+    let endpoint = GraphqlEndpoint { service: &step.service, path };
+    let PlanCall::Entities(_, aliases) = &step.call else {
         return remote::root(ground, &endpoint, &document.query, &pairs, document.is_query).await;
     };
     let mut batches = Vec::with_capacity(aliases.len());
     for ((alias, variable), representations) in aliases.iter().zip(representations) {
-        batches.push(Batch { alias, variable, representations });
+        batches.push(RepresentationBatch { alias, variable, representations });
     }
     remote::entities(ground, &endpoint, &document.query, batches, &pairs).await
 }

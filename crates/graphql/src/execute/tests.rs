@@ -17,6 +17,7 @@ mod subgraph;
 mod values;
 
 /// Returns a planner of two REST services with links between them.
-pub(crate) fn blog() -> crate::plan::Planner {
-    rig::Rig::rest(&[("blog", nested::BLOG), ("people", nested::PEOPLE)], nested::LINKS, &[]).planner
+pub(crate) fn blog() -> crate::plan::QueryPlanner {
+    rig::ExecutionFixture::rest(&[("blog", nested::BLOG), ("people", nested::PEOPLE)], nested::LINKS, &[])
+        .planner
 }

@@ -2,22 +2,22 @@
 
 use json::{JsonNode, ValueKind};
 
-use super::run::Run;
-use crate::Place;
-use crate::plan::data::Lookup;
+use super::run::ExecutionRun;
+use crate::ValueLocation;
+use crate::plan::data::FieldLookup;
 
 /// The value of a slot.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Val<'r> {
+pub(super) enum SlotValue<'r> {
     #[default]
     Absent,
     /// A value, and the index of the error that was reported with it.
     At(u32, JsonNode<'r>, Option<u32>),
-    Many(&'r [Place]),
+    Many(&'r [ValueLocation]),
     Failed(u32),
 }
 
-impl<'r> Val<'r> {
+impl<'r> SlotValue<'r> {
     /// The location as a single number.
     pub(super) fn place(self) -> Option<u64> {
         match self {
@@ -64,63 +64,63 @@ impl<'r> Val<'r> {
 }
 
 /// Reads a field from the value of a slot.
-pub(super) fn read<'r>(lookup: &Lookup, value: Val<'r>) -> Val<'r> {
+pub(super) fn read<'r>(lookup: &FieldLookup, value: SlotValue<'r>) -> SlotValue<'r> {
     match (lookup, value) {
-        (Lookup::Itself, value) => value.alone(),
-        (Lookup::Member(name), Val::At(document, node, _)) => {
+        (FieldLookup::Itself, value) => value.alone(),
+        (FieldLookup::Member(name), SlotValue::At(document, node, _)) => {
             let member = node.member(name.as_bytes()).filter(|member| member.kind() != ValueKind::Null);
-            member.map_or(Val::Absent, |member| Val::At(document, member, None))
+            member.map_or(SlotValue::Absent, |member| SlotValue::At(document, member, None))
         }
-        (Lookup::Member(_), Val::Failed(error)) => Val::Failed(error),
-        (Lookup::Member(_), Val::Absent | Val::Many(_)) => Val::Absent,
+        (FieldLookup::Member(_), SlotValue::Failed(error)) => SlotValue::Failed(error),
+        (FieldLookup::Member(_), SlotValue::Absent | SlotValue::Many(_)) => SlotValue::Absent,
     }
 }
 
 /// An iterator over the lists in a position's slots, item by item.
-pub(super) struct Split<'r> {
-    run: &'r Run<'r>,
-    lists: Vec<List<'r>>,
+pub(super) struct SlotLists<'r> {
+    run: &'r ExecutionRun<'r>,
+    lists: Vec<SlotList<'r>>,
 }
 
-enum List<'r> {
+enum SlotList<'r> {
     /// A value that is not a list. A failed value is repeated for every item.
-    None(Val<'r>),
+    None(SlotValue<'r>),
     Items(u32, json::ArrayItems<'r>),
-    Places(std::slice::Iter<'r, Place>),
+    Places(std::slice::Iter<'r, ValueLocation>),
 }
 
-impl<'r> Split<'r> {
+impl<'r> SlotLists<'r> {
     /// Returns `None` if none of the values is a list.
-    pub(super) fn of(run: &'r Run<'r>, values: &[Val<'r>]) -> Option<Self> {
+    pub(super) fn of(run: &'r ExecutionRun<'r>, values: &[SlotValue<'r>]) -> Option<Self> {
         if !values.iter().any(|value| value.is_list()) {
             return None;
         }
-        let list = |value: &Val<'r>| match *value {
-            Val::At(document, node, _) if node.kind() == ValueKind::Array => {
-                List::Items(document, node.items())
+        let list = |value: &SlotValue<'r>| match *value {
+            SlotValue::At(document, node, _) if node.kind() == ValueKind::Array => {
+                SlotList::Items(document, node.items())
             }
-            Val::Many(places) => List::Places(places.iter()),
-            Val::Failed(error) => List::None(Val::Failed(error)),
-            _ => List::None(Val::Absent),
+            SlotValue::Many(places) => SlotList::Places(places.iter()),
+            SlotValue::Failed(error) => SlotList::None(SlotValue::Failed(error)),
+            _ => SlotList::None(SlotValue::Absent),
         };
         Some(Self { run, lists: values.iter().map(list).collect() })
     }
 
     /// Sets the values to those of the next item, and returns whether there is one.
-    pub(super) fn next(&mut self, values: &mut [Val<'r>]) -> bool {
+    pub(super) fn next(&mut self, values: &mut [SlotValue<'r>]) -> bool {
         let mut is_any = false;
         for (list, value) in self.lists.iter_mut().zip(values) {
             let item = match list {
-                List::None(value) => {
+                SlotList::None(value) => {
                     let value = *value;
-                    Some(value).filter(|value| matches!(value, Val::Failed(_)))
+                    Some(value).filter(|value| matches!(value, SlotValue::Failed(_)))
                 }
-                List::Items(document, items) => {
-                    let item = items.next().map(|node| Val::At(*document, node, None).or_absent());
+                SlotList::Items(document, items) => {
+                    let item = items.next().map(|node| SlotValue::At(*document, node, None).or_absent());
                     is_any |= item.is_some();
                     item
                 }
-                List::Places(places) => {
+                SlotList::Places(places) => {
                     let item = places.next().map(|place| self.run.item(*place).or_absent());
                     is_any |= item.is_some();
                     item

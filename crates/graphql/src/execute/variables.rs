@@ -9,27 +9,27 @@ use json::{AmbiguousValue, JsonDocument, JsonNode, JsonNumber, NodeId, ValueKind
 use offload::{SHORT_TEXT, work};
 
 use crate::GraphqlError;
-use crate::error::Code;
-use crate::plan::types::{Input, Kind, Scalar, Ty, Types};
-use crate::plan::values::{Arguments, Speller, Template, quoted};
-use crate::plan::{Plan, Variable, shortened};
+use crate::error::GraphqlErrorKind;
+use crate::plan::types::{ClientInput, ClientTypeKind, ClientTypeRef, ClientTypes, ScalarKind};
+use crate::plan::values::{CallArgumentTexts, ValueSpeller, ValueTemplate, quoted};
+use crate::plan::{OperationVariable, QueryPlan, shortened};
 use crate::subgraph::ScalarInput;
 use long::{ARGUMENTS, SpelledValues};
 
 /// The coerced variables of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Variables {
+pub(crate) struct CoercedVariables {
     /// An object of the variables that have a value.
     document: Option<JsonDocument>,
     /// All variables, by name.
-    declared: HashMap<Box<str>, Declared>,
+    declared: HashMap<Box<str>, DeclaredVariable>,
     spelled: SpelledValues,
 }
 
 /// A variable of the operation.
 #[derive(Debug)]
-struct Declared {
-    ty: Ty,
+struct DeclaredVariable {
+    ty: ClientTypeRef,
     /// The location of its value in the document, if it has one. Conditions are evaluated for each object, so
     /// that the document is not searched for them.
     spot: Option<NodeId>,
@@ -47,18 +47,18 @@ const ERRORS: usize = 20;
 const AMBIGUOUS: &str = " must not contain duplicate names or unpaired surrogates";
 
 /// A coercion error, and its path within the value.
-struct Wrong {
+struct CoercionError {
     path: String,
     message: String,
     /// The message without names that only the schema has.
     plain: &'static str,
 }
 
-impl Variables {
+impl CoercedVariables {
     /// Estimates the work of [`Self::coerce`], for [`offload::leave_for`]. Long values are spelled for each
     /// service. Only the length is returned if it exceeds [`SHORT_TEXT`]: counting the values would take
     /// long, too.
-    pub(crate) fn work(plan: &Plan, given: &[u8]) -> usize {
+    pub(crate) fn work(plan: &QueryPlan, given: &[u8]) -> usize {
         if plan.variables.is_empty() {
             return 0;
         }
@@ -79,12 +79,15 @@ impl Variables {
     }
 
     /// Coerces the variables of a plan from a JSON object.
-    pub(crate) fn coerce(plan: &Plan, given: Bytes) -> Result<Self, Vec<GraphqlError>> {
+    pub(crate) fn coerce(plan: &QueryPlan, given: Bytes) -> Result<Self, Vec<GraphqlError>> {
         if plan.variables.is_empty() {
             return Ok(Self::default());
         }
         let unreadable = |error: json::JsonError| {
-            vec![GraphqlError::new(Code::Variables, format!("`variables` can't be read: {error}"))]
+            vec![GraphqlError::new(
+                GraphqlErrorKind::Variables,
+                format!("`variables` can't be read: {error}"),
+            )]
         };
         let given = JsonDocument::new(given).map_err(unreadable)?;
         let values = values(plan, given.root());
@@ -112,10 +115,10 @@ impl Variables {
             return Err(errors);
         }
         out.push(b'}');
-        let declare = |variable: &Variable| {
-            (Box::from(&*variable.name), Declared { ty: variable.ty.clone(), spot: None })
+        let declare = |variable: &OperationVariable| {
+            (Box::from(&*variable.name), DeclaredVariable { ty: variable.ty.clone(), spot: None })
         };
-        let mut declared: HashMap<Box<str>, Declared> = plan.variables.iter().map(declare).collect();
+        let mut declared: HashMap<Box<str>, DeclaredVariable> = plan.variables.iter().map(declare).collect();
         let document = JsonDocument::new(out.into()).map_err(unreadable)?;
         for (key, value) in document.root().members() {
             if let Some(declared) = declared.get_mut(&*key.node().plain().unwrap_or_default()) {
@@ -141,7 +144,7 @@ impl Variables {
     }
 
     /// Returns those of the named variables that have a value, with enum values in the service's spelling.
-    pub(super) fn pairs(&self, names: &[Box<str>], speller: &Speller<'_>) -> Vec<(Box<str>, Bytes)> {
+    pub(super) fn pairs(&self, names: &[Box<str>], speller: &ValueSpeller<'_>) -> Vec<(Box<str>, Bytes)> {
         let pair = |name: &str| {
             let (node, ty) = (self.get(name)?, &self.declared.get(name)?.ty);
             if let Some(spelled) = self.spelled.get(name, speller.bindings) {
@@ -156,7 +159,11 @@ impl Variables {
 
     /// Builds the object of arguments with enum values in the service's spelling; `None` if there are no
     /// arguments.
-    pub(super) fn arguments(&self, arguments: &Arguments, speller: &Speller<'_>) -> Option<Bytes> {
+    pub(super) fn arguments(
+        &self,
+        arguments: &CallArgumentTexts,
+        speller: &ValueSpeller<'_>,
+    ) -> Option<Bytes> {
         let mut out = vec![b'{'];
         for (name, value) in &arguments.0 {
             self.member(name, value, speller, &mut out);
@@ -165,7 +172,7 @@ impl Variables {
         (out.len() > 2).then(|| out.into())
     }
 
-    fn member(&self, name: &[u8], value: &Template, speller: &Speller<'_>, out: &mut Vec<u8>) {
+    fn member(&self, name: &[u8], value: &ValueTemplate, speller: &ValueSpeller<'_>, out: &mut Vec<u8>) {
         let mark = out.len();
         if mark > 1 && out.last() != Some(&b'{') {
             out.push(b',');
@@ -178,13 +185,13 @@ impl Variables {
     }
 
     /// Writes a value. Returns whether there is one.
-    fn write(&self, template: &Template, speller: &Speller<'_>, out: &mut Vec<u8>) -> bool {
+    fn write(&self, template: &ValueTemplate, speller: &ValueSpeller<'_>, out: &mut Vec<u8>) -> bool {
         match template {
-            Template::Text(text) => out.extend_from_slice(text),
-            Template::Variable { name, ty, otherwise } => match (self.get(name), otherwise) {
+            ValueTemplate::Text(text) => out.extend_from_slice(text),
+            ValueTemplate::Variable { name, ty, otherwise } => match (self.get(name), otherwise) {
                 (Some(node), _) => {
                     // A single value is accepted in place of a list (list coercion).
-                    let is_single = matches!(ty.nullable(), Ty::List(_))
+                    let is_single = matches!(ty.nullable(), ClientTypeRef::List(_))
                         && !matches!(node.kind(), Json::Array | Json::Null);
                     let ty = self.declared.get(name).map_or(ty, |declared| &declared.ty);
                     if is_single {
@@ -201,7 +208,7 @@ impl Variables {
                 (None, Some(default)) => out.extend_from_slice(default),
                 (None, None) => return false,
             },
-            Template::List(items) => {
+            ValueTemplate::List(items) => {
                 out.push(b'[');
                 for (place, item) in items.iter().enumerate() {
                     if place > 0 {
@@ -213,7 +220,7 @@ impl Variables {
                 }
                 out.push(b']');
             }
-            Template::Object(members) => {
+            ValueTemplate::Object(members) => {
                 out.push(b'{');
                 for (name, value) in members {
                     self.member(name, value, speller, out);
@@ -227,7 +234,7 @@ impl Variables {
 
 /// Returns the given values in the order of a plan's variables. Duplicate names have been rejected before
 /// (`serve/ask.rs`).
-fn values<'g>(plan: &Plan, given: JsonNode<'g>) -> Vec<Option<JsonNode<'g>>> {
+fn values<'g>(plan: &QueryPlan, given: JsonNode<'g>) -> Vec<Option<JsonNode<'g>>> {
     let numbers: HashMap<&[u8], usize> =
         plan.variables.iter().enumerate().map(|(number, known)| (known.name.as_bytes(), number)).collect();
     let mut values = vec![None; plan.variables.len()];
@@ -242,34 +249,44 @@ fn values<'g>(plan: &Plan, given: JsonNode<'g>) -> Vec<Option<JsonNode<'g>>> {
 
 /// Writes a variable's value. Returns whether there is one.
 fn variable_value(
-    plan: &Plan,
-    variable: &Variable,
+    plan: &QueryPlan,
+    variable: &OperationVariable,
     given: Option<JsonNode<'_>>,
     out: &mut Vec<u8>,
-) -> Result<bool, Wrong> {
+) -> Result<bool, CoercionError> {
     match (given, &variable.default) {
         (Some(node), _) => coerce(&plan.types, node, &variable.ty, DEPTH, out).map(|()| true),
         (None, Some(default)) => {
             out.extend_from_slice(default);
             Ok(true)
         }
-        (None, None) if matches!(variable.ty, Ty::NonNull(_)) => {
+        (None, None) if matches!(variable.ty, ClientTypeRef::NonNull(_)) => {
             let ty = plan.types.written(&variable.ty);
-            Err(Wrong { plain: " is missing", ..Wrong::new(format!(" of the type `{ty}` is missing")) })
+            Err(CoercionError {
+                plain: " is missing",
+                ..CoercionError::new(format!(" of the type `{ty}` is missing"))
+            })
         }
         (None, None) => Ok(false),
     }
 }
 
 /// Writes a value coerced to its type. `depth` is the remaining nesting depth.
-fn coerce(types: &Types, node: JsonNode<'_>, ty: &Ty, depth: usize, out: &mut Vec<u8>) -> Result<(), Wrong> {
+fn coerce(
+    types: &ClientTypes,
+    node: JsonNode<'_>,
+    ty: &ClientTypeRef,
+    depth: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), CoercionError> {
     let Some(depth) = depth.checked_sub(1) else {
-        return Err(Wrong::new(format!(" nests more than {DEPTH} values within each other")));
+        return Err(CoercionError::new(format!(" nests more than {DEPTH} values within each other")));
     };
-    let wrong = || Wrong::new(format!(" is {}, and not of the type `{}`", shown(node), types.written(ty)));
+    let wrong =
+        || CoercionError::new(format!(" is {}, and not of the type `{}`", shown(node), types.written(ty)));
     if node.kind() == Json::Null {
         return match ty {
-            Ty::NonNull(_) => Err(wrong()),
+            ClientTypeRef::NonNull(_) => Err(wrong()),
             _ => {
                 out.extend_from_slice(b"null");
                 Ok(())
@@ -277,27 +294,27 @@ fn coerce(types: &Types, node: JsonNode<'_>, ty: &Ty, depth: usize, out: &mut Ve
         };
     }
     let id = match ty.nullable() {
-        Ty::List(inner) => return list(types, node, inner, depth, out),
+        ClientTypeRef::List(inner) => return list(types, node, inner, depth, out),
         other => other.named(),
     };
     match types.kind_of(id) {
-        Kind::Scalar(scalar) => {
+        ClientTypeKind::Scalar(scalar) => {
             // JSON and strings are sent to services as they are spelt.
-            node.check_unambiguous().map_err(Wrong::ambiguous)?;
+            node.check_unambiguous().map_err(CoercionError::ambiguous)?;
             let text = match scalar {
-                Scalar::Int => {
+                ScalarKind::Int => {
                     let number =
                         whole(node).and_then(|number| i32::try_from(number).ok()).ok_or_else(wrong)?;
                     return out_text(out, &number.to_string());
                 }
-                Scalar::Id if node.kind() == Json::Number => {
+                ScalarKind::Id if node.kind() == Json::Number => {
                     let number = whole(node).ok_or_else(wrong)?;
                     return out_text(out, &format!("\"{number}\""));
                 }
-                Scalar::Float => (node.kind() == Json::Number).then_some(node.text()),
-                Scalar::String | Scalar::Id => (node.kind() == Json::String).then_some(node.text()),
-                Scalar::Boolean => matches!(node.kind(), Json::Bool(_)).then_some(node.text()),
-                Scalar::Custom => match types.scalar_input(id) {
+                ScalarKind::Float => (node.kind() == Json::Number).then_some(node.text()),
+                ScalarKind::String | ScalarKind::Id => (node.kind() == Json::String).then_some(node.text()),
+                ScalarKind::Boolean => matches!(node.kind(), Json::Bool(_)).then_some(node.text()),
+                ScalarKind::Custom => match types.scalar_input(id) {
                     None => Some(node.text()),
                     Some(ScalarInput::Text) => (node.kind() == Json::String).then_some(node.text()),
                     Some(ScalarInput::Integer) => match node.number() {
@@ -312,29 +329,40 @@ fn coerce(types: &Types, node: JsonNode<'_>, ty: &Ty, depth: usize, out: &mut Ve
             out.extend_from_slice(text.ok_or_else(wrong)?);
             Ok(())
         }
-        Kind::Enum(values) => {
+        ClientTypeKind::Enum(values) => {
             let name = node.string().ok_or_else(wrong)?;
             let is_known = values.iter().any(|value| value.as_bytes() == &*name);
             let named = || {
                 let known = values.iter().take(10).map(|value| format!("`{value}`")).collect::<Vec<_>>();
-                Wrong::new(format!(" is {}; `{}` has {}", shown(node), types.name(id), known.join(", ")))
+                CoercionError::new(format!(
+                    " is {}; `{}` has {}",
+                    shown(node),
+                    types.name(id),
+                    known.join(", ")
+                ))
             };
             is_known.then(|| out.extend_from_slice(node.text())).ok_or_else(named)
         }
-        Kind::Input { fields, is_one_of } => {
+        ClientTypeKind::Input { fields, is_one_of } => {
             object(types, node, types.name(id), (fields, *is_one_of), depth, out)
         }
-        Kind::Hidden | Kind::Object(_) | Kind::Abstract(..) => Err(wrong()),
+        ClientTypeKind::Hidden | ClientTypeKind::Object(_) | ClientTypeKind::Abstract(..) => Err(wrong()),
     }
 }
 
-fn out_text(out: &mut Vec<u8>, text: &str) -> Result<(), Wrong> {
+fn out_text(out: &mut Vec<u8>, text: &str) -> Result<(), CoercionError> {
     out.extend_from_slice(text.as_bytes());
     Ok(())
 }
 
 /// Coerces a list, or a single value in place of a list.
-fn list(types: &Types, node: JsonNode<'_>, inner: &Ty, depth: usize, out: &mut Vec<u8>) -> Result<(), Wrong> {
+fn list(
+    types: &ClientTypes,
+    node: JsonNode<'_>,
+    inner: &ClientTypeRef,
+    depth: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), CoercionError> {
     out.push(b'[');
     if node.kind() == Json::Array {
         for (place, item) in node.items().enumerate() {
@@ -351,26 +379,29 @@ fn list(types: &Types, node: JsonNode<'_>, inner: &Ty, depth: usize, out: &mut V
 }
 
 fn object(
-    types: &Types,
+    types: &ClientTypes,
     node: JsonNode<'_>,
     name: &str,
-    (fields, is_one_of): (&[Input], bool),
+    (fields, is_one_of): (&[ClientInput], bool),
     depth: usize,
     out: &mut Vec<u8>,
-) -> Result<(), Wrong> {
+) -> Result<(), CoercionError> {
     if node.kind() != Json::Object {
-        return Err(Wrong::new(format!(" is {}, and not an object of the type `{name}`", shown(node))));
+        return Err(CoercionError::new(format!(
+            " is {}, and not an object of the type `{name}`",
+            shown(node)
+        )));
     }
     let mut values: Vec<Option<JsonNode<'_>>> = vec![None; fields.len()];
     for (key, value) in node.members() {
         let Some(place) = fields.iter().position(|field| key.is(field.name.as_bytes())) else {
             let key = shortened(&String::from_utf8_lossy(&key.node().string().unwrap_or_default()));
-            return Err(Wrong::new(format!(" has a field `{key}`, which `{name}` does not have")));
+            return Err(CoercionError::new(format!(" has a field `{key}`, which `{name}` does not have")));
         };
         // Parsers disagree on whether the first or the last of equal names counts.
         if values[place].replace(value).is_some() {
             let field = &fields[place].name;
-            return Err(Wrong::new(format!(" has a field `{field}` of `{name}` more than once")));
+            return Err(CoercionError::new(format!(" has a field `{field}` of `{name}` more than once")));
         }
     }
     if is_one_of {
@@ -378,16 +409,16 @@ fn object(
         let is_one =
             members.next().is_some_and(|(_, value)| value.kind() != Json::Null) && members.next().is_none();
         if !is_one {
-            return Err(Wrong::new(format!(" needs exactly one field of `{name}` that is not null")));
+            return Err(CoercionError::new(format!(" needs exactly one field of `{name}` that is not null")));
         }
     }
-    let speller = Speller { types, bindings: None };
+    let speller = ValueSpeller { types, bindings: None };
     out.push(b'{');
     let mut is_first = true;
     for (field, given) in fields.iter().zip(values) {
         if given.is_none() && field.default.is_none() {
-            if matches!(field.ty, Ty::NonNull(_)) {
-                return Err(Wrong::new(format!(" lacks the field `{}` of `{name}`", field.name)));
+            if matches!(field.ty, ClientTypeRef::NonNull(_)) {
+                return Err(CoercionError::new(format!(" lacks the field `{}` of `{name}`", field.name)));
             }
             continue;
         }
@@ -398,7 +429,7 @@ fn object(
         out.push(b':');
         match (given, &field.default) {
             (Some(value), _) => {
-                let within = |wrong: Wrong| wrong.within(&format!(".{}", field.name));
+                let within = |wrong: CoercionError| wrong.within(&format!(".{}", field.name));
                 coerce(types, value, &field.ty, depth, out).map_err(within)?;
             }
             (None, Some(default)) => {
@@ -406,7 +437,7 @@ fn object(
                 // Each `{},` of a list grows by the length of the type's defaults.
                 if out.len() > ARGUMENTS {
                     let message = format!(" has more than {ARGUMENTS} bytes with the defaults of `{name}`");
-                    return Err(Wrong::new(message));
+                    return Err(CoercionError::new(message));
                 }
             }
             (None, None) => {}
@@ -434,7 +465,7 @@ fn shown(node: JsonNode<'_>) -> String {
     }
 }
 
-impl Wrong {
+impl CoercionError {
     fn new(message: String) -> Self {
         Self { path: String::new(), message, plain: " is not a value of its type" }
     }
@@ -450,7 +481,7 @@ impl Wrong {
             path => format!(": `{}`", shortened(path)),
         };
         let told = |message: &str| format!("the variable `${variable}`{place}{message}");
-        GraphqlError::new(Code::Variables, told(&self.message)).or_plainly(told(self.plain))
+        GraphqlError::new(GraphqlErrorKind::Variables, told(&self.message)).or_plainly(told(self.plain))
     }
 
     fn within(mut self, step: &str) -> Self {

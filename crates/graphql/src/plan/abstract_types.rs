@@ -13,18 +13,18 @@ use graphql_tools::static_graphql::query::{
     Definition, Directive, Document, Field, InlineFragment, OperationDefinition, Selection, SelectionSet,
 };
 
-use super::types::{TypeId, Types};
+use super::types::{ClientTypes, TypeId};
 
-struct Walk<'t> {
-    types: &'t Types,
+struct AbstractTypeWalk<'t> {
+    types: &'t ClientTypes,
     /// The types of the document's fragments.
     fragments: HashMap<String, Option<TypeId>>,
 }
 
 /// Removes the type condition of each fragment that has a directive and the type of the union that contains
 /// it, and adds `__typename` where objects may be of hidden types.
-pub(super) fn prepare(document: &mut Document, root: TypeId, types: &Types) {
-    let mut walk = Walk { types, fragments: HashMap::new() };
+pub(super) fn prepare(document: &mut Document, root: TypeId, types: &ClientTypes) {
+    let mut walk = AbstractTypeWalk { types, fragments: HashMap::new() };
     for definition in &document.definitions {
         let Definition::Fragment(fragment) = definition else { continue };
         walk.fragments.insert(fragment.name.clone(), types.find(fragment.type_condition.as_ref()));
@@ -48,7 +48,7 @@ pub(super) fn prepare(document: &mut Document, root: TypeId, types: &Types) {
     }
 }
 
-impl Walk<'_> {
+impl AbstractTypeWalk<'_> {
     /// Prepares the selections of a type.
     fn selections(&self, set: &mut SelectionSet, of: Option<TypeId>) {
         let span = set.span;

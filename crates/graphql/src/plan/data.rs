@@ -11,20 +11,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::types::{TypeId, Types};
-use super::values::Arguments;
-use crate::remote::Query;
-use crate::{Bindings, How, Operation};
+use super::types::{ClientTypes, TypeId};
+use super::values::CallArgumentTexts;
+use crate::remote::EncodedDocument;
+use crate::{BatchStrategy, RestOperation, SubgraphBindings};
 
 pub(crate) type PositionId = usize;
 pub(crate) type SlotId = usize;
 pub(crate) type StepId = usize;
 
 /// A set of types; `None` contains all types.
-pub(crate) type Only = Option<Arc<[TypeId]>>;
+pub(crate) type TypeFilter = Option<Arc<[TypeId]>>;
 
 /// Whether a set contains a type.
-pub(crate) fn has(only: &Only, ty: Option<TypeId>) -> bool {
+pub(crate) fn has(only: &TypeFilter, ty: Option<TypeId>) -> bool {
     match (only, ty) {
         (Some(types), Some(ty)) => types.contains(&ty),
         _ => true,
@@ -32,7 +32,7 @@ pub(crate) fn has(only: &Only, ty: Option<TypeId>) -> bool {
 }
 
 /// Returns the intersection of two sets.
-pub(crate) fn both(one: &Only, other: &Only) -> Only {
+pub(crate) fn both(one: &TypeFilter, other: &TypeFilter) -> TypeFilter {
     match (one, other) {
         (None, only) | (only, None) => only.clone(),
         (Some(one), Some(other)) => Some(one.iter().filter(|ty| other.contains(ty)).copied().collect()),
@@ -41,12 +41,12 @@ pub(crate) fn both(one: &Only, other: &Only) -> Only {
 
 /// A position in the response.
 #[derive(Debug)]
-pub(crate) struct Position {
+pub(crate) struct ResponsePosition {
     /// The parent position, and the key of the field in it.
     pub(crate) parent: Option<(PositionId, Arc<str>)>,
     /// The type of that field.
     pub(crate) declared: TypeId,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<ObjectSlot>,
     /// Whether an object may occur in several places, because it was fetched by a key.
     pub(crate) is_shared: bool,
     /// The fields that have subfields.
@@ -55,23 +55,24 @@ pub(crate) struct Position {
 
 /// A source of objects.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    pub(crate) from: From,
+pub(crate) struct ObjectSlot {
+    pub(crate) from: SlotOrigin,
     /// The fields that it contains, by planned key.
-    pub(crate) fields: HashMap<Arc<str>, Vec<Entry>>,
-    pub(crate) teller: Option<Teller>,
+    pub(crate) fields: HashMap<Arc<str>, Vec<SlotField>>,
+    pub(crate) teller: Option<TypeResolver>,
 }
 
-impl Slot {
+impl ObjectSlot {
     /// The key of the field whose value the slot contains; `None` for a slot of objects with fields.
     pub(crate) fn field(&self) -> Option<&Arc<str>> {
-        let is_itself = |entries: &[Entry]| entries.iter().any(|entry| entry.lookup == Lookup::Itself);
+        let is_itself =
+            |entries: &[SlotField]| entries.iter().any(|entry| entry.lookup == FieldLookup::Itself);
         self.fields.iter().find(|(_, entries)| is_itself(entries)).map(|(key, _)| key)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum SlotOrigin {
     /// A field of a slot of the parent position.
     Parent(SlotId),
     /// The result of a step, for one of its groups.
@@ -80,12 +81,12 @@ pub(crate) enum From {
 
 /// A field in a slot.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct SlotField {
     /// The name of the field in the schema.
     pub(crate) field: Box<str>,
     /// The types of the objects that the entry applies to.
-    pub(crate) only: Only,
-    pub(crate) lookup: Lookup,
+    pub(crate) only: TypeFilter,
+    pub(crate) lookup: FieldLookup,
     /// Whether the request to the service used another key, so that the response may contain a different
     /// field under this key.
     pub(crate) is_renamed: bool,
@@ -97,7 +98,7 @@ pub(crate) struct Entry {
 
 /// The location of a field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lookup {
+pub(crate) enum FieldLookup {
     /// The member of this name.
     Member(Box<str>),
     /// The slot's value itself.
@@ -106,7 +107,7 @@ pub(crate) enum Lookup {
 
 /// A rule that determines the type of an object in a slot.
 #[derive(Clone, Debug)]
-pub(crate) enum Teller {
+pub(crate) enum TypeResolver {
     /// The member of this name contains the type name.
     Typename(Box<str>),
     /// The member of this name contains the service's own text for the type.
@@ -119,13 +120,13 @@ pub(crate) enum Teller {
 
 /// A call, or several calls of the same kind, for all objects that need it.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct PlanStep {
     pub(crate) service: Arc<str>,
     /// The service's names and value texts.
-    pub(crate) bindings: Arc<Bindings>,
-    pub(crate) call: Call,
+    pub(crate) bindings: Arc<SubgraphBindings>,
+    pub(crate) call: PlanCall,
     /// The objects that it is made for.
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<ObjectGroup>,
     /// The variables that the step depends on, with their required values.
     pub(crate) conditions: Vec<(Arc<str>, bool)>,
     /// The steps that must finish before.
@@ -134,21 +135,21 @@ pub(crate) struct Step {
 
 /// The request of a step.
 #[derive(Debug)]
-pub(crate) enum Call {
+pub(crate) enum PlanCall {
     /// A single operation.
-    Operation(Arc<Operation>, Arguments),
+    Operation(Arc<RestOperation>, CallArgumentTexts),
     /// Objects or fields, fetched by keys.
-    Keys(How, Arguments),
+    Keys(BatchStrategy, CallArgumentTexts),
     /// A single document of a GraphQL service.
-    Document(Document),
+    Document(SubgraphDocument),
     /// A document of a GraphQL service that resolves representations, with the variable for each group's
     /// alias.
-    Entities(Document, Vec<(Box<str>, Box<str>)>),
+    Entities(SubgraphDocument, Vec<(Box<str>, Box<str>)>),
     /// A field of a GraphQL service's `Query`, fetched by keys.
     Linked {
         path: Arc<str>,
-        how: How,
-        arguments: Arguments,
+        how: BatchStrategy,
+        arguments: CallArgumentTexts,
         /// The selection of the field, without its braces.
         selection: Box<str>,
         /// The declarations of the variables used in it.
@@ -159,30 +160,30 @@ pub(crate) enum Call {
 
 /// A document for a GraphQL service.
 #[derive(Debug)]
-pub(crate) struct Document {
+pub(crate) struct SubgraphDocument {
     /// The path below the service's URL.
     pub(crate) path: Arc<str>,
     pub(crate) text: Box<str>,
     /// The text in its encoded form for requests.
-    pub(crate) query: Query,
+    pub(crate) query: EncodedDocument,
     pub(crate) variables: Box<[Box<str>]>,
     pub(crate) is_query: bool,
 }
 
 /// The objects at one position that a step is made for.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct ObjectGroup {
     pub(crate) position: PositionId,
     /// The slot of the position that receives the results.
     pub(crate) slot: SlotId,
     /// The types of the objects that the step is made for.
-    pub(crate) only: Only,
+    pub(crate) only: TypeFilter,
     /// The data that the step needs about the objects.
-    pub(crate) input: Input,
+    pub(crate) input: StepInput,
     /// The slots that determine the result for an object.
     pub(crate) key: Vec<SlotId>,
     /// The path to the objects; `None` for a step without input, which is made once.
-    pub(crate) walk: Option<Walk>,
+    pub(crate) walk: Option<GroupPath>,
     /// Whether an object without the needed data gets an empty list.
     pub(crate) is_many: bool,
     /// The index of its alias in [`Call::Entities`].
@@ -191,87 +192,93 @@ pub(crate) struct Group {
 
 /// The data that a step needs about its objects.
 #[derive(Debug)]
-pub(crate) enum Input {
+pub(crate) enum StepInput {
     Nothing,
     /// The names of fields, and the keys under which they are found.
     Fields(Box<[Box<str>]>, Box<[Arc<str>]>),
-    Representation(Representation),
+    Representation(EntityRepresentation),
 }
 
 /// The representation of an object for a GraphQL service.
 #[derive(Debug, Default)]
-pub(crate) struct Representation(pub(crate) Vec<Said>);
+pub(crate) struct EntityRepresentation(pub(crate) Vec<RepresentationField>);
 
 /// A field of a representation.
 #[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) only: Only,
+pub(crate) struct RepresentationField {
+    pub(crate) only: TypeFilter,
     /// The name in the representation.
     pub(crate) name: Box<str>,
     /// The key under which the value is found.
     pub(crate) key: Arc<str>,
-    pub(crate) value: Value,
+    pub(crate) value: RepresentationValue,
 }
 
 #[derive(Debug)]
-pub(crate) enum Value {
+pub(crate) enum RepresentationValue {
     Typename,
     Constant(Bytes),
     Leaf,
-    Object(Representation),
+    Object(EntityRepresentation),
 }
 
 /// The path to the objects of a group.
 #[derive(Debug)]
-pub(crate) struct Walk {
+pub(crate) struct GroupPath {
     /// The result of a step, without duplicates; `None` for the response itself.
     pub(crate) start: Option<(StepId, usize)>,
     /// The position where the path begins, and the positions below.
-    pub(crate) levels: Vec<Level>,
+    pub(crate) levels: Vec<GroupPathLevel>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Level {
+pub(crate) struct GroupPathLevel {
     pub(crate) position: PositionId,
     /// The relevant slots.
     pub(crate) slots: Vec<SlotId>,
-    pub(crate) only: Only,
+    pub(crate) only: TypeFilter,
 }
 
-impl Step {
+impl PlanStep {
     /// The fields of its objects that it needs, in the order of a key.
     pub(crate) fn needs(&self) -> &[Box<str>] {
         match self.groups.first().map(|group| &group.input) {
-            Some(Input::Fields(fields, _)) => fields,
+            Some(StepInput::Fields(fields, _)) => fields,
             _ => &[],
         }
     }
 
     /// Whether it requests a whole list, independently of the objects.
     pub(crate) fn is_list(&self) -> bool {
-        let (Call::Keys(how, _) | Call::Linked { how, .. }) = &self.call else { return false };
-        matches!(how, How::List(..))
+        let (PlanCall::Keys(how, _) | PlanCall::Linked { how, .. }) = &self.call else { return false };
+        matches!(how, BatchStrategy::List(..))
     }
 }
 
-impl Document {
+impl SubgraphDocument {
     pub(crate) fn new(path: &Arc<str>, text: &str, variables: Box<[Box<str>]>, is_query: bool) -> Self {
-        Self { path: Arc::clone(path), text: text.into(), query: Query::new(text), variables, is_query }
+        Self {
+            path: Arc::clone(path),
+            text: text.into(),
+            query: EncodedDocument::new(text),
+            variables,
+            is_query,
+        }
     }
 }
 
-impl Slot {
-    pub(crate) fn new(from: From) -> Self {
+impl ObjectSlot {
+    pub(crate) fn new(from: SlotOrigin) -> Self {
         Self { from, fields: HashMap::new(), teller: None }
     }
 
     /// Adds a field, or merges it with an existing entry for the same types.
-    pub(crate) fn add(&mut self, key: &str, entry: Entry) {
+    pub(crate) fn add(&mut self, key: &str, entry: SlotField) {
         let entries = match self.fields.get_mut(key) {
             Some(entries) => entries,
             None => self.fields.entry(key.into()).or_default(),
         };
-        let is_same = |known: &&mut Entry| {
+        let is_same = |known: &&mut SlotField| {
             (&known.field, &known.only, &known.lookup) == (&entry.field, &entry.only, &entry.lookup)
         };
         match entries.iter_mut().find(is_same) {
@@ -281,30 +288,30 @@ impl Slot {
     }
 
     /// The field of an object of this type, under the client's key.
-    pub(crate) fn entry(&self, key: &str, ty: Option<TypeId>) -> Option<&Entry> {
+    pub(crate) fn entry(&self, key: &str, ty: Option<TypeId>) -> Option<&SlotField> {
         let mut fitting = self.fields.get(key)?.iter().filter(|entry| has(&entry.only, ty));
         fitting.clone().find(|entry| entry.is_renamed).or_else(|| fitting.next())
     }
 
     /// The field of an object of this type, under the key in the request to the service.
-    pub(crate) fn asked(&self, key: &str, ty: Option<TypeId>) -> Option<&Entry> {
+    pub(crate) fn asked(&self, key: &str, ty: Option<TypeId>) -> Option<&SlotField> {
         let mut fitting = self.fields.get(key)?.iter().filter(|entry| has(&entry.only, ty));
         fitting.clone().find(|entry| !entry.is_renamed).or_else(|| fitting.next())
     }
 }
 
-impl Position {
+impl ResponsePosition {
     /// Returns the slot with this source, creating it if necessary.
-    pub(crate) fn slot(&mut self, from: From) -> SlotId {
+    pub(crate) fn slot(&mut self, from: SlotOrigin) -> SlotId {
         if let Some(known) = self.slots.iter().position(|slot| slot.from == from) {
             return known;
         }
-        self.slots.push(Slot::new(from));
+        self.slots.push(ObjectSlot::new(from));
         self.slots.len() - 1
     }
 
     /// Whether the type of its objects has to be determined.
-    pub(crate) fn is_abstract(&self, types: &Types) -> bool {
+    pub(crate) fn is_abstract(&self, types: &ClientTypes) -> bool {
         !types.is_object(self.declared)
     }
 }

@@ -3,15 +3,15 @@
 
 use std::fmt;
 
-use super::Plan;
-use super::data::{Call, Group, PositionId, Step};
+use super::QueryPlan;
+use super::data::{ObjectGroup, PlanCall, PlanStep, PositionId};
 use super::response_keys::client_key;
-use crate::subgraph::From;
-use crate::{Ask, How};
+use crate::subgraph::ParameterSource;
+use crate::{BatchStrategy, BoundCall};
 
 /// The calls that a document will make. The `Display` form is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
+pub struct PlanExplanation {
     /// The calls. Each waits for the earlier calls that it depends on.
     pub steps: Vec<ExplainedStep>,
 }
@@ -33,15 +33,15 @@ pub struct ExplainedStep {
     pub needs: Vec<usize>,
 }
 
-impl Plan {
+impl QueryPlan {
     /// Explains the plan.
-    pub(crate) fn explain(&self) -> Explanation {
+    pub(crate) fn explain(&self) -> PlanExplanation {
         let mut waves: Vec<usize> = Vec::new();
         for step in &self.steps {
             let before = step.after.iter().filter_map(|step| waves.get(*step)).max();
             waves.push(before.map_or(1, |wave| wave + 1));
         }
-        let explained = |(number, step): (usize, &Step)| ExplainedStep {
+        let explained = |(number, step): (usize, &PlanStep)| ExplainedStep {
             wave: waves[number],
             label: format!("{}: {}", step.service, call(&step.call)),
             places: step.groups.iter().map(|group| self.place(group)).collect(),
@@ -53,12 +53,12 @@ impl Plan {
                 .collect(),
             needs: step.after.clone(),
         };
-        Explanation { steps: self.steps.iter().enumerate().map(explained).collect() }
+        PlanExplanation { steps: self.steps.iter().enumerate().map(explained).collect() }
     }
 
     /// The place in the response that a step provides: the position, with the field if the step is for a link
     /// or root field.
-    fn place(&self, group: &Group) -> String {
+    fn place(&self, group: &ObjectGroup) -> String {
         let position = &self.positions[group.position];
         let slot = &position.slots[group.slot];
         let mut path = self.path(group.position);
@@ -74,55 +74,55 @@ impl Plan {
     }
 }
 
-fn call(call: &Call) -> String {
+fn call(call: &PlanCall) -> String {
     match call {
-        Call::Operation(operation, _) => format!("{} {}", operation.method, operation.path),
-        Call::Keys(how, _) | Call::Linked { how, .. } => asked(how),
-        Call::Document(document) | Call::Entities(document, _) => document.text.to_string(),
+        PlanCall::Operation(operation, _) => format!("{} {}", operation.method, operation.path),
+        PlanCall::Keys(how, _) | PlanCall::Linked { how, .. } => asked(how),
+        PlanCall::Document(document) | PlanCall::Entities(document, _) => document.text.to_string(),
     }
 }
 
-fn asked(how: &How) -> String {
-    let (How::Ids(ask, _) | How::List(ask, _) | How::Each(ask)) = how;
+fn asked(how: &BatchStrategy) -> String {
+    let (BatchStrategy::Ids(ask, _) | BatchStrategy::List(ask, _) | BatchStrategy::Each(ask)) = how;
     match ask {
-        Ask::Rest(operation) => {
+        BoundCall::Rest(operation) => {
             let filled = operation.parameters.iter().filter(|parameter| {
                 !operation.path.contains(&format!("{{{}}}", parameter.name))
-                    && !matches!(parameter.from, From::Argument(_))
+                    && !matches!(parameter.from, ParameterSource::Argument(_))
             });
             let filled: Vec<String> = filled.map(parameter).collect();
             let query = if filled.is_empty() { String::new() } else { format!("?{}", filled.join("&")) };
             format!("{} {}{query}", operation.method, operation.path)
         }
-        Ask::Field { name, .. } => format!("{{ {name} }}"),
+        BoundCall::Field { name, .. } => format!("{{ {name} }}"),
     }
 }
 
-fn parameter(parameter: &crate::Parameter) -> String {
+fn parameter(parameter: &crate::RestParameter) -> String {
     match &parameter.from {
-        From::Key(key) | From::Argument(key) => format!("{}={{{key}}}", parameter.name),
-        From::Fixed(value) => format!("{}={value}", parameter.name),
+        ParameterSource::Key(key) | ParameterSource::Argument(key) => format!("{}={{{key}}}", parameter.name),
+        ParameterSource::Fixed(value) => format!("{}={value}", parameter.name),
     }
 }
 
-fn times(call: &Call) -> String {
+fn times(call: &PlanCall) -> String {
     match call {
-        Call::Operation(..) | Call::Document(_) => "one call".to_owned(),
-        Call::Entities(..) => "one call for all objects, without duplicates".to_owned(),
-        Call::Keys(how, _) | Call::Linked { how, .. } => match how {
-            How::Ids(_, joined) => match joined.batch {
+        PlanCall::Operation(..) | PlanCall::Document(_) => "one call".to_owned(),
+        PlanCall::Entities(..) => "one call for all objects, without duplicates".to_owned(),
+        PlanCall::Keys(how, _) | PlanCall::Linked { how, .. } => match how {
+            BatchStrategy::Ids(_, joined) => match joined.batch {
                 Some(most) => format!("a call for every {most} keys of {}, without duplicates", joined.key),
                 None => format!("one call for all keys of {}, as many as fit", joined.key),
             },
-            How::List(_, joined) => {
+            BatchStrategy::List(_, joined) => {
                 format!("one call for the whole list, joined by {} = {}", joined.key, joined.item)
             }
-            How::Each(_) => "a call for each object, without duplicates".to_owned(),
+            BatchStrategy::Each(_) => "a call for each object, without duplicates".to_owned(),
         },
     }
 }
 
-impl Explanation {
+impl PlanExplanation {
     /// Formats the explanation as a Mermaid flowchart, with arrows for dependencies.
     #[must_use]
     pub fn mermaid(&self) -> String {
@@ -140,7 +140,7 @@ impl Explanation {
     }
 }
 
-impl fmt::Display for Explanation {
+impl fmt::Display for PlanExplanation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut steps: Vec<&ExplainedStep> = self.steps.iter().collect();
         steps.sort_by_key(|step| step.wave);

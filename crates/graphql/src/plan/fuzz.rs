@@ -15,9 +15,9 @@ use services::{
 };
 
 use super::*;
-use crate::execute::{self, AnswerRules, Variables};
-use crate::sources::{SourceLimits, Sources};
-use crate::{Bindings, Kind, Part, compose};
+use crate::execute::{self, AnswerRules, CoercedVariables};
+use crate::sources::{RouteServices, SourceLimits};
+use crate::{ServiceSchema, SubgraphBindings, SubgraphProtocol, compose};
 
 /// The number of input bytes that determine the schema, unless it is one of the schemas shared by most
 /// inputs: creating a planner takes longer than most plans.
@@ -35,18 +35,18 @@ const STACK_BYTES: usize = 16 << 20;
 const ERRORS: usize = 64 << 10;
 
 /// A schema and its planner.
-struct Known {
+struct FuzzedSchema {
     schema: generate::Schema,
-    planner: Option<Planner>,
+    planner: Option<QueryPlanner>,
 }
 
 /// The planners of the most recent schemas.
 #[derive(Default)]
-struct Planners(Mutex<VecDeque<(Vec<u8>, Arc<Known>)>>);
+struct PlannerCache(Mutex<VecDeque<(Vec<u8>, Arc<FuzzedSchema>)>>);
 
-impl Planners {
+impl PlannerCache {
     /// Returns the schema determined by an input, and the rest of the input.
-    fn get<'b>(&self, bytes: &'b [u8]) -> (Arc<Known>, &'b [u8]) {
+    fn get<'b>(&self, bytes: &'b [u8]) -> (Arc<FuzzedSchema>, &'b [u8]) {
         let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
         match first % (SHARED + SHARED / 8) {
             shared @ ..SHARED => (self.known(&spread(shared)), rest),
@@ -57,7 +57,7 @@ impl Planners {
         }
     }
 
-    fn known(&self, bytes: &[u8]) -> Arc<Known> {
+    fn known(&self, bytes: &[u8]) -> Arc<FuzzedSchema> {
         let mut kept = self.0.lock().unwrap();
         if let Some(at) = kept.iter().position(|(key, _)| key == bytes) {
             let entry = kept.remove(at).expect("it was found there");
@@ -65,7 +65,7 @@ impl Planners {
         } else {
             let schema = generate::schema(&mut Choices::new(bytes));
             let planner = planner(&schema);
-            kept.push_front((bytes.to_vec(), Arc::new(Known { schema, planner })));
+            kept.push_front((bytes.to_vec(), Arc::new(FuzzedSchema { schema, planner })));
             kept.truncate(usize::from(SHARED) + KEPT_PLANNERS);
         }
         Arc::clone(&kept[0].1)
@@ -83,21 +83,21 @@ fn spread(number: u8) -> Vec<u8> {
 }
 
 /// Creates a planner for a schema, or returns `None` if the schema does not compose.
-fn planner(schema: &generate::Schema) -> Option<Planner> {
+fn planner(schema: &generate::Schema) -> Option<QueryPlanner> {
     let subgraph = |(name, sdl): &(String, String)| Subgraph {
         name: name.as_str().into(),
         sdl: sdl.clone(),
-        kind: Kind::Remote {
+        kind: SubgraphProtocol::Remote {
             path: "/graphql".into(),
-            bindings: Arc::<Bindings>::default(),
+            bindings: Arc::<SubgraphBindings>::default(),
             is_federated: true,
         },
     };
     let subgraphs: Vec<Subgraph> = schema.services.iter().map(subgraph).collect();
-    let parts: Vec<Part<'_>> =
-        subgraphs.iter().map(|part| Part { name: &part.name, sdl: &part.sdl }).collect();
+    let parts: Vec<ServiceSchema<'_>> =
+        subgraphs.iter().map(|part| ServiceSchema { name: &part.name, sdl: &part.sdl }).collect();
     let supergraph = compose(&parts).ok()?;
-    let planner = Planner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), true);
+    let planner = QueryPlanner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), true);
     Some(
         planner.unwrap_or_else(|error| {
             panic!("the composed schema can't be planned: {error}\n{}", supergraph.sdl)
@@ -106,7 +106,7 @@ fn planner(schema: &generate::Schema) -> Option<Planner> {
 }
 
 /// Plans a request, if possible.
-fn plan(planner: &Planner, asked: &Asked) -> Option<Arc<Plan>> {
+fn plan(planner: &QueryPlanner, asked: &Asked) -> Option<Arc<QueryPlan>> {
     let (text, name) = (&*asked.document, asked.operation.as_deref());
     let checked = match planner.check(text, name, u64::MAX) {
         Ok(checked) => checked.expect("the number of selections is unlimited"),
@@ -125,7 +125,7 @@ fn plan(planner: &Planner, asked: &Asked) -> Option<Arc<Plan>> {
         Ok(plan) => Some(plan),
         Err(errors) => {
             are_short(&errors, text);
-            let is_ours = errors.iter().any(|error| error.code == Code::Plan.code());
+            let is_ours = errors.iter().any(|error| error.code == GraphqlErrorKind::Plan.code());
             assert!(!is_ours, "the checked document can't be planned: {}: {text}", reason(planner, &checked));
             None
         }
@@ -133,15 +133,16 @@ fn plan(planner: &Planner, asked: &Asked) -> Option<Arc<Plan>> {
 }
 
 /// The reason why a document can't be planned.
-fn reason(planner: &Planner, checked: &CheckedDocument) -> String {
-    let operation = Operation::chosen(&checked.document, checked.name.as_deref()).expect("an operation");
+fn reason(planner: &QueryPlanner, checked: &CheckedDocument) -> String {
+    let operation =
+        DocumentOperation::chosen(&checked.document, checked.name.as_deref()).expect("an operation");
     let fragments = FragmentIndex::new(&checked.document).expect("fragments");
     let keys = ResponseKeys::of(&checked.document, &planner.reserved);
     let token = CancellationToken::with_timeout(TIMEOUT);
     planner
         .lowered(&operation, &fragments, &keys, &token)
         .err()
-        .map_or_else(String::new, |Broken(reason)| reason)
+        .map_or_else(String::new, |LoweringError(reason)| reason)
 }
 
 fn nodes(set: &hive_router_query_planner::ast::selection_set::SelectionSet) -> u64 {
@@ -174,7 +175,7 @@ fn plans_documents_within_limits_or_rejects_them() {
 }
 
 fn fuzz_documents() {
-    let planners = Planners::default();
+    let planners = PlannerCache::default();
     ::fuzz::run("graphql_documents", &[], |bytes| {
         let (known, rest) = planners.get(bytes);
         let Some(planner) = &known.planner else { return };
@@ -182,15 +183,15 @@ fn fuzz_documents() {
         let asked = generate::request(&mut choices, &known.schema);
         let Some(plan) = plan(planner, &asked) else { return };
         let _ = plan.explain().to_string();
-        let _ = Variables::coerce(&plan, asked.variables.into());
+        let _ = CoercedVariables::coerce(&plan, asked.variables.into());
         assert!(planner.kept.bytes() <= KEPT);
     });
 }
 
 /// A transport that answers every call with the next of these texts.
-struct Hostile(Mutex<VecDeque<(u16, String)>>);
+struct HostileTransport(Mutex<VecDeque<(u16, String)>>);
 
-impl ServiceTransport for Hostile {
+impl ServiceTransport for HostileTransport {
     fn send(
         &self,
         _: &RequestEndpoint,
@@ -254,7 +255,7 @@ fn any_service_responses_yield_a_json_response_within_the_limit() {
 }
 
 fn fuzz_answers() {
-    let planners = Planners::default();
+    let planners = PlannerCache::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     ::fuzz::run("graphql_answers", &[], |bytes| {
         let (known, rest) = planners.get(bytes);
@@ -264,14 +265,14 @@ fn fuzz_answers() {
         let asked = generate::request(&mut choices, &known.schema);
         let Some(plan) = plan(planner, &asked) else { return };
         let given = if choices.one_in(2) { asked.variables } else { "{}".to_owned() };
-        let Ok(variables) = Variables::coerce(&plan, given.into()) else { return };
+        let Ok(variables) = CoercedVariables::coerce(&plan, given.into()) else { return };
         let config = known.schema.services.iter();
         let config: BTreeMap<String, ServiceConfig> =
             config.map(|(name, _)| (name.clone(), ServiceConfig::at("http://127.0.0.1:1"))).collect();
         let services =
-            ServiceSet::new(&config).unwrap().with_transport(Arc::new(Hostile(Mutex::new(answers))));
+            ServiceSet::new(&config).unwrap().with_transport(Arc::new(HostileTransport(Mutex::new(answers))));
         let limits = SourceLimits { calls: 50, concurrency: 4, upstream_bytes: 1 << 24 };
-        let ground = Sources::new(services, limits, false).ground(RequestCall::unlimited());
+        let ground = RouteServices::new(services, limits, false).ground(RequestCall::unlimited());
         let rules = AnswerRules { most: ANSWER, tells_schema: true, introspected: Vec::new() };
         let run = execute::run(&plan, planner.schema(), Arc::new(variables), &ground, &rules);
         let mut text = Vec::new();

@@ -13,20 +13,20 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::Plan;
+use super::QueryPlan;
 
-pub(crate) struct Kept {
+pub(crate) struct CachedPlan {
     most: usize,
     /// The hash is keyed, so that clients cannot choose documents with equal hashes.
     hasher: RandomState,
-    plans: RwLock<Plans>,
+    plans: RwLock<PlanCache>,
 }
 
 /// Plans that were evicted. To drop them may take long.
-pub(crate) type EvictedPlans = Vec<Arc<Plan>>;
+pub(crate) type EvictedPlans = Vec<Arc<QueryPlan>>;
 
 #[derive(Default)]
-struct Plans {
+struct PlanCache {
     /// The plans by the hash of the document and the operation's name.
     known: HashMap<u64, KeptPlan>,
     /// The queue of eviction candidates.
@@ -37,7 +37,7 @@ struct Plans {
 struct KeptPlan {
     text: Arc<str>,
     operation: Option<Box<str>>,
-    plan: Arc<Plan>,
+    plan: Arc<QueryPlan>,
     bytes: usize,
     is_used: AtomicBool,
 }
@@ -49,12 +49,12 @@ const EACH: usize = 256;
 /// the lock. A plan that has no room afterwards is not cached.
 const MAX_CANDIDATES: usize = 1024;
 
-impl Kept {
+impl CachedPlan {
     pub(crate) fn new(most: usize) -> Self {
         Self { most, hasher: RandomState::new(), plans: RwLock::default() }
     }
 
-    pub(crate) fn get(&self, text: &str, name: Option<&str>) -> Option<Arc<Plan>> {
+    pub(crate) fn get(&self, text: &str, name: Option<&str>) -> Option<Arc<QueryPlan>> {
         let hash = self.hasher.hash_one((text, name));
         let plans = self.plans.read().unwrap_or_else(PoisonError::into_inner);
         let known = plans.known.get(&hash)?;
@@ -69,7 +69,7 @@ impl Kept {
 
     /// Caches a plan, unless it is larger than a quarter of the cache. Returns the plans that were evicted,
     /// so that they are not dropped under the lock.
-    pub(crate) fn keep(&self, text: &Arc<str>, name: Option<&str>, plan: &Arc<Plan>) -> EvictedPlans {
+    pub(crate) fn keep(&self, text: &Arc<str>, name: Option<&str>, plan: &Arc<QueryPlan>) -> EvictedPlans {
         let bytes = plan.bytes + text.len() + name.map_or(0, str::len) + EACH;
         if bytes > self.most / 4 {
             return Vec::new();
@@ -96,7 +96,7 @@ impl Kept {
     }
 }
 
-impl Plans {
+impl PlanCache {
     fn shrink(&mut self, most: usize) -> EvictedPlans {
         let mut evicted = Vec::new();
         for _ in 0..MAX_CANDIDATES {

@@ -18,10 +18,10 @@ use graphql_tools::static_graphql::query::{
     Definition, Document, OperationDefinition, Selection, SelectionSet,
 };
 
-use super::types::{TypeId, Types};
-use crate::error::{Code, GraphqlError};
+use super::types::{ClientTypes, TypeId};
+use crate::error::{GraphqlError, GraphqlErrorKind};
 use crate::{GraphqlLimits, OperationKind};
-use figures::{FigureBook, Figures};
+use figures::{FigureBook, SelectionSizes};
 use fragments::{FragmentIndex, selections};
 
 /// The maximum number of selections with the same response key at one place.
@@ -45,7 +45,7 @@ pub(crate) struct SelectionCounts {
 pub(crate) fn check_figures<'d>(
     document: &'d Document,
     fragments: &FragmentIndex<'d>,
-    types: &Types,
+    types: &ClientTypes,
     limits: &GraphqlLimits,
 ) -> Result<SelectionCounts, Box<GraphqlError>> {
     let mut counts = SelectionCounts::default();
@@ -79,7 +79,7 @@ pub(crate) fn check_repetition(
 }
 
 /// The root type of an operation; `None` if the schema does not support this kind of operation.
-pub(crate) fn root(operation: &OperationDefinition, types: &Types) -> Option<TypeId> {
+pub(crate) fn root(operation: &OperationDefinition, types: &ClientTypes) -> Option<TypeId> {
     match operation {
         OperationDefinition::Query(_) | OperationDefinition::SelectionSet(_) => {
             Some(types.root(OperationKind::Query))
@@ -89,7 +89,7 @@ pub(crate) fn root(operation: &OperationDefinition, types: &Types) -> Option<Typ
     }
 }
 
-fn judge(figures: &Figures, part: &str, limits: &GraphqlLimits) -> Result<(), Box<GraphqlError>> {
+fn judge(figures: &SelectionSizes, part: &str, limits: &GraphqlLimits) -> Result<(), Box<GraphqlError>> {
     let told = [
         ("a nesting", figures.nesting, NESTING),
         ("a depth", figures.depth, limits.depth),
@@ -107,7 +107,7 @@ fn judge(figures: &Figures, part: &str, limits: &GraphqlLimits) -> Result<(), Bo
 fn over(part: &str, what: &str, count: u64, most: u32) -> Box<GraphqlError> {
     let count = if count == u64::MAX { "too many to count".to_owned() } else { count.to_string() };
     let message = format!("the {part} has {what} of {count}; at most {most} is allowed here");
-    Box::new(GraphqlError::new(Code::Limit, message))
+    Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message))
 }
 
 /// Checks how often a response key is selected at one place, below these selections of one object.
@@ -125,7 +125,7 @@ fn repeated(selections: &[&SelectionSet], fragments: &FragmentIndex<'_>) -> Resu
                         let message =
                             format!("the operation selects `{key}` more than {SAME} times at one place");
                         let place = (field.position.line as u32, field.position.column as u32);
-                        return Err(Box::new(GraphqlError::new(Code::Limit, message).at(place)));
+                        return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message).at(place)));
                     }
                 }
                 Selection::InlineFragment(fragment) => open.push(&fragment.selection_set),

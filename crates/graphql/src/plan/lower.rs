@@ -25,34 +25,37 @@ use hive_router_query_planner::planner::plan_nodes::{
 };
 use hive_router_query_planner::state::supergraph_state::SupergraphState;
 
-use super::data::{Call, Entry, Group, Lookup, Only, Position, PositionId, Step, StepId, both};
-use super::types::{TypeId, Types};
-use super::values::{Arguments, Speller, quoted};
-use crate::{Bindings, Kind, OperationKind, Subgraph};
-use entities::{Alias, Entities};
-use select::Spot;
+use super::data::{
+    FieldLookup, ObjectGroup, PlanCall, PlanStep, PositionId, ResponsePosition, SlotField, StepId,
+    TypeFilter, both,
+};
+use super::types::{ClientTypes, TypeId};
+use super::values::{CallArgumentTexts, ValueSpeller, quoted};
+use crate::{OperationKind, Subgraph, SubgraphBindings, SubgraphProtocol};
+use entities::{EntitiesAlias, EntitiesFetch};
+use select::DataPosition;
 
 /// The reason why a plan cannot be lowered: a bug in the gateway, or an inconsistent supergraph.
 #[derive(Debug)]
-pub(crate) struct Broken(pub(crate) String);
+pub(crate) struct LoweringError(pub(crate) String);
 
-type Done = Result<(), Broken>;
+type LoweringResult = Result<(), LoweringError>;
 
 /// The steps and positions so far.
-pub(crate) struct Lowering<'a> {
+pub(crate) struct PlanLowering<'a> {
     supergraph: &'a SupergraphState,
-    types: &'a Types,
+    types: &'a ClientTypes,
     subgraphs: &'a HashMap<Arc<str>, Subgraph>,
     kind: OperationKind,
-    pub(crate) positions: Vec<Position>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) positions: Vec<ResponsePosition>,
+    pub(crate) steps: Vec<PlanStep>,
     /// The conditions of the nodes that are being lowered.
     conditions: Vec<(Arc<str>, bool)>,
 }
 
 /// A fetch that is being lowered.
 #[derive(Clone, Copy)]
-struct Fetch<'f> {
+struct LoweredFetch<'f> {
     subgraph: &'f Subgraph,
     fragments: &'f [FragmentDefinition],
     variables: &'f [VariableDefinition],
@@ -61,33 +64,33 @@ struct Fetch<'f> {
 
 /// The objects that a fetch is made for.
 #[derive(Clone)]
-struct Target {
+struct FetchTarget {
     position: PositionId,
     /// The positions on the path to them, with the types of the objects that are included.
-    only: HashMap<PositionId, Only>,
+    only: HashMap<PositionId, TypeFilter>,
 }
 
-impl<'f> Fetch<'f> {
-    fn bindings(self) -> &'f Bindings {
+impl<'f> LoweredFetch<'f> {
+    fn bindings(self) -> &'f SubgraphBindings {
         match &self.subgraph.kind {
-            Kind::Rest(bindings) | Kind::Remote { bindings, .. } => bindings,
+            SubgraphProtocol::Rest(bindings) | SubgraphProtocol::Remote { bindings, .. } => bindings,
         }
     }
 
     fn is_rest(self) -> bool {
-        matches!(self.subgraph.kind, Kind::Rest(_))
+        matches!(self.subgraph.kind, SubgraphProtocol::Rest(_))
     }
 }
 
-impl<'a> Lowering<'a> {
+impl<'a> PlanLowering<'a> {
     pub(crate) fn new(
         supergraph: &'a SupergraphState,
-        types: &'a Types,
+        types: &'a ClientTypes,
         subgraphs: &'a HashMap<Arc<str>, Subgraph>,
         kind: OperationKind,
     ) -> Self {
         let declared = types.root(kind);
-        let root = Position {
+        let root = ResponsePosition {
             parent: None,
             declared,
             slots: Vec::new(),
@@ -99,14 +102,14 @@ impl<'a> Lowering<'a> {
     }
 
     /// Lowers a node of the planner's plan.
-    pub(crate) fn node(&mut self, node: &PlanNode) -> Done {
+    pub(crate) fn node(&mut self, node: &PlanNode) -> LoweringResult {
         match node {
             PlanNode::Sequence(sequence) => sequence.nodes.iter().try_for_each(|node| self.node(node)),
             PlanNode::Parallel(parallel) => parallel.nodes.iter().try_for_each(|node| self.node(node)),
-            PlanNode::Fetch(fetch) => self.fetch(fetch, Target { position: 0, only: HashMap::new() }),
+            PlanNode::Fetch(fetch) => self.fetch(fetch, FetchTarget { position: 0, only: HashMap::new() }),
             PlanNode::Flatten(flatten) => match &*flatten.node {
                 PlanNode::Fetch(fetch) => self.fetch(fetch, self.target(&flatten.path)?),
-                _ => Err(Broken("a path leads to something other than a fetch".to_owned())),
+                _ => Err(LoweringError("a path leads to something other than a fetch".to_owned())),
             },
             PlanNode::BatchFetch(fetch) => self.batch(fetch),
             PlanNode::Condition(condition) => {
@@ -120,19 +123,20 @@ impl<'a> Lowering<'a> {
                 Ok(())
             }
             PlanNode::Subscription(_) | PlanNode::Defer(_) => {
-                Err(Broken("subscriptions and @defer are not supported".to_owned()))
+                Err(LoweringError("subscriptions and @defer are not supported".to_owned()))
             }
         }
     }
 
     /// The position at the end of a path.
-    fn target(&self, path: &FlattenNodePath) -> Result<Target, Broken> {
-        let mut target = Target { position: 0, only: HashMap::new() };
+    fn target(&self, path: &FlattenNodePath) -> Result<FetchTarget, LoweringError> {
+        let mut target = FetchTarget { position: 0, only: HashMap::new() };
         for segment in path.as_slice() {
             match segment {
                 FlattenNodePathSegment::Field(key) => {
                     let child = self.positions[target.position].children.get(key.as_str());
-                    target.position = *child.ok_or_else(|| Broken(format!("no position at `{path}`")))?;
+                    target.position =
+                        *child.ok_or_else(|| LoweringError(format!("no position at `{path}`")))?;
                 }
                 FlattenNodePathSegment::TypeCondition(names) => {
                     let only = self.only(names.iter().map(String::as_str));
@@ -147,7 +151,7 @@ impl<'a> Lowering<'a> {
 
     /// The types with these names, and the possible types of the abstract ones. Hidden types are included,
     /// since services may require data about them.
-    fn only<'n>(&self, names: impl Iterator<Item = &'n str>) -> Only {
+    fn only<'n>(&self, names: impl Iterator<Item = &'n str>) -> TypeFilter {
         let mut types: BTreeSet<TypeId> = BTreeSet::new();
         for id in names.filter_map(|name| self.types.find(name)) {
             types.insert(id);
@@ -157,20 +161,21 @@ impl<'a> Lowering<'a> {
         Some(types.into_iter().collect())
     }
 
-    fn subgraph(&self, name: &str) -> Result<&'a Subgraph, Broken> {
-        self.subgraphs.get(name).ok_or_else(|| Broken(format!("there is no service `{name}`")))
+    fn subgraph(&self, name: &str) -> Result<&'a Subgraph, LoweringError> {
+        self.subgraphs.get(name).ok_or_else(|| LoweringError(format!("there is no service `{name}`")))
     }
 
-    fn fetch(&mut self, node: &FetchNode, target: Target) -> Done {
+    fn fetch(&mut self, node: &FetchNode, target: FetchTarget) -> LoweringResult {
         let subgraph = self.subgraph(&node.service_name)?;
         let outputs = node.output_rewrites.as_deref().unwrap_or_default();
         let document = &node.operation.document;
         let variables = document.operation.variable_definitions.as_deref().unwrap_or_default();
-        let fetch = Fetch { subgraph, fragments: &document.fragments, variables, outputs };
+        let fetch = LoweredFetch { subgraph, fragments: &document.fragments, variables, outputs };
         let Some(requires) = &node.requires else { return self.roots(fetch, node, &target) };
         let field = document.operation.selection_set.entities_field();
-        let alias = Alias {
-            field: field.ok_or_else(|| Broken("a fetch of entities without `_entities`".to_owned()))?,
+        let alias = EntitiesAlias {
+            field: field
+                .ok_or_else(|| LoweringError("a fetch of entities without `_entities`".to_owned()))?,
             variable: "representations",
             requires,
             inputs: node.input_rewrites.as_deref().unwrap_or_default(),
@@ -178,10 +183,13 @@ impl<'a> Lowering<'a> {
             targets: vec![target],
         };
         let node_variables = names(node.variable_usages.iter().flatten());
-        self.entities(fetch, Entities { node_variables, operation: &node.operation, aliases: vec![alias] })
+        self.entities(
+            fetch,
+            EntitiesFetch { node_variables, operation: &node.operation, aliases: vec![alias] },
+        )
     }
 
-    fn batch(&mut self, node: &BatchFetchNode) -> Done {
+    fn batch(&mut self, node: &BatchFetchNode) -> LoweringResult {
         let subgraph = self.subgraph(&node.service_name)?;
         let document = &node.operation.document;
         let mut aliases = Vec::new();
@@ -190,10 +198,10 @@ impl<'a> Lowering<'a> {
                 SelectionItem::Field(field) if field.selection_identifier() == alias.alias => Some(field),
                 _ => None,
             });
-            let targets: Result<Vec<Target>, Broken> =
+            let targets: Result<Vec<FetchTarget>, LoweringError> =
                 alias.merge_paths.iter().map(|path| self.target(path)).collect();
-            aliases.push(Alias {
-                field: field.ok_or_else(|| Broken(format!("a batch without `{}`", alias.alias)))?,
+            aliases.push(EntitiesAlias {
+                field: field.ok_or_else(|| LoweringError(format!("a batch without `{}`", alias.alias)))?,
                 variable: &alias.representations_variable_name,
                 requires: &alias.requires,
                 inputs: alias.input_rewrites.as_deref().unwrap_or_default(),
@@ -202,26 +210,26 @@ impl<'a> Lowering<'a> {
             });
         }
         let variables = document.operation.variable_definitions.as_deref().unwrap_or_default();
-        let fetch = Fetch { subgraph, fragments: &document.fragments, variables, outputs: &[] };
+        let fetch = LoweredFetch { subgraph, fragments: &document.fragments, variables, outputs: &[] };
         let representations: Vec<&str> = aliases.iter().map(|alias| alias.variable).collect();
         let variables = node.variable_usages.iter().flatten();
         let node_variables = names(variables.filter(|name| !representations.contains(&name.as_str())));
-        self.entities(fetch, Entities { node_variables, operation: &node.operation, aliases })
+        self.entities(fetch, EntitiesFetch { node_variables, operation: &node.operation, aliases })
     }
 
     fn push(
         &mut self,
         subgraph: &Subgraph,
-        call: Call,
-        groups: Vec<Group>,
+        call: PlanCall,
+        groups: Vec<ObjectGroup>,
         conditions: &[(Arc<str>, bool)],
         after: Vec<StepId>,
     ) {
         let conditions = self.conditions.iter().chain(conditions).cloned().collect();
         let service = Arc::clone(&subgraph.name);
-        let (Kind::Rest(bindings) | Kind::Remote { bindings, .. }) = &subgraph.kind;
+        let (SubgraphProtocol::Rest(bindings) | SubgraphProtocol::Remote { bindings, .. }) = &subgraph.kind;
         let bindings = Arc::clone(bindings);
-        self.steps.push(Step { service, bindings, call, groups, conditions, after });
+        self.steps.push(PlanStep { service, bindings, call, groups, conditions, after });
     }
 
     /// Lowers a part of the plan that depends on variables.
@@ -234,12 +242,17 @@ impl<'a> Lowering<'a> {
     }
 
     /// Adds a field whose value is the slot itself.
-    fn value(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>, field: &FieldSelection) -> Done {
+    fn value(
+        &mut self,
+        fetch: LoweredFetch<'_>,
+        spot: &DataPosition<'_>,
+        field: &FieldSelection,
+    ) -> LoweringResult {
         let key = field.selection_identifier();
-        let entry = Entry {
+        let entry = SlotField {
             field: field.name.as_str().into(),
             only: spot.only.clone(),
-            lookup: Lookup::Itself,
+            lookup: FieldLookup::Itself,
             is_renamed: false,
             is_conditional: spot.is_conditional,
             spelling: self.spelling(fetch, spot.parent, &field.name),
@@ -248,8 +261,8 @@ impl<'a> Lowering<'a> {
         self.below(fetch, spot, field, key, &mut vec![key.to_owned()])
     }
 
-    fn arguments(&self, fetch: Fetch<'_>, parent: &str, field: &FieldSelection) -> Arguments {
-        let speller = Speller { types: self.types, bindings: Some(fetch.bindings()) };
+    fn arguments(&self, fetch: LoweredFetch<'_>, parent: &str, field: &FieldSelection) -> CallArgumentTexts {
+        let speller = ValueSpeller { types: self.types, bindings: Some(fetch.bindings()) };
         let declared = self.types.find(parent).and_then(|id| self.types.field(id, &field.name));
         let mut arguments = Vec::new();
         for argument in declared.map(|field| field.arguments.as_slice()).unwrap_or_default() {
@@ -258,13 +271,13 @@ impl<'a> Lowering<'a> {
             let value = match given {
                 Some((_, value)) => speller.template(value, &argument.ty, default),
                 None => match default {
-                    Some(text) => super::values::Template::Text(text),
+                    Some(text) => super::values::ValueTemplate::Text(text),
                     None => continue,
                 },
             };
             arguments.push((quoted(&argument.name), value));
         }
-        Arguments(arguments)
+        CallArgumentTexts(arguments)
     }
 }
 

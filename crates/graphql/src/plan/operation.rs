@@ -7,17 +7,17 @@ use graphql_tools::static_graphql::query::{
 use super::limits::fragments::{FragmentIndex, selections};
 use super::shortened;
 use crate::OperationKind;
-use crate::error::{Code, GraphqlError};
+use crate::error::{GraphqlError, GraphqlErrorKind};
 
 /// An operation of a document.
-pub(super) struct Operation<'d> {
+pub(super) struct DocumentOperation<'d> {
     pub(super) kind: OperationKind,
     pub(super) variables: &'d [VariableDefinition],
     pub(super) selections: &'d SelectionSet,
     definition: &'d OperationDefinition,
 }
 
-impl<'d> Operation<'d> {
+impl<'d> DocumentOperation<'d> {
     /// Selects the operation with this name, or the only operation.
     pub(super) fn chosen(document: &'d Document, name: Option<&str>) -> Result<Self, Box<GraphqlError>> {
         let mut found: Option<&OperationDefinition> = None;
@@ -33,7 +33,7 @@ impl<'d> Operation<'d> {
                 (Some(name), _) if own != Some(name) => {}
                 (None, Some(_)) => {
                     let message = "the document has several operations: select one by `operationName`";
-                    return Err(Box::new(GraphqlError::new(Code::Operation, message)));
+                    return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Operation, message)));
                 }
                 _ => found = Some(operation),
             }
@@ -42,7 +42,7 @@ impl<'d> Operation<'d> {
             Some(name) => format!("the document has no operation `{}`", shortened(name)),
             None => "the document has no operation".to_owned(),
         };
-        let definition = found.ok_or_else(|| GraphqlError::new(Code::Operation, missing()))?;
+        let definition = found.ok_or_else(|| GraphqlError::new(GraphqlErrorKind::Operation, missing()))?;
         let (kind, variables) = match definition {
             OperationDefinition::SelectionSet(_) => (OperationKind::Query, &[][..]),
             OperationDefinition::Query(query) => (OperationKind::Query, &*query.variable_definitions),
@@ -51,7 +51,7 @@ impl<'d> Operation<'d> {
             }
             OperationDefinition::Subscription(_) => {
                 let message = "subscriptions are not supported";
-                return Err(Box::new(GraphqlError::new(Code::Operation, message)));
+                return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Operation, message)));
             }
         };
         Ok(Self { kind, variables, selections: selections(definition), definition })

@@ -32,11 +32,11 @@ pub(crate) struct ReservedNames(HashSet<Box<str>>);
 pub(crate) struct ResponseKeys<'d> {
     reserved: &'d ReservedNames,
     /// The fields with each client key, each with its number.
-    fields: HashMap<&'d str, HashMap<Signature<'d>, usize>>,
+    fields: HashMap<&'d str, HashMap<FieldSignature<'d>, usize>>,
 }
 
 /// The identity of a field: its name, and its arguments as text.
-type Signature<'d> = (&'d str, String);
+type FieldSignature<'d> = (&'d str, String);
 
 impl ReservedNames {
     /// The names in the field sets of a supergraph.
@@ -157,7 +157,7 @@ fn response_key(field: &Field) -> &str {
     field.alias.as_deref().unwrap_or(&field.name)
 }
 
-fn signature(field: &Field) -> Signature<'_> {
+fn signature(field: &Field) -> FieldSignature<'_> {
     let mut text = String::new();
     write_members(&field.arguments, &mut text);
     (&field.name, text)

@@ -19,32 +19,34 @@ use graphql_tools::static_graphql::query::{
 use indexmap::IndexMap;
 use json::MemberName;
 
-use super::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId, has};
+use super::data::{
+    FieldLookup, PositionId, ResponsePosition, SlotField, SlotId, SlotOrigin, TypeFilter, has,
+};
 use super::response_keys::ResponseKeys;
-use super::types::{Ty, TypeId, Types};
+use super::types::{ClientTypeRef, ClientTypes, TypeId};
 use super::values::quoted;
-use super::{MAX_PLAN_BYTES, Plan, weight};
-use crate::error::Segment;
-use collect::Collected;
-pub(crate) use copied::{Copied, Plain};
+use super::{MAX_PLAN_BYTES, QueryPlan, weight};
+use crate::error::ResponsePathStep;
+use collect::CollectedField;
+pub(crate) use copied::{CopiedField, PlainKind};
 
 pub(crate) type ShapeId = usize;
 
 /// A selection at a position.
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub(crate) struct ResponseShape {
     /// The position that its objects come from; `None` if no step fetches any.
     pub(crate) position: Option<PositionId>,
     pub(crate) parent: TypeId,
     /// The fields of an object, by its types.
-    pub(crate) variants: Vec<Variant>,
+    pub(crate) variants: Vec<ShapeVariant>,
 }
 
 /// The fields of objects of some types.
 #[derive(Debug)]
-pub(crate) struct Variant {
-    pub(crate) only: Only,
-    pub(crate) fields: Box<[Field]>,
+pub(crate) struct ShapeVariant {
+    pub(crate) only: TypeFilter,
+    pub(crate) fields: Box<[ShapeField]>,
     /// The number of fields that writing an object counts as: conditions take as long as fields.
     pub(crate) steps: usize,
     /// Whether the order of the fields depends on variables.
@@ -54,12 +56,12 @@ pub(crate) struct Variant {
     /// The number of values that are read for the fields.
     pub(crate) reads: usize,
     /// The member lookups in each slot's object.
-    pub(crate) scans: Box<[Scan]>,
+    pub(crate) scans: Box<[MemberScan]>,
 }
 
 /// A lookup of several members in one object.
 #[derive(Debug)]
-pub(crate) struct Scan {
+pub(crate) struct MemberScan {
     /// Its number among all scans of the plan.
     pub(crate) number: usize,
     pub(crate) slot: SlotId,
@@ -69,48 +71,48 @@ pub(crate) struct Scan {
 
 /// A field of the response.
 #[derive(Debug)]
-pub(crate) struct Field {
+pub(crate) struct ShapeField {
     pub(crate) key: Arc<str>,
     /// The key under which it is planned.
     pub(crate) planned: Arc<str>,
     /// The key as a JSON member name, with quotes and colon.
     pub(crate) quoted: Bytes,
     pub(crate) name: Box<str>,
-    pub(crate) ty: Ty,
-    pub(crate) source: Source,
+    pub(crate) ty: ClientTypeRef,
+    pub(crate) source: FieldSource,
     /// The selection of its objects.
     pub(crate) shape: Option<ShapeId>,
     /// The position of its objects.
     pub(crate) child: Option<PositionId>,
     /// The way that it is copied from an object, if that is possible.
-    pub(crate) copied: Option<Copied>,
+    pub(crate) copied: Option<CopiedField>,
     /// Its occurrences in the selection, with their places and conditions. The first occurrence whose
     /// condition is met applies. An unconditional occurrence ends the list.
-    pub(crate) when: Vec<(usize, When)>,
+    pub(crate) when: Vec<(usize, InclusionConditions)>,
     pub(crate) location: (u32, u32),
 }
 
 /// Variables and their required values. Fields without directives share those of the fragment that they are
 /// in.
-pub(crate) type When = Arc<[(Arc<str>, bool)]>;
+pub(crate) type InclusionConditions = Arc<[(Arc<str>, bool)]>;
 
 /// The source of a field's value.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum FieldSource {
     Typename,
     /// `__schema` or `__type`, which the gateway resolves itself.
     Introspection(Asked),
     /// The slots that may contain the value.
-    Slots(Vec<Read>),
+    Slots(Vec<ShapeRead>),
 }
 
 #[derive(Debug)]
-pub(crate) struct Read {
+pub(crate) struct ShapeRead {
     /// Its number among the reads of the object.
     pub(crate) number: usize,
     pub(crate) slot: SlotId,
-    pub(crate) only: Only,
-    pub(crate) lookup: Lookup,
+    pub(crate) only: TypeFilter,
+    pub(crate) lookup: FieldLookup,
     pub(crate) spelling: Option<Arc<HashMap<Box<str>, Box<str>>>>,
     /// The slot of the value's objects.
     pub(crate) below: Option<SlotId>,
@@ -118,21 +120,21 @@ pub(crate) struct Read {
 
 /// A selection set with the conditions under which it is included.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Part {
+struct ConditionalSelection {
     /// The address of the selection set, which identifies it during the document's lifetime.
     set: usize,
-    when: When,
+    when: InclusionConditions,
 }
 
 /// A builder of a document's shapes.
-pub(crate) struct Shaping<'d> {
-    types: &'d Types,
-    positions: &'d [Position],
+pub(crate) struct ShapeBuilder<'d> {
+    types: &'d ClientTypes,
+    positions: &'d [ResponsePosition],
     keys: &'d ResponseKeys<'d>,
     fragments: HashMap<&'d str, &'d FragmentDefinition>,
     sets: HashMap<usize, &'d SelectionSet>,
-    known: HashMap<(Option<PositionId>, TypeId, Vec<Part>), ShapeId>,
-    pub(crate) shapes: Vec<Shape>,
+    known: HashMap<(Option<PositionId>, TypeId, Vec<ConditionalSelection>), ShapeId>,
+    pub(crate) shapes: Vec<ResponseShape>,
     /// The number of scans so far.
     pub(crate) scans: usize,
     /// The work done so far.
@@ -141,7 +143,7 @@ pub(crate) struct Shaping<'d> {
     bytes: usize,
 }
 
-impl Scan {
+impl MemberScan {
     /// The number of names that are compared one by one. Among more names, a member is found by a hash, which
     /// takes about as long as this number of comparisons.
     pub(crate) const FEW: usize = 16;
@@ -166,26 +168,26 @@ impl Scan {
     }
 }
 
-impl Plan {
+impl QueryPlan {
     /// Appends the path of an error that a service reports below an object, with the client's keys. The path
     /// ends at the first field that the client did not select.
     pub(crate) fn extend_path(
         &self,
-        path: &mut Vec<Segment>,
+        path: &mut Vec<ResponsePathStep>,
         of: ShapeId,
-        planned: impl Iterator<Item = Segment>,
+        planned: impl Iterator<Item = ResponsePathStep>,
     ) {
         let mut shapes = vec![of];
         for segment in planned {
-            let Segment::Key(key) = &segment else {
+            let ResponsePathStep::Key(key) = &segment else {
                 path.push(segment);
                 continue;
             };
             let variants = shapes.iter().flat_map(|shape| &self.shapes[*shape].variants);
             let fields = variants.flat_map(|variant| &variant.fields);
-            let fields: Vec<&Field> = fields.filter(|field| field.planned == *key).collect();
+            let fields: Vec<&ShapeField> = fields.filter(|field| field.planned == *key).collect();
             let Some(field) = fields.first() else { return };
-            path.push(Segment::Key(Arc::clone(&field.key)));
+            path.push(ResponsePathStep::Key(Arc::clone(&field.key)));
             shapes = fields.iter().filter_map(|field| field.shape).collect();
             shapes.sort_unstable();
             shapes.dedup();
@@ -197,10 +199,10 @@ impl Plan {
 /// Objects of different types may multiply selections at each level.
 const WORK: usize = 500_000;
 
-impl<'d> Shaping<'d> {
+impl<'d> ShapeBuilder<'d> {
     pub(crate) fn new(
-        types: &'d Types,
-        positions: &'d [Position],
+        types: &'d ClientTypes,
+        positions: &'d [ResponsePosition],
         document: &'d Document,
         keys: &'d ResponseKeys<'d>,
     ) -> Self {
@@ -233,19 +235,24 @@ impl<'d> Shaping<'d> {
         self.shape(Some(0), root, vec![part])
     }
 
-    fn part(&mut self, set: &'d SelectionSet, when: When) -> Part {
+    fn part(&mut self, set: &'d SelectionSet, when: InclusionConditions) -> ConditionalSelection {
         let address = std::ptr::from_ref(set).addr();
         self.sets.insert(address, set);
-        Part { set: address, when }
+        ConditionalSelection { set: address, when }
     }
 
-    fn shape(&mut self, position: Option<PositionId>, parent: TypeId, parts: Vec<Part>) -> ShapeId {
+    fn shape(
+        &mut self,
+        position: Option<PositionId>,
+        parent: TypeId,
+        parts: Vec<ConditionalSelection>,
+    ) -> ShapeId {
         let key = (position, parent, parts);
         if let Some(known) = self.known.get(&key) {
             return *known;
         }
         let id = self.shapes.len();
-        self.shapes.push(Shape { position, parent, variants: Vec::new() });
+        self.shapes.push(ResponseShape { position, parent, variants: Vec::new() });
         let parts = key.2.clone();
         self.known.insert(key, id);
         let mut variants = Vec::new();
@@ -266,17 +273,26 @@ impl<'d> Shaping<'d> {
     }
 
     /// Numbers the reads of fields, groups them by slot, and counts the memory.
-    fn variant(&mut self, only: Only, position: Option<PositionId>, mut fields: Box<[Field]>) -> Variant {
+    fn variant(
+        &mut self,
+        only: TypeFilter,
+        position: Option<PositionId>,
+        mut fields: Box<[ShapeField]>,
+    ) -> ShapeVariant {
         let mut reads = 0;
-        let mut scans: Vec<Scan> = Vec::new();
+        let mut scans: Vec<MemberScan> = Vec::new();
         for field in &mut fields {
-            let Source::Slots(known) = &mut field.source else { continue };
+            let FieldSource::Slots(known) = &mut field.source else { continue };
             for read in known {
                 read.number = reads;
                 reads += 1;
-                let Lookup::Member(name) = &read.lookup else { continue };
+                let FieldLookup::Member(name) = &read.lookup else { continue };
                 let place = scans.iter().position(|scan| scan.slot == read.slot).unwrap_or_else(|| {
-                    scans.push(Scan { number: self.scans, slot: read.slot, names: IndexMap::default() });
+                    scans.push(MemberScan {
+                        number: self.scans,
+                        slot: read.slot,
+                        names: IndexMap::default(),
+                    });
                     self.scans += 1;
                     scans.len() - 1
                 });
@@ -284,19 +300,19 @@ impl<'d> Shaping<'d> {
                 scan.names.entry(name.as_bytes().into()).or_default().push(read.number);
             }
         }
-        let conditions = |(_, when): &(usize, When)| when.len();
+        let conditions = |(_, when): &(usize, InclusionConditions)| when.len();
         let steps =
-            |field: &Field| field.when.len().max(1) + field.when.iter().map(conditions).sum::<usize>();
+            |field: &ShapeField| field.when.len().max(1) + field.when.iter().map(conditions).sum::<usize>();
         let steps = 1 + fields.iter().map(steps).sum::<usize>();
         let is_loose = fields.iter().any(|field| field.when.len() > 1);
         let copies = self.copies(position, &mut fields);
-        let variant = Variant { only, fields, steps, is_loose, copies, reads, scans: scans.into() };
-        self.bytes += size_of::<Variant>() + weight::variant(&variant);
+        let variant = ShapeVariant { only, fields, steps, is_loose, copies, reads, scans: scans.into() };
+        self.bytes += size_of::<ShapeVariant>() + weight::variant(&variant);
         variant
     }
 
     /// Whether a selection has different fields for the possible types of an abstract type.
-    fn is_divided(&self, parent: TypeId, parts: &[Part]) -> bool {
+    fn is_divided(&self, parent: TypeId, parts: &[ConditionalSelection]) -> bool {
         let all = |condition: &str| self.types.find(condition) == Some(parent);
         fn divides<'d>(
             set: &'d SelectionSet,
@@ -327,9 +343,9 @@ impl<'d> Shaping<'d> {
         position: Option<PositionId>,
         object: TypeId,
         parent: TypeId,
-        parts: &[Part],
-    ) -> Box<[Field]> {
-        let mut collected: Vec<Collected<'d>> = Vec::new();
+        parts: &[ConditionalSelection],
+    ) -> Box<[ShapeField]> {
+        let mut collected: Vec<CollectedField<'d>> = Vec::new();
         let mut visited = Vec::new();
         for part in parts {
             let Some(set) = self.sets.get(&part.set).copied() else { continue };
@@ -346,12 +362,12 @@ impl<'d> Shaping<'d> {
         position: Option<PositionId>,
         object: TypeId,
         parent: TypeId,
-        collected: Collected<'d>,
-    ) -> Option<Field> {
+        collected: CollectedField<'d>,
+    ) -> Option<ShapeField> {
         if self.is_exhausted() {
             return None;
         }
-        let Collected { key, fields, places } = collected;
+        let CollectedField { key, fields, places } = collected;
         let (first, _) = fields.first()?;
         let location = (first.position.line as u32, first.position.column as u32);
         let always = fields.iter().position(|(_, when)| when.is_empty()).map_or(fields.len(), |at| at + 1);
@@ -362,18 +378,20 @@ impl<'d> Shaping<'d> {
         let planned: Arc<str> = self.keys.planned(first).into();
         let child = position.and_then(|position| self.positions[position].children.get(&planned).copied());
         let source = match first.name.as_str() {
-            "__typename" => Source::Typename,
-            "__schema" | "__type" => Source::Introspection(self.whole(&fields)),
+            "__typename" => FieldSource::Typename,
+            "__schema" | "__type" => FieldSource::Introspection(self.whole(&fields)),
             _ => {
                 let object = self.types.is_object(object).then_some(object);
                 self.slots(position, object, &first.name, &planned, child)
             }
         };
         let ty = match &source {
-            Source::Typename => Ty::NonNull(Box::new(Ty::Named(self.types.find("String")?))),
+            FieldSource::Typename => {
+                ClientTypeRef::NonNull(Box::new(ClientTypeRef::Named(self.types.find("String")?)))
+            }
             _ => declared?.ty.clone(),
         };
-        let is_composite = self.types.is_composite(ty.named()) && matches!(source, Source::Slots(_));
+        let is_composite = self.types.is_composite(ty.named()) && matches!(source, FieldSource::Slots(_));
         let shape = is_composite.then(|| {
             let parts =
                 fields.iter().map(|(field, when)| self.part(&field.selection_set, when.clone())).collect();
@@ -383,7 +401,7 @@ impl<'d> Shaping<'d> {
         member.push(b':');
         let (key, name) = (key.into(), first.name.as_str().into());
         let (quoted, copied) = (member.into(), None);
-        Some(Field { key, planned, quoted, name, ty, source, shape, child, copied, when, location })
+        Some(ShapeField { key, planned, quoted, name, ty, source, shape, child, copied, when, location })
     }
 
     /// The slots from which a field with this name and planned key is read, for objects of one type or of
@@ -395,21 +413,22 @@ impl<'d> Shaping<'d> {
         name: &str,
         key: &str,
         child: Option<PositionId>,
-    ) -> Source {
+    ) -> FieldSource {
         let below = |slot| {
             let slots = &self.positions[child?].slots;
-            slots.iter().position(|known| known.from == From::Parent(slot))
+            slots.iter().position(|known| known.from == SlotOrigin::Parent(slot))
         };
         let slots = position.map(|position| self.positions[position].slots.as_slice()).unwrap_or_default();
         let reads = slots.iter().enumerate().flat_map(|(slot, known)| {
             let entries = known.fields.get(key).map(Vec::as_slice).unwrap_or_default();
-            let is_seen = move |entry: &&Entry| {
-                let hides =
-                    |other: &Entry| other.is_renamed && (other.only.is_none() || other.only == entry.only);
+            let is_seen = move |entry: &&SlotField| {
+                let hides = |other: &SlotField| {
+                    other.is_renamed && (other.only.is_none() || other.only == entry.only)
+                };
                 *entry.field == *name && (entry.is_renamed || !entries.iter().any(hides))
             };
             let entries_of_object = entries.iter().filter(move |entry| has(&entry.only, object));
-            entries_of_object.filter(is_seen).map(move |entry| Read {
+            entries_of_object.filter(is_seen).map(move |entry| ShapeRead {
                 number: 0,
                 slot,
                 only: entry.only.clone(),
@@ -418,6 +437,6 @@ impl<'d> Shaping<'d> {
                 below: below(slot),
             })
         });
-        Source::Slots(reads.collect())
+        FieldSource::Slots(reads.collect())
     }
 }

@@ -3,7 +3,7 @@
 use graphql_tools::parser::parse_query;
 
 use super::*;
-use crate::{Bindings, Kind, Part, compose};
+use crate::{ServiceSchema, SubgraphBindings, SubgraphProtocol, compose};
 
 /// A type that two services have parts of, with two keys, and an interface.
 const PARTS: [(&str, &str); 3] = [
@@ -18,35 +18,35 @@ const PARTS: [(&str, &str); 3] = [
     ("three", "type T @key(fields: \"id\") { id: ID! d: T c: Int @shareable }"),
 ];
 
-pub(super) fn planner() -> Planner {
+pub(super) fn planner() -> QueryPlanner {
     planner_with(&GraphqlLimits::default())
 }
 
-fn planner_with(limits: &GraphqlLimits) -> Planner {
+fn planner_with(limits: &GraphqlLimits) -> QueryPlanner {
     planner_of(&PARTS, limits)
 }
 
-fn planner_of(parts: &[(&str, &str)], limits: &GraphqlLimits) -> Planner {
+fn planner_of(parts: &[(&str, &str)], limits: &GraphqlLimits) -> QueryPlanner {
     let subgraphs: Vec<Subgraph> = parts
         .iter()
         .map(|(name, sdl)| Subgraph {
             name: (*name).into(),
             sdl: (*sdl).to_owned(),
-            kind: Kind::Remote {
+            kind: SubgraphProtocol::Remote {
                 path: "/graphql".into(),
-                bindings: Arc::<Bindings>::default(),
+                bindings: Arc::<SubgraphBindings>::default(),
                 is_federated: true,
             },
         })
         .collect();
-    let parts: Vec<Part<'_>> =
-        subgraphs.iter().map(|part| Part { name: &part.name, sdl: &part.sdl }).collect();
+    let parts: Vec<ServiceSchema<'_>> =
+        subgraphs.iter().map(|part| ServiceSchema { name: &part.name, sdl: &part.sdl }).collect();
     let supergraph = compose(&parts).expect("a supergraph");
-    Planner::new(&supergraph.sdl, subgraphs, limits, true).expect("a planner")
+    QueryPlanner::new(&supergraph.sdl, subgraphs, limits, true).expect("a planner")
 }
 
 /// The codes of a document's errors, and the length of all their texts.
-fn refused(planner: &Planner, text: &str, name: Option<&str>) -> (Vec<&'static str>, usize) {
+fn refused(planner: &QueryPlanner, text: &str, name: Option<&str>) -> (Vec<&'static str>, usize) {
     let errors = planner.plan(text, name).expect_err("a refusal");
     let length = errors.iter().map(|error| error.json().to_string().len()).sum();
     (errors.iter().map(|error| error.code).collect(), length)
@@ -198,7 +198,7 @@ fn rejects_object_types_that_double_at_each_level() {
 }
 
 /// A planner for an interface with 200 object types.
-fn planner_of_many_types() -> Planner {
+fn planner_of_many_types() -> QueryPlanner {
     let objects: String =
         (0..200).map(|number| format!("type T{number} implements Node {{ id: ID! }} ")).collect();
     let sdl = format!("type Query {{ node: Node }} interface Node {{ id: ID! }} {objects}");
@@ -206,7 +206,7 @@ fn planner_of_many_types() -> Planner {
 }
 
 /// The number of fields in a plan's shapes.
-pub(super) fn field_count(shapes: &[Shape]) -> usize {
+pub(super) fn field_count(shapes: &[ResponseShape]) -> usize {
     shapes.iter().flat_map(|shape| &shape.variants).map(|variant| variant.fields.len()).sum()
 }
 
@@ -228,14 +228,14 @@ fn rejects_plans_whose_fields_multiply_by_object_types() {
     assert_eq!([fields(&few), fields(&text(99, ""))], [1 + 200 * 20 + 1, 0]);
     // The rest of the fields is not made.
     let document = planner.parse(&many).expect("a document");
-    let operation = Operation::chosen(&document, None).expect("an operation");
+    let operation = DocumentOperation::chosen(&document, None).expect("an operation");
     let fragments = FragmentIndex::new(&document).expect("fragments");
     let keys = ResponseKeys::of(&document, &planner.reserved);
     let token = CancellationToken::with_timeout(TIMEOUT);
     let Ok((positions, _)) = planner.lowered(&operation, &fragments, &keys, &token) else {
         panic!("the document can't be planned")
     };
-    let mut shaping = Shaping::new(&planner.types, &positions, &document, &keys);
+    let mut shaping = ShapeBuilder::new(&planner.types, &positions, &document, &keys);
     shaping.root(operation.selections, planner.types.query);
     let made = field_count(&shaping.shapes);
     assert!(shaping.is_exhausted() && made < 200 * 99 / 2, "{made}");
@@ -257,7 +257,7 @@ fn plans_only_the_selected_operation_and_its_fragments() {
     let text = "query A { t { ...F } } query B { node { ...G } } fragment F on T { id ...H } \
                 fragment H on T { b { id } } fragment G on Node { id }";
     let document = planner.parse(text).expect("a document");
-    let operation = Operation::chosen(&document, Some("A")).expect("an operation");
+    let operation = DocumentOperation::chosen(&document, Some("A")).expect("an operation");
     let fragments = FragmentIndex::new(&document).expect("fragments");
     let planned = operation.planned(&fragments).expect("something to plan").to_string();
     assert!(planned.contains("fragment F") && planned.contains("fragment H"), "{planned}");

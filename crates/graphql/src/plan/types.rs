@@ -8,15 +8,15 @@ use graphql_tools::static_graphql::schema::{
 };
 
 use crate::subgraph::ScalarInput;
-use crate::{Bindings, OperationKind};
+use crate::{OperationKind, SubgraphBindings};
 
 /// The number of a type.
 pub(crate) type TypeId = u32;
 
 /// The types that clients see, and the names of hidden types.
 #[derive(Debug, Default)]
-pub(crate) struct Types {
-    list: Vec<Type>,
+pub(crate) struct ClientTypes {
+    list: Vec<ClientType>,
     by_name: HashMap<Arc<str>, TypeId>,
     hidden_values: HashMap<TypeId, Vec<Box<str>>>,
     /// The accepted values of custom scalars; scalars that accept any value are missing.
@@ -31,30 +31,30 @@ pub(crate) struct Types {
 
 /// A type.
 #[derive(Debug)]
-pub(crate) struct Type {
+pub(crate) struct ClientType {
     pub(crate) name: Arc<str>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ClientTypeKind,
 }
 
 /// The kind of a type.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ClientTypeKind {
     /// A type that is hidden from clients.
     Hidden,
-    Scalar(Scalar),
-    Object(HashMap<Box<str>, Field>),
+    Scalar(ScalarKind),
+    Object(HashMap<Box<str>, ClientField>),
     /// An interface or a union: its fields, and its possible types, in order.
-    Abstract(HashMap<Box<str>, Field>, Vec<TypeId>),
+    Abstract(HashMap<Box<str>, ClientField>, Vec<TypeId>),
     Enum(Vec<Box<str>>),
     Input {
-        fields: Vec<Input>,
+        fields: Vec<ClientInput>,
         is_one_of: bool,
     },
 }
 
 /// The kinds of scalars, which determine how values are coerced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scalar {
+pub(crate) enum ScalarKind {
     Int,
     Float,
     String,
@@ -66,36 +66,36 @@ pub(crate) enum Scalar {
 
 /// A field of an object or interface.
 #[derive(Debug)]
-pub(crate) struct Field {
-    pub(crate) ty: Ty,
-    pub(crate) arguments: Vec<Input>,
+pub(crate) struct ClientField {
+    pub(crate) ty: ClientTypeRef,
+    pub(crate) arguments: Vec<ClientInput>,
 }
 
 /// An argument, or a field of an input object.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub(crate) struct ClientInput {
     pub(crate) name: Box<str>,
-    pub(crate) ty: Ty,
+    pub(crate) ty: ClientTypeRef,
     pub(crate) default: Option<Value>,
 }
 
 /// A type reference, with lists and non-null markers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ty {
+pub(crate) enum ClientTypeRef {
     Named(TypeId),
-    List(Box<Ty>),
-    NonNull(Box<Ty>),
+    List(Box<ClientTypeRef>),
+    NonNull(Box<ClientTypeRef>),
 }
 
-impl Type {
+impl ClientType {
     /// The work of coercing a value of this type, in comparisons of names: with those of an enum's values, or
     /// of an input object's fields.
     fn input_width(&self) -> usize {
         /// Writing a default takes as long as this number of comparisons.
         const DEFAULT: usize = 50;
         match &self.kind {
-            Kind::Enum(values) => values.len(),
-            Kind::Input { fields, .. } => {
+            ClientTypeKind::Enum(values) => values.len(),
+            ClientTypeKind::Input { fields, .. } => {
                 fields.iter().map(|field| if field.default.is_some() { DEFAULT } else { 1 }).sum()
             }
             _ => 0,
@@ -103,7 +103,7 @@ impl Type {
     }
 }
 
-impl Ty {
+impl ClientTypeRef {
     /// The innermost type.
     pub(crate) fn named(&self) -> TypeId {
         match self {
@@ -121,7 +121,7 @@ impl Ty {
     }
 }
 
-impl Types {
+impl ClientTypes {
     /// Indexes the types of the schema that clients see.
     pub(crate) fn of(schema: &Document) -> Self {
         let mut types = Self::default();
@@ -150,7 +150,7 @@ impl Types {
         };
         types.query = query.unwrap_or_else(|| types.intern("Query"));
         types.mutation = mutation;
-        types.widest_input = types.list.iter().map(Type::input_width).max().unwrap_or(0);
+        types.widest_input = types.list.iter().map(ClientType::input_width).max().unwrap_or(0);
         types
     }
 
@@ -169,7 +169,7 @@ impl Types {
         }
         let name: Arc<str> = name.into();
         let id = TypeId::try_from(self.list.len()).unwrap_or(TypeId::MAX);
-        self.list.push(Type { name: Arc::clone(&name), kind: Kind::Hidden });
+        self.list.push(ClientType { name: Arc::clone(&name), kind: ClientTypeKind::Hidden });
         self.by_name.insert(name, id);
         id
     }
@@ -178,7 +178,7 @@ impl Types {
         self.by_name.get(name).copied()
     }
 
-    pub(crate) fn get(&self, id: TypeId) -> &Type {
+    pub(crate) fn get(&self, id: TypeId) -> &ClientType {
         &self.list[id as usize]
     }
 
@@ -186,13 +186,13 @@ impl Types {
         &self.get(id).name
     }
 
-    pub(crate) fn kind_of(&self, id: TypeId) -> &Kind {
+    pub(crate) fn kind_of(&self, id: TypeId) -> &ClientTypeKind {
         &self.get(id).kind
     }
 
     /// Whether the type is hidden from clients.
     pub(crate) fn is_hidden(&self, id: TypeId) -> bool {
-        matches!(self.kind_of(id), Kind::Hidden)
+        matches!(self.kind_of(id), ClientTypeKind::Hidden)
     }
 
     /// Whether an enum value is hidden from clients.
@@ -203,7 +203,7 @@ impl Types {
     /// Records the hidden values of an enum: those that clients do not see.
     pub(crate) fn hide_values<'v>(&mut self, name: &str, all: impl Iterator<Item = &'v str>) {
         let id = self.intern(name);
-        let Kind::Enum(seen) = self.kind_of(id) else { return };
+        let ClientTypeKind::Enum(seen) = self.kind_of(id) else { return };
         let hidden: Vec<Box<str>> =
             all.filter(|value| !seen.iter().any(|seen| **seen == **value)).map(Into::into).collect();
         if !hidden.is_empty() {
@@ -230,14 +230,14 @@ impl Types {
     /// Records that an interface or union may be of a type, if that type is hidden.
     pub(crate) fn hide_object(&mut self, of: &str, object: &str) {
         let (of, object) = (self.intern(of), self.intern(object));
-        if self.is_hidden(object) && matches!(self.kind_of(of), Kind::Abstract(..)) {
+        if self.is_hidden(object) && matches!(self.kind_of(of), ClientTypeKind::Abstract(..)) {
             self.hidden_objects.entry(of).or_default().push(object);
         }
     }
 
     /// Records the values that services' scalars accept. If one service accepts any value of a scalar, the
     /// schema does, too.
-    pub(crate) fn note_scalars<'b>(&mut self, services: impl Iterator<Item = &'b Bindings>) {
+    pub(crate) fn note_scalars<'b>(&mut self, services: impl Iterator<Item = &'b SubgraphBindings>) {
         let mut inputs: HashMap<&str, Option<ScalarInput>> = HashMap::new();
         for (name, input) in services.flat_map(|bindings| &bindings.scalars) {
             let known = inputs.entry(&**name).or_insert(*input);
@@ -256,21 +256,21 @@ impl Types {
     }
 
     pub(crate) fn is_object(&self, id: TypeId) -> bool {
-        matches!(self.kind_of(id), Kind::Object(_))
+        matches!(self.kind_of(id), ClientTypeKind::Object(_))
     }
 
     pub(crate) fn is_composite(&self, id: TypeId) -> bool {
-        matches!(self.kind_of(id), Kind::Object(_) | Kind::Abstract(..))
+        matches!(self.kind_of(id), ClientTypeKind::Object(_) | ClientTypeKind::Abstract(..))
     }
 
     pub(crate) fn is_union(&self, id: TypeId) -> bool {
-        matches!(self.kind_of(id), Kind::Abstract(fields, _) if fields.is_empty())
+        matches!(self.kind_of(id), ClientTypeKind::Abstract(fields, _) if fields.is_empty())
     }
 
     /// The possible object types of a type, as clients see them.
     pub(crate) fn objects(&self, id: TypeId) -> &[TypeId] {
         match self.kind_of(id) {
-            Kind::Abstract(_, possible) => possible,
+            ClientTypeKind::Abstract(_, possible) => possible,
             _ => &[],
         }
     }
@@ -285,76 +285,77 @@ impl Types {
         id == object || self.objects(id).contains(&object)
     }
 
-    pub(crate) fn field(&self, id: TypeId, name: &str) -> Option<&Field> {
+    pub(crate) fn field(&self, id: TypeId, name: &str) -> Option<&ClientField> {
         match self.kind_of(id) {
-            Kind::Object(fields) | Kind::Abstract(fields, _) => fields.get(name),
+            ClientTypeKind::Object(fields) | ClientTypeKind::Abstract(fields, _) => fields.get(name),
             _ => None,
         }
     }
 
     /// A type reference in GraphQL syntax.
-    pub(crate) fn written(&self, ty: &Ty) -> String {
+    pub(crate) fn written(&self, ty: &ClientTypeRef) -> String {
         match ty {
-            Ty::Named(id) => self.name(*id).to_string(),
-            Ty::List(inner) => format!("[{}]", self.written(inner)),
-            Ty::NonNull(inner) => format!("{}!", self.written(inner)),
+            ClientTypeRef::Named(id) => self.name(*id).to_string(),
+            ClientTypeRef::List(inner) => format!("[{}]", self.written(inner)),
+            ClientTypeRef::NonNull(inner) => format!("{}!", self.written(inner)),
         }
     }
 
-    pub(crate) fn ty(&mut self, written: &Written) -> Ty {
+    pub(crate) fn ty(&mut self, written: &Written) -> ClientTypeRef {
         match written {
-            Written::NamedType(name) => Ty::Named(self.intern(name)),
-            Written::ListType(inner) => Ty::List(Box::new(self.ty(inner))),
-            Written::NonNullType(inner) => Ty::NonNull(Box::new(self.ty(inner))),
+            Written::NamedType(name) => ClientTypeRef::Named(self.intern(name)),
+            Written::ListType(inner) => ClientTypeRef::List(Box::new(self.ty(inner))),
+            Written::NonNullType(inner) => ClientTypeRef::NonNull(Box::new(self.ty(inner))),
         }
     }
 
     /// The type reference if all names are known; otherwise `None`.
-    pub(crate) fn known(&self, written: &Written) -> Option<Ty> {
+    pub(crate) fn known(&self, written: &Written) -> Option<ClientTypeRef> {
         Some(match written {
-            Written::NamedType(name) => Ty::Named(self.find(name)?),
-            Written::ListType(inner) => Ty::List(Box::new(self.known(inner)?)),
-            Written::NonNullType(inner) => Ty::NonNull(Box::new(self.known(inner)?)),
+            Written::NamedType(name) => ClientTypeRef::Named(self.find(name)?),
+            Written::ListType(inner) => ClientTypeRef::List(Box::new(self.known(inner)?)),
+            Written::NonNullType(inner) => ClientTypeRef::NonNull(Box::new(self.known(inner)?)),
         })
     }
 
-    fn kind(&mut self, definition: &TypeDefinition) -> Kind {
+    fn kind(&mut self, definition: &TypeDefinition) -> ClientTypeKind {
         match definition {
-            TypeDefinition::Scalar(scalar) => Kind::Scalar(match scalar.name.as_str() {
-                "Int" => Scalar::Int,
-                "Float" => Scalar::Float,
-                "String" => Scalar::String,
-                "Boolean" => Scalar::Boolean,
-                "ID" => Scalar::Id,
-                _ => Scalar::Custom,
+            TypeDefinition::Scalar(scalar) => ClientTypeKind::Scalar(match scalar.name.as_str() {
+                "Int" => ScalarKind::Int,
+                "Float" => ScalarKind::Float,
+                "String" => ScalarKind::String,
+                "Boolean" => ScalarKind::Boolean,
+                "ID" => ScalarKind::Id,
+                _ => ScalarKind::Custom,
             }),
-            TypeDefinition::Object(object) => Kind::Object(self.fields(&object.fields)),
+            TypeDefinition::Object(object) => ClientTypeKind::Object(self.fields(&object.fields)),
             TypeDefinition::Interface(interface) => {
-                Kind::Abstract(self.fields(&interface.fields), Vec::new())
+                ClientTypeKind::Abstract(self.fields(&interface.fields), Vec::new())
             }
-            TypeDefinition::Union(union) => {
-                Kind::Abstract(HashMap::new(), union.types.iter().map(|name| self.intern(name)).collect())
-            }
+            TypeDefinition::Union(union) => ClientTypeKind::Abstract(
+                HashMap::new(),
+                union.types.iter().map(|name| self.intern(name)).collect(),
+            ),
             TypeDefinition::Enum(named) => {
-                Kind::Enum(named.values.iter().map(|value| value.name.as_str().into()).collect())
+                ClientTypeKind::Enum(named.values.iter().map(|value| value.name.as_str().into()).collect())
             }
-            TypeDefinition::InputObject(input) => Kind::Input {
+            TypeDefinition::InputObject(input) => ClientTypeKind::Input {
                 fields: self.inputs(&input.fields),
                 is_one_of: input.directives.iter().any(|directive| directive.name == "oneOf"),
             },
         }
     }
 
-    fn fields(&mut self, fields: &[FieldDefinition]) -> HashMap<Box<str>, Field> {
+    fn fields(&mut self, fields: &[FieldDefinition]) -> HashMap<Box<str>, ClientField> {
         let mut field = |field: &FieldDefinition| {
             let (ty, arguments) = (self.ty(&field.field_type), self.inputs(&field.arguments));
-            (field.name.as_str().into(), Field { ty, arguments })
+            (field.name.as_str().into(), ClientField { ty, arguments })
         };
         fields.iter().map(&mut field).collect()
     }
 
-    fn inputs(&mut self, inputs: &[InputValue]) -> Vec<Input> {
-        let mut input = |input: &InputValue| Input {
+    fn inputs(&mut self, inputs: &[InputValue]) -> Vec<ClientInput> {
+        let mut input = |input: &InputValue| ClientInput {
             name: input.name.as_str().into(),
             ty: self.ty(&input.value_type),
             default: input.default_value.clone(),
@@ -369,7 +370,7 @@ impl Types {
             let id = self.intern(&object.name);
             for interface in &object.implements_interfaces {
                 let interface = self.intern(interface);
-                if let Kind::Abstract(_, possible) = &mut self.list[interface as usize].kind {
+                if let ClientTypeKind::Abstract(_, possible) = &mut self.list[interface as usize].kind {
                     possible.push(id);
                 }
             }

@@ -20,8 +20,8 @@ use graphql_tools::validation::validate::{ValidationPlan, validate};
 use super::guarded;
 use super::limits::fragments::FragmentIndex;
 use super::limits::overlap;
-use super::types::Types;
-use crate::error::{Code, GraphqlError};
+use super::types::ClientTypes;
+use crate::error::{GraphqlError, GraphqlErrorKind};
 use literals::LiteralRule;
 use typename::TypenameRule;
 
@@ -32,10 +32,10 @@ const MESSAGE: usize = 400;
 const LOCATIONS: usize = 10;
 
 /// The validation rules.
-pub(super) struct Validation(ValidationPlan);
+pub(super) struct ValidationRules(ValidationPlan);
 
-impl Validation {
-    pub(super) fn new(types: &Arc<Types>) -> Self {
+impl ValidationRules {
+    pub(super) fn new(types: &Arc<ClientTypes>) -> Self {
         let mut rules = default_rules_validation_plan();
         rules.rules.retain(|rule| rule.error_code() != "OverlappingFieldsCanBeMerged");
         let own: [Box<dyn ValidationRule>; 2] =
@@ -48,21 +48,25 @@ impl Validation {
     pub(super) fn check(
         &self,
         schema: &SchemaDocument,
-        types: &Types,
+        types: &ClientTypes,
         document: &Document,
         fragments: &FragmentIndex<'_>,
         selections: u64,
     ) -> Result<(), Vec<GraphqlError>> {
         let errors = guarded(|| validate(schema, document, &self.0));
-        let errors = errors
-            .ok_or_else(|| vec![GraphqlError::new(Code::Invalid, "the document can't be validated")])?;
+        let errors = errors.ok_or_else(|| {
+            vec![GraphqlError::new(GraphqlErrorKind::Invalid, "the document can't be validated")]
+        })?;
         if errors.is_empty() {
             return overlap::check(document, fragments, types, selections);
         }
         let left = errors.len().saturating_sub(ERRORS);
         let mut told: Vec<GraphqlError> = errors.into_iter().take(ERRORS).map(error).collect();
         if left > 0 {
-            told.push(GraphqlError::new(Code::Invalid, format!("{left} further errors are left out")));
+            told.push(GraphqlError::new(
+                GraphqlErrorKind::Invalid,
+                format!("{left} further errors are left out"),
+            ));
         }
         Err(told)
     }
@@ -72,7 +76,7 @@ fn error(error: ValidationError) -> GraphqlError {
     let places = error.locations.iter().map(|place| (place.line as u32, place.column as u32));
     let locations = places.take(LOCATIONS).collect();
     let plain = plain(error.error_code, &error.message);
-    let known = GraphqlError::new(Code::Invalid, shortened(&error.message));
+    let known = GraphqlError::new(GraphqlErrorKind::Invalid, shortened(&error.message));
     let known = match plain {
         Some(plain) => known.or_plainly(shortened(&plain)),
         None => known,

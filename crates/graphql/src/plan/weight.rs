@@ -11,20 +11,21 @@ use bytes::Bytes;
 use graphql_tools::static_graphql::query::{Field as Selected, Selection, SelectionSet, Value as Literal};
 
 use super::data::{
-    Call, Document, Entry, Group, Input, Level, Lookup, Only, Position, Representation, Said, Slot, Step,
-    Teller, Value,
+    EntityRepresentation, FieldLookup, GroupPathLevel, ObjectGroup, ObjectSlot, PlanCall, PlanStep,
+    RepresentationField, RepresentationValue, ResponsePosition, SlotField, StepInput, SubgraphDocument,
+    TypeFilter, TypeResolver,
 };
-use super::shape::{Field, Read, Scan, Shape, Source, Variant};
-use super::types::Ty;
-use super::values::{Arguments, Template};
-use super::{Plan, Variable};
+use super::shape::{FieldSource, MemberScan, ResponseShape, ShapeField, ShapeRead, ShapeVariant};
+use super::types::ClientTypeRef;
+use super::values::{CallArgumentTexts, ValueTemplate};
+use super::{OperationVariable, QueryPlan};
 
 /// The overhead of an allocation: rounding, and reference counts.
 const ALLOCATION: usize = 24;
 
 /// The memory of a plan in bytes.
-pub(super) fn of(plan: &Plan) -> usize {
-    size_of::<Plan>()
+pub(super) fn of(plan: &QueryPlan) -> usize {
+    size_of::<QueryPlan>()
         + list(&plan.variables, variable)
         + list(&plan.steps, step)
         + list(&plan.positions, position)
@@ -55,14 +56,16 @@ fn bytes(bytes: &Bytes) -> usize {
     2 * ALLOCATION + bytes.len()
 }
 
-fn only(only: &Only) -> usize {
+fn only(only: &TypeFilter) -> usize {
     only.as_ref().map_or(0, |types| ALLOCATION + size_of_val(&**types))
 }
 
-fn ty(ty: &Ty) -> usize {
+fn ty(ty: &ClientTypeRef) -> usize {
     match ty {
-        Ty::Named(_) => 0,
-        Ty::List(inner) | Ty::NonNull(inner) => ALLOCATION + size_of::<Ty>() + self::ty(inner),
+        ClientTypeRef::Named(_) => 0,
+        ClientTypeRef::List(inner) | ClientTypeRef::NonNull(inner) => {
+            ALLOCATION + size_of::<ClientTypeRef>() + self::ty(inner)
+        }
     }
 }
 
@@ -70,118 +73,118 @@ fn conditions<N: AsRef<str>>(conditions: &[(N, bool)]) -> usize {
     list(conditions, |(name, _)| text(name.as_ref()))
 }
 
-fn variable(variable: &Variable) -> usize {
+fn variable(variable: &OperationVariable) -> usize {
     text(&variable.name) + variable.default.as_ref().map_or(0, bytes) + ty(&variable.ty)
 }
 
-fn arguments(arguments: &Arguments) -> usize {
+fn arguments(arguments: &CallArgumentTexts) -> usize {
     list(&arguments.0, |(name, value)| bytes(name) + template(value))
 }
 
-fn template(value: &Template) -> usize {
+fn template(value: &ValueTemplate) -> usize {
     match value {
-        Template::Text(text) => bytes(text),
-        Template::Variable { name, ty, otherwise } => {
+        ValueTemplate::Text(text) => bytes(text),
+        ValueTemplate::Variable { name, ty, otherwise } => {
             text(name) + self::ty(ty) + otherwise.as_ref().map_or(0, bytes)
         }
-        Template::List(items) => list(items, template),
-        Template::Object(members) => list(members, |(name, value)| bytes(name) + template(value)),
+        ValueTemplate::List(items) => list(items, template),
+        ValueTemplate::Object(members) => list(members, |(name, value)| bytes(name) + template(value)),
     }
 }
 
-fn step(step: &Step) -> usize {
+fn step(step: &PlanStep) -> usize {
     let call = match &step.call {
-        Call::Operation(_, given) | Call::Keys(_, given) => arguments(given),
-        Call::Document(document) => self::document(document),
-        Call::Entities(document, aliases) => {
+        PlanCall::Operation(_, given) | PlanCall::Keys(_, given) => arguments(given),
+        PlanCall::Document(document) => self::document(document),
+        PlanCall::Entities(document, aliases) => {
             self::document(document) + list(aliases, |(alias, variable)| text(alias) + text(variable))
         }
-        Call::Linked { arguments: given, selection, declares, variables, .. } => {
+        PlanCall::Linked { arguments: given, selection, declares, variables, .. } => {
             arguments(given) + text(selection) + text(declares) + list(variables, |name| text(name))
         }
     };
     call + list(&step.groups, group) + conditions(&step.conditions) + list(&step.after, |_| 0)
 }
 
-fn document(document: &Document) -> usize {
+fn document(document: &SubgraphDocument) -> usize {
     // The text is stored twice: as it is, and encoded for requests.
     text(&document.text) * 3 + list(&document.variables, |name| text(name))
 }
 
-fn group(group: &Group) -> usize {
+fn group(group: &ObjectGroup) -> usize {
     let input = match &group.input {
-        Input::Nothing => 0,
-        Input::Fields(names, keys) => list(names, |name| text(name)) + list(keys, |key| text(key)),
-        Input::Representation(known) => representation(known),
+        StepInput::Nothing => 0,
+        StepInput::Fields(names, keys) => list(names, |name| text(name)) + list(keys, |key| text(key)),
+        StepInput::Representation(known) => representation(known),
     };
-    let levels = |level: &Level| list(&level.slots, |_| 0) + only(&level.only);
+    let levels = |level: &GroupPathLevel| list(&level.slots, |_| 0) + only(&level.only);
     let walk = group.walk.as_ref().map_or(0, |walk| list(&walk.levels, levels));
     input + walk + only(&group.only) + list(&group.key, |_| 0)
 }
 
-fn representation(known: &Representation) -> usize {
-    let said = |said: &Said| {
+fn representation(known: &EntityRepresentation) -> usize {
+    let said = |said: &RepresentationField| {
         let value = match &said.value {
-            Value::Typename | Value::Leaf => 0,
-            Value::Constant(text) => bytes(text),
-            Value::Object(inner) => representation(inner),
+            RepresentationValue::Typename | RepresentationValue::Leaf => 0,
+            RepresentationValue::Constant(text) => bytes(text),
+            RepresentationValue::Object(inner) => representation(inner),
         };
         only(&said.only) + text(&said.name) + text(&said.key) + value
     };
     list(&known.0, said)
 }
 
-fn position(position: &Position) -> usize {
+fn position(position: &ResponsePosition) -> usize {
     position.parent.as_ref().map_or(0, |(_, key)| text(key))
         + list(&position.slots, slot)
         + map(&position.children, |key, _| text(key))
 }
 
-fn slot(slot: &Slot) -> usize {
-    let entry = |entry: &Entry| {
+fn slot(slot: &ObjectSlot) -> usize {
+    let entry = |entry: &SlotField| {
         let lookup = match &entry.lookup {
-            Lookup::Member(name) => text(name),
+            FieldLookup::Member(name) => text(name),
             _ => 0,
         };
         only(&entry.only) + lookup + text(&entry.field)
     };
     let teller = match &slot.teller {
-        None | Some(Teller::Always(_)) => 0,
-        Some(Teller::Typename(name)) => text(name),
-        Some(Teller::Member(name, types)) => text(name) + map(types, |name, _| text(name)),
-        Some(Teller::Shape(types)) => list(types, |(_, members)| list(members, |name| text(name))),
+        None | Some(TypeResolver::Always(_)) => 0,
+        Some(TypeResolver::Typename(name)) => text(name),
+        Some(TypeResolver::Member(name, types)) => text(name) + map(types, |name, _| text(name)),
+        Some(TypeResolver::Shape(types)) => list(types, |(_, members)| list(members, |name| text(name))),
     };
     map(&slot.fields, |key, entries| text(key) + list(entries, entry)) + teller
 }
 
-fn shape(shape: &Shape) -> usize {
+fn shape(shape: &ResponseShape) -> usize {
     list(&shape.variants, variant)
 }
 
 /// The memory of the data that a variant refers to.
-pub(super) fn variant(variant: &Variant) -> usize {
+pub(super) fn variant(variant: &ShapeVariant) -> usize {
     only(&variant.only) + slice(&variant.fields, field) + slice(&variant.scans, scan)
 }
 
-fn scan(scan: &Scan) -> usize {
+fn scan(scan: &MemberScan) -> usize {
     // The entries contain a hash each, and the table of their indexes is as large as that of a map.
     let entry = size_of::<(usize, Box<[u8]>, Vec<usize>)>() + 2 * size_of::<usize>();
     let names = scan.names.iter().map(|(name, numbers)| ALLOCATION + name.len() + list(numbers, |_| 0));
     2 * ALLOCATION + scan.names.capacity() * entry + names.sum::<usize>()
 }
 
-fn field(field: &Field) -> usize {
-    let read = |read: &Read| {
+fn field(field: &ShapeField) -> usize {
+    let read = |read: &ShapeRead| {
         let lookup = match &read.lookup {
-            Lookup::Member(name) => text(name),
+            FieldLookup::Member(name) => text(name),
             _ => 0,
         };
         only(&read.only) + lookup
     };
     let source = match &field.source {
-        Source::Typename => 0,
-        Source::Introspection(selected) => self::selected(selected),
-        Source::Slots(reads) => list(reads, read),
+        FieldSource::Typename => 0,
+        FieldSource::Introspection(selected) => self::selected(selected),
+        FieldSource::Slots(reads) => list(reads, read),
     };
     // A copied field stores its name twice more.
     let names = text(&field.key)

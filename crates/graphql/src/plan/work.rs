@@ -21,8 +21,8 @@ use graphql_tools::static_graphql::query::{Field, Selection, SelectionSet, Value
 use super::MAX_PLAN_BYTES;
 use super::limits::fragments::FragmentIndex;
 use super::shape;
-use super::types::{Ty, TypeId, Types};
-use crate::error::{Code, GraphqlError};
+use super::types::{ClientTypeRef, ClientTypes, TypeId};
+use crate::error::{GraphqlError, GraphqlErrorKind};
 pub(crate) use model::PlanningModel;
 
 /// The maximum number of selections that the planner may create from an operation, in addition to the route's
@@ -37,7 +37,7 @@ const MERGES: u64 = 20_000_000;
 /// path.
 const ARGUMENT_BYTES: u64 = 256;
 /// The number of fields that exceed the maximum memory of a plan. Plans with more are not completed.
-const FIELDS: u64 = (MAX_PLAN_BYTES / size_of::<shape::Field>()) as u64;
+const FIELDS: u64 = (MAX_PLAN_BYTES / size_of::<shape::ShapeField>()) as u64;
 
 /// The work of planning an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(crate) struct PlanningWork {
 
 /// The best paths to a place that end at a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ways {
+struct BestPaths {
     service: u16,
     cost: u64,
     count: u64,
@@ -63,9 +63,9 @@ struct Ways {
 
 /// A place in the operation.
 #[derive(Clone, Copy)]
-struct Place<'w> {
+struct OperationPlace<'w> {
     ty: Option<TypeId>,
-    ways: &'w [Ways],
+    ways: &'w [BestPaths],
     /// The number of steps of one path.
     length: u64,
     /// The number of times that the place occurs in the library's expansion.
@@ -78,9 +78,9 @@ struct Place<'w> {
     objects: u64,
 }
 
-struct Walk<'a, 'd> {
+struct WorkWalk<'a, 'd> {
     model: &'a PlanningModel,
-    types: &'a Types,
+    types: &'a ClientTypes,
     fragments: &'a FragmentIndex<'d>,
     nodes: u64,
     steps: u64,
@@ -95,12 +95,12 @@ impl PlanningWork {
         selections: &'d SelectionSet,
         root: TypeId,
         fragments: &FragmentIndex<'d>,
-        types: &Types,
+        types: &ClientTypes,
         model: &PlanningModel,
     ) -> Result<Self, Box<GraphqlError>> {
-        let ways: Vec<Ways> =
-            model.services(root).map(|service| Ways { service, cost: 1, count: 1 }).collect();
-        let mut walk = Walk {
+        let ways: Vec<BestPaths> =
+            model.services(root).map(|service| BestPaths { service, cost: 1, count: 1 }).collect();
+        let mut walk = WorkWalk {
             model,
             types,
             fragments,
@@ -110,7 +110,7 @@ impl PlanningWork {
             fields: 0,
             has_type_conditions: false,
         };
-        let place = Place {
+        let place = OperationPlace {
             ty: Some(root),
             ways: &ways,
             length: 1,
@@ -136,8 +136,12 @@ impl PlanningWork {
     }
 }
 
-impl<'d> Walk<'_, 'd> {
-    fn selections(&mut self, set: &'d SelectionSet, place: Place<'_>) -> Result<(), Box<GraphqlError>> {
+impl<'d> WorkWalk<'_, 'd> {
+    fn selections(
+        &mut self,
+        set: &'d SelectionSet,
+        place: OperationPlace<'_>,
+    ) -> Result<(), Box<GraphqlError>> {
         for item in &set.items {
             match item {
                 Selection::Field(field) => self.field(field, place)?,
@@ -168,8 +172,8 @@ impl<'d> Walk<'_, 'd> {
         &mut self,
         ty: Option<TypeId>,
         is_plain: bool,
-        place: Place<'w>,
-    ) -> Result<Place<'w>, Box<GraphqlError>> {
+        place: OperationPlace<'w>,
+    ) -> Result<OperationPlace<'w>, Box<GraphqlError>> {
         let objects = |id: Option<TypeId>| id.map(|id| self.types.objects(id)).unwrap_or_default();
         let (own, outer) = (objects(ty), objects(place.ty));
         let is_abstract = !own.is_empty();
@@ -183,10 +187,10 @@ impl<'d> Walk<'_, 'd> {
         let times = place.times.saturating_mul(count);
         self.add_nodes(times)?;
         let objects = place.objects.min(self.object_count(ty));
-        Ok(Place { ty, times, is_narrowed, objects, ..place })
+        Ok(OperationPlace { ty, times, is_narrowed, objects, ..place })
     }
 
-    fn field(&mut self, field: &'d Field, place: Place<'_>) -> Result<(), Box<GraphqlError>> {
+    fn field(&mut self, field: &'d Field, place: OperationPlace<'_>) -> Result<(), Box<GraphqlError>> {
         let times = match place.is_narrowed {
             true => place.times,
             false => place.times.saturating_mul(self.model.expanded(place.ty, &field.name).max(1)),
@@ -219,9 +223,9 @@ impl<'d> Walk<'_, 'd> {
             return Err(too_much());
         }
         let declared = place.ty.and_then(|ty| self.types.field(ty, &field.name));
-        let ty = declared.map(|field| Ty::named(&field.ty));
+        let ty = declared.map(|field| ClientTypeRef::named(&field.ty));
         let objects = self.object_count(ty);
-        let inner = Place { ty, ways: &ways, length, times, is_narrowed: false, shapes, objects };
+        let inner = OperationPlace { ty, ways: &ways, length, times, is_narrowed: false, shapes, objects };
         self.selections(&field.selection_set, inner)
     }
 
@@ -241,7 +245,7 @@ pub(super) fn too_much() -> Box<GraphqlError> {
     let message = "the operation takes too much work or memory to plan: its fragments expand to too many \
                    selections, also where interfaces and unions have many object types, or its fields can be \
                    fetched from services in too many ways; ask for less at once";
-    Box::new(GraphqlError::new(Code::Limit, message))
+    Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message))
 }
 
 /// An estimate of the memory for a field's arguments and its alias.

@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, StatusCode};
 
 use super::*;
-use crate::answer::Answer;
+use crate::answer::ServiceResponse;
 
 const WORDS: &[&str] = &[
     "{\"data\":",
@@ -35,15 +35,15 @@ fn any_response_gives_each_target_a_result_with_valid_references() {
                 headers: HeaderMap::new(),
                 body: body.into(),
             };
-            let answer = Answer::from(answer);
-            let Some(Ok(response)) = Response::read(&answer).now_or_never() else { continue };
+            let answer = ServiceResponse::from(answer);
+            let Some(Ok(response)) = GraphqlServiceResponse::read(&answer).now_or_never() else { continue };
             let fetched = sort(response, &[("_entities", 2)], &"shop".into());
             assert_eq!(fetched.found.len(), 2);
             for found in &fetched.found {
                 match found {
-                    Found::Nothing | Found::Many(_) => {}
-                    Found::One(place) => assert!(fetched.documents[0].at(place.spot).is_some()),
-                    Found::Partial(_, error) | Found::Failed(error) => {
+                    FetchOutcome::Nothing | FetchOutcome::Many(_) => {}
+                    FetchOutcome::One(place) => assert!(fetched.documents[0].at(place.spot).is_some()),
+                    FetchOutcome::Partial(_, error) | FetchOutcome::Failed(error) => {
                         assert!((*error as usize) < fetched.errors.len());
                     }
                 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use json::JsonNode;
 use services::{CallError, PathError, RequestBudget, RequestCall, ServiceSet};
 
-use super::{Query, Response, body, request};
-use crate::answer::Answer;
-use crate::reason::Reason;
+use super::{EncodedDocument, GraphqlServiceResponse, body, request};
+use crate::answer::ServiceResponse;
+use crate::reason::CallFailureReason;
 
 /// The time limit of a service's introspection.
 const TIME: Duration = Duration::from_secs(10);
@@ -57,15 +57,25 @@ pub(crate) async fn introspect(
     })
 }
 
-async fn ask(services: &ServiceSet, service: &str, path: &str, is_federated: bool) -> Result<String, Reason> {
+async fn ask(
+    services: &ServiceSet,
+    service: &str,
+    path: &str,
+    is_federated: bool,
+) -> Result<String, CallFailureReason> {
     let budget = Arc::new(RequestBudget::new(TIME, 1, MOST, 1));
     let call = RequestCall { budget, ..RequestCall::unlimited() };
-    let unknown = || Reason::Call(CallError::Path(PathError::UnknownService).into());
+    let unknown = || CallFailureReason::Call(CallError::Path(PathError::UnknownService).into());
     let service = services.get(service).ok_or_else(unknown)?;
-    let request = request(path, body(&Query::new(if is_federated { FEDERATED } else { QUERY }), |_| {}))?;
-    let answer = services.send(&call, service, request).await.map_err(|error| Reason::Call(error.into()))?;
-    let answer = Answer::from(answer);
-    let Response { document, data, told, status } = Response::read(&answer).await?;
+    let request =
+        request(path, body(&EncodedDocument::new(if is_federated { FEDERATED } else { QUERY }), |_| {}))?;
+    let answer = services
+        .send(&call, service, request)
+        .await
+        .map_err(|error| CallFailureReason::Call(error.into()))?;
+    let answer = ServiceResponse::from(answer);
+    let GraphqlServiceResponse { document, data, told, status } =
+        GraphqlServiceResponse::read(&answer).await?;
     let data = data.and_then(|spot| document.at(spot));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = match is_federated {
@@ -81,7 +91,7 @@ async fn ask(services: &ServiceSet, service: &str, path: &str, is_federated: boo
     let place = if is_federated { "/data/_service/sdl" } else { "/data/__schema" };
     match said {
         Some(said) => Ok(said),
-        None if told.is_empty() => Err(Reason::NothingAt(place.to_owned())),
-        None => Err(Reason::Told(told, status)),
+        None if told.is_empty() => Err(CallFailureReason::NothingAt(place.to_owned())),
+        None => Err(CallFailureReason::Told(told, status)),
     }
 }

@@ -8,9 +8,9 @@ use json::{JsonDocument, JsonNode, NodeId, ValueKind};
 use offload::work;
 use serde_json::{Map, Value};
 
-use crate::answer::Answer;
-use crate::fetched::{Found, Place, SourceError};
-use crate::reason::Reason;
+use crate::answer::ServiceResponse;
+use crate::fetched::{FetchOutcome, SourceError, ValueLocation};
+use crate::reason::CallFailureReason;
 
 /// The maximum number of errors that are passed on from a response.
 const MOST_ERRORS: usize = 100;
@@ -27,7 +27,7 @@ const TOLD: [&str; 3] = ["message", "path", "extensions"];
 
 /// The response of a GraphQL service.
 #[derive(Debug)]
-pub(crate) struct Response {
+pub(crate) struct GraphqlServiceResponse {
     pub(crate) document: Arc<JsonDocument>,
     /// The location of `data`; `None` if it is `null` or missing.
     pub(crate) data: Option<NodeId>,
@@ -36,11 +36,11 @@ pub(crate) struct Response {
     pub(crate) status: StatusCode,
 }
 
-impl Response {
+impl GraphqlServiceResponse {
     /// Reads a response regardless of its status: the body takes precedence (GraphQL over HTTP, 6.4).
-    pub(crate) async fn read(answer: &Answer) -> Result<Self, Reason> {
+    pub(crate) async fn read(answer: &ServiceResponse) -> Result<Self, CallFailureReason> {
         let status = answer.status();
-        let or_status = |reason| if status.is_success() { reason } else { Reason::Status(status) };
+        let or_status = |reason| if status.is_success() { reason } else { CallFailureReason::Status(status) };
         let document = answer.document().await.map_err(or_status)?;
         let (mut data, mut told, mut is_response) = (None, Vec::new(), false);
         for (key, value) in document.root().members() {
@@ -54,7 +54,7 @@ impl Response {
             }
         }
         if !is_response || (data.is_none() && told.is_empty()) {
-            return Err(or_status(Reason::NotGraphql));
+            return Err(or_status(CallFailureReason::NotGraphql));
         }
         Ok(Self { document: Arc::clone(document), data, told, status })
     }
@@ -97,7 +97,7 @@ fn error(node: JsonNode<'_>) -> Option<Value> {
 }
 
 /// The errors of a response, grouped by target.
-pub(crate) struct Sorted {
+pub(crate) struct SortedErrors {
     /// The errors of each target that has some, with paths relative to the target, and the index of the
     /// group.
     by_target: BTreeMap<usize, (u32, Vec<Value>)>,
@@ -107,7 +107,7 @@ pub(crate) struct Sorted {
     is_short: bool,
 }
 
-impl Sorted {
+impl SortedErrors {
     /// Groups errors. `target` maps an error's path to the target and the rest of the path below it.
     pub(crate) fn new(told: Vec<Value>, target: impl Fn(&[Value]) -> Option<(usize, &[Value])>) -> Self {
         let (mut by_target, mut general) = (BTreeMap::<usize, (u32, Vec<Value>)>::new(), Vec::new());
@@ -133,18 +133,18 @@ impl Sorted {
     }
 
     /// Returns the result of a target, given its node in the response.
-    pub(crate) fn found(&mut self, target: usize, node: Option<JsonNode<'_>>, document: u32) -> Found {
+    pub(crate) fn found(&mut self, target: usize, node: Option<JsonNode<'_>>, document: u32) -> FetchOutcome {
         let own = self.by_target.get(&target).map(|(number, _)| *number);
         let general = self.by_target.len() as u32;
-        let place = node.filter(super::is_there).map(|node| Place { document, spot: node.spot() });
+        let place = node.filter(super::is_there).map(|node| ValueLocation { document, spot: node.spot() });
         match (place, own) {
-            (Some(place), Some(error)) => Found::Partial(place, error),
-            (Some(place), None) => Found::One(place),
-            (None, Some(error)) => Found::Failed(error),
-            (None, None) if self.general.is_empty() && node.is_some() => Found::Nothing,
+            (Some(place), Some(error)) => FetchOutcome::Partial(place, error),
+            (Some(place), None) => FetchOutcome::One(place),
+            (None, Some(error)) => FetchOutcome::Failed(error),
+            (None, None) if self.general.is_empty() && node.is_some() => FetchOutcome::Nothing,
             (None, None) => {
                 self.is_short |= self.general.is_empty();
-                Found::Failed(general)
+                FetchOutcome::Failed(general)
             }
         }
     }
@@ -153,7 +153,9 @@ impl Sorted {
     pub(crate) fn errors(self, service: &Arc<str>, status: StatusCode) -> Vec<SourceError> {
         let general = Some(self.general).filter(|general| !general.is_empty());
         let told = self.by_target.into_values().map(|(_, told)| told).chain(general);
-        let told = told.map(|told| Reason::Told(told, status));
-        told.chain(self.is_short.then_some(Reason::Short)).map(|reason| reason.of(service)).collect()
+        let told = told.map(|told| CallFailureReason::Told(told, status));
+        told.chain(self.is_short.then_some(CallFailureReason::Short))
+            .map(|reason| reason.of(service))
+            .collect()
     }
 }

@@ -3,20 +3,20 @@
 use serde_json::json;
 
 use super::*;
-use crate::fetched::Fetched;
-use crate::rig::{Rig, moves, shown};
+use crate::fetched::FetchedValues;
+use crate::rig::{ShopFixture, moves, shown};
 
-const SHOP: Endpoint<'static> = Endpoint { service: "shop", path: "/graphql" };
+const SHOP: GraphqlEndpoint<'static> = GraphqlEndpoint { service: "shop", path: "/graphql" };
 
-async fn asked(status: u16, text: &str) -> Fetched {
-    let rig = Rig::new(&[("POST /graphql", status, text)]).await;
-    root(&rig.ground(), &SHOP, &Query::new("{a}"), &[], true).await
+async fn asked(status: u16, text: &str) -> FetchedValues {
+    let rig = ShopFixture::new(&[("POST /graphql", status, text)]).await;
+    root(&rig.ground(), &SHOP, &EncodedDocument::new("{a}"), &[], true).await
 }
 
 #[tokio::test]
 async fn posts_a_document_and_its_variables() {
-    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"a":1}}"#)]).await;
-    let query = Query::new("query($n:Int,$s:String){a(n:$n,s:$s)} # \"quoted\"");
+    let rig = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{"a":1}}"#)]).await;
+    let query = EncodedDocument::new("query($n:Int,$s:String){a(n:$n,s:$s)} # \"quoted\"");
     let variables = [("n", Bytes::from_static(b"1")), ("s", Bytes::from_static(b"\"x\""))];
     let fetched = root(&rig.ground(), &SHOP, &query, &variables, true).await;
     assert_eq!(shown(&fetched), [r#"{"a":1}"#]);
@@ -30,8 +30,8 @@ async fn posts_a_document_and_its_variables() {
 
 #[tokio::test]
 async fn sends_equal_queries_once_and_mutations_each_time() {
-    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"a":1}}"#)]).await;
-    let (ground, query) = (rig.ground(), Query::new("{a}"));
+    let rig = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{"a":1}}"#)]).await;
+    let (ground, query) = (rig.ground(), EncodedDocument::new("{a}"));
     for is_query in [true, true, false, false] {
         root(&ground, &SHOP, &query, &[], is_query).await;
     }
@@ -79,15 +79,15 @@ async fn distinguishes_responses_that_are_not_graphql() {
 }
 
 /// Returns the results of three entities in two batches.
-async fn entities_of(text: &str) -> (Fetched, serde_json::Value) {
-    let rig = Rig::new(&[("POST /graphql", 200, text)]).await;
+async fn entities_of(text: &str) -> (FetchedValues, serde_json::Value) {
+    let rig = ShopFixture::new(&[("POST /graphql", 200, text)]).await;
     let of = |id: u32| Bytes::from(format!(r#"{{"__typename":"A","id":{id}}}"#));
     let batches = vec![
-        Batch { alias: "_e0", variable: "r0", representations: vec![of(1), of(2)] },
-        Batch { alias: "_e1", variable: "r1", representations: vec![of(3)] },
+        RepresentationBatch { alias: "_e0", variable: "r0", representations: vec![of(1), of(2)] },
+        RepresentationBatch { alias: "_e1", variable: "r1", representations: vec![of(3)] },
     ];
     let variables = [("n", Bytes::from_static(b"7"))];
-    let fetched = entities(&rig.ground(), &SHOP, &Query::new("query"), batches, &variables).await;
+    let fetched = entities(&rig.ground(), &SHOP, &EncodedDocument::new("query"), batches, &variables).await;
     (fetched, serde_json::from_str(&rig.last().body).unwrap())
 }
 
@@ -101,10 +101,10 @@ async fn finds_entities_by_batch_and_index() {
 
 #[tokio::test]
 async fn representations_are_freed_before_the_response_arrives() {
-    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"_e0":[{"x":1}]}}"#)]).await;
-    let (ground, query) = (rig.ground(), Query::new("query"));
+    let rig = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{"_e0":[{"x":1}]}}"#)]).await;
+    let (ground, query) = (rig.ground(), EncodedDocument::new("query"));
     let kept = Bytes::from(r#"{"__typename":"A","id":1}"#.to_owned());
-    let batch = Batch { alias: "_e0", variable: "r0", representations: vec![kept.clone()] };
+    let batch = RepresentationBatch { alias: "_e0", variable: "r0", representations: vec![kept.clone()] };
     let mut fetched = Box::pin(entities(&ground, &SHOP, &query, vec![batch], &[]));
     assert!(!kept.is_unique());
     assert!(futures_util::FutureExt::now_or_never(fetched.as_mut()).is_none());
@@ -159,7 +159,7 @@ async fn an_error_without_a_path_applies_to_all_missing_entities() {
 #[tokio::test]
 async fn fetches_a_schema_by_introspection() {
     let schema = r#"{"__schema":{"types":[]}}"#;
-    let rig = Rig::new(&[
+    let rig = ShopFixture::new(&[
         ("POST /graphql", 200, &format!(r#"{{"data":{schema}}}"#)),
         ("POST /off", 400, r#"{"errors":[{"message":"introspection is off"}]}"#),
         ("POST /null", 200, r#"{"data":{"__schema":null}}"#),
@@ -178,7 +178,7 @@ async fn fetches_a_schema_by_introspection() {
 #[tokio::test]
 async fn fetches_the_sdl_of_a_federated_subgraph() {
     let said = r#"{"data":{"_service":{"sdl":"type Query { a: \"b\" }"}}}"#;
-    let rig = Rig::new(&[("POST /graphql", 200, said)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, said)]).await;
     let schema = introspect(&rig.services, "shop", "/graphql", true).await;
     assert_eq!(schema.unwrap(), "type Query { a: \"b\" }");
 }

@@ -10,16 +10,16 @@ use json::JsonPath;
 use serde_json::json;
 
 use super::*;
-use crate::schema::{Links, Says, Source, subgraphs};
-use crate::subgraph::{Ask, Bindings, How, Kind, Parameter};
+use crate::schema::{SchemaDeclarations, SchemaDescription, SchemaSource, subgraphs};
+use crate::subgraph::{BatchStrategy, BoundCall, RestParameter, SubgraphBindings, SubgraphProtocol};
 
 #[test]
 fn any_value_stays_within_its_part_of_the_url() {
     let parameter = |name: &str, place| {
-        let from = From::Argument(name.into());
-        Parameter { name: name.into(), place, is_required: false, is_repeated: false, from }
+        let from = ParameterSource::Argument(name.into());
+        RestParameter { name: name.into(), place, is_required: false, is_repeated: false, from }
     };
-    let operation = Operation {
+    let operation = RestOperation {
         method: Method::GET,
         path: "/a/{id}/b".into(),
         parameters: vec![parameter("id", In::Path), parameter("q", In::Query)],
@@ -31,8 +31,10 @@ fn any_value_stays_within_its_part_of_the_url() {
     ::fuzz::check(&["..", "/", "\\", "%2f", "?", "&", "#", "é", "\n", "\u{0}"], |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).into_owned();
         let values = json!({ "id": text, "q": text }).to_string();
-        let arguments = Arguments::read(values.into()).expect("JSON");
-        let request = Renderer { operation: &operation, arguments: &arguments, key: Key::None }.request();
+        let arguments = ArgumentValues::read(values.into()).expect("JSON");
+        let request =
+            RestRequestRenderer { operation: &operation, arguments: &arguments, key: RequestKey::None }
+                .request();
         let Ok(request) = request else { return };
         let path = request.path_and_query.path();
         assert_eq!(path.split('/').count(), 4, "{path}");
@@ -44,14 +46,14 @@ fn any_value_stays_within_its_part_of_the_url() {
 }
 
 /// Returns every operation that a field or a link calls.
-fn operations(bindings: &Bindings) -> Vec<Arc<Operation>> {
-    let mut operations: Vec<Arc<Operation>> = bindings.roots.values().map(Arc::clone).collect();
+fn operations(bindings: &SubgraphBindings) -> Vec<Arc<RestOperation>> {
+    let mut operations: Vec<Arc<RestOperation>> = bindings.roots.values().map(Arc::clone).collect();
     for entity in bindings.entities.values() {
         let hows = entity.own.iter().chain(entity.links.values().map(|link| &link.how));
         operations.extend(hows.filter_map(|how| match how {
-            How::Ids(Ask::Rest(operation), _)
-            | How::List(Ask::Rest(operation), _)
-            | How::Each(Ask::Rest(operation)) => Some(Arc::clone(operation)),
+            BatchStrategy::Ids(BoundCall::Rest(operation), _)
+            | BatchStrategy::List(BoundCall::Rest(operation), _)
+            | BatchStrategy::Each(BoundCall::Rest(operation)) => Some(Arc::clone(operation)),
             _ => None,
         }));
     }
@@ -61,13 +63,13 @@ fn operations(bindings: &Bindings) -> Vec<Arc<Operation>> {
 }
 
 /// Returns the names of the parameters in a location.
-fn names(operation: &Operation, place: In) -> Vec<&str> {
+fn names(operation: &RestOperation, place: In) -> Vec<&str> {
     let of = operation.parameters.iter().filter(|parameter| parameter.place == place);
     of.map(|parameter| &*parameter.name).collect()
 }
 
 /// Asserts that a request matches its operation, and that its arguments changed nothing else in it.
-fn is_of(operation: &Operation, request: &services::ServiceRequest) {
+fn is_of(operation: &RestOperation, request: &services::ServiceRequest) {
     let (path, query) = (request.path_and_query.path(), request.path_and_query.query().unwrap_or_default());
     let (own_path, own_query) = operation.path.split_once('?').unwrap_or((&operation.path, ""));
     assert_eq!(path.split('/').count(), own_path.split('/').count(), "{path} of {own_path}");
@@ -97,10 +99,10 @@ fn requests_of_any_document_match_its_declarations() {
         let mut choices = Choices::new(bytes);
         let text = generate::document(&mut choices).to_string();
         let document = openapi::OpenApiDocument::read(&text).expect("an OpenAPI document").below("/base");
-        let source = Source { name: Arc::from("a"), says: Says::OpenApi(&document) };
-        let Ok((made, _)) = subgraphs(&[source], &Links::default()) else { return };
+        let source = SchemaSource { name: Arc::from("a"), says: SchemaDescription::OpenApi(&document) };
+        let Ok((made, _)) = subgraphs(&[source], &SchemaDeclarations::default()) else { return };
         for it in made {
-            let Kind::Rest(bindings) = &it.kind else { continue };
+            let SubgraphProtocol::Rest(bindings) = &it.kind else { continue };
             for operation in operations(bindings) {
                 for _ in 0..2 {
                     request(&mut choices, &operation);
@@ -111,11 +113,11 @@ fn requests_of_any_document_match_its_declarations() {
 }
 
 /// Makes a request of an operation, with generated arguments.
-fn request(choices: &mut Choices<'_>, operation: &Operation) {
+fn request(choices: &mut Choices<'_>, operation: &RestOperation) {
     let froms = operation.parameters.iter().map(|parameter| &parameter.from);
     let arguments = froms.filter_map(|from| match from {
-        From::Argument(name) | From::Key(name) => Some(name),
-        From::Fixed(_) => None,
+        ParameterSource::Argument(name) | ParameterSource::Key(name) => Some(name),
+        ParameterSource::Fixed(_) => None,
     });
     let arguments: Vec<String> = arguments
         .chain(&operation.body)
@@ -125,8 +127,10 @@ fn request(choices: &mut Choices<'_>, operation: &Operation) {
             format!("{}:{text}", serde_json::Value::from(&**name))
         })
         .collect();
-    let Ok(arguments) = Arguments::read(format!("{{{}}}", arguments.join(",")).into()) else { return };
-    if let Ok(request) = (Renderer { operation, arguments: &arguments, key: Key::None }).request() {
+    let Ok(arguments) = ArgumentValues::read(format!("{{{}}}", arguments.join(",")).into()) else { return };
+    if let Ok(request) =
+        (RestRequestRenderer { operation, arguments: &arguments, key: RequestKey::None }).request()
+    {
         is_of(operation, &request);
     }
 }

@@ -11,23 +11,23 @@ use openapi::ParameterLocation as In;
 use services::path::{encode, is_segment};
 use services::{CallError, PathError, ServiceRequest};
 
-use crate::reason::Reason;
-use crate::sources::Arguments;
-use crate::subgraph::{From, Operation, Parameter};
+use crate::reason::CallFailureReason;
+use crate::sources::ArgumentValues;
+use crate::subgraph::{ParameterSource, RestOperation, RestParameter};
 
 /// The maximum length of a URL in the `http` crate, so that no longer one is written.
 const LONGEST_URL: usize = u16::MAX as usize - 1;
 
 /// Builds the request of an operation.
-pub(crate) struct Renderer<'a> {
-    pub(crate) operation: &'a Operation,
-    pub(crate) arguments: &'a Arguments,
-    pub(crate) key: Key<'a>,
+pub(crate) struct RestRequestRenderer<'a> {
+    pub(crate) operation: &'a RestOperation,
+    pub(crate) arguments: &'a ArgumentValues,
+    pub(crate) key: RequestKey<'a>,
 }
 
 /// The keys of the objects that a request is made for.
 #[derive(Clone, Copy)]
-pub(crate) enum Key<'a> {
+pub(crate) enum RequestKey<'a> {
     /// No key.
     None,
     /// One object: the names of its key fields, and their values.
@@ -37,14 +37,14 @@ pub(crate) enum Key<'a> {
 }
 
 /// The value of a parameter.
-enum Value<'a> {
+enum ParameterValue<'a> {
     Node(JsonNode<'a>),
     Fixed(&'a serde_json::Value),
     Texts(&'a [Cow<'a, str>]),
 }
 
-impl<'a> Renderer<'a> {
-    pub(crate) fn request(&self) -> Result<ServiceRequest, Reason> {
+impl<'a> RestRequestRenderer<'a> {
+    pub(crate) fn request(&self) -> Result<ServiceRequest, CallFailureReason> {
         let mut url = self.path()?;
         let mut headers = HeaderMap::new();
         let accept = match self.operation.is_text {
@@ -52,7 +52,7 @@ impl<'a> Renderer<'a> {
             false => const { HeaderValue::from_static("application/json") },
         };
         headers.insert(ACCEPT, accept);
-        let mut query = Query { url: &mut url, is_first: true };
+        let mut query = UrlQuery { url: &mut url, is_first: true };
         let mut cookies = String::new();
         for parameter in &self.operation.parameters {
             let Some(value) = self.value(parameter) else { continue };
@@ -61,17 +61,17 @@ impl<'a> Renderer<'a> {
                 continue;
             }
             if !self.is_safe() && value.has_empty_item() {
-                return Err(Reason::EmptyItem(parameter.name.clone()));
+                return Err(CallFailureReason::EmptyItem(parameter.name.clone()));
             }
             match parameter.place {
                 In::Path => {}
                 In::Query => query.add(parameter, &value)?,
                 In::Header => {
-                    let no_header = || Reason::NoHeader(parameter.name.clone());
+                    let no_header = || CallFailureReason::NoHeader(parameter.name.clone());
                     let name = HeaderName::from_bytes(parameter.name.as_bytes()).map_err(|_| no_header())?;
                     let texts = texts(parameter, &value)?;
                     if texts.iter().any(|text| is_padded(text)) {
-                        return Err(Reason::PaddedHeader(parameter.name.clone()));
+                        return Err(CallFailureReason::PaddedHeader(parameter.name.clone()));
                     }
                     headers.insert(name, HeaderValue::try_from(texts.join(",")).map_err(|_| no_header())?);
                 }
@@ -83,32 +83,32 @@ impl<'a> Renderer<'a> {
             }
         }
         if !cookies.is_empty() {
-            let no_header = |_| Reason::NoHeader("cookie".into());
+            let no_header = |_| CallFailureReason::NoHeader("cookie".into());
             headers.insert(COOKIE, HeaderValue::try_from(cookies).map_err(no_header)?);
         }
         let body = self.body();
         if !body.is_empty() {
             headers.insert(CONTENT_TYPE, const { HeaderValue::from_static("application/json") });
         }
-        let invalid = |_| Reason::Call(CallError::Path(PathError::Invalid).into());
+        let invalid = |_| CallFailureReason::Call(CallError::Path(PathError::Invalid).into());
         let path_and_query = PathAndQuery::try_from(url).map_err(invalid)?;
         Ok(ServiceRequest { method: self.operation.method.clone(), path_and_query, headers, body })
     }
 
-    fn path(&self) -> Result<String, Reason> {
+    fn path(&self) -> Result<String, CallFailureReason> {
         let mut url = String::with_capacity(self.operation.path.len() + 64);
         let mut rest = &*self.operation.path;
         while let Some((before, behind)) = rest.split_once('{') {
             let (name, behind) = behind.split_once('}').unwrap_or((behind, ""));
             url.push_str(before);
-            let is_it = |parameter: &&Parameter| parameter.place == In::Path && *parameter.name == *name;
+            let is_it = |parameter: &&RestParameter| parameter.place == In::Path && *parameter.name == *name;
             let parameter = self.operation.parameters.iter().find(is_it);
-            let parameter = parameter.ok_or_else(|| Reason::NoValue(name.into()))?;
-            let value = self.value(parameter).filter(Value::is_whole);
-            let value = value.ok_or_else(|| Reason::NoValue(name.into()))?;
+            let parameter = parameter.ok_or_else(|| CallFailureReason::NoValue(name.into()))?;
+            let value = self.value(parameter).filter(ParameterValue::is_whole);
+            let value = value.ok_or_else(|| CallFailureReason::NoValue(name.into()))?;
             for (place, text) in texts(parameter, &value)?.iter().enumerate() {
                 if !is_segment(text) {
-                    return Err(Reason::NoSegment(name.into()));
+                    return Err(CallFailureReason::NoSegment(name.into()));
                 }
                 if place > 0 {
                     url.push(',');
@@ -124,10 +124,10 @@ impl<'a> Renderer<'a> {
     /// Checks whether a parameter may be omitted whose value is an empty list or object, which has no
     /// encoding (RFC 6570, 2.3). A request without the parameter may apply to everything. So unsafe requests,
     /// and requests to services that require the parameter, fail instead.
-    fn may_leave_out(&self, parameter: &Parameter) -> Result<(), Reason> {
+    fn may_leave_out(&self, parameter: &RestParameter) -> Result<(), CallFailureReason> {
         match self.is_safe() && !parameter.is_required {
             true => Ok(()),
-            false => Err(Reason::NoValue(parameter.name.clone())),
+            false => Err(CallFailureReason::NoValue(parameter.name.clone())),
         }
     }
 
@@ -142,23 +142,23 @@ impl<'a> Renderer<'a> {
     }
 
     /// Returns a parameter's value, or `None` if the parameter is omitted.
-    fn value(&self, parameter: &'a Parameter) -> Option<Value<'a>> {
+    fn value(&self, parameter: &'a RestParameter) -> Option<ParameterValue<'a>> {
         let node = match (&parameter.from, self.key) {
-            (From::Fixed(value), _) => return Some(Value::Fixed(value)),
-            (From::Key(_), Key::Many(texts)) => return Some(Value::Texts(texts)),
-            (From::Key(name), Key::One(fields, values)) => {
+            (ParameterSource::Fixed(value), _) => return Some(ParameterValue::Fixed(value)),
+            (ParameterSource::Key(_), RequestKey::Many(texts)) => return Some(ParameterValue::Texts(texts)),
+            (ParameterSource::Key(name), RequestKey::One(fields, values)) => {
                 *values.get(fields.iter().position(|field| field == name)?)?
             }
-            (From::Key(_), Key::None) => return None,
-            (From::Argument(name), _) => self.arguments.get(name)?,
+            (ParameterSource::Key(_), RequestKey::None) => return None,
+            (ParameterSource::Argument(name), _) => self.arguments.get(name)?,
         };
-        (node.kind() != ValueKind::Null).then_some(Value::Node(node))
+        (node.kind() != ValueKind::Null).then_some(ParameterValue::Node(node))
     }
 }
 
-impl Value<'_> {
+impl ParameterValue<'_> {
     /// Whether the value would have no encoding outside of a path.
-    fn is_unwritten(&self, parameter: &Parameter) -> bool {
+    fn is_unwritten(&self, parameter: &RestParameter) -> bool {
         match self {
             Self::Node(node) if node.kind() == ValueKind::Object => {
                 parameter.place == In::Query && !parameter.is_repeated && writes_nothing(*node)
@@ -216,14 +216,18 @@ fn writes_nothing(node: JsonNode<'_>) -> bool {
 }
 
 /// The query of a URL while it is written.
-struct Query<'a> {
+struct UrlQuery<'a> {
     url: &'a mut String,
     is_first: bool,
 }
 
-impl Query<'_> {
-    fn add(&mut self, parameter: &Parameter, value: &Value<'_>) -> Result<(), Reason> {
-        if let Value::Node(node) = value
+impl UrlQuery<'_> {
+    fn add(
+        &mut self,
+        parameter: &RestParameter,
+        value: &ParameterValue<'_>,
+    ) -> Result<(), CallFailureReason> {
+        if let ParameterValue::Node(node) = value
             && node.kind() == ValueKind::Object
         {
             return self.object(parameter, &encode(&parameter.name), *node);
@@ -238,9 +242,14 @@ impl Query<'_> {
     /// Writes an object: all of it in brackets after the parameter's name (OpenAPI's `deepObject`; deeper
     /// levels use the notation of common servers). With members under their own names, a client could set
     /// arbitrary parameters.
-    fn object(&mut self, parameter: &Parameter, name: &str, node: JsonNode<'_>) -> Result<(), Reason> {
+    fn object(
+        &mut self,
+        parameter: &RestParameter,
+        name: &str,
+        node: JsonNode<'_>,
+    ) -> Result<(), CallFailureReason> {
         if parameter.is_repeated {
-            return Err(Reason::WrongKind(parameter.name.clone(), node.kind().name()));
+            return Err(CallFailureReason::WrongKind(parameter.name.clone(), node.kind().name()));
         }
         for (key, value) in node.members() {
             let key = encode(&key.node().plain().unwrap_or_default());
@@ -249,7 +258,12 @@ impl Query<'_> {
         Ok(())
     }
 
-    fn below(&mut self, parameter: &Parameter, name: &str, node: JsonNode<'_>) -> Result<(), Reason> {
+    fn below(
+        &mut self,
+        parameter: &RestParameter,
+        name: &str,
+        node: JsonNode<'_>,
+    ) -> Result<(), CallFailureReason> {
         // Deep values repeat the names of all levels above them.
         self.has_room(name)?;
         match node.kind() {
@@ -261,21 +275,26 @@ impl Query<'_> {
                 }
             }
             kind => {
-                let text =
-                    node.plain().ok_or_else(|| Reason::WrongKind(parameter.name.clone(), kind.name()))?;
+                let text = node
+                    .plain()
+                    .ok_or_else(|| CallFailureReason::WrongKind(parameter.name.clone(), kind.name()))?;
                 self.pair(name, [&*text])?;
             }
         }
         Ok(())
     }
 
-    fn has_room(&self, name: &str) -> Result<(), Reason> {
-        let invalid = || Reason::Call(CallError::Path(PathError::Invalid).into());
+    fn has_room(&self, name: &str) -> Result<(), CallFailureReason> {
+        let invalid = || CallFailureReason::Call(CallError::Path(PathError::Invalid).into());
         (self.url.len() + name.len() <= LONGEST_URL).then_some(()).ok_or_else(invalid)
     }
 
     /// Writes a name and its value, or its values separated by commas.
-    fn pair<'t>(&mut self, name: &str, texts: impl IntoIterator<Item = &'t str>) -> Result<(), Reason> {
+    fn pair<'t>(
+        &mut self,
+        name: &str,
+        texts: impl IntoIterator<Item = &'t str>,
+    ) -> Result<(), CallFailureReason> {
         self.has_room(name)?;
         self.url.push(if std::mem::take(&mut self.is_first) { '?' } else { '&' });
         self.url.push_str(name);
@@ -291,17 +310,20 @@ impl Query<'_> {
 }
 
 /// Returns the text of a scalar, or the texts of a list's items.
-fn texts<'v>(parameter: &Parameter, value: &'v Value<'_>) -> Result<Cow<'v, [Cow<'v, str>]>, Reason> {
-    let wrong = |kind: &'static str| Reason::WrongKind(parameter.name.clone(), kind);
+fn texts<'v>(
+    parameter: &RestParameter,
+    value: &'v ParameterValue<'_>,
+) -> Result<Cow<'v, [Cow<'v, str>]>, CallFailureReason> {
+    let wrong = |kind: &'static str| CallFailureReason::WrongKind(parameter.name.clone(), kind);
     let plain = |node: JsonNode<'v>| node.plain().ok_or_else(|| wrong(node.kind().name()));
     Ok(match value {
-        Value::Texts(texts) => Cow::Borrowed(*texts),
-        Value::Node(node) if node.kind() == ValueKind::Array => {
+        ParameterValue::Texts(texts) => Cow::Borrowed(*texts),
+        ParameterValue::Node(node) if node.kind() == ValueKind::Array => {
             node.items().filter(|item| item.kind() != ValueKind::Null).map(plain).collect::<Result<_, _>>()?
         }
-        Value::Node(node) => vec![plain(*node)?].into(),
-        Value::Fixed(serde_json::Value::Array(items)) => items.iter().map(fixed).collect(),
-        Value::Fixed(value) => vec![fixed(value)].into(),
+        ParameterValue::Node(node) => vec![plain(*node)?].into(),
+        ParameterValue::Fixed(serde_json::Value::Array(items)) => items.iter().map(fixed).collect(),
+        ParameterValue::Fixed(value) => vec![fixed(value)].into(),
     })
 }
 

@@ -4,19 +4,19 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::rig::{Rig, shown};
-use crate::subgraph::Parameter;
+use crate::rig::{ShopFixture, shown};
+use crate::subgraph::RestParameter;
 
-fn parameter(name: &str, place: In, from: From) -> Parameter {
-    Parameter { name: name.into(), place, is_required: false, is_repeated: false, from }
+fn parameter(name: &str, place: In, from: ParameterSource) -> RestParameter {
+    RestParameter { name: name.into(), place, is_required: false, is_repeated: false, from }
 }
 
-fn argument(name: &str, place: In) -> Parameter {
-    parameter(name, place, From::Argument(name.into()))
+fn argument(name: &str, place: In) -> RestParameter {
+    parameter(name, place, ParameterSource::Argument(name.into()))
 }
 
-fn get(path: &str, parameters: Vec<Parameter>) -> Operation {
-    Operation {
+fn get(path: &str, parameters: Vec<RestParameter>) -> RestOperation {
+    RestOperation {
         method: Method::GET,
         path: path.into(),
         parameters,
@@ -27,21 +27,21 @@ fn get(path: &str, parameters: Vec<Parameter>) -> Operation {
     }
 }
 
-fn arguments(text: &str) -> Arguments {
-    Arguments::read(text.to_owned().into()).expect("arguments in JSON")
+fn arguments(text: &str) -> ArgumentValues {
+    ArgumentValues::read(text.to_owned().into()).expect("arguments in JSON")
 }
 
 /// Returns the result of a plain GET of `/` with this response.
-async fn answered(status: u16, text: &str) -> (Fetched, Vec<String>) {
-    let rig = Rig::new(&[("/", status, text)]).await;
-    let fetched = root(&rig.ground(), "shop", &get("/", vec![]), &Arguments::default()).await;
+async fn answered(status: u16, text: &str) -> (FetchedValues, Vec<String>) {
+    let rig = ShopFixture::new(&[("/", status, text)]).await;
+    let fetched = root(&rig.ground(), "shop", &get("/", vec![]), &ArgumentValues::default()).await;
     let shown = shown(&fetched);
     (fetched, shown)
 }
 
 /// Returns the URL of an operation with these arguments, or the code of the error.
-async fn url(operation: &Operation, text: &str) -> String {
-    let rig = Rig::new(&[]).await;
+async fn url(operation: &RestOperation, text: &str) -> String {
+    let rig = ShopFixture::new(&[]).await;
     let fetched = root(&rig.ground(), "shop", operation, &arguments(text)).await;
     match fetched.errors.first().map(|error| error.code) {
         Some("upstream-status") => rig.last().line,
@@ -103,7 +103,7 @@ async fn omits_an_empty_list_outside_the_path_only_if_that_is_safe() {
             let mut operation = get("/items", vec![argument("ids", place)]);
             operation.parameters[0].is_repeated = is_repeated;
             for text in [r#"{"ids":[]}"#, r#"{"ids":[null]}"#] {
-                let rig = Rig::new(&[]).await;
+                let rig = ShopFixture::new(&[]).await;
                 operation.method = Method::GET;
                 let _ = root(&rig.ground(), "shop", &operation, &arguments(text)).await;
                 let seen = rig.last();
@@ -171,8 +171,8 @@ async fn omits_an_object_without_scalars_only_if_that_is_safe() {
 
 #[tokio::test]
 async fn omits_a_null_body() {
-    let operation = Operation { method: Method::POST, body: Some("input".into()), ..get("/", vec![]) };
-    let rig = Rig::new(&[]).await;
+    let operation = RestOperation { method: Method::POST, body: Some("input".into()), ..get("/", vec![]) };
+    let rig = ShopFixture::new(&[]).await;
     let _ = root(&rig.ground(), "shop", &operation, &arguments(r#"{"input":null}"#)).await;
     let seen = rig.last();
     assert_eq!((&*seen.body, seen.headers.get("content-type")), ("", None));
@@ -211,15 +211,16 @@ async fn rejects_path_segments_that_would_change_the_path() {
 
 #[tokio::test]
 async fn sends_headers_cookies_fixed_values_and_bodies() {
-    let fixed = |name, value| parameter(name, In::Query, From::Fixed(value));
+    let fixed = |name, value| parameter(name, In::Query, ParameterSource::Fixed(value));
     let parameters = vec![
         argument("x-tenant", In::Header),
         argument("session", In::Cookie),
         fixed("sort", json!("name")),
         fixed("with", json!(["a", 1])),
     ];
-    let operation = Operation { method: Method::POST, body: Some("input".into()), ..get("/", parameters) };
-    let rig = Rig::new(&[("POST /?sort=name&with=a,1", 200, "{}")]).await;
+    let operation =
+        RestOperation { method: Method::POST, body: Some("input".into()), ..get("/", parameters) };
+    let rig = ShopFixture::new(&[("POST /?sort=name&with=a,1", 200, "{}")]).await;
     let values = arguments(r#"{"x-tenant":"t","session":"a b","input":{"n": 1.0,"s":"é"}}"#);
     let fetched = root(&rig.ground(), "shop", &operation, &values).await;
     assert_eq!(shown(&fetched), ["{}"]);
@@ -235,33 +236,33 @@ async fn sends_headers_cookies_fixed_values_and_bodies() {
 
 #[tokio::test]
 async fn reads_the_value_at_the_path_of_the_operation() {
-    let rig = Rig::new(&[("/", 200, r#"{"data":{"items":[1,2]},"meta":{}}"#)]).await;
-    let at = |path| Operation { at: JsonPath::parse(path).unwrap(), ..get("/", vec![]) };
-    let find = async |path| shown(&root(&rig.ground(), "shop", &at(path), &Arguments::default()).await);
+    let rig = ShopFixture::new(&[("/", 200, r#"{"data":{"items":[1,2]},"meta":{}}"#)]).await;
+    let at = |path| RestOperation { at: JsonPath::parse(path).unwrap(), ..get("/", vec![]) };
+    let find = async |path| shown(&root(&rig.ground(), "shop", &at(path), &ArgumentValues::default()).await);
     assert_eq!(find(".data.items").await, ["[1,2]"]);
     assert_eq!(find(".data.none").await, ["upstream-shape"]);
 }
 
 #[tokio::test]
 async fn accepts_texts_and_empty_responses_as_values() {
-    let rig = Rig::new(&[("/", 200, "a \"text\"\n"), ("DELETE /", 204, "")]).await;
-    let text = Operation { is_text: true, ..get("/", vec![]) };
-    let none = Arguments::default();
+    let rig = ShopFixture::new(&[("/", 200, "a \"text\"\n"), ("DELETE /", 204, "")]).await;
+    let text = RestOperation { is_text: true, ..get("/", vec![]) };
+    let none = ArgumentValues::default();
     assert_eq!(shown(&root(&rig.ground(), "shop", &text, &none).await), [r#""a \"text\"\n""#]);
-    let delete = Operation { method: Method::DELETE, ..get("/", vec![]) };
+    let delete = RestOperation { method: Method::DELETE, ..get("/", vec![]) };
     assert_eq!(shown(&root(&rig.ground(), "shop", &delete, &none).await), ["nothing"]);
-    let delete = Operation { is_empty: true, ..delete };
+    let delete = RestOperation { is_empty: true, ..delete };
     assert_eq!(shown(&root(&rig.ground(), "shop", &delete, &none).await), ["true"]);
 }
 
 #[tokio::test]
 async fn not_found_for_a_value_in_the_path_is_null_without_an_error() {
-    let rig = Rig::new(&[("/a/1", 404, "{}"), ("/a", 404, "{}"), ("DELETE /a/1", 404, "{}")]).await;
+    let rig = ShopFixture::new(&[("/a/1", 404, "{}"), ("/a", 404, "{}"), ("DELETE /a/1", 404, "{}")]).await;
     let by_id = get("/a/{id}", vec![argument("id", In::Path)]);
     let values = arguments(r#"{"id":1}"#);
     assert_eq!(shown(&root(&rig.ground(), "shop", &by_id, &values).await), ["nothing"]);
     assert_eq!(shown(&root(&rig.ground(), "shop", &get("/a", vec![]), &values).await), ["upstream-status"]);
-    let delete = Operation { method: Method::DELETE, ..by_id };
+    let delete = RestOperation { method: Method::DELETE, ..by_id };
     assert_eq!(shown(&root(&rig.ground(), "shop", &delete, &values).await), ["upstream-status"]);
 }
 
@@ -284,28 +285,29 @@ async fn distinguishes_statuses_html_and_truncated_json() {
 
 #[tokio::test]
 async fn reports_broken_responses_and_unknown_services_by_call_codes() {
-    let rig = Rig::new(&[]).await;
-    let unknown = root(&rig.ground(), "nobody", &get("/", vec![]), &Arguments::default()).await;
+    let rig = ShopFixture::new(&[]).await;
+    let unknown = root(&rig.ground(), "nobody", &get("/", vec![]), &ArgumentValues::default()).await;
     assert_eq!(shown(&unknown), ["service-unknown"]);
     let upstream = testkit::misbehave::start().await;
     let config = services::ServiceConfig::at(upstream.url());
     let services = services::ServiceSet::new(&[("shop".to_owned(), config)].into()).unwrap();
     let limits = crate::sources::SourceLimits { calls: 1, concurrency: 1, upstream_bytes: 1000 };
-    let sources = crate::sources::Sources::new(services, limits, false);
+    let sources = crate::sources::RouteServices::new(services, limits, false);
     for (path, code) in
         [("/garbage", "upstream-broken"), ("/short", "upstream-broken"), ("/gigabyte", "limit-received")]
     {
         let budget = services::RequestBudget::new(std::time::Duration::from_secs(60), 1, 1000, 1);
         let call = services::RequestCall { budget: budget.into(), ..services::RequestCall::unlimited() };
-        let fetched = root(&sources.ground(call), "shop", &get(path, vec![]), &Arguments::default()).await;
+        let fetched =
+            root(&sources.ground(call), "shop", &get(path, vec![]), &ArgumentValues::default()).await;
         assert_eq!(shown(&fetched), [code], "{path}");
     }
 }
 
 #[tokio::test]
 async fn sends_equal_reads_of_one_request_once() {
-    let rig = Rig::new(&[("/", 200, "[1]")]).await;
-    let (ground, operation, none) = (rig.ground(), get("/", vec![]), Arguments::default());
+    let rig = ShopFixture::new(&[("/", 200, "[1]")]).await;
+    let (ground, operation, none) = (rig.ground(), get("/", vec![]), ArgumentValues::default());
     let both = futures_util::future::join(
         root(&ground, "shop", &operation, &none),
         root(&ground, "shop", &operation, &none),
@@ -317,8 +319,8 @@ async fn sends_equal_reads_of_one_request_once() {
 
 #[tokio::test]
 async fn coalesces_equal_reads_of_several_requests() {
-    let rig = Rig::with(&[("/", 200, "[1]")], "", true).await;
-    let (operation, none) = (get("/", vec![]), Arguments::default());
+    let rig = ShopFixture::with(&[("/", 200, "[1]")], "", true).await;
+    let (operation, none) = (get("/", vec![]), ArgumentValues::default());
     let grounds = [rig.ground(), rig.ground()];
     let asked = grounds.iter().map(|ground| root(ground, "shop", &operation, &none));
     let fetched = futures_util::future::join_all(asked).await;

@@ -15,39 +15,39 @@ use services::{
 use tokio::time::Instant;
 
 use super::planning::{ATTEMPTS, PlanError};
-use super::{CoalescingError, Inner, SharedOutcome};
-use crate::config::Introspection;
+use super::{CoalescingError, GraphqlRouteInner, SharedOutcome};
+use crate::config::IntrospectionAccess;
 use crate::error::GraphqlError;
-use crate::execute::{self, Answer, AnswerRules, Variables};
-use crate::plan::{Plan, check_size};
-use crate::recipe::Ready;
+use crate::execute::{self, AnswerRules, CoercedVariables, ExecutionResponse};
+use crate::plan::{QueryPlan, check_size};
+use crate::recipe::ReadySchema;
 use crate::serve::{
-    Asked, Hash, HttpError, Media, Owner, Refusal, Unread, asks_for_page, errors, hash, not_kept, page,
-    response, status_of_document,
+    DocumentHash, DocumentOwner, GraphqlRefusal, GraphqlRequest, HttpError, RequestParseError,
+    ResponseMediaType, asks_for_page, errors, hash, not_kept, page, response, status_of_document,
 };
-use crate::sources::Sources;
+use crate::sources::RouteServices;
 use crate::subgraph::OperationKind;
 
 /// An operation that is ready for execution.
 #[derive(Clone)]
-struct Operation {
-    ready: Arc<Ready>,
-    plan: Arc<Plan>,
-    variables: Arc<Variables>,
+struct ReadyOperation {
+    ready: Arc<ReadySchema>,
+    plan: Arc<QueryPlan>,
+    variables: Arc<CoercedVariables>,
     /// The text of the variables as received.
     given: Bytes,
     rules: AnswerRules,
 }
 
-impl Operation {
-    async fn run(&self, sources: &Sources, call: RequestCall) -> Answer {
+impl ReadyOperation {
+    async fn run(&self, sources: &RouteServices, call: RequestCall) -> ExecutionResponse {
         let ground = sources.ground(call);
         let schema = self.ready.planner.schema();
         execute::run(&self.plan, schema, Arc::clone(&self.variables), &ground, &self.rules).await
     }
 }
 
-impl Inner {
+impl GraphqlRouteInner {
     pub(super) async fn answer(
         &self,
         request: Request<StreamedServiceBody>,
@@ -64,7 +64,7 @@ impl Inner {
         &self,
         request: Request<StreamedServiceBody>,
         call: RequestCall,
-        used: &mut Option<Arc<Plan>>,
+        used: &mut Option<Arc<QueryPlan>>,
     ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         let (head, body) = request.into_parts();
         let is_get = matches!(head.method, Method::GET | Method::HEAD);
@@ -74,22 +74,22 @@ impl Inner {
         if self.has_page && is_get && head.uri.query().is_none() && asks_for_page(&head.headers) {
             return Ok(page(&head.headers).await);
         }
-        let media = Media::asked(&head.headers).ok_or(HttpError::NotAcceptable)?;
-        let to = To { media, is_head: head.method == Method::HEAD };
+        let media = ResponseMediaType::asked(&head.headers).ok_or(HttpError::NotAcceptable)?;
+        let to = ResponseForm { media, is_head: head.method == Method::HEAD };
         let asked = {
-            let asked = pin!(Asked::read(&head, body, self.limits.request_body.0));
+            let asked = pin!(GraphqlRequest::read(&head, body, self.limits.request_body.0));
             by(call.budget.deadline, asked).await.ok_or(BodyDeadlineExceeded)?
         };
         let asked = match asked {
             Ok(asked) => asked,
-            Err(Unread::Http(error)) => return Err(error.into()),
-            Err(Unread::Graphql(refusal)) => return Ok(to.refused(&refusal)),
+            Err(RequestParseError::Http(error)) => return Err(error.into()),
+            Err(RequestParseError::Graphql(refusal)) => return Ok(to.refused(&refusal)),
         };
         if let Err(error) = asked.query.as_deref().map_or(Ok(()), check_size) {
             return Ok(to.wrong(vec![*error], true));
         }
         let ready = self.ready.load_full().ok_or_else(|| HttpError::NotReady(self.why()))?;
-        let owner = Owner::of(&call);
+        let owner = DocumentOwner::of(&call);
         let (document, left) = match self.document(&asked, &owner) {
             Ok(document) => document,
             Err(refusal) => return Ok(to.refused(&refusal)),
@@ -102,7 +102,7 @@ impl Inner {
         };
         *used = Some(Arc::clone(&plan));
         if plan.introspects && !tells_schema {
-            return Ok(to.refused(&Refusal::Introspection));
+            return Ok(to.refused(&GraphqlRefusal::Introspection));
         }
         if is_get && plan.kind == OperationKind::Mutation {
             return Err(HttpError::MutationByGet.into());
@@ -111,8 +111,8 @@ impl Inner {
             persisted.keep(owner, hash, &document);
         }
         let given = asked.variables.unwrap_or(const { Bytes::from_static(b"{}") });
-        offload::leave_for(Variables::work(&plan, &given)).await;
-        let variables = match Variables::coerce(&plan, given.clone()) {
+        offload::leave_for(CoercedVariables::work(&plan, &given)).await;
+        let variables = match CoercedVariables::coerce(&plan, given.clone()) {
             Ok(variables) => Arc::new(variables),
             Err(errors) => return Ok(to.wrong(errors, tells_schema)),
         };
@@ -124,9 +124,9 @@ impl Inner {
         let answer = match introspected {
             Some(introspected) => {
                 let rules = AnswerRules { most, tells_schema, introspected };
-                self.run(Operation { ready, plan, variables, given, rules }, call).await?
+                self.run(ReadyOperation { ready, plan, variables, given, rules }, call).await?
             }
-            None => Answer::too_large(most),
+            None => ExecutionResponse::too_large(most),
         };
         let response = response(answer.tree, StatusCode::OK, media, to.is_head);
         Ok(if answer.has_errors { not_kept(response) } else { response })
@@ -136,7 +136,11 @@ impl Inner {
     /// the pool refuses the work of the request that started it, or its caller has no quota left, the next
     /// one starts again; a request that has waited for several such ones, or has no time for another one,
     /// runs alone. A caller whose quota is used up waits for quota alone.
-    async fn run(&self, operation: Operation, call: RequestCall) -> Result<Answer, Box<dyn ToProblem>> {
+    async fn run(
+        &self,
+        operation: ReadyOperation,
+        call: RequestCall,
+    ) -> Result<ExecutionResponse, Box<dyn ToProblem>> {
         let is_query = operation.plan.kind == OperationKind::Query;
         let Some(flights) = self.flights.as_ref().filter(|_| is_query && !self.lacks_quota(&call)) else {
             return Ok(operation.run(&self.sources, call).await);
@@ -202,7 +206,7 @@ impl Inner {
     /// ends when the caller's quota is used up, so that no other caller waits for it.
     fn shared(
         &self,
-        operation: Operation,
+        operation: ReadyOperation,
         call: RequestCall,
     ) -> impl Future<Output = SharedOutcome> + Send + 'static + use<> {
         let (sources, budget, payer) =
@@ -221,7 +225,7 @@ impl Inner {
     }
 
     /// Returns the coalescing key: everything that the response of an operation depends on.
-    fn fingerprint(&self, operation: &Operation, call: &RequestCall) -> WorkFingerprint {
+    fn fingerprint(&self, operation: &ReadyOperation, call: &RequestCall) -> WorkFingerprint {
         let mut key = WorkFingerprint::default();
         let (kind, name) = match &call.caller {
             CallerId::Anonymous => (0, ""),
@@ -247,29 +251,33 @@ impl Inner {
     }
 
     /// Returns the requested document, and its hash if the document is to be stored.
-    fn document(&self, asked: &Asked, owner: &Owner) -> Result<(Arc<str>, Option<Hash>), Refusal> {
+    fn document(
+        &self,
+        asked: &GraphqlRequest,
+        owner: &DocumentOwner,
+    ) -> Result<(Arc<str>, Option<DocumentHash>), GraphqlRefusal> {
         if let Some(name) = &asked.id {
             let document = self.listed.by_name(name);
-            return Ok((Arc::clone(document.ok_or_else(|| Refusal::Unknown(name.clone()))?), None));
+            return Ok((Arc::clone(document.ok_or_else(|| GraphqlRefusal::Unknown(name.clone()))?), None));
         }
         let Some(text) = &asked.query else {
-            let hash = asked.hash.ok_or(Refusal::NoQuery)?;
+            let hash = asked.hash.ok_or(GraphqlRefusal::NoQuery)?;
             if let Some(document) = self.listed.by_hash(&hash) {
                 return Ok((Arc::clone(document), None));
             }
             if self.documents_only {
-                return Err(Refusal::NotListed);
+                return Err(GraphqlRefusal::NotListed);
             }
-            let persisted = self.persisted.as_ref().ok_or(Refusal::NotSupported)?;
-            return Ok((persisted.find(owner, &hash).ok_or(Refusal::NotFound)?, None));
+            let persisted = self.persisted.as_ref().ok_or(GraphqlRefusal::NotSupported)?;
+            return Ok((persisted.find(owner, &hash).ok_or(GraphqlRefusal::NotFound)?, None));
         };
         let own = (asked.hash.is_some() || self.documents_only).then(|| hash(text));
         if asked.hash.is_some() && asked.hash != own {
-            return Err(Refusal::Mismatch);
+            return Err(GraphqlRefusal::Mismatch);
         }
         let is_listed = own.as_ref().is_some_and(|own| self.listed.by_hash(own).is_some());
         if self.documents_only && !is_listed {
-            return Err(Refusal::NotListed);
+            return Err(GraphqlRefusal::NotListed);
         }
         Ok((text.as_str().into(), asked.hash.filter(|_| !is_listed)))
     }
@@ -277,9 +285,9 @@ impl Inner {
     /// Whether a caller may see the schema.
     fn tells(&self, caller: &CallerId) -> bool {
         match &self.introspection {
-            Introspection::On => true,
-            Introspection::Off => false,
-            Introspection::Callers(callers) => {
+            IntrospectionAccess::On => true,
+            IntrospectionAccess::Off => false,
+            IntrospectionAccess::Callers(callers) => {
                 matches!(caller, CallerId::Named(name) if callers.callers.iter().any(|known| **known == **name))
             }
         }
@@ -288,13 +296,13 @@ impl Inner {
 
 /// The form of the response.
 #[derive(Clone, Copy)]
-struct To {
-    media: Media,
+struct ResponseForm {
+    media: ResponseMediaType,
     is_head: bool,
 }
 
-impl To {
-    fn refused(self, refusal: &Refusal) -> Response<StreamedServiceBody> {
+impl ResponseForm {
+    fn refused(self, refusal: &GraphqlRefusal) -> Response<StreamedServiceBody> {
         let mut response = errors(&[refusal.error()], refusal.status(self.media), self.media, self.is_head);
         response.extensions_mut().insert(LoggedErrorCode(refusal.code()));
         response

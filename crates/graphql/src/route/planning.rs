@@ -19,12 +19,12 @@ use offload::polls::PollSite;
 use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey};
 use services::{RequestCall, WorkFingerprint, by};
 
-use super::Inner;
+use super::GraphqlRouteInner;
 use crate::error::GraphqlError;
-use crate::execute::{IntrospectionLimits, Variables, introspected};
+use crate::execute::{CoercedVariables, IntrospectionLimits, introspected};
 pub(super) use crate::plan::PlanError;
-use crate::plan::{CheckedDocument, Plan, TIMEOUT};
-use crate::recipe::Ready;
+use crate::plan::{CheckedDocument, QueryPlan, TIMEOUT};
+use crate::recipe::ReadySchema;
 use crate::serve::HttpError;
 
 /// The maximum estimated duration of checking and planning a small document.
@@ -43,7 +43,7 @@ const INTROSPECTION: Duration = Duration::from_millis(10);
 
 /// The payer of offloaded work, and its deadline.
 #[derive(Clone, Copy)]
-struct Account {
+struct PlanningAccount {
     payer: QuotaKey,
     deadline: Instant,
 }
@@ -52,11 +52,11 @@ struct Account {
 #[derive(Clone)]
 struct PlanRequest {
     pool: OffloadPool,
-    ready: Arc<Ready>,
+    ready: Arc<ReadySchema>,
     text: Arc<str>,
     /// The name of the requested operation.
     operation: Option<Arc<str>>,
-    account: Account,
+    account: PlanningAccount,
 }
 
 /// Cancels planning when it is dropped with the last waiting request.
@@ -80,7 +80,7 @@ impl From<OffloadError> for PlanError {
     }
 }
 
-impl Account {
+impl PlanningAccount {
     fn of(call: &RequestCall) -> Self {
         Self { payer: call.quota_key(), deadline: call.budget.deadline }
     }
@@ -90,20 +90,20 @@ impl Account {
     }
 }
 
-impl Inner {
+impl GraphqlRouteInner {
     /// Returns the plan of an operation of a document.
     pub(super) async fn plan(
         &self,
-        ready: &Arc<Ready>,
+        ready: &Arc<ReadySchema>,
         text: &Arc<str>,
         operation: Option<&str>,
         call: &RequestCall,
-    ) -> Result<Arc<Plan>, PlanError> {
+    ) -> Result<Arc<QueryPlan>, PlanError> {
         let planner = &ready.planner;
         if let Some(plan) = planner.kept(text, operation) {
             return Ok(plan);
         }
-        let account = Account::of(call);
+        let account = PlanningAccount::of(call);
         let mut key = WorkFingerprint::default();
         key.add(text.as_bytes());
         key.add(operation.map_or(&[], |name| name.as_bytes()));
@@ -125,7 +125,7 @@ impl Inner {
                 is_own = true;
                 // The caller's deadline must not end the work for others.
                 let deadline = Instant::now() + self.limits.timeout.0;
-                request(Account { deadline, ..account }).planned_and_kept()
+                request(PlanningAccount { deadline, ..account }).planned_and_kept()
             });
             let result = by(account.deadline, pin!(flight)).await.ok_or(OffloadError::DeadlineExceeded)?;
             match result.unwrap_or(Err(OffloadError::Panicked.into())) {
@@ -137,7 +137,7 @@ impl Inner {
     }
 
     /// Charges a caller for small work. Waits while its quota is used up.
-    async fn pay_for_small_work(&self, account: Account) -> Result<(), OffloadError> {
+    async fn pay_for_small_work(&self, account: PlanningAccount) -> Result<(), OffloadError> {
         loop {
             let now = Instant::now();
             let paid = self.offload.quota().try_charge(account.payer.for_answers(), SMALL_WORK, now);
@@ -156,7 +156,7 @@ impl Inner {
     }
 
     /// Drops a plan, in the pool if that takes long: it is large, and has no other owner.
-    pub(super) fn discard(&self, plan: Option<Arc<Plan>>) {
+    pub(super) fn discard(&self, plan: Option<Arc<QueryPlan>>) {
         if let Some(plan) = plan.filter(|plan| Arc::strong_count(plan) == 1) {
             discard_all(&self.offload, vec![plan]);
         }
@@ -165,9 +165,9 @@ impl Inner {
     /// Returns the values of a plan's introspection fields; `None` if they would be too large.
     pub(super) async fn introspected(
         &self,
-        ready: &Arc<Ready>,
-        plan: &Arc<Plan>,
-        variables: &Arc<Variables>,
+        ready: &Arc<ReadySchema>,
+        plan: &Arc<QueryPlan>,
+        variables: &Arc<CoercedVariables>,
         most: usize,
         call: &RequestCall,
     ) -> Result<Option<Vec<(Arc<str>, Bytes)>>, HttpError> {
@@ -179,7 +179,7 @@ impl Inner {
         if values.is_some() {
             return Ok(values);
         }
-        let request = Account::of(call).request("graphql-introspect", INTROSPECTION);
+        let request = PlanningAccount::of(call).request("graphql-introspect", INTROSPECTION);
         let (ready, plan, variables) = (Arc::clone(ready), Arc::clone(plan), Arc::clone(variables));
         let job = move |_: &_| {
             introspected(ready.planner.schema(), &plan, &variables, IntrospectionLimits::of(most))
@@ -189,7 +189,7 @@ impl Inner {
 }
 
 /// Drops plans, in the pool if they are large. No request waits for it or is charged.
-fn discard_all(pool: &OffloadPool, plans: Vec<Arc<Plan>>) {
+fn discard_all(pool: &OffloadPool, plans: Vec<Arc<QueryPlan>>) {
     if plans.iter().map(|plan| plan.bytes).sum::<usize>() <= SHORT_DROP {
         return;
     }
@@ -201,8 +201,8 @@ fn discard_all(pool: &OffloadPool, plans: Vec<Arc<Plan>>) {
 
 impl PlanRequest {
     /// Plans the document in the pool, and caches the plan on the current thread.
-    async fn planned_and_kept(self) -> Result<Arc<Plan>, PlanError> {
-        let Account { payer, deadline } = self.account;
+    async fn planned_and_kept(self) -> Result<Arc<QueryPlan>, PlanError> {
+        let PlanningAccount { payer, deadline } = self.account;
         // Each caller has paid for small work before.
         let payer = payer.for_answers().exempt();
         let plan = self.pool.movable("graphql-plan", payer, deadline, self.clone().planned()).await??;
@@ -212,7 +212,7 @@ impl PlanRequest {
 
     /// Plans the document in the pool. A small one is checked and planned in one move of this future.
     /// Otherwise the check determines the cost of planning, and both are charged before they start.
-    async fn planned(self) -> Result<Arc<Plan>, PlanError> {
+    async fn planned(self) -> Result<Arc<QueryPlan>, PlanError> {
         let Self { pool, ready, text, operation, account } = self;
         let check_estimate = ready.planner.check_estimate(&text);
         let mut checked = None;

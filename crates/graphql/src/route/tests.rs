@@ -13,8 +13,8 @@ use services::{CallRights, CallerId};
 
 use super::*;
 use crate::RemoteService;
-use crate::plan::Plan;
-use crate::rig::Rig;
+use crate::plan::QueryPlan;
+use crate::rig::ShopFixture;
 
 mod caching;
 
@@ -23,7 +23,7 @@ const ANSWER: &str = r#"{"data":{"item":{"name":"one"}}}"#;
 const SDL: &str = "type Query { item: Item } type Mutation { change: Item } type Item { name: String }";
 
 /// Creates a route for the service `shop`.
-fn route(rig: &Rig, config: &str) -> Graphql {
+fn route(rig: &ShopFixture, config: &str) -> GraphqlRoute {
     route_of(rig, config, SDL, &pool())
 }
 
@@ -34,11 +34,11 @@ fn pool() -> OffloadPool {
 }
 
 /// Creates a route for the service `shop` with this schema.
-fn route_of(rig: &Rig, config: &str, sdl: &str, offload: &OffloadPool) -> Graphql {
+fn route_of(rig: &ShopFixture, config: &str, sdl: &str, offload: &OffloadPool) -> GraphqlRoute {
     let config: GraphqlConfig = serde_json::from_str(config).expect("a route's config");
     let service =
         RemoteService { config: serde_json::from_str("{}").expect("a config"), schema: Some(sdl.into()) };
-    let ground = Ground {
+    let ground = GraphqlRouteContext {
         services: &rig.services,
         documents: &BTreeMap::new(),
         remotes: &BTreeMap::from([("shop".to_owned(), service)]),
@@ -48,21 +48,21 @@ fn route_of(rig: &Rig, config: &str, sdl: &str, offload: &OffloadPool) -> Graphq
         schemas: &Arc::default(),
         offload,
     };
-    Graphql::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"))
+    GraphqlRoute::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"))
 }
 
 /// Returns the text of a response, and the number of calls made for it.
-async fn asked(route: &Graphql, query: &str) -> (String, usize) {
+async fn asked(route: &GraphqlRoute, query: &str) -> (String, usize) {
     asked_with(route, &serde_json::json!({ "query": query })).await
 }
 
 /// Like [`asked`], for a complete body.
-async fn asked_with(route: &Graphql, body: &serde_json::Value) -> (String, usize) {
+async fn asked_with(route: &GraphqlRoute, body: &serde_json::Value) -> (String, usize) {
     asked_by(route, body, RequestCall::unlimited()).await
 }
 
 /// Like [`asked_with`], for a caller.
-async fn asked_by(route: &Graphql, body: &serde_json::Value, call: RequestCall) -> (String, usize) {
+async fn asked_by(route: &GraphqlRoute, body: &serde_json::Value, call: RequestCall) -> (String, usize) {
     let body = body.to_string();
     let request =
         Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
@@ -75,7 +75,7 @@ async fn asked_by(route: &Graphql, body: &serde_json::Value, call: RequestCall) 
 }
 
 /// Polls a request until the service has received another call.
-async fn until_called(rig: &Rig, request: &mut (impl Future + Unpin)) {
+async fn until_called(rig: &ShopFixture, request: &mut (impl Future + Unpin)) {
     let before = rig.lines().len();
     while rig.lines().len() == before {
         assert!((&mut *request).now_or_never().is_none());
@@ -85,7 +85,7 @@ async fn until_called(rig: &Rig, request: &mut (impl Future + Unpin)) {
 
 #[tokio::test]
 async fn coalesces_equal_concurrent_queries() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
     rig.stage.gate.forget_permits(usize::MAX);
     let mut first = asked(&route, "{ item { name } }").boxed();
@@ -103,7 +103,7 @@ async fn coalesces_equal_concurrent_queries() {
 
 #[tokio::test]
 async fn coalesced_queries_have_separate_deadlines() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
     let ready = route.0.ready.load_full().expect("a schema");
     ready.planner.plan("{ item { name } }", None).expect("a plan");
@@ -133,7 +133,7 @@ fn indebted(pool: &OffloadPool) -> RequestCall {
 
 #[tokio::test]
 async fn a_plan_does_not_wait_for_the_quota_of_another_caller() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
     let query = serde_json::json!({ "query": "{ item { name } }" });
@@ -145,7 +145,7 @@ async fn a_plan_does_not_wait_for_the_quota_of_another_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
-    let rig = Rig::new(&[]).await;
+    let rig = ShopFixture::new(&[]).await;
     let route = route(&rig, r#"{"services":["shop"]}"#);
     let (mut sender, body) =
         http_body_util::channel::Channel::<bytes::Bytes, services::body::BodyError>::new(1);
@@ -165,7 +165,7 @@ const HIDDEN: &str = "type Query { item(by: HiddenInput, of: HiddenEnum, must: I
 
 #[tokio::test]
 async fn errors_contain_no_schema_names_if_introspection_is_not_allowed() {
-    let rig = Rig::new(&[(
+    let rig = ShopFixture::new(&[(
         "POST /graphql",
         200,
         r#"{"data":{"item":{"name":[1]},"node":{"__typename":"HiddenOther"}}}"#,
@@ -222,7 +222,7 @@ fn planning_jobs(pool: &OffloadPool) -> [u64; 2] {
 
 #[tokio::test]
 async fn plans_equal_concurrent_documents_once_in_the_pool() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     for (text, expected) in [("{ item { name } }".to_owned(), [0, 1]), (long(0), [1, 1])] {
         let pool = pool();
         let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
@@ -236,7 +236,7 @@ async fn plans_equal_concurrent_documents_once_in_the_pool() {
 
 #[tokio::test]
 async fn rejects_invalid_documents_in_the_pool() {
-    let rig = Rig::new(&[]).await;
+    let rig = ShopFixture::new(&[]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
     for (number, text) in ["{", "{ nothing }", "subscription { item { name } }"].into_iter().enumerate() {
@@ -248,7 +248,7 @@ async fn rejects_invalid_documents_in_the_pool() {
 
 #[tokio::test]
 async fn short_documents_with_large_expansions_are_charged_for_their_check() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
     let operations: String = (0..20).map(|number| format!("query Q{number}{{item{{...F}}}}")).collect();
@@ -262,7 +262,7 @@ async fn short_documents_with_large_expansions_are_charged_for_their_check() {
 
 #[tokio::test]
 async fn plans_for_many_object_types_are_charged_before_they_are_made() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let objects: String =
         (0..200).map(|number| format!("type T{number} implements Node {{ name: String }} ")).collect();
     let sdl = format!("type Query {{ node: Node }} interface Node {{ name: String }} {objects}");
@@ -277,7 +277,7 @@ async fn plans_for_many_object_types_are_charged_before_they_are_made() {
 
 #[tokio::test]
 async fn answers_introspection_in_the_pool() {
-    let rig = Rig::new(&[]).await;
+    let rig = ShopFixture::new(&[]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
     let (answer, _) = asked(&route, "{ __schema { queryType { name } } }").await;
@@ -287,7 +287,7 @@ async fn answers_introspection_in_the_pool() {
 
 #[tokio::test]
 async fn rejects_documents_of_a_caller_above_its_quota() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let offload =
         OffloadPool::start(OffloadConfig { quota: Duration::from_millis(20), ..OffloadConfig::default() });
     let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &offload.expect("a thread"));
@@ -322,7 +322,7 @@ fn moves(pool: &OffloadPool) -> u64 {
 
 #[tokio::test]
 async fn coerces_values_of_wide_types_in_the_pool() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let names: String = (0..500).map(|number| format!("V{number} ")).collect();
     let query = "query Q($of: [E!]) { item(of: $of) { name } }";
     let body = serde_json::json!({ "query": query, "variables": { "of": vec!["V299"; 600] } });
@@ -339,7 +339,7 @@ async fn coerces_values_of_wide_types_in_the_pool() {
 
 #[tokio::test]
 async fn rejects_variables_whose_defaults_are_long_together() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let default = "x".repeat(1000);
     let sdl = format!(
         "type Query {{ item(of: [In!]): Item }} input In {{ text: String = \"{default}\" }} type Item {{ name: String }}"
@@ -355,7 +355,7 @@ async fn rejects_variables_whose_defaults_are_long_together() {
 
 #[tokio::test]
 async fn coerces_large_variables_in_the_pool() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let pool = pool();
     let sdl = "type Query { item(of: [Int!]): Item } type Item { name: String }";
     let route = route_of(&rig, r#"{"services":["shop"]}"#, sdl, &pool);
@@ -371,7 +371,7 @@ async fn coerces_large_variables_in_the_pool() {
 
 #[tokio::test]
 async fn large_plans_are_dropped_in_the_pool() {
-    let rig = Rig::new(&[]).await;
+    let rig = ShopFixture::new(&[]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
     let ready = route.0.ready.load_full().expect("a schema");
@@ -380,7 +380,18 @@ async fn large_plans_are_dropped_in_the_pool() {
         let (variables, steps, positions, shapes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (kind, types) = (known.kind, Arc::clone(&known.types));
         let (introspects, scans, root) = (false, 0, 0);
-        Arc::new(Plan { kind, introspects, variables, steps, positions, shapes, scans, root, types, bytes })
+        Arc::new(QueryPlan {
+            kind,
+            introspects,
+            variables,
+            steps,
+            positions,
+            shapes,
+            scans,
+            root,
+            types,
+            bytes,
+        })
     };
     let dropped = || pool.stats().kinds.get("graphql-drop").map_or(0, |kind| kind.jobs);
     route.0.discard(Some(plan(1000)));
@@ -401,10 +412,10 @@ async fn schemas_of_services_are_composed_in_the_pool() {
     let sdl = r#"extend schema @link(url: "https://specs.apollo.dev/federation/v2.3", import: ["@key"])
         type Query { item: Item } type Item { name: String }"#;
     let answer = serde_json::json!({ "data": { "_service": { "sdl": sdl } } }).to_string();
-    let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, answer.as_str())]).await;
     let pool = pool();
     let config = serde_json::from_str(r#"{"federated":true}"#).expect("a config");
-    let ground = Ground {
+    let ground = GraphqlRouteContext {
         services: &rig.services,
         documents: &BTreeMap::new(),
         remotes: &BTreeMap::from([("shop".to_owned(), RemoteService { config, schema: None })]),
@@ -415,7 +426,7 @@ async fn schemas_of_services_are_composed_in_the_pool() {
         offload: &pool,
     };
     let config: GraphqlConfig = serde_json::from_str(r#"{"services":["shop"]}"#).expect("a config");
-    let route = Graphql::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    let route = GraphqlRoute::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"));
     route.start();
     testkit::patiently("a schema", async {
         while route.waits().is_some() {
@@ -433,7 +444,7 @@ async fn schemas_of_services_are_composed_in_the_pool() {
 
 #[tokio::test]
 async fn rejects_deeply_nested_and_duplicate_variables() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let sdl = "type Query { item(of: In): Item } input In { of: In } type Item { name: String }";
     let route = route_of(&rig, r#"{"services":["shop"]}"#, sdl, &pool());
     let query = "query Q($of: In) { item(of: $of) { name } }";
@@ -454,7 +465,7 @@ async fn rejects_deeply_nested_and_duplicate_variables() {
 
 #[tokio::test]
 async fn does_not_coalesce_queries_of_callers_with_different_rights() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
     rig.stage.gate.forget_permits(usize::MAX);
     let query = serde_json::json!({ "query": "{ item { name } }" });
@@ -481,7 +492,7 @@ fn long_answer() -> String {
 #[tokio::test]
 async fn long_shared_responses_are_parsed_in_the_pool() {
     let answer = long_answer();
-    let rig = Rig::new(&[("POST /graphql", 200, answer.as_str())]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, answer.as_str())]).await;
     let pool = pool();
     let config = r#"{"services":["shop"],"coalesce":{"operations":true}}"#;
     let route = route_of(&rig, config, SDL, &pool);
@@ -520,9 +531,10 @@ fn fill_queue<'p>(pool: &'p OffloadPool, client: &RequestCall) -> (Sender<()>, V
 /// Creates a route that coalesces operations, in front of a service that holds back [`long_answer`]. The
 /// deadlines are long. Also returns a query that is planned already, since that takes a place in the queue,
 /// too.
-async fn coalescing_route() -> (Rig, OffloadPool, Graphql, serde_json::Value) {
+async fn coalescing_route() -> (ShopFixture, OffloadPool, GraphqlRoute, serde_json::Value) {
     let answer = long_answer();
-    let rig = Rig::with(&[("POST /graphql", 200, answer.as_str())], r#","timeout":"1h""#, false).await;
+    let rig =
+        ShopFixture::with(&[("POST /graphql", 200, answer.as_str())], r#","timeout":"1h""#, false).await;
     let pool = pool();
     let config = r#"{"services":["shop"],"coalesce":{"operations":true},"limits":{"timeout":"1h"}}"#;
     let route = route_of(&rig, config, SDL, &pool);
@@ -535,7 +547,7 @@ async fn coalescing_route() -> (Rig, OffloadPool, Graphql, serde_json::Value) {
 
 /// Starts a request that may end with a problem.
 fn handle_query<'r>(
-    route: &'r Graphql,
+    route: &'r GraphqlRoute,
     query: &serde_json::Value,
     call: &RequestCall,
 ) -> BoxFuture<'r, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
@@ -546,9 +558,9 @@ fn handle_query<'r>(
 
 /// Waits until the first request calls the service. Then starts an equal one, which waits for its response.
 async fn join_request<'r>(
-    rig: &Rig,
+    rig: &ShopFixture,
     first: &mut (impl Future + Unpin),
-    route: &'r Graphql,
+    route: &'r GraphqlRoute,
     query: &'r serde_json::Value,
     call: RequestCall,
 ) -> BoxFuture<'r, (String, usize)> {
@@ -616,7 +628,7 @@ async fn a_request_runs_alone_after_several_refused_ones() {
 
 #[tokio::test]
 async fn a_document_is_planned_alone_after_several_refusals() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"],"limits":{"timeout":"1h"}}"#, SDL, &pool);
     let (poor, other) = (client(1), client(2));
@@ -637,7 +649,7 @@ async fn a_document_is_planned_alone_after_several_refusals() {
 
 #[tokio::test]
 async fn a_document_that_is_not_planned_before_the_deadline_is_refused() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     let pool = pool();
     let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
     let (release, _queued) = fill_queue(&pool, &client(1));

@@ -3,14 +3,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::model::{Asked, MUTATION, Model, QUERY, Shape};
+use super::model::{MUTATION, ModelProtocol, ModelTypeShape, QUERY, ServiceModel};
 use super::word;
-use crate::mistake::Finding;
+use crate::mistake::SchemaWarning;
 
 /// Gives every type and every root field a unique name.
-pub(super) fn set_apart(models: &mut [Model], findings: &mut Vec<Finding>) {
+pub(super) fn set_apart(models: &mut [ServiceModel], findings: &mut Vec<SchemaWarning>) {
     // Federated subgraphs share types by their own rules, and their names can't be used by other services.
-    let federated = models.iter().filter(|model| matches!(model.asked, Asked::Federated { .. }));
+    let federated = models.iter().filter(|model| matches!(model.asked, ModelProtocol::Federated { .. }));
     let mut types: HashSet<String> =
         federated.clone().flat_map(|model| model.types.values()).map(|it| it.name.clone()).collect();
     let mut scalars: HashSet<String> = HashSet::new();
@@ -20,10 +20,10 @@ pub(super) fn set_apart(models: &mut [Model], findings: &mut Vec<Finding>) {
             federated.clone().filter_map(|model| model.fields(root)).flat_map(|fields| fields.values());
         fields.insert(root, theirs.map(|field| field.name.clone()).collect());
     }
-    for model in models.iter_mut().filter(|model| !matches!(model.asked, Asked::Federated { .. })) {
+    for model in models.iter_mut().filter(|model| !matches!(model.asked, ModelProtocol::Federated { .. })) {
         let service = model.service.clone();
         let mut note = |was: &str, name: &str, key: &str| {
-            findings.push(Finding {
+            findings.push(SchemaWarning {
                 service: service.clone(),
                 place: was.to_owned(),
                 message: format!("another service also has `{was}`: this one is called `{name}`"),
@@ -46,7 +46,7 @@ pub(super) fn set_apart(models: &mut [Model], findings: &mut Vec<Finding>) {
                 }
                 continue;
             }
-            let is_scalar = matches!(it.shape, Shape::Scalar);
+            let is_scalar = matches!(it.shape, ModelTypeShape::Scalar);
             if is_scalar && scalars.contains(&it.name) {
                 continue;
             }

@@ -5,29 +5,33 @@ use std::collections::{HashMap, HashSet};
 use json::pointer::below;
 use services::config::did_you_mean;
 
-use super::declaration::{FieldChange, Links, TypeChange};
-use super::model::{Asked, BUILT_IN, Field, MUTATION, Model, QUERY, Shape};
+use super::declaration::{FieldChange, SchemaDeclarations, TypeChange};
+use super::model::{BUILT_IN, MUTATION, ModelField, ModelProtocol, ModelTypeShape, QUERY, ServiceModel};
 use super::word;
-use crate::mistake::{At, Kind, Mistakes};
+use crate::mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes};
 
 /// The operator's changes to types, by model and key.
-pub(super) type Changes<'a> = HashMap<(usize, Box<str>), &'a TypeChange>;
+pub(super) type TypeChanges<'a> = HashMap<(usize, Box<str>), &'a TypeChange>;
 
 /// The location of a change in the file of links.
-fn at(parts: &[&str]) -> At {
-    At::Links(parts.iter().map(|part| below("", part)).collect())
+fn at(parts: &[&str]) -> SchemaMistakeLocation {
+    SchemaMistakeLocation::Links(parts.iter().map(|part| below("", part)).collect())
 }
 
 /// Applies the changes. Changes to linked fields are applied when the links are added.
-pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mut Mistakes) -> Changes<'a> {
-    let mut changes = Changes::new();
+pub(super) fn apply<'a>(
+    models: &mut [ServiceModel],
+    declared: &'a SchemaDeclarations,
+    mistakes: &mut SchemaMistakes,
+) -> TypeChanges<'a> {
+    let mut changes = TypeChanges::new();
     let mut of_fields: Vec<(usize, Box<str>, Box<str>, &FieldChange)> = Vec::new();
     for (name, change) in &declared.types {
         let place = ["types", &**name];
         let found: Vec<(usize, Box<str>)> = if [QUERY, MUTATION].contains(&&**name) {
             if change.rename.is_some() || change.hide {
                 mistakes.add(
-                    Kind::Type,
+                    SchemaMistakeKind::Type,
                     at(&place),
                     format!("`{name}` can't be renamed or hidden"),
                     "change its `fields` instead",
@@ -40,7 +44,7 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
                 Some(found) => vec![found],
                 None => {
                     mistakes.add(
-                        Kind::Type,
+                        SchemaMistakeKind::Type,
                         at(&place),
                         format!("there is no type `{name}`"),
                         near(models, name),
@@ -49,7 +53,7 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
                 }
             }
         };
-        let is_fixed = |number: &usize| matches!(models[*number].asked, Asked::Federated { .. });
+        let is_fixed = |number: &usize| matches!(models[*number].asked, ModelProtocol::Federated { .. });
         if let Some((number, _)) =
             found.iter().find(|(number, _)| is_fixed(number)).filter(|_| found.len() == 1)
         {
@@ -57,7 +61,7 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
                 "`{}` is a federated subgraph, whose schema can't be changed here",
                 models[*number].service
             );
-            mistakes.add(Kind::Type, at(&place), message, "change it in the service itself");
+            mistakes.add(SchemaMistakeKind::Type, at(&place), message, "change it in the service itself");
             continue;
         }
         for (field, change) in &change.fields {
@@ -74,7 +78,7 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
                         "`{name}.{field}` belongs to `{service}`, a federated subgraph: it can't be changed"
                     );
                     mistakes.add(
-                        Kind::Type,
+                        SchemaMistakeKind::Type,
                         at(&["types", name, "fields", field]),
                         message,
                         "change it in the service itself",
@@ -86,7 +90,12 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
                     let message = format!("`{name}` has no field `{field}`");
                     let hint = did_you_mean(field, names.iter().copied());
                     let hint = hint.unwrap_or_else(|| "use one of its fields".to_owned());
-                    mistakes.add(Kind::Type, at(&["types", name, "fields", field]), message, hint);
+                    mistakes.add(
+                        SchemaMistakeKind::Type,
+                        at(&["types", name, "fields", field]),
+                        message,
+                        hint,
+                    );
                 }
             }
         }
@@ -112,7 +121,7 @@ pub(super) fn apply<'a>(models: &mut [Model], declared: &'a Links, mistakes: &mu
 }
 
 /// Changes a field.
-pub(super) fn change_field(field: &mut Field, change: &FieldChange) {
+pub(super) fn change_field(field: &mut ModelField, change: &FieldChange) {
     change.rename.iter().for_each(|name| field.name.clone_from(name));
     change.description.iter().for_each(|text| field.description.clone_from(text));
     field.is_hidden |= change.hide;
@@ -120,7 +129,7 @@ pub(super) fn change_field(field: &mut Field, change: &FieldChange) {
 
 /// The type of this name: its name in the schema before changes, or `service.Type` with its name in the
 /// service's document.
-pub(super) fn find(models: &[Model], name: &str) -> Option<(usize, Box<str>)> {
+pub(super) fn find(models: &[ServiceModel], name: &str) -> Option<(usize, Box<str>)> {
     if let Some((service, own)) = name.rsplit_once('.') {
         let number = models.iter().position(|model| *model.service == *service)?;
         return models[number].types.contains_key(own).then(|| (number, own.into()));
@@ -133,16 +142,16 @@ pub(super) fn find(models: &[Model], name: &str) -> Option<(usize, Box<str>)> {
 }
 
 /// A hint about an unknown type name.
-pub(super) fn near(models: &[Model], name: &str) -> String {
+pub(super) fn near(models: &[ServiceModel], name: &str) -> String {
     let names = models.iter().flat_map(|model| model.types.values()).map(|it| &*it.first_name);
     did_you_mean(name, names).unwrap_or_else(|| "`orfa graphql schema` prints the types".to_owned())
 }
 
 /// The name of the federated subgraph that has this field.
-fn fixed<'m>(models: &'m [Model], found: &[(usize, Box<str>)], field: &str) -> Option<&'m str> {
+fn fixed<'m>(models: &'m [ServiceModel], found: &[(usize, Box<str>)], field: &str) -> Option<&'m str> {
     let mut having = found.iter().map(|(number, key)| (&models[*number], key));
     let (model, _) = having.find(|(model, key)| {
-        let is_fixed = matches!(model.asked, Asked::Federated { .. });
+        let is_fixed = matches!(model.asked, ModelProtocol::Federated { .. });
         is_fixed && model.fields(key).is_some_and(|fields| fields.values().any(|it| it.name == field))
     })?;
     Some(&model.service)
@@ -150,8 +159,8 @@ fn fixed<'m>(models: &'m [Model], found: &[(usize, Box<str>)], field: &str) -> O
 
 /// Whether a link will add the field.
 fn is_to_be(
-    models: &[Model],
-    declared: &Links,
+    models: &[ServiceModel],
+    declared: &SchemaDeclarations,
     name: &str,
     found: &[(usize, Box<str>)],
     field: &str,
@@ -163,7 +172,7 @@ fn is_to_be(
 }
 
 /// Reports invalid and conflicting names.
-fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
+fn names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes: &mut SchemaMistakes) {
     let is_name = |name: &str| word::name(name) == name;
     for (name, change) in &declared.types {
         let fields =
@@ -176,7 +185,12 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
                 };
                 let hint =
                     "a name consists of letters, digits and `_`, and does not begin with a digit or `__`";
-                mistakes.add(Kind::Type, place, format!("`{renamed}` is not a valid name"), hint);
+                mistakes.add(
+                    SchemaMistakeKind::Type,
+                    place,
+                    format!("`{renamed}` is not a valid name"),
+                    hint,
+                );
             }
         }
     }
@@ -195,9 +209,9 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
     };
     let mut types: HashMap<&str, bool> = BUILT_IN.iter().map(|name| (*name, true)).collect();
     let mut roots: HashSet<(&str, &str)> = HashSet::new();
-    for model in models.iter().filter(|model| !matches!(model.asked, Asked::Federated { .. })) {
+    for model in models.iter().filter(|model| !matches!(model.asked, ModelProtocol::Federated { .. })) {
         for (key, it) in &model.types {
-            let is_scalar = matches!(it.shape, Shape::Scalar);
+            let is_scalar = matches!(it.shape, ModelTypeShape::Scalar);
             let is_root = [QUERY, MUTATION].contains(&&**key);
             let is_taken = match types.insert(&it.name, is_scalar) {
                 Some(was_scalar) => !(was_scalar && is_scalar),
@@ -207,7 +221,7 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
                 let message =
                     format!("two types would be called `{}`; one belongs to `{}`", it.name, model.service);
                 mistakes.add(
-                    Kind::Type,
+                    SchemaMistakeKind::Type,
                     type_renamed(&it.name),
                     message,
                     "`rename` one of them to something else",
@@ -220,7 +234,7 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
                 if !is_new {
                     let message = format!("two fields of `{}` would be called `{}`", it.name, field.name);
                     mistakes.add(
-                        Kind::Type,
+                        SchemaMistakeKind::Type,
                         field_renamed((key, &it.first_name), &field.name),
                         message,
                         "`rename` one of them to something else",
@@ -232,7 +246,7 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
             {
                 let message = format!("all fields of `{}` are hidden", it.name);
                 mistakes.add(
-                    Kind::Type,
+                    SchemaMistakeKind::Type,
                     at(&["types"]),
                     message,
                     "keep one visible, or hide the type itself",
@@ -242,7 +256,7 @@ fn names(models: &[Model], declared: &Links, mistakes: &mut Mistakes) {
             if !it.is_hidden && !objects.is_empty() && objects.iter().all(|key| model.is_hidden(key)) {
                 let message = format!("all possible types of `{}` are hidden", it.name);
                 mistakes.add(
-                    Kind::Type,
+                    SchemaMistakeKind::Type,
                     at(&["types"]),
                     message,
                     "keep one visible, or hide the type itself",

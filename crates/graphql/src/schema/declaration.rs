@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// The operator's additions to the schema of a GraphQL route: linked fields, and changes to types and fields.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Links {
+pub struct SchemaDeclarations {
     /// Linked fields, by `Type.field`. An entry for `Type` alone defines how its objects are fetched by their
     /// key.
     #[serde(default)]

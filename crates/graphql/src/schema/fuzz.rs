@@ -6,8 +6,8 @@ use openapi::OpenApiDocument;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Links, Says, Source, subgraphs};
-use crate::compose::{Code, Part, compose};
+use super::{SchemaDeclarations, SchemaDescription, SchemaSource, subgraphs};
+use crate::compose::{CompositionErrorKind, ServiceSchema, compose};
 
 #[test]
 fn any_document_text_yields_a_schema() {
@@ -43,12 +43,12 @@ fn any_document_text_yields_a_schema() {
 /// Checks that the schemas of a document compose.
 fn check(text: &str) {
     let Ok(document) = OpenApiDocument::read(text) else { return };
-    let source = Source { name: Arc::from("a"), says: Says::OpenApi(&document) };
-    let (made, _) = subgraphs(&[source], &Links::default()).expect("a schema");
+    let source = SchemaSource { name: Arc::from("a"), says: SchemaDescription::OpenApi(&document) };
+    let (made, _) = subgraphs(&[source], &SchemaDeclarations::default()).expect("a schema");
     for it in made {
-        let Err(errors) = compose(&[Part { name: &it.name, sdl: &it.sdl }]) else { continue };
+        let Err(errors) = compose(&[ServiceSchema { name: &it.name, sdl: &it.sdl }]) else { continue };
         // A service without queries has no schema on its own.
-        let is_fine = errors.iter().all(|error| error.code == Code::NoQueries);
+        let is_fine = errors.iter().all(|error| error.code == CompositionErrorKind::NoQueries);
         assert!(is_fine, "{errors:?}\n{}", it.sdl);
     }
 }

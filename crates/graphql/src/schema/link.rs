@@ -11,53 +11,70 @@ use indexmap::{IndexMap, IndexSet};
 use json::pointer::below;
 use services::config::did_you_mean;
 
-use super::change::{Changes, change_field, find, near};
-use super::declaration::{LinkDeclaration, Links};
-use super::model::{Field, Fields, Filled, From, MUTATION, Model, Own, QUERY, Ref, Shape, Stub, Wish};
+use super::change::{TypeChanges, change_field, find, near};
+use super::declaration::{LinkDeclaration, SchemaDeclarations};
+use super::model::{
+    DocumentLink, KeyedCalls, LinkParameter, MUTATION, ModelField, ModelFieldSource, ModelFields,
+    ModelTypeRef, ModelTypeShape, QUERY, ServiceModel, StubType,
+};
 use super::word;
-use crate::mistake::{At, Finding, Kind, Mistakes};
-use crate::subgraph::{Ask, From as Source, How, Joined, Link};
-use call::Call;
+use crate::mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning};
+use crate::subgraph::{BatchStrategy, BoundCall, ItemMatch, LinkedField, ParameterSource as Source};
+use call::ResolvedCall;
 
 /// The value of a call's parameter: a field of the object, or a constant.
 #[derive(Clone, Debug)]
-enum Filling {
+enum ParameterFilling {
     Field(Box<str>),
     Fixed(serde_json::Value),
 }
 
 /// A mistake in a link: the member that it is in, the message, and the hint.
-type Wrong = (&'static str, String, String);
+type LinkError = (&'static str, String, String);
 
 /// The type that gets a field.
 #[derive(Clone, Copy)]
-struct Object<'a> {
+struct LinkedType<'a> {
     number: usize,
     key: &'a str,
     name: &'a str,
-    fields: &'a Fields,
+    fields: &'a ModelFields,
 }
 
 /// A resolved link.
-struct Understood {
+struct ResolvedLink {
     target: usize,
     /// The fields of the object, by their keys.
     needs: IndexSet<Box<str>>,
-    field: Field,
+    field: ModelField,
 }
 
 /// Adds the links that the operator declares.
-pub(super) fn declared(models: &mut [Model], links: &Links, changes: &Changes<'_>, mistakes: &mut Mistakes) {
+pub(super) fn declared(
+    models: &mut [ServiceModel],
+    links: &SchemaDeclarations,
+    changes: &TypeChanges<'_>,
+    mistakes: &mut SchemaMistakes,
+) {
     for (name, declaration) in &links.links {
         let place = below("/links", name);
         if let Err((member, message, hint)) = link(models, name, declaration, changes) {
-            mistakes.add(Kind::Link, At::Links(place + member), message, hint);
+            mistakes.add(
+                SchemaMistakeKind::Link,
+                SchemaMistakeLocation::Links(place + member),
+                message,
+                hint,
+            );
         }
     }
 }
 
 /// Adds the links in the services' documents.
-pub(super) fn wished(models: &mut [Model], changes: &Changes<'_>, findings: &mut Vec<Finding>) {
+pub(super) fn wished(
+    models: &mut [ServiceModel],
+    changes: &TypeChanges<'_>,
+    findings: &mut Vec<SchemaWarning>,
+) {
     for number in 0..models.len() {
         for wish in std::mem::take(&mut models[number].wishes) {
             let understood = wished_field(models, number, &wish);
@@ -68,7 +85,7 @@ pub(super) fn wished(models: &mut [Model], changes: &Changes<'_>, findings: &mut
                 put(models, number, &wish.on, understood)
             });
             if let Err(why) = result {
-                findings.push(Finding {
+                findings.push(SchemaWarning {
                     service: models[number].service.clone(),
                     place: wish.place,
                     message: format!("{why}: the link is left out"),
@@ -80,7 +97,7 @@ pub(super) fn wished(models: &mut [Model], changes: &Changes<'_>, findings: &mut
 }
 
 /// Declares the keys of stubs on the types themselves.
-pub(super) fn declare_keys(models: &mut [Model]) {
+pub(super) fn declare_keys(models: &mut [ServiceModel]) {
     for number in 0..models.len() {
         let stubs = models[number].stubs.iter();
         let keys: Vec<_> = stubs.map(|stub| (stub.model, stub.of.clone(), stub.needs.clone())).collect();
@@ -94,11 +111,11 @@ pub(super) fn declare_keys(models: &mut [Model]) {
 }
 
 fn link(
-    models: &mut [Model],
+    models: &mut [ServiceModel],
     name: &str,
     declared: &LinkDeclaration,
-    changes: &Changes<'_>,
-) -> Result<(), Wrong> {
+    changes: &TypeChanges<'_>,
+) -> Result<(), LinkError> {
     let at = |message: String, hint: String| ("", message, hint);
     // Since `service.Type` may precede the field, the whole name is first tried as a type.
     let (type_name, field_name) = match (find(models, name), name.rsplit_once('.')) {
@@ -109,7 +126,7 @@ fn link(
         return Err(at(format!("there is no type `{type_name}`"), near(models, type_name)));
     };
     let Some(it) = models[number].types.get(&key) else { return Ok(()) };
-    let Shape::Object { fields, .. } = &it.shape else {
+    let ModelTypeShape::Object { fields, .. } = &it.shape else {
         let hint = "only object types can get linked fields".to_owned();
         return Err(at(format!("`{type_name}` is not an object type"), hint));
     };
@@ -117,7 +134,7 @@ fn link(
         let hint = "its fields are operations of services".to_owned();
         return Err(at(format!("`{type_name}` can't get linked fields"), hint));
     }
-    let object = Object { number, key: &key, name: type_name, fields };
+    let object = LinkedType { number, key: &key, name: type_name, fields };
     let Some(field_name) = field_name else {
         let (target, own) = own(models, object, declared)?;
         models[target].owns.push(own);
@@ -138,16 +155,21 @@ fn link(
 
 /// Adds a field to the service that its calls go to. A hidden type gets no field, since the field would
 /// reveal it in the called service.
-fn put(models: &mut [Model], number: usize, key: &str, understood: Understood) -> Result<(), String> {
+fn put(
+    models: &mut [ServiceModel],
+    number: usize,
+    key: &str,
+    understood: ResolvedLink,
+) -> Result<(), String> {
     if models[number].is_hidden(key) {
         return Ok(());
     }
-    let Understood { target, needs, field } = understood;
+    let ResolvedLink { target, needs, field } = understood;
     let name = &field.name;
-    let is_of_it = |stub: &&Stub| stub.model == number && *stub.of == *key;
+    let is_of_it = |stub: &&StubType| stub.model == number && *stub.of == *key;
     let known =
         models.iter().flat_map(|model| model.stubs.iter().filter(is_of_it)).flat_map(|stub| &stub.fields);
-    let own = models[number].fields(key).into_iter().flat_map(Fields::values);
+    let own = models[number].fields(key).into_iter().flat_map(ModelFields::values);
     if own.chain(known).any(|other| other.name == *name) {
         return Err(format!("`{}` has a field `{name}` already", models[number].name(key)));
     }
@@ -163,14 +185,18 @@ fn put(models: &mut [Model], number: usize, key: &str, understood: Understood) -
             stub.fields.push(field);
         }
         None => {
-            models[target].stubs.push(Stub { model: number, of: key.into(), needs, fields: vec![field] });
+            models[target].stubs.push(StubType { model: number, of: key.into(), needs, fields: vec![field] });
         }
     }
     Ok(())
 }
 
 /// Resolves a declared link.
-fn understand(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Result<Understood, Wrong> {
+fn understand(
+    models: &[ServiceModel],
+    object: LinkedType<'_>,
+    declared: &LinkDeclaration,
+) -> Result<ResolvedLink, LinkError> {
     let call = call::read(models, object, declared)?;
     let keyed: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
     let Some(on) = &declared.on else {
@@ -187,20 +213,26 @@ fn understand(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) 
         }
         let mut field = call.field(models, call.of.nullable().clone());
         field.arguments = call.open(models);
-        field.from =
-            From::Link(Link { needs: names(object, &keyed), how: How::Each(call.ask(models, object)) });
-        return Ok(Understood { target: call.target, needs: keyed, field });
+        field.from = ModelFieldSource::Link(LinkedField {
+            needs: names(object, &keyed),
+            how: BatchStrategy::Each(call.ask(models, object)),
+        });
+        return Ok(ResolvedLink { target: call.target, needs: keyed, field });
     };
     let (how, item, needed) = joined(models, object, &call, on, declared)?;
-    let of = if declared.one { item } else { Ref::list(item.required()) };
+    let of = if declared.one { item } else { ModelTypeRef::list(item.required()) };
     let mut field = call.field(models, of);
     let needs = IndexSet::from([needed]);
-    field.from = From::Link(Link { needs: names(object, &needs), how });
-    Ok(Understood { target: call.target, needs, field })
+    field.from = ModelFieldSource::Link(LinkedField { needs: names(object, &needs), how });
+    Ok(ResolvedLink { target: call.target, needs, field })
 }
 
 /// Resolves how the objects of a type are fetched.
-fn own(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Result<(usize, Own), Wrong> {
+fn own(
+    models: &[ServiceModel],
+    object: LinkedType<'_>,
+    declared: &LinkDeclaration,
+) -> Result<(usize, KeyedCalls), LinkError> {
     let call = call::read(models, object, declared)?;
     if call.target != object.number {
         let hint = format!("call `{}`, which owns the type", models[object.number].service);
@@ -214,25 +246,25 @@ fn own(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Resu
         }
         None => {
             let needs: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
-            (How::Each(call.ask(models, object)), call.of.nullable().clone(), needs)
+            (BatchStrategy::Each(call.ask(models, object)), call.of.nullable().clone(), needs)
         }
     };
-    if item.nullable() != &Ref::named(object.key) || needs.is_empty() {
+    if item.nullable() != &ModelTypeRef::named(object.key) || needs.is_empty() {
         let hint = format!("request a `{}` by its key: `get: service/path/{{id}}`", object.name);
         return Err((call.member, format!("the call does not return `{}` by a key", object.name), hint));
     }
-    Ok((call.target, Own { of: object.key.into(), needs, how }))
+    Ok((call.target, KeyedCalls { of: object.key.into(), needs, how }))
 }
 
 /// Resolves how items are fetched for many objects at once; also returns the type of the items, and the
 /// object's field to compare.
 fn joined(
-    models: &[Model],
-    object: Object<'_>,
-    call: &Call,
+    models: &[ServiceModel],
+    object: LinkedType<'_>,
+    call: &ResolvedCall,
     on: &str,
     declared: &LinkDeclaration,
-) -> Result<(How, Ref, Box<str>), Wrong> {
+) -> Result<(BatchStrategy, ModelTypeRef, Box<str>), LinkError> {
     let wrong = |message: String, hint: String| Err(("/on", message, hint));
     let Some((own, theirs)) = on.split_once('=').map(|(own, theirs)| (own.trim(), theirs.trim())) else {
         let hint = "write `on: id = buyer_id`: a field of the object, and one of the items".to_owned();
@@ -274,7 +306,7 @@ fn joined(
             "compare two fields with scalar values".to_owned(),
         );
     }
-    let joined = Joined {
+    let joined = ItemMatch {
         key: own_field.name.as_str().into(),
         item: their.member.clone(),
         is_many: !declared.one,
@@ -288,9 +320,9 @@ fn joined(
     let ask = call.ask(models, object);
     let keyed: Vec<(&str, &Box<str>)> = call.keyed().collect();
     let how = match keyed.as_slice() {
-        [] => How::List(ask, joined),
+        [] => BatchStrategy::List(ask, joined),
         [(argument, field)] if call.takes_list(models, argument) && ***field == *own_key => {
-            How::Ids(ask, joined)
+            BatchStrategy::Ids(ask, joined)
         }
         [(argument, field)] if call.takes_list(models, argument) => {
             return wrong(
@@ -318,17 +350,17 @@ fn joined(
 }
 
 /// The schema's names of fields.
-fn names(object: Object<'_>, keys: &IndexSet<Box<str>>) -> Vec<Box<str>> {
+fn names(object: LinkedType<'_>, keys: &IndexSet<Box<str>>) -> Vec<Box<str>> {
     keys.iter().filter_map(|key| object.fields.get(key)).map(|field| field.name.as_str().into()).collect()
 }
 
 /// Resolves a link of a service's document.
-fn wished_field(models: &[Model], number: usize, wish: &Wish) -> Result<Understood, String> {
+fn wished_field(models: &[ServiceModel], number: usize, wish: &DocumentLink) -> Result<ResolvedLink, String> {
     let model = &models[number];
-    let Some(Shape::Object { fields, .. }) = model.types.get(&wish.on).map(|it| &it.shape) else {
+    let Some(ModelTypeShape::Object { fields, .. }) = model.types.get(&wish.on).map(|it| &it.shape) else {
         return Err("the response is not an object".to_owned());
     };
-    let object = Object { number, key: &wish.on, name: model.name(&wish.on), fields };
+    let object = LinkedType { number, key: &wish.on, name: model.name(&wish.on), fields };
     let root = model
         .fields(QUERY)
         .and_then(|fields| fields.get(&wish.target))
@@ -340,17 +372,23 @@ fn wished_field(models: &[Model], number: usize, wish: &Wish) -> Result<Understo
         filled.insert(
             argument.clone(),
             match filling {
-                Filled::Fixed(value) => Filling::Fixed(value.clone()),
-                Filled::Member(member) => {
+                LinkParameter::Fixed(value) => ParameterFilling::Fixed(value.clone()),
+                LinkParameter::Member(member) => {
                     let known = call::field_of(object, member);
                     let (key, _) = known.ok_or_else(|| format!("`{}` has no `{member}`", object.name))?;
-                    Filling::Field(key.into())
+                    ParameterFilling::Field(key.into())
                 }
             },
         );
     }
-    let call =
-        Call { target: number, root: wish.target.clone(), filled, of: root.of.clone(), at: None, member: "" };
+    let call = ResolvedCall {
+        target: number,
+        root: wish.target.clone(),
+        filled,
+        of: root.of.clone(),
+        at: None,
+        member: "",
+    };
     let needs: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
     if needs.is_empty() {
         return Err("the call uses no field of the object".to_owned());
@@ -359,6 +397,9 @@ fn wished_field(models: &[Model], number: usize, wish: &Wish) -> Result<Understo
     field.name.clone_from(&wish.name);
     field.description.clone_from(&wish.description);
     field.arguments = call.open(models);
-    field.from = From::Link(Link { needs: names(object, &needs), how: How::Each(call.ask(models, object)) });
-    Ok(Understood { target: number, needs, field })
+    field.from = ModelFieldSource::Link(LinkedField {
+        needs: names(object, &needs),
+        how: BatchStrategy::Each(call.ask(models, object)),
+    });
+    Ok(ResolvedLink { target: number, needs, field })
 }

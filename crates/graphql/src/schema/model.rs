@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use indexmap::{IndexMap, IndexSet};
 
-use crate::subgraph::{How, Link, Operation, Told};
+use crate::subgraph::{BatchStrategy, LinkedField, RestOperation, TypeRule};
 
 /// The built-in scalars of GraphQL.
 pub(super) const BUILT_IN: [&str; 5] = ["Int", "Float", "String", "Boolean", "ID"];
@@ -19,22 +19,22 @@ pub(super) const MUTATION: &str = "Mutation";
 
 /// The model of a service's schema.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(super) struct ServiceModel {
     pub(super) service: Arc<str>,
-    pub(super) asked: Asked,
+    pub(super) asked: ModelProtocol,
     /// The types by their keys, including `Query` and `Mutation`.
-    pub(super) types: IndexMap<Box<str>, Type>,
+    pub(super) types: IndexMap<Box<str>, ModelType>,
     /// The links in the service's own document, before they are resolved.
-    pub(super) wishes: Vec<Wish>,
+    pub(super) wishes: Vec<DocumentLink>,
     /// Types of other services that get fields from this service.
-    pub(super) stubs: Vec<Stub>,
+    pub(super) stubs: Vec<StubType>,
     /// Types of this service whose objects are fetched by a key.
-    pub(super) owns: Vec<Own>,
+    pub(super) owns: Vec<KeyedCalls>,
 }
 
 /// The protocol of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum ModelProtocol {
     Rest,
     Graphql {
         path: Arc<str>,
@@ -48,7 +48,7 @@ pub(super) enum Asked {
 
 /// A type.
 #[derive(Clone, Debug)]
-pub(super) struct Type {
+pub(super) struct ModelType {
     /// The name in the schema.
     pub(super) name: String,
     /// The name in the schema before the operator's changes.
@@ -57,28 +57,28 @@ pub(super) struct Type {
     pub(super) own_name: Option<Box<str>>,
     pub(super) description: String,
     pub(super) is_hidden: bool,
-    pub(super) shape: Shape,
+    pub(super) shape: ModelTypeShape,
     /// The keys by which other services add fields to the type, each a set of fields.
     pub(super) keys: Vec<IndexSet<Box<str>>>,
 }
 
 /// The structure of a type.
 #[derive(Clone, Debug)]
-pub(super) enum Shape {
+pub(super) enum ModelTypeShape {
     Scalar,
-    Object { fields: Fields, implements: Vec<Box<str>> },
-    Interface { fields: Fields, implements: Vec<Box<str>> },
-    Union { types: Vec<Box<str>>, told_by: Option<Told> },
-    Enum(Vec<Value>),
-    Input(Fields),
+    Object { fields: ModelFields, implements: Vec<Box<str>> },
+    Interface { fields: ModelFields, implements: Vec<Box<str>> },
+    Union { types: Vec<Box<str>>, told_by: Option<TypeRule> },
+    Enum(Vec<ModelEnumValue>),
+    Input(ModelFields),
 }
 
 /// Fields by their keys.
-pub(super) type Fields = IndexMap<Box<str>, Field>;
+pub(super) type ModelFields = IndexMap<Box<str>, ModelField>;
 
 /// A field of an object or of an input.
 #[derive(Clone, Debug)]
-pub(super) struct Field {
+pub(super) struct ModelField {
     /// The name in the schema.
     pub(super) name: String,
     /// The name of the JSON member; for a GraphQL service, the service's own name of the field.
@@ -86,28 +86,28 @@ pub(super) struct Field {
     pub(super) description: String,
     /// The reason for the deprecation, if the field is deprecated.
     pub(super) deprecated: Option<String>,
-    pub(super) of: Ref,
+    pub(super) of: ModelTypeRef,
     /// The default value of an input, in GraphQL syntax.
     pub(super) default: Option<String>,
-    pub(super) arguments: Fields,
+    pub(super) arguments: ModelFields,
     pub(super) is_hidden: bool,
-    pub(super) from: From,
+    pub(super) from: ModelFieldSource,
 }
 
 /// The source of a field's value.
 #[derive(Clone, Debug)]
-pub(super) enum From {
+pub(super) enum ModelFieldSource {
     /// A member of the object.
     Member,
     /// An operation of a REST service.
-    Operation(Arc<Operation>),
+    Operation(Arc<RestOperation>),
     /// Further calls.
-    Link(Link),
+    Link(LinkedField),
 }
 
 /// An enum value: its name, and its text in JSON.
 #[derive(Clone, Debug)]
-pub(super) struct Value {
+pub(super) struct ModelEnumValue {
     pub(super) name: String,
     pub(super) text: Box<str>,
     pub(super) description: String,
@@ -116,15 +116,15 @@ pub(super) struct Value {
 
 /// A type reference: a type by its key, a list, or a non-null type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ref {
+pub(super) enum ModelTypeRef {
     Named(Box<str>),
-    List(Box<Ref>),
-    Required(Box<Ref>),
+    List(Box<ModelTypeRef>),
+    Required(Box<ModelTypeRef>),
 }
 
 /// A link declared in a service's own document.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct DocumentLink {
     /// The location in the document.
     pub(super) place: String,
     /// The type that gets the field.
@@ -134,38 +134,38 @@ pub(super) struct Wish {
     /// The target: a field of `Query`.
     pub(super) target: Box<str>,
     /// The values of the parameters.
-    pub(super) filled: Vec<(Box<str>, Filled)>,
+    pub(super) filled: Vec<(Box<str>, LinkParameter)>,
 }
 
 /// The value of a parameter: a member of the object, or a constant.
 #[derive(Debug)]
-pub(super) enum Filled {
+pub(super) enum LinkParameter {
     Member(Box<str>),
     Fixed(serde_json::Value),
 }
 
 /// A type of another service, with the fields that it gets from this service.
 #[derive(Debug)]
-pub(super) struct Stub {
+pub(super) struct StubType {
     /// The index of the other service's model.
     pub(super) model: usize,
     /// The type's key in that model.
     pub(super) of: Box<str>,
     /// The fields that the links need, by their keys in that model.
     pub(super) needs: IndexSet<Box<str>>,
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Vec<ModelField>,
 }
 
 /// The calls that fetch the objects of a type by its key.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct KeyedCalls {
     pub(super) of: Box<str>,
     pub(super) needs: IndexSet<Box<str>>,
-    pub(super) how: How,
+    pub(super) how: BatchStrategy,
 }
 
-impl Model {
-    pub(super) fn new(service: &Arc<str>, asked: Asked) -> Self {
+impl ServiceModel {
+    pub(super) fn new(service: &Arc<str>, asked: ModelProtocol) -> Self {
         Self {
             service: Arc::clone(service),
             asked,
@@ -177,20 +177,25 @@ impl Model {
     }
 
     /// The fields of a type, if it has fields.
-    pub(super) fn fields(&self, key: &str) -> Option<&Fields> {
+    pub(super) fn fields(&self, key: &str) -> Option<&ModelFields> {
         self.types.get(key)?.shape.fields()
     }
 
     /// The fields of a type, for modification. Creates an object type if the type does not exist.
-    pub(super) fn object(&mut self, key: &str) -> Option<&mut Fields> {
-        let made = || Type::new(key, Shape::Object { fields: Fields::new(), implements: Vec::new() });
+    pub(super) fn object(&mut self, key: &str) -> Option<&mut ModelFields> {
+        let made = || {
+            ModelType::new(key, ModelTypeShape::Object { fields: ModelFields::new(), implements: Vec::new() })
+        };
         self.types.entry(key.into()).or_insert_with(made).shape.fields_mut()
     }
 
     /// Whether the type is a scalar or an enum.
     pub(super) fn is_leaf(&self, key: &str) -> bool {
         BUILT_IN.contains(&key)
-            || self.types.get(key).is_some_and(|it| matches!(it.shape, Shape::Scalar | Shape::Enum(_)))
+            || self
+                .types
+                .get(key)
+                .is_some_and(|it| matches!(it.shape, ModelTypeShape::Scalar | ModelTypeShape::Enum(_)))
     }
 
     /// The name of a type in the schema.
@@ -205,15 +210,15 @@ impl Model {
 
     /// The keys of the possible object types of an interface or a union.
     pub(super) fn objects<'a>(&'a self, key: &str) -> Vec<&'a str> {
-        let is_of_it = |it: &Type| {
-            matches!(it.shape, Shape::Object { .. })
+        let is_of_it = |it: &ModelType| {
+            matches!(it.shape, ModelTypeShape::Object { .. })
                 && it.shape.implements().iter().any(|interface| **interface == *key)
         };
         match self.types.get(key).map(|it| &it.shape) {
-            Some(Shape::Union { types, .. }) => {
+            Some(ModelTypeShape::Union { types, .. }) => {
                 types.iter().map(|key| &**key).filter(|key| self.types.contains_key(*key)).collect()
             }
-            Some(Shape::Interface { .. }) => {
+            Some(ModelTypeShape::Interface { .. }) => {
                 self.types.iter().filter(|(_, it)| is_of_it(it)).map(|(key, _)| &**key).collect()
             }
             _ => Vec::new(),
@@ -221,13 +226,13 @@ impl Model {
     }
 
     /// A type reference with the service's own type names.
-    pub(super) fn own_written(&self, of: &Ref) -> String {
+    pub(super) fn own_written(&self, of: &ModelTypeRef) -> String {
         of.written(&|key| self.types.get(key).and_then(|it| it.own_name.as_deref()).unwrap_or(key))
     }
 }
 
-impl Type {
-    pub(super) fn new(name: &str, shape: Shape) -> Self {
+impl ModelType {
+    pub(super) fn new(name: &str, shape: ModelTypeShape) -> Self {
         Self {
             name: name.to_owned(),
             first_name: name.to_owned(),
@@ -240,8 +245,8 @@ impl Type {
     }
 }
 
-impl Shape {
-    pub(super) fn fields(&self) -> Option<&Fields> {
+impl ModelTypeShape {
+    pub(super) fn fields(&self) -> Option<&ModelFields> {
         match self {
             Self::Object { fields, .. } | Self::Interface { fields, .. } | Self::Input(fields) => {
                 Some(fields)
@@ -250,7 +255,7 @@ impl Shape {
         }
     }
 
-    pub(super) fn fields_mut(&mut self) -> Option<&mut Fields> {
+    pub(super) fn fields_mut(&mut self) -> Option<&mut ModelFields> {
         match self {
             Self::Object { fields, .. } | Self::Interface { fields, .. } | Self::Input(fields) => {
                 Some(fields)
@@ -268,8 +273,8 @@ impl Shape {
     }
 }
 
-impl Field {
-    pub(super) fn new(name: &str, member: &str, of: Ref) -> Self {
+impl ModelField {
+    pub(super) fn new(name: &str, member: &str, of: ModelTypeRef) -> Self {
         Self {
             name: name.to_owned(),
             member: member.into(),
@@ -277,14 +282,14 @@ impl Field {
             deprecated: None,
             of,
             default: None,
-            arguments: Fields::new(),
+            arguments: ModelFields::new(),
             is_hidden: false,
-            from: From::Member,
+            from: ModelFieldSource::Member,
         }
     }
 }
 
-impl Ref {
+impl ModelTypeRef {
     pub(super) fn named(key: &str) -> Self {
         Self::Named(key.into())
     }

@@ -12,14 +12,17 @@ use graphql_tools::parser::schema::{
     TypeExtension, Value as Literal, parse_schema,
 };
 
-use super::model::{Asked, Field, Fields, MUTATION, Model, QUERY, Ref, Shape, Type, Value};
+use super::model::{
+    MUTATION, ModelEnumValue, ModelField, ModelFields, ModelProtocol, ModelType, ModelTypeRef,
+    ModelTypeShape, QUERY, ServiceModel,
+};
 use crate::compose::text::prepared;
-use crate::mistake::Finding;
+use crate::mistake::SchemaWarning;
 
 /// The `Query` fields that every federated subgraph has.
 const OF_SUBGRAPHS: [&str; 2] = ["_entities", "_service"];
 
-type Sdl = Document<'static, String>;
+type SdlSchema = Document<'static, String>;
 
 /// Builds the model of a GraphQL service, federated or not.
 ///
@@ -30,21 +33,24 @@ pub(super) fn model(
     path: &Arc<str>,
     text: &str,
     is_federated: bool,
-) -> Result<(Model, Vec<Finding>), String> {
+) -> Result<(ServiceModel, Vec<SchemaWarning>), String> {
     let path = Arc::clone(path);
     if text.trim_start().starts_with('{') {
-        let mut model = Model::new(service, Asked::Graphql { path });
+        let mut model = ServiceModel::new(service, ModelProtocol::Graphql { path });
         let findings = introspection::read(&mut model, text)?;
         return Ok((model, findings));
     }
     let prepared = prepared(text).map_err(|_| "its brackets are nested too deeply")?;
     let document = parse_schema::<String>(&prepared).map_err(|error| error.to_string())?.into_static();
     let asked = match is_federated {
-        true => Asked::Federated { path, sdl: text.to_owned() },
-        false => Asked::Graphql { path },
+        true => ModelProtocol::Federated { path, sdl: text.to_owned() },
+        false => ModelProtocol::Graphql { path },
     };
-    let mut reader =
-        Reader { model: Model::new(service, asked), roots: roots(&document), findings: Vec::new() };
+    let mut reader = RemoteSchemaReader {
+        model: ServiceModel::new(service, asked),
+        roots: roots(&document),
+        findings: Vec::new(),
+    };
     for definition in &document.definitions {
         match definition {
             Definition::TypeDefinition(definition) => reader.define(definition),
@@ -57,13 +63,13 @@ pub(super) fn model(
 
 /// The service's names of `Query`, `Mutation` and `Subscription`.
 #[derive(Debug)]
-struct Roots {
+struct RootTypeNames {
     query: String,
     mutation: String,
     subscription: String,
 }
 
-impl Roots {
+impl RootTypeNames {
     /// The key of a type. The root types have the same keys in every service.
     fn key<'a>(&self, name: &'a str) -> &'a str {
         match name {
@@ -74,8 +80,8 @@ impl Roots {
     }
 }
 
-fn roots(document: &Sdl) -> Roots {
-    let mut roots = Roots {
+fn roots(document: &SdlSchema) -> RootTypeNames {
+    let mut roots = RootTypeNames {
         query: QUERY.to_owned(),
         mutation: MUTATION.to_owned(),
         subscription: "Subscription".to_owned(),
@@ -89,40 +95,40 @@ fn roots(document: &Sdl) -> Roots {
     roots
 }
 
-struct Reader {
-    model: Model,
-    roots: Roots,
-    findings: Vec<Finding>,
+struct RemoteSchemaReader {
+    model: ServiceModel,
+    roots: RootTypeNames,
+    findings: Vec<SchemaWarning>,
 }
 
-impl Reader {
+impl RemoteSchemaReader {
     fn define(&mut self, definition: &TypeDefinition<'static, String>) {
         match definition {
-            TypeDefinition::Scalar(it) => self.add(&it.name, it.description.as_ref(), Shape::Scalar),
+            TypeDefinition::Scalar(it) => self.add(&it.name, it.description.as_ref(), ModelTypeShape::Scalar),
             TypeDefinition::Object(it) => {
-                let shape = Shape::Object {
+                let shape = ModelTypeShape::Object {
                     fields: self.fields(&it.fields),
                     implements: self.keys(&it.implements_interfaces),
                 };
                 self.add(&it.name, it.description.as_ref(), shape);
             }
             TypeDefinition::Interface(it) => {
-                let shape = Shape::Interface {
+                let shape = ModelTypeShape::Interface {
                     fields: self.fields(&it.fields),
                     implements: self.keys(&it.implements_interfaces),
                 };
                 self.add(&it.name, it.description.as_ref(), shape);
             }
             TypeDefinition::Union(it) => {
-                let shape = Shape::Union { types: self.keys(&it.types), told_by: None };
+                let shape = ModelTypeShape::Union { types: self.keys(&it.types), told_by: None };
                 self.add(&it.name, it.description.as_ref(), shape);
             }
             TypeDefinition::Enum(it) => {
-                let shape = Shape::Enum(values(&it.values));
+                let shape = ModelTypeShape::Enum(values(&it.values));
                 self.add(&it.name, it.description.as_ref(), shape);
             }
             TypeDefinition::InputObject(it) => {
-                let shape = Shape::Input(self.inputs(&it.fields));
+                let shape = ModelTypeShape::Input(self.inputs(&it.fields));
                 self.add(&it.name, it.description.as_ref(), shape);
             }
         }
@@ -134,31 +140,31 @@ impl Reader {
         let (name, shape) = match extension {
             TypeExtension::Object(it) => (
                 &it.name,
-                Shape::Object {
+                ModelTypeShape::Object {
                     fields: self.fields(&it.fields),
                     implements: self.keys(&it.implements_interfaces),
                 },
             ),
             TypeExtension::Interface(it) => (
                 &it.name,
-                Shape::Interface {
+                ModelTypeShape::Interface {
                     fields: self.fields(&it.fields),
                     implements: self.keys(&it.implements_interfaces),
                 },
             ),
-            TypeExtension::InputObject(it) => (&it.name, Shape::Input(self.inputs(&it.fields))),
+            TypeExtension::InputObject(it) => (&it.name, ModelTypeShape::Input(self.inputs(&it.fields))),
             TypeExtension::Union(it) => {
-                (&it.name, Shape::Union { types: self.keys(&it.types), told_by: None })
+                (&it.name, ModelTypeShape::Union { types: self.keys(&it.types), told_by: None })
             }
-            TypeExtension::Enum(it) => (&it.name, Shape::Enum(values(&it.values))),
+            TypeExtension::Enum(it) => (&it.name, ModelTypeShape::Enum(values(&it.values))),
             TypeExtension::Scalar(_) => return,
         };
         self.add(name, None, shape);
     }
 
-    fn add(&mut self, name: &str, description: Option<&String>, shape: Shape) {
+    fn add(&mut self, name: &str, description: Option<&String>, shape: ModelTypeShape) {
         if name == self.roots.subscription {
-            self.findings.push(Finding {
+            self.findings.push(SchemaWarning {
                 service: self.model.service.clone(),
                 place: name.to_owned(),
                 message: "subscriptions are left out".to_owned(),
@@ -173,9 +179,9 @@ impl Reader {
         names.iter().map(|name| self.roots.key(name).into()).collect()
     }
 
-    fn fields(&self, written: &[Written<'static, String>]) -> Fields {
+    fn fields(&self, written: &[Written<'static, String>]) -> ModelFields {
         let fields = written.iter().filter(|field| !OF_SUBGRAPHS.contains(&&*field.name)).map(|written| {
-            let mut field = Field::new(&written.name, &written.name, self.of(&written.field_type));
+            let mut field = ModelField::new(&written.name, &written.name, self.of(&written.field_type));
             field.description = written.description.clone().unwrap_or_default();
             field.deprecated = deprecated(&written.directives);
             field.arguments = self.inputs(&written.arguments);
@@ -184,9 +190,9 @@ impl Reader {
         fields.collect()
     }
 
-    fn inputs(&self, written: &[InputValue<'static, String>]) -> Fields {
+    fn inputs(&self, written: &[InputValue<'static, String>]) -> ModelFields {
         let fields = written.iter().map(|written| {
-            let mut field = Field::new(&written.name, &written.name, self.of(&written.value_type));
+            let mut field = ModelField::new(&written.name, &written.name, self.of(&written.value_type));
             field.description = written.description.clone().unwrap_or_default();
             field.default = written.default_value.as_ref().map(ToString::to_string);
             (Box::from(&*written.name), field)
@@ -194,17 +200,17 @@ impl Reader {
         fields.collect()
     }
 
-    fn of(&self, of: &Of<'static, String>) -> Ref {
+    fn of(&self, of: &Of<'static, String>) -> ModelTypeRef {
         match of {
-            Of::NamedType(name) => Ref::named(self.roots.key(name)),
-            Of::ListType(items) => Ref::list(self.of(items)),
+            Of::NamedType(name) => ModelTypeRef::named(self.roots.key(name)),
+            Of::ListType(items) => ModelTypeRef::list(self.of(items)),
             Of::NonNullType(of) => self.of(of).required(),
         }
     }
 }
 
-fn values(written: &[EnumValue<'static, String>]) -> Vec<Value> {
-    let values = written.iter().map(|value| Value {
+fn values(written: &[EnumValue<'static, String>]) -> Vec<ModelEnumValue> {
+    let values = written.iter().map(|value| ModelEnumValue {
         name: value.name.clone(),
         text: value.name.as_str().into(),
         description: value.description.clone().unwrap_or_default(),
@@ -214,25 +220,28 @@ fn values(written: &[EnumValue<'static, String>]) -> Vec<Value> {
 }
 
 /// Adds a type, or merges the definition into an existing type.
-fn add(model: &mut Model, key: &str, name: &str, description: &str, shape: Shape) {
+fn add(model: &mut ServiceModel, key: &str, name: &str, description: &str, shape: ModelTypeShape) {
     if let Some(known) = model.types.get_mut(key) {
         match (&mut known.shape, shape) {
             (
-                Shape::Object { fields, implements } | Shape::Interface { fields, implements },
-                Shape::Object { fields: more, implements: also }
-                | Shape::Interface { fields: more, implements: also },
+                ModelTypeShape::Object { fields, implements }
+                | ModelTypeShape::Interface { fields, implements },
+                ModelTypeShape::Object { fields: more, implements: also }
+                | ModelTypeShape::Interface { fields: more, implements: also },
             ) => {
                 fields.extend(more);
                 implements.extend(also);
             }
-            (Shape::Input(fields), Shape::Input(more)) => fields.extend(more),
-            (Shape::Enum(values), Shape::Enum(more)) => values.extend(more),
-            (Shape::Union { types, .. }, Shape::Union { types: more, .. }) => types.extend(more),
+            (ModelTypeShape::Input(fields), ModelTypeShape::Input(more)) => fields.extend(more),
+            (ModelTypeShape::Enum(values), ModelTypeShape::Enum(more)) => values.extend(more),
+            (ModelTypeShape::Union { types, .. }, ModelTypeShape::Union { types: more, .. }) => {
+                types.extend(more)
+            }
             _ => {}
         }
         return;
     }
-    let mut made = Type::new(key, shape);
+    let mut made = ModelType::new(key, shape);
     made.own_name = Some(name.into());
     made.description = description.to_owned();
     model.types.insert(key.into(), made);

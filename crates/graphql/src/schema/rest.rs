@@ -17,18 +17,21 @@ use openapi::{
 };
 use serde_json::Value;
 
-use super::model::{Asked, Field, Fields, Filled, From, MUTATION, Model, QUERY, Ref, Wish};
+use super::model::{
+    DocumentLink, LinkParameter, MUTATION, ModelField, ModelFieldSource, ModelFields, ModelProtocol,
+    ModelTypeRef, QUERY, ServiceModel,
+};
 use super::word;
-use crate::mistake::Finding;
-use crate::subgraph::{From as Source, Operation, Parameter};
-use types::{At, Types, Way};
+use crate::mistake::SchemaWarning;
+use crate::subgraph::{ParameterSource as Source, RestOperation, RestParameter};
+use types::{SchemaLocation, TypeBuilder, ValueDirection};
 
 /// Headers that never become parameters, even if a document declares them.
 const NOT_PARAMETERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
 /// Builds the model of a service, with warnings about parts of its document that cannot be mapped.
-pub(super) fn model(service: &Arc<str>, document: &OpenApiDocument) -> (Model, Vec<Finding>) {
-    let mut types = Types::new(document, Model::new(service, Asked::Rest));
+pub(super) fn model(service: &Arc<str>, document: &OpenApiDocument) -> (ServiceModel, Vec<SchemaWarning>) {
+    let mut types = TypeBuilder::new(document, ServiceModel::new(service, ModelProtocol::Rest));
     let names = names(document, &mut types);
     for (operation, name) in document.operations.iter().zip(&names) {
         let Some(name) = name else { continue };
@@ -56,7 +59,7 @@ fn place(document: &OpenApiDocument, operation: &Described) -> String {
 
 /// The name of each operation; `None` for operations that do not become fields. The names are independent of
 /// the order in the document: operations that would get the same name are named by method and path.
-fn names(document: &OpenApiDocument, types: &mut Types<'_>) -> Vec<Option<String>> {
+fn names(document: &OpenApiDocument, types: &mut TypeBuilder<'_>) -> Vec<Option<String>> {
     let of_path = |operation: &Described| {
         let path = document.written(&operation.path);
         let parts = path.split('/').map(|part| match part.split_once('{') {
@@ -102,10 +105,15 @@ fn names(document: &OpenApiDocument, types: &mut Types<'_>) -> Vec<Option<String
 }
 
 /// Converts an operation to a field. The error explains why this is impossible.
-fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &str) -> Result<Field, String> {
+fn field<'a>(
+    types: &mut TypeBuilder<'a>,
+    operation: &'a Described,
+    name: &str,
+    at: &str,
+) -> Result<ModelField, String> {
     let type_name = word::pascal(name);
     let answer = answer(types, operation, &type_name, at)?;
-    let mut arguments = Fields::new();
+    let mut arguments = ModelFields::new();
     let mut parameters = Vec::new();
     let (mut taken, mut next) = (HashSet::new(), HashMap::new());
     for (number, taking) in operation.parameters.iter().enumerate() {
@@ -125,7 +133,7 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
         }
         let argument = word::unique(&mut taken, &mut next, word::name(&taking.name));
         let like = format!("{type_name}{}", word::pascal(&taking.name));
-        let at = At::new(format!("{pointer}/schema"), like);
+        let at = SchemaLocation::new(format!("{pointer}/schema"), like);
         let Some(of) = parameter(types, taking, &at) else {
             if taking.is_required {
                 return Err(format!("requires an object in its {} (`{}`)", taking.place.name(), taking.name));
@@ -133,10 +141,10 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
             types.note(&pointer, format!("`{}` would be an object in the URL: left out", taking.name), "");
             continue;
         };
-        let mut field = Field::new(&argument, &taking.name, of);
+        let mut field = ModelField::new(&argument, &taking.name, of);
         field.description.clone_from(&taking.description);
         arguments.insert(argument.as_str().into(), field);
-        parameters.push(Parameter {
+        parameters.push(RestParameter {
             name: taking.name.as_str().into(),
             place: taking.place,
             is_required: taking.is_required,
@@ -147,9 +155,9 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
     let body = match &operation.body {
         Some((BodyContent::Json(schema), is_required)) => {
             let argument = word::unique(&mut taken, &mut next, "input".to_owned());
-            let like = At::new(format!("{at}/requestBody"), type_name);
-            let of = types.field_of(schema, *is_required, Way::In, &like);
-            arguments.insert(argument.as_str().into(), Field::new(&argument, &argument, of));
+            let like = SchemaLocation::new(format!("{at}/requestBody"), type_name);
+            let of = types.field_of(schema, *is_required, ValueDirection::In, &like);
+            arguments.insert(argument.as_str().into(), ModelField::new(&argument, &argument, of));
             Some(argument.into())
         }
         Some((BodyContent::Empty, _)) | None => None,
@@ -163,12 +171,12 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
             None
         }
     };
-    let mut field = Field::new(name, name, answer.of);
+    let mut field = ModelField::new(name, name, answer.of);
     field.description =
         [&operation.summary, &operation.description].map(|text| text.trim()).join("\n\n").trim().to_owned();
     field.deprecated = operation.is_deprecated.then(|| "Deprecated by the service.".to_owned());
     field.arguments = arguments;
-    field.from = From::Operation(Arc::new(Operation {
+    field.from = ModelFieldSource::Operation(Arc::new(RestOperation {
         method: operation.method.parse().unwrap_or(Method::GET),
         path: operation.path.as_str().into(),
         parameters,
@@ -181,17 +189,17 @@ fn field<'a>(types: &mut Types<'a>, operation: &'a Described, name: &str, at: &s
 }
 
 /// The type of a parameter; `None` if it would be an object.
-fn parameter<'a>(types: &mut Types<'a>, taken: &'a Taken, at: &At) -> Option<Ref> {
+fn parameter<'a>(types: &mut TypeBuilder<'a>, taken: &'a Taken, at: &SchemaLocation) -> Option<ModelTypeRef> {
     let of = match &taken.schema {
         // A text or a number, unchanged.
-        OpenApiSchema::Unknown => Ref::named("String"),
+        OpenApiSchema::Unknown => ModelTypeRef::named("String"),
         schema => types.parameter(schema, at)?,
     };
     Some(if taken.is_required { of.required() } else { of })
 }
 
-struct Answer {
-    of: Ref,
+struct OperationResponse {
+    of: ModelTypeRef,
     is_text: bool,
     is_empty: bool,
 }
@@ -199,11 +207,11 @@ struct Answer {
 /// The type of an operation's response. It is always nullable, since the response may be missing or the call
 /// may fail.
 fn answer<'a>(
-    types: &mut Types<'a>,
+    types: &mut TypeBuilder<'a>,
     operation: &'a Described,
     type_name: &str,
     at: &str,
-) -> Result<Answer, String> {
+) -> Result<OperationResponse, String> {
     let mut schemas = operation.answers.iter().filter_map(|content| match content {
         BodyContent::Json(schema) => Some(schema),
         _ => None,
@@ -213,21 +221,22 @@ fn answer<'a>(
         if schemas.next().is_some() {
             types.note(&at, "there are several success responses: only the first is used", "");
         }
-        let (of, _) = types.of(schema, Way::Out, &At::new(at, format!("{type_name}Answer")));
-        return Ok(Answer { of, is_text: false, is_empty: false });
+        let (of, _) =
+            types.of(schema, ValueDirection::Out, &SchemaLocation::new(at, format!("{type_name}Answer")));
+        return Ok(OperationResponse { of, is_text: false, is_empty: false });
     }
     let has = |is: fn(&BodyContent) -> bool| operation.answers.iter().any(is);
     if has(|content| matches!(content, BodyContent::Text)) {
-        Ok(Answer { of: Ref::named("String"), is_text: true, is_empty: false })
+        Ok(OperationResponse { of: ModelTypeRef::named("String"), is_text: true, is_empty: false })
     } else if has(|content| matches!(content, BodyContent::Empty)) {
-        Ok(Answer { of: Ref::named("Boolean"), is_text: false, is_empty: true })
+        Ok(OperationResponse { of: ModelTypeRef::named("Boolean"), is_text: false, is_empty: true })
     } else {
         Err("returns a file".to_owned())
     }
 }
 
 /// Collects the links of the document that can become fields of objects.
-fn wishes(document: &OpenApiDocument, names: &[Option<String>], types: &mut Types<'_>) {
+fn wishes(document: &OpenApiDocument, names: &[Option<String>], types: &mut TypeBuilder<'_>) {
     let find = |target: &LinkTarget| {
         let is_target = |operation: &Described| match target {
             LinkTarget::Id(id) => operation.id.as_ref() == Some(id),
@@ -244,7 +253,7 @@ fn wishes(document: &OpenApiDocument, names: &[Option<String>], types: &mut Type
         let Some(on) = answered.map(|field| Box::<str>::from(field.of.key())) else { continue };
         for link in &operation.links {
             let wish = match (find(&link.target), link.has_body) {
-                (Some(target), false) => filled(link).map(|filled| Wish {
+                (Some(target), false) => filled(link).map(|filled| DocumentLink {
                     place: link.pointer.clone(),
                     on: on.clone(),
                     name: word::camel(&link.name),
@@ -267,7 +276,7 @@ fn wishes(document: &OpenApiDocument, names: &[Option<String>], types: &mut Type
 }
 
 /// The values of a link's parameters.
-fn filled(link: &openapi::ResponseLink) -> Result<Vec<(Box<str>, Filled)>, String> {
+fn filled(link: &openapi::ResponseLink) -> Result<Vec<(Box<str>, LinkParameter)>, String> {
     let filled = link.parameters.iter().map(|(name, value)| {
         // `path.id` includes the parameter's location.
         let place = name.split_once('.').filter(|(place, _)| ["path", "query", "header"].contains(place));
@@ -276,10 +285,10 @@ fn filled(link: &openapi::ResponseLink) -> Result<Vec<(Box<str>, Filled)>, Strin
     filled.collect()
 }
 
-fn fill(value: &Value) -> Result<Filled, String> {
+fn fill(value: &Value) -> Result<LinkParameter, String> {
     let Some(expression) = value.as_str().and_then(|text| text.trim_matches(['{', '}']).strip_prefix('$'))
     else {
-        return Ok(Filled::Fixed(value.clone()));
+        return Ok(LinkParameter::Fixed(value.clone()));
     };
     let pointer = expression
         .strip_prefix("response.body#/")
@@ -293,10 +302,10 @@ fn fill(value: &Value) -> Result<Filled, String> {
     if member.is_empty() || member.contains('/') {
         return Err(format!("`${expression}` is not a member of the object"));
     }
-    Ok(Filled::Member(unescaped(member).into()))
+    Ok(LinkParameter::Member(unescaped(member).into()))
 }
 
-impl Wish {
+impl DocumentLink {
     /// Whether both define the same field, for example because several operations return the same type.
     fn is_like(&self, other: &Self) -> bool {
         self.on == other.on && self.name == other.name

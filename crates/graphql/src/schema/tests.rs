@@ -10,24 +10,31 @@ use openapi::OpenApiDocument;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
 
-use super::{Links, Says, Source, subgraphs};
-use crate::mistake::{Finding, Mistake};
-use crate::subgraph::{Bindings, Kind, Subgraph};
+use super::{SchemaDeclarations, SchemaDescription, SchemaSource, subgraphs};
+use crate::mistake::{SchemaMistake, SchemaWarning};
+use crate::subgraph::{Subgraph, SubgraphBindings, SubgraphProtocol};
 
 /// A service: its name, and an OpenAPI document or a GraphQL schema.
-type Service<'a> = (&'a str, &'a str);
+type TestServiceSchema<'a> = (&'a str, &'a str);
 
-fn made(services: &[Service<'_>], links: &str) -> Result<(Vec<Subgraph>, Vec<Finding>), Vec<Mistake>> {
+fn made(
+    services: &[TestServiceSchema<'_>],
+    links: &str,
+) -> Result<(Vec<Subgraph>, Vec<SchemaWarning>), Vec<SchemaMistake>> {
     let documents: Vec<Option<OpenApiDocument>> =
         services.iter().map(|(_, text)| OpenApiDocument::read(text).ok().map(|it| it.below(""))).collect();
-    let sources: Vec<Source<'_>> = services
+    let sources: Vec<SchemaSource<'_>> = services
         .iter()
         .zip(&documents)
-        .map(|((name, text), document)| Source {
+        .map(|((name, text), document)| SchemaSource {
             name: Arc::from(*name),
             says: match document {
-                Some(document) => Says::OpenApi(document),
-                None => Says::Graphql { path: "/graphql".into(), text, is_federated: text.contains("@link") },
+                Some(document) => SchemaDescription::OpenApi(document),
+                None => SchemaDescription::Graphql {
+                    path: "/graphql".into(),
+                    text,
+                    is_federated: text.contains("@link"),
+                },
             },
         })
         .collect();
@@ -35,9 +42,9 @@ fn made(services: &[Service<'_>], links: &str) -> Result<(Vec<Subgraph>, Vec<Fin
 }
 
 /// Reads links from YAML.
-fn read(links: &str) -> Links {
+fn read(links: &str) -> SchemaDeclarations {
     if links.is_empty() {
-        return Links::default();
+        return SchemaDeclarations::default();
     }
     let documents = Yaml::load_from_str(links).expect("YAML");
     serde_json::from_value(json(&documents[0])).expect("links")
@@ -61,13 +68,13 @@ fn sdl(subgraphs: &[Subgraph]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn bindings<'a>(subgraphs: &'a [Subgraph], service: &str) -> &'a Bindings {
+fn bindings<'a>(subgraphs: &'a [Subgraph], service: &str) -> &'a SubgraphBindings {
     let found = subgraphs.iter().find(|it| &*it.name == service).expect("the service");
     match &found.kind {
-        Kind::Rest(bindings) | Kind::Remote { bindings, .. } => bindings,
+        SubgraphProtocol::Rest(bindings) | SubgraphProtocol::Remote { bindings, .. } => bindings,
     }
 }
 
-fn told(findings: &[Finding]) -> Vec<String> {
+fn told(findings: &[SchemaWarning]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }

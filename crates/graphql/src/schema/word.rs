@@ -62,13 +62,13 @@ fn capital(word: &str) -> String {
 
 /// A generator of unique type names.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct TypeNames {
     taken: HashSet<String>,
     /// The next suffix to try for each name.
     next: HashMap<String, usize>,
 }
 
-impl Names {
+impl TypeNames {
     /// Returns an unused name based on `like`. A reserved name gets the service's name as a prefix.
     pub(super) fn give(&mut self, like: &str, service: &str) -> String {
         let mut name = name(like);

@@ -7,17 +7,23 @@ use std::sync::Arc;
 
 use indexmap::IndexSet;
 
-use super::model::{Asked, BUILT_IN, Field, Fields, From, MUTATION, Model, QUERY, Ref, Shape, Type};
-use crate::subgraph::{Bindings, Entity, Kind, OperationKind, ScalarInput, Subgraph, Told, TypeBinding};
+use super::model::{
+    BUILT_IN, MUTATION, ModelField, ModelFieldSource, ModelFields, ModelProtocol, ModelType, ModelTypeRef,
+    ModelTypeShape, QUERY, ServiceModel,
+};
+use crate::subgraph::{
+    EntityBinding, OperationKind, ScalarInput, Subgraph, SubgraphBindings, SubgraphProtocol, TypeBinding,
+    TypeRule,
+};
 
 /// The header of a subgraph's schema.
 const HEAD: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.3\", \
                     import: [\"@key\", \"@shareable\", \"@inaccessible\"])\n";
 
 /// Returns the subgraph of a model, or `None` if it has no operations.
-pub(super) fn subgraph(models: &[Model], number: usize) -> Option<Subgraph> {
+pub(super) fn subgraph(models: &[ServiceModel], number: usize) -> Option<Subgraph> {
     let model = &models[number];
-    let mut writer = Writer {
+    let mut writer = SchemaWriter {
         models,
         number,
         seen: HashSet::new(),
@@ -25,29 +31,29 @@ pub(super) fn subgraph(models: &[Model], number: usize) -> Option<Subgraph> {
         written: HashSet::new(),
         text: String::new(),
     };
-    let is_federated = matches!(model.asked, Asked::Federated { .. });
+    let is_federated = matches!(model.asked, ModelProtocol::Federated { .. });
     let text = if is_federated { writer.additions() } else { writer.whole()? };
     let bindings = Arc::new(writer.bindings());
     let name = Arc::clone(&model.service);
     Some(match &model.asked {
-        Asked::Rest => Subgraph { name, sdl: text, kind: Kind::Rest(bindings) },
-        Asked::Graphql { path } => {
+        ModelProtocol::Rest => Subgraph { name, sdl: text, kind: SubgraphProtocol::Rest(bindings) },
+        ModelProtocol::Graphql { path } => {
             let path = Arc::clone(path);
-            Subgraph { name, sdl: text, kind: Kind::Remote { path, bindings, is_federated } }
+            Subgraph { name, sdl: text, kind: SubgraphProtocol::Remote { path, bindings, is_federated } }
         }
-        Asked::Federated { path, sdl } => {
+        ModelProtocol::Federated { path, sdl } => {
             let path = Arc::clone(path);
             Subgraph {
                 name,
                 sdl: format!("{sdl}\n{text}"),
-                kind: Kind::Remote { path, bindings, is_federated },
+                kind: SubgraphProtocol::Remote { path, bindings, is_federated },
             }
         }
     })
 }
 
-struct Writer<'a> {
-    models: &'a [Model],
+struct SchemaWriter<'a> {
+    models: &'a [ServiceModel],
     number: usize,
     /// The types reached so far, by model and key.
     seen: HashSet<(usize, &'a str)>,
@@ -57,8 +63,8 @@ struct Writer<'a> {
     text: String,
 }
 
-impl<'a> Writer<'a> {
-    fn model(&self) -> &'a Model {
+impl<'a> SchemaWriter<'a> {
+    fn model(&self) -> &'a ServiceModel {
         &self.models[self.number]
     }
 
@@ -88,8 +94,9 @@ impl<'a> Writer<'a> {
         let model = self.model();
         for (key, it) in &model.types {
             let links = it.shape.fields().into_iter().flatten().map(|(_, field)| field);
-            let is_new = |field: &&Field| matches!(field.from, From::Link(_)) && self.is_shown(field);
-            let links: Vec<&Field> = links.filter(is_new).collect();
+            let is_new =
+                |field: &&ModelField| matches!(field.from, ModelFieldSource::Link(_)) && self.is_shown(field);
+            let links: Vec<&ModelField> = links.filter(is_new).collect();
             if it.keys.is_empty() && links.is_empty() {
                 continue;
             }
@@ -107,7 +114,7 @@ impl<'a> Writer<'a> {
     /// types of a federated subgraph are in its own text.
     fn all_that_waits(&mut self) {
         let model = self.model();
-        let is_federated = matches!(model.asked, Asked::Federated { .. });
+        let is_federated = matches!(model.asked, ModelProtocol::Federated { .. });
         while let Some((number, key)) = self.waiting.pop_front() {
             let Some(it) = self.models[number].types.get(key) else { continue };
             if !(is_federated && model.types.contains_key(key)) && self.written.insert(&it.name) {
@@ -126,7 +133,7 @@ impl<'a> Writer<'a> {
             for field in stub.needs.iter().filter_map(|key| of.get(key)) {
                 self.field(stub.model, field, field.is_hidden);
             }
-            let shown: Vec<&Field> = stub.fields.iter().filter(|field| self.is_shown(field)).collect();
+            let shown: Vec<&ModelField> = stub.fields.iter().filter(|field| self.is_shown(field)).collect();
             shown.into_iter().for_each(|field| self.field(self.number, field, false));
             self.text.push_str("}\n");
         }
@@ -139,27 +146,27 @@ impl<'a> Writer<'a> {
     }
 
     /// Whether the field is in the schema: neither the field nor its type is hidden.
-    fn is_shown(&self, field: &Field) -> bool {
+    fn is_shown(&self, field: &ModelField) -> bool {
         !field.is_hidden && !self.model().is_hidden(field.of.key())
     }
 
     /// The directive of a hidden type. Such a type is in the schema only as the type of a field that other
     /// services need.
-    fn mark(&self, number: usize, it: &Type) -> &'static str {
+    fn mark(&self, number: usize, it: &ModelType) -> &'static str {
         // A scalar is shared by all services, so another service may show it.
-        let shows = |other: &Type| other.name == it.name && !other.is_hidden;
-        let is_shared = matches!(it.shape, Shape::Scalar)
+        let shows = |other: &ModelType| other.name == it.name && !other.is_hidden;
+        let is_shared = matches!(it.shape, ModelTypeShape::Scalar)
             && self.models.iter().any(|model| model.types.values().any(shows));
         if it.is_hidden && number == self.number && !is_shared { " @inaccessible" } else { "" }
     }
 
-    fn write(&mut self, number: usize, key: &'a str, it: &'a Type) {
+    fn write(&mut self, number: usize, key: &'a str, it: &'a ModelType) {
         self.text.push('\n');
         self.description("", &it.description);
         let (name, mark, model) = (&it.name, self.mark(number, it), &self.models[number]);
         let _ = match &it.shape {
-            Shape::Scalar => writeln!(self.text, "scalar {name}{mark}"),
-            Shape::Enum(values) => {
+            ModelTypeShape::Scalar => writeln!(self.text, "scalar {name}{mark}"),
+            ModelTypeShape::Enum(values) => {
                 let _ = writeln!(self.text, "enum {name}{mark} {{");
                 for value in values {
                     self.description("  ", &value.description);
@@ -168,29 +175,29 @@ impl<'a> Writer<'a> {
                 }
                 writeln!(self.text, "}}")
             }
-            Shape::Union { types, .. } => {
+            ModelTypeShape::Union { types, .. } => {
                 let mut shown = shown(model, types);
                 shown.retain(|key| model.types.contains_key(*key));
                 let _ = writeln!(self.text, "union {name}{mark} = {}", names(model, &shown).join(" | "));
                 shown.into_iter().for_each(|key| self.lead(number, key));
                 Ok(())
             }
-            Shape::Object { fields, implements } => {
+            ModelTypeShape::Object { fields, implements } => {
                 let shown = shown(model, implements);
                 let head = format!("{name}{}{}{mark}", interfaces(model, &shown), self.keys(number, key, it));
                 self.block(number, "type", &head, fields, it);
                 shown.into_iter().for_each(|key| self.lead(number, key));
                 Ok(())
             }
-            Shape::Interface { fields, implements } => {
+            ModelTypeShape::Interface { fields, implements } => {
                 let head = format!("{name}{}{mark}", interfaces(model, &shown(model, implements)));
                 self.block(number, "interface", &head, fields, it);
-                let is_of_it = |it: &Type| it.shape.implements().iter().any(|known| **known == *key);
+                let is_of_it = |it: &ModelType| it.shape.implements().iter().any(|known| **known == *key);
                 let theirs = model.types.iter().filter(|(_, it)| !it.is_hidden && is_of_it(it));
                 theirs.for_each(|(other, _)| self.lead(number, other));
                 Ok(())
             }
-            Shape::Input(fields) => {
+            ModelTypeShape::Input(fields) => {
                 self.block(number, "input", &format!("{name}{mark}"), fields, it);
                 Ok(())
             }
@@ -199,7 +206,7 @@ impl<'a> Writer<'a> {
 
     /// The keys by which other services refer to the type. Keys that only links of other services need are
     /// not resolvable.
-    fn keys(&self, number: usize, key: &str, it: &Type) -> String {
+    fn keys(&self, number: usize, key: &str, it: &ModelType) -> String {
         let fields = self.models[number].fields(key);
         let own = self.models[number].owns.iter().filter(|own| *own.of == *key).map(|own| &own.needs);
         let mut keys = String::new();
@@ -214,7 +221,7 @@ impl<'a> Writer<'a> {
         keys
     }
 
-    fn block(&mut self, number: usize, word: &str, head: &str, fields: &'a Fields, it: &Type) {
+    fn block(&mut self, number: usize, word: &str, head: &str, fields: &'a ModelFields, it: &ModelType) {
         let _ = writeln!(self.text, "{word} {head} {{");
         for (key, field) in fields {
             let is_shown = self.is_shown(field);
@@ -225,10 +232,11 @@ impl<'a> Writer<'a> {
         self.text.push_str("}\n");
     }
 
-    fn field(&mut self, number: usize, field: &'a Field, is_hidden: bool) {
+    fn field(&mut self, number: usize, field: &'a ModelField, is_hidden: bool) {
         self.description("  ", &field.description);
         let _ = write!(self.text, "  {}", field.name);
-        let arguments: Vec<&'a Field> = field.arguments.values().filter(|it| self.is_shown(it)).collect();
+        let arguments: Vec<&'a ModelField> =
+            field.arguments.values().filter(|it| self.is_shown(it)).collect();
         for (place, argument) in arguments.iter().enumerate() {
             self.text.push_str(if place == 0 { "(" } else { ", " });
             let _ = write!(self.text, "{}: {}", argument.name, self.reference(number, &argument.of));
@@ -244,7 +252,7 @@ impl<'a> Writer<'a> {
         self.lead(number, field.of.key());
     }
 
-    fn default(&mut self, field: &Field) {
+    fn default(&mut self, field: &ModelField) {
         if let Some(default) = &field.default {
             let _ = write!(self.text, " = {default}");
         }
@@ -257,28 +265,28 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn reference(&self, number: usize, of: &'a Ref) -> String {
+    fn reference(&self, number: usize, of: &'a ModelTypeRef) -> String {
         of.written(&|key| self.models[number].name(key))
     }
 
-    fn bindings(&self) -> Bindings {
+    fn bindings(&self) -> SubgraphBindings {
         let model = self.model();
-        let mut bindings = Bindings::default();
+        let mut bindings = SubgraphBindings::default();
         for (root, kind) in [(QUERY, OperationKind::Query), (MUTATION, OperationKind::Mutation)] {
-            for field in model.fields(root).into_iter().flat_map(Fields::values) {
-                if let From::Operation(operation) = &field.from {
+            for field in model.fields(root).into_iter().flat_map(ModelFields::values) {
+                if let ModelFieldSource::Operation(operation) = &field.from {
                     bindings.roots.insert((kind, field.name.as_str().into()), Arc::clone(operation));
                 }
             }
         }
-        let is_rest = model.asked == Asked::Rest;
+        let is_rest = model.asked == ModelProtocol::Rest;
         for (key, it) in &model.types {
             let is_root = is_rest && [QUERY, MUTATION].contains(&&**key);
             let binding = binding(model, it);
             if !is_root && !binding.is_plain() {
                 bindings.types.insert(it.name.as_str().into(), binding);
             }
-            if matches!(it.shape, Shape::Scalar) {
+            if matches!(it.shape, ModelTypeShape::Scalar) {
                 let input = if is_rest { scalar_input(key) } else { None };
                 bindings.scalars.insert(it.name.as_str().into(), input);
             }
@@ -287,7 +295,7 @@ impl<'a> Writer<'a> {
             if !hidden.is_empty() {
                 bindings.hidden_objects.insert(it.name.as_str().into(), hidden);
             }
-            let links = it.shape.fields().into_iter().flat_map(Fields::values);
+            let links = it.shape.fields().into_iter().flat_map(ModelFields::values);
             self.links(&mut bindings, &it.name, links, None);
         }
         for own in &model.owns {
@@ -305,14 +313,15 @@ impl<'a> Writer<'a> {
 
     fn links<'f>(
         &self,
-        bindings: &mut Bindings,
+        bindings: &mut SubgraphBindings,
         name: &str,
-        fields: impl Iterator<Item = &'f Field>,
+        fields: impl Iterator<Item = &'f ModelField>,
         key: Option<String>,
     ) {
-        let mut entity = Entity { keys: key.map(Into::into).into_iter().collect(), ..Entity::default() };
+        let mut entity =
+            EntityBinding { keys: key.map(Into::into).into_iter().collect(), ..EntityBinding::default() };
         for field in fields {
-            if let From::Link(link) = &field.from {
+            if let ModelFieldSource::Link(link) = &field.from {
                 entity.links.insert(field.name.as_str().into(), link.clone());
             }
         }
@@ -323,17 +332,17 @@ impl<'a> Writer<'a> {
 }
 
 /// The types with these keys that clients see.
-fn shown<'a>(model: &Model, keys: &'a [Box<str>]) -> Vec<&'a str> {
+fn shown<'a>(model: &ServiceModel, keys: &'a [Box<str>]) -> Vec<&'a str> {
     keys.iter().map(|key| &**key).filter(|key| !model.is_hidden(key)).collect()
 }
 
 /// The schema names of types.
-fn names<'a>(model: &'a Model, keys: &[&'a str]) -> Vec<&'a str> {
+fn names<'a>(model: &'a ServiceModel, keys: &[&'a str]) -> Vec<&'a str> {
     keys.iter().map(|key| model.name(key)).collect()
 }
 
 /// The `implements` clause for interfaces with these keys.
-fn interfaces(model: &Model, keys: &[&str]) -> String {
+fn interfaces(model: &ServiceModel, keys: &[&str]) -> String {
     if keys.is_empty() { String::new() } else { format!(" implements {}", names(model, keys).join(" & ")) }
 }
 
@@ -347,32 +356,32 @@ fn scalar_input(key: &str) -> Option<ScalarInput> {
 }
 
 /// The mapping of a schema type to the service's type.
-fn binding(model: &Model, it: &Type) -> TypeBinding {
+fn binding(model: &ServiceModel, it: &ModelType) -> TypeBinding {
     let mut binding =
         TypeBinding { name: it.own_name.clone().filter(|own| **own != *it.name), ..TypeBinding::default() };
-    for field in it.shape.fields().into_iter().flat_map(Fields::values) {
-        if matches!(field.from, From::Member) && *field.member != *field.name {
+    for field in it.shape.fields().into_iter().flat_map(ModelFields::values) {
+        if matches!(field.from, ModelFieldSource::Member) && *field.member != *field.name {
             binding.fields.insert(field.name.as_str().into(), field.member.clone());
         }
     }
     match &it.shape {
-        Shape::Enum(values) => {
+        ModelTypeShape::Enum(values) => {
             let differing = values.iter().filter(|value| *value.text != *value.name);
             binding.values =
                 differing.map(|value| (value.name.as_str().into(), value.text.clone())).collect();
         }
-        Shape::Union { told_by: Some(told), .. } => {
+        ModelTypeShape::Union { told_by: Some(told), .. } => {
             let name = |key: &str| Box::<str>::from(model.name(key));
             binding.told_by = Some(match told {
-                Told::Member { name: member, types } => Told::Member {
+                TypeRule::Member { name: member, types } => TypeRule::Member {
                     name: member.clone(),
                     types: types
                         .iter()
                         .map(|(text, key)| (text.clone(), name(key)))
                         .collect::<HashMap<_, _>>(),
                 },
-                Told::Shape(types) => {
-                    Told::Shape(types.iter().map(|(key, members)| (name(key), members.clone())).collect())
+                TypeRule::Shape(types) => {
+                    TypeRule::Shape(types.iter().map(|(key, members)| (name(key), members.clone())).collect())
                 }
             });
         }
@@ -388,7 +397,7 @@ impl TypeBinding {
     }
 }
 
-fn field_names(fields: &Fields, keys: &IndexSet<Box<str>>) -> String {
+fn field_names(fields: &ModelFields, keys: &IndexSet<Box<str>>) -> String {
     let names: Vec<&str> = keys.iter().filter_map(|key| fields.get(key)).map(|field| &*field.name).collect();
     names.join(" ")
 }

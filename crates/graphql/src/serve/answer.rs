@@ -6,13 +6,13 @@ use json::JsonTree;
 use serde_json::Value;
 use services::{StreamedServiceBody, body};
 
-use super::media::Media;
+use super::media::ResponseMediaType;
 
 /// Creates the response for a tree. The tree is also attached as an extension, for deduplication.
 pub(crate) fn response(
     tree: JsonTree,
     status: StatusCode,
-    media: Media,
+    media: ResponseMediaType,
     is_head: bool,
 ) -> Response<StreamedServiceBody> {
     let length = tree.len();
@@ -35,7 +35,7 @@ pub(crate) fn response(
 pub(crate) fn errors(
     errors: &[Value],
     status: StatusCode,
-    media: Media,
+    media: ResponseMediaType,
     is_head: bool,
 ) -> Response<StreamedServiceBody> {
     let text = serde_json::json!({ "errors": errors }).to_string();

@@ -13,18 +13,18 @@ use services::body::{ReadBodyError, read_within};
 use services::{StreamedServiceBody, accept};
 
 use super::problem::HttpError;
-use super::refusal::Refusal;
+use super::refusal::GraphqlRefusal;
 
 /// The SHA-256 of a document's text.
-pub(crate) type Hash = [u8; 32];
+pub(crate) type DocumentHash = [u8; 32];
 
 /// A parsed request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct GraphqlRequest {
     /// The document's text.
     pub(crate) query: Option<String>,
     /// The hash of the document (`extensions.persistedQuery`).
-    pub(crate) hash: Option<Hash>,
+    pub(crate) hash: Option<DocumentHash>,
     /// The operator's name of the document (`documentId`).
     pub(crate) id: Option<String>,
     /// The name of the requested operation.
@@ -35,26 +35,30 @@ pub(crate) struct Asked {
 
 /// The error of a request that could not be parsed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum RequestParseError {
     Http(HttpError),
-    Graphql(Refusal),
+    Graphql(GraphqlRefusal),
 }
 
-impl From<HttpError> for Unread {
+impl From<HttpError> for RequestParseError {
     fn from(error: HttpError) -> Self {
         Self::Http(error)
     }
 }
 
-impl From<Refusal> for Unread {
-    fn from(refusal: Refusal) -> Self {
+impl From<GraphqlRefusal> for RequestParseError {
+    fn from(refusal: GraphqlRefusal) -> Self {
         Self::Graphql(refusal)
     }
 }
 
-impl Asked {
+impl GraphqlRequest {
     /// Reads a request of at most `limit` bytes.
-    pub(crate) async fn read(head: &Parts, body: StreamedServiceBody, limit: u64) -> Result<Self, Unread> {
+    pub(crate) async fn read(
+        head: &Parts,
+        body: StreamedServiceBody,
+        limit: u64,
+    ) -> Result<Self, RequestParseError> {
         match head.method {
             Method::GET | Method::HEAD => {
                 let query = head.uri.query().unwrap_or_default();
@@ -75,12 +79,12 @@ impl Asked {
     }
 
     /// Parses the query of a URL.
-    fn of_query(query: &str) -> Result<Self, Refusal> {
+    fn of_query(query: &str) -> Result<Self, GraphqlRefusal> {
         let mut texts: [Option<Cow<'_, str>>; 5] = [const { None }; 5];
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let Some(place) = NAMES.iter().position(|known| *known == name) else { continue };
             if texts[place].replace(value).is_some() {
-                return Err(Refusal::Twice(NAMES[place].into()));
+                return Err(GraphqlRefusal::Twice(NAMES[place].into()));
             }
         }
         let mut asked = Self::default();
@@ -89,7 +93,10 @@ impl Asked {
             let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
             if matches!(name, "variables" | "extensions") {
                 let document = JsonDocument::new(text.into_owned().into());
-                asked.put(name, document.map_err(|error| Refusal::Json { place: name, error })?.root())?;
+                asked.put(
+                    name,
+                    document.map_err(|error| GraphqlRefusal::Json { place: name, error })?.root(),
+                )?;
             } else {
                 asked.put_text(name, text.into_owned());
             }
@@ -98,26 +105,27 @@ impl Asked {
     }
 
     /// Parses a JSON body.
-    fn of_body(body: Bytes) -> Result<Self, Refusal> {
-        let document = JsonDocument::new(body).map_err(|error| Refusal::Json { place: "body", error })?;
+    fn of_body(body: Bytes) -> Result<Self, GraphqlRefusal> {
+        let document =
+            JsonDocument::new(body).map_err(|error| GraphqlRefusal::Json { place: "body", error })?;
         match document.root().kind() {
             ValueKind::Object => {}
-            ValueKind::Array => return Err(Refusal::Batch),
-            other => return Err(Refusal::NotObject(other.name())),
+            ValueKind::Array => return Err(GraphqlRefusal::Batch),
+            other => return Err(GraphqlRefusal::NotObject(other.name())),
         }
         let (mut asked, mut given) = (Self::default(), [false; 5]);
         for (key, value) in document.root().members() {
             let Some(place) = NAMES.iter().position(|name| key.is(name.as_bytes())) else { continue };
             if std::mem::replace(&mut given[place], true) {
-                return Err(Refusal::Twice(NAMES[place].into()));
+                return Err(GraphqlRefusal::Twice(NAMES[place].into()));
             }
             asked.put(NAMES[place], value)?;
         }
         asked.whole()
     }
 
-    fn put(&mut self, name: &'static str, value: JsonNode<'_>) -> Result<(), Refusal> {
-        let wrong = |must| Err(Refusal::Parameter { name, must, is: value.kind().name() });
+    fn put(&mut self, name: &'static str, value: JsonNode<'_>) -> Result<(), GraphqlRefusal> {
+        let wrong = |must| Err(GraphqlRefusal::Parameter { name, must, is: value.kind().name() });
         match (name, value.kind()) {
             (_, ValueKind::Null) => {}
             ("variables", ValueKind::Object) => {
@@ -145,14 +153,14 @@ impl Asked {
     }
 
     /// Returns the request if it identifies a document.
-    fn whole(mut self) -> Result<Self, Refusal> {
+    fn whole(mut self) -> Result<Self, GraphqlRefusal> {
         self.operation.take_if(|operation| operation.is_empty());
         if let Some(hash) = self.id.as_deref().and_then(|id| id.strip_prefix("sha256:")) {
-            self.hash = Some(hash_of(hash).ok_or(Refusal::Hash)?);
+            self.hash = Some(hash_of(hash).ok_or(GraphqlRefusal::Hash)?);
             self.id = None;
         }
         let names_one = self.query.is_some() || self.hash.is_some() || self.id.is_some();
-        if names_one { Ok(self) } else { Err(Refusal::NoQuery) }
+        if names_one { Ok(self) } else { Err(GraphqlRefusal::NoQuery) }
     }
 }
 
@@ -161,7 +169,7 @@ const NAMES: [&str; 5] = ["query", "operationName", "variables", "extensions", "
 
 /// Checks that an object has no duplicate names in any spelling. Parsers disagree on whether the first or the
 /// last counts.
-fn check_names(of: &'static str, object: JsonNode<'_>) -> Result<(), Refusal> {
+fn check_names(of: &'static str, object: JsonNode<'_>) -> Result<(), GraphqlRefusal> {
     /// The maximum number of characters of a name in an error message.
     const NAME: usize = 40;
     let mut names = HashSet::with_capacity(object.count());
@@ -169,7 +177,7 @@ fn check_names(of: &'static str, object: JsonNode<'_>) -> Result<(), Refusal> {
         let name = key.node().string().unwrap_or_default();
         if names.contains(&name) {
             let name: String = String::from_utf8_lossy(&name).chars().take(NAME).collect();
-            return Err(Refusal::Twice(format!("{of}.{name}").into()));
+            return Err(GraphqlRefusal::Twice(format!("{of}.{name}").into()));
         }
         names.insert(name);
     }
@@ -177,25 +185,25 @@ fn check_names(of: &'static str, object: JsonNode<'_>) -> Result<(), Refusal> {
 }
 
 /// Returns the hash of Apollo's persisted queries.
-fn persisted(extensions: JsonNode<'_>) -> Result<Option<Hash>, Refusal> {
+fn persisted(extensions: JsonNode<'_>) -> Result<Option<DocumentHash>, GraphqlRefusal> {
     let Some(persisted) = extensions.last_member(b"persistedQuery") else { return Ok(None) };
     match persisted.kind() {
         ValueKind::Null => return Ok(None),
         ValueKind::Object => check_names("persistedQuery", persisted)?,
         other => {
             let (name, must) = ("persistedQuery", "an object");
-            return Err(Refusal::Parameter { name, must, is: other.name() });
+            return Err(GraphqlRefusal::Parameter { name, must, is: other.name() });
         }
     }
     if persisted.last_member(b"version").is_none_or(|version| version.text() != b"1") {
-        return Err(Refusal::NotSupported);
+        return Err(GraphqlRefusal::NotSupported);
     }
     let hash = persisted.last_member(b"sha256Hash").and_then(|hash| hash_of(&text(hash)));
-    hash.map(Some).ok_or(Refusal::Hash)
+    hash.map(Some).ok_or(GraphqlRefusal::Hash)
 }
 
-fn hash_of(text: &str) -> Option<Hash> {
-    let mut hash = Hash::default();
+fn hash_of(text: &str) -> Option<DocumentHash> {
+    let mut hash = DocumentHash::default();
     if text.len() != 64 {
         return None;
     }

@@ -7,7 +7,7 @@ use graphql_tools::parser::parse_query;
 use graphql_tools::parser::query::{Definition, OperationDefinition};
 use sha2::{Digest, Sha256};
 
-use super::ask::Hash;
+use super::ask::DocumentHash;
 
 /// A file that contains a document.
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ pub struct DocumentFile {
 
 /// The operator's documents of a route.
 #[derive(Debug, Default)]
-pub(crate) struct Listed {
-    by_hash: HashMap<Hash, Arc<str>>,
+pub(crate) struct StoredDocuments {
+    by_hash: HashMap<DocumentHash, Arc<str>>,
     by_name: HashMap<Box<str>, Arc<str>>,
 }
 
@@ -44,7 +44,7 @@ impl DocumentFile {
     }
 }
 
-impl Listed {
+impl StoredDocuments {
     pub(crate) fn new(files: &[DocumentFile]) -> Self {
         let mut listed = Self::default();
         for DocumentFile { name, text, .. } in files {
@@ -57,7 +57,7 @@ impl Listed {
         listed
     }
 
-    pub(crate) fn by_hash(&self, hash: &Hash) -> Option<&Arc<str>> {
+    pub(crate) fn by_hash(&self, hash: &DocumentHash) -> Option<&Arc<str>> {
         self.by_hash.get(hash)
     }
 
@@ -67,7 +67,7 @@ impl Listed {
 }
 
 /// Returns the hash that identifies a document.
-pub(crate) fn hash(text: &str) -> Hash {
+pub(crate) fn hash(text: &str) -> DocumentHash {
     Sha256::digest(text).into()
 }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn finds_documents_by_name_and_by_hash_with_or_without_the_final_line_break() {
         let (file, name, text) = ("documents/buyers.graphql".into(), "buyers".into(), "{ buyers }\n".into());
-        let listed = Listed::new(&[DocumentFile { file, name, text }]);
+        let listed = StoredDocuments::new(&[DocumentFile { file, name, text }]);
         for known in [
             listed.by_name("buyers"),
             listed.by_hash(&hash("{ buyers }\n")),

@@ -10,7 +10,7 @@ use services::accept::{self, AcceptItem};
 
 /// The media type of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Media {
+pub(crate) enum ResponseMediaType {
     /// `application/graphql-response+json`
     Response,
     /// `application/json`
@@ -25,7 +25,7 @@ const JSON: [&str; 2] = ["application/json", "application/vnd.orfa.dedup+json"];
 /// The ranges that leave the choice to the gateway, the more specific first.
 const ANY: [&str; 2] = ["application/*", "*/*"];
 
-impl Media {
+impl ResponseMediaType {
     /// Returns the client's preferred media type; `None` if it accepts neither.
     pub(crate) fn asked(headers: &HeaderMap) -> Option<Self> {
         if !headers.contains_key(ACCEPT) {
@@ -77,30 +77,30 @@ mod tests {
     #[test]
     fn selects_the_graphql_type_only_if_named_and_json_by_default() {
         for (accept, expected) in [
-            ("application/graphql-response+json", Some(Media::Response)),
-            ("application/json", Some(Media::Json)),
-            ("application/graphql-response+json, application/json;q=0.9", Some(Media::Response)),
-            ("application/graphql-response+json;q=0.8, application/json", Some(Media::Json)),
-            ("application/json, application/graphql-response+json", Some(Media::Response)),
-            ("APPLICATION/GraphQL-Response+JSON; charset=UTF-8", Some(Media::Response)),
+            ("application/graphql-response+json", Some(ResponseMediaType::Response)),
+            ("application/json", Some(ResponseMediaType::Json)),
+            ("application/graphql-response+json, application/json;q=0.9", Some(ResponseMediaType::Response)),
+            ("application/graphql-response+json;q=0.8, application/json", Some(ResponseMediaType::Json)),
+            ("application/json, application/graphql-response+json", Some(ResponseMediaType::Response)),
+            ("APPLICATION/GraphQL-Response+JSON; charset=UTF-8", Some(ResponseMediaType::Response)),
             (
                 "application/graphql-dedup+json;v=1, application/graphql-response+json;q=0.9",
-                Some(Media::Response),
+                Some(ResponseMediaType::Response),
             ),
-            ("*/*", Some(Media::Json)),
-            ("application/*", Some(Media::Json)),
-            ("text/html, */*;q=0.1", Some(Media::Json)),
-            ("application/json;q=0, */*", Some(Media::Response)),
-            ("application/graphql-response+json;q=0, */*", Some(Media::Json)),
+            ("*/*", Some(ResponseMediaType::Json)),
+            ("application/*", Some(ResponseMediaType::Json)),
+            ("text/html, */*;q=0.1", Some(ResponseMediaType::Json)),
+            ("application/json;q=0, */*", Some(ResponseMediaType::Response)),
+            ("application/graphql-response+json;q=0, */*", Some(ResponseMediaType::Json)),
             ("application/*;q=0, */*", None),
             ("application/json;charset=utf-16", None),
             ("text/html", None),
             ("multipart/mixed", None),
             ("application/json;q=0", None),
         ] {
-            assert_eq!(Media::asked(&headers(accept)), expected, "{accept}");
+            assert_eq!(ResponseMediaType::asked(&headers(accept)), expected, "{accept}");
         }
-        assert_eq!(Media::asked(&HeaderMap::new()), Some(Media::Json));
+        assert_eq!(ResponseMediaType::asked(&HeaderMap::new()), Some(ResponseMediaType::Json));
     }
 
     #[test]

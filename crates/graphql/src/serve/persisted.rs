@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use services::{CallerId, RequestCall, network};
 
-use super::ask::Hash;
+use super::ask::DocumentHash;
 
 /// The maximum bytes of documents per owner.
 const OWN: usize = 1 << 20;
@@ -25,7 +25,7 @@ const EACH: usize = 256;
 
 /// The owner of a document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Owner {
+pub(crate) enum DocumentOwner {
     /// An identified caller.
     Caller(CallerId),
     /// An anonymous client, by its network: an IPv4 address, or the first 64 bits of an IPv6 address.
@@ -34,36 +34,36 @@ pub(crate) enum Owner {
 
 /// The store of persisted documents.
 #[derive(Debug, Default)]
-pub(crate) struct Persisted(Mutex<Kept>);
+pub(crate) struct PersistedDocuments(Mutex<PersistedDocument>);
 
 #[derive(Debug, Default)]
-struct Kept {
-    owners: HashMap<Owner, Own>,
-    blocks: HashMap<Owner, Block>,
+struct PersistedDocument {
+    owners: HashMap<DocumentOwner, OwnerDocuments>,
+    blocks: HashMap<DocumentOwner, BlockDocuments>,
     /// The size in bytes and the number of each block.
     by_bytes: BTreeSet<(usize, u64)>,
-    names: HashMap<u64, Owner>,
+    names: HashMap<u64, DocumentOwner>,
     next: u64,
     bytes: usize,
 }
 
 /// The documents of an owner.
 #[derive(Debug, Default)]
-struct Own {
-    documents: HashMap<Hash, Arc<str>>,
+struct OwnerDocuments {
+    documents: HashMap<DocumentHash, Arc<str>>,
     bytes: usize,
 }
 
 /// The documents of all owners in a block.
 #[derive(Debug, Default)]
-struct Block {
+struct BlockDocuments {
     number: u64,
     /// The documents from the oldest to the newest.
-    order: VecDeque<(Owner, Hash)>,
+    order: VecDeque<(DocumentOwner, DocumentHash)>,
     bytes: usize,
 }
 
-impl Owner {
+impl DocumentOwner {
     /// Returns the owner for a call.
     pub(crate) fn of(call: &RequestCall) -> Self {
         match (&call.caller, call.arrival) {
@@ -85,15 +85,15 @@ impl Owner {
     }
 }
 
-impl Persisted {
+impl PersistedDocuments {
     /// Returns the document with this hash if this owner stored it.
-    pub(crate) fn find(&self, owner: &Owner, hash: &Hash) -> Option<Arc<str>> {
+    pub(crate) fn find(&self, owner: &DocumentOwner, hash: &DocumentHash) -> Option<Arc<str>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.owners.get(owner)?.documents.get(hash).cloned()
     }
 
     /// Stores a document until it is evicted.
-    pub(crate) fn keep(&self, owner: Owner, hash: Hash, document: &Arc<str>) {
+    pub(crate) fn keep(&self, owner: DocumentOwner, hash: DocumentHash, document: &Arc<str>) {
         let size = document.len() + EACH;
         if size > OWN {
             return;
@@ -124,16 +124,16 @@ impl Persisted {
     }
 }
 
-impl Kept {
+impl PersistedDocument {
     /// Adds to the size of a block.
-    fn grow(&mut self, name: &Owner, size: usize) {
+    fn grow(&mut self, name: &DocumentOwner, size: usize) {
         self.bytes += size;
         let block = match self.blocks.get_mut(name) {
             Some(block) => block,
             None => {
                 self.next += 1;
                 self.names.insert(self.next, name.clone());
-                let block = Block { number: self.next, ..Block::default() };
+                let block = BlockDocuments { number: self.next, ..BlockDocuments::default() };
                 self.blocks.entry(name.clone()).or_insert(block)
             }
         };
@@ -143,7 +143,7 @@ impl Kept {
     }
 
     /// Reduces the size of a block, and removes the block if it is empty.
-    fn lessen(&mut self, name: &Owner, size: usize) {
+    fn lessen(&mut self, name: &DocumentOwner, size: usize) {
         self.bytes -= size;
         let Some(block) = self.blocks.get_mut(name) else { return };
         self.by_bytes.remove(&(block.bytes, block.number));
@@ -157,7 +157,7 @@ impl Kept {
     }
 
     /// Drops the oldest document of a block, and returns whether there was one.
-    fn drop_oldest(&mut self, name: &Owner) -> bool {
+    fn drop_oldest(&mut self, name: &DocumentOwner) -> bool {
         let Some((owner, hash)) = self.blocks.get_mut(name).and_then(|block| block.order.pop_front()) else {
             return false;
         };
@@ -166,7 +166,7 @@ impl Kept {
     }
 
     /// Drops the oldest documents of an owner until the rest is within the owner's limit.
-    fn shrink_owner(&mut self, name: &Owner, owner: &Owner) {
+    fn shrink_owner(&mut self, name: &DocumentOwner, owner: &DocumentOwner) {
         let mut order = match self.blocks.get_mut(name) {
             Some(block) => std::mem::take(&mut block.order),
             None => return,
@@ -188,7 +188,7 @@ impl Kept {
         dropped.iter().for_each(|hash| self.forget(name, owner, hash));
     }
 
-    fn forget(&mut self, name: &Owner, owner: &Owner, hash: &Hash) {
+    fn forget(&mut self, name: &DocumentOwner, owner: &DocumentOwner, hash: &DocumentHash) {
         let Some(own) = self.owners.get_mut(owner) else { return };
         let Some(document) = own.documents.remove(hash) else { return };
         let size = document.len() + EACH;
@@ -204,19 +204,19 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn owner(name: &str) -> Owner {
-        Owner::Caller(CallerId::Named(name.into()))
+    fn owner(name: &str) -> DocumentOwner {
+        DocumentOwner::Caller(CallerId::Named(name.into()))
     }
 
-    fn hash(number: usize) -> Hash {
-        let mut hash = Hash::default();
+    fn hash(number: usize) -> DocumentHash {
+        let mut hash = DocumentHash::default();
         hash[..8].copy_from_slice(&number.to_be_bytes());
         hash
     }
 
     #[test]
     fn documents_are_visible_only_to_their_owner() {
-        let persisted = Persisted::default();
+        let persisted = PersistedDocuments::default();
         persisted.keep(owner("shop"), hash(1), &"{a}".into());
         assert_eq!(persisted.find(&owner("shop"), &hash(1)).as_deref(), Some("{a}"));
         assert_eq!(persisted.find(&owner("shop"), &hash(2)), None);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_owner_above_its_limit_evicts_only_its_own_oldest_documents() {
-        let persisted = Persisted::default();
+        let persisted = PersistedDocuments::default();
         persisted.keep(owner("shop"), hash(1), &"{a}".into());
         let long: Arc<str> = "a".repeat(1000).into();
         (0..10_000).for_each(|number| persisted.keep(owner("flood"), hash(number), &long));
@@ -237,13 +237,13 @@ mod tests {
 
     #[test]
     fn many_owners_stay_within_the_total_limit() {
-        let persisted = Persisted::default();
+        let persisted = PersistedDocuments::default();
         let long: Arc<str> = "a".repeat(900_000).into();
         (0..100).for_each(|number| persisted.keep(owner(&number.to_string()), hash(1), &long));
         check(&persisted);
     }
 
-    fn check(persisted: &Persisted) {
+    fn check(persisted: &PersistedDocuments) {
         let kept = persisted.0.lock().unwrap();
         assert!(kept.bytes <= ALL);
         assert_eq!(kept.bytes, kept.owners.values().map(|own| own.bytes).sum::<usize>());
@@ -255,8 +255,8 @@ mod tests {
 
     #[test]
     fn a_client_with_many_networks_evicts_no_documents_of_other_blocks() {
-        let persisted = Persisted::default();
-        let of = |text: &str| Owner::Network(super::network(text.parse().unwrap()));
+        let persisted = PersistedDocuments::default();
+        let of = |text: &str| DocumentOwner::Network(super::network(text.parse().unwrap()));
         persisted.keep(of("2001:db8:1::1"), hash(1), &"{a}".into());
         persisted.keep(of("192.0.2.1"), hash(1), &"{a}".into());
         let long: Arc<str> = "a".repeat(900_000).into();
@@ -278,9 +278,9 @@ mod tests {
 
     #[test]
     fn counts_the_overhead_of_small_documents() {
-        let persisted = Persisted::default();
+        let persisted = PersistedDocuments::default();
         for number in 0..200_000_u32 {
-            let owner = Owner::Network(IpAddr::from(number.to_be_bytes()));
+            let owner = DocumentOwner::Network(IpAddr::from(number.to_be_bytes()));
             persisted.keep(owner, hash(1), &"{a}".into());
         }
         check(&persisted);

@@ -6,11 +6,11 @@ use std::borrow::Cow;
 use http::StatusCode;
 use serde_json::json;
 
-use super::media::Media;
+use super::media::ResponseMediaType;
 
 /// The reason for refusing a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum GraphqlRefusal {
     #[error("the {place} is not JSON: {error}")]
     Json { place: &'static str, error: json::JsonError },
     #[error("several operations in one request are not answered: send a request for each")]
@@ -40,7 +40,7 @@ pub(crate) enum Refusal {
     Introspection,
 }
 
-impl Refusal {
+impl GraphqlRefusal {
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Json { .. } => "graphql-json",
@@ -59,7 +59,7 @@ impl Refusal {
 
     /// The status of the response. Apollo's protocol uses 200 for unknown documents, because clients then
     /// send the document.
-    pub(crate) fn status(&self, media: Media) -> StatusCode {
+    pub(crate) fn status(&self, media: ResponseMediaType) -> StatusCode {
         match self {
             Self::NotFound | Self::NotSupported => StatusCode::OK,
             Self::NotListed | Self::Introspection => StatusCode::FORBIDDEN,
@@ -74,9 +74,9 @@ impl Refusal {
 }
 
 /// The status for an invalid document that was not executed. Only one of the media types has its own.
-pub(crate) fn status_of_document(media: Media) -> StatusCode {
+pub(crate) fn status_of_document(media: ResponseMediaType) -> StatusCode {
     match media {
-        Media::Response => StatusCode::BAD_REQUEST,
-        Media::Json => StatusCode::OK,
+        ResponseMediaType::Response => StatusCode::BAD_REQUEST,
+        ResponseMediaType::Json => StatusCode::OK,
     }
 }

@@ -265,7 +265,8 @@ parts:
             (7, "answer", "write `response`"),
         ]
     );
-    let read = beside::read::<aggregate::Declaration>(declaration, Path::new("buyers.yaml"), DECLARATION);
+    let read =
+        beside::read::<aggregate::AggregateDeclaration>(declaration, Path::new("buyers.yaml"), DECLARATION);
     let (read, source) = read.unwrap();
     assert_eq!((read.input["ids"].max_length, source.warnings().len()), (Some(5), 5));
 }

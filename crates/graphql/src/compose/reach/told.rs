@@ -2,13 +2,19 @@
 
 use indexmap::IndexMap;
 
-use super::super::error::{Code, Errors, listed};
-use super::super::model::Name;
-use super::Reach;
+use super::super::error::{CompositionErrorKind, CompositionErrors, listed};
+use super::super::model::SubgraphName;
+use super::Satisfiability;
 
 /// Reports fields of a type that are unreachable in a state, with one error for all fields of the same
 /// services.
-pub(super) fn fields(reach: &Reach<'_, '_>, index: usize, name: &str, missed: &[&str], errors: &mut Errors) {
+pub(super) fn fields(
+    reach: &Satisfiability<'_, '_>,
+    index: usize,
+    name: &str,
+    missed: &[&str],
+    errors: &mut CompositionErrors,
+) {
     let mut alike: IndexMap<(Vec<usize>, Vec<&str>), Vec<&str>> = IndexMap::new();
     for &field in missed {
         let has = |source: &usize| {
@@ -28,16 +34,16 @@ pub(super) fn fields(reach: &Reach<'_, '_>, index: usize, name: &str, missed: &[
 }
 
 fn missing(
-    reach: &Reach<'_, '_>,
+    reach: &Satisfiability<'_, '_>,
     index: usize,
     name: &str,
     (by, requires): (&[usize], &[&str]),
     fields: &[&str],
-    errors: &mut Errors,
+    errors: &mut CompositionErrors,
 ) {
     let from = origins(reach, index);
     let keys = keys(reach, name, by);
-    let services: Vec<&Name> = by.iter().map(|&source| &reach.schemas[source].name).collect();
+    let services: Vec<&SubgraphName> = by.iter().map(|&source| &reach.schemas[source].name).collect();
     let (there, here) = (listed(names(&services)), listed(names(&from)));
     let why = match (keys.is_empty(), requires.is_empty()) {
         (true, _) => "no @key resolves it there".to_owned(),
@@ -55,12 +61,17 @@ fn missing(
         query(reach, index, fields[0]),
     );
     let hint = format!("give \"{name}\" a @key in {there}, with fields that {here} has too");
-    let services: Vec<&Name> = services.into_iter().chain(from).collect();
-    errors.add(Code::SatisfiabilityError, &services, coordinates[0].as_str(), message, hint);
+    let services: Vec<&SubgraphName> = services.into_iter().chain(from).collect();
+    errors.add(CompositionErrorKind::SatisfiabilityError, &services, coordinates[0].as_str(), message, hint);
 }
 
 /// Reports that no service can determine that an object is of this type.
-pub(super) fn type_of(reach: &Reach<'_, '_>, index: usize, name: &str, errors: &mut Errors) {
+pub(super) fn type_of(
+    reach: &Satisfiability<'_, '_>,
+    index: usize,
+    name: &str,
+    errors: &mut CompositionErrors,
+) {
     let from = origins(reach, index);
     let message = format!(
         "In `{}`, no service can determine that an object is a \"{name}\": {} does not distinguish the types that implement the interface.",
@@ -68,21 +79,21 @@ pub(super) fn type_of(reach: &Reach<'_, '_>, index: usize, name: &str, errors: &
         listed(names(&from)),
     );
     let hint = "let the service that has the interface resolve it by the same @key";
-    errors.add(Code::SatisfiabilityError, &from, name, message, hint);
+    errors.add(CompositionErrorKind::SatisfiabilityError, &from, name, message, hint);
 }
 
-fn names<'n>(services: &[&'n Name]) -> impl Iterator<Item = &'n str> {
+fn names<'n>(services: &[&'n SubgraphName]) -> impl Iterator<Item = &'n str> {
     services.iter().map(|name| &***name)
 }
 
 /// The services that the state's object comes from.
-fn origins<'s>(reach: &Reach<'s, '_>, index: usize) -> Vec<&'s Name> {
+fn origins<'s>(reach: &Satisfiability<'s, '_>, index: usize) -> Vec<&'s SubgraphName> {
     let mut sources: Vec<usize> = reach.states[index].places.iter().map(|place| place.source).collect();
     sources.dedup();
     sources.into_iter().map(|source| &reach.schemas[source].name).collect()
 }
 
-fn keys(reach: &Reach<'_, '_>, name: &str, sources: &[usize]) -> Vec<String> {
+fn keys(reach: &Satisfiability<'_, '_>, name: &str, sources: &[usize]) -> Vec<String> {
     let mut keys = Vec::new();
     for &source in sources {
         for (_, of) in reach.views(name, source) {
@@ -94,7 +105,7 @@ fn keys(reach: &Reach<'_, '_>, name: &str, sources: &[usize]) -> Vec<String> {
 }
 
 /// A query that leads to the state.
-fn query(reach: &Reach<'_, '_>, index: usize, field: &str) -> String {
+fn query(reach: &Satisfiability<'_, '_>, index: usize, field: &str) -> String {
     let mut path = vec![field];
     let mut state = &reach.states[index];
     while let Some((before, field)) = state.came {

@@ -3,23 +3,27 @@
 use graphql_tools::parser::schema::{self as ast, Directive};
 use indexmap::IndexMap;
 
-use super::{Directives, MACHINERY, NO_REASON, Reader};
-use crate::compose::error::Code;
-use crate::compose::model::{Field, FieldSet, Input, Override, Shown, Type, TypeRef, Used, Value};
-use crate::compose::names::{Mark, argument, text};
-use crate::compose::selection::Selection;
+use super::{DirectiveList, MACHINERY, NO_REASON, SubgraphReader};
+use crate::compose::error::CompositionErrorKind;
+use crate::compose::model::{
+    ElementMetadata, FieldOverride, FieldSet, FieldUsage, SchemaValue, SubgraphField, SubgraphInput,
+    SubgraphType, TypeRef,
+};
+use crate::compose::names::{DirectiveMeaning, argument, text};
+use crate::compose::selection::FieldSetSelection;
 
-impl<'a> Reader<'_, 'a> {
+impl<'a> SubgraphReader<'_, 'a> {
     pub(super) fn fields(
         &mut self,
         name: &'a str,
-        of: &mut Type<'a>,
+        of: &mut SubgraphType<'a>,
         fields: Vec<ast::Field<'a, &'a str>>,
-        directives: &Directives<'a>,
+        directives: &DirectiveList<'a>,
     ) {
         self.directives(name, of, directives);
         let has = |mark| directives.iter().any(|directive| self.names.mark(directive.name) == Some(mark));
-        let (is_external, is_shareable) = (has(Mark::External) && !self.names.is_first, has(Mark::Shareable));
+        let (is_external, is_shareable) =
+            (has(DirectiveMeaning::External) && !self.names.is_first, has(DirectiveMeaning::Shareable));
         for field in fields {
             if MACHINERY.contains(&field.name) && name == "Query" {
                 continue;
@@ -35,8 +39,8 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    fn field(&mut self, coordinate: &str, field: ast::Field<'a, &'a str>) -> Field<'a> {
-        let mut read = Field {
+    fn field(&mut self, coordinate: &str, field: ast::Field<'a, &'a str>) -> SubgraphField<'a> {
+        let mut read = SubgraphField {
             shown: self.shown(coordinate, field.description, &field.directives),
             of: self.type_ref(&field.field_type),
             arguments: self.input_values(coordinate, field.arguments, ("(", ":)")),
@@ -45,18 +49,22 @@ impl<'a> Reader<'_, 'a> {
             requires: None,
             provides: None,
             overrides: None,
-            used: Used::default(),
+            used: FieldUsage::default(),
         };
         for directive in &field.directives {
             match self.names.mark(directive.name) {
-                Some(Mark::External) => read.is_external = true,
-                Some(Mark::Shareable) => read.is_shareable = true,
-                Some(Mark::Requires) => read.requires = self.field_set(directive, coordinate, Mark::Requires),
-                Some(Mark::Provides) => read.provides = self.field_set(directive, coordinate, Mark::Provides),
-                Some(Mark::Override) => {
+                Some(DirectiveMeaning::External) => read.is_external = true,
+                Some(DirectiveMeaning::Shareable) => read.is_shareable = true,
+                Some(DirectiveMeaning::Requires) => {
+                    read.requires = self.field_set(directive, coordinate, DirectiveMeaning::Requires)
+                }
+                Some(DirectiveMeaning::Provides) => {
+                    read.provides = self.field_set(directive, coordinate, DirectiveMeaning::Provides)
+                }
+                Some(DirectiveMeaning::Override) => {
                     let label = text(argument(directive, "label")).map(str::to_owned);
                     let from = text(argument(directive, "from")).unwrap_or("").to_owned();
-                    read.overrides = Some(Override { from, label });
+                    read.overrides = Some(FieldOverride { from, label });
                 }
                 _ => {}
             }
@@ -67,9 +75,9 @@ impl<'a> Reader<'_, 'a> {
     pub(super) fn values(
         &mut self,
         name: &str,
-        of: &mut Type<'a>,
+        of: &mut SubgraphType<'a>,
         values: Vec<ast::EnumValue<'a, &'a str>>,
-        directives: &Directives<'a>,
+        directives: &DirectiveList<'a>,
     ) {
         self.directives(name, of, directives);
         for value in values {
@@ -84,9 +92,9 @@ impl<'a> Reader<'_, 'a> {
     pub(super) fn inputs(
         &mut self,
         name: &str,
-        of: &mut Type<'a>,
+        of: &mut SubgraphType<'a>,
         inputs: Vec<ast::InputValue<'a, &'a str>>,
-        directives: &Directives<'a>,
+        directives: &DirectiveList<'a>,
     ) {
         self.directives(name, of, directives);
         for (input, value) in self.input_values(name, inputs, (".", "")) {
@@ -101,12 +109,13 @@ impl<'a> Reader<'_, 'a> {
         owner: &str,
         values: Vec<ast::InputValue<'a, &'a str>>,
         (before, after): (&str, &str),
-    ) -> IndexMap<&'a str, Input<'a>> {
+    ) -> IndexMap<&'a str, SubgraphInput<'a>> {
         let mut inputs = IndexMap::with_capacity(values.len());
         for value in values {
             let coordinate = format!("{owner}{before}{}{after}", value.name);
             let shown = self.shown(&coordinate, value.description, &value.directives);
-            let input = Input { shown, of: self.type_ref(&value.value_type), default: value.default_value };
+            let input =
+                SubgraphInput { shown, of: self.type_ref(&value.value_type), default: value.default_value };
             if inputs.insert(value.name, input).is_some() {
                 self.twice(&coordinate, "argument");
             }
@@ -127,15 +136,19 @@ impl<'a> Reader<'_, 'a> {
         &mut self,
         coordinate: &str,
         description: Option<String>,
-        directives: &Directives<'a>,
-    ) -> Shown {
-        let mut shown =
-            Shown { description: description.filter(|text| !text.is_empty()), ..Shown::default() };
+        directives: &DirectiveList<'a>,
+    ) -> ElementMetadata {
+        let mut shown = ElementMetadata {
+            description: description.filter(|text| !text.is_empty()),
+            ..ElementMetadata::default()
+        };
         for directive in directives {
             match self.names.mark(directive.name) {
-                Some(Mark::Inaccessible) => shown.is_inaccessible = true,
-                Some(Mark::Tag) => shown.tags.extend(text(argument(directive, "name")).map(str::to_owned)),
-                Some(Mark::Unknown) => self.unsupported(coordinate, directive.name),
+                Some(DirectiveMeaning::Inaccessible) => shown.is_inaccessible = true,
+                Some(DirectiveMeaning::Tag) => {
+                    shown.tags.extend(text(argument(directive, "name")).map(str::to_owned))
+                }
+                Some(DirectiveMeaning::Unknown) => self.unsupported(coordinate, directive.name),
                 Some(_) => {}
                 None if directive.name == "deprecated" => {
                     let reason = text(argument(directive, "reason")).unwrap_or(NO_REASON);
@@ -152,7 +165,7 @@ impl<'a> Reader<'_, 'a> {
 
     fn unsupported(&mut self, coordinate: &str, directive: &str) {
         self.errors.add(
-            Code::UnsupportedLinkedFeature,
+            CompositionErrorKind::UnsupportedLinkedFeature,
             &[self.service],
             coordinate,
             format!(
@@ -165,7 +178,7 @@ impl<'a> Reader<'_, 'a> {
 
     fn forgotten(&mut self, coordinate: &str, directive: &str) {
         self.errors.add(
-            Code::InvalidGraphql,
+            CompositionErrorKind::InvalidGraphql,
             &[self.service],
             coordinate,
             format!(
@@ -180,13 +193,13 @@ impl<'a> Reader<'_, 'a> {
         &mut self,
         directive: &Directive<'a, &'a str>,
         coordinate: &str,
-        mark: Mark,
+        mark: DirectiveMeaning,
     ) -> Option<FieldSet> {
         let value = argument(directive, "fields");
         let written = match value {
-            Some(Value::String(text)) => Some(text.clone()),
+            Some(SchemaValue::String(text)) => Some(text.clone()),
             // Federation v1 also accepts lists of strings.
-            Some(Value::List(items)) if self.names.is_first => items
+            Some(SchemaValue::List(items)) if self.names.is_first => items
                 .iter()
                 .map(|item| text(Some(item)))
                 .collect::<Option<Vec<_>>>()
@@ -194,11 +207,15 @@ impl<'a> Reader<'_, 'a> {
             _ => None,
         };
         let (wrong_type, wrong) = match mark {
-            Mark::Requires => (Code::RequiresInvalidFieldsType, Code::RequiresInvalidFields),
-            Mark::Provides => (Code::ProvidesInvalidFieldsType, Code::ProvidesInvalidFields),
-            _ => (Code::KeyInvalidFieldsType, Code::KeyInvalidFields),
+            DirectiveMeaning::Requires => {
+                (CompositionErrorKind::RequiresInvalidFieldsType, CompositionErrorKind::RequiresInvalidFields)
+            }
+            DirectiveMeaning::Provides => {
+                (CompositionErrorKind::ProvidesInvalidFieldsType, CompositionErrorKind::ProvidesInvalidFields)
+            }
+            _ => (CompositionErrorKind::KeyInvalidFieldsType, CompositionErrorKind::KeyInvalidFields),
         };
-        let complaint = match written.as_deref().map(Selection::parse) {
+        let complaint = match written.as_deref().map(FieldSetSelection::parse) {
             Some(Ok(selection)) => {
                 let text = written.as_deref().unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ");
                 return Some(FieldSet { text, selection });

@@ -2,7 +2,7 @@
 
 use super::plans::{plan, planner};
 use super::{V2, composed};
-use crate::compose::{Code, read};
+use crate::compose::{CompositionErrorKind, read};
 
 fn codes(case: &str) -> Vec<&'static str> {
     composed(case).err().unwrap_or_default().iter().map(|error| error.code.code()).collect()
@@ -211,7 +211,7 @@ type Buyer @key(fields: \"email\") { email: String! name: String }",
     SATISFIABILITY_ERROR: "Buyer.email" and "Buyer.name" of "profile" can't be resolved in `query { catalogs { buyer { email } } }`, where a "Buyer" comes from "catalog": its @key there ("email") can't be resolved here. (give "Buyer" a @key in "profile", with fields that "catalog" has too)
     "#);
     let error = &errors[1];
-    assert_eq!(error.code, Code::SatisfiabilityError);
+    assert_eq!(error.code, CompositionErrorKind::SatisfiabilityError);
     assert_eq!(error.coordinate.as_deref(), Some("Buyer.email"));
     assert_eq!(error.services.iter().map(|name| &**name).collect::<Vec<_>>(), ["profile", "catalog"]);
 }

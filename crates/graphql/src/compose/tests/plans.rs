@@ -31,7 +31,7 @@ pub(super) fn plan(planner: &Planner, query: &str) -> Result<String, String> {
 
 /// Generates queries for all fields, down to a maximum depth: one for each field of the root.
 pub(super) fn queries(planner: &Planner) -> Vec<String> {
-    let schema = Consumers::new(&planner.consumer_schema.document);
+    let schema = ConsumerSchema::new(&planner.consumer_schema.document);
     let roots = [("query", "Query"), ("mutation", "Mutation")];
     let roots = roots.into_iter().filter_map(|(word, name)| Some((word, schema.types.get(name)?)));
     let mut queries = Vec::new();
@@ -44,11 +44,11 @@ pub(super) fn queries(planner: &Planner) -> Vec<String> {
 }
 
 /// The schema as clients see it.
-struct Consumers<'c> {
+struct ConsumerSchema<'c> {
     types: HashMap<&'c str, &'c TypeDefinition<'static, String>>,
 }
 
-impl<'c> Consumers<'c> {
+impl<'c> ConsumerSchema<'c> {
     fn new(document: &'c Document<'static, String>) -> Self {
         let types = document.definitions.iter().filter_map(|definition| match definition {
             Definition::TypeDefinition(of) => Some((super::summary::name(of), of)),

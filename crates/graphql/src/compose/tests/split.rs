@@ -10,10 +10,10 @@ use super::plans::{plan, planner, queries};
 use super::{composed, summary};
 
 /// The fields of a type `T0`, `T1`...: the type of each field, and its service.
-type Fields = Vec<(Of, usize)>;
+type GeneratedFields = Vec<(GeneratedFieldType, usize)>;
 
 #[derive(Clone, Copy, Debug)]
-enum Of {
+enum GeneratedFieldType {
     Scalar(&'static str),
     Enum,
     Type(usize),
@@ -24,28 +24,29 @@ enum Of {
 
 /// The fields of `Query`, and those of each type.
 #[derive(Clone, Debug)]
-struct Schema {
-    root: Fields,
-    types: Vec<Fields>,
+struct GeneratedSchema {
+    root: GeneratedFields,
+    types: Vec<GeneratedFields>,
 }
 
 const SERVICES: usize = 4;
 const TYPES: usize = 4;
 
-fn schema() -> impl Strategy<Value = Schema> {
+fn schema() -> impl Strategy<Value = GeneratedSchema> {
     let scalar = prop_oneof![Just("Int"), Just("String!"), Just("[Float!]"), Just("Boolean")];
     let of = prop_oneof![
-        3 => scalar.prop_map(Of::Scalar),
-        1 => Just(Of::Enum),
-        2 => (0..TYPES).prop_map(Of::Type),
-        1 => (0..TYPES).prop_map(Of::List),
-        1 => Just(Of::Node),
+        3 => scalar.prop_map(GeneratedFieldType::Scalar),
+        1 => Just(GeneratedFieldType::Enum),
+        2 => (0..TYPES).prop_map(GeneratedFieldType::Type),
+        1 => (0..TYPES).prop_map(GeneratedFieldType::List),
+        1 => Just(GeneratedFieldType::Node),
     ];
     let fields = prop::collection::vec((of, 0..SERVICES), 1..5);
-    (fields.clone(), prop::collection::vec(fields, TYPES)).prop_map(|(root, types)| Schema { root, types })
+    (fields.clone(), prop::collection::vec(fields, TYPES))
+        .prop_map(|(root, types)| GeneratedSchema { root, types })
 }
 
-impl Schema {
+impl GeneratedSchema {
     /// Writes the schema as a case: every service has the keys of all types, and its own fields.
     fn split(&self, service_of: impl Fn(usize) -> usize) -> String {
         let mut case = String::new();
@@ -53,7 +54,7 @@ impl Schema {
         for service in services {
             let _ = writeln!(case, "# service: s{service} (v2)");
             case.push_str("interface Node { id: ID! } enum E { A B }\n");
-            let own = |fields: &Fields| {
+            let own = |fields: &GeneratedFields| {
                 let own = fields.iter().enumerate().filter(|(_, (_, of))| service_of(*of) == service);
                 own.map(|(index, (of, _))| format!("  f{index}: {}\n", written(*of))).collect::<String>()
             };
@@ -73,13 +74,13 @@ impl Schema {
     }
 }
 
-fn written(of: Of) -> String {
+fn written(of: GeneratedFieldType) -> String {
     match of {
-        Of::Scalar(name) => name.to_owned(),
-        Of::Enum => "E".to_owned(),
-        Of::Type(index) => format!("T{index}"),
-        Of::List(index) => format!("[T{index}!]!"),
-        Of::Node => "Node".to_owned(),
+        GeneratedFieldType::Scalar(name) => name.to_owned(),
+        GeneratedFieldType::Enum => "E".to_owned(),
+        GeneratedFieldType::Type(index) => format!("T{index}"),
+        GeneratedFieldType::List(index) => format!("[T{index}!]!"),
+        GeneratedFieldType::Node => "Node".to_owned(),
     }
 }
 

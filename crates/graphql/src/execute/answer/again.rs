@@ -7,29 +7,29 @@ use std::ops::Range;
 
 use json::{JsonTree, RepeatedObject};
 
-use crate::execute::numbers::Mix;
+use crate::execute::numbers::LocationHasher;
 use crate::plan::shape::ShapeId;
 
 /// A shape, and the location of the only object that is its source.
-pub(super) type Key = (ShapeId, u64);
+pub(super) type WrittenObjectKey = (ShapeId, u64);
 
 /// The objects that were written without errors, and the ranges of their texts.
 #[derive(Default)]
-pub(super) struct Known {
-    ranges: HashMap<Key, Range<usize>, BuildHasherDefault<Mix>>,
+pub(super) struct WrittenObjects {
+    ranges: HashMap<WrittenObjectKey, Range<usize>, BuildHasherDefault<LocationHasher>>,
     /// The keys in the order of the texts.
-    order: Vec<Key>,
+    order: Vec<WrittenObjectKey>,
     again: Vec<RepeatedObject>,
 }
 
-impl Known {
+impl WrittenObjects {
     /// Returns the length of an object's text if it was written before.
-    pub(super) fn length(&self, key: &Key) -> Option<usize> {
+    pub(super) fn length(&self, key: &WrittenObjectKey) -> Option<usize> {
         self.ranges.get(key).map(Range::len)
     }
 
     /// Copies the earlier text of an object, and returns whether there is one.
-    pub(super) fn copy(&mut self, key: &Key, out: &mut Vec<u8>) -> bool {
+    pub(super) fn copy(&mut self, key: &WrittenObjectKey, out: &mut Vec<u8>) -> bool {
         let Some(range) = self.ranges.get(key) else { return false };
         // The record of a shorter text would be larger than the text.
         if range.len() >= size_of::<RepeatedObject>() {
@@ -39,7 +39,7 @@ impl Known {
         true
     }
 
-    pub(super) fn add(&mut self, key: Key, range: Range<usize>) {
+    pub(super) fn add(&mut self, key: WrittenObjectKey, range: Range<usize>) {
         self.ranges.insert(key, range);
         self.order.push(key);
     }

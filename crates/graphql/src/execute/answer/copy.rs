@@ -4,17 +4,17 @@
 
 use json::{JsonNode, ObjectMembers, PassedValue};
 
-use super::{Place, Val, Writer};
+use super::{DataWriter, ObjectOrigin, SlotValue};
 use crate::execute::leaf;
-use crate::plan::shape::{Plain, Scan, ShapeId, Variant};
-use crate::plan::types::{Kind as Type, Scalar, Ty, TypeId};
+use crate::plan::shape::{MemberScan, PlainKind, ShapeId, ShapeVariant};
+use crate::plan::types::{ClientTypeKind as Type, ClientTypeRef, ScalarKind, TypeId};
 
 /// The number of consecutive objects of a shape that may differ from this form before further attempts are
 /// given up.
 pub(super) const PATIENCE: u8 = 8;
 
 /// A pending range of a document's text that follows the output written so far.
-struct Piece<'r> {
+struct CopyRange<'r> {
     text: &'r [u8],
     start: usize,
     end: usize,
@@ -24,7 +24,7 @@ struct Piece<'r> {
     is_over: bool,
 }
 
-impl Piece<'_> {
+impl CopyRange<'_> {
     fn flush(&mut self, out: &mut Vec<u8>) {
         if out.len() + (self.end - self.start) > self.most {
             self.is_over = true;
@@ -62,24 +62,26 @@ impl Piece<'_> {
     }
 }
 
-impl<'r> Writer<'r> {
+impl<'r> DataWriter<'r> {
     /// Writes an object by copying. Returns false if this is not possible, and then nothing has been written.
     pub(super) fn copies(
         &mut self,
         id: ShapeId,
-        variant: &'r Variant,
+        variant: &'r ShapeVariant,
         ty: TypeId,
-        values: &[Val<'r>],
+        values: &[SlotValue<'r>],
     ) -> bool {
-        let Some(Val::At(document, node, _)) = variant.copies.map(|slot| values[slot]) else { return false };
+        let Some(SlotValue::At(document, node, _)) = variant.copies.map(|slot| values[slot]) else {
+            return false;
+        };
         if self.patience[id] == 0 {
             return false;
         }
         let Some(document) = self.run.documents.get(document as usize) else { return false };
         let (length, errors) = (self.out.len(), self.errors.len());
         let most = self.most;
-        let mut piece = Piece { text: document.text(), start: 0, end: 0, most, is_over: false };
-        let place = Place { ty, values, base: self.hits.len() };
+        let mut piece = CopyRange { text: document.text(), start: 0, end: 0, most, is_over: false };
+        let place = ObjectOrigin { ty, values, base: self.hits.len() };
         if self.copy(&mut piece, variant, place, node) {
             piece.flush(&mut self.out);
             self.patience[id] = PATIENCE;
@@ -95,9 +97,9 @@ impl<'r> Writer<'r> {
 
     fn copy(
         &mut self,
-        piece: &mut Piece<'r>,
-        variant: &'r Variant,
-        place: Place<'_, 'r>,
+        piece: &mut CopyRange<'r>,
+        variant: &'r ShapeVariant,
+        place: ObjectOrigin<'_, 'r>,
         node: JsonNode<'r>,
     ) -> bool {
         self.steps += variant.steps;
@@ -154,17 +156,17 @@ impl<'r> Writer<'r> {
 
     fn copy_value(
         &mut self,
-        piece: &mut Piece<'r>,
-        ty: &'r Ty,
-        plain: Plain,
+        piece: &mut CopyRange<'r>,
+        ty: &'r ClientTypeRef,
+        plain: PlainKind,
         passed: PassedValue<'r>,
     ) -> bool {
         let PassedValue { value, end, .. } = passed;
         if passed.first() == b'n' {
             piece.add(value, end, &mut self.out);
-            return !matches!(ty, Ty::NonNull(_));
+            return !matches!(ty, ClientTypeRef::NonNull(_));
         }
-        if let Ty::List(item) = ty.nullable() {
+        if let ClientTypeRef::List(item) = ty.nullable() {
             if passed.first() != b'[' {
                 return false;
             }
@@ -184,15 +186,15 @@ impl<'r> Writer<'r> {
             return true;
         }
         let fits = match plain {
-            Plain::Scalar(scalar) => {
+            PlainKind::Scalar(scalar) => {
                 leaf::is_plainly_as_it_stands(scalar, &passed)
-                    || scalar == Scalar::Int && leaf::is_int(passed.node())
+                    || scalar == ScalarKind::Int && leaf::is_int(passed.node())
             }
-            Plain::Enum(id) => self.is_name(id, piece.text.get(value..end).unwrap_or_default()),
-            Plain::Object(shape) => {
+            PlainKind::Enum(id) => self.is_name(id, piece.text.get(value..end).unwrap_or_default()),
+            PlainKind::Object(shape) => {
                 let shape = &self.run.plan.shapes[shape];
                 let [variant] = shape.variants.as_slice() else { return false };
-                let place = Place { ty: shape.parent, values: &[], base: self.hits.len() };
+                let place = ObjectOrigin { ty: shape.parent, values: &[], base: self.hits.len() };
                 return passed.first() == b'{' && self.copy(piece, variant, place, passed.node());
             }
         };
@@ -215,7 +217,7 @@ impl<'r> Writer<'r> {
 #[cold]
 fn sought<'r>(
     mut members: ObjectMembers<'r>,
-    variant: &Variant,
+    variant: &ShapeVariant,
     number: usize,
     steps: &mut usize,
 ) -> Option<ObjectMembers<'r>> {
@@ -226,7 +228,7 @@ fn sought<'r>(
     loop {
         *steps += 1 + scan.comparisons() / 16;
         let (key, _) = members.next()?;
-        let is_of_rest = match variant.fields.len() <= Scan::FEW {
+        let is_of_rest = match variant.fields.len() <= MemberScan::FEW {
             true => rest().any(|copied| key.is(copied.name.as_bytes())),
             false => scan.find(key).is_some_and(|name| scan.is_read_from(name, wanted.read)),
         };

@@ -6,11 +6,11 @@
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::{Place, Reads, Step, Writer};
-use crate::execute::val::{Split, Val};
+use super::{DataWriter, ObjectOrigin, ValueReads, WriteStep};
+use crate::execute::val::{SlotLists, SlotValue};
 use crate::plan::data::PositionId;
-use crate::plan::shape::{Field, ShapeId, Source, Variant};
-use crate::plan::types::Ty;
+use crate::plan::shape::{FieldSource, ShapeField, ShapeId, ShapeVariant};
+use crate::plan::types::ClientTypeRef;
 
 /// The bytes and fields after which the writer yields: a few tenths of a millisecond of work.
 const TURN: usize = 256 << 10;
@@ -19,7 +19,7 @@ const STEPS: usize = 8_000;
 const COPIED: usize = 64 << 10;
 
 /// The state of the yielding writer.
-struct Turns {
+struct WriterTurns {
     /// By shape: whether there are lists below its objects.
     has_lists: Vec<bool>,
     /// The output size at which the writer yields next.
@@ -27,16 +27,16 @@ struct Turns {
     steps: usize,
 }
 
-impl<'r> Writer<'r> {
+impl<'r> DataWriter<'r> {
     /// Writes the root object, and returns whether it is not null.
-    pub(super) async fn long_root(&mut self, values: &[Val<'r>]) -> bool {
+    pub(super) async fn long_root(&mut self, values: &[SlotValue<'r>]) -> bool {
         let id = self.run.plan.root;
         let shape = &self.run.plan.shapes[id];
         let Some(variant) = shape.variants.first() else { return false };
         self.told(id, values);
         self.scan(variant, values);
-        let mut turns = Turns { has_lists: self.lists(), bytes: TURN, steps: STEPS };
-        self.long_members(variant, Place { ty: shape.parent, values, base: 0 }, &mut turns).await
+        let mut turns = WriterTurns { has_lists: self.lists(), bytes: TURN, steps: STEPS };
+        self.long_members(variant, ObjectOrigin { ty: shape.parent, values, base: 0 }, &mut turns).await
     }
 
     /// Computes by shape whether there are lists below its objects.
@@ -47,8 +47,8 @@ impl<'r> Writer<'r> {
         while std::mem::take(&mut is_changed) {
             for (id, shape) in shapes.iter().enumerate() {
                 let mut fields = shape.variants.iter().flat_map(|variant| &variant.fields);
-                let has_list = |field: &Field| {
-                    matches!(field.ty.nullable(), Ty::List(_))
+                let has_list = |field: &ShapeField| {
+                    matches!(field.ty.nullable(), ClientTypeRef::List(_))
                         || field.shape.is_some_and(|shape| has_lists.get(shape) == Some(&true))
                 };
                 if !has_lists[id] && fields.any(has_list) {
@@ -59,7 +59,7 @@ impl<'r> Writer<'r> {
         has_lists
     }
 
-    async fn turn(&mut self, turns: &mut Turns) {
+    async fn turn(&mut self, turns: &mut WriterTurns) {
         if self.out.len() > turns.bytes || self.steps > turns.steps {
             (turns.bytes, turns.steps) = (self.out.len() + TURN, self.steps + STEPS);
             offload::leave().await;
@@ -67,7 +67,12 @@ impl<'r> Writer<'r> {
     }
 
     /// Writes an object's fields, as [`Writer::members`] does.
-    async fn long_members(&mut self, variant: &'r Variant, place: Place<'_, 'r>, turns: &mut Turns) -> bool {
+    async fn long_members(
+        &mut self,
+        variant: &'r ShapeVariant,
+        place: ObjectOrigin<'_, 'r>,
+        turns: &mut WriterTurns,
+    ) -> bool {
         self.out.push(b'{');
         self.steps += variant.steps;
         for (number, field) in self.ordered(variant).into_iter().enumerate() {
@@ -87,11 +92,16 @@ impl<'r> Writer<'r> {
     }
 
     /// Writes a field, as [`Writer::field`] does.
-    async fn long_field(&mut self, field: &'r Field, place: Place<'_, 'r>, turns: &mut Turns) -> bool {
-        let Source::Slots(reads) = &field.source else { return self.field(field, place) };
+    async fn long_field(
+        &mut self,
+        field: &'r ShapeField,
+        place: ObjectOrigin<'_, 'r>,
+        turns: &mut WriterTurns,
+    ) -> bool {
+        let FieldSource::Slots(reads) = &field.source else { return self.field(field, place) };
         let mut below = Vec::new();
         let (reads, child) = self.sources(field, reads, place, &mut below);
-        self.path.push(Step::Key(&field.key));
+        self.path.push(WriteStep::Key(&field.key));
         let is_written = self.long_value(&field.ty, (field, reads), &mut below, child, turns).await;
         self.path.pop();
         is_written
@@ -100,16 +110,17 @@ impl<'r> Writer<'r> {
     /// Writes a value, as [`Writer::value`] does.
     fn long_value<'w>(
         &'w mut self,
-        ty: &'r Ty,
-        (field, reads): (&'r Field, Reads<'r>),
-        values: &'w mut [Val<'r>],
+        ty: &'r ClientTypeRef,
+        (field, reads): (&'r ShapeField, ValueReads<'r>),
+        values: &'w mut [SlotValue<'r>],
         child: PositionId,
-        turns: &'w mut Turns,
+        turns: &'w mut WriterTurns,
     ) -> BoxFuture<'w, bool> {
         async move {
-            let is_list = matches!(ty.nullable(), Ty::List(_));
+            let is_list = matches!(ty.nullable(), ClientTypeRef::List(_));
             let deep = field.shape.filter(|shape| turns.has_lists.get(*shape) == Some(&true));
-            let is_there = values.iter().any(|value| !matches!(value, Val::Absent | Val::Failed(_)));
+            let is_there =
+                values.iter().any(|value| !matches!(value, SlotValue::Absent | SlotValue::Failed(_)));
             if !is_there || !is_list && deep.is_none() {
                 let is_written = self.value(ty, field, reads, values, child);
                 self.turn(turns).await;
@@ -117,7 +128,9 @@ impl<'r> Writer<'r> {
             }
             let before = self.errors.len();
             let is_written = match (ty.nullable(), deep) {
-                (Ty::List(item), _) => self.long_list(item, (field, reads), values, child, turns).await,
+                (ClientTypeRef::List(item), _) => {
+                    self.long_list(item, (field, reads), values, child, turns).await
+                }
                 (_, Some(shape)) => self.long_composite(shape, field, values, child, turns).await,
                 (_, None) => false,
             };
@@ -128,24 +141,24 @@ impl<'r> Writer<'r> {
 
     async fn long_list(
         &mut self,
-        item: &'r Ty,
-        of: (&'r Field, Reads<'r>),
-        values: &mut [Val<'r>],
+        item: &'r ClientTypeRef,
+        of: (&'r ShapeField, ValueReads<'r>),
+        values: &mut [SlotValue<'r>],
         child: PositionId,
-        turns: &mut Turns,
+        turns: &mut WriterTurns,
     ) -> bool {
-        let Some(mut split) = Split::of(self.run, values) else {
+        let Some(mut split) = SlotLists::of(self.run, values) else {
             self.wrong(of.0, "a list", values);
             return false;
         };
-        let is_deep = matches!(item.nullable(), Ty::List(_))
+        let is_deep = matches!(item.nullable(), ClientTypeRef::List(_))
             || of.0.shape.is_some_and(|shape| turns.has_lists.get(shape) == Some(&true));
         let (start, mut number) = (self.out.len(), 0);
         while let Some(is_there) = self.next_item(&mut split, number, values) {
             if !is_there {
                 return true;
             }
-            self.path.push(Step::Index(number));
+            self.path.push(WriteStep::Index(number));
             let is_written = match is_deep {
                 true => self.long_value(item, of, values, child, turns).await,
                 false => self.value(item, of.0, of.1, values, child),
@@ -165,10 +178,10 @@ impl<'r> Writer<'r> {
     async fn long_composite(
         &mut self,
         shape: ShapeId,
-        field: &'r Field,
-        values: &mut [Val<'r>],
+        field: &'r ShapeField,
+        values: &mut [SlotValue<'r>],
         child: PositionId,
-        turns: &mut Turns,
+        turns: &mut WriterTurns,
     ) -> bool {
         let key = match self.composite_key(shape, field, values, child) {
             Ok(key) => key,
@@ -183,7 +196,7 @@ impl<'r> Writer<'r> {
     }
 
     /// Writes an object, as [`Writer::object`] does.
-    async fn long_object(&mut self, id: ShapeId, values: &[Val<'r>], turns: &mut Turns) -> bool {
+    async fn long_object(&mut self, id: ShapeId, values: &[SlotValue<'r>], turns: &mut WriterTurns) -> bool {
         let Some((variant, ty)) = self.variant(id, values) else { return false };
         let copied = variant.copies.and_then(|slot| values.get(slot)).and_then(|value| value.node());
         if copied.is_some_and(|node| node.text().len() <= COPIED) && self.copies(id, variant, ty, values) {
@@ -191,7 +204,7 @@ impl<'r> Writer<'r> {
         }
         let (start, base) = (self.out.len(), self.hits.len());
         self.scan(variant, values);
-        let is_written = self.long_members(variant, Place { ty, values, base }, turns).await;
+        let is_written = self.long_members(variant, ObjectOrigin { ty, values, base }, turns).await;
         self.hits.truncate(base);
         if !is_written {
             self.cut(start);

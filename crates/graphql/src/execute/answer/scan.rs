@@ -2,8 +2,8 @@
 
 use json::ValueKind;
 
-use super::{Val, Writer};
-use crate::plan::shape::Variant;
+use super::{DataWriter, SlotValue};
+use crate::plan::shape::ShapeVariant;
 
 /// The maximum number of members whose order is recorded.
 const MOST_ORDERED: usize = 1_000;
@@ -12,26 +12,26 @@ const PASSED: usize = 4;
 
 /// The result of a read.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Hit<'r> {
-    pub(super) value: Val<'r>,
+pub(super) struct ReadResult<'r> {
+    pub(super) value: SlotValue<'r>,
     is_met: bool,
 }
 
-impl<'r> Writer<'r> {
+impl<'r> DataWriter<'r> {
     /// Finds the values that are read from an object, and appends them to `hits`.
-    pub(super) fn scan(&mut self, variant: &'r Variant, values: &[Val<'r>]) {
+    pub(super) fn scan(&mut self, variant: &'r ShapeVariant, values: &[SlotValue<'r>]) {
         let base = self.hits.len();
-        self.hits.resize(base + variant.reads, Hit::default());
+        self.hits.resize(base + variant.reads, ReadResult::default());
         for scan in &variant.scans {
             let hits = &mut self.hits[base..];
             let (document, node) = match values[scan.slot] {
-                Val::At(document, node, _) => (document, node),
-                failed @ Val::Failed(_) => {
+                SlotValue::At(document, node, _) => (document, node),
+                failed @ SlotValue::Failed(_) => {
                     let numbers = scan.names.values().flatten();
                     numbers.for_each(|number| hits[*number].value = failed);
                     continue;
                 }
-                Val::Absent | Val::Many(_) => continue,
+                SlotValue::Absent | SlotValue::Many(_) => continue,
             };
             let order = &mut self.orders[scan.number];
             let (mut left, mut place, mut compared) = (scan.names.len(), 0, 0);
@@ -63,8 +63,8 @@ impl<'r> Writer<'r> {
                 }
                 left -= 1;
                 let is_null = value.kind() == ValueKind::Null;
-                let value = if is_null { Val::Absent } else { Val::At(document, value, None) };
-                numbers.iter().for_each(|number| hits[*number] = Hit { value, is_met: true });
+                let value = if is_null { SlotValue::Absent } else { SlotValue::At(document, value, None) };
+                numbers.iter().for_each(|number| hits[*number] = ReadResult { value, is_met: true });
             }
             // A comparison takes a fraction of the time of writing a field.
             self.steps += compared / 16;

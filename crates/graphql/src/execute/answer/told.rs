@@ -4,30 +4,31 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use super::{Step, Val, Writer};
+use super::{DataWriter, SlotValue, WriteStep};
 use crate::SourceError;
-use crate::error::{Code, GraphqlError, Segment};
-use crate::plan::data::Slot;
-use crate::plan::shape::{Field, ShapeId};
+use crate::error::{GraphqlError, GraphqlErrorKind, ResponsePathStep};
+use crate::plan::data::ObjectSlot;
+use crate::plan::shape::{ShapeField, ShapeId};
 use crate::plan::types::TypeId;
 
 /// The maximum number of errors in a response. Further ones are only counted.
 const ERRORS: usize = 1000;
 
-impl<'r> Writer<'r> {
+impl<'r> DataWriter<'r> {
     /// Reports the errors that services returned along with an object's values, and with fields that were
     /// requested separately.
-    pub(super) fn told(&mut self, shape: ShapeId, values: &[Val<'r>]) {
+    pub(super) fn told(&mut self, shape: ShapeId, values: &[SlotValue<'r>]) {
         let plan = self.run.plan;
         for (slot, value) in values.iter().enumerate() {
-            if let Val::At(_, _, Some(error)) = value
+            if let SlotValue::At(_, _, Some(error)) = value
                 && let Some(error) = self.run.errors.get(*error as usize)
                 && self.has_room()
             {
                 let entry = self.upstream(error);
                 let position = plan.shapes[shape].position.map(|position| &plan.positions[position]);
                 let slot = position.and_then(|position| position.slots.get(slot));
-                let field = slot.and_then(Slot::field).map(|key| Segment::Key(Arc::clone(key)));
+                let field =
+                    slot.and_then(ObjectSlot::field).map(|key| ResponsePathStep::Key(Arc::clone(key)));
                 for told in &error.told {
                     if self.has_room() {
                         let mut entry = in_words(&entry, told);
@@ -57,7 +58,7 @@ impl<'r> Writer<'r> {
             let mut entry = self.upstream(error);
             let (mut position, mut root) = (group.position, None);
             while let Some((parent, key)) = &plan.positions[position].parent {
-                (position, root) = (*parent, Some(Segment::Key(Arc::clone(key))));
+                (position, root) = (*parent, Some(ResponsePathStep::Key(Arc::clone(key))));
             }
             plan.extend_path(&mut entry.path, plan.root, root.into_iter());
             self.push(entry);
@@ -65,7 +66,7 @@ impl<'r> Writer<'r> {
     }
 
     /// Reports a field whose source failed.
-    pub(super) fn failed(&mut self, error: u32, field: &Field) {
+    pub(super) fn failed(&mut self, error: u32, field: &ShapeField) {
         let Some(error) = self.run.errors.get(error as usize) else { return };
         if !self.has_room() {
             return;
@@ -98,7 +99,7 @@ impl<'r> Writer<'r> {
     }
 
     /// Reports a missing value at a non-null position, unless its cause has been reported.
-    pub(super) fn missing(&mut self, field: &Field, before: usize) {
+    pub(super) fn missing(&mut self, field: &ShapeField, before: usize) {
         if self.is_over || !self.has_room() {
             return;
         }
@@ -108,18 +109,18 @@ impl<'r> Writer<'r> {
             self.errors.len() > before || self.errors.iter().any(|error| error.path.starts_with(&place));
         if !is_told {
             let message = format!("`{}` is null, but its type is non-null", field.name);
-            self.add(GraphqlError::new(Code::Null, message), Some(field));
+            self.add(GraphqlError::new(GraphqlErrorKind::Null, message), Some(field));
         }
     }
 
-    pub(super) fn wrong(&mut self, field: &Field, wanted: &str, values: &[Val<'r>]) {
+    pub(super) fn wrong(&mut self, field: &ShapeField, wanted: &str, values: &[SlotValue<'r>]) {
         if !self.has_room() {
             return;
         }
         let node = values.iter().find_map(|value| value.node());
         let found = node.map_or("a list", |node| node.kind().name());
         let plain = format!("`{}` is {found}, which is not valid for its type in the schema", field.name);
-        let error = GraphqlError::new(Code::Value, format!("{plain}: {wanted}"));
+        let error = GraphqlError::new(GraphqlErrorKind::Value, format!("{plain}: {wanted}"));
         self.add(error.or_plainly(plain), Some(field));
     }
 
@@ -132,10 +133,10 @@ impl<'r> Writer<'r> {
         let said = ty.map_or_else(|| "unknown".to_owned(), |ty| format!("`{}`", types.name(ty)));
         let message = format!("the type of an object is {said}, and must be one of `{}`", types.name(parent));
         let plain = "the type of an object is not one that the schema allows at this position";
-        self.add(GraphqlError::new(Code::Value, message).or_plainly(plain), None);
+        self.add(GraphqlError::new(GraphqlErrorKind::Value, message).or_plainly(plain), None);
     }
 
-    fn add(&mut self, mut error: GraphqlError, field: Option<&Field>) {
+    fn add(&mut self, mut error: GraphqlError, field: Option<&ShapeField>) {
         error.path = self.place();
         self.push(match field {
             Some(field) => error.at(field.location),
@@ -145,7 +146,7 @@ impl<'r> Writer<'r> {
 
     /// Converts a service's error to one at the position that is being written.
     fn upstream(&self, error: &SourceError) -> GraphqlError {
-        let mut entry = GraphqlError::new(Code::Value, &*error.message);
+        let mut entry = GraphqlError::new(GraphqlErrorKind::Value, &*error.message);
         entry.code = error.code;
         entry.path = self.place();
         entry.extensions.insert("service".to_owned(), (*error.service).into());
@@ -155,10 +156,10 @@ impl<'r> Writer<'r> {
         entry
     }
 
-    fn place(&self) -> Vec<Segment> {
-        let segment = |step: &Step<'_>| match step {
-            Step::Key(key) => Segment::Key(Arc::clone(key)),
-            Step::Index(index) => Segment::Index(*index),
+    fn place(&self) -> Vec<ResponsePathStep> {
+        let segment = |step: &WriteStep<'_>| match step {
+            WriteStep::Key(key) => ResponsePathStep::Key(Arc::clone(key)),
+            WriteStep::Index(index) => ResponsePathStep::Index(*index),
         };
         self.path.iter().map(segment).collect()
     }
@@ -189,11 +190,11 @@ fn in_words(entry: &GraphqlError, told: &Json) -> GraphqlError {
 }
 
 /// The path of a service's error, relative to the object.
-fn below(told: &Json) -> impl Iterator<Item = Segment> {
+fn below(told: &Json) -> impl Iterator<Item = ResponsePathStep> {
     let path = told.get("path").and_then(Json::as_array);
     path.into_iter().flatten().filter_map(|step| match step {
-        Json::String(key) => Some(Segment::Key(key.as_str().into())),
-        Json::Number(index) => index.as_u64().map(|index| Segment::Index(index as usize)),
+        Json::String(key) => Some(ResponsePathStep::Key(key.as_str().into())),
+        Json::Number(index) => index.as_u64().map(|index| ResponsePathStep::Index(index as usize)),
         _ => None,
     })
 }

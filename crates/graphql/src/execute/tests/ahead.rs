@@ -2,24 +2,24 @@
 
 use crate::OperationKind;
 use crate::execute::AnswerRules;
-use crate::plan::Planner;
-use crate::rig::Rig;
-use crate::schema::{Says, Source, subgraphs};
-use crate::{GraphqlLimits, Part, compose};
+use crate::plan::QueryPlanner;
+use crate::rig::ShopFixture;
+use crate::schema::{SchemaDescription, SchemaSource, subgraphs};
+use crate::{GraphqlLimits, ServiceSchema, compose};
 
 use super::nested::BLOG;
 
 /// Returns a planner of one service, `shop`, whose posts have comments.
-fn planner() -> Planner {
+fn planner() -> QueryPlanner {
     let document = openapi::OpenApiDocument::read(BLOG).expect("an OpenAPI document");
-    let described = [Source { name: "shop".into(), says: Says::OpenApi(&document) }];
+    let described = [SchemaSource { name: "shop".into(), says: SchemaDescription::OpenApi(&document) }];
     let links = r#"{ "links": { "Post.comments": { "get": "shop/comments", "on": "id = post_id" } } }"#;
     let links = serde_json::from_str(links).expect("links");
     let (subgraphs, _) = subgraphs(&described, &links).expect("subgraphs");
-    let parts: Vec<Part<'_>> =
-        subgraphs.iter().map(|known| Part { name: &known.name, sdl: &known.sdl }).collect();
+    let parts: Vec<ServiceSchema<'_>> =
+        subgraphs.iter().map(|known| ServiceSchema { name: &known.name, sdl: &known.sdl }).collect();
     let supergraph = compose(&parts).expect("a supergraph");
-    Planner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), false).expect("a planner")
+    QueryPlanner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), false).expect("a planner")
 }
 
 const ANSWERS: [(&str, u16, &str); 2] = [
@@ -29,7 +29,7 @@ const ANSWERS: [(&str, u16, &str); 2] = [
 
 #[tokio::test]
 async fn fetches_a_list_once_and_in_parallel_with_its_parents() {
-    let (rig, planner) = (Rig::new(&ANSWERS).await, planner());
+    let (rig, planner) = (ShopFixture::new(&ANSWERS).await, planner());
     let plan = planner.plan("{ posts { id comments { text } } }", None).expect("a plan");
     assert_eq!(plan.kind, OperationKind::Query);
     // No response is sent before both requests have arrived.

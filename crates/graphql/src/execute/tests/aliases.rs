@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 
 use super::federated::rig;
 use super::nested::{BLOG, PEOPLE, POSTS};
-use super::rig::Rig;
+use super::rig::ExecutionFixture;
 use super::runs::{comparable, each_case};
 
 /// A schema with an object whose key is hidden from clients, and for which a second service has further
 /// fields.
-fn hidden() -> Rig {
+fn hidden() -> ExecutionFixture {
     let first = r#"type Query { o: O n: N } interface N { id: ID! } type O implements N @key(fields: "secret") @key(fields: "id") {
       secret: ID! @inaccessible id: ID! s: String p: P @shareable } type P { x: Int @inaccessible y: Int }"#;
     let second = r#"type O @key(fields: "secret") { secret: ID! @inaccessible b: String
@@ -78,7 +78,8 @@ async fn an_alias_named_like_a_key_of_a_link_returns_the_aliased_field() {
         ("names/names/7", "\"Ann\""),
         ("names/names/8", "\"Bob\""),
     ];
-    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE), ("names", names)], links, &answers);
+    let rig =
+        ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE), ("names", names)], links, &answers);
     assert_eq!(
         rig.ask("{ posts { user_id: author id: title } }").await,
         r#"{"data":{"posts":[{"user_id":"Ann","id":"one"},{"user_id":"Bob","id":"two"},{"user_id":"Ann","id":"three"}]}}"#
@@ -96,7 +97,7 @@ async fn an_alias_named_like_a_key_of_a_link_returns_the_aliased_field() {
 #[tokio::test]
 async fn links_of_a_graphql_service_work_with_any_alias() {
     let graph = json!({ "Query": { "list": [{ "__typename": "T", "no": 3, "next": 4, "state": "open" }] } });
-    let rig = Rig::renamed(graph);
+    let rig = ExecutionFixture::renamed(graph);
     for (ask, answer) in [
         (
             "{ orders { ... on Order { orfa_need_after: number next { number } } } }",
@@ -134,7 +135,7 @@ async fn errors_use_the_clients_keys_and_no_hidden_names() {
 async fn aliases_change_only_names_in_the_response() {
     let mut wrong = String::new();
     let mut count = 0;
-    let mut random = Random(35);
+    let mut random = SmallRandom(35);
     for case in each_case() {
         for (whose, supergraph, rig) in case.rigs() {
             let names = names(supergraph);
@@ -164,9 +165,9 @@ async fn aliases_change_only_names_in_the_response() {
 }
 
 /// A generator of small pseudo-random numbers.
-struct Random(u64);
+struct SmallRandom(u64);
 
-impl Random {
+impl SmallRandom {
     fn below(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % most.max(1)
@@ -207,7 +208,12 @@ fn names(supergraph: &str) -> Vec<String> {
 
 /// Returns a query with other response keys, many of which are the names of other fields, and some leaves
 /// selected twice, together with the corresponding response.
-fn renamed(query: &str, answer: &str, names: &[String], random: &mut Random) -> Option<(String, String)> {
+fn renamed(
+    query: &str,
+    answer: &str,
+    names: &[String],
+    random: &mut SmallRandom,
+) -> Option<(String, String)> {
     let mut document = graphql_tools::parser::parse_query::<String>(query).ok()?.into_static();
     let mut answer: Value = serde_json::from_str(answer).ok()?;
     let mut keys: BTreeMap<String, bool> = BTreeMap::new();

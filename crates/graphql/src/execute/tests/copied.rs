@@ -2,11 +2,11 @@
 //! same response.
 
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
-use super::rig::Rig;
+use super::rig::ExecutionFixture;
 use crate::rig::moves;
 
 async fn posts(posts: &str, document: &str) -> String {
-    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[("blog/posts", posts)]);
+    let rig = ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[("blog/posts", posts)]);
     rig.ask(document).await
 }
 
@@ -77,7 +77,7 @@ async fn writes_objects_whose_members_are_all_in_another_order() {
 async fn does_not_copy_from_discarded_text() {
     let comments = r#"[{"id":10,"post_id":1,"user_id":7},{"id":null,"post_id":1,"user_id":7},{"id":12,"post_id":3,"user_id":7}]"#;
     let answers = [POSTS, ("blog/comments", comments), ("people/users?ids=7", r#"[{"id":7,"name":"Ann"}]"#)];
-    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    let rig = ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
     let answer = rig.ask("{ posts { comments { author { name } id } } }").await;
     assert!(
         answer.starts_with(
@@ -99,7 +99,7 @@ async fn wide(fields: usize, text: &str) -> (String, u64) {
           "components": {{ "schemas": {{ "Wide": {{ "type": "object", "properties": {{ {} }} }} }} }} }}"##,
         properties.join(",")
     );
-    let rig = Rig::rest(&[("wide", &described)], "{}", &[("wide/wide", text)]);
+    let rig = ExecutionFixture::rest(&[("wide", &described)], "{}", &[("wide/wide", text)]);
     let names: Vec<String> = (0..fields).map(|field| format!("f{field}")).collect();
     let document = format!("{{ wide {{ {} }} }}", names.join(" "));
     moves(async move { rig.ask(&document).await }).await

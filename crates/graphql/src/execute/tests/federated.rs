@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::rig::Rig;
+use super::rig::ExecutionFixture;
 
 const LINK: &str = r#"extend schema @link(url: "https://specs.apollo.dev/federation/v2.3", import: ["@key", "@requires",
   "@provides", "@external", "@shareable", "@override", "@inaccessible", "@interfaceObject"]) "#;
 
-pub(super) fn rig(services: &[(&str, &str)], data: Value) -> Rig {
+pub(super) fn rig(services: &[(&str, &str)], data: Value) -> ExecutionFixture {
     let services: Vec<(&str, String)> =
         services.iter().map(|(name, sdl)| (*name, format!("{LINK}{sdl}"))).collect();
-    Rig::federated(&services, data)
+    ExecutionFixture::federated(&services, data)
 }
 
 const PRODUCTS: &str = r#"
@@ -18,7 +18,7 @@ const PRODUCTS: &str = r#"
   type Product @key(fields: "upc") { upc: ID! name: String! price: Int box: Box }
   type Box { size: Int }"#;
 
-fn shop() -> Rig {
+fn shop() -> ExecutionFixture {
     let inventory = r#"
       type Product @key(fields: "upc") { upc: ID! price: Int @external box: Box @external weight: Int
         sum: Int @requires(fields: "price box { size }") inStock: Boolean! }
@@ -239,7 +239,7 @@ async fn uses_the_names_of_a_service_and_calls_links_to_itself_separately() {
         "types": "Order is their T, OrderState their State",
         "Query": { "list": [{ "__typename": "T", "no": 1, "state": "open", "next": 2 }, { "__typename": "U" }] },
     });
-    let rig = Rig::renamed(own);
+    let rig = ExecutionFixture::renamed(own);
     let answer = rig
         .ask_with(
             "query($in: OrderState) { orders(state: $in) { __typename ... on Order { number at: state } } }",

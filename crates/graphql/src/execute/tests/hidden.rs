@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::federated;
-use super::rig::Rig;
+use super::rig::ExecutionFixture;
 
 /// A schema in which the types that begin with `Hidden` are to be hidden. `MARK` is replaced by the directive
 /// for it.
@@ -42,7 +42,7 @@ fn data() -> Value {
     } })
 }
 
-async fn check(rig: &Rig) {
+async fn check(rig: &ExecutionFixture) {
     for (document, data) in ANSWERS {
         assert_eq!(rig.ask(document).await, format!(r#"{{"data":{data}}}"#), "{document}");
     }
@@ -81,20 +81,20 @@ async fn objects_of_types_that_the_operator_hides_are_null_whatever_is_selected(
     let sdl = SDL.replace("MARK", "");
     let hidden = r#"{ "types": { "HiddenNode": { "hide": true }, "HiddenMember": { "hide": true },
         "HiddenFace": { "hide": true } } }"#;
-    check(&Rig::remote(&sdl, hidden, &data())).await;
+    check(&ExecutionFixture::remote(&sdl, hidden, &data())).await;
     let renamed = r#"{ "types": { "HiddenNode": { "hide": true, "rename": "CovertNode" },
         "HiddenMember": { "hide": true, "rename": "CovertMember" }, "HiddenFace": { "hide": true } } }"#;
-    check(&Rig::remote(&sdl, renamed, &data())).await;
+    check(&ExecutionFixture::remote(&sdl, renamed, &data())).await;
 }
 
 /// Type names are requested only where an object may be of a hidden type.
 #[tokio::test]
 async fn requests_type_names_only_if_types_are_hidden() {
-    let rig = Rig::remote(&SDL.replace("MARK", ""), "{}", &data());
+    let rig = ExecutionFixture::remote(&SDL.replace("MARK", ""), "{}", &data());
     let text = rig.planner.plan("{ nodes { id } }", None).expect("a plan").explain().to_string();
     assert!(!text.contains("__typename"), "{text}");
     let hidden = r#"{ "types": { "HiddenNode": { "hide": true } } }"#;
-    let rig = Rig::remote(&SDL.replace("MARK", ""), hidden, &data());
+    let rig = ExecutionFixture::remote(&SDL.replace("MARK", ""), hidden, &data());
     let text = rig.planner.plan("{ nodes { id } }", None).expect("a plan").explain().to_string();
     assert!(text.contains("__typename"), "{text}");
 }
@@ -113,7 +113,7 @@ const PETS: &str = r##"{ "openapi": "3.1.0", "info": { "title": "zoo", "version"
 #[tokio::test]
 async fn an_object_of_a_rest_service_whose_type_is_hidden_is_null() {
     let links = r#"{ "types": { "Dog": { "hide": true } } }"#;
-    let rig = Rig::rest(&[("zoo", PETS)], links, &[("zoo/pet", r#"{"kind":"dog","tricks":3}"#)]);
+    let rig = ExecutionFixture::rest(&[("zoo", PETS)], links, &[("zoo/pet", r#"{"kind":"dog","tricks":3}"#)]);
     for document in ["{ pet { __typename } }", "{ pet { ... on Cat { lives } } }"] {
         assert_eq!(rig.ask(document).await, r#"{"data":{"pet":null}}"#, "{document}");
     }

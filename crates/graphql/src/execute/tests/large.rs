@@ -1,17 +1,17 @@
 //! Tests of responses that would exceed the size limit.
 
 use super::nested::{BLOG, LINKS, PEOPLE};
-use super::rig::Rig;
+use super::rig::ExecutionFixture;
 use crate::rig::moves;
 
 /// Returns a rig with this number of posts and this maximum response size in bytes.
-fn rig(posts: usize, most: usize) -> Rig {
+fn rig(posts: usize, most: usize) -> ExecutionFixture {
     let posts: Vec<String> = (0..posts)
         .map(|id| format!(r#"{{"id":{id},"title":"a title of some length","author_id":1}}"#))
         .collect();
     let posts = format!("[{}]", posts.join(","));
     let answers = [("blog/posts", posts.as_str()), ("people/users/1", r#"{"id":1,"name":"Ann"}"#)];
-    let mut rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    let mut rig = ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
     rig.most = most;
     rig
 }
@@ -62,7 +62,7 @@ async fn limits_the_number_of_reported_errors() {
         (0..5000).map(|id| format!(r#"{{"id":{id},"title":"x","user_id":{{}}}}"#)).collect();
     let posts = format!("[{}]", posts.join(","));
     let answers = [("blog/posts", posts.as_str())];
-    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    let rig = ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
     let answer = rig.ask("{ posts { user_id } }").await;
     let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
     let errors = answer["errors"].as_array().expect("errors");
@@ -87,7 +87,7 @@ async fn rejects_long_variables_that_are_sent_in_many_calls() {
 #[tokio::test]
 async fn rejects_a_short_variable_that_is_sent_in_many_places() {
     let people = PEOPLE.replacen(r#""integer""#, r#""string""#, 1);
-    let rig = Rig::rest(&[("people", people.as_str())], r#"{ "links": {} }"#, &[]);
+    let rig = ExecutionFixture::rest(&[("people", people.as_str())], r#"{ "links": {} }"#, &[]);
     let values = format!(r#"{{"id":"{}"}}"#, "x".repeat(8_000));
     let document =
         |count| format!("query Q($id: String!) {{ users(ids: [{}]) {{ name }} }}", "$id,".repeat(count));
@@ -103,7 +103,7 @@ async fn rejects_a_short_variable_that_is_sent_in_many_places() {
 async fn moved(posts: &[String], document: String, variables: &'static str) -> (String, u64) {
     let posts = format!("[{}]", posts.join(","));
     let answers = [("blog/posts", posts.as_str()), ("people/users?ids=7", r#"[{"id":7,"name":"Ann"}]"#)];
-    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    let rig = ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
     moves(async move { rig.ask_with(&document, variables).await }).await
 }
 
@@ -151,7 +151,7 @@ async fn sends_many_values_in_the_pool() {
         let ids = format!("[{}]", vec!["7"; count].join(","));
         let (line, variables) = (format!("people/users?ids={ids}"), format!(r#"{{"ids":{ids}}}"#));
         let answers = [(line.as_str(), r#"[{"name":"Ann"}]"#)];
-        let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+        let rig = ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
         let document = document.clone();
         let asked = async move { rig.ask_with(&document, &variables).await };
         let (answer, moves) = moves(asked).await;

@@ -1,6 +1,6 @@
 //! Tests of nested objects from several REST services.
 
-use super::rig::Rig;
+use super::rig::ExecutionFixture;
 
 pub(super) const BLOG: &str = r##"{ "openapi": "3.0.3", "info": { "title": "blog", "version": "1" }, "paths": {
   "/posts": { "get": { "operationId": "posts", "responses": { "200": { "description": "", "content": { "application/json": {
@@ -34,10 +34,10 @@ pub(super) const POSTS: (&str, &str) = (
     r#"[{"id":1,"user_id":7,"title":"one","tags":["a"]},{"id":2,"user_id":8,"title":"two"},{"id":3,"user_id":7,"title":"three","tags":null}]"#,
 );
 
-fn rig() -> Rig {
+fn rig() -> ExecutionFixture {
     let users = r#"[{"id":7,"name":"Ann","email":"a@b"},{"id":8,"name":"Bob"}]"#;
     let comments = r#"[{"id":10,"post_id":1,"user_id":8,"text":"x"},{"id":11,"post_id":1,"user_id":7,"text":"y"},{"id":12,"post_id":3,"user_id":9,"text":"z"}]"#;
-    Rig::rest(
+    ExecutionFixture::rest(
         &[("blog", BLOG), ("people", PEOPLE)],
         LINKS,
         &[

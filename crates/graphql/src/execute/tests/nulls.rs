@@ -1,10 +1,10 @@
 //! Tests of missing, invalid and failed values, and of the propagation of null.
 
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
-use super::rig::Rig;
+use super::rig::ExecutionFixture;
 
-fn rig(answers: &[(&str, &str)]) -> Rig {
-    Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, answers)
+fn rig(answers: &[(&str, &str)]) -> ExecutionFixture {
+    ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, answers)
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn reports_the_error_of_a_separately_fetched_object_once_per_position() {
     let comments = r#"[{"id":10,"post_id":1},{"id":11,"post_id":1}]"#;
     let links = r#"{ "links": { "Comment.post": { "get": "blog/posts/{post_id}" } } }"#;
     let answers = [("blog/comments", comments), ("blog/posts/1", post)];
-    let rig = Rig::rest(&[("blog", BLOG)], links, &answers);
+    let rig = ExecutionFixture::rest(&[("blog", BLOG)], links, &answers);
     let answer: serde_json::Value =
         serde_json::from_str(&rig.ask("{ comments { of: post { title tags } } }").await).unwrap();
     let of = serde_json::json!({ "of": { "title": "one", "tags": null } });

@@ -14,12 +14,12 @@ use graphql_tools::validation::rules::default_rules_validation_plan;
 use graphql_tools::validation::validate::validate;
 use serde_json::{Map, Value, json};
 
-use super::subgraph::{Known, Service};
+use super::subgraph::{TestSubgraph, TestSubgraphField};
 
 /// All data, and the services with their parts of it.
-pub(super) struct Played {
+pub(super) struct SimulatedServices {
     pub(super) data: Value,
-    pub(super) services: HashMap<String, Service>,
+    pub(super) services: HashMap<String, TestSubgraph>,
     /// The current sum of all additions.
     pub(super) sum: Mutex<i64>,
     /// The invalid requests to services.
@@ -27,7 +27,7 @@ pub(super) struct Played {
 }
 
 /// An object as a service has it.
-struct Object<'p> {
+struct SimulatedObject<'p> {
     ty: &'p str,
     record: Value,
     /// The representation that was sent.
@@ -37,16 +37,16 @@ struct Object<'p> {
 }
 
 /// A document that a service executes.
-struct Asked<'p> {
-    played: &'p Played,
-    service: &'p Service,
+struct ExecutedDocument<'p> {
+    played: &'p SimulatedServices,
+    service: &'p TestSubgraph,
     document: &'p Document,
     variables: &'p Value,
     path: Vec<Value>,
     errors: Vec<Value>,
 }
 
-impl Played {
+impl SimulatedServices {
     /// Returns a service's response.
     pub(super) fn answer(&self, service: &str, text: &str, variables: &Value) -> Value {
         let service = &self.services[service];
@@ -64,9 +64,9 @@ impl Played {
             OperationDefinition::SelectionSet(selections) => ("Query", selections),
             OperationDefinition::Subscription(_) => panic!("a subscription"),
         };
-        let root = Object { ty, record: self.data[ty].clone(), sent: None, provided: Vec::new() };
+        let root = SimulatedObject { ty, record: self.data[ty].clone(), sent: None, provided: Vec::new() };
         let (document, path, errors) = (&document, Vec::new(), Vec::new());
-        let mut asked = Asked { played: self, service, document, variables, path, errors };
+        let mut asked = ExecutedDocument { played: self, service, document, variables, path, errors };
         let data = asked.object(&root, &[selections]);
         let errors = std::mem::take(&mut asked.errors);
         if errors.is_empty() { json!({ "data": data }) } else { json!({ "data": data, "errors": errors }) }
@@ -93,7 +93,7 @@ impl Played {
     }
 
     /// Whether a representation contains all fields of a selection with the correct values.
-    fn holds(&self, service: &Service, selections: &SelectionSet, sent: &Value, record: &Value) -> bool {
+    fn holds(&self, service: &TestSubgraph, selections: &SelectionSet, sent: &Value, record: &Value) -> bool {
         let record = self.whole(record);
         if let (Value::Array(sent), Value::Array(records)) = (sent, &record) {
             return sent.len() == records.len()
@@ -123,8 +123,8 @@ impl Played {
     }
 }
 
-impl<'p> Asked<'p> {
-    fn object(&mut self, object: &Object<'p>, selections: &[&'p SelectionSet]) -> Value {
+impl<'p> ExecutedDocument<'p> {
+    fn object(&mut self, object: &SimulatedObject<'p>, selections: &[&'p SelectionSet]) -> Value {
         let mut fields: Vec<(&str, &query::Field, Vec<&SelectionSet>)> = Vec::new();
         for selections in selections {
             self.collect(object.ty, selections, &mut fields);
@@ -190,7 +190,7 @@ impl<'p> Asked<'p> {
 
     fn field(
         &mut self,
-        object: &Object<'p>,
+        object: &SimulatedObject<'p>,
         field: &'p query::Field,
         selections: &[&'p SelectionSet],
     ) -> Value {
@@ -253,7 +253,7 @@ impl<'p> Asked<'p> {
     fn value(
         &mut self,
         given: Value,
-        known: &'p Known,
+        known: &'p TestSubgraphField,
         provided: &[&'p SelectionSet],
         selections: &[&'p SelectionSet],
     ) -> Value {
@@ -276,12 +276,12 @@ impl<'p> Asked<'p> {
         let record = self.played.whole(&given);
         let ty = record["__typename"].as_str().unwrap_or(&known.of);
         let Some(ty) = self.service.own(ty) else { return Value::Null };
-        let object = Object { ty, record, sent: None, provided: provided.to_vec() };
+        let object = SimulatedObject { ty, record, sent: None, provided: provided.to_vec() };
         self.object(&object, selections)
     }
 
     /// Finds the entity of a representation by one of the service's keys.
-    fn entity(&mut self, sent: Value) -> Option<Object<'p>> {
+    fn entity(&mut self, sent: Value) -> Option<SimulatedObject<'p>> {
         let ty = sent["__typename"].as_str().unwrap_or_default();
         let (played, service) = (self.played, self.service);
         let keys: Vec<&SelectionSet> = service.keys(ty).filter(|key| has(&sent, key)).collect();
@@ -294,7 +294,7 @@ impl<'p> Asked<'p> {
             Some(played.find(ty, is_meant)).filter(|record| !record.is_null())
         })?;
         let ty = service.own(record["__typename"].as_str()?)?;
-        Some(Object { ty, record, sent: Some(sent), provided: Vec::new() })
+        Some(SimulatedObject { ty, record, sent: Some(sent), provided: Vec::new() })
     }
 
     fn given(&self, value: &Given) -> Value {
@@ -316,9 +316,9 @@ impl<'p> Asked<'p> {
 }
 
 /// Returns the provided selections of a field; not empty if the field itself is provided.
-fn provided<'p>(service: &Service, object: &Object<'p>, name: &str) -> Vec<&'p SelectionSet> {
+fn provided<'p>(service: &TestSubgraph, object: &SimulatedObject<'p>, name: &str) -> Vec<&'p SelectionSet> {
     fn look<'p>(
-        service: &Service,
+        service: &TestSubgraph,
         ty: &str,
         name: &str,
         all: &'p SelectionSet,

@@ -7,7 +7,7 @@ use json::{JsonTree, RepeatedObject};
 use serde_json::Value;
 
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
-use super::rig::Rig;
+use super::rig::ExecutionFixture;
 
 const USERS: (&str, &str) = (
     "people/users?ids=7,8",
@@ -65,7 +65,11 @@ fn posts(count: usize) -> String {
 #[tokio::test]
 async fn a_shared_object_occurs_once_in_the_deduplicated_response() {
     let posts = posts(20);
-    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[("blog/posts", &posts), USERS]);
+    let rig = ExecutionFixture::rest(
+        &[("blog", BLOG), ("people", PEOPLE)],
+        LINKS,
+        &[("blog/posts", &posts), USERS],
+    );
     let tree = rig.tree("{ posts { id user { name email } } }").await;
     let ann = r#"{"name":"Ann Lovelace","email":"ann@example.org"}"#;
     assert_eq!(repeated(&tree), [ann; 18]);
@@ -79,7 +83,7 @@ async fn a_shared_object_occurs_once_in_the_deduplicated_response() {
 
 #[tokio::test]
 async fn a_response_without_shared_objects_is_plain_text() {
-    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[POSTS]);
+    let rig = ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[POSTS]);
     assert!(matches!(rig.tree("{ posts { id title } }").await, JsonTree::Text(_)));
 }
 
@@ -87,7 +91,7 @@ async fn a_response_without_shared_objects_is_plain_text() {
 async fn records_no_repetitions_of_discarded_text() {
     let comments = r#"[{"id":10,"post_id":1,"user_id":7},{"id":11,"post_id":2,"user_id":7},{"id":null,"post_id":2,"user_id":7},{"id":13,"post_id":3,"user_id":7}]"#;
     let answers = [POSTS, ("blog/comments", comments), ("people/users?ids=7", USERS.1)];
-    let rig = Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    let rig = ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
     let tree = rig.tree("{ posts { comments { author { name email } id } } }").await;
     let text = written(&tree);
     let ann = r#"{"name":"Ann Lovelace","email":"ann@example.org"}"#;

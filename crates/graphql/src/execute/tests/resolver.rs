@@ -9,7 +9,7 @@ use graphql_tools::static_graphql::query::{
 };
 use serde_json::{Map, Value, json};
 
-pub(super) struct Resolver<'a> {
+pub(super) struct TestResolver<'a> {
     pub(super) data: &'a Value,
     pub(super) variables: &'a Value,
     /// The interfaces and unions of each type.
@@ -18,7 +18,7 @@ pub(super) struct Resolver<'a> {
     pub(super) errors: Vec<Value>,
 }
 
-impl Resolver<'_> {
+impl TestResolver<'_> {
     /// Executes the document.
     pub(super) fn answer(mut self) -> Value {
         let document = self.document.clone();

@@ -9,35 +9,36 @@ use graphql_tools::static_graphql::schema::{Definition, TypeDefinition};
 use json::{JsonDocument, JsonNode, JsonTree};
 use serde_json::Value;
 
-use super::played::Played;
-use super::resolver::Resolver;
-use super::subgraph::Service;
-use crate::execute::source::Asked;
-use crate::execute::{AnswerRules, Source, Variables};
-use crate::plan::data::{Call, Document as Asks, Step};
-use crate::plan::{Plan, Planner};
-use crate::schema::{Says, Source as Described, subgraphs};
+use super::played::SimulatedServices;
+use super::resolver::TestResolver;
+use super::subgraph::TestSubgraph;
+use crate::execute::source::StepRequest;
+use crate::execute::{AnswerRules, CoercedVariables, StepExecutor};
+use crate::plan::data::{PlanCall, PlanStep, SubgraphDocument as Asks};
+use crate::plan::{QueryPlan, QueryPlanner};
+use crate::schema::{SchemaDescription, SchemaSource as Described, subgraphs};
 use crate::{
-    Ask, Bindings, Entity, Fetched, Found, GraphqlLimits, How, Joined, Kind, Link, Links, Part, Place,
-    SourceError, Subgraph, TypeBinding, compose, read_supergraph,
+    BatchStrategy, BoundCall, EntityBinding, FetchOutcome, FetchedValues, GraphqlLimits, ItemMatch,
+    LinkedField, SchemaDeclarations, ServiceSchema, SourceError, Subgraph, SubgraphBindings,
+    SubgraphProtocol, TypeBinding, ValueLocation, compose, read_supergraph,
 };
 
 /// Services and their responses.
-pub(super) struct Rig {
-    pub(super) planner: Planner,
+pub(super) struct ExecutionFixture {
+    pub(super) planner: QueryPlanner,
     answers: BTreeMap<String, String>,
     /// The data of GraphQL services, by name.
     graphs: Value,
     /// The interfaces and unions of each type.
     kinds: Value,
     /// The simulated subgraphs with shared data.
-    played: Option<Played>,
+    played: Option<SimulatedServices>,
     asked: Mutex<Vec<String>>,
     /// The maximum response size in bytes.
     pub(super) most: usize,
 }
 
-impl Rig {
+impl ExecutionFixture {
     /// Creates services from OpenAPI documents and links, with responses by `service/path`.
     pub(super) fn rest(services: &[(&str, &str)], links: &str, answers: &[(&str, &str)]) -> Self {
         let documents: Vec<(Arc<str>, openapi::OpenApiDocument)> = services
@@ -48,9 +49,12 @@ impl Rig {
             .collect();
         let described: Vec<Described<'_>> = documents
             .iter()
-            .map(|(name, document)| Described { name: Arc::clone(name), says: Says::OpenApi(document) })
+            .map(|(name, document)| Described {
+                name: Arc::clone(name),
+                says: SchemaDescription::OpenApi(document),
+            })
             .collect();
-        let links: Links = serde_json::from_str(links).expect("links");
+        let links: SchemaDeclarations = serde_json::from_str(links).expect("links");
         let (subgraphs, _) = subgraphs(&described, &links).expect("subgraphs");
         Self::of(subgraphs, answers)
     }
@@ -60,15 +64,19 @@ impl Rig {
         let subgraph = |(name, sdl): &(&str, String)| Subgraph {
             name: (*name).into(),
             sdl: sdl.clone(),
-            kind: Kind::Remote { path: "/graphql".into(), bindings: Arc::default(), is_federated: true },
+            kind: SubgraphProtocol::Remote {
+                path: "/graphql".into(),
+                bindings: Arc::default(),
+                is_federated: true,
+            },
         };
         Self { graphs, ..Self::of(services.iter().map(subgraph).collect(), &[]) }
     }
 
     /// Creates a GraphQL service `shop` that is not a federated subgraph, with links and data.
     pub(super) fn remote(sdl: &str, links: &str, graph: &Value) -> Self {
-        let says = Says::Graphql { path: "/graphql".into(), text: sdl, is_federated: false };
-        let links: Links = serde_json::from_str(links).expect("links");
+        let says = SchemaDescription::Graphql { path: "/graphql".into(), text: sdl, is_federated: false };
+        let links: SchemaDeclarations = serde_json::from_str(links).expect("links");
         let shop = Described { name: "shop".into(), says };
         let (subgraphs, _) = subgraphs(&[shop], &links).expect("subgraphs");
         Self { graphs: serde_json::json!({ "shop": graph }), ..Self::of(subgraphs, &[]) }
@@ -86,26 +94,27 @@ impl Rig {
                 .map(|(name, own)| ((*name).into(), (*own).into()))
                 .collect::<HashMap<Box<str>, Box<str>>>()
         };
-        let ask = Ask::Field { name: "find".into(), arguments: Vec::new() };
-        let link = Link { needs: vec!["after".into()], how: How::Each(ask) };
-        let entity = Entity { links: HashMap::from([("next".into(), link)]), ..Entity::default() };
+        let ask = BoundCall::Field { name: "find".into(), arguments: Vec::new() };
+        let link = LinkedField { needs: vec!["after".into()], how: BatchStrategy::Each(ask) };
+        let entity =
+            EntityBinding { links: HashMap::from([("next".into(), link)]), ..EntityBinding::default() };
         let binding = |name: Option<&str>, fields: &[(&str, &str)], values: &[(&str, &str)]| TypeBinding {
             name: name.map(Into::into),
             fields: words(fields),
             values: words(values),
             ..TypeBinding::default()
         };
-        let bindings = Bindings {
+        let bindings = SubgraphBindings {
             types: HashMap::from([
                 ("Order".into(), binding(Some("T"), &[("number", "no"), ("after", "next")], &[])),
                 ("OrderState".into(), binding(Some("State"), &[], &[("OPEN", "open")])),
                 ("Query".into(), binding(None, &[("orders", "list")], &[])),
             ]),
             entities: HashMap::from([("Order".into(), entity)]),
-            ..Bindings::default()
+            ..SubgraphBindings::default()
         };
         let (path, bindings) = ("/graphql".into(), Arc::new(bindings));
-        let kind = Kind::Remote { path, bindings, is_federated: false };
+        let kind = SubgraphProtocol::Remote { path, bindings, is_federated: false };
         let rig = Self::of(vec![Subgraph { name: "shop".into(), sdl: sdl.to_owned(), kind }], &[]);
         Self { graphs: serde_json::json!({ "shop": graph }), ..rig }
     }
@@ -116,17 +125,21 @@ impl Rig {
         let subgraph = |name| Subgraph {
             name,
             sdl: String::new(),
-            kind: Kind::Remote { path: "/graphql".into(), bindings: Arc::default(), is_federated: true },
+            kind: SubgraphProtocol::Remote {
+                path: "/graphql".into(),
+                bindings: Arc::default(),
+                is_federated: true,
+            },
         };
         let subgraphs = services.into_iter().map(subgraph).collect();
         let planner =
-            Planner::new(supergraph, subgraphs, &GraphqlLimits::default(), true).expect("a planner");
-        let services = Service::all(supergraph);
-        let played = Played { data, services, sum: Mutex::default(), wrong: Mutex::default() };
+            QueryPlanner::new(supergraph, subgraphs, &GraphqlLimits::default(), true).expect("a planner");
+        let services = TestSubgraph::all(supergraph);
+        let played = SimulatedServices { data, services, sum: Mutex::default(), wrong: Mutex::default() };
         Self { played: Some(played), ..Self::over(planner, BTreeMap::new(), Value::Null) }
     }
 
-    fn over(planner: Planner, answers: BTreeMap<String, String>, kinds: Value) -> Self {
+    fn over(planner: QueryPlanner, answers: BTreeMap<String, String>, kinds: Value) -> Self {
         let (asked, most) = (Mutex::default(), 16 << 20);
         Self { planner, answers, graphs: Value::Null, kinds, played: None, asked, most }
     }
@@ -145,11 +158,13 @@ impl Rig {
     }
 
     pub(super) fn of(subgraphs: Vec<Subgraph>, answers: &[(&str, &str)]) -> Self {
-        let parts: Vec<Part<'_>> =
-            subgraphs.iter().map(|subgraph| Part { name: &subgraph.name, sdl: &subgraph.sdl }).collect();
+        let parts: Vec<ServiceSchema<'_>> = subgraphs
+            .iter()
+            .map(|subgraph| ServiceSchema { name: &subgraph.name, sdl: &subgraph.sdl })
+            .collect();
         let supergraph = compose(&parts).expect("a supergraph");
-        let planner =
-            Planner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), true).expect("a planner");
+        let planner = QueryPlanner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), true)
+            .expect("a planner");
         let answers = answers.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
         let mut kinds = serde_json::Map::new();
         for definition in &planner.schema().definitions {
@@ -186,7 +201,7 @@ impl Rig {
                 );
             }
         };
-        let variables = match Variables::coerce(&plan, Bytes::copy_from_slice(variables.as_bytes())) {
+        let variables = match CoercedVariables::coerce(&plan, Bytes::copy_from_slice(variables.as_bytes())) {
             Ok(variables) => variables,
             Err(errors) => {
                 let errors: Vec<_> = errors.iter().map(crate::GraphqlError::json).collect();
@@ -201,11 +216,11 @@ impl Rig {
     /// Returns the response to a document as the executor creates it.
     pub(super) async fn tree(&self, document: &str) -> JsonTree {
         let plan = self.planner.plan(document, None).expect("a plan");
-        let variables = Variables::coerce(&plan, "{}".into()).expect("defaults");
+        let variables = CoercedVariables::coerce(&plan, "{}".into()).expect("defaults");
         self.run(&plan, variables).await
     }
 
-    async fn run(&self, plan: &Plan, variables: Variables) -> JsonTree {
+    async fn run(&self, plan: &QueryPlan, variables: CoercedVariables) -> JsonTree {
         let rules = AnswerRules { most: self.most, tells_schema: true, introspected: Vec::new() };
         let answer = super::super::run(plan, self.planner.schema(), variables.into(), self, &rules).await;
         super::repeated::check(&answer.tree);
@@ -239,7 +254,7 @@ impl Rig {
     }
 
     /// Returns a GraphQL service's response.
-    fn resolve(&self, step: &Step, document: &Asks, variables: Value) -> Value {
+    fn resolve(&self, step: &PlanStep, document: &Asks, variables: Value) -> Value {
         self.asked.lock().unwrap().push(format!("{}{} {variables}", step.service, document.path));
         if let Some(played) = &self.played {
             return played.answer(&step.service, &document.text, &variables);
@@ -247,19 +262,19 @@ impl Rig {
         let data = &self.graphs[&*step.service];
         let parsed = graphql_tools::parser::parse_query(&document.text).expect("a document").into_static();
         let (kinds, errors) = (&self.kinds, Vec::new());
-        Resolver { data, variables: &variables, kinds, document: parsed, errors }.answer()
+        TestResolver { data, variables: &variables, kinds, document: parsed, errors }.answer()
     }
 
-    fn document(&self, step: &Step, document: &Asks, asked: &Asked) -> Fetched {
+    fn document(&self, step: &PlanStep, document: &Asks, asked: &StepRequest) -> FetchedValues {
         let response = self.resolve(step, document, variables(asked));
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedValues::default();
         let place = add(&mut fetched, &response["data"]);
         let found = match told(step, &response, &[]) {
             Some(error) => {
                 fetched.errors.push(error);
-                Found::Partial(place, 0)
+                FetchOutcome::Partial(place, 0)
             }
-            None => Found::One(place),
+            None => FetchOutcome::One(place),
         };
         fetched.found.push(found);
         fetched
@@ -267,28 +282,28 @@ impl Rig {
 
     fn entities(
         &self,
-        step: &Step,
+        step: &PlanStep,
         document: &Asks,
         aliases: &[(Box<str>, Box<str>)],
-        asked: &Asked,
-    ) -> Fetched {
+        asked: &StepRequest,
+    ) -> FetchedValues {
         let mut variables = variables(asked);
         for ((_, variable), known) in aliases.iter().zip(&asked.representations) {
             let known = known.iter().map(|text| serde_json::from_slice::<Value>(text).expect("JSON"));
             variables[&**variable] = known.collect();
         }
         let response = self.resolve(step, document, variables);
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedValues::default();
         for (alias, _) in aliases {
             for (number, entity) in response["data"][&**alias].as_array().into_iter().flatten().enumerate() {
                 let place = add(&mut fetched, entity);
                 let found = match told(step, &response, &[(**alias).into(), number.into()]) {
-                    _ if entity.is_null() => Found::Nothing,
+                    _ if entity.is_null() => FetchOutcome::Nothing,
                     Some(error) => {
                         fetched.errors.push(error);
-                        Found::Partial(place, fetched.errors.len() as u32 - 1)
+                        FetchOutcome::Partial(place, fetched.errors.len() as u32 - 1)
                     }
-                    None => Found::One(place),
+                    None => FetchOutcome::One(place),
                 };
                 fetched.found.push(found);
             }
@@ -296,7 +311,7 @@ impl Rig {
         fetched
     }
 
-    fn by_key(&self, step: &Step, how: &How, asked: &Asked) -> Fetched {
+    fn by_key(&self, step: &PlanStep, how: &BatchStrategy, asked: &StepRequest) -> FetchedValues {
         let nodes = asked.keys.nodes();
         let rows: Vec<HashMap<&str, String>> = nodes
             .chunks(step.needs().len().max(1))
@@ -305,20 +320,20 @@ impl Rig {
                 step.needs().iter().map(|need| &**need).zip(row.iter().map(text)).collect()
             })
             .collect();
-        let mut fetched = Fetched::default();
+        let mut fetched = FetchedValues::default();
         match how {
-            How::Each(ask) => {
+            BatchStrategy::Each(ask) => {
                 for row in &rows {
                     let found = match self.answer(line(step, ask, row)) {
-                        Ok("null") => Found::Nothing,
+                        Ok("null") => FetchOutcome::Nothing,
                         Ok(text) => {
                             let place = add_text(&mut fetched, text);
                             let document = Arc::clone(&fetched.documents[place.document as usize]);
                             match beside(document.root()) {
-                                None => Found::One(place),
+                                None => FetchOutcome::One(place),
                                 Some(error) => {
                                     fetched.errors.push(error);
-                                    Found::Partial(place, fetched.errors.len() as u32 - 1)
+                                    FetchOutcome::Partial(place, fetched.errors.len() as u32 - 1)
                                 }
                             }
                         }
@@ -327,7 +342,7 @@ impl Rig {
                     fetched.found.push(found);
                 }
             }
-            How::List(ask, joined) | How::Ids(ask, joined) => {
+            BatchStrategy::List(ask, joined) | BatchStrategy::Ids(ask, joined) => {
                 let all: Vec<String> = rows.iter().map(|row| row[&*joined.key].clone()).collect();
                 let keys = HashMap::from([(&*joined.key, all.join(","))]);
                 match self.answer(line(step, ask, &keys)) {
@@ -343,14 +358,14 @@ impl Rig {
     }
 }
 
-fn variables(asked: &Asked) -> Value {
+fn variables(asked: &StepRequest) -> Value {
     let variable =
         |(name, text): &(Box<str>, Bytes)| (name.to_string(), serde_json::from_slice(text).expect("JSON"));
     Value::Object(asked.variables.iter().map(variable).collect())
 }
 
 /// Returns the errors of a response below a path, with their paths relative to it.
-fn told(step: &Step, response: &Value, path: &[Value]) -> Option<SourceError> {
+fn told(step: &PlanStep, response: &Value, path: &[Value]) -> Option<SourceError> {
     let below = |error: &Value| {
         let rest = error["path"].as_array()?.strip_prefix(path)?.to_vec();
         Some(serde_json::json!({ "message": error["message"], "path": rest }))
@@ -369,12 +384,12 @@ fn beside(object: JsonNode<'_>) -> Option<SourceError> {
 }
 
 /// Returns the request line: `service/path?parameters`.
-fn line(step: &Step, ask: &Ask, keys: &HashMap<&str, String>) -> String {
-    let Ask::Rest(operation) = ask else { return format!("{}/?", step.service) };
+fn line(step: &PlanStep, ask: &BoundCall, keys: &HashMap<&str, String>) -> String {
+    let BoundCall::Rest(operation) = ask else { return format!("{}/?", step.service) };
     let mut path = operation.path.to_string();
     let mut query = Vec::new();
     for parameter in &operation.parameters {
-        let crate::subgraph::From::Key(key) = &parameter.from else { continue };
+        let crate::subgraph::ParameterSource::Key(key) = &parameter.from else { continue };
         let value = keys.get(&**key).cloned().unwrap_or_default();
         let place = format!("{{{}}}", parameter.name);
         match path.contains(&place) {
@@ -386,22 +401,22 @@ fn line(step: &Step, ask: &Ask, keys: &HashMap<&str, String>) -> String {
     format!("{}{path}{query}", step.service)
 }
 
-fn add(fetched: &mut Fetched, value: &Value) -> Place {
+fn add(fetched: &mut FetchedValues, value: &Value) -> ValueLocation {
     add_text(fetched, &value.to_string())
 }
 
-fn add_text(fetched: &mut Fetched, text: &str) -> Place {
+fn add_text(fetched: &mut FetchedValues, text: &str) -> ValueLocation {
     fetched.documents.push(Arc::new(JsonDocument::new(text.to_owned().into()).expect("JSON")));
     let document = fetched.documents.len() - 1;
-    Place { document: document as u32, spot: fetched.documents[document].root().spot() }
+    ValueLocation { document: document as u32, spot: fetched.documents[document].root().spot() }
 }
 
-fn failed(fetched: &mut Fetched, error: SourceError) -> Found {
+fn failed(fetched: &mut FetchedValues, error: SourceError) -> FetchOutcome {
     fetched.errors.push(error);
-    Found::Failed(fetched.errors.len() as u32 - 1)
+    FetchOutcome::Failed(fetched.errors.len() as u32 - 1)
 }
 
-fn join(fetched: &mut Fetched, list: &str, joined: &Joined, keys: &[String]) {
+fn join(fetched: &mut FetchedValues, list: &str, joined: &ItemMatch, keys: &[String]) {
     let place = add_text(fetched, list);
     let document = Arc::clone(&fetched.documents[place.document as usize]);
     for key in keys {
@@ -409,25 +424,25 @@ fn join(fetched: &mut Fetched, list: &str, joined: &Joined, keys: &[String]) {
             item.member(joined.item.as_bytes()).is_some_and(|found| found.text() == key.as_bytes())
         });
         let items: Vec<JsonNode<'_>> = items.collect();
-        let at = |item: &JsonNode<'_>| Place { document: place.document, spot: item.spot() };
+        let at = |item: &JsonNode<'_>| ValueLocation { document: place.document, spot: item.spot() };
         for item in &items {
             let Some(error) = beside(*item) else { continue };
             fetched.items.insert(at(item), fetched.errors.len() as u32);
             fetched.errors.push(error);
         }
-        let places: Vec<Place> = items.iter().map(at).collect();
+        let places: Vec<ValueLocation> = items.iter().map(at).collect();
         fetched.found.push(match (joined.is_many, places.first()) {
-            (true, _) => Found::Many(places),
-            (false, Some(place)) => Found::One(*place),
-            (false, None) => Found::Nothing,
+            (true, _) => FetchOutcome::Many(places),
+            (false, Some(place)) => FetchOutcome::One(*place),
+            (false, None) => FetchOutcome::Nothing,
         });
     }
 }
 
-impl Source for Rig {
-    fn fetch<'a>(&'a self, step: &'a Step, asked: Asked) -> BoxFuture<'a, Fetched> {
+impl StepExecutor for ExecutionFixture {
+    fn fetch<'a>(&'a self, step: &'a PlanStep, asked: StepRequest) -> BoxFuture<'a, FetchedValues> {
         let fetched = match &step.call {
-            Call::Operation(operation, _) => {
+            PlanCall::Operation(operation, _) => {
                 let mut path = operation.path.to_string();
                 let arguments = asked.arguments.clone().unwrap_or_else(|| Bytes::from_static(b"{}"));
                 let arguments: Value = serde_json::from_slice(&arguments).expect("arguments");
@@ -442,23 +457,23 @@ impl Source for Rig {
                 let method =
                     if operation.method == http::Method::GET { "" } else { operation.method.as_str() };
                 let query = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
-                let mut fetched = Fetched::default();
+                let mut fetched = FetchedValues::default();
                 let found = match self.answer(format!("{method}{}{path}{query}", step.service)) {
-                    Ok(text) => Found::One(add_text(&mut fetched, text)),
+                    Ok(text) => FetchOutcome::One(add_text(&mut fetched, text)),
                     Err(error) => failed(&mut fetched, error),
                 };
                 fetched.found.push(found);
                 fetched
             }
-            Call::Keys(how, _) => self.by_key(step, how, &asked),
-            Call::Document(document) => self.document(step, document, &asked),
-            Call::Entities(document, aliases) => self.entities(step, document, aliases, &asked),
-            Call::Linked { .. } => Fetched::default(),
+            PlanCall::Keys(how, _) => self.by_key(step, how, &asked),
+            PlanCall::Document(document) => self.document(step, document, &asked),
+            PlanCall::Entities(document, aliases) => self.entities(step, document, aliases, &asked),
+            PlanCall::Linked { .. } => FetchedValues::default(),
         };
         Box::pin(async move { fetched })
     }
 
-    fn ahead<'a>(&'a self, _: &'a Step, _: Asked) -> BoxFuture<'a, ()> {
+    fn ahead<'a>(&'a self, _: &'a PlanStep, _: StepRequest) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 }

@@ -5,36 +5,36 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::rig::Rig;
+use super::rig::ExecutionFixture;
 use crate::compose::tests::{cases, composed};
 
 const RUNS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/runs");
 
 /// Services, their data, and queries.
-pub(super) struct Case {
+pub(super) struct ExecutionCase {
     pub(super) name: String,
-    pub(super) asks: Vec<Ask>,
+    pub(super) asks: Vec<CaseQuery>,
     data: Value,
     supergraphs: [(&'static str, String); 2],
 }
 
 /// A query, and the response of a single server with all data.
-pub(super) struct Ask {
+pub(super) struct CaseQuery {
     pub(super) query: String,
     pub(super) variables: String,
     pub(super) answer: String,
 }
 
-impl Case {
+impl ExecutionCase {
     /// Returns a rig for Apollo's supergraph, and one for ours.
-    pub(super) fn rigs(&self) -> impl Iterator<Item = (&'static str, &str, Rig)> {
+    pub(super) fn rigs(&self) -> impl Iterator<Item = (&'static str, &str, ExecutionFixture)> {
         self.supergraphs.iter().map(|(whose, supergraph)| {
-            (*whose, supergraph.as_str(), Rig::ready(supergraph, self.data.clone()))
+            (*whose, supergraph.as_str(), ExecutionFixture::ready(supergraph, self.data.clone()))
         })
     }
 }
 
-pub(super) fn each_case() -> impl Iterator<Item = Case> {
+pub(super) fn each_case() -> impl Iterator<Item = ExecutionCase> {
     cases(RUNS).into_iter().map(|[name, case, expected]| {
         let (services, rest) = case.split_once("# data\n").expect("data");
         let (data, asks) = rest.split_once("\n# ask").expect("a query");
@@ -46,11 +46,11 @@ pub(super) fn each_case() -> impl Iterator<Item = Case> {
         let ask = |(ask, answer): (&str, &str)| {
             let (ask, _) = ask.split_once("\n# answer").unwrap_or((ask, ""));
             let (query, variables) = ask.split_once("\n# variables\n").unwrap_or((ask, "{}"));
-            Ask { query: query.to_owned(), variables: variables.to_owned(), answer: answer.to_owned() }
+            CaseQuery { query: query.to_owned(), variables: variables.to_owned(), answer: answer.to_owned() }
         };
         let asks = asks.zip(answers.lines()).map(ask).collect();
         let ours = composed(services).expect("a supergraph");
-        Case { name, asks, data, supergraphs: [("Apollo's", apollos), ("ours", ours)] }
+        ExecutionCase { name, asks, data, supergraphs: [("Apollo's", apollos), ("ours", ours)] }
     })
 }
 
@@ -69,7 +69,7 @@ async fn federated_responses_equal_those_of_a_single_server() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-async fn difference(rig: &Rig, ask: &Ask) -> Option<String> {
+async fn difference(rig: &ExecutionFixture, ask: &CaseQuery) -> Option<String> {
     let answer = rig.ask_with(&ask.query, &ask.variables).await;
     let wrong = rig.wrong();
     let is_same = comparable(&answer) == comparable(&ask.answer);

@@ -8,11 +8,11 @@ use graphql_tools::static_graphql::schema::{
 };
 
 /// A subgraph.
-pub(super) struct Service {
+pub(super) struct TestSubgraph {
     pub(super) name: String,
     /// The subgraph's own schema.
     pub(super) schema: Document,
-    fields: HashMap<(String, String), Known>,
+    fields: HashMap<(String, String), TestSubgraphField>,
     keys: HashMap<String, Vec<SelectionSet>>,
     /// The interfaces and unions of each object type in the supergraph, and the type itself.
     kinds: HashMap<String, Vec<String>>,
@@ -21,7 +21,7 @@ pub(super) struct Service {
 }
 
 /// A field of a subgraph.
-pub(super) struct Known {
+pub(super) struct TestSubgraphField {
     /// The type of the field or of its items.
     pub(super) of: String,
     pub(super) is_external: bool,
@@ -36,7 +36,7 @@ const MACHINERY: &str = "scalar Int scalar Float scalar String scalar Boolean sc
   scalar _Any union _Entity = ENTITIES";
 const ENTITIES: &str = "type Query { _entities(representations: [_Any!]!): [_Entity]! }";
 
-impl Service {
+impl TestSubgraph {
     /// Returns the subgraphs of a supergraph by name.
     pub(super) fn all(supergraph: &str) -> HashMap<String, Self> {
         let document =
@@ -73,7 +73,7 @@ impl Service {
         ty == other || self.kinds.get(ty).is_some_and(|kinds| kinds.iter().any(|kind| kind == other))
     }
 
-    pub(super) fn field(&self, ty: &str, name: &str) -> Option<&Known> {
+    pub(super) fn field(&self, ty: &str, name: &str) -> Option<&TestSubgraphField> {
         self.fields.get(&(ty.to_owned(), name.to_owned()))
     }
 
@@ -172,7 +172,7 @@ impl Service {
                 continue;
             }
             let set = |name| joined.and_then(|it| text(it, name)).map(|fields| selection(&fields));
-            let known = Known {
+            let known = TestSubgraphField {
                 of: named(&field.field_type).to_owned(),
                 is_external: joined.is_some_and(|it| is(it, "external", true)),
                 requires: set("requires"),

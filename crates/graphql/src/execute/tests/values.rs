@@ -1,12 +1,16 @@
 //! Tests of arguments, variables and introspection.
 
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
-use super::rig::Rig;
-use crate::plan::Planner;
+use super::rig::ExecutionFixture;
+use crate::plan::QueryPlanner;
 
-fn rig() -> Rig {
+fn rig() -> ExecutionFixture {
     let post = (r"blog/posts/2", r#"{"id":2,"title":"two"}"#);
-    Rig::rest(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[POSTS, post, ("people/users?ids=[7]", "[]")])
+    ExecutionFixture::rest(
+        &[("blog", BLOG), ("people", PEOPLE)],
+        LINKS,
+        &[POSTS, post, ("people/users?ids=[7]", "[]")],
+    )
 }
 
 #[tokio::test]
@@ -141,7 +145,7 @@ async fn rejects_excessively_complex_documents() {
 fn planners_and_executions_are_send() {
     fn send<T: Send>(_: impl FnOnce() -> T) {}
     fn share<T: Send + Sync>() {}
-    share::<Planner>();
+    share::<QueryPlanner>();
     send(|| {
         let rig = rig();
         async move {
@@ -162,8 +166,8 @@ const LOGIN: &str = r##"{ "openapi": "3.0.3", "info": { "title": "shop", "versio
     "tags": { "type": "array", "items": { "type": "string" } }, "big": { "type": "integer", "format": "int64" },
     "at": { "type": "string", "format": "date-time" }, "day": { "type": "string", "format": "date" }, "any": {} } } } } }"##;
 
-fn login() -> Rig {
-    Rig::rest(&[("shop", LOGIN)], "{ \"links\": {} }", &[])
+fn login() -> ExecutionFixture {
+    ExecutionFixture::rest(&[("shop", LOGIN)], "{ \"links\": {} }", &[])
 }
 
 #[tokio::test]
@@ -212,7 +216,8 @@ async fn checks_variables_of_scalars_derived_from_formats() {
     let document =
         "mutation($big: Long, $at: DateTime, $any: JSON) { login(input: {big: $big, at: $at, any: $any}) }";
     let plan = rig.planner.plan(document, None).expect("a plan");
-    let coerced = |variables: &str| crate::execute::Variables::coerce(&plan, variables.to_owned().into());
+    let coerced =
+        |variables: &str| crate::execute::CoercedVariables::coerce(&plan, variables.to_owned().into());
     for wrong in [
         r#"{"big":{"a":1}}"#,
         r#"{"big":[1]}"#,
@@ -242,7 +247,8 @@ async fn rejects_ambiguous_variables() {
     let rig = login();
     let document = "mutation($any: JSON, $user: String, $tags: [String!]) { login(input: {any: $any, user: $user, tags: $tags}) }";
     let plan = rig.planner.plan(document, None).expect("a plan");
-    let coerced = |variables: &str| crate::execute::Variables::coerce(&plan, variables.to_owned().into());
+    let coerced =
+        |variables: &str| crate::execute::CoercedVariables::coerce(&plan, variables.to_owned().into());
     for (variables, known) in [
         (r#"{"any":{"acc":1,"acc":2}}"#, "the variable `$any` must have each name once, and not `acc` twice"),
         (r#"{"any":[{"x":{"acc":1,"\u0061cc":2}}]}"#, "`$any`: `[0].x` must have each name once"),
@@ -262,7 +268,7 @@ async fn rejects_ambiguous_variables() {
 #[tokio::test]
 async fn rejects_duplicate_fields_of_an_input_object() {
     let sdl = "type Query { at(of: In): Int } input In { of: [In] by: In n: Int }";
-    let rig = Rig::federated(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
+    let rig = ExecutionFixture::federated(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
     let plan = rig.planner.plan("query($in: In) { at(of: $in) }", None).expect("a plan");
     for variables in [
         r#"{"in":{"n":1,"n":2}}"#,
@@ -271,7 +277,7 @@ async fn rejects_duplicate_fields_of_an_input_object() {
         r#"{"in":{"of":null,"of":[]}}"#,
     ] {
         let given = variables.to_owned().into();
-        let errors = crate::execute::Variables::coerce(&plan, given).expect_err(variables);
+        let errors = crate::execute::CoercedVariables::coerce(&plan, given).expect_err(variables);
         let (code, message) = (errors[0].code, &errors[0].message);
         assert!(code == "graphql-variables" && message.contains("of `In` more than once"), "{message}");
     }
@@ -281,10 +287,10 @@ async fn rejects_duplicate_fields_of_an_input_object() {
 #[tokio::test]
 async fn scalars_of_graphql_services_accept_any_value() {
     let sdl = "type Query { at(long: Long, date: DateTime): Int } scalar Long scalar DateTime";
-    let rig = Rig::federated(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
+    let rig = ExecutionFixture::federated(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
     for document in ["{ at(long: {a: 1}, date: [1]) }", "{ at(long: \"1\", date: RED) }"] {
         assert!(rig.planner.plan(document, None).is_ok(), "{document}");
     }
     let plan = rig.planner.plan("query($l: Long) { at(long: $l) }", None).expect("a plan");
-    assert!(crate::execute::Variables::coerce(&plan, r#"{"l":{"a":"b"}}"#.into()).is_ok());
+    assert!(crate::execute::CoercedVariables::coerce(&plan, r#"{"l":{"a":"b"}}"#.into()).is_ok());
 }

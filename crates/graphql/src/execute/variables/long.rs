@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
-use super::Variables;
-use crate::Bindings;
-use crate::error::{Code, GraphqlError};
-use crate::plan::Plan;
-use crate::plan::data::{Call, Step};
-use crate::plan::values::{Arguments, Speller, Template};
+use super::CoercedVariables;
+use crate::SubgraphBindings;
+use crate::error::{GraphqlError, GraphqlErrorKind};
+use crate::plan::QueryPlan;
+use crate::plan::data::{PlanCall, PlanStep};
+use crate::plan::values::{CallArgumentTexts, ValueSpeller, ValueTemplate};
 
 /// Values up to this total size in all calls are converted anew for each call.
 const SHORT: usize = 8 << 10;
@@ -24,7 +24,7 @@ pub(super) struct SpelledValues(HashMap<usize, HashMap<Box<str>, Bytes>>);
 impl SpelledValues {
     /// Returns a variable in a service's spelling; `None` if the values are short, or it is not sent there.
     #[inline]
-    pub(super) fn get(&self, name: &str, bindings: Option<&Bindings>) -> Option<&Bytes> {
+    pub(super) fn get(&self, name: &str, bindings: Option<&SubgraphBindings>) -> Option<&Bytes> {
         if self.0.is_empty() {
             return None;
         }
@@ -33,16 +33,16 @@ impl SpelledValues {
 }
 
 /// Returns the number of services that a plan calls.
-pub(super) fn services(plan: &Plan) -> usize {
+pub(super) fn services(plan: &QueryPlan) -> usize {
     let services: HashSet<usize> =
         plan.steps.iter().map(|step| std::ptr::from_ref(&*step.bindings).addr()).collect();
     services.len()
 }
 
-impl Variables {
+impl CoercedVariables {
     /// Converts long values to the spelling of each service that they are sent to. Fails if the calls would
     /// contain too many bytes of them.
-    pub(super) fn spelled(mut self, plan: &Plan) -> Result<Self, Box<GraphqlError>> {
+    pub(super) fn spelled(mut self, plan: &QueryPlan) -> Result<Self, Box<GraphqlError>> {
         let sum = plan.steps.iter().map(|step| self.bytes_of(step)).fold(0, usize::saturating_add);
         if sum <= SHORT {
             return Ok(self);
@@ -52,11 +52,11 @@ impl Variables {
                 "the operation sends variable values of {sum} bytes in all to services; \
                  at most {ARGUMENTS} are allowed"
             );
-            return Err(Box::new(GraphqlError::new(Code::Limit, message)));
+            return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message)));
         }
         let mut spelled = SpelledValues::default();
         for step in &plan.steps {
-            let speller = Speller { types: &plan.types, bindings: Some(&step.bindings) };
+            let speller = ValueSpeller { types: &plan.types, bindings: Some(&step.bindings) };
             let values = spelled.0.entry(std::ptr::from_ref(&*step.bindings).addr()).or_default();
             each_variable(step, &mut |name| {
                 if values.contains_key(name) {
@@ -73,12 +73,12 @@ impl Variables {
     }
 
     /// The number of bytes of variable values in a step's calls; 0 if the values are short.
-    pub(in crate::execute) fn long_bytes(&self, step: &Step) -> usize {
+    pub(in crate::execute) fn long_bytes(&self, step: &PlanStep) -> usize {
         if self.spelled.0.is_empty() { 0 } else { self.bytes_of(step) }
     }
 
     /// The number of bytes of variable values in a step's calls.
-    fn bytes_of(&self, step: &Step) -> usize {
+    fn bytes_of(&self, step: &PlanStep) -> usize {
         let mut bytes = 0;
         each_variable(step, &mut |name| bytes += self.get(name).map_or(0, |node| node.text().len()));
         bytes
@@ -86,26 +86,26 @@ impl Variables {
 }
 
 /// Calls a closure with the name of each variable in a step's call, as often as the call contains its value.
-fn each_variable(step: &Step, see: &mut dyn FnMut(&str)) {
-    fn in_arguments(arguments: &Arguments, see: &mut dyn FnMut(&str)) {
+fn each_variable(step: &PlanStep, see: &mut dyn FnMut(&str)) {
+    fn in_arguments(arguments: &CallArgumentTexts, see: &mut dyn FnMut(&str)) {
         for (_, value) in &arguments.0 {
             in_value(value, see);
         }
     }
-    fn in_value(value: &Template, see: &mut dyn FnMut(&str)) {
+    fn in_value(value: &ValueTemplate, see: &mut dyn FnMut(&str)) {
         match value {
-            Template::Text(_) => {}
-            Template::Variable { name, .. } => see(name),
-            Template::List(items) => items.iter().for_each(|item| in_value(item, see)),
-            Template::Object(members) => members.iter().for_each(|(_, value)| in_value(value, see)),
+            ValueTemplate::Text(_) => {}
+            ValueTemplate::Variable { name, .. } => see(name),
+            ValueTemplate::List(items) => items.iter().for_each(|item| in_value(item, see)),
+            ValueTemplate::Object(members) => members.iter().for_each(|(_, value)| in_value(value, see)),
         }
     }
     match &step.call {
-        Call::Operation(_, arguments) | Call::Keys(_, arguments) => in_arguments(arguments, see),
-        Call::Document(document) | Call::Entities(document, _) => {
+        PlanCall::Operation(_, arguments) | PlanCall::Keys(_, arguments) => in_arguments(arguments, see),
+        PlanCall::Document(document) | PlanCall::Entities(document, _) => {
             document.variables.iter().for_each(|name| see(name));
         }
-        Call::Linked { arguments, variables, .. } => {
+        PlanCall::Linked { arguments, variables, .. } => {
             in_arguments(arguments, see);
             variables.iter().for_each(|name| see(name));
         }
@@ -119,19 +119,23 @@ mod tests {
     use offload::SHORT_TEXT;
 
     use super::*;
-    use crate::plan::Planner;
-    use crate::{GraphqlLimits, Kind, Part, Subgraph, compose};
+    use crate::plan::QueryPlanner;
+    use crate::{GraphqlLimits, ServiceSchema, Subgraph, SubgraphProtocol, compose};
 
     /// Plans a document over two services, each of which has a field with its name.
-    fn planned(document: &str) -> Arc<Plan> {
+    fn planned(document: &str) -> Arc<QueryPlan> {
         let subgraphs = ["one", "two"].map(|name| Subgraph {
             name: name.into(),
             sdl: format!("type Query {{ {name}(text: String): Int }}"),
-            kind: Kind::Remote { path: "/graphql".into(), bindings: Arc::default(), is_federated: true },
+            kind: SubgraphProtocol::Remote {
+                path: "/graphql".into(),
+                bindings: Arc::default(),
+                is_federated: true,
+            },
         });
-        let parts = subgraphs.each_ref().map(|part| Part { name: &part.name, sdl: &part.sdl });
+        let parts = subgraphs.each_ref().map(|part| ServiceSchema { name: &part.name, sdl: &part.sdl });
         let supergraph = compose(&parts).expect("a supergraph");
-        let planner = Planner::new(&supergraph.sdl, subgraphs.into(), &GraphqlLimits::default(), true);
+        let planner = QueryPlanner::new(&supergraph.sdl, subgraphs.into(), &GraphqlLimits::default(), true);
         planner.expect("a planner").plan(document, None).expect("a plan")
     }
 
@@ -139,7 +143,7 @@ mod tests {
     fn does_not_count_the_values_of_long_variables() {
         let plan = planned("query($a: String) { one(text: $a) }");
         for length in [SHORT_TEXT, SHORT_TEXT + 1] {
-            let counts = Variables::work(&plan, &vec![b','; length]) > length;
+            let counts = CoercedVariables::work(&plan, &vec![b','; length]) > length;
             assert_eq!(counts, length <= SHORT_TEXT, "{length} bytes");
         }
     }
@@ -149,7 +153,7 @@ mod tests {
         let plan = planned("query($a: String, $b: String) { one(text: $a) two(text: $b) }");
         let text = "x".repeat(SHORT);
         let given = format!(r#"{{"a":"{text}","b":"{text}"}}"#);
-        let variables = Variables::coerce(&plan, given.into()).expect("variables");
+        let variables = CoercedVariables::coerce(&plan, given.into()).expect("variables");
         let spelled = variables.spelled.0.values();
         let mut names: Vec<Vec<&str>> =
             spelled.map(|values| values.keys().map(|name| &**name).collect()).collect();

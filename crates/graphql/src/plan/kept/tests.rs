@@ -7,7 +7,7 @@ use crate::plan::tests::planner;
 fn keeps_used_plans_during_a_flood_of_one_time_documents() {
     let planner = planner();
     let plan = planner.plan("{ t { id } }", None).expect("a plan");
-    let kept = Kept::new(20 * (plan.bytes + EACH + 16));
+    let kept = CachedPlan::new(20 * (plan.bytes + EACH + 16));
     kept.keep(&"used".into(), None, &plan);
     let flood = "flood".into();
     for number in 0..1000 {
@@ -29,7 +29,7 @@ fn keeps_used_plans_during_a_flood_of_one_time_documents() {
 fn does_not_cache_plans_that_take_most_of_the_capacity() {
     let planner = planner();
     let plan = planner.plan("{ t { id } }", None).expect("a plan");
-    let kept = Kept::new(2 * plan.bytes);
+    let kept = CachedPlan::new(2 * plan.bytes);
     kept.keep(&"large".into(), None, &plan);
     assert!(kept.get("large", None).is_none() && kept.bytes() == 0);
 }
@@ -39,7 +39,7 @@ fn evicted_plans_are_returned_and_not_dropped_under_the_lock() {
     let planner = planner();
     let plan = |text: &str| planner.plan(text, None).expect("a plan");
     let (first, others) = (plan("{ t { id } }"), [plan("{ a: t { id } }"), plan("{ b: t { id } }")]);
-    let kept = Kept::new(8 * (first.bytes + EACH + 16));
+    let kept = CachedPlan::new(8 * (first.bytes + EACH + 16));
     let mut evicted = Vec::new();
     evicted.extend(kept.keep(&"first".into(), None, &first));
     for number in 0..30 {
@@ -52,7 +52,7 @@ fn evicted_plans_are_returned_and_not_dropped_under_the_lock() {
 fn examines_a_bounded_number_of_plans_for_a_new_one() {
     let planner = planner();
     let plan = planner.plan("{ t { id } }", None).expect("a plan");
-    let kept = Kept::new(2 * MAX_CANDIDATES * (plan.bytes + EACH + 4));
+    let kept = CachedPlan::new(2 * MAX_CANDIDATES * (plan.bytes + EACH + 4));
     for number in 1000..1000 + 2 * MAX_CANDIDATES {
         kept.keep(&number.to_string().into(), None, &plan);
         assert!(kept.get(&number.to_string(), None).is_some(), "{number}");

@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use graphql_tools::static_graphql::query::{Field, Selection, SelectionSet};
 
 use super::fragments::FragmentIndex;
-use crate::plan::types::{Ty, TypeId, Types};
+use crate::plan::types::{ClientTypeRef, ClientTypes, TypeId};
 
 /// The lists of introspection that lead from types to types.
 pub(super) const LISTS: [&str; 4] = ["fields", "interfaces", "possibleTypes", "inputFields"];
 
 /// The size figures of a selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Figures {
+pub(super) struct SelectionSizes {
     /// The nesting of fields.
     pub(super) depth: u64,
     /// The nesting of selections, including fragments.
@@ -32,12 +32,12 @@ pub(super) struct Figures {
 
 /// The figures of a document's fragments.
 pub(super) struct FigureBook<'a, 'd> {
-    types: &'a Types,
-    fragments: HashMap<&'d str, Figures>,
+    types: &'a ClientTypes,
+    fragments: HashMap<&'d str, SelectionSizes>,
 }
 
 impl<'a, 'd> FigureBook<'a, 'd> {
-    pub(super) fn new(index: &FragmentIndex<'d>, types: &'a Types) -> Self {
+    pub(super) fn new(index: &FragmentIndex<'d>, types: &'a ClientTypes) -> Self {
         let mut book = Self { types, fragments: HashMap::new() };
         for fragment in index.ordered() {
             let parent = types.find(fragment.type_condition.as_ref());
@@ -48,13 +48,13 @@ impl<'a, 'd> FigureBook<'a, 'd> {
     }
 
     /// The figures of a fragment.
-    pub(super) fn fragment(&self, name: &str) -> Figures {
+    pub(super) fn fragment(&self, name: &str) -> SelectionSizes {
         self.fragments.get(name).copied().unwrap_or_default()
     }
 
     /// Computes the figures of a selection of a type.
-    pub(super) fn count(&self, selections: &SelectionSet, parent: Option<TypeId>) -> Figures {
-        let mut sum = Figures::default();
+    pub(super) fn count(&self, selections: &SelectionSet, parent: Option<TypeId>) -> SelectionSizes {
+        let mut sum = SelectionSizes::default();
         for item in &selections.items {
             sum.add(match item {
                 Selection::Field(field) => self.field(field, parent),
@@ -69,11 +69,11 @@ impl<'a, 'd> FigureBook<'a, 'd> {
         sum
     }
 
-    fn field(&self, field: &Field, parent: Option<TypeId>) -> Figures {
+    fn field(&self, field: &Field, parent: Option<TypeId>) -> SelectionSizes {
         let declared = parent.and_then(|parent| self.types.field(parent, &field.name));
         let below = self.count(&field.selection_set, declared.map(|field| field.ty.named()));
         let many = declared.map_or(1, |field| 10_u64.saturating_pow(lists(&field.ty)));
-        Figures {
+        SelectionSizes {
             depth: below.depth.saturating_add(1),
             aliases: below.aliases.saturating_add(u64::from(field.alias.is_some())),
             cost: below.cost.saturating_mul(many).saturating_add(1),
@@ -89,7 +89,7 @@ impl<'a, 'd> FigureBook<'a, 'd> {
     }
 }
 
-impl Figures {
+impl SelectionSizes {
     /// The figures with one more level of nesting.
     fn within(self) -> Self {
         let nesting = self.nesting.saturating_add(1);
@@ -107,10 +107,10 @@ impl Figures {
     }
 }
 
-fn lists(ty: &Ty) -> u32 {
+fn lists(ty: &ClientTypeRef) -> u32 {
     match ty {
-        Ty::Named(_) => 0,
-        Ty::NonNull(inner) => lists(inner),
-        Ty::List(inner) => 1 + lists(inner),
+        ClientTypeRef::Named(_) => 0,
+        ClientTypeRef::NonNull(inner) => lists(inner),
+        ClientTypeRef::List(inner) => 1 + lists(inner),
     }
 }

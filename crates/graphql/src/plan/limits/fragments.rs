@@ -10,7 +10,7 @@ use graphql_tools::static_graphql::query::{
     Definition, Document, FragmentDefinition, OperationDefinition, Selection, SelectionSet,
 };
 
-use crate::error::{Code, GraphqlError};
+use crate::error::{GraphqlError, GraphqlErrorKind};
 
 /// The maximum number of operations in a document, since validation rules visit the fragments once for each
 /// operation.
@@ -24,14 +24,14 @@ pub(crate) struct FragmentIndex<'d> {
 }
 
 /// A spread of a fragment.
-struct Spread<'d> {
+struct SpreadSite<'d> {
     name: &'d str,
     position: Pos,
 }
 
 /// The state of a fragment during the depth-first search.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum SearchState {
     Open,
     Done,
 }
@@ -55,7 +55,7 @@ impl<'d> FragmentIndex<'d> {
         if operations > OPERATIONS {
             let message =
                 format!("the document has {operations} operations; at most {OPERATIONS} are allowed");
-            return Err(Box::new(GraphqlError::new(Code::Limit, message)));
+            return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message)));
         }
         let mut index = Self { by_name, ordered: Vec::new() };
         for definition in &document.definitions {
@@ -94,7 +94,7 @@ impl<'d> FragmentIndex<'d> {
         self.ordered.iter().filter(is_reached).copied().collect()
     }
 
-    fn known(&self, spreads: &[Spread<'d>]) -> Result<(), Box<GraphqlError>> {
+    fn known(&self, spreads: &[SpreadSite<'d>]) -> Result<(), Box<GraphqlError>> {
         match spreads.iter().find(|spread| !self.by_name.contains_key(spread.name)) {
             Some(spread) => Err(invalid(format!("Unknown fragment \"{}\".", spread.name), spread.position)),
             None => Ok(()),
@@ -103,8 +103,8 @@ impl<'d> FragmentIndex<'d> {
 
     /// Orders the fragments, depth first.
     fn order(&mut self, document: &'d Document) -> Result<(), Box<GraphqlError>> {
-        let mut progress: HashMap<&str, Progress> = HashMap::new();
-        let mut open: Vec<(&'d FragmentDefinition, std::vec::IntoIter<Spread<'d>>)> = Vec::new();
+        let mut progress: HashMap<&str, SearchState> = HashMap::new();
+        let mut open: Vec<(&'d FragmentDefinition, std::vec::IntoIter<SpreadSite<'d>>)> = Vec::new();
         for definition in &document.definitions {
             let Definition::Fragment(root) = definition else { continue };
             if progress.contains_key(root.name.as_str()) {
@@ -113,14 +113,14 @@ impl<'d> FragmentIndex<'d> {
             self.enter(root, &mut progress, &mut open)?;
             while let Some((fragment, spreads)) = open.last_mut() {
                 let Some(spread) = spreads.next() else {
-                    progress.insert(&fragment.name, Progress::Done);
+                    progress.insert(&fragment.name, SearchState::Done);
                     self.ordered.push(fragment);
                     open.pop();
                     continue;
                 };
                 match progress.get(spread.name) {
-                    Some(Progress::Done) => {}
-                    Some(Progress::Open) => {
+                    Some(SearchState::Done) => {}
+                    Some(SearchState::Open) => {
                         let message = format!("the fragment `{}` contains itself", spread.name);
                         return Err(invalid(message, spread.position));
                     }
@@ -137,12 +137,12 @@ impl<'d> FragmentIndex<'d> {
     fn enter(
         &self,
         fragment: &'d FragmentDefinition,
-        progress: &mut HashMap<&'d str, Progress>,
-        open: &mut Vec<(&'d FragmentDefinition, std::vec::IntoIter<Spread<'d>>)>,
+        progress: &mut HashMap<&'d str, SearchState>,
+        open: &mut Vec<(&'d FragmentDefinition, std::vec::IntoIter<SpreadSite<'d>>)>,
     ) -> Result<(), Box<GraphqlError>> {
         let spreads = spreads(&fragment.selection_set);
         self.known(&spreads)?;
-        progress.insert(&fragment.name, Progress::Open);
+        progress.insert(&fragment.name, SearchState::Open);
         open.push((fragment, spreads.into_iter()));
         Ok(())
     }
@@ -159,7 +159,7 @@ pub(crate) fn selections(operation: &OperationDefinition) -> &SelectionSet {
 }
 
 /// The spreads within a selection set, excluding those within other fragments.
-fn spreads(set: &SelectionSet) -> Vec<Spread<'_>> {
+fn spreads(set: &SelectionSet) -> Vec<SpreadSite<'_>> {
     let (mut spreads, mut open) = (Vec::new(), vec![set]);
     while let Some(set) = open.pop() {
         for item in &set.items {
@@ -167,7 +167,7 @@ fn spreads(set: &SelectionSet) -> Vec<Spread<'_>> {
                 Selection::Field(field) => open.push(&field.selection_set),
                 Selection::InlineFragment(fragment) => open.push(&fragment.selection_set),
                 Selection::FragmentSpread(spread) => {
-                    spreads.push(Spread { name: &spread.fragment_name, position: spread.position });
+                    spreads.push(SpreadSite { name: &spread.fragment_name, position: spread.position });
                 }
             }
         }
@@ -177,5 +177,5 @@ fn spreads(set: &SelectionSet) -> Vec<Spread<'_>> {
 
 fn invalid(message: String, position: Pos) -> Box<GraphqlError> {
     let place = (position.line as u32, position.column as u32);
-    Box::new(GraphqlError::new(Code::Invalid, message).at(place))
+    Box::new(GraphqlError::new(GraphqlErrorKind::Invalid, message).at(place))
 }

@@ -15,8 +15,8 @@ use indexmap::IndexMap;
 
 use super::fragments::{FragmentIndex, selections};
 use super::root;
-use crate::error::{Code, GraphqlError};
-use crate::plan::types::{Ty, TypeId, Types};
+use crate::error::{GraphqlError, GraphqlErrorKind};
+use crate::plan::types::{ClientTypeRef, ClientTypes, TypeId};
 
 /// The maximum number of visits to each selection of the expansion, on average. Without mutually exclusive
 /// types, the algorithm needs at most three.
@@ -28,19 +28,19 @@ const CONFLICTS: usize = 10;
 
 /// A field selected at a place.
 #[derive(Clone, Copy)]
-struct Occurrence<'d> {
+struct FieldOccurrence<'d> {
     field: &'d Field,
     parent: Option<TypeId>,
 }
 
 /// The fields of one place, by response key.
-type Groups<'d> = IndexMap<&'d str, Vec<Occurrence<'d>>>;
+type OccurrenceGroups<'d> = IndexMap<&'d str, Vec<FieldOccurrence<'d>>>;
 
 /// The search ends: the work is exhausted, or enough conflicts were found.
-struct Stop;
+struct SearchEnd;
 
-struct Merging<'a, 'd> {
-    types: &'a Types,
+struct OverlapSearch<'a, 'd> {
+    types: &'a ClientTypes,
     fragments: &'a FragmentIndex<'d>,
     /// The number of each field's arguments. Equal arguments have equal numbers.
     arguments: HashMap<usize, usize>,
@@ -48,7 +48,7 @@ struct Merging<'a, 'd> {
     /// The groups whose shapes, and those whose fields, have been compared, by the addresses of their fields.
     shapes: HashSet<Box<[usize]>>,
     fields: HashSet<Box<[usize]>>,
-    typename: Option<Ty>,
+    typename: Option<ClientTypeRef>,
     visits: usize,
     most_visits: usize,
     path: Vec<&'d str>,
@@ -59,11 +59,12 @@ struct Merging<'a, 'd> {
 pub(crate) fn check<'d>(
     document: &'d Document,
     fragments: &FragmentIndex<'d>,
-    types: &Types,
+    types: &ClientTypes,
     selections_of_largest: u64,
 ) -> Result<(), Vec<GraphqlError>> {
-    let string = types.find("String").map(|string| Ty::NonNull(Box::new(Ty::Named(string))));
-    let mut merging = Merging {
+    let string =
+        types.find("String").map(|string| ClientTypeRef::NonNull(Box::new(ClientTypeRef::Named(string))));
+    let mut merging = OverlapSearch {
         types,
         fragments,
         arguments: HashMap::new(),
@@ -89,15 +90,15 @@ pub(crate) fn check<'d>(
     if merging.errors.is_empty() { Ok(()) } else { Err(merging.errors) }
 }
 
-impl<'d> Merging<'_, 'd> {
-    fn operation(&mut self, selections: &'d SelectionSet, root: Option<TypeId>) -> Result<(), Stop> {
+impl<'d> OverlapSearch<'_, 'd> {
+    fn operation(&mut self, selections: &'d SelectionSet, root: Option<TypeId>) -> Result<(), SearchEnd> {
         let groups = self.collect([(selections, root)])?;
         self.same_shapes(&groups)?;
         self.same_fields(&groups)
     }
 
     /// Checks that all values with the same key have the same shape, even for different types of objects.
-    fn same_shapes(&mut self, groups: &Groups<'d>) -> Result<(), Stop> {
+    fn same_shapes(&mut self, groups: &OccurrenceGroups<'d>) -> Result<(), SearchEnd> {
         for (key, group) in groups {
             if !self.shapes.insert(addresses(group)) {
                 continue;
@@ -129,7 +130,7 @@ impl<'d> Merging<'_, 'd> {
     }
 
     /// Checks that fields with the same key are the same field if an object may have both.
-    fn same_fields(&mut self, groups: &Groups<'d>) -> Result<(), Stop> {
+    fn same_fields(&mut self, groups: &OccurrenceGroups<'d>) -> Result<(), SearchEnd> {
         for (key, group) in groups {
             self.path.push(key);
             for group in self.divided(group)? {
@@ -165,10 +166,11 @@ impl<'d> Merging<'_, 'd> {
 
     /// Divides a group by the object types that it mentions: for each, the fields of that type, with those of
     /// interfaces and unions.
-    fn divided(&mut self, group: &[Occurrence<'d>]) -> Result<Vec<Vec<Occurrence<'d>>>, Stop> {
-        let is_object = |known: &Occurrence<'_>| known.parent.is_some_and(|id| self.types.is_object(id));
-        let (of_objects, shared): (Vec<Occurrence<'d>>, Vec<_>) = group.iter().copied().partition(is_object);
-        let mut by_object: IndexMap<Option<TypeId>, Vec<Occurrence<'d>>> = IndexMap::new();
+    fn divided(&mut self, group: &[FieldOccurrence<'d>]) -> Result<Vec<Vec<FieldOccurrence<'d>>>, SearchEnd> {
+        let is_object = |known: &FieldOccurrence<'_>| known.parent.is_some_and(|id| self.types.is_object(id));
+        let (of_objects, shared): (Vec<FieldOccurrence<'d>>, Vec<_>) =
+            group.iter().copied().partition(is_object);
+        let mut by_object: IndexMap<Option<TypeId>, Vec<FieldOccurrence<'d>>> = IndexMap::new();
         for known in of_objects {
             by_object.entry(known.parent).or_default().push(known);
         }
@@ -186,9 +188,9 @@ impl<'d> Merging<'_, 'd> {
     }
 
     /// The selections below the fields of a group.
-    fn below(&self, group: &[Occurrence<'d>]) -> Vec<(&'d SelectionSet, Option<TypeId>)> {
-        let below = |known: &Occurrence<'d>| {
-            let ty = self.ty(*known).map(Ty::named);
+    fn below(&self, group: &[FieldOccurrence<'d>]) -> Vec<(&'d SelectionSet, Option<TypeId>)> {
+        let below = |known: &FieldOccurrence<'d>| {
+            let ty = self.ty(*known).map(ClientTypeRef::named);
             (!known.field.selection_set.items.is_empty()).then_some((&known.field.selection_set, ty))
         };
         group.iter().filter_map(below).collect()
@@ -198,8 +200,8 @@ impl<'d> Merging<'_, 'd> {
     fn collect(
         &mut self,
         sets: impl IntoIterator<Item = (&'d SelectionSet, Option<TypeId>)>,
-    ) -> Result<Groups<'d>, Stop> {
-        let mut groups = Groups::new();
+    ) -> Result<OccurrenceGroups<'d>, SearchEnd> {
+        let mut groups = OccurrenceGroups::new();
         let mut spread: HashSet<&str> = HashSet::new();
         let mut open: Vec<(&SelectionSet, Option<TypeId>)> = sets.into_iter().collect();
         open.reverse();
@@ -209,7 +211,7 @@ impl<'d> Merging<'_, 'd> {
                 match item {
                     Selection::Field(field) => {
                         let key = field.alias.as_ref().unwrap_or(&field.name).as_str();
-                        groups.entry(key).or_default().push(Occurrence { field, parent });
+                        groups.entry(key).or_default().push(FieldOccurrence { field, parent });
                     }
                     Selection::InlineFragment(fragment) => {
                         let condition = fragment.type_condition.as_ref();
@@ -230,17 +232,17 @@ impl<'d> Merging<'_, 'd> {
         Ok(groups)
     }
 
-    fn visit(&mut self, count: usize) -> Result<(), Stop> {
+    fn visit(&mut self, count: usize) -> Result<(), SearchEnd> {
         self.visits += count;
         if self.visits > self.most_visits {
             let message = "the document has too many selections with the same response key at one place to compare them";
-            self.errors = vec![GraphqlError::new(Code::Limit, message)];
-            return Err(Stop);
+            self.errors = vec![GraphqlError::new(GraphqlErrorKind::Limit, message)];
+            return Err(SearchEnd);
         }
         Ok(())
     }
 
-    fn ty(&self, known: Occurrence<'d>) -> Option<&Ty> {
+    fn ty(&self, known: FieldOccurrence<'d>) -> Option<&ClientTypeRef> {
         if known.field.name == "__typename" {
             return self.typename.as_ref();
         }
@@ -266,10 +268,10 @@ impl<'d> Merging<'_, 'd> {
         &mut self,
         reason: &str,
         plain: &str,
-        first: Occurrence<'d>,
-        other: Occurrence<'d>,
-    ) -> Result<(), Stop> {
-        let place = |known: Occurrence<'_>| {
+        first: FieldOccurrence<'d>,
+        other: FieldOccurrence<'d>,
+    ) -> Result<(), SearchEnd> {
+        let place = |known: FieldOccurrence<'_>| {
             let position = known.field.position;
             (position.line as u32, position.column as u32)
         };
@@ -283,26 +285,25 @@ impl<'d> Merging<'_, 'd> {
                  Use different aliases on the fields to fetch both if this was intentional."
             )
         };
-        let error = GraphqlError::new(Code::Invalid, told(reason)).or_plainly(told(plain));
+        let error = GraphqlError::new(GraphqlErrorKind::Invalid, told(reason)).or_plainly(told(plain));
         self.errors.push(error.at(place(first)).at(place(other)));
-        if self.errors.len() < CONFLICTS { Ok(()) } else { Err(Stop) }
+        if self.errors.len() < CONFLICTS { Ok(()) } else { Err(SearchEnd) }
     }
 }
 
 /// Whether values of two types have different shapes.
-fn is_other_shape(types: &Types, one: &Ty, other: &Ty) -> bool {
+fn is_other_shape(types: &ClientTypes, one: &ClientTypeRef, other: &ClientTypeRef) -> bool {
     match (one, other) {
-        (Ty::NonNull(one), Ty::NonNull(other)) | (Ty::List(one), Ty::List(other)) => {
-            is_other_shape(types, one, other)
-        }
-        (Ty::Named(one), Ty::Named(other)) => {
+        (ClientTypeRef::NonNull(one), ClientTypeRef::NonNull(other))
+        | (ClientTypeRef::List(one), ClientTypeRef::List(other)) => is_other_shape(types, one, other),
+        (ClientTypeRef::Named(one), ClientTypeRef::Named(other)) => {
             one != other && !(types.is_composite(*one) && types.is_composite(*other))
         }
         _ => true,
     }
 }
 
-fn addresses(group: &[Occurrence<'_>]) -> Box<[usize]> {
+fn addresses(group: &[FieldOccurrence<'_>]) -> Box<[usize]> {
     let mut addresses: Vec<usize> =
         group.iter().map(|known| std::ptr::from_ref(known.field).addr()).collect();
     addresses.sort_unstable();

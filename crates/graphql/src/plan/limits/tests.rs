@@ -8,7 +8,7 @@ use proptest::sample::select;
 
 use super::*;
 use crate::plan::tests::planner;
-use crate::plan::types::Ty;
+use crate::plan::types::ClientTypeRef;
 
 /// A selection set, a few levels deep, that spreads fragments with these numbers.
 fn set(fragments: std::ops::Range<usize>, depth: u32) -> BoxedStrategy<String> {
@@ -56,8 +56,8 @@ fn parsed(text: &str) -> Document {
 }
 
 /// Computes the same figures by walking the expansion.
-fn naive(set: &SelectionSet, fragments: &FragmentIndex<'_>) -> Figures {
-    let mut sum = Figures::default();
+fn naive(set: &SelectionSet, fragments: &FragmentIndex<'_>) -> SelectionSizes {
+    let mut sum = SelectionSizes::default();
     for item in &set.items {
         let (below, is_field, is_alias) = match item {
             Selection::Field(field) => (naive(&field.selection_set, fragments), true, field.alias.is_some()),
@@ -79,14 +79,14 @@ fn naive(set: &SelectionSet, fragments: &FragmentIndex<'_>) -> Figures {
 }
 
 /// A field with the type that contains it.
-type Selected<'d> = (&'d Field, TypeId);
+type SelectedField<'d> = (&'d Field, TypeId);
 
 fn expanded<'d>(
     set: &'d SelectionSet,
     parent: TypeId,
     fragments: &FragmentIndex<'d>,
-    types: &Types,
-) -> Vec<Selected<'d>> {
+    types: &ClientTypes,
+) -> Vec<SelectedField<'d>> {
     let mut all = Vec::new();
     for item in &set.items {
         match item {
@@ -109,7 +109,7 @@ fn expanded<'d>(
 }
 
 /// "FieldsInSetCanMerge" of the specification, pair by pair.
-fn can_merge(fields: &[Selected<'_>], fragments: &FragmentIndex<'_>, types: &Types) -> bool {
+fn can_merge(fields: &[SelectedField<'_>], fragments: &FragmentIndex<'_>, types: &ClientTypes) -> bool {
     let key = |field: &Field| field.alias.clone().unwrap_or_else(|| field.name.clone());
     let mut pairs = fields.iter().enumerate().flat_map(|(place, one)| {
         fields[place + 1..].iter().filter(|other| key(one.0) == key(other.0)).map(move |other| (*one, *other))
@@ -126,23 +126,29 @@ fn can_merge(fields: &[Selected<'_>], fragments: &FragmentIndex<'_>, types: &Typ
     }) && fields.iter().all(|field| can_merge(&below(*field, fragments, types), fragments, types))
 }
 
-fn same_shape(one: Selected<'_>, other: Selected<'_>, fragments: &FragmentIndex<'_>, types: &Types) -> bool {
-    let ty = |(field, parent): Selected<'_>| match field.name.as_str() {
-        "__typename" => Ty::NonNull(Box::new(Ty::Named(types.find("String").expect("a type")))),
+fn same_shape(
+    one: SelectedField<'_>,
+    other: SelectedField<'_>,
+    fragments: &FragmentIndex<'_>,
+    types: &ClientTypes,
+) -> bool {
+    let ty = |(field, parent): SelectedField<'_>| match field.name.as_str() {
+        "__typename" => {
+            ClientTypeRef::NonNull(Box::new(ClientTypeRef::Named(types.find("String").expect("a type"))))
+        }
         name => types.field(parent, name).expect("a field").ty.clone(),
     };
     let (mut first, mut second) = (ty(one), ty(other));
     loop {
         (first, second) = match (first, second) {
-            (Ty::NonNull(first), Ty::NonNull(second)) | (Ty::List(first), Ty::List(second)) => {
-                (*first, *second)
-            }
-            (Ty::Named(first), Ty::Named(second))
+            (ClientTypeRef::NonNull(first), ClientTypeRef::NonNull(second))
+            | (ClientTypeRef::List(first), ClientTypeRef::List(second)) => (*first, *second),
+            (ClientTypeRef::Named(first), ClientTypeRef::Named(second))
                 if types.is_composite(first) && types.is_composite(second) =>
             {
                 break;
             }
-            (Ty::Named(first), Ty::Named(second)) => return first == second,
+            (ClientTypeRef::Named(first), ClientTypeRef::Named(second)) => return first == second,
             _ => return false,
         };
     }
@@ -155,10 +161,10 @@ fn same_shape(one: Selected<'_>, other: Selected<'_>, fragments: &FragmentIndex<
 }
 
 fn below<'d>(
-    (field, parent): Selected<'d>,
+    (field, parent): SelectedField<'d>,
     fragments: &FragmentIndex<'d>,
-    types: &Types,
-) -> Vec<Selected<'d>> {
+    types: &ClientTypes,
+) -> Vec<SelectedField<'d>> {
     match types.field(parent, &field.name) {
         Some(declared) => expanded(&field.selection_set, declared.ty.named(), fragments, types),
         None => Vec::new(),
@@ -166,11 +172,11 @@ fn below<'d>(
 }
 
 fn merged<'d>(
-    one: Selected<'d>,
-    other: Selected<'d>,
+    one: SelectedField<'d>,
+    other: SelectedField<'d>,
     fragments: &FragmentIndex<'d>,
-    types: &Types,
-) -> Vec<Selected<'d>> {
+    types: &ClientTypes,
+) -> Vec<SelectedField<'d>> {
     let mut all = below(one, fragments, types);
     all.extend(below(other, fragments, types));
     all

@@ -1,7 +1,7 @@
 //! Limits on the text of a document, checked in one pass before parsing: its size, its nesting, and the
 //! length of names.
 
-use crate::error::{Code, GraphqlError};
+use crate::error::{GraphqlError, GraphqlErrorKind};
 
 /// The maximum size of a document. A document of 5,000 tokens usually has a tenth of that.
 pub(crate) const DOCUMENT_BYTES: usize = 256 << 10;
@@ -14,14 +14,14 @@ const NAME_BYTES: usize = 256;
 pub(crate) fn check_size(text: &str) -> Result<(), Box<GraphqlError>> {
     if text.len() > DOCUMENT_BYTES {
         let message = format!("the document has more than {DOCUMENT_BYTES} bytes");
-        return Err(Box::new(GraphqlError::new(Code::Limit, message)));
+        return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message)));
     }
     Ok(())
 }
 
 /// Checks a text before it is parsed.
 pub(crate) fn check(text: &str) -> Result<(), Box<GraphqlError>> {
-    let over = |message: String| Err(Box::new(GraphqlError::new(Code::Limit, message)));
+    let over = |message: String| Err(Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message)));
     check_size(text)?;
     let bytes = text.as_bytes();
     let (mut at, mut open) = (0, 0_usize);

@@ -4,27 +4,29 @@ use std::sync::Arc;
 
 use hive_router_query_planner::ast::selection_set::FieldSelection;
 
-use super::select::{self, Spot, inlined};
-use super::{Broken, Done, Fetch, Lowering, Target, conditions, names, way, words};
-use crate::plan::data::{Call, From, Group, Input, Only, SlotId};
-use crate::{Ask, How, Kind};
+use super::select::{self, DataPosition, inlined};
+use super::{
+    FetchTarget, LoweredFetch, LoweringError, LoweringResult, PlanLowering, conditions, names, way, words,
+};
+use crate::plan::data::{ObjectGroup, PlanCall, SlotId, SlotOrigin, StepInput, TypeFilter};
+use crate::{BatchStrategy, BoundCall, SubgraphProtocol};
 
-impl Lowering<'_> {
+impl PlanLowering<'_> {
     /// Lowers a link to a step whose results are the field's values.
     #[expect(clippy::too_many_arguments, reason = "the link and its location")]
     pub(super) fn link(
         &mut self,
-        fetch: Fetch<'_>,
-        target: &Target,
-        only: &Only,
+        fetch: LoweredFetch<'_>,
+        target: &FetchTarget,
+        only: &TypeFilter,
         parent: &str,
         field: &FieldSelection,
-        how: &How,
-        reading: Reading<'_>,
-    ) -> Done {
+        how: &BatchStrategy,
+        reading: StepReads<'_>,
+    ) -> LoweringResult {
         let arguments = self.arguments(fetch, parent, field);
         let call = match (&fetch.subgraph.kind, asked(how)) {
-            (Kind::Remote { path, .. }, Ask::Field { .. }) => {
+            (SubgraphProtocol::Remote { path, .. }, BoundCall::Field { .. }) => {
                 let selections = inlined(&field.selections, fetch.fragments);
                 let used = selections.variable_usages();
                 let bindings = fetch.bindings();
@@ -33,7 +35,7 @@ impl Lowering<'_> {
                 let declares = declared.collect::<Vec<_>>().join(", ");
                 let below = self.type_of(parent, &field.name).unwrap_or_default();
                 let selections = self.words(bindings, &selections, &below);
-                Call::Linked {
+                PlanCall::Linked {
                     path: Arc::clone(path),
                     how: how.clone(),
                     arguments,
@@ -42,35 +44,40 @@ impl Lowering<'_> {
                     variables: names(used.iter()),
                 }
             }
-            _ => Call::Keys(how.clone(), arguments),
+            _ => PlanCall::Keys(how.clone(), arguments),
         };
         let slot =
             self.keyed(fetch, target, only, call, reading, &conditions(&field.skip_if, &field.include_if))?;
-        let spot =
-            Spot { position: target.position, slot, parent, only: only.clone(), is_conditional: false };
+        let spot = DataPosition {
+            position: target.position,
+            slot,
+            parent,
+            only: only.clone(),
+            is_conditional: false,
+        };
         self.value(fetch, &spot, field)
     }
 
     /// Adds a step that is made for each object, with some of its fields as inputs.
     pub(super) fn keyed(
         &mut self,
-        fetch: Fetch<'_>,
-        target: &Target,
-        only: &Only,
-        call: Call,
-        mut reading: Reading<'_>,
+        fetch: LoweredFetch<'_>,
+        target: &FetchTarget,
+        only: &TypeFilter,
+        call: PlanCall,
+        mut reading: StepReads<'_>,
         conditions: &[(Arc<str>, bool)],
-    ) -> Result<SlotId, Broken> {
+    ) -> Result<SlotId, LoweringError> {
         let is_abstract = self.positions[target.position].is_abstract(self.types);
         let only = if is_abstract { only.clone() } else { None };
-        let way = self.way(target, only.as_ref(), way::Needs::Keys(&mut reading.keys))?;
+        let way = self.way(target, only.as_ref(), way::StepNeeds::Keys(&mut reading.keys))?;
         let (step, position) = (self.steps.len(), target.position);
-        let slot = self.positions[position].slot(From::Found(step, 0));
-        let group = Group {
+        let slot = self.positions[position].slot(SlotOrigin::Found(step, 0));
+        let group = ObjectGroup {
             position,
             slot,
             only,
-            input: Input::Fields(reading.needs.into(), reading.keys.into()),
+            input: StepInput::Fields(reading.needs.into(), reading.keys.into()),
             key: way.key,
             walk: Some(way.walk),
             is_many: is_many(&call),
@@ -82,25 +89,27 @@ impl Lowering<'_> {
 }
 
 /// The fields that a step reads from its objects.
-pub(super) struct Reading<'r> {
+pub(super) struct StepReads<'r> {
     pub(super) needs: &'r [Box<str>],
     pub(super) keys: Vec<Arc<str>>,
 }
 
-pub(super) fn unreadable(parent: &str, field: &str) -> Broken {
-    Broken(format!("the fields that `{parent}.{field}` needs are not fetched"))
+pub(super) fn unreadable(parent: &str, field: &str) -> LoweringError {
+    LoweringError(format!("the fields that `{parent}.{field}` needs are not fetched"))
 }
 
-fn asked(how: &How) -> &Ask {
+fn asked(how: &BatchStrategy) -> &BoundCall {
     match how {
-        How::Ids(ask, _) | How::List(ask, _) | How::Each(ask) => ask,
+        BatchStrategy::Ids(ask, _) | BatchStrategy::List(ask, _) | BatchStrategy::Each(ask) => ask,
     }
 }
 
-fn is_many(call: &Call) -> bool {
+fn is_many(call: &PlanCall) -> bool {
     match call {
-        Call::Keys(How::Ids(_, joined) | How::List(_, joined), _)
-        | Call::Linked { how: How::Ids(_, joined) | How::List(_, joined), .. } => joined.is_many,
+        PlanCall::Keys(BatchStrategy::Ids(_, joined) | BatchStrategy::List(_, joined), _)
+        | PlanCall::Linked { how: BatchStrategy::Ids(_, joined) | BatchStrategy::List(_, joined), .. } => {
+            joined.is_many
+        }
         _ => false,
     }
 }

@@ -7,24 +7,24 @@ use hive_router_query_planner::ast::selection_item::SelectionItem;
 use hive_router_query_planner::ast::selection_set::SelectionSet;
 use hive_router_query_planner::planner::plan_nodes::{FetchNodePathSegment, FetchRewrite};
 
-use super::Lowering;
+use super::PlanLowering;
 use super::select::inlined;
-use crate::plan::data::{Only, Representation, Said, Value, both};
+use crate::plan::data::{EntityRepresentation, RepresentationField, RepresentationValue, TypeFilter, both};
 use crate::plan::values::quoted;
 
-impl Lowering<'_> {
+impl PlanLowering<'_> {
     pub(super) fn representation(
         &self,
         requires: &SelectionSet,
         rewrites: &[FetchRewrite],
         fragments: &[FragmentDefinition],
-    ) -> Representation {
+    ) -> EntityRepresentation {
         let mut said = Vec::new();
         self.said(&inlined(requires, fragments), &None, &mut said);
         for rewrite in rewrites {
             match rewrite {
                 FetchRewrite::ValueSetter(setter) => {
-                    let value = || Value::Constant(quoted(&setter.set_value_to));
+                    let value = || RepresentationValue::Constant(quoted(&setter.set_value_to));
                     self.rewrite(&mut said, &setter.path, &None, &mut |said| said.value = value());
                 }
                 FetchRewrite::KeyRenamer(renamer) => {
@@ -33,24 +33,24 @@ impl Lowering<'_> {
                 }
             }
         }
-        Representation(said)
+        EntityRepresentation(said)
     }
 
-    fn said(&self, requires: &SelectionSet, only: &Only, out: &mut Vec<Said>) {
+    fn said(&self, requires: &SelectionSet, only: &TypeFilter, out: &mut Vec<RepresentationField>) {
         for item in &requires.items {
             match item {
                 SelectionItem::Field(field) => {
                     let value = match field.name.as_str() {
-                        "__typename" => Value::Typename,
-                        _ if field.selections.items.is_empty() => Value::Leaf,
+                        "__typename" => RepresentationValue::Typename,
+                        _ if field.selections.items.is_empty() => RepresentationValue::Leaf,
                         _ => {
                             let mut below = Vec::new();
                             self.said(&field.selections, &None, &mut below);
-                            Value::Object(Representation(below))
+                            RepresentationValue::Object(EntityRepresentation(below))
                         }
                     };
                     let (name, key) = (field.selection_identifier().into(), field.name.as_str().into());
-                    out.push(Said { only: only.clone(), name, key, value });
+                    out.push(RepresentationField { only: only.clone(), name, key, value });
                 }
                 SelectionItem::InlineFragment(fragment) => {
                     let only = both(only, &self.only([fragment.type_condition.as_str()].into_iter()));
@@ -63,10 +63,10 @@ impl Lowering<'_> {
 
     fn rewrite(
         &self,
-        said: &mut [Said],
+        said: &mut [RepresentationField],
         path: &[FetchNodePathSegment],
-        only: &Only,
-        change: &mut dyn FnMut(&mut Said),
+        only: &TypeFilter,
+        change: &mut dyn FnMut(&mut RepresentationField),
     ) {
         match path {
             [] => {}
@@ -75,14 +75,16 @@ impl Lowering<'_> {
                 self.rewrite(said, rest, &only, change);
             }
             [FetchNodePathSegment::Key(key), rest @ ..] => {
-                let meant = |known: &Only| match (known, only) {
+                let meant = |known: &TypeFilter| match (known, only) {
                     (Some(known), Some(only)) => known.iter().any(|ty| only.contains(ty)),
                     _ => true,
                 };
                 for said in said.iter_mut().filter(|said| *said.name == **key && meant(&said.only)) {
                     match (rest, &mut said.value) {
                         ([], _) => change(said),
-                        (_, Value::Object(below)) => self.rewrite(&mut below.0, rest, &None, change),
+                        (_, RepresentationValue::Object(below)) => {
+                            self.rewrite(&mut below.0, rest, &None, change)
+                        }
                         _ => {}
                     }
                 }

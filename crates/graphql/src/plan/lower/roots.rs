@@ -7,24 +7,29 @@ use hive_router_query_planner::ast::selection_item::SelectionItem;
 use hive_router_query_planner::ast::selection_set::SelectionSet;
 use hive_router_query_planner::planner::plan_nodes::FetchNode;
 
-use super::select::{Spot, inlined};
-use super::{Broken, Done, Fetch, Lowering, Target, conditions, names};
-use crate::plan::data::{Call, Document, From, Group, Input, PositionId, SlotId};
-use crate::{Kind, OperationKind, Subgraph};
+use super::select::{DataPosition, inlined};
+use super::{FetchTarget, LoweredFetch, LoweringError, LoweringResult, PlanLowering, conditions, names};
+use crate::plan::data::{ObjectGroup, PlanCall, PositionId, SlotId, SlotOrigin, StepInput, SubgraphDocument};
+use crate::{OperationKind, Subgraph, SubgraphProtocol};
 
-impl Lowering<'_> {
+impl PlanLowering<'_> {
     /// Lowers the root fields of a fetch.
-    pub(super) fn roots(&mut self, fetch: Fetch<'_>, node: &FetchNode, target: &Target) -> Done {
+    pub(super) fn roots(
+        &mut self,
+        fetch: LoweredFetch<'_>,
+        node: &FetchNode,
+        target: &FetchTarget,
+    ) -> LoweringResult {
         let operation = &node.operation.document.operation;
         let position = target.position;
         let parent = Arc::clone(self.types.name(self.positions[position].declared));
-        if let Kind::Remote { path, .. } = &fetch.subgraph.kind {
+        if let SubgraphProtocol::Remote { path, .. } = &fetch.subgraph.kind {
             let is_query = !operation.operation_kind.as_ref().is_some_and(|kind| kind.is_mutation());
             let variables = names(node.variable_usages.iter().flatten());
             let text = self.text(fetch, &node.operation, None, &parent);
-            let document = Document::new(path, &text, variables, is_query);
-            let slot = self.root(fetch.subgraph, Call::Document(document), position, &[]);
-            let spot = Spot { position, slot, parent: &parent, only: None, is_conditional: false };
+            let document = SubgraphDocument::new(path, &text, variables, is_query);
+            let slot = self.root(fetch.subgraph, PlanCall::Document(document), position, &[]);
+            let spot = DataPosition { position, slot, parent: &parent, only: None, is_conditional: false };
             return self.select(fetch, &spot, &operation.selection_set, &mut Vec::new());
         }
         let selections = inlined(&operation.selection_set, fetch.fragments);
@@ -34,11 +39,11 @@ impl Lowering<'_> {
     /// Lowers the root fields of a REST service, each to an operation.
     fn operations(
         &mut self,
-        fetch: Fetch<'_>,
+        fetch: LoweredFetch<'_>,
         position: PositionId,
         parent: &str,
         selections: &SelectionSet,
-    ) -> Done {
+    ) -> LoweringResult {
         for item in &selections.items {
             let field = match item {
                 SelectionItem::Field(field) if field.name == "__typename" => continue,
@@ -54,12 +59,12 @@ impl Lowering<'_> {
             };
             let known = fetch.bindings().roots.get(&(self.kind, field.name.as_str().into()));
             let operation =
-                known.ok_or_else(|| Broken(format!("`{parent}.{}` has no operation", field.name)))?;
+                known.ok_or_else(|| LoweringError(format!("`{parent}.{}` has no operation", field.name)))?;
             let arguments = self.arguments(fetch, parent, field);
-            let call = Call::Operation(Arc::clone(operation), arguments);
+            let call = PlanCall::Operation(Arc::clone(operation), arguments);
             let slot =
                 self.root(fetch.subgraph, call, position, &conditions(&field.skip_if, &field.include_if));
-            let spot = Spot { position, slot, parent, only: None, is_conditional: false };
+            let spot = DataPosition { position, slot, parent, only: None, is_conditional: false };
             self.value(fetch, &spot, field)?;
         }
         Ok(())
@@ -70,23 +75,23 @@ impl Lowering<'_> {
     fn root(
         &mut self,
         subgraph: &Subgraph,
-        call: Call,
+        call: PlanCall,
         position: PositionId,
         conditions: &[(Arc<str>, bool)],
     ) -> SlotId {
         let is_change = position == 0 && self.kind == OperationKind::Mutation;
         let base = self.positions[position].slots.iter().filter_map(|slot| match slot.from {
-            From::Found(step, _) => Some(step),
-            From::Parent(_) => None,
+            SlotOrigin::Found(step, _) => Some(step),
+            SlotOrigin::Parent(_) => None,
         });
         let after = if is_change { (0..self.steps.len()).collect() } else { base.collect() };
         let step = self.steps.len();
-        let slot = self.positions[position].slot(From::Found(step, 0));
-        let group = Group {
+        let slot = self.positions[position].slot(SlotOrigin::Found(step, 0));
+        let group = ObjectGroup {
             position,
             slot,
             only: None,
-            input: Input::Nothing,
+            input: StepInput::Nothing,
             key: Vec::new(),
             walk: None,
             is_many: false,

@@ -9,42 +9,46 @@ use hive_router_query_planner::planner::plan_nodes::{FetchNodePathSegment, Fetch
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::link::Reading;
+use super::link::StepReads;
 use super::words::need_alias;
-use super::{Done, Fetch, Lowering, Target};
-use crate::plan::data::{Entry, From, Lookup, Only, Position, PositionId, SlotId, Teller, both};
+use super::{FetchTarget, LoweredFetch, LoweringResult, PlanLowering};
+use crate::plan::data::{
+    FieldLookup, PositionId, ResponsePosition, SlotField, SlotId, SlotOrigin, TypeFilter, TypeResolver, both,
+};
 use crate::plan::types::TypeId;
 use crate::plan::values::spelling;
-use crate::{Bindings, Entity, Told};
+use crate::{EntityBinding, SubgraphBindings, TypeRule};
 
 /// A place in the data where fields are added.
 #[derive(Clone)]
-pub(super) struct Spot<'p> {
+pub(super) struct DataPosition<'p> {
     pub(super) position: PositionId,
     pub(super) slot: SlotId,
     /// The type that the selected fields belong to.
     pub(super) parent: &'p str,
-    pub(super) only: Only,
+    pub(super) only: TypeFilter,
     /// Whether the request for the fields depends on variables.
     pub(super) is_conditional: bool,
 }
 
-impl Lowering<'_> {
+impl PlanLowering<'_> {
     /// Records the selection of a slot's objects. `path` contains the keys from the beginning of the fetch.
     pub(super) fn select(
         &mut self,
-        fetch: Fetch<'_>,
-        spot: &Spot<'_>,
+        fetch: LoweredFetch<'_>,
+        spot: &DataPosition<'_>,
         selections: &SelectionSet,
         path: &mut Vec<String>,
-    ) -> Done {
+    ) -> LoweringResult {
         for item in &selections.items {
             match item {
                 SelectionItem::Field(field) => self.field(fetch, spot, field, path)?,
                 SelectionItem::InlineFragment(fragment) => {
                     let is_conditional = fragment.skip_if.is_some() || fragment.include_if.is_some();
-                    let spot =
-                        &Spot { is_conditional: spot.is_conditional || is_conditional, ..spot.clone() };
+                    let spot = &DataPosition {
+                        is_conditional: spot.is_conditional || is_conditional,
+                        ..spot.clone()
+                    };
                     self.narrow(fetch, spot, &fragment.type_condition, &fragment.selections, path)?;
                 }
                 SelectionItem::FragmentSpread(name) => {
@@ -59,27 +63,27 @@ impl Lowering<'_> {
 
     fn narrow(
         &mut self,
-        fetch: Fetch<'_>,
-        spot: &Spot<'_>,
+        fetch: LoweredFetch<'_>,
+        spot: &DataPosition<'_>,
         parent: &str,
         selections: &SelectionSet,
         path: &mut Vec<String>,
-    ) -> Done {
+    ) -> LoweringResult {
         let only = match parent == spot.parent {
             true => spot.only.clone(),
             false => both(&spot.only, &self.only([parent].into_iter())),
         };
-        let spot = Spot { parent, only, ..spot.clone() };
+        let spot = DataPosition { parent, only, ..spot.clone() };
         self.select(fetch, &spot, selections, path)
     }
 
     fn field(
         &mut self,
-        fetch: Fetch<'_>,
-        spot: &Spot<'_>,
+        fetch: LoweredFetch<'_>,
+        spot: &DataPosition<'_>,
         field: &FieldSelection,
         path: &mut Vec<String>,
-    ) -> Done {
+    ) -> LoweringResult {
         let said = field.selection_identifier();
         if field.name == "__typename" {
             if !fetch.is_rest() {
@@ -91,8 +95,8 @@ impl Lowering<'_> {
                 let own: HashMap<Box<str>, TypeId> = own.collect();
                 let slot = &mut self.positions[spot.position].slots[spot.slot];
                 slot.teller.get_or_insert_with(|| match own.is_empty() {
-                    true => Teller::Typename(said.into()),
-                    false => Teller::Member(said.into(), own),
+                    true => TypeResolver::Typename(said.into()),
+                    false => TypeResolver::Member(said.into(), own),
                 });
             }
             return Ok(());
@@ -103,7 +107,7 @@ impl Lowering<'_> {
             return self.own_link(fetch, spot, field, link);
         }
         let is_conditional = field.skip_if.is_some() || field.include_if.is_some();
-        let spot = &Spot { is_conditional: spot.is_conditional || is_conditional, ..spot.clone() };
+        let spot = &DataPosition { is_conditional: spot.is_conditional || is_conditional, ..spot.clone() };
         path.push(said.to_owned());
         let key = renamed(fetch.outputs, path).unwrap_or(said).to_owned();
         let is_renamed = said != key;
@@ -123,8 +127,8 @@ impl Lowering<'_> {
 
     fn entries(
         &mut self,
-        fetch: Fetch<'_>,
-        spot: &Spot<'_>,
+        fetch: LoweredFetch<'_>,
+        spot: &DataPosition<'_>,
         field: &FieldSelection,
         key: &str,
         is_renamed: bool,
@@ -132,10 +136,10 @@ impl Lowering<'_> {
         if fetch.is_rest() {
             return self.members(fetch, spot, &field.name, key, is_renamed);
         }
-        let entry = Entry {
+        let entry = SlotField {
             field: field.name.as_str().into(),
             only: spot.only.clone(),
-            lookup: Lookup::Member(field.selection_identifier().into()),
+            lookup: FieldLookup::Member(field.selection_identifier().into()),
             is_renamed,
             is_conditional: spot.is_conditional,
             spelling: self.spelling(fetch, spot.parent, &field.name),
@@ -145,7 +149,14 @@ impl Lowering<'_> {
 
     /// Adds a field of a REST service's objects. Each possible type of an abstract type may have it in a
     /// different member.
-    fn members(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>, name: &str, key: &str, is_renamed: bool) {
+    fn members(
+        &mut self,
+        fetch: LoweredFetch<'_>,
+        spot: &DataPosition<'_>,
+        name: &str,
+        key: &str,
+        is_renamed: bool,
+    ) {
         let spelling = self.spelling(fetch, spot.parent, name);
         let objects = self.types.find(spot.parent).map(|id| self.types.objects(id)).unwrap_or_default();
         let member = |parent: &str| {
@@ -158,35 +169,35 @@ impl Lowering<'_> {
             let of_object = member(self.types.name(*object));
             if of_object != own {
                 let only = both(&spot.only, &Some([*object].into()));
-                let lookup = Lookup::Member(of_object.into());
+                let lookup = FieldLookup::Member(of_object.into());
                 let (field, spelling) = (name.into(), spelling.clone());
-                slot.add(key, Entry { field, only, lookup, is_renamed, is_conditional, spelling });
+                slot.add(key, SlotField { field, only, lookup, is_renamed, is_conditional, spelling });
             }
         }
-        let lookup = Lookup::Member(own.into());
+        let lookup = FieldLookup::Member(own.into());
         let (field, only) = (name.into(), spot.only.clone());
-        slot.add(key, Entry { field, only, lookup, is_renamed, is_conditional, spelling });
+        slot.add(key, SlotField { field, only, lookup, is_renamed, is_conditional, spelling });
     }
 
     /// Lowers a link to the same service. For the planner this is an ordinary field, but it needs a step of
     /// its own.
     fn own_link(
         &mut self,
-        fetch: Fetch<'_>,
-        spot: &Spot<'_>,
+        fetch: LoweredFetch<'_>,
+        spot: &DataPosition<'_>,
         field: &FieldSelection,
-        link: &crate::Link,
-    ) -> Done {
+        link: &crate::LinkedField,
+    ) -> LoweringResult {
         let key = |need: &str| format!("{need} of {}", fetch.subgraph.name);
         for need in &link.needs {
             if fetch.is_rest() {
                 self.members(fetch, spot, need, &key(need), false);
                 continue;
             }
-            let entry = Entry {
+            let entry = SlotField {
                 field: need.clone(),
                 only: spot.only.clone(),
-                lookup: Lookup::Member(need_alias(need).into()),
+                lookup: FieldLookup::Member(need_alias(need).into()),
                 is_renamed: false,
                 is_conditional: spot.is_conditional,
                 spelling: None,
@@ -194,35 +205,35 @@ impl Lowering<'_> {
             self.positions[spot.position].slots[spot.slot].add(&key(need), entry);
         }
         let keys = link.needs.iter().map(|need| key(need).into()).collect();
-        let target = Target { position: spot.position, only: HashMap::new() };
-        let reading = Reading { needs: &link.needs, keys };
+        let target = FetchTarget { position: spot.position, only: HashMap::new() };
+        let reading = StepReads { needs: &link.needs, keys };
         self.link(fetch, &target, &spot.only, spot.parent, field, &link.how, reading)
     }
 
     /// Adds the position below a field with subfields, and records the selection there.
     pub(super) fn below(
         &mut self,
-        fetch: Fetch<'_>,
-        spot: &Spot<'_>,
+        fetch: LoweredFetch<'_>,
+        spot: &DataPosition<'_>,
         field: &FieldSelection,
         key: &str,
         path: &mut Vec<String>,
-    ) -> Done {
+    ) -> LoweringResult {
         if field.selections.items.is_empty() {
             return Ok(());
         }
         let Some(name) = self.type_of(spot.parent, &field.name) else { return Ok(()) };
         let declared = self.types.find(&name).unwrap_or_default();
         let position = self.child(spot.position, key, declared);
-        let slot = self.positions[position].slot(From::Parent(spot.slot));
+        let slot = self.positions[position].slot(SlotOrigin::Parent(spot.slot));
         self.positions[position].is_shared |= match self.positions[spot.position].slots[spot.slot].from {
-            From::Found(step, group) => {
+            SlotOrigin::Found(step, group) => {
                 let group = self.steps.get(step).and_then(|step| step.groups.get(group));
                 group.is_some_and(|group| group.walk.is_some() && !group.is_many)
             }
-            From::Parent(_) => false,
+            SlotOrigin::Parent(_) => false,
         };
-        let spot = Spot { position, slot, parent: &name, only: None, is_conditional: false };
+        let spot = DataPosition { position, slot, parent: &name, only: None, is_conditional: false };
         self.teller(fetch, &spot);
         self.select(fetch, &spot, &field.selections, path)
     }
@@ -235,7 +246,7 @@ impl Lowering<'_> {
             return known;
         }
         let (id, key): (PositionId, Arc<str>) = (self.positions.len(), key.into());
-        self.positions.push(Position {
+        self.positions.push(ResponsePosition {
             parent: Some((parent, Arc::clone(&key))),
             declared,
             slots: Vec::new(),
@@ -247,23 +258,23 @@ impl Lowering<'_> {
     }
 
     /// Sets how a REST service's slot determines the types of its objects.
-    pub(super) fn teller(&mut self, fetch: Fetch<'_>, spot: &Spot<'_>) {
+    pub(super) fn teller(&mut self, fetch: LoweredFetch<'_>, spot: &DataPosition<'_>) {
         if !fetch.is_rest() {
             return;
         }
         let id = |name: &str| self.types.find(name);
         let told = fetch.bindings().types.get(spot.parent).and_then(|binding| binding.told_by.as_ref());
         let teller = match told {
-            Some(Told::Member { name, types }) => {
+            Some(TypeRule::Member { name, types }) => {
                 let types = types.iter().filter_map(|(text, ty)| Some((text.clone(), id(ty)?))).collect();
-                Teller::Member(name.clone(), types)
+                TypeResolver::Member(name.clone(), types)
             }
-            Some(Told::Shape(shapes)) => {
+            Some(TypeRule::Shape(shapes)) => {
                 let shape = |(ty, members): &(Box<str>, Vec<Box<str>>)| Some((id(ty)?, members.clone()));
-                Teller::Shape(shapes.iter().filter_map(shape).collect())
+                TypeResolver::Shape(shapes.iter().filter_map(shape).collect())
             }
             None => match id(spot.parent) {
-                Some(id) if self.types.is_object(id) => Teller::Always(id),
+                Some(id) if self.types.is_object(id) => TypeResolver::Always(id),
                 _ => return,
             },
         };
@@ -272,7 +283,7 @@ impl Lowering<'_> {
 
     pub(super) fn spelling(
         &self,
-        fetch: Fetch<'_>,
+        fetch: LoweredFetch<'_>,
         parent: &str,
         field: &str,
     ) -> Option<Arc<HashMap<Box<str>, Box<str>>>> {
@@ -325,7 +336,7 @@ pub(super) fn inlined(selections: &SelectionSet, fragments: &[FragmentDefinition
 }
 
 /// The part of a selection of entities that does not consist of links.
-pub(super) fn without(selections: &SelectionSet, bindings: &Bindings) -> SelectionSet {
+pub(super) fn without(selections: &SelectionSet, bindings: &SubgraphBindings) -> SelectionSet {
     let left = selections.items.iter().filter_map(|item| {
         let SelectionItem::InlineFragment(fragment) = item else { return None };
         let entity = bindings.entities.get(fragment.type_condition.as_str());
@@ -336,7 +347,7 @@ pub(super) fn without(selections: &SelectionSet, bindings: &Bindings) -> Selecti
 }
 
 /// The part of an entity's selection that does not consist of links; `None` if only `__typename` remains.
-fn left(selections: &SelectionSet, entity: Option<&Entity>) -> Option<SelectionSet> {
+fn left(selections: &SelectionSet, entity: Option<&EntityBinding>) -> Option<SelectionSet> {
     let is_link = |name: &str| entity.is_some_and(|entity| entity.links.contains_key(name));
     let items: Vec<SelectionItem> = selections
         .items

@@ -10,9 +10,9 @@ use hive_router_query_planner::ast::selection_set::{FieldSelection, InlineFragme
 use hive_router_query_planner::ast::value::Value;
 use hive_router_query_planner::state::supergraph_state::TypeNode;
 
-use super::{Fetch, Lowering};
-use crate::Bindings;
-use crate::plan::types::{Kind, Ty};
+use super::{LoweredFetch, PlanLowering};
+use crate::SubgraphBindings;
+use crate::plan::types::{ClientTypeKind, ClientTypeRef};
 
 /// The alias of a field that a link to the same service needs.
 pub(super) fn need_alias(need: &str) -> String {
@@ -20,15 +20,15 @@ pub(super) fn need_alias(need: &str) -> String {
 }
 
 /// Whether the service's names equal those of the schema.
-fn is_same(bindings: &Bindings) -> bool {
+fn is_same(bindings: &SubgraphBindings) -> bool {
     bindings.types.is_empty() && bindings.entities.values().all(|entity| entity.links.is_empty())
 }
 
-impl Lowering<'_> {
+impl PlanLowering<'_> {
     /// The text of an operation for a service; the planner's text if no translation is necessary.
     pub(super) fn text(
         &self,
-        fetch: Fetch<'_>,
+        fetch: LoweredFetch<'_>,
         operation: &SubgraphFetchOperation,
         selections: Option<SelectionSet>,
         parent: &str,
@@ -48,7 +48,12 @@ impl Lowering<'_> {
     }
 
     /// Translates a selection of objects of a type, with its fragments inlined.
-    pub(super) fn words(&self, bindings: &Bindings, selections: &SelectionSet, parent: &str) -> SelectionSet {
+    pub(super) fn words(
+        &self,
+        bindings: &SubgraphBindings,
+        selections: &SelectionSet,
+        parent: &str,
+    ) -> SelectionSet {
         if is_same(bindings) {
             return selections.clone();
         }
@@ -70,7 +75,7 @@ impl Lowering<'_> {
 
     fn field_words(
         &self,
-        bindings: &Bindings,
+        bindings: &SubgraphBindings,
         field: &FieldSelection,
         parent: &str,
         out: &mut Vec<SelectionItem>,
@@ -118,12 +123,12 @@ impl Lowering<'_> {
     }
 
     /// Translates the value of an argument.
-    fn value_words(&self, bindings: &Bindings, value: &Value, ty: &Ty) -> Value {
+    fn value_words(&self, bindings: &SubgraphBindings, value: &Value, ty: &ClientTypeRef) -> Value {
         let binding = bindings.types.get(&**self.types.name(ty.named()));
         match value {
             Value::List(items) => {
                 let inner = match ty.nullable() {
-                    Ty::List(inner) => inner,
+                    ClientTypeRef::List(inner) => inner,
                     other => other,
                 };
                 Value::List(items.iter().map(|item| self.value_words(bindings, item, inner)).collect())
@@ -136,7 +141,9 @@ impl Lowering<'_> {
                 let member = |(name, value): (&String, &Value)| {
                     let own = binding.and_then(|binding| binding.fields.get(name.as_str()));
                     let field = match self.types.kind_of(ty.named()) {
-                        Kind::Input { fields, .. } => fields.iter().find(|field| *field.name == **name),
+                        ClientTypeKind::Input { fields, .. } => {
+                            fields.iter().find(|field| *field.name == **name)
+                        }
                         _ => None,
                     };
                     let value = match field {
@@ -153,8 +160,8 @@ impl Lowering<'_> {
 }
 
 /// A variable's declaration with the service's name of its type.
-pub(super) fn declared(bindings: &Bindings, variable: &VariableDefinition) -> VariableDefinition {
-    fn own(bindings: &Bindings, ty: &TypeNode) -> TypeNode {
+pub(super) fn declared(bindings: &SubgraphBindings, variable: &VariableDefinition) -> VariableDefinition {
+    fn own(bindings: &SubgraphBindings, ty: &TypeNode) -> TypeNode {
         match ty {
             TypeNode::Named(name) => TypeNode::Named(own_type(bindings, name)),
             TypeNode::List(inner) => TypeNode::List(Box::new(own(bindings, inner))),
@@ -164,7 +171,7 @@ pub(super) fn declared(bindings: &Bindings, variable: &VariableDefinition) -> Va
     VariableDefinition { variable_type: own(bindings, &variable.variable_type), ..variable.clone() }
 }
 
-fn own_type(bindings: &Bindings, name: &str) -> String {
+fn own_type(bindings: &SubgraphBindings, name: &str) -> String {
     let own = bindings.types.get(name).and_then(|binding| binding.name.as_deref());
     own.unwrap_or(name).to_owned()
 }

@@ -7,25 +7,25 @@ use graphql_tools::static_graphql::query::{
     Directive, Field as Asked, InlineFragment, Selection, SelectionSet, Value,
 };
 
-use super::{Shaping, When};
+use super::{InclusionConditions, ShapeBuilder};
 use crate::plan::types::TypeId;
 
 /// The occurrences of a field in a selection.
-pub(super) struct Collected<'d> {
+pub(super) struct CollectedField<'d> {
     pub(super) key: &'d str,
-    pub(super) fields: Vec<(&'d Asked, When)>,
+    pub(super) fields: Vec<(&'d Asked, InclusionConditions)>,
     /// The places of the occurrences in the selection.
     pub(super) places: Vec<usize>,
 }
 
-impl<'d> Shaping<'d> {
+impl<'d> ShapeBuilder<'d> {
     pub(super) fn collect(
         &self,
         set: &'d SelectionSet,
         object: TypeId,
-        when: &When,
-        visited: &mut Vec<(&'d str, When)>,
-        out: &mut Vec<Collected<'d>>,
+        when: &InclusionConditions,
+        visited: &mut Vec<(&'d str, InclusionConditions)>,
+        out: &mut Vec<CollectedField<'d>>,
     ) {
         let is_meant = |condition: Option<&str>| {
             condition.is_none_or(|name| {
@@ -43,7 +43,9 @@ impl<'d> Shaping<'d> {
                             known.fields.push((field, when));
                             known.places.push(place);
                         }
-                        None => out.push(Collected { key, fields: vec![(field, when)], places: vec![place] }),
+                        None => {
+                            out.push(CollectedField { key, fields: vec![(field, when)], places: vec![place] })
+                        }
                     }
                 }
                 Selection::InlineFragment(fragment) => {
@@ -70,7 +72,7 @@ impl<'d> Shaping<'d> {
     }
 
     /// Merges the occurrences of a field into one, with its fragments inlined.
-    pub(super) fn whole(&self, fields: &[(&'d Asked, When)]) -> Asked {
+    pub(super) fn whole(&self, fields: &[(&'d Asked, InclusionConditions)]) -> Asked {
         let mut whole: Option<Asked> = None;
         for (field, _) in fields {
             let selection_set = self.inlined(&field.selection_set);
@@ -109,7 +111,7 @@ impl<'d> Shaping<'d> {
 }
 
 /// The conditions with those of additional directives; `None` if they can't be met.
-fn narrowed(when: &When, directives: &[Directive]) -> Option<When> {
+fn narrowed(when: &InclusionConditions, directives: &[Directive]) -> Option<InclusionConditions> {
     if directives.is_empty() {
         return Some(Arc::clone(when));
     }

@@ -4,15 +4,15 @@
 
 use json::KeyPattern;
 
-use super::{Field, Shaping, Source};
-use crate::plan::data::{From, Lookup, PositionId, SlotId};
+use super::{FieldSource, ShapeBuilder, ShapeField};
+use crate::plan::data::{FieldLookup, PositionId, SlotId, SlotOrigin};
 use crate::plan::shape::ShapeId;
-use crate::plan::types::{Kind, Scalar, Ty, TypeId};
+use crate::plan::types::{ClientTypeKind, ClientTypeRef, ScalarKind, TypeId};
 use crate::plan::values::quoted;
 
 /// A field that is copied as a member.
 #[derive(Debug)]
-pub(crate) struct Copied {
+pub(crate) struct CopiedField {
     pub(crate) name: Box<str>,
     /// The number of its read.
     pub(crate) read: usize,
@@ -20,35 +20,35 @@ pub(crate) struct Copied {
     pub(crate) member: KeyPattern,
     /// Whether the member has the same name in the response.
     pub(crate) is_kept: bool,
-    pub(crate) plain: Plain,
+    pub(crate) plain: PlainKind,
     /// The scalar type of the value, if it is a single scalar; this is the common case.
-    pub(crate) scalar: Option<Scalar>,
+    pub(crate) scalar: Option<ScalarKind>,
 }
 
 /// The required kind of the values, within all lists.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Plain {
-    Scalar(Scalar),
+pub(crate) enum PlainKind {
+    Scalar(ScalarKind),
     Enum(TypeId),
     /// Objects whose shape is copied as a whole.
     Object(ShapeId),
 }
 
-impl Shaping<'_> {
+impl ShapeBuilder<'_> {
     /// The slot from which an object with these fields is copied, if possible. Sets how each field is copied.
-    pub(super) fn copies(&self, position: Option<PositionId>, fields: &mut [Field]) -> Option<SlotId> {
+    pub(super) fn copies(&self, position: Option<PositionId>, fields: &mut [ShapeField]) -> Option<SlotId> {
         position?;
         let mut slot = None;
         for field in &mut *fields {
             if !field.when.iter().all(|(_, when)| when.is_empty()) {
                 return None;
             }
-            let Source::Slots(reads) = &field.source else { continue };
-            if reads.iter().all(|read| read.lookup == Lookup::Itself) {
+            let FieldSource::Slots(reads) = &field.source else { continue };
+            if reads.iter().all(|read| read.lookup == FieldLookup::Itself) {
                 continue;
             }
             let [read] = reads.as_slice() else { return None };
-            let Lookup::Member(name) = &read.lookup else { return None };
+            let FieldLookup::Member(name) = &read.lookup else { return None };
             if read.only.is_some() || read.spelling.is_some() || slot.is_some_and(|slot| slot != read.slot) {
                 return None;
             }
@@ -57,30 +57,32 @@ impl Shaping<'_> {
             let member = KeyPattern::new(&[&quoted(name)[..], b":"].concat());
             let is_kept = *member.text() == *field.quoted;
             let scalar = match plain {
-                Plain::Scalar(scalar) if !matches!(field.ty.nullable(), Ty::List(_)) => Some(scalar),
+                PlainKind::Scalar(scalar) if !matches!(field.ty.nullable(), ClientTypeRef::List(_)) => {
+                    Some(scalar)
+                }
                 _ => None,
             };
             let (name, read) = (name.clone(), read.number);
-            field.copied = Some(Copied { name, read, member, is_kept, plain, scalar });
+            field.copied = Some(CopiedField { name, read, member, is_kept, plain, scalar });
         }
         slot
     }
 
-    fn plain(&self, field: &Field, slot: SlotId) -> Option<Plain> {
+    fn plain(&self, field: &ShapeField, slot: SlotId) -> Option<PlainKind> {
         let Some(shape) = field.shape else {
             return match self.types.kind_of(field.ty.named()) {
-                Kind::Scalar(scalar) => Some(Plain::Scalar(*scalar)),
-                Kind::Enum(_) => Some(Plain::Enum(field.ty.named())),
+                ClientTypeKind::Scalar(scalar) => Some(PlainKind::Scalar(*scalar)),
+                ClientTypeKind::Enum(_) => Some(PlainKind::Enum(field.ty.named())),
                 _ => None,
             };
         };
         let child = &self.positions[field.child?];
         let (known, [only]) = (&self.shapes[shape], child.slots.as_slice()) else { return None };
         let [variant] = known.variants.as_slice() else { return None };
-        let is_whole = only.from == From::Parent(slot)
+        let is_whole = only.from == SlotOrigin::Parent(slot)
             && self.types.is_object(known.parent)
             && variant.copies.is_some()
             && variant.fields.iter().all(|field| field.copied.is_some());
-        is_whole.then_some(Plain::Object(shape))
+        is_whole.then_some(PlainKind::Object(shape))
     }
 }

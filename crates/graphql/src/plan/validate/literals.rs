@@ -12,7 +12,7 @@ use graphql_tools::static_graphql::query::{Type, Value};
 use graphql_tools::validation::rules::{ValidationRule, ValidationVisitor};
 use graphql_tools::validation::utils::{ValidationError, ValidationErrorContext};
 
-use crate::plan::types::{Kind, Scalar, Types};
+use crate::plan::types::{ClientTypeKind, ClientTypes, ScalarKind};
 use crate::subgraph::ScalarInput;
 
 /// The library's name of the rule. Sharing it gives both the same messages for callers that may not see the
@@ -20,7 +20,7 @@ use crate::subgraph::ScalarInput;
 const RULE: &str = "ValuesOfCorrectType";
 
 /// The rule, with a schema's types.
-pub(super) struct LiteralRule(pub(super) Arc<Types>);
+pub(super) struct LiteralRule(pub(super) Arc<ClientTypes>);
 
 impl ValidationRule for LiteralRule {
     fn error_code(&self) -> &'static str {
@@ -32,7 +32,7 @@ impl ValidationRule for LiteralRule {
     }
 }
 
-struct LiteralVisitor(Arc<Types>);
+struct LiteralVisitor(Arc<ClientTypes>);
 
 impl LiteralVisitor {
     /// Reports a literal unless `is_fit` holds for its type.
@@ -41,7 +41,7 @@ impl LiteralVisitor {
         context: &OperationVisitorContext<'_>,
         errors: &mut ValidationErrorContext,
         shown: &str,
-        is_fit: impl Fn(&Kind, Option<ScalarInput>) -> bool,
+        is_fit: impl Fn(&ClientTypeKind, Option<ScalarInput>) -> bool,
     ) {
         let Some(ty) = context.current_input_type_literal() else { return };
         let Some(id) = self.0.find(ty.inner_type()) else { return };
@@ -63,10 +63,13 @@ impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for LiteralVisitor {
         _: &[(String, Value)],
     ) {
         self.judge(context, errors, "an object", |kind, input| match kind {
-            Kind::Scalar(Scalar::Custom) => input.is_none(),
-            Kind::Scalar(_) | Kind::Enum(_) => false,
+            ClientTypeKind::Scalar(ScalarKind::Custom) => input.is_none(),
+            ClientTypeKind::Scalar(_) | ClientTypeKind::Enum(_) => false,
             // The library's rules check the other kinds.
-            Kind::Hidden | Kind::Object(_) | Kind::Abstract(..) | Kind::Input { .. } => true,
+            ClientTypeKind::Hidden
+            | ClientTypeKind::Object(_)
+            | ClientTypeKind::Abstract(..)
+            | ClientTypeKind::Input { .. } => true,
         });
     }
 

@@ -8,8 +8,8 @@ use hive_router_query_planner::state::supergraph_state::{
     SupergraphDefinition, SupergraphInterfaceType, SupergraphState,
 };
 
-use super::Ways;
-use crate::plan::types::{TypeId, Types};
+use super::BestPaths;
+use crate::plan::types::{ClientTypes, TypeId};
 
 /// The planner's cost of moving to another service.
 const MOVE: u64 = 1000;
@@ -25,7 +25,7 @@ pub(crate) struct PlanningModel {
 struct TypeModel {
     services: Vec<u16>,
     fields: HashMap<Box<str>, Vec<u16>>,
-    keys: Vec<Key>,
+    keys: Vec<ResolvableKey>,
     /// The fields that the library looks up in each possible type of an interface, and the number of possible
     /// types.
     expanded: HashSet<Box<str>>,
@@ -34,7 +34,7 @@ struct TypeModel {
 
 /// A key by which a service resolves an object.
 #[derive(Debug)]
-struct Key {
+struct ResolvableKey {
     service: u16,
     cost: u64,
     /// The top-level fields of the key.
@@ -42,7 +42,7 @@ struct Key {
 }
 
 impl PlanningModel {
-    pub(crate) fn new(supergraph: &SupergraphState, types: &mut Types) -> Self {
+    pub(crate) fn new(supergraph: &SupergraphState, types: &mut ClientTypes) -> Self {
         let mut numbers: HashMap<&str, u16> = HashMap::new();
         for name in supergraph.known_subgraphs.keys() {
             let next = u16::try_from(numbers.len()).unwrap_or(u16::MAX);
@@ -62,7 +62,7 @@ impl PlanningModel {
                 }
                 if let Some(key) = join.key.as_ref().filter(|_| join.resolvable) {
                     let (names, words) = outer_names(key);
-                    known.keys.push(Key { service, cost: MOVE + 1 + words, names });
+                    known.keys.push(ResolvableKey { service, cost: MOVE + 1 + words, names });
                 }
             }
             for (name, field) in definition.fields() {
@@ -97,27 +97,27 @@ impl PlanningModel {
         ty: Option<TypeId>,
         field: &Field,
         is_leaf: bool,
-        ways: &[Ways],
-        types: &Types,
-    ) -> (Vec<Ways>, bool) {
+        ways: &[BestPaths],
+        types: &ClientTypes,
+    ) -> (Vec<BestPaths>, bool) {
         let Some(ty) = ty else { return (ways.to_vec(), false) };
         let known = std::iter::once(&ty).chain(types.objects(ty)).filter_map(|ty| self.types.get(ty));
         let all = known.filter_map(|known| known.advance(&field.name, is_leaf, ways));
-        let count = |ways: &[Ways]| ways.iter().map(|ways| ways.count).fold(0, u64::saturating_add);
+        let count = |ways: &[BestPaths]| ways.iter().map(|ways| ways.count).fold(0, u64::saturating_add);
         all.max_by_key(|(ways, _)| count(ways)).unwrap_or_else(|| (ways.to_vec(), false))
     }
 }
 
 impl TypeModel {
-    fn advance(&self, field: &str, is_leaf: bool, ways: &[Ways]) -> Option<(Vec<Ways>, bool)> {
+    fn advance(&self, field: &str, is_leaf: bool, ways: &[BestPaths]) -> Option<(Vec<BestPaths>, bool)> {
         let there = self.fields.get(field)?;
-        let mut next: Vec<Ways> = Vec::new();
+        let mut next: Vec<BestPaths> = Vec::new();
         let mut has_direct = false;
         for from in ways {
             let is_direct = there.contains(&from.service);
             has_direct |= is_direct;
             if is_direct {
-                add(&mut next, Ways { cost: from.cost + 1, ..*from });
+                add(&mut next, BestPaths { cost: from.cost + 1, ..*from });
             }
             if is_direct && is_leaf {
                 continue;
@@ -125,7 +125,7 @@ impl TypeModel {
             for service in there.iter().filter(|service| **service != from.service) {
                 let Some((cost, keys)) = self.keys_to(*service, from.service) else { continue };
                 let count = from.count.saturating_mul(keys);
-                add(&mut next, Ways { service: *service, cost: from.cost + cost + 1, count });
+                add(&mut next, BestPaths { service: *service, cost: from.cost + cost + 1, count });
             }
         }
         (!next.is_empty()).then_some((next, !has_direct))
@@ -147,7 +147,7 @@ impl TypeModel {
 }
 
 /// Adds paths. Of the paths to one service only the cheapest are kept; those of equal cost are added up.
-fn add(all: &mut Vec<Ways>, ways: Ways) {
+fn add(all: &mut Vec<BestPaths>, ways: BestPaths) {
     match all.iter_mut().find(|known| known.service == ways.service) {
         None => all.push(ways),
         Some(known) if known.cost > ways.cost => *known = ways,

@@ -5,12 +5,12 @@ use http::header::{CACHE_CONTROL, VARY};
 use super::*;
 
 /// Returns `Cache-Control` and `Vary` of the response to a query by GET.
-async fn kept(route: &Graphql, caller: services::CallerId) -> (String, Vec<String>) {
+async fn kept(route: &GraphqlRoute, caller: services::CallerId) -> (String, Vec<String>) {
     kept_at(route, "/?query=%7Bitem%7Bname%7D%7D", caller).await
 }
 
 /// Returns `Cache-Control` and `Vary` of the response to a GET of this URL.
-async fn kept_at(route: &Graphql, uri: &str, caller: services::CallerId) -> (String, Vec<String>) {
+async fn kept_at(route: &GraphqlRoute, uri: &str, caller: services::CallerId) -> (String, Vec<String>) {
     let request = Request::get(uri).header(ACCEPT, "application/json").body(services::body::empty());
     let call = RequestCall { caller, ..RequestCall::unlimited() };
     let answer = route.handle(request.expect("a request"), call).await;
@@ -23,7 +23,7 @@ async fn kept_at(route: &Graphql, uri: &str, caller: services::CallerId) -> (Str
 #[tokio::test]
 async fn responses_are_private_unless_the_services_declare_them_public() {
     let forward = r#","forward":["cookie"]"#;
-    let rig = Rig::with(&[("POST /graphql", 200, ANSWER)], forward, false).await;
+    let rig = ShopFixture::with(&[("POST /graphql", 200, ANSWER)], forward, false).await;
     for config in [r#"{"services":["shop"]}"#, r#"{"services":["shop"],"coalesce":{"operations":true}}"#] {
         let route = route(&rig, config);
         for (said, expected) in [
@@ -42,7 +42,7 @@ async fn responses_are_private_unless_the_services_declare_them_public() {
 
 #[tokio::test]
 async fn coalesced_responses_have_the_same_cache_control() {
-    let rig = Rig::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
     *rig.stage.cache_control.lock().unwrap() = "no-store";
     let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
     rig.stage.gate.forget_permits(usize::MAX);
@@ -60,7 +60,7 @@ async fn coalesced_responses_have_the_same_cache_control() {
 
 #[tokio::test]
 async fn responses_with_errors_are_not_stored_by_caches() {
-    let rig = Rig::new(&[("POST /graphql", 200, r#"{"data":{"item":{"name":[1]}}}"#)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{"item":{"name":[1]}}}"#)]).await;
     *rig.stage.cache_control.lock().unwrap() = "public, max-age=60";
     let route = route(&rig, r#"{"services":["shop"],"introspection":"off"}"#);
     let persisted = format!("%7B%22version%22:1,%22sha256Hash%22:%22{}%22%7D", "0".repeat(64));

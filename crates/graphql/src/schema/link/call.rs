@@ -10,27 +10,34 @@ use indexmap::IndexMap;
 use json::{JsonPath, JsonPathStep};
 use services::config::did_you_mean;
 
-use super::{Ask, Filling, Object, Source, Wrong};
+use super::{BoundCall, LinkError, LinkedType, ParameterFilling, Source};
 use crate::schema::declaration::LinkDeclaration;
-use crate::schema::model::{Asked, Field, Fields, From, Model, QUERY, Ref, Shape};
+use crate::schema::model::{
+    ModelField, ModelFieldSource, ModelFields, ModelProtocol, ModelTypeRef, ModelTypeShape, QUERY,
+    ServiceModel,
+};
 
 /// A resolved call.
-pub(super) struct Call {
+pub(super) struct ResolvedCall {
     /// The model of the service.
     pub(super) target: usize,
     /// The key of the `Query` field that represents the operation.
     pub(super) root: Box<str>,
     /// The values of parameters, by the key of the argument.
-    pub(super) filled: IndexMap<Box<str>, Filling>,
+    pub(super) filled: IndexMap<Box<str>, ParameterFilling>,
     /// The type of the response, at the location `at`.
-    pub(super) of: Ref,
+    pub(super) of: ModelTypeRef,
     pub(super) at: Option<JsonPath>,
     /// The member of the declaration that contains the call.
     pub(super) member: &'static str,
 }
 
 /// Resolves a declaration's call.
-pub(super) fn read(models: &[Model], object: Object<'_>, declared: &LinkDeclaration) -> Result<Call, Wrong> {
+pub(super) fn read(
+    models: &[ServiceModel],
+    object: LinkedType<'_>,
+    declared: &LinkDeclaration,
+) -> Result<ResolvedCall, LinkError> {
     let call = match (&declared.get, &declared.query) {
         (Some(text), None) => get(models, object, text)?,
         (None, Some(text)) => field(models, object, text)?,
@@ -62,23 +69,23 @@ pub(super) fn read(models: &[Model], object: Object<'_>, declared: &LinkDeclarat
             }
         }
     }
-    Ok(Call { of, at: Some(path), ..call })
+    Ok(ResolvedCall { of, at: Some(path), ..call })
 }
 
 /// Parses `service/path/{field}?name={field}`.
-fn get(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> {
+fn get(models: &[ServiceModel], object: LinkedType<'_>, text: &str) -> Result<ResolvedCall, LinkError> {
     let wrong = |message: String, hint: String| Err(("/get", message, hint));
     let (service, rest) = text.split_once('/').unwrap_or((text, ""));
     let target = service_of(models, "/get", service)?;
     let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
     let path = format!("/{path}");
-    if models[target].asked != Asked::Rest {
+    if models[target].asked != ModelProtocol::Rest {
         let hint = format!("write `query: {service}/field(argument: {{field}})`");
         return wrong(format!("`{service}` is a GraphQL service"), hint);
     }
     let roots = models[target].fields(QUERY);
     let operations = roots.into_iter().flatten().filter_map(|(key, field)| match &field.from {
-        From::Operation(operation) => Some((key, field, operation)),
+        ModelFieldSource::Operation(operation) => Some((key, field, operation)),
         _ => None,
     });
     // `/users/me` takes precedence over `/users/{id}`.
@@ -115,17 +122,18 @@ fn get(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> 
         };
         filled.insert(argument, filling(models, object, "/get", &value)?);
     }
-    let call = Call { target, root: key.clone(), filled, of: root.of.clone(), at: None, member: "/get" };
+    let call =
+        ResolvedCall { target, root: key.clone(), filled, of: root.of.clone(), at: None, member: "/get" };
     call.check(models, object)?;
     Ok(call)
 }
 
 /// Parses `service/field(argument: {field}, other: 7)`.
-fn field(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong> {
+fn field(models: &[ServiceModel], object: LinkedType<'_>, text: &str) -> Result<ResolvedCall, LinkError> {
     let wrong = |message: String, hint: String| Err(("/query", message, hint));
     let (service, rest) = text.split_once('/').unwrap_or((text, ""));
     let target = service_of(models, "/query", service)?;
-    if models[target].asked == Asked::Rest {
+    if models[target].asked == ModelProtocol::Rest {
         return wrong(
             format!("`{service}` is not a GraphQL service"),
             format!("write `get: {service}/path`"),
@@ -167,13 +175,14 @@ fn field(models: &[Model], object: Object<'_>, text: &str) -> Result<Call, Wrong
         let filling = match value {
             Written::Variable(name) => of_object(models, object, "/query", name)?,
             other => match fixed(other) {
-                Some(value) => Filling::Fixed(value),
+                Some(value) => ParameterFilling::Fixed(value),
                 None => return wrong(format!("`{name}` is neither `{{field}}` nor a value"), form),
             },
         };
         filled.insert(argument.clone(), filling);
     }
-    let call = Call { target, root: key.clone(), filled, of: root.of.clone(), at: None, member: "/query" };
+    let call =
+        ResolvedCall { target, root: key.clone(), filled, of: root.of.clone(), at: None, member: "/query" };
     call.check(models, object)?;
     Ok(call)
 }
@@ -217,7 +226,7 @@ fn fixed(value: &Written<'_, String>) -> Option<serde_json::Value> {
     })
 }
 
-fn service_of(models: &[Model], member: &'static str, name: &str) -> Result<usize, Wrong> {
+fn service_of(models: &[ServiceModel], member: &'static str, name: &str) -> Result<usize, LinkError> {
     models.iter().position(|model| *model.service == *name).ok_or_else(|| {
         let hint = did_you_mean(name, models.iter().map(|model| &*model.service));
         let hint =
@@ -236,7 +245,12 @@ fn fits(template: &str, path: &str) -> bool {
 }
 
 /// Parses the value of a parameter.
-fn filling(models: &[Model], object: Object<'_>, member: &'static str, text: &str) -> Result<Filling, Wrong> {
+fn filling(
+    models: &[ServiceModel],
+    object: LinkedType<'_>,
+    member: &'static str,
+    text: &str,
+) -> Result<ParameterFilling, LinkError> {
     let name = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     match name {
         Some(name) => of_object(models, object, member, name),
@@ -244,95 +258,96 @@ fn filling(models: &[Model], object: Object<'_>, member: &'static str, text: &st
             let hint = "write just `{field}`".to_owned();
             Err((member, format!("`{text}` is neither a field nor a value"), hint))
         }
-        None => Ok(Filling::Fixed(text.into())),
+        None => Ok(ParameterFilling::Fixed(text.into())),
     }
 }
 
 fn of_object(
-    models: &[Model],
-    object: Object<'_>,
+    models: &[ServiceModel],
+    object: LinkedType<'_>,
     member: &'static str,
     name: &str,
-) -> Result<Filling, Wrong> {
+) -> Result<ParameterFilling, LinkError> {
     let Some((key, field)) = field_of(object, name) else {
         let known = object.fields.values().map(|field| &*field.member);
         let hint = did_you_mean(name, known).unwrap_or_else(|| "use one of its fields".to_owned());
         return Err((member, format!("`{}` has no field `{name}`", object.name), hint));
     };
-    let is_value = models[object.number].is_leaf(field.of.key()) && matches!(field.from, From::Member);
+    let is_value =
+        models[object.number].is_leaf(field.of.key()) && matches!(field.from, ModelFieldSource::Member);
     if !is_value {
         let hint = "use a field that is a number, a text, or a list of them".to_owned();
         return Err((member, format!("`{}.{name}` can't be sent as a parameter", object.name), hint));
     }
-    Ok(Filling::Field(key.into()))
+    Ok(ParameterFilling::Field(key.into()))
 }
 
 /// Finds a field of the object by its name in the document or by its original name in the schema.
-pub(super) fn field_of<'a>(object: Object<'a>, name: &str) -> Option<(&'a str, &'a Field)> {
+pub(super) fn field_of<'a>(object: LinkedType<'a>, name: &str) -> Option<(&'a str, &'a ModelField)> {
     let found = object.fields.iter().find(|(key, field)| *field.member == *name || ***key == *name);
     found.map(|(key, field)| (&**key, field))
 }
 
 /// The kind of a value, for comparisons; `None` if it could be of several kinds.
-pub(super) fn kind(model: &Model, of: &Ref) -> Option<&'static str> {
+pub(super) fn kind(model: &ServiceModel, of: &ModelTypeRef) -> Option<&'static str> {
     match (of.key(), model.types.get(of.key()).map(|it| &it.shape)) {
         ("Int" | "Long" | "Float", _) => Some("a number"),
-        ("String" | "DateTime" | "Date", _) | (_, Some(Shape::Enum(_))) => Some("a text"),
+        ("String" | "DateTime" | "Date", _) | (_, Some(ModelTypeShape::Enum(_))) => Some("a text"),
         ("Boolean", _) => Some("a boolean"),
-        (_, None | Some(Shape::Scalar)) => None,
+        (_, None | Some(ModelTypeShape::Scalar)) => None,
         (_, Some(_)) => Some("an object"),
     }
 }
 
 /// Whether an argument is required.
-pub(super) fn is_needed(argument: &Field) -> bool {
-    matches!(argument.of, Ref::Required(_)) && argument.default.is_none()
+pub(super) fn is_needed(argument: &ModelField) -> bool {
+    matches!(argument.of, ModelTypeRef::Required(_)) && argument.default.is_none()
 }
 
-impl Call {
+impl ResolvedCall {
     /// The parameters whose values are fields of the object.
     pub(super) fn keyed(&self) -> impl Iterator<Item = (&str, &Box<str>)> {
         self.filled.iter().filter_map(|(argument, filling)| match filling {
-            Filling::Field(field) => Some((&**argument, field)),
-            Filling::Fixed(_) => None,
+            ParameterFilling::Field(field) => Some((&**argument, field)),
+            ParameterFilling::Fixed(_) => None,
         })
     }
 
-    pub(super) fn is_graphql(&self, models: &[Model]) -> bool {
-        models[self.target].asked != Asked::Rest
+    pub(super) fn is_graphql(&self, models: &[ServiceModel]) -> bool {
+        models[self.target].asked != ModelProtocol::Rest
     }
 
     /// Whether a parameter takes a list.
-    pub(super) fn takes_list(&self, models: &[Model], argument: &str) -> bool {
+    pub(super) fn takes_list(&self, models: &[ServiceModel], argument: &str) -> bool {
         self.root(models)
             .and_then(|root| root.arguments.get(argument))
             .is_some_and(|it| it.of.items().is_some())
     }
 
     /// The arguments without a value.
-    pub(super) fn open(&self, models: &[Model]) -> Fields {
+    pub(super) fn open(&self, models: &[ServiceModel]) -> ModelFields {
         let arguments = self.root(models).map(|root| root.arguments.clone()).unwrap_or_default();
         arguments.into_iter().filter(|(name, _)| !self.filled.contains_key(name)).collect()
     }
 
     /// Creates the linked field, without a name.
-    pub(super) fn field(&self, models: &[Model], of: Ref) -> Field {
-        let mut field = Field::new("", "", of);
+    pub(super) fn field(&self, models: &[ServiceModel], of: ModelTypeRef) -> ModelField {
+        let mut field = ModelField::new("", "", of);
         field.deprecated = self.root(models).and_then(|root| root.deprecated.clone());
         field
     }
 
     /// Creates the request with its values.
-    pub(super) fn ask(&self, models: &[Model], object: Object<'_>) -> Ask {
+    pub(super) fn ask(&self, models: &[ServiceModel], object: LinkedType<'_>) -> BoundCall {
         let source = |argument: &str| match self.filled.get(argument) {
-            Some(Filling::Field(key)) => {
+            Some(ParameterFilling::Field(key)) => {
                 object.fields.get(key).map(|field| Source::Key(field.name.as_str().into()))
             }
-            Some(Filling::Fixed(value)) => Some(Source::Fixed(value.clone())),
+            Some(ParameterFilling::Fixed(value)) => Some(Source::Fixed(value.clone())),
             None => None,
         };
         let root = self.root(models);
-        if let Some(From::Operation(operation)) = root.map(|root| &root.from) {
+        if let Some(ModelFieldSource::Operation(operation)) = root.map(|root| &root.from) {
             let mut operation = operation.as_ref().clone();
             for parameter in &mut operation.parameters {
                 let Source::Argument(argument) = &parameter.from else { continue };
@@ -341,22 +356,22 @@ impl Call {
                 }
             }
             operation.at = self.at.clone().unwrap_or_default();
-            return Ask::Rest(Arc::new(operation));
+            return BoundCall::Rest(Arc::new(operation));
         }
         let arguments = root.into_iter().flat_map(|root| &root.arguments).filter_map(|(key, argument)| {
             let of = models[self.target].own_written(&argument.of);
             Some((argument.member.clone(), of.into(), source(key)?))
         });
         let name = root.map_or_else(|| self.root.clone(), |root| root.member.clone());
-        Ask::Field { name, arguments: arguments.collect() }
+        BoundCall::Field { name, arguments: arguments.collect() }
     }
 
-    fn root<'a>(&self, models: &'a [Model]) -> Option<&'a Field> {
+    fn root<'a>(&self, models: &'a [ServiceModel]) -> Option<&'a ModelField> {
         models[self.target].fields(QUERY)?.get(&self.root)
     }
 
     /// Checks that the values fit their parameters.
-    fn check(&self, models: &[Model], object: Object<'_>) -> Result<(), Wrong> {
+    fn check(&self, models: &[ServiceModel], object: LinkedType<'_>) -> Result<(), LinkError> {
         let Some(root) = self.root(models) else { return Ok(()) };
         for (argument, key) in self.keyed() {
             let (Some(taken), Some(given)) = (root.arguments.get(argument), object.fields.get(key)) else {

@@ -2,65 +2,68 @@
 
 use serde::Deserialize;
 
-use super::{OF_SUBGRAPHS, Roots, add};
-use crate::mistake::Finding;
-use crate::schema::model::{BUILT_IN, Field, Fields, MUTATION, Model, QUERY, Ref, Shape, Value};
+use super::{OF_SUBGRAPHS, RootTypeNames, add};
+use crate::mistake::SchemaWarning;
+use crate::schema::model::{
+    BUILT_IN, MUTATION, ModelEnumValue, ModelField, ModelFields, ModelTypeRef, ModelTypeShape, QUERY,
+    ServiceModel,
+};
 
 /// The whole response, its `data`, or the `__schema` member.
 #[derive(Deserialize)]
-struct Answer {
-    data: Option<Data>,
+struct IntrospectionResponse {
+    data: Option<IntrospectionData>,
     #[serde(rename = "__schema")]
-    schema: Option<Schema>,
+    schema: Option<IntrospectedSchema>,
 }
 
 #[derive(Deserialize)]
-struct Data {
+struct IntrospectionData {
     #[serde(rename = "__schema")]
-    schema: Schema,
+    schema: IntrospectedSchema,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Schema {
-    query_type: Option<Name>,
-    mutation_type: Option<Name>,
-    subscription_type: Option<Name>,
-    types: Vec<Type>,
+struct IntrospectedSchema {
+    query_type: Option<IntrospectedName>,
+    mutation_type: Option<IntrospectedName>,
+    subscription_type: Option<IntrospectedName>,
+    types: Vec<IntrospectedType>,
 }
 
 #[derive(Deserialize)]
-struct Name {
+struct IntrospectedName {
     name: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Type {
+struct IntrospectedType {
     kind: String,
     name: String,
     description: Option<String>,
     #[serde(default)]
-    fields: Option<Vec<Described>>,
+    fields: Option<Vec<IntrospectedElement>>,
     #[serde(default)]
-    input_fields: Option<Vec<Described>>,
+    input_fields: Option<Vec<IntrospectedElement>>,
     #[serde(default)]
-    interfaces: Option<Vec<Of>>,
+    interfaces: Option<Vec<IntrospectedTypeRef>>,
     #[serde(default)]
-    possible_types: Option<Vec<Of>>,
+    possible_types: Option<Vec<IntrospectedTypeRef>>,
     #[serde(default)]
     enum_values: Option<Vec<EnumValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Described {
+struct IntrospectedElement {
     name: String,
     description: Option<String>,
     #[serde(default)]
-    args: Vec<Described>,
+    args: Vec<IntrospectedElement>,
     #[serde(rename = "type")]
-    of: Of,
+    of: IntrospectedTypeRef,
     default_value: Option<String>,
     #[serde(default)]
     is_deprecated: Option<bool>,
@@ -79,22 +82,22 @@ struct EnumValue {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Of {
+struct IntrospectedTypeRef {
     kind: String,
     name: Option<String>,
-    of_type: Option<Box<Of>>,
+    of_type: Option<Box<IntrospectedTypeRef>>,
 }
 
 /// Reads an introspection result into a model.
 ///
 /// # Errors
 /// If the text is not an introspection result.
-pub(super) fn read(model: &mut Model, text: &str) -> Result<Vec<Finding>, String> {
-    let answer: Answer = serde_json::from_str(text).map_err(|error| error.to_string())?;
+pub(super) fn read(model: &mut ServiceModel, text: &str) -> Result<Vec<SchemaWarning>, String> {
+    let answer: IntrospectionResponse = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let schema = answer.schema.or_else(|| Some(answer.data?.schema));
     let schema = schema.ok_or("it has no `__schema`: the service does not provide its schema")?;
-    let name = |name: Option<Name>| name.map(|name| name.name);
-    let roots = Roots {
+    let name = |name: Option<IntrospectedName>| name.map(|name| name.name);
+    let roots = RootTypeNames {
         query: name(schema.query_type).unwrap_or_else(|| QUERY.to_owned()),
         mutation: name(schema.mutation_type).unwrap_or_else(|| MUTATION.to_owned()),
         subscription: name(schema.subscription_type).unwrap_or_else(|| "Subscription".to_owned()),
@@ -102,7 +105,7 @@ pub(super) fn read(model: &mut Model, text: &str) -> Result<Vec<Finding>, String
     let mut findings = Vec::new();
     for it in schema.types {
         if it.name == roots.subscription {
-            findings.push(Finding {
+            findings.push(SchemaWarning {
                 service: model.service.clone(),
                 place: it.name,
                 message: "subscriptions are left out".to_owned(),
@@ -116,23 +119,27 @@ pub(super) fn read(model: &mut Model, text: &str) -> Result<Vec<Finding>, String
     Ok(findings)
 }
 
-fn shape(it: &Type, roots: &Roots) -> Option<Shape> {
-    let keys = |of: &Option<Vec<Of>>| {
+fn shape(it: &IntrospectedType, roots: &RootTypeNames) -> Option<ModelTypeShape> {
+    let keys = |of: &Option<Vec<IntrospectedTypeRef>>| {
         let names = of.iter().flatten().filter_map(|of| of.name.as_deref());
         names.map(|name| roots.key(name).into()).collect()
     };
-    let described = |of: &Option<Vec<Described>>| fields(of.as_deref().unwrap_or_default(), roots);
+    let described = |of: &Option<Vec<IntrospectedElement>>| fields(of.as_deref().unwrap_or_default(), roots);
     Some(match &*it.kind {
-        "SCALAR" => Shape::Scalar,
-        "OBJECT" => Shape::Object { fields: described(&it.fields), implements: keys(&it.interfaces) },
-        "INTERFACE" => Shape::Interface { fields: described(&it.fields), implements: keys(&it.interfaces) },
-        "UNION" => Shape::Union { types: keys(&it.possible_types), told_by: None },
-        "INPUT_OBJECT" => Shape::Input(described(&it.input_fields)),
-        "ENUM" => Shape::Enum(
+        "SCALAR" => ModelTypeShape::Scalar,
+        "OBJECT" => {
+            ModelTypeShape::Object { fields: described(&it.fields), implements: keys(&it.interfaces) }
+        }
+        "INTERFACE" => {
+            ModelTypeShape::Interface { fields: described(&it.fields), implements: keys(&it.interfaces) }
+        }
+        "UNION" => ModelTypeShape::Union { types: keys(&it.possible_types), told_by: None },
+        "INPUT_OBJECT" => ModelTypeShape::Input(described(&it.input_fields)),
+        "ENUM" => ModelTypeShape::Enum(
             it.enum_values
                 .iter()
                 .flatten()
-                .map(|value| Value {
+                .map(|value| ModelEnumValue {
                     name: value.name.clone(),
                     text: value.name.as_str().into(),
                     description: value.description.clone().unwrap_or_default(),
@@ -144,9 +151,9 @@ fn shape(it: &Type, roots: &Roots) -> Option<Shape> {
     })
 }
 
-fn fields(described: &[Described], roots: &Roots) -> Fields {
+fn fields(described: &[IntrospectedElement], roots: &RootTypeNames) -> ModelFields {
     let fields = described.iter().filter(|it| !OF_SUBGRAPHS.contains(&&*it.name)).map(|it| {
-        let mut field = Field::new(&it.name, &it.name, of(&it.of, roots));
+        let mut field = ModelField::new(&it.name, &it.name, of(&it.of, roots));
         field.description = it.description.clone().unwrap_or_default();
         field.default.clone_from(&it.default_value);
         field.deprecated = deprecated(it.is_deprecated, it.deprecation_reason.as_ref());
@@ -156,11 +163,11 @@ fn fields(described: &[Described], roots: &Roots) -> Fields {
     fields.collect()
 }
 
-fn of(written: &Of, roots: &Roots) -> Ref {
+fn of(written: &IntrospectedTypeRef, roots: &RootTypeNames) -> ModelTypeRef {
     match (&*written.kind, &written.of_type) {
-        ("LIST", Some(items)) => Ref::list(of(items, roots)),
+        ("LIST", Some(items)) => ModelTypeRef::list(of(items, roots)),
         ("NON_NULL", Some(inner)) => of(inner, roots).required(),
-        _ => Ref::named(roots.key(written.name.as_deref().unwrap_or("String"))),
+        _ => ModelTypeRef::named(roots.key(written.name.as_deref().unwrap_or("String"))),
     }
 }
 

@@ -13,38 +13,38 @@ const MAX_BRANCHES: usize = 500;
 
 /// A normalized schema.
 #[derive(Clone, Debug)]
-pub(super) struct Flat<'a> {
-    pub(super) what: What<'a>,
+pub(super) struct FlatSchema<'a> {
+    pub(super) what: FlatSchemaKind<'a>,
     pub(super) is_nullable: bool,
     /// The name in the document.
     pub(super) name: Option<&'a str>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum What<'a> {
+pub(super) enum FlatSchemaKind<'a> {
     /// A built-in scalar of GraphQL, or a scalar of the gateway.
     Scalar(&'static str),
     /// An enumeration of texts.
     Enum(IndexSet<&'a str>),
     List(&'a OpenApiSchema),
-    Object(Members<'a>),
+    Object(FlatMembers<'a>),
     /// A union of several objects.
-    Union(Vec<Flat<'a>>, Option<&'a DiscriminatedUnion>),
+    Union(Vec<FlatSchema<'a>>, Option<&'a DiscriminatedUnion>),
     /// Any JSON. Contains the reason, unless the document does not restrict the value at all.
     Json(Option<&'static str>),
 }
 
 /// Members by their names.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Members<'a> {
-    pub(super) all: IndexMap<&'a str, Part<'a>>,
+pub(super) struct FlatMembers<'a> {
+    pub(super) all: IndexMap<&'a str, FlatMember<'a>>,
     /// Whether the object may have additional properties.
     pub(super) has_others: bool,
 }
 
 /// A member of an object.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct FlatMember<'a> {
     pub(super) member: &'a MemberSchema,
     /// Whether it is required.
     pub(super) is_required: bool,
@@ -54,30 +54,34 @@ pub(super) struct Part<'a> {
 
 /// Normalizes the schemas of a document.
 #[derive(Debug)]
-pub(super) struct Flattener<'a> {
+pub(super) struct SchemaFlattener<'a> {
     schemas: HashMap<&'a str, &'a OpenApiSchema>,
     /// The normalized named schemas.
-    known: HashMap<&'a str, Flat<'a>>,
+    known: HashMap<&'a str, FlatSchema<'a>>,
 }
 
-impl<'a> Flattener<'a> {
+impl<'a> SchemaFlattener<'a> {
     pub(super) fn new(document: &'a OpenApiDocument) -> Self {
         let schemas = document.schemas.iter().map(|(name, schema)| (&**name, schema));
         Self { schemas: schemas.collect(), known: HashMap::new() }
     }
 
-    pub(super) fn flat(&mut self, schema: &'a OpenApiSchema) -> Flat<'a> {
+    pub(super) fn flat(&mut self, schema: &'a OpenApiSchema) -> FlatSchema<'a> {
         self.within(schema, 0)
     }
 
-    fn within(&mut self, schema: &'a OpenApiSchema, depth: usize) -> Flat<'a> {
+    fn within(&mut self, schema: &'a OpenApiSchema, depth: usize) -> FlatSchema<'a> {
         if depth > MAX_DEPTH {
             return odd("schemas nested too deeply");
         }
         match schema {
-            OpenApiSchema::Unknown => Flat { what: What::Json(None), is_nullable: true, name: None },
+            OpenApiSchema::Unknown => {
+                FlatSchema { what: FlatSchemaKind::Json(None), is_nullable: true, name: None }
+            }
             OpenApiSchema::Never => odd("the schema accepts no value"),
-            OpenApiSchema::Null => Flat { what: What::Json(None), is_nullable: true, name: None },
+            OpenApiSchema::Null => {
+                FlatSchema { what: FlatSchemaKind::Json(None), is_nullable: true, name: None }
+            }
             OpenApiSchema::Boolean => scalar("Boolean"),
             OpenApiSchema::Integer(format) if format.as_deref() == Some("int64") => scalar("Long"),
             OpenApiSchema::Integer(_) => scalar("Int"),
@@ -88,8 +92,8 @@ impl<'a> Flattener<'a> {
                 _ => "String",
             }),
             OpenApiSchema::Literals(values) => literals(values),
-            OpenApiSchema::List(items) => just(What::List(items)),
-            OpenApiSchema::Tuple(first, Some(rest)) if first.is_empty() => just(What::List(rest)),
+            OpenApiSchema::List(items) => just(FlatSchemaKind::List(items)),
+            OpenApiSchema::Tuple(first, Some(rest)) if first.is_empty() => just(FlatSchemaKind::List(rest)),
             OpenApiSchema::Tuple(..) => odd("a list with positional items"),
             OpenApiSchema::Object(object) => just(of_object(object)),
             OpenApiSchema::Named(name) => self.named(name, depth),
@@ -99,7 +103,7 @@ impl<'a> Flattener<'a> {
         }
     }
 
-    fn named(&mut self, name: &'a str, depth: usize) -> Flat<'a> {
+    fn named(&mut self, name: &'a str, depth: usize) -> FlatSchema<'a> {
         // A name may refer to another name, in a chain of any length.
         let mut name = name;
         let schema = loop {
@@ -113,7 +117,7 @@ impl<'a> Flattener<'a> {
             return known.clone();
         }
         let mut flat = self.within(schema, depth + 1);
-        if let (None, What::Object(members)) = (flat.name, &mut flat.what) {
+        if let (None, FlatSchemaKind::Object(members)) = (flat.name, &mut flat.what) {
             members.all.values_mut().for_each(|part| part.origin = part.origin.or(Some(name)));
         }
         flat.name = flat.name.or(Some(name));
@@ -124,25 +128,25 @@ impl<'a> Flattener<'a> {
         flat
     }
 
-    fn all(&mut self, parts: &'a [OpenApiSchema], depth: usize) -> Flat<'a> {
-        let parts: Vec<Flat<'a>> = parts.iter().map(|part| self.within(part, depth + 1)).collect();
-        let says = |part: &Flat<'a>| !matches!(part.what, What::Json(None));
+    fn all(&mut self, parts: &'a [OpenApiSchema], depth: usize) -> FlatSchema<'a> {
+        let parts: Vec<FlatSchema<'a>> = parts.iter().map(|part| self.within(part, depth + 1)).collect();
+        let says = |part: &FlatSchema<'a>| !matches!(part.what, FlatSchemaKind::Json(None));
         // A value must satisfy every part; a part without restrictions accepts every value.
         let is_nullable = parts.iter().all(|part| part.is_nullable || !says(part));
-        let mut parts: Vec<Flat<'a>> = parts.into_iter().filter(says).collect();
+        let mut parts: Vec<FlatSchema<'a>> = parts.into_iter().filter(says).collect();
         if parts.len() < 2 {
             let only = parts.pop();
-            return only.unwrap_or(Flat { what: What::Json(None), is_nullable, name: None });
+            return only.unwrap_or(FlatSchema { what: FlatSchemaKind::Json(None), is_nullable, name: None });
         }
-        let mut merged = Members::default();
+        let mut merged = FlatMembers::default();
         for part in &parts {
             match &part.what {
-                What::Object(members) => merged.add(members),
+                FlatSchemaKind::Object(members) => merged.add(members),
                 other if parts.iter().all(|part| is_same(&part.what, other)) => return part.clone(),
                 _ => return odd("a combination of schemas that are not all objects"),
             }
         }
-        Flat { what: What::Object(merged), is_nullable, name: None }
+        FlatSchema { what: FlatSchemaKind::Object(merged), is_nullable, name: None }
     }
 
     fn any(
@@ -150,18 +154,18 @@ impl<'a> Flattener<'a> {
         branches: &'a [OpenApiSchema],
         told: Option<&'a DiscriminatedUnion>,
         depth: usize,
-    ) -> Flat<'a> {
+    ) -> FlatSchema<'a> {
         if branches.len() > MAX_BRANCHES {
             return odd("one of too many alternatives");
         }
         let mut is_nullable = false;
-        let mut kinds: Vec<Flat<'a>> = Vec::new();
+        let mut kinds: Vec<FlatSchema<'a>> = Vec::new();
         for branch in branches {
             let flat = self.within(branch, depth + 1);
             is_nullable |= flat.is_nullable;
             let inner = match flat {
                 _ if matches!(branch, OpenApiSchema::Null) => Vec::new(),
-                Flat { what: What::Union(inner, _), .. } => inner,
+                FlatSchema { what: FlatSchemaKind::Union(inner, _), .. } => inner,
                 flat => vec![flat],
             };
             for flat in inner {
@@ -171,18 +175,18 @@ impl<'a> Flattener<'a> {
             }
         }
         let what = match kinds.len() {
-            0 => What::Json(None),
+            0 => FlatSchemaKind::Json(None),
             1 => {
                 let only = kinds.remove(0);
-                return Flat { is_nullable: is_nullable || only.is_nullable, ..only };
+                return FlatSchema { is_nullable: is_nullable || only.is_nullable, ..only };
             }
             _ => together(kinds, told),
         };
-        Flat { what, is_nullable, name: None }
+        FlatSchema { what, is_nullable, name: None }
     }
 }
 
-impl<'a> Members<'a> {
+impl<'a> FlatMembers<'a> {
     fn add(&mut self, others: &Self) {
         for (name, part) in &others.all {
             let known = self.all.entry(name).or_insert(*part);
@@ -197,96 +201,98 @@ impl<'a> Members<'a> {
     }
 }
 
-fn scalar(name: &'static str) -> Flat<'static> {
-    just(What::Scalar(name))
+fn scalar(name: &'static str) -> FlatSchema<'static> {
+    just(FlatSchemaKind::Scalar(name))
 }
 
-fn just(what: What<'_>) -> Flat<'_> {
-    Flat { what, is_nullable: false, name: None }
+fn just(what: FlatSchemaKind<'_>) -> FlatSchema<'_> {
+    FlatSchema { what, is_nullable: false, name: None }
 }
 
-fn odd(why: &'static str) -> Flat<'static> {
-    Flat { what: What::Json(Some(why)), is_nullable: true, name: None }
+fn odd(why: &'static str) -> FlatSchema<'static> {
+    FlatSchema { what: FlatSchemaKind::Json(Some(why)), is_nullable: true, name: None }
 }
 
-fn of_object(object: &ObjectSchema) -> What<'_> {
+fn of_object(object: &ObjectSchema) -> FlatSchemaKind<'_> {
     if object.members.is_empty() {
-        return What::Json(None);
+        return FlatSchemaKind::Json(None);
     }
     let members = object
         .members
         .iter()
-        .map(|member| (&*member.name, Part { member, is_required: member.is_required, origin: None }));
-    What::Object(Members { all: members.collect(), has_others: object.others.is_some() })
+        .map(|member| (&*member.name, FlatMember { member, is_required: member.is_required, origin: None }));
+    FlatSchemaKind::Object(FlatMembers { all: members.collect(), has_others: object.others.is_some() })
 }
 
-fn literals(values: &[Value]) -> Flat<'_> {
+fn literals(values: &[Value]) -> FlatSchema<'_> {
     let is_nullable = values.contains(&Value::Null);
     let mut others = values.iter().filter(|value| !value.is_null()).peekable();
     let is_all = |is: fn(&Value) -> bool| values.iter().all(|value| value.is_null() || is(value));
     let what = if others.peek().is_none() {
-        What::Json(None)
+        FlatSchemaKind::Json(None)
     } else if is_all(Value::is_string) {
-        What::Enum(others.filter_map(Value::as_str).collect())
+        FlatSchemaKind::Enum(others.filter_map(Value::as_str).collect())
     } else if is_all(|value| value.as_i64().is_some_and(|number| i32::try_from(number).is_ok())) {
-        What::Scalar("Int")
+        FlatSchemaKind::Scalar("Int")
     } else if is_all(|value| value.is_i64() || value.is_u64()) {
-        What::Scalar("Long")
+        FlatSchemaKind::Scalar("Long")
     } else if is_all(Value::is_number) {
-        What::Scalar("Float")
+        FlatSchemaKind::Scalar("Float")
     } else if is_all(Value::is_boolean) {
-        What::Scalar("Boolean")
+        FlatSchemaKind::Scalar("Boolean")
     } else {
-        What::Json(Some("values of several types"))
+        FlatSchemaKind::Json(Some("values of several types"))
     };
-    Flat { what, is_nullable, name: None }
+    FlatSchema { what, is_nullable, name: None }
 }
 
 /// Combines several kinds of values.
-fn together<'a>(kinds: Vec<Flat<'a>>, told: Option<&'a DiscriminatedUnion>) -> What<'a> {
-    let is_all = |is: fn(&What<'a>) -> bool| kinds.iter().all(|kind| is(&kind.what));
+fn together<'a>(kinds: Vec<FlatSchema<'a>>, told: Option<&'a DiscriminatedUnion>) -> FlatSchemaKind<'a> {
+    let is_all = |is: fn(&FlatSchemaKind<'a>) -> bool| kinds.iter().all(|kind| is(&kind.what));
     if is_all(only_requires) {
         // `anyOf: [{ required: [a] }, { required: [b] }]` restricts a type that is defined elsewhere.
-        What::Json(None)
-    } else if is_all(|what| matches!(what, What::Object(_))) {
-        What::Union(kinds, told)
-    } else if is_all(|what| matches!(what, What::Scalar("Int" | "Long"))) {
-        What::Scalar("Long")
-    } else if is_all(|what| matches!(what, What::Scalar("Int" | "Long" | "Float"))) {
-        What::Scalar("Float")
-    } else if is_all(|what| matches!(what, What::Enum(_))) {
+        FlatSchemaKind::Json(None)
+    } else if is_all(|what| matches!(what, FlatSchemaKind::Object(_))) {
+        FlatSchemaKind::Union(kinds, told)
+    } else if is_all(|what| matches!(what, FlatSchemaKind::Scalar("Int" | "Long"))) {
+        FlatSchemaKind::Scalar("Long")
+    } else if is_all(|what| matches!(what, FlatSchemaKind::Scalar("Int" | "Long" | "Float"))) {
+        FlatSchemaKind::Scalar("Float")
+    } else if is_all(|what| matches!(what, FlatSchemaKind::Enum(_))) {
         let texts = kinds.iter().filter_map(|kind| match &kind.what {
-            What::Enum(texts) => Some(texts.iter().copied()),
+            FlatSchemaKind::Enum(texts) => Some(texts.iter().copied()),
             _ => None,
         });
-        What::Enum(texts.flatten().collect())
-    } else if is_all(|what| matches!(what, What::Enum(_) | What::Scalar("String" | "DateTime" | "Date"))) {
-        What::Scalar("String")
+        FlatSchemaKind::Enum(texts.flatten().collect())
+    } else if is_all(|what| {
+        matches!(what, FlatSchemaKind::Enum(_) | FlatSchemaKind::Scalar("String" | "DateTime" | "Date"))
+    }) {
+        FlatSchemaKind::Scalar("String")
     } else {
-        What::Json(Some("one of several alternatives that are not all objects"))
+        FlatSchemaKind::Json(Some("one of several alternatives that are not all objects"))
     }
 }
 
 /// Whether an object schema only lists required members, without their types.
-fn only_requires(what: &What<'_>) -> bool {
-    let What::Object(members) = what else { return false };
+fn only_requires(what: &FlatSchemaKind<'_>) -> bool {
+    let FlatSchemaKind::Object(members) = what else { return false };
     members.all.values().all(|part| part.is_required && part.member.schema == OpenApiSchema::Unknown)
 }
 
 /// Whether two schemas are equal.
-fn is_equal(one: &Flat<'_>, other: &Flat<'_>) -> bool {
+fn is_equal(one: &FlatSchema<'_>, other: &FlatSchema<'_>) -> bool {
     match (one.name, other.name) {
         (Some(one), Some(other)) => one == other,
         _ => is_same(&one.what, &other.what),
     }
 }
 
-fn is_same(one: &What<'_>, other: &What<'_>) -> bool {
+fn is_same(one: &FlatSchemaKind<'_>, other: &FlatSchemaKind<'_>) -> bool {
     match (one, other) {
-        (What::Scalar(one), What::Scalar(other)) => one == other,
-        (What::Enum(one), What::Enum(other)) => one == other,
-        (What::List(one), What::List(other)) => one == other,
-        (What::Json(_), What::Json(_)) => true,
+        (FlatSchemaKind::Scalar(one), FlatSchemaKind::Scalar(other)) => one == other,
+        (FlatSchemaKind::Enum(one), FlatSchemaKind::Enum(other)) => one == other,
+        (FlatSchemaKind::List(one), FlatSchemaKind::List(other)) => one == other,
+        (FlatSchemaKind::Json(_), FlatSchemaKind::Json(_)) => true,
         _ => false,
     }
 }

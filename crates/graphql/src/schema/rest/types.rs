@@ -7,11 +7,13 @@ use indexmap::IndexSet;
 use json::pointer::escaped;
 use openapi::{DiscriminatedUnion as Discriminator, MemberAccess, OpenApiDocument, OpenApiSchema};
 
-use super::flat::{Flat, Flattener, Members, Part, What};
-use crate::mistake::Finding;
-use crate::schema::model::{BUILT_IN, Field, Fields, Model, Ref, Shape, Type, Value};
-use crate::schema::word::{self, Names};
-use crate::subgraph::Told;
+use super::flat::{FlatMember, FlatMembers, FlatSchema, FlatSchemaKind, SchemaFlattener};
+use crate::mistake::SchemaWarning;
+use crate::schema::model::{
+    BUILT_IN, ModelEnumValue, ModelField, ModelFields, ModelType, ModelTypeRef, ModelTypeShape, ServiceModel,
+};
+use crate::schema::word::{self, TypeNames};
+use crate::subgraph::TypeRule;
 
 /// The maximum number of fields. Further types become JSON.
 const MAX_FIELDS: usize = 100_000;
@@ -20,14 +22,14 @@ const MAX_LISTS: u8 = 8;
 
 /// The direction of values: received from the service or sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Way {
+pub(super) enum ValueDirection {
     Out,
     In,
 }
 
 /// The location of a schema in the document, and a name for its type if it has none in the document.
 #[derive(Clone, Debug)]
-pub(super) struct At {
+pub(super) struct SchemaLocation {
     pub(super) pointer: String,
     pub(super) like: String,
     /// The number of lists around it.
@@ -36,46 +38,46 @@ pub(super) struct At {
     schema: usize,
 }
 
-impl At {
+impl SchemaLocation {
     pub(super) fn new(pointer: impl Into<String>, like: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), like: like.into(), lists: 0, schema: 0 }
     }
 }
 
 /// The types of a document while they are built.
-pub(super) struct Types<'a> {
-    pub(super) model: Model,
-    pub(super) findings: Vec<Finding>,
+pub(super) struct TypeBuilder<'a> {
+    pub(super) model: ServiceModel,
+    pub(super) findings: Vec<SchemaWarning>,
     /// The warnings so far. They are deduplicated, since a schema may be used in both directions.
     told: HashSet<(String, String)>,
     document: &'a OpenApiDocument,
-    flattener: Flattener<'a>,
-    names: Names,
+    flattener: SchemaFlattener<'a>,
+    names: TypeNames,
     /// The type names of named schemas, by direction.
-    given: HashMap<(&'a str, Way), String>,
+    given: HashMap<(&'a str, ValueDirection), String>,
     /// The keys of the types created for named schemas, by direction.
-    made: HashMap<(&'a str, Way), Box<str>>,
+    made: HashMap<(&'a str, ValueDirection), Box<str>>,
     /// The keys of the types created for unnamed schemas, by the schema's address. A schema that several
     /// others include becomes one type, and a schema may refer to itself through an unnamed schema.
-    unnamed: HashMap<(usize, Way), Box<str>>,
+    unnamed: HashMap<(usize, ValueDirection), Box<str>>,
     /// Types whose fields have yet to be created.
-    waiting: VecDeque<(Box<str>, Members<'a>, Way, String)>,
+    waiting: VecDeque<(Box<str>, FlatMembers<'a>, ValueDirection, String)>,
     fields: usize,
 }
 
-impl<'a> Types<'a> {
-    pub(super) fn new(document: &'a OpenApiDocument, model: Model) -> Self {
-        let (mut names, mut given) = (Names::default(), HashMap::new());
+impl<'a> TypeBuilder<'a> {
+    pub(super) fn new(document: &'a OpenApiDocument, model: ServiceModel) -> Self {
+        let (mut names, mut given) = (TypeNames::default(), HashMap::new());
         for (name, _) in &document.schemas {
             let is_input = name.ends_with("Input");
             let out = if is_input { format!("{name}Output") } else { name.clone() };
             let input = if is_input { name.clone() } else { format!("{name}Input") };
-            for (way, like) in [(Way::Out, out), (Way::In, input)] {
+            for (way, like) in [(ValueDirection::Out, out), (ValueDirection::In, input)] {
                 given.insert((&**name, way), names.give(&like, &model.service));
             }
         }
         Self {
-            flattener: Flattener::new(document),
+            flattener: SchemaFlattener::new(document),
             findings: Vec::new(),
             told: HashSet::new(),
             made: HashMap::new(),
@@ -93,16 +95,25 @@ impl<'a> Types<'a> {
         let (place, message) = (place.to_owned(), message.into());
         if self.told.insert((place.clone(), message.clone())) {
             let (service, hint) = (self.model.service.clone(), hint.to_owned());
-            self.findings.push(Finding { service, place, message, hint });
+            self.findings.push(SchemaWarning { service, place, message, hint });
         }
     }
 
     /// The type of a value, and whether it may be `null`.
-    pub(super) fn of(&mut self, schema: &'a OpenApiSchema, way: Way, at: &At) -> (Ref, bool) {
+    pub(super) fn of(
+        &mut self,
+        schema: &'a OpenApiSchema,
+        way: ValueDirection,
+        at: &SchemaLocation,
+    ) -> (ModelTypeRef, bool) {
         let flat = self.flattener.flat(schema);
         let is_nullable = flat.is_nullable;
         (
-            self.of_flat(flat, way, &At { schema: std::ptr::from_ref(schema).addr(), ..at.clone() }),
+            self.of_flat(
+                flat,
+                way,
+                &SchemaLocation { schema: std::ptr::from_ref(schema).addr(), ..at.clone() },
+            ),
             is_nullable,
         )
     }
@@ -112,28 +123,36 @@ impl<'a> Types<'a> {
         &mut self,
         schema: &'a OpenApiSchema,
         is_required: bool,
-        way: Way,
-        at: &At,
-    ) -> Ref {
+        way: ValueDirection,
+        at: &SchemaLocation,
+    ) -> ModelTypeRef {
         let (of, is_nullable) = self.of(schema, way, at);
         if is_required && !is_nullable { of.required() } else { of }
     }
 
     /// The type of a parameter; `None` if it would be an object. A value that could be of several types is a
     /// text.
-    pub(super) fn parameter(&mut self, schema: &'a OpenApiSchema, at: &At) -> Option<Ref> {
+    pub(super) fn parameter(
+        &mut self,
+        schema: &'a OpenApiSchema,
+        at: &SchemaLocation,
+    ) -> Option<ModelTypeRef> {
         let flat = self.flattener.flat(schema);
         match flat.what {
-            What::Scalar(_) | What::Enum(_) => Some(self.of_flat(flat, Way::In, at)),
-            What::List(items) => match self.flattener.flat(items) {
-                item @ Flat { what: What::Scalar(_) | What::Enum(_), .. } => {
-                    Some(Ref::list(self.of_flat(item, Way::In, at).required()))
+            FlatSchemaKind::Scalar(_) | FlatSchemaKind::Enum(_) => {
+                Some(self.of_flat(flat, ValueDirection::In, at))
+            }
+            FlatSchemaKind::List(items) => match self.flattener.flat(items) {
+                item @ FlatSchema { what: FlatSchemaKind::Scalar(_) | FlatSchemaKind::Enum(_), .. } => {
+                    Some(ModelTypeRef::list(self.of_flat(item, ValueDirection::In, at).required()))
                 }
-                Flat { what: What::Json(_), .. } => Some(Ref::list(Ref::named("String").required())),
+                FlatSchema { what: FlatSchemaKind::Json(_), .. } => {
+                    Some(ModelTypeRef::list(ModelTypeRef::named("String").required()))
+                }
                 _ => None,
             },
-            What::Json(_) => Some(Ref::named("String")),
-            What::Object(_) | What::Union(..) => None,
+            FlatSchemaKind::Json(_) => Some(ModelTypeRef::named("String")),
+            FlatSchemaKind::Object(_) | FlatSchemaKind::Union(..) => None,
         }
     }
 
@@ -141,10 +160,11 @@ impl<'a> Types<'a> {
     pub(super) fn finish(&mut self) {
         while let Some((key, members, way, pointer)) = self.waiting.pop_front() {
             let name = self.model.name(&key).to_owned();
-            let mut fields = Fields::new();
+            let mut fields = ModelFields::new();
             let (mut taken, mut next) = (HashSet::new(), HashMap::new());
-            for (member_name, Part { member, is_required, origin }) in members.all {
-                let skipped = if way == Way::Out { MemberAccess::WriteOnly } else { MemberAccess::ReadOnly };
+            for (member_name, FlatMember { member, is_required, origin }) in members.all {
+                let skipped =
+                    if way == ValueDirection::Out { MemberAccess::WriteOnly } else { MemberAccess::ReadOnly };
                 if member.access == skipped {
                     continue;
                 }
@@ -159,10 +179,10 @@ impl<'a> Types<'a> {
                 }
                 let given = origin.and_then(|origin| self.given.get(&(origin, way)));
                 let base = given.unwrap_or(&name);
-                let base = base.strip_suffix("Input").filter(|_| way == Way::In).unwrap_or(base);
+                let base = base.strip_suffix("Input").filter(|_| way == ValueDirection::In).unwrap_or(base);
                 let like = format!("{base}{}", word::pascal(member_name));
-                let of = self.field_of(&member.schema, is_required, way, &At::new(pointer, like));
-                let mut field = Field::new(&field_name, member_name, of);
+                let of = self.field_of(&member.schema, is_required, way, &SchemaLocation::new(pointer, like));
+                let mut field = ModelField::new(&field_name, member_name, of);
                 field.description.clone_from(&member.description);
                 field.deprecated = member.is_deprecated.then(|| "Deprecated by the service.".to_owned());
                 fields.insert(field_name.into(), field);
@@ -171,7 +191,7 @@ impl<'a> Types<'a> {
                 // A type needs at least one field, and all fields of this type are for the other direction.
                 self.note(&pointer, format!("`{name}` has no fields in this direction: it is JSON"), "");
                 self.scalar("JSON");
-                fields.insert("_".into(), Field::new("_", "_", Ref::named("JSON")));
+                fields.insert("_".into(), ModelField::new("_", "_", ModelTypeRef::named("JSON")));
             }
             if let Some(of) = self.model.types.get_mut(&key).and_then(|it| it.shape.fields_mut()) {
                 *of = fields;
@@ -179,62 +199,70 @@ impl<'a> Types<'a> {
         }
     }
 
-    fn of_flat(&mut self, flat: Flat<'a>, way: Way, at: &At) -> Ref {
+    fn of_flat(&mut self, flat: FlatSchema<'a>, way: ValueDirection, at: &SchemaLocation) -> ModelTypeRef {
         match flat.what {
-            What::Scalar(name) => self.scalar(name),
-            What::Json(None) => self.scalar("JSON"),
-            What::Json(Some(why)) => self.json(at, why),
-            What::List(_) if at.lists >= MAX_LISTS => self.json(at, "lists nested too deeply"),
-            What::List(items) => {
+            FlatSchemaKind::Scalar(name) => self.scalar(name),
+            FlatSchemaKind::Json(None) => self.scalar("JSON"),
+            FlatSchemaKind::Json(Some(why)) => self.json(at, why),
+            FlatSchemaKind::List(_) if at.lists >= MAX_LISTS => self.json(at, "lists nested too deeply"),
+            FlatSchemaKind::List(items) => {
                 let pointer = format!("{}/items", at.pointer);
-                let below = At { pointer, lists: at.lists + 1, ..at.clone() };
-                Ref::list(self.field_of(items, true, way, &below))
+                let below = SchemaLocation { pointer, lists: at.lists + 1, ..at.clone() };
+                ModelTypeRef::list(self.field_of(items, true, way, &below))
             }
-            What::Enum(ref texts) => {
+            FlatSchemaKind::Enum(ref texts) => {
                 let texts = texts.clone();
                 self.enumeration(&flat, texts, at)
             }
-            What::Union(..) if way == Way::In => self.json(at, "an input that is one of several objects"),
-            What::Object(_) | What::Union(..) if self.fields > MAX_FIELDS => {
+            FlatSchemaKind::Union(..) if way == ValueDirection::In => {
+                self.json(at, "an input that is one of several objects")
+            }
+            FlatSchemaKind::Object(_) | FlatSchemaKind::Union(..) if self.fields > MAX_FIELDS => {
                 self.json(at, "the schema has too many fields")
             }
-            What::Object(ref members) => {
+            FlatSchemaKind::Object(ref members) => {
                 let members = members.clone();
                 self.object(&flat, members, way, at)
             }
-            What::Union(ref branches, told) => {
+            FlatSchemaKind::Union(ref branches, told) => {
                 let branches = branches.clone();
                 self.union(&flat, branches, told, at)
             }
         }
     }
 
-    fn scalar(&mut self, name: &str) -> Ref {
+    fn scalar(&mut self, name: &str) -> ModelTypeRef {
         if !BUILT_IN.contains(&name) && !self.model.types.contains_key(name) {
-            self.model.types.insert(name.into(), Type::new(name, Shape::Scalar));
+            self.model.types.insert(name.into(), ModelType::new(name, ModelTypeShape::Scalar));
         }
-        Ref::named(name)
+        ModelTypeRef::named(name)
     }
 
-    fn json(&mut self, at: &At, why: &str) -> Ref {
+    fn json(&mut self, at: &SchemaLocation, why: &str) -> ModelTypeRef {
         self.note(&at.pointer, format!("{why}: it is passed through as JSON"), "");
         self.scalar("JSON")
     }
 
     /// Returns the existing type of a schema as an error, or else the key and pointer of a new one.
-    fn place(&mut self, flat: &Flat<'a>, way: Way, at: &At) -> Result<(Box<str>, String), Ref> {
+    fn place(
+        &mut self,
+        flat: &FlatSchema<'a>,
+        way: ValueDirection,
+        at: &SchemaLocation,
+    ) -> Result<(Box<str>, String), ModelTypeRef> {
         let made = match flat.name {
             Some(name) => self.made.get(&(name, way)),
             None => self.unnamed.get(&(at.schema, way)),
         };
         if let Some(key) = made {
-            return Err(Ref::Named(key.clone()));
+            return Err(ModelTypeRef::Named(key.clone()));
         }
         let given = flat.name.and_then(|name| self.given.get(&(name, way)));
         let name = match given {
             Some(given) => given.clone(),
             None => {
-                let like = if way == Way::In { format!("{}Input", at.like) } else { at.like.clone() };
+                let like =
+                    if way == ValueDirection::In { format!("{}Input", at.like) } else { at.like.clone() };
                 self.names.give(&like, &self.model.service)
             }
         };
@@ -254,33 +282,46 @@ impl<'a> Types<'a> {
         Ok((key, pointer))
     }
 
-    fn put(&mut self, key: &str, flat: &Flat<'a>, shape: Shape) {
-        let mut made = Type::new(key, shape);
+    fn put(&mut self, key: &str, flat: &FlatSchema<'a>, shape: ModelTypeShape) {
+        let mut made = ModelType::new(key, shape);
         let description = flat.name.and_then(|name| self.document.descriptions.get(name));
         made.description = description.cloned().unwrap_or_default();
         self.model.types.insert(key.into(), made);
     }
 
-    fn object(&mut self, flat: &Flat<'a>, members: Members<'a>, way: Way, at: &At) -> Ref {
+    fn object(
+        &mut self,
+        flat: &FlatSchema<'a>,
+        members: FlatMembers<'a>,
+        way: ValueDirection,
+        at: &SchemaLocation,
+    ) -> ModelTypeRef {
         let (key, pointer) = match self.place(flat, way, at) {
             Ok(place) => place,
             Err(made) => return made,
         };
-        if members.has_others && way == Way::Out {
+        if members.has_others && way == ValueDirection::Out {
             self.note(&pointer, format!("additional properties of `{key}` are left out"), "");
         }
         self.fields += members.all.len();
         let shape = match way {
-            Way::Out => Shape::Object { fields: Fields::new(), implements: Vec::new() },
-            Way::In => Shape::Input(Fields::new()),
+            ValueDirection::Out => {
+                ModelTypeShape::Object { fields: ModelFields::new(), implements: Vec::new() }
+            }
+            ValueDirection::In => ModelTypeShape::Input(ModelFields::new()),
         };
         self.put(&key, flat, shape);
         self.waiting.push_back((key.clone(), members, way, pointer));
-        Ref::Named(key)
+        ModelTypeRef::Named(key)
     }
 
-    fn enumeration(&mut self, flat: &Flat<'a>, texts: IndexSet<&'a str>, at: &At) -> Ref {
-        let (key, pointer) = match self.place(flat, Way::Out, at) {
+    fn enumeration(
+        &mut self,
+        flat: &FlatSchema<'a>,
+        texts: IndexSet<&'a str>,
+        at: &SchemaLocation,
+    ) -> ModelTypeRef {
+        let (key, pointer) = match self.place(flat, ValueDirection::Out, at) {
             Ok(place) => place,
             Err(made) => return made,
         };
@@ -299,52 +340,62 @@ impl<'a> Types<'a> {
                     "",
                 );
             }
-            values.push(Value { name, text: text.into(), description: String::new(), deprecated: None });
+            values.push(ModelEnumValue {
+                name,
+                text: text.into(),
+                description: String::new(),
+                deprecated: None,
+            });
         }
-        self.put(&key, flat, Shape::Enum(values));
-        Ref::Named(key)
+        self.put(&key, flat, ModelTypeShape::Enum(values));
+        ModelTypeRef::Named(key)
     }
 
     fn union(
         &mut self,
-        flat: &Flat<'a>,
-        branches: Vec<Flat<'a>>,
+        flat: &FlatSchema<'a>,
+        branches: Vec<FlatSchema<'a>>,
         told: Option<&'a Discriminator>,
-        at: &At,
-    ) -> Ref {
+        at: &SchemaLocation,
+    ) -> ModelTypeRef {
         let told_by = told_by(&branches, told);
         let Some(told_by) = told_by else {
             return self.json(at, "one of several objects that can't be distinguished");
         };
-        let (key, pointer) = match self.place(flat, Way::Out, at) {
+        let (key, pointer) = match self.place(flat, ValueDirection::Out, at) {
             Ok(place) => place,
             Err(made) => return made,
         };
-        self.put(&key, flat, Shape::Union { types: Vec::new(), told_by: None });
+        self.put(&key, flat, ModelTypeShape::Union { types: Vec::new(), told_by: None });
         let mut keys: Vec<Box<str>> = Vec::new();
         for (number, branch) in branches.into_iter().enumerate() {
-            let below = At::new(format!("{pointer}/oneOf/{number}"), format!("{key}{}", number + 1));
-            keys.push(self.of_flat(branch, Way::Out, &below).key().into());
+            let below =
+                SchemaLocation::new(format!("{pointer}/oneOf/{number}"), format!("{key}{}", number + 1));
+            keys.push(self.of_flat(branch, ValueDirection::Out, &below).key().into());
         }
         let told_by = match told_by {
-            TellBy::Member(name, texts) => Told::Member {
+            TellBy::Member(name, texts) => TypeRule::Member {
                 name: name.into(),
                 types: texts.into_iter().map(|(text, branch)| (text.into(), keys[branch].clone())).collect(),
             },
-            TellBy::Shape(required) => Told::Shape(
+            TellBy::Shape(required) => TypeRule::Shape(
                 required.into_iter().map(|(branch, members)| (keys[branch].clone(), members)).collect(),
             ),
         };
         let types = keys.into_iter().filter(|key| !BUILT_IN.contains(&&**key)).collect::<IndexSet<_>>();
-        let is_whole = types
-            .iter()
-            .all(|key| matches!(self.model.types.get(key).map(|it| &it.shape), Some(Shape::Object { .. })));
+        let is_whole = types.iter().all(|key| {
+            matches!(self.model.types.get(key).map(|it| &it.shape), Some(ModelTypeShape::Object { .. }))
+        });
         if !is_whole {
             self.model.types.shift_remove(&key);
             return self.json(at, "one of several alternatives that are not all objects");
         }
-        self.put(&key, flat, Shape::Union { types: types.into_iter().collect(), told_by: Some(told_by) });
-        Ref::Named(key)
+        self.put(
+            &key,
+            flat,
+            ModelTypeShape::Union { types: types.into_iter().collect(), told_by: Some(told_by) },
+        );
+        ModelTypeRef::Named(key)
     }
 }
 
@@ -355,7 +406,7 @@ enum TellBy {
     Shape(Vec<(usize, Vec<Box<str>>)>),
 }
 
-fn told_by(branches: &[Flat<'_>], told: Option<&Discriminator>) -> Option<TellBy> {
+fn told_by(branches: &[FlatSchema<'_>], told: Option<&Discriminator>) -> Option<TellBy> {
     if let Some(told) = told {
         let number = |name: &str| branches.iter().position(|branch| branch.name == Some(name));
         let texts = told.values.iter().filter_map(|(text, name)| Some((text.clone(), number(name)?)));
@@ -365,15 +416,15 @@ fn told_by(branches: &[Flat<'_>], told: Option<&Discriminator>) -> Option<TellBy
 }
 
 /// Finds a member that every branch requires, with different texts in each branch.
-fn by_tag(branches: &[Flat<'_>]) -> Option<TellBy> {
+fn by_tag(branches: &[FlatSchema<'_>]) -> Option<TellBy> {
     let members = branches.iter().map(|branch| match &branch.what {
-        What::Object(members) => Some(members),
+        FlatSchemaKind::Object(members) => Some(members),
         _ => None,
     });
-    let members: Vec<&Members<'_>> = members.collect::<Option<_>>()?;
+    let members: Vec<&FlatMembers<'_>> = members.collect::<Option<_>>()?;
     for name in members.first()?.all.keys() {
         let texts = members.iter().map(|members| match members.all.get(name) {
-            Some(Part { member, is_required: true, .. }) => match &member.schema {
+            Some(FlatMember { member, is_required: true, .. }) => match &member.schema {
                 OpenApiSchema::Literals(values) => values.iter().map(serde_json::Value::as_str).collect(),
                 _ => None,
             },
@@ -393,10 +444,10 @@ fn by_tag(branches: &[Flat<'_>]) -> Option<TellBy> {
 }
 
 /// The required members of each branch. No two branches may require the same members.
-fn by_shape(branches: &[Flat<'_>]) -> Option<TellBy> {
+fn by_shape(branches: &[FlatSchema<'_>]) -> Option<TellBy> {
     let mut required = Vec::new();
     for (number, branch) in branches.iter().enumerate() {
-        let What::Object(members) = &branch.what else { return None };
+        let FlatSchemaKind::Object(members) = &branch.what else { return None };
         let needed = members.all.iter().filter(|(_, part)| part.is_required);
         required.push((number, needed.map(|(name, _)| Box::from(*name)).collect::<Vec<Box<str>>>()));
     }

@@ -1,9 +1,9 @@
 //! Tests of links, and of all mistakes in them.
 
 use super::{bindings, made, told};
-use crate::mistake::{At, Mistake};
-use crate::subgraph::{Ask, From, How, Told};
-use crate::{Part, compose};
+use crate::mistake::{SchemaMistake, SchemaMistakeLocation};
+use crate::subgraph::{BatchStrategy, BoundCall, ParameterSource, TypeRule};
+use crate::{ServiceSchema, compose};
 
 const SHOP: &str = r"
 openapi: 3.0.3
@@ -58,7 +58,7 @@ type Agent { id: ID! name: String! post_id: Int }
 
 const SERVICES: [(&str, &str); 3] = [("shop", SHOP), ("people", PEOPLE), ("agents", AGENTS)];
 
-fn mistakes(links: &str) -> Vec<Mistake> {
+fn mistakes(links: &str) -> Vec<SchemaMistake> {
     made(&SERVICES, links).expect_err("mistakes")
 }
 
@@ -107,7 +107,11 @@ types:
 ";
     let told: Vec<String> = mistakes(links).iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(told.join("\n"));
-    assert!(mistakes(links).iter().all(|it| it.code == "graphql-type" && matches!(it.at, At::Links(_))));
+    assert!(
+        mistakes(links)
+            .iter()
+            .all(|it| it.code == "graphql-type" && matches!(it.at, SchemaMistakeLocation::Links(_)))
+    );
 }
 
 #[test]
@@ -145,7 +149,8 @@ types: { HiddenKind: { hide: true } }
     let (subgraphs, _) = made(&[("shop", sdl), ("agents", AGENTS)], links).expect("no mistake");
     let text = &subgraphs[0].sdl;
     assert!(text.contains("enum HiddenKind @inaccessible {"), "{text}");
-    let parts: Vec<Part<'_>> = subgraphs.iter().map(|it| Part { name: &it.name, sdl: &it.sdl }).collect();
+    let parts: Vec<ServiceSchema<'_>> =
+        subgraphs.iter().map(|it| ServiceSchema { name: &it.name, sdl: &it.sdl }).collect();
     assert!(compose(&parts).is_ok());
 }
 
@@ -171,8 +176,10 @@ fn document_links_become_fields_of_the_response_type() {
         .replace("{ id: $response.body#/author_id }", "{ by: $response.body#/title }");
     let (subgraphs, findings) = made(&[("shop", &document)], "").expect("no mistake");
     let entity = &bindings(&subgraphs, "shop").entities["Post"];
-    let How::Each(Ask::Rest(asked)) = &entity.links["author"].how else { panic!("{entity:?}") };
-    assert!(matches!(&asked.parameters[0].from, From::Key(key) if &**key == "title"));
+    let BatchStrategy::Each(BoundCall::Rest(asked)) = &entity.links["author"].how else {
+        panic!("{entity:?}")
+    };
+    assert!(matches!(&asked.parameters[0].from, ParameterSource::Key(key) if &**key == "title"));
     assert!(subgraphs[0].sdl.contains("\"Who wrote it.\"\n  author: [Post!]\n"), "{}", subgraphs[0].sdl);
     let told = told(&findings).join("\n");
     assert!(
@@ -202,7 +209,7 @@ fn a_list_of_keys_is_requested_in_one_call() {
     let links = links.replace(", batch: 50, text: true", "");
     let (subgraphs, _) = made(&SERVICES, &links).expect("no mistake");
     let link = &bindings(&subgraphs, "people").entities["Post"].links["tags"];
-    let How::Ids(Ask::Rest(asked), joined) = &link.how else { panic!("{link:?}") };
+    let BatchStrategy::Ids(BoundCall::Rest(asked), joined) = &link.how else { panic!("{link:?}") };
     assert_eq!((asked.at.steps().len(), &*joined.key, joined.is_many), (1, "tag_ids", true));
     assert!(subgraphs[1].sdl.contains("tag_ids: [Int!]!\n  tags: [User!]\n"), "{}", subgraphs[1].sdl);
 }
@@ -219,7 +226,8 @@ types:
 "#;
     let (subgraphs, _) = made(&SERVICES, links).expect("no mistake");
     let agents = bindings(&subgraphs, "agents");
-    let How::Ids(Ask::Field { name, arguments }, joined) = &agents.entities["Post"].links["agents"].how
+    let BatchStrategy::Ids(BoundCall::Field { name, arguments }, joined) =
+        &agents.entities["Post"].links["agents"].how
     else {
         panic!("{agents:?}")
     };
@@ -227,7 +235,7 @@ types:
         (&**name, &*arguments[0].0, &*arguments[0].1, &*joined.item),
         ("agents", "ids", "[ID!]!", "id")
     );
-    assert!(matches!(&arguments[1].2, From::Fixed(value) if *value == true));
+    assert!(matches!(&arguments[1].2, ParameterSource::Fixed(value) if *value == true));
     let renamed = &agents.types["Broker"];
     assert_eq!((renamed.name.as_deref(), &*renamed.fields["title"]), (Some("Agent"), "name"));
     let shop = bindings(&subgraphs, "shop");
@@ -245,7 +253,7 @@ fn declares_how_a_type_is_fetched_by_key() {
     let (subgraphs, _) = made(&SERVICES, links).expect("no mistake");
     assert!(subgraphs[1].sdl.contains("type User @key(fields: \"id\") {"), "{}", subgraphs[1].sdl);
     let entity = &bindings(&subgraphs, "people").entities["User"];
-    assert!(matches!(&entity.own, Some(How::Ids(_, joined)) if !joined.is_many), "{entity:?}");
+    assert!(matches!(&entity.own, Some(BatchStrategy::Ids(_, joined)) if !joined.is_many), "{entity:?}");
 }
 
 #[test]
@@ -285,7 +293,10 @@ fn reports_an_unreadable_schema_at_its_service() {
     let mistakes = made(&[("agents", "type Query {")], "").expect_err("no schema");
     assert_eq!(mistakes[0].code, "graphql-schema");
     let mistakes = made(&[("agents", "{\"data\": {}}")], "").expect_err("no schema");
-    assert!(matches!(&mistakes[0].at, At::Service(name, _) if &**name == "agents"), "{mistakes:?}");
+    assert!(
+        matches!(&mistakes[0].at, SchemaMistakeLocation::Service(name, _) if &**name == "agents"),
+        "{mistakes:?}"
+    );
 }
 
 #[test]
@@ -348,17 +359,20 @@ components:
     let said = told_by(&format!(
         "{{ oneOf: {refs}, discriminator: {{ propertyName: is, mapping: {{ miau: '#/components/schemas/Cat' }} }} }}"
     ));
-    assert_eq!(said, Some(Told::Member { name: "is".into(), types: of([("miau", "Cat"), ("Dog", "Dog")]) }));
+    assert_eq!(
+        said,
+        Some(TypeRule::Member { name: "is".into(), types: of([("miau", "Cat"), ("Dog", "Dog")]) })
+    );
     let tagged = told_by(&format!("{{ anyOf: {refs} }}"));
     assert_eq!(
         tagged,
-        Some(Told::Member { name: "kind".into(), types: of([("cat", "Cat"), ("dog", "Dog")]) })
+        Some(TypeRule::Member { name: "kind".into(), types: of([("cat", "Cat"), ("dog", "Dog")]) })
     );
     let shaped =
         told_by("{ oneOf: [{ $ref: '#/components/schemas/Fish' }, { $ref: '#/components/schemas/Cat' }] }");
     let shapes =
         vec![("Cat".into(), vec!["kind".into(), "lives".into()]), ("Fish".into(), vec!["fins".into()])];
-    assert_eq!(shaped, Some(Told::Shape(shapes)));
+    assert_eq!(shaped, Some(TypeRule::Shape(shapes)));
     assert_eq!(told_by("{ oneOf: [{ $ref: '#/components/schemas/Fish' }, { type: string }] }"), None);
 }
 
@@ -376,7 +390,7 @@ types:
   Query: { fields: { two: { rename: second } } }
 ";
     let wrong = made(&[("one", &one), ("two", &two)], links).expect_err("mistakes");
-    let wrong: Vec<String> = wrong.iter().map(Mistake::to_string).collect();
+    let wrong: Vec<String> = wrong.iter().map(SchemaMistake::to_string).collect();
     assert_eq!(wrong.len(), 2, "{wrong:?}");
     assert!(
         wrong.iter().any(|it| it.contains("`Query.two` belongs to `two`, a federated subgraph")),

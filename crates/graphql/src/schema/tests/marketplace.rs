@@ -8,8 +8,8 @@ use hive_router_query_planner::utils::cancellation::CancellationToken;
 use hive_router_query_planner::utils::parsing::safe_parse_schema;
 
 use super::{bindings, made, sdl, told};
-use crate::compose::{Part, compose};
-use crate::subgraph::{Ask, From, How, OperationKind};
+use crate::compose::{ServiceSchema, compose};
+use crate::subgraph::{BatchStrategy, BoundCall, OperationKind, ParameterSource};
 
 const PROFILE: &str = include_str!("../../../../../examples/marketplace/openapi/profile.yaml");
 const CATALOG: &str = include_str!("../../../../../examples/marketplace/openapi/catalog.yaml");
@@ -43,20 +43,20 @@ fn links_use_as_few_calls_as_possible() {
     };
     let catalogs = link("catalog", "Customer", "catalogs");
     assert_eq!(&*catalogs.needs, [Box::from("id")]);
-    let How::List(Ask::Rest(asked), joined) = catalogs.how else { panic!("{catalogs:?}") };
+    let BatchStrategy::List(BoundCall::Rest(asked), joined) = catalogs.how else { panic!("{catalogs:?}") };
     assert_eq!(
         (&*asked.path, &*joined.key, &*joined.item, joined.is_many),
         ("/catalogs", "id", "buyer_id", true)
     );
 
     let catalog = link("catalog", "Order", "catalog");
-    let How::Ids(Ask::Rest(asked), joined) = catalog.how else { panic!("{catalog:?}") };
+    let BatchStrategy::Ids(BoundCall::Rest(asked), joined) = catalog.how else { panic!("{catalog:?}") };
     let ids = asked.parameters.iter().find(|it| &*it.name == "ids").expect("ids");
-    assert!(matches!(&ids.from, From::Key(key) if &**key == "catalog_id"));
+    assert!(matches!(&ids.from, ParameterSource::Key(key) if &**key == "catalog_id"));
     assert_eq!((&*joined.key, &*joined.item, joined.is_many), ("catalog_id", "id", false));
 
     let rating = link("order", "Customer", "rating");
-    let How::Each(Ask::Rest(asked)) = rating.how else { panic!("{rating:?}") };
+    let BatchStrategy::Each(BoundCall::Rest(asked)) = rating.how else { panic!("{rating:?}") };
     assert_eq!(&*asked.path, "/buyers/{id}/rating");
 }
 
@@ -77,7 +77,8 @@ fn requests_renamed_fields_by_their_original_names() {
 /// The services that a query calls, in the order of the plan.
 fn asked(query: &str) -> Vec<String> {
     let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
-    let parts: Vec<Part<'_>> = subgraphs.iter().map(|it| Part { name: &it.name, sdl: &it.sdl }).collect();
+    let parts: Vec<ServiceSchema<'_>> =
+        subgraphs.iter().map(|it| ServiceSchema { name: &it.name, sdl: &it.sdl }).collect();
     let supergraph = compose(&parts).expect("a supergraph").sdl;
     let schema = safe_parse_schema(&supergraph).expect("SDL");
     let planner = Planner::new_from_supergraph(&schema, QueryPlannerOptions::default()).expect("a planner");

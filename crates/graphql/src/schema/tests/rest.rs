@@ -1,7 +1,7 @@
 //! Tests of the mapping of OpenAPI documents.
 
 use super::{bindings, made, sdl, told};
-use crate::subgraph::{From, OperationKind};
+use crate::subgraph::{OperationKind, ParameterSource};
 
 /// A document in the style of Strapi: envelopes, brackets in parameter names, a filter that is an object,
 /// uploads.
@@ -87,7 +87,7 @@ fn sends_and_reads_renamed_members_by_their_original_names() {
     let list = &blog.roots[&(OperationKind::Query, "getArticles".into())];
     assert_eq!(&*list.path, "/api/articles");
     let page = list.parameters.iter().find(|it| &*it.name == "pagination[page]").expect("the page");
-    assert!(matches!(&page.from, From::Argument(name) if &**name == "pagination_page"));
+    assert!(matches!(&page.from, ParameterSource::Argument(name) if &**name == "pagination_page"));
     let upload = blog.roots.keys().any(|(_, name)| name.contains("pload"));
     assert!(!upload, "{:?}", blog.roots.keys());
 }
@@ -201,7 +201,7 @@ fn maps_a_document_of_471_operations_without_files() {
     assert_eq!(bindings(&subgraphs, "gitea").roots.len(), 376);
     let left_out = told(&findings).iter().filter(|it| it.ends_with("left out")).count();
     assert_eq!(left_out, 95);
-    let part = crate::compose::Part { name: &subgraphs[0].name, sdl: &subgraphs[0].sdl };
+    let part = crate::compose::ServiceSchema { name: &subgraphs[0].name, sdl: &subgraphs[0].sdl };
     let composed = crate::compose::compose(&[part]).expect("a supergraph").sdl;
     assert!(composed.contains(
         "repoListThing7(owner: String!, page: Int, limit: Int, state: RepoListThing7State): [Thing7!]"

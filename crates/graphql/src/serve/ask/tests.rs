@@ -5,26 +5,26 @@ use services::body;
 
 use super::*;
 
-fn read(request: Request<StreamedServiceBody>) -> Result<Asked, Unread> {
+fn read(request: Request<StreamedServiceBody>) -> Result<GraphqlRequest, RequestParseError> {
     let (head, body) = request.into_parts();
-    futures_util::FutureExt::now_or_never(Asked::read(&head, body, 200)).expect("the body is there")
+    futures_util::FutureExt::now_or_never(GraphqlRequest::read(&head, body, 200)).expect("the body is there")
 }
 
-fn post(body: &str) -> Result<Asked, Unread> {
+fn post(body: &str) -> Result<GraphqlRequest, RequestParseError> {
     typed("application/json", body)
 }
 
-fn typed(kind: &str, body: &str) -> Result<Asked, Unread> {
+fn typed(kind: &str, body: &str) -> Result<GraphqlRequest, RequestParseError> {
     let request = Request::post("/graphql").header(CONTENT_TYPE, kind);
     read(request.body(body::full(body.to_owned())).unwrap())
 }
 
-fn get(query: &str) -> Result<Asked, Unread> {
+fn get(query: &str) -> Result<GraphqlRequest, RequestParseError> {
     read(Request::get(format!("/graphql{query}")).body(body::empty()).unwrap())
 }
 
-fn query(text: &str) -> Asked {
-    Asked { query: Some(text.to_owned()), ..Asked::default() }
+fn query(text: &str) -> GraphqlRequest {
+    GraphqlRequest { query: Some(text.to_owned()), ..GraphqlRequest::default() }
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn reads_document_operation_and_variables_from_the_body() {
     let asked =
         post(r#"{"query": "{a}", "operationName": "A", "variables": {"id": 1.0}, "more": []}"#).unwrap();
     let variables = Some(Bytes::from_static(br#"{"id": 1.0}"#));
-    assert_eq!(asked, Asked { operation: Some("A".to_owned()), variables, ..query("{a}") });
+    assert_eq!(asked, GraphqlRequest { operation: Some("A".to_owned()), variables, ..query("{a}") });
     let nothing = r#"{"query": "{a}", "operationName": null, "variables": null, "extensions": null}"#;
     assert_eq!(post(nothing).unwrap(), query("{a}"));
     assert_eq!(post("\u{feff}{\"query\": \"{a}\"}").unwrap(), query("{a}"), "a byte order mark");
@@ -43,7 +43,7 @@ fn reads_document_operation_and_variables_from_the_url() {
     let asked =
         get("?query=%7Ba%7D&operationName=A&variables=%7B%22id%22%3A1%7D&extensions=%7B%7D&utm=x").unwrap();
     let variables = Some(Bytes::from_static(br#"{"id":1}"#));
-    assert_eq!(asked, Asked { operation: Some("A".to_owned()), variables, ..query("{a}") });
+    assert_eq!(asked, GraphqlRequest { operation: Some("A".to_owned()), variables, ..query("{a}") });
     assert_eq!(get("?query={a}&operationName=&variables=").unwrap(), query("{a}"));
 }
 
@@ -65,7 +65,7 @@ fn reads_a_hash_from_the_extensions_or_the_document_id() {
 #[test]
 fn reports_parameters_of_the_wrong_type_by_name() {
     let wrong = |body: &str| match post(body) {
-        Err(Unread::Graphql(refusal)) => refusal.to_string(),
+        Err(RequestParseError::Graphql(refusal)) => refusal.to_string(),
         other => panic!("{body}: {other:?}"),
     };
     for (body, expected) in [
@@ -95,9 +95,12 @@ fn reports_parameters_of_the_wrong_type_by_name() {
     ] {
         assert_eq!(wrong(body), expected, "{body}");
     }
-    assert_eq!(get("?query={a}&query={b}"), Err(Refusal::Twice("query".into()).into()));
-    assert_eq!(get("?query={a}&variables=1").map_err(|error| matches!(error, Unread::Graphql(_))), Err(true));
-    assert_eq!(get(""), Err(Refusal::NoQuery.into()));
+    assert_eq!(get("?query={a}&query={b}"), Err(GraphqlRefusal::Twice("query".into()).into()));
+    assert_eq!(
+        get("?query={a}&variables=1").map_err(|error| matches!(error, RequestParseError::Graphql(_))),
+        Err(true)
+    );
+    assert_eq!(get(""), Err(GraphqlRefusal::NoQuery.into()));
 }
 
 #[test]
@@ -118,16 +121,16 @@ fn rejects_duplicate_names_in_the_request() {
             "extensions.persistedQuery",
         ),
     ] {
-        assert_eq!(post(body), Err(Refusal::Twice(name.into()).into()), "{body}");
+        assert_eq!(post(body), Err(GraphqlRefusal::Twice(name.into()).into()), "{body}");
     }
     let persisted = format!(r#"{{"version": 1, "sha256Hash": "{hash}", "version": 1}}"#);
     assert_eq!(
         post(&format!(r#"{{"extensions": {{"persistedQuery": {persisted}}}}}"#)),
-        Err(Refusal::Twice("persistedQuery.version".into()).into())
+        Err(GraphqlRefusal::Twice("persistedQuery.version".into()).into())
     );
     assert_eq!(
         get("?query={a}&variables=%7B%22i%22:1,%22i%22:2%7D"),
-        Err(Refusal::Twice("variables.i".into()).into())
+        Err(GraphqlRefusal::Twice("variables.i".into()).into())
     );
     // Names outside the protocol are ignored.
     assert!(post(r#"{"query": "{a}", "more": 1, "more": 2}"#).is_ok());
@@ -173,7 +176,7 @@ async fn moves(request: http::request::Builder, body: String) -> u64 {
     let request = request.body(body::full(body)).unwrap();
     let reading = async move {
         let (head, body) = request.into_parts();
-        Asked::read(&head, body, 1 << 20).await.is_ok()
+        GraphqlRequest::read(&head, body, 1 << 20).await.is_ok()
     };
     let (is_read, moves) = crate::rig::moves(reading).await;
     assert!(is_read);
