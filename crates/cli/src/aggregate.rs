@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use aggregate::AggregateExplanation;
 use gateway::aggregates::{self, Ready};
 use gateway::{Config, Mistake};
-use script::{Graph, Node, Position};
+use script::{DependenceGraph, DependenceNode, TextPosition};
 
 use crate::exit::{Complaint, Exit};
 use crate::{config, file, terminal};
@@ -87,12 +87,12 @@ fn one(all: Vec<Ready>, path: &str) -> Result<Ready, Vec<Mistake>> {
 }
 
 /// The graph of dependencies between the steps, and of the insertions of their responses.
-fn graph(explanation: &AggregateExplanation) -> Graph {
+fn graph(explanation: &AggregateExplanation) -> DependenceGraph {
     let number = |part: &str| explanation.steps.iter().position(|step| step.part == part);
-    let position = Position { line: 1, column: 1 };
+    let position = TextPosition { line: 1, column: 1 };
     let nodes = explanation.steps.iter().map(|step| {
         let label = format!("{}: {}", step.part, step.call);
-        Node { label, position, io: 1, barrier: false }
+        DependenceNode { label, position, io: 1, barrier: false }
     });
     let edges = explanation.steps.iter().enumerate().flat_map(|(to, step)| {
         step.needs.iter().filter_map(move |need| {
@@ -100,5 +100,5 @@ fn graph(explanation: &AggregateExplanation) -> Graph {
             Some((number(need)?, to, why.to_owned()))
         })
     });
-    Graph { position, nodes: nodes.collect(), edges: edges.collect() }
+    DependenceGraph { position, nodes: nodes.collect(), edges: edges.collect() }
 }

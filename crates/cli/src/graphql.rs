@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use gateway::graphqls::{self, Ready};
 use graphql::PlanExplanation;
-use script::{Graph, Node, Position};
+use script::{DependenceGraph, DependenceNode, TextPosition};
 
 use crate::exit::{Complaint, Exit};
 use crate::{config, file, terminal};
@@ -150,8 +150,8 @@ fn document(argument: &str) -> Result<String, Complaint> {
 
 /// Renders the graph of dependencies.
 fn picture(explanation: &PlanExplanation) -> String {
-    let position = Position { line: 1, column: 1 };
-    let nodes = explanation.steps.iter().map(|step| Node {
+    let position = TextPosition { line: 1, column: 1 };
+    let nodes = explanation.steps.iter().map(|step| DependenceNode {
         label: step.label.clone(),
         position,
         io: 1,
@@ -159,5 +159,5 @@ fn picture(explanation: &PlanExplanation) -> String {
     });
     let edges = explanation.steps.iter().enumerate();
     let edges = edges.flat_map(|(to, step)| step.needs.iter().map(move |from| (*from, to, String::new())));
-    Graph { position, nodes: nodes.collect(), edges: edges.collect() }.svg()
+    DependenceGraph { position, nodes: nodes.collect(), edges: edges.collect() }.svg()
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use script::{Diagnostic, Program, Severity};
+use script::{DiagnosticSeverity, ScriptDiagnostic, ScriptProgram};
 use serde_json::json;
 
 use crate::exit::{Complaint, Exit};
@@ -133,8 +133,8 @@ pub(crate) fn graph(arguments: &GraphArguments) -> anyhow::Result<Exit> {
 struct Compiled {
     name: String,
     text: String,
-    program: Option<Program>,
-    found: Vec<Diagnostic>,
+    program: Option<ScriptProgram>,
+    found: Vec<ScriptDiagnostic>,
 }
 
 impl Compiled {
@@ -144,7 +144,7 @@ impl Compiled {
         let text = std::fs::read_to_string(file).map_err(|error| {
             Complaint::usage("no-such-file", format!("{name} can't be read: {error}"), "name a file in S")
         })?;
-        let compiled = script::compile(&text, &name, &script::Options { strict_paths: *strict_paths });
+        let compiled = script::compile(&text, &name, &script::CompileOptions { strict_paths: *strict_paths });
         Ok(match compiled {
             Ok(mut program) => {
                 let found = std::mem::take(&mut program.warnings);
@@ -163,7 +163,7 @@ impl Compiled {
         for found in &self.found {
             terminal::complain(&told::text(found, &self.name, &self.text));
         }
-        let errors = self.found.iter().filter(|found| found.severity == Severity::Error).count();
+        let errors = self.found.iter().filter(|found| found.severity == DiagnosticSeverity::Error).count();
         if self.program.is_none() {
             terminal::complain(&format!("{} has {}\n", self.name, units::count(errors, "error")));
         }

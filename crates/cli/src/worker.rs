@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use script_runtime::Launcher;
+use script_runtime::WorkerLauncher;
 
 use crate::exit::Exit;
 use crate::terminal;
@@ -20,12 +20,12 @@ const ITSELF: &str = "/proc/self/exe";
 /// Returns the launcher of workers: the running binary, even if its file has been replaced. The file stays
 /// open, and workers are started through its descriptor: under valgrind, the running binary is valgrind, but
 /// the opened file is this one.
-pub(crate) fn launcher() -> Launcher {
+pub(crate) fn launcher() -> WorkerLauncher {
     static OPEN: OnceLock<Option<File>> = OnceLock::new();
     let open = OPEN.get_or_init(|| File::open(ITSELF).ok());
     let program =
         open.as_ref().map_or_else(|| ITSELF.to_owned(), |file| format!("/proc/self/fd/{}", file.as_raw_fd()));
-    Launcher { program: program.into(), arguments: vec![VERB.into()] }
+    WorkerLauncher { program: program.into(), arguments: vec![VERB.into()] }
 }
 
 /// Becomes a worker if the arguments request it. Returns if they don't, or on failure. It must be called

@@ -44,7 +44,7 @@ pub enum BuildError {
     Runtime(#[from] query::StartError),
     /// The script runtime can't be started.
     #[error("the script runtime can't be started: {0}")]
-    Scripts(#[from] script_runtime::StartError),
+    Scripts(#[from] script_runtime::ScriptStartError),
     /// The filter runtime can't be started.
     #[error("the filter runtime can't be started: {0}")]
     Filters(#[from] filter::StartError),
@@ -58,12 +58,12 @@ struct Builder<'a> {
     offload: OffloadPool,
     runtime: Option<Arc<query::Runtime>>,
     filters: Option<Arc<filter::Filters>>,
-    scripts: Option<Arc<script_runtime::Scripts>>,
+    scripts: Option<Arc<script_runtime::ScriptRuntime>>,
     compiled: Vec<Compiled>,
     declared: Vec<Declared>,
     graphqls: graphqls::Read,
     schemas: Arc<graphql::RemoteSchemas>,
-    deployed: script_runtime::Deployed,
+    deployed: script_runtime::DeployedNames,
     trusted: Arc<query::Trusted>,
     blocked: Arc<query::BlockedPrograms>,
     documents: query::Documents,
@@ -139,7 +139,7 @@ impl<'a> Builder<'a> {
             declared,
             graphqls,
             schemas: previous.map(|life| Arc::clone(&life.schemas)).unwrap_or_default(),
-            deployed: script_runtime::Deployed::default(),
+            deployed: script_runtime::DeployedNames::default(),
             trusted: Arc::new(trusted),
             blocked: Arc::new(blocked),
             documents,
@@ -191,9 +191,9 @@ impl<'a> Builder<'a> {
         {
             let (services, deployed, folder) = (&self.services, &self.deployed, self.source.folder());
             let path = &route.normal_path();
-            let ground = script_runtime::Ground { path, services, scripts, deployed, folder };
+            let ground = script_runtime::ScriptRouteContext { path, services, scripts, deployed, folder };
             let (program, text) = (compiled.program.clone(), compiled.text.clone());
-            let script = script_runtime::Script::of(program, text, config.options(), &ground);
+            let script = script_runtime::ScriptRoute::of(program, text, config.options(), &ground);
             let pointer = format!("{pointer}/script");
             return script
                 .map(Box::new)
@@ -276,15 +276,15 @@ fn filters(
 fn scripts(
     config: &Config,
     offload: &OffloadPool,
-    previous: Option<&Arc<script_runtime::Scripts>>,
-) -> Result<Option<Arc<script_runtime::Scripts>>, BuildError> {
+    previous: Option<&Arc<script_runtime::ScriptRuntime>>,
+) -> Result<Option<Arc<script_runtime::ScriptRuntime>>, BuildError> {
     if let Some(previous) = previous {
         return Ok(Some(Arc::clone(previous)));
     }
     let is_needed = config.routes.iter().any(|route| route.script.is_some());
     let make = || {
         let (folder, launcher) = (config.source.folder(), config.launcher.clone());
-        script_runtime::Scripts::new(&config.scripts, folder, launcher, offload.clone())
+        script_runtime::ScriptRuntime::new(&config.scripts, folder, launcher, offload.clone())
     };
     Ok(is_needed.then(make).transpose()?)
 }

@@ -137,7 +137,7 @@ pub struct Config {
     /// The launcher that starts the workers of scripts in confinement. It is set by the program that builds
     /// the gateway.
     #[serde(skip)]
-    pub launcher: Option<script_runtime::Launcher>,
+    pub launcher: Option<script_runtime::WorkerLauncher>,
     /// The positions of the fields in the file.
     #[serde(skip)]
     pub source: Source,

@@ -58,7 +58,7 @@ pub(crate) struct Life {
     pub(crate) offload: OffloadPool,
     pub(crate) runtime: Option<Arc<query::Runtime>>,
     pub(crate) filters: Option<Arc<filter::Filters>>,
-    pub(crate) scripts: Option<Arc<script_runtime::Scripts>>,
+    pub(crate) scripts: Option<Arc<script_runtime::ScriptRuntime>>,
     pub(crate) schemas: Arc<graphql::RemoteSchemas>,
 }
 

@@ -95,7 +95,7 @@ impl Routes {
     }
 
     /// Iterates over the scripts, each with its route.
-    pub(crate) fn scripts(&self) -> impl Iterator<Item = (&Route, &script_runtime::Script)> {
+    pub(crate) fn scripts(&self) -> impl Iterator<Item = (&Route, &script_runtime::ScriptRoute)> {
         self.all.iter().filter_map(|route| match &route.way {
             Way::Script(script) => Some((&**route, &**script)),
             _ => None,

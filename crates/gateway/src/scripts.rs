@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use script::{Diagnostic, Lines, Program, Severity};
+use script::{DiagnosticSeverity, LineStarts, ScriptDiagnostic, ScriptProgram};
 use script_runtime::ScriptOptions;
 
 use crate::config::{Config, Mistake, read_file};
@@ -20,7 +20,7 @@ pub struct Compiled {
     /// The source text.
     pub text: String,
     /// The compiled program.
-    pub program: Program,
+    pub program: ScriptProgram,
 }
 
 /// Reads and compiles the scripts in a config.
@@ -49,10 +49,10 @@ fn compile(config: &Config, route: usize, options: &ScriptOptions) -> Result<Com
         vec![config.source.mistake(&format!("/routes/{route}/script"), message, Some(hint))]
     })?;
     let name = options.file.display().to_string();
-    match script::compile(&text, &name, &script::Options { strict_paths: options.strict_paths }) {
+    match script::compile(&text, &name, &script::CompileOptions { strict_paths: options.strict_paths }) {
         Ok(program) => Ok(Compiled { route, file, text, program }),
         Err(found) => {
-            let errors = found.iter().filter(|found| found.severity == Severity::Error);
+            let errors = found.iter().filter(|found| found.severity == DiagnosticSeverity::Error);
             Err(errors.map(|found| mistake(found, &file, &text)).collect())
         }
     }
@@ -60,8 +60,9 @@ fn compile(config: &Config, route: usize, options: &ScriptOptions) -> Result<Com
 
 /// Returns the files that a script imports.
 pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
-    let compiled =
-        read_file(file).ok().and_then(|text| script::compile(&text, "", &script::Options::default()).ok());
+    let compiled = read_file(file)
+        .ok()
+        .and_then(|text| script::compile(&text, "", &script::CompileOptions::default()).ok());
     let folder = file.parent().unwrap_or(Path::new(""));
     let modules = compiled.map(|program| script_runtime::modules(&program, folder)).unwrap_or_default();
     modules.into_iter().map(|(file, _)| file).collect()
@@ -70,8 +71,10 @@ pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
 /// Logs the warnings.
 pub(crate) fn warn(compiled: &[Compiled]) {
     for script in compiled {
-        for found in script.program.warnings.iter().filter(|found| found.severity == Severity::Warning) {
-            let place = Lines::new(&script.text).position(found.primary.span.start);
+        for found in
+            script.program.warnings.iter().filter(|found| found.severity == DiagnosticSeverity::Warning)
+        {
+            let place = LineStarts::new(&script.text).position(found.primary.span.start);
             let at = format!("{}:{place}", script.program.name);
             tracing::warn!(target: "script", at, code = found.code.code(), "{}", found.message);
         }
@@ -79,8 +82,8 @@ pub(crate) fn warn(compiled: &[Compiled]) {
 }
 
 /// Converts an error in a script to a mistake. Its position is in the script's file, not in the config.
-fn mistake(found: &Diagnostic, file: &Path, text: &str) -> Mistake {
-    let place = Lines::new(text).position(found.primary.span.start);
+fn mistake(found: &ScriptDiagnostic, file: &Path, text: &str) -> Mistake {
+    let place = LineStarts::new(text).position(found.primary.span.start);
     Mistake {
         file: file.display().to_string(),
         line: place.line as usize,

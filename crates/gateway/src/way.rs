@@ -22,7 +22,7 @@ pub(crate) enum Way {
     /// Runs the program in the request.
     Query(Box<query::Query>),
     /// Runs a handler of a service in S.
-    Script(Box<script_runtime::Script>),
+    Script(Box<script_runtime::ScriptRoute>),
     /// Composes responses of several services as a file declares.
     Aggregate(Arc<aggregate::Aggregate>),
     /// Executes a GraphQL operation on services.

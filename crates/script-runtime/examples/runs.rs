@@ -9,8 +9,10 @@ use futures_util::future::join_all;
 use http::Request;
 use http_body_util::BodyExt;
 use offload::{OffloadConfig, OffloadPool};
-use script::{Options, compile};
-use script_runtime::{Deployed, Ground, Script, ScriptConfig, Scripts, ScriptsConfig};
+use script::{CompileOptions, compile};
+use script_runtime::{
+    DeployedNames, ScriptConfig, ScriptRoute, ScriptRouteContext, ScriptRuntime, ScriptsConfig,
+};
 use services::{RequestCall, ServiceSet, body};
 
 /// Listing 6 of the paper, the crawler.
@@ -41,12 +43,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let text = script();
     let program =
-        compile(&text, "runs.sjs", &Options::default()).map_err(|_| "the script does not compile")?;
+        compile(&text, "runs.sjs", &CompileOptions::default()).map_err(|_| "the script does not compile")?;
     let offload = OffloadPool::start(OffloadConfig::default())?;
-    let scripts = Scripts::new(&ScriptsConfig::default(), folder.path(), None, offload)?;
+    let scripts = ScriptRuntime::new(&ScriptsConfig::default(), folder.path(), None, offload)?;
     let services = ServiceSet::new(&[].into()).map_err(|_| "an empty list of services is valid")?;
-    let deployed = Deployed::default();
-    let ground = Ground {
+    let deployed = DeployedNames::default();
+    let ground = ScriptRouteContext {
         path: "/*",
         services: &services,
         scripts: &scripts,
@@ -57,7 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workers = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1);
     (options.workers.min, options.workers.max) = (workers, Some(workers));
     options.limits.timeout = services::DurationConfig::from_secs(600);
-    let script = Script::of(program, text, options, &ground).map_err(|wrong| format!("{wrong:?}"))?;
+    let script = ScriptRoute::of(program, text, options, &ground).map_err(|wrong| format!("{wrong:?}"))?;
     script.activate();
     script.settled().await;
     measure(&script, "hello, 32 at once", "GET", "/hello", 32, 100_000).await;
@@ -75,7 +77,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn measure(
-    script: &Script,
+    script: &ScriptRoute,
     what: &str,
     method: &str,
     path: &str,
@@ -103,7 +105,7 @@ async fn measure(
     took
 }
 
-async fn ask(script: &Script, method: &str, path: &str) {
+async fn ask(script: &ScriptRoute, method: &str, path: &str) {
     let request = Request::builder().method(method).uri(path).body(body::empty()).expect("a request");
     let answer =
         script.handle(request, RequestCall::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"));

@@ -7,19 +7,23 @@ use std::time::{Duration, Instant};
 
 use offload::{OffloadConfig, OffloadPool};
 use script_runtime::state::{
-    Ask, Declaration, Edition, Held, Plan, PlanCell, PlanHandler, PlanResource, Scope, Service, Settings,
-    States,
+    CellScope, HeldLocks, PlanCell, PlanHandler, PlanResource, ResourceDeclaration, ServiceState, StatePlan,
+    StateRegistry, StateRequest, StateSettings, StateView,
 };
 use store::CommitDurability;
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type ExampleOutcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const HANDLERS: usize = 3;
 
 /// A counter, two lists and a nested resource.
-fn plan() -> Plan {
-    let cell =
-        |key: &str| PlanCell { name: key.to_owned(), key: key.into(), scope: Scope::Service, eager: false };
+fn plan() -> StatePlan {
+    let cell = |key: &str| PlanCell {
+        name: key.to_owned(),
+        key: key.into(),
+        scope: CellScope::Service,
+        eager: false,
+    };
     let resource = |key: &str, is_dynamic: bool| PlanResource {
         key: key.into(),
         path: (!is_dynamic).then(|| key.into()),
@@ -27,8 +31,8 @@ fn plan() -> Plan {
         cells: Vec::new(),
     };
     let mut cells = vec![cell("counter"), cell("short"), cell("long")];
-    cells.push(PlanCell { scope: Scope::Resource(1), ..cell("/made total") });
-    Plan {
+    cells.push(PlanCell { scope: CellScope::Resource(1), ..cell("/made total") });
+    StatePlan {
         service: "Shop".to_owned(),
         groups: (0..cells.len()).map(|cell| vec![cell]).collect(),
         handlers: (0..=HANDLERS)
@@ -39,27 +43,27 @@ fn plan() -> Plan {
     }
 }
 
-fn ask(handler: usize, held: &Held) -> Ask<'_> {
-    Ask { handler, path: "/data", held, at: "shop.sjs:1:1" }
+fn ask(handler: usize, held: &HeldLocks) -> StateRequest<'_> {
+    StateRequest { handler, path: "/data", held, at: "shop.sjs:1:1" }
 }
 
-async fn open(folder: &Path, durability: CommitDurability) -> Outcome<(States, Service)> {
+async fn open(folder: &Path, durability: CommitDurability) -> ExampleOutcome<(StateRegistry, ServiceState)> {
     let offload = OffloadPool::start(OffloadConfig::default())?;
-    let states = States::open(folder, durability, offload)?;
-    let settings = Settings { instances: 200_000, ..Settings::default() };
+    let states = StateRegistry::open(folder, durability, offload)?;
+    let settings = StateSettings { instances: 200_000, ..StateSettings::default() };
     let service = states.service(plan(), settings).await?;
     Ok((states, service))
 }
 
-async fn commit(edition: &Edition, handler: usize, changes: &str) -> Outcome<()> {
-    let mut ticket = edition.write(ask(handler, &Held::none())).await?;
+async fn commit(edition: &StateView, handler: usize, changes: &str) -> ExampleOutcome<()> {
+    let mut ticket = edition.write(ask(handler, &HeldLocks::none())).await?;
     let _ = ticket.ship(1);
     ticket.commit(1, changes.as_bytes())?.wait().await?;
     Ok(())
 }
 
 /// Measures the rate of increments of one counter by concurrent clients.
-async fn increments(edition: &Edition, clients: usize, time: Duration) -> Outcome<f64> {
+async fn increments(edition: &StateView, clients: usize, time: Duration) -> ExampleOutcome<f64> {
     let began = Instant::now();
     let clients = (0..clients).map(|client| {
         let edition = edition.clone();
@@ -69,7 +73,7 @@ async fn increments(edition: &Edition, clients: usize, time: Duration) -> Outcom
                 commit(&edition, 0, &format!("[[0,[],[{client},{count}]]]")).await?;
                 count += 1;
             }
-            Outcome::Ok(count)
+            ExampleOutcome::Ok(count)
         })
     });
     let mut count = 0;
@@ -80,7 +84,7 @@ async fn increments(edition: &Edition, clients: usize, time: Duration) -> Outcom
 }
 
 /// Measures the time of an append to a list, from its change set to the disk.
-async fn appends(edition: &Edition, handler: usize, long: usize) -> Outcome<Duration> {
+async fn appends(edition: &StateView, handler: usize, long: usize) -> ExampleOutcome<Duration> {
     const COUNT: u32 = 5000;
     let items = vec!["\"https://example.org/page\""; long].join(",");
     commit(edition, handler, &format!("[[0,[],[{items}]]]")).await?;
@@ -92,7 +96,7 @@ async fn appends(edition: &Edition, handler: usize, long: usize) -> Outcome<Dura
 }
 
 /// Returns the CPU time of all threads so far.
-fn cpu() -> Outcome<Duration> {
+fn cpu() -> ExampleOutcome<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: u64 =
@@ -100,13 +104,13 @@ fn cpu() -> Outcome<Duration> {
     Ok(Duration::from_millis(ticks * 10))
 }
 
-fn resident() -> Outcome<usize> {
+fn resident() -> ExampleOutcome<usize> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     Ok(line.trim().trim_end_matches(" kB").parse::<usize>()? * 1024)
 }
 
-async fn instances(folder: &Path, count: usize) -> Outcome<()> {
+async fn instances(folder: &Path, count: usize) -> ExampleOutcome<()> {
     let (states, service) = open(folder, CommitDurability::Process).await?;
     let began = Instant::now();
     let tasks = (0..64_usize).map(|first| {
@@ -116,10 +120,11 @@ async fn instances(folder: &Path, count: usize) -> Outcome<()> {
                 let path = format!("/made/{number}");
                 let captures = format!("{{\"id\":{number}}}").into();
                 let initials = r#"{"/made total":0}"#.into();
-                let declaration = Declaration { resource: 1, path: &path, captures, initials, after: None };
+                let declaration =
+                    ResourceDeclaration { resource: 1, path: &path, captures, initials, after: None };
                 edition.declare(declaration).await?;
             }
-            Outcome::Ok(())
+            ExampleOutcome::Ok(())
         })
     });
     for task in tasks.collect::<Vec<_>>() {
@@ -139,7 +144,7 @@ async fn instances(folder: &Path, count: usize) -> Outcome<()> {
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Outcome<()> {
+async fn main() -> ExampleOutcome<()> {
     let folder = tempfile::tempdir()?;
     for (durability, name) in [(CommitDurability::Process, "process"), (CommitDurability::Machine, "machine")]
     {

@@ -10,13 +10,13 @@ use http::header::{
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use offload::OffloadPool;
-use script::Method;
+use script::HandlerMethod;
 use serde_json::{Map, Value};
 use services::body::{self, read_within};
 use services::{CallError, RequestCall, StreamedServiceBody};
 
 use crate::ask;
-use crate::frame::{self, Kind, Outcome, Payload};
+use crate::frame::{self, CallReply, FramePayload, PayloadKind};
 use crate::location::encoded;
 
 /// The headers of a resource's response that are passed through with its status and body, since they are
@@ -31,20 +31,20 @@ const MAX_HEADERS: usize = 64 << 10;
 
 /// A response.
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub(crate) enum HandlerReply {
     /// A response of the handler.
-    Whole { status: StatusCode, headers: HeaderMap, body: Payload },
+    Whole { status: StatusCode, headers: HeaderMap, body: FramePayload },
     /// A resource's response, streamed past the handler.
     Streamed(Response<StreamedServiceBody>),
 }
 
-impl Reply {
+impl HandlerReply {
     /// Converts a handler's response. A response without a body has status 204 unless the handler sets
     /// another one (rule 12).
-    pub(crate) fn of(answer: frame::Answer) -> Result<Self, String> {
-        let frame::Answer { status, headers, body } = answer;
+    pub(crate) fn of(answer: frame::HandlerAnswer) -> Result<Self, String> {
+        let frame::HandlerAnswer { status, headers, body } = answer;
         let status = match (status, body.kind) {
-            (0, Kind::None) => StatusCode::NO_CONTENT,
+            (0, PayloadKind::None) => StatusCode::NO_CONTENT,
             (0, _) => StatusCode::OK,
             (status, _) => {
                 StatusCode::from_u16(status).map_err(|_| format!("{status} is not a valid status"))?
@@ -58,14 +58,18 @@ impl Reply {
 
     /// Returns the empty response (rule 12).
     pub(crate) fn empty() -> Self {
-        Self::Whole { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: Payload::default() }
+        Self::Whole {
+            status: StatusCode::NO_CONTENT,
+            headers: HeaderMap::new(),
+            body: FramePayload::default(),
+        }
     }
 
     /// Returns the response to OPTIONS for a resource without a handler for it.
     pub(crate) fn options(allow: &str) -> Self {
         let allow = HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow));
         let (status, headers) = (StatusCode::NO_CONTENT, HeaderMap::from_iter(allow));
-        Self::Whole { status, headers, body: Payload::default() }
+        Self::Whole { status, headers, body: FramePayload::default() }
     }
 
     /// Wraps a resource's response that is passed through to the client.
@@ -115,11 +119,11 @@ impl Reply {
     /// If the pool does not read a long text.
     pub(crate) async fn deliver(
         self,
-        (method, what): (Method, &str),
+        (method, what): (HandlerMethod, &str),
         limit: u64,
         pool: &OffloadPool,
         call: &RequestCall,
-    ) -> Result<(Outcome, Payload), CallError> {
+    ) -> Result<(CallReply, FramePayload), CallError> {
         let (status, headers, payload) = match self {
             Self::Whole { status, headers, body } => (status, headers, body),
             Self::Streamed(answer) => {
@@ -151,16 +155,16 @@ pub(crate) fn limited(body: StreamedServiceBody, limit: u64) -> StreamedServiceB
 }
 
 /// Returns the outcome of a call to `what` that ended with this status.
-pub(crate) fn outcome(what: impl Display, status: StatusCode, headers: &HeaderMap) -> Outcome {
+pub(crate) fn outcome(what: impl Display, status: StatusCode, headers: &HeaderMap) -> CallReply {
     if status.is_success() {
-        return Outcome::Ok;
+        return CallReply::Ok;
     }
     let message = format!("{what} answered {}", status.as_u16());
-    Outcome::Status(status.as_u16(), ask::headers(headers).into(), message)
+    CallReply::Status(status.as_u16(), ask::headers(headers).into(), message)
 }
 
-pub(crate) fn failed(status: u16, message: impl Into<String>) -> (Outcome, Payload) {
-    (Outcome::Failed(status, message.into()), Payload::default())
+pub(crate) fn failed(status: u16, message: impl Into<String>) -> (CallReply, FramePayload) {
+    (CallReply::Failed(status, message.into()), FramePayload::default())
 }
 
 /// Reads the headers that a handler set: an object of strings, numbers and lists of them.
@@ -199,21 +203,21 @@ mod tests {
 
     use super::*;
 
-    fn reply(status: u16, headers: &'static str, body: Payload) -> Result<Reply, String> {
-        Reply::of(frame::Answer { status, headers: Bytes::from(headers), body })
+    fn reply(status: u16, headers: &'static str, body: FramePayload) -> Result<HandlerReply, String> {
+        HandlerReply::of(frame::HandlerAnswer { status, headers: Bytes::from(headers), body })
     }
 
-    fn respond(reply: Reply) -> Response<StreamedServiceBody> {
+    fn respond(reply: HandlerReply) -> Response<StreamedServiceBody> {
         reply.respond("/shop", false)
     }
 
     #[test]
     fn rule_13_a_body_has_the_type_of_its_kind() {
         for (body, status, media) in [
-            (Payload::text("x".into()), 200, Some("text/plain; charset=utf-8")),
-            (Payload::json("[1]".into()), 200, Some("application/json")),
-            (Payload::bytes("x".into()), 200, Some("application/octet-stream")),
-            (Payload::default(), 204, None),
+            (FramePayload::text("x".into()), 200, Some("text/plain; charset=utf-8")),
+            (FramePayload::json("[1]".into()), 200, Some("application/json")),
+            (FramePayload::bytes("x".into()), 200, Some("application/octet-stream")),
+            (FramePayload::default(), 204, None),
         ] {
             let response = respond(reply(0, "", body).expect("an answer"));
             assert_eq!(response.status(), status);
@@ -225,8 +229,8 @@ mod tests {
     fn rule_22_a_location_is_relative_to_the_mount_path() {
         for (said, sent) in [("/total/1", "/shop/total/1"), ("http://x/", "http://x/"), ("//x/", "//x/")] {
             let headers = Bytes::from(serde_json::json!({ "Location": said }).to_string());
-            let answer = frame::Answer { status: 302, headers, body: Payload::default() };
-            let response = respond(Reply::of(answer).expect("an answer"));
+            let answer = frame::HandlerAnswer { status: 302, headers, body: FramePayload::default() };
+            let response = respond(HandlerReply::of(answer).expect("an answer"));
             assert_eq!(response.headers()[LOCATION], sent);
         }
     }
@@ -242,10 +246,14 @@ mod tests {
             ("é", "%C3%A9"),
         ] {
             let headers = Bytes::from(serde_json::json!({ "Location": given }).to_string());
-            let answer = || frame::Answer { status: 201, headers: headers.clone(), body: Payload::default() };
-            let response = respond(Reply::of(answer()).expect("an answer"));
+            let answer = || frame::HandlerAnswer {
+                status: 201,
+                headers: headers.clone(),
+                body: FramePayload::default(),
+            };
+            let response = respond(HandlerReply::of(answer()).expect("an answer"));
             assert_eq!(response.headers()[LOCATION], sent, "{given}");
-            let response = Reply::of(answer()).expect("an answer").respond("", false);
+            let response = HandlerReply::of(answer()).expect("an answer").respond("", false);
             assert_eq!(response.headers()[LOCATION], sent.replacen("/shop", "", 1), "{given}");
         }
     }
@@ -254,7 +262,7 @@ mod tests {
     fn a_script_cannot_set_connection_headers() {
         let said =
             r#"{"Content-Length": 7, "Transfer-Encoding": "chunked", "X-A": ["1", 2], "Set-Cookie": null}"#;
-        let response = respond(reply(200, said, Payload::text("x".into())).expect("an answer"));
+        let response = respond(reply(200, said, FramePayload::text("x".into())).expect("an answer"));
         assert_eq!(
             response.headers().keys().map(HeaderName::as_str).collect::<Vec<_>>(),
             ["x-a", "content-type"]
@@ -264,27 +272,27 @@ mod tests {
 
     #[test]
     fn invalid_answers_are_errors() {
-        assert!(reply(99, "", Payload::default()).is_err());
-        assert!(reply(100, "", Payload::default()).is_err());
-        assert!(reply(200, "{", Payload::default()).is_err());
-        assert!(reply(200, r#"{"a b": 1}"#, Payload::default()).is_err());
-        assert!(reply(200, r#"{"a": "\n"}"#, Payload::default()).is_err());
+        assert!(reply(99, "", FramePayload::default()).is_err());
+        assert!(reply(100, "", FramePayload::default()).is_err());
+        assert!(reply(200, "{", FramePayload::default()).is_err());
+        assert!(reply(200, r#"{"a b": 1}"#, FramePayload::default()).is_err());
+        assert!(reply(200, r#"{"a": "\n"}"#, FramePayload::default()).is_err());
         let answer = |length: usize| {
             let headers = Bytes::from(format!(r#"{{"a":"{}"}}"#, "x".repeat(length - 8)));
-            frame::Answer { status: 200, headers, body: Payload::default() }
+            frame::HandlerAnswer { status: 200, headers, body: FramePayload::default() }
         };
-        assert!(Reply::of(answer(MAX_HEADERS)).is_ok());
-        assert!(Reply::of(answer(MAX_HEADERS + 1)).is_err());
+        assert!(HandlerReply::of(answer(MAX_HEADERS)).is_ok());
+        assert!(HandlerReply::of(answer(MAX_HEADERS + 1)).is_err());
     }
 
     #[test]
     fn a_head_response_has_the_content_length_of_the_body() {
-        let reply = reply(200, "", Payload::text("four".into())).expect("an answer");
+        let reply = reply(200, "", FramePayload::text("four".into())).expect("an answer");
         let response = reply.respond("", true);
         assert_eq!(response.headers()[CONTENT_LENGTH], "4");
         assert!(response.body().is_end_stream());
         for status in [204, 205] {
-            let reply = self::reply(status, "", Payload::text("four".into())).expect("an answer");
+            let reply = self::reply(status, "", FramePayload::text("four".into())).expect("an answer");
             assert!(!reply.respond("", true).headers().contains_key(CONTENT_LENGTH), "{status}");
         }
     }

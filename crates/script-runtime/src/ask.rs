@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode, Uri};
 use offload::{OffloadPool, SHORT_TEXT};
-use script::Method;
+use script::HandlerMethod;
 use serde_json::{Map, Value};
 use services::{CallError, RequestCall, work_on_text};
 
-use crate::frame::{Kind, Payload};
+use crate::frame::{FramePayload, PayloadKind};
 
 /// The kind of jobs.
 const KIND: &str = "script-text";
@@ -25,15 +25,15 @@ const WINDOWS_1252: [char; 32] = [
 
 /// The representation of a body that its media type declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Representation {
+enum BodyRepresentation {
     Json,
-    Text(Charset),
+    Text(TextCharset),
     Bytes,
 }
 
 /// The encoding of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Charset {
+enum TextCharset {
     /// Not declared for a media type of texts.
     Undeclared,
     Utf8,
@@ -53,24 +53,25 @@ pub(crate) enum InvalidBody {
 
 /// A request in the form in which a handler gets it.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    pub(crate) method: Method,
+pub(crate) struct ScriptRequest {
+    pub(crate) method: HandlerMethod,
     /// The path below the mount path.
     pub(crate) path: String,
     /// The parameters: a JSON object, or empty.
     pub(crate) query: Bytes,
     /// The headers as received; converted to JSON only for a handler that reads them.
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Payload,
+    pub(crate) body: FramePayload,
 }
 
 /// Converts the query parameters of a URL to JSON. Values are strings, or lists if a name is repeated or ends
 /// in `[]`.
 pub(crate) fn parameters(query: Option<&str>) -> Bytes {
     let Some(query) = query.filter(|query| !query.is_empty()) else { return Bytes::new() };
-    let mut pairs: Vec<Parameter<'_>> = form_urlencoded::parse(query.as_bytes()).enumerate().collect();
+    let mut pairs: Vec<UrlParameter<'_>> = form_urlencoded::parse(query.as_bytes()).enumerate().collect();
     pairs.sort_by(|one, other| named(one).cmp(named(other)));
-    let mut groups: Vec<&[Parameter<'_>]> = pairs.chunk_by(|one, other| named(one) == named(other)).collect();
+    let mut groups: Vec<&[UrlParameter<'_>]> =
+        pairs.chunk_by(|one, other| named(one) == named(other)).collect();
     groups.sort_by_key(|group| group.first().map(|(place, _)| place));
     let mut text = Vec::with_capacity(query.len() * 2 + 16);
     text.push(b'{');
@@ -107,10 +108,10 @@ pub(crate) async fn parameters_of(
 }
 
 /// A parameter: its index in the URL, and its name and value.
-type Parameter<'u> = (usize, (Cow<'u, str>, Cow<'u, str>));
+type UrlParameter<'u> = (usize, (Cow<'u, str>, Cow<'u, str>));
 
 /// Returns the name of a parameter, without `[]`.
-fn named<'p>((_, (name, _)): &'p Parameter<'_>) -> &'p str {
+fn named<'p>((_, (name, _)): &'p UrlParameter<'_>) -> &'p str {
     name.strip_suffix("[]").unwrap_or(name)
 }
 
@@ -150,29 +151,31 @@ pub(crate) async fn payload(
     call: &RequestCall,
     headers: &HeaderMap,
     bytes: Bytes,
-) -> Result<Result<Payload, InvalidBody>, CallError> {
-    let (declared, length) = (Representation::declared(headers), bytes.len());
+) -> Result<Result<FramePayload, InvalidBody>, CallError> {
+    let (declared, length) = (BodyRepresentation::declared(headers), bytes.len());
     work_on_text(pool, KIND, call, length, move || valid(declared, bytes)).await
 }
 
-fn valid(declared: Representation, bytes: Bytes) -> Result<Payload, InvalidBody> {
+fn valid(declared: BodyRepresentation, bytes: Bytes) -> Result<FramePayload, InvalidBody> {
     if bytes.is_empty() {
-        return Ok(Payload::default());
+        return Ok(FramePayload::default());
     }
     Ok(match declared {
-        Representation::Json => {
+        BodyRepresentation::Json => {
             // Skipped strings are not checked for UTF-8.
             let text = std::str::from_utf8(&bytes).map_err(|error| InvalidBody::Json(error.to_string()))?;
             serde_json::from_str::<serde::de::IgnoredAny>(text)
                 .map_err(|error| InvalidBody::Json(error.to_string()))?;
-            Payload::json(bytes)
+            FramePayload::json(bytes)
         }
-        Representation::Text(Charset::Utf8 | Charset::Undeclared) => match Payload::text(bytes) {
-            Payload { kind: Kind::Bytes, .. } => return Err(InvalidBody::Text),
-            text => text,
-        },
-        Representation::Text(charset) => charset.decode(bytes),
-        Representation::Bytes => Payload::bytes(bytes),
+        BodyRepresentation::Text(TextCharset::Utf8 | TextCharset::Undeclared) => {
+            match FramePayload::text(bytes) {
+                FramePayload { kind: PayloadKind::Bytes, .. } => return Err(InvalidBody::Text),
+                text => text,
+            }
+        }
+        BodyRepresentation::Text(charset) => charset.decode(bytes),
+        BodyRepresentation::Bytes => FramePayload::bytes(bytes),
     })
 }
 
@@ -182,30 +185,30 @@ fn valid(declared: Representation, bytes: Bytes) -> Result<Payload, InvalidBody>
 pub(crate) async fn answered(
     pool: &OffloadPool,
     call: &RequestCall,
-    (method, status): (Method, StatusCode),
+    (method, status): (HandlerMethod, StatusCode),
     headers: &HeaderMap,
     bytes: Bytes,
-) -> Result<Payload, CallError> {
-    if bytes.is_empty() && (matches!(method, Method::Head) || status != StatusCode::OK) {
-        return Ok(Payload::default());
+) -> Result<FramePayload, CallError> {
+    if bytes.is_empty() && (matches!(method, HandlerMethod::Head) || status != StatusCode::OK) {
+        return Ok(FramePayload::default());
     }
-    let (declared, length) = (Representation::declared(headers), bytes.len());
+    let (declared, length) = (BodyRepresentation::declared(headers), bytes.len());
     work_on_text(pool, KIND, call, length, move || claimed(declared, bytes)).await
 }
 
-fn claimed(declared: Representation, bytes: Bytes) -> Payload {
+fn claimed(declared: BodyRepresentation, bytes: Bytes) -> FramePayload {
     match declared {
-        Representation::Json => Payload::claimed_json(bytes),
-        _ if bytes.is_empty() => Payload::default(),
-        Representation::Text(charset) => charset.decode(bytes),
-        Representation::Bytes => Payload::bytes(bytes),
+        BodyRepresentation::Json => FramePayload::claimed_json(bytes),
+        _ if bytes.is_empty() => FramePayload::default(),
+        BodyRepresentation::Text(charset) => charset.decode(bytes),
+        BodyRepresentation::Bytes => FramePayload::bytes(bytes),
     }
 }
 
-impl Representation {
+impl BodyRepresentation {
     /// Returns the representation that the headers declare; text of an unknown encoding without a media type.
     fn declared(headers: &HeaderMap) -> Self {
-        let Some(media) = headers.get(CONTENT_TYPE) else { return Self::Text(Charset::Unknown) };
+        let Some(media) = headers.get(CONTENT_TYPE) else { return Self::Text(TextCharset::Unknown) };
         let media = media.to_str().unwrap_or_default();
         let (essence, parameters) = media.split_once(';').unwrap_or((media, ""));
         let essence = essence.trim();
@@ -220,13 +223,13 @@ impl Representation {
         let words = ["application/xml", "application/javascript", "application/x-www-form-urlencoded"];
         let is_text = essence.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"));
         match is_text || ends("+xml") || words.into_iter().any(is) {
-            true => Self::Text(Charset::declared(parameters)),
+            true => Self::Text(TextCharset::declared(parameters)),
             false => Self::Bytes,
         }
     }
 }
 
-impl Charset {
+impl TextCharset {
     /// Returns the charset among the parameters of a text's media type.
     fn declared(parameters: &str) -> Self {
         let charset = parameters.split(';').find_map(|parameter| {
@@ -245,11 +248,11 @@ impl Charset {
 
     /// Decodes the text of a response. Invalid bytes become U+FFFD only where it is declared to be UTF-8. In
     /// an undeclared or unknown encoding it is text if it is valid UTF-8, and bytes otherwise.
-    fn decode(self, bytes: Bytes) -> Payload {
+    fn decode(self, bytes: Bytes) -> FramePayload {
         match self {
-            Self::Utf8 => Payload::claimed_text(bytes),
-            Self::Windows1252 if !bytes.is_ascii() => Payload::text(windows_1252(&bytes).into()),
-            Self::Windows1252 | Self::Undeclared | Self::Unknown => Payload::text(bytes),
+            Self::Utf8 => FramePayload::claimed_text(bytes),
+            Self::Windows1252 if !bytes.is_ascii() => FramePayload::text(windows_1252(&bytes).into()),
+            Self::Windows1252 | Self::Undeclared | Self::Unknown => FramePayload::text(bytes),
         }
     }
 }
@@ -263,8 +266,8 @@ fn windows_1252(bytes: &[u8]) -> String {
 }
 
 /// Returns the method of S that corresponds to an HTTP method, if there is one.
-pub(crate) fn method(method: &http::Method) -> Option<Method> {
-    Method::ALL.into_iter().find(|known| known.word() == method.as_str())
+pub(crate) fn method(method: &http::Method) -> Option<HandlerMethod> {
+    HandlerMethod::ALL.into_iter().find(|known| known.word() == method.as_str())
 }
 
 /// Returns the part of a request's path below the mount path.
@@ -289,8 +292,8 @@ mod tests {
         serde_json::from_slice(&parameters(Some(query))).expect("JSON")
     }
 
-    fn answered(headers: &HeaderMap, body: &'static [u8]) -> Payload {
-        claimed(Representation::declared(headers), Bytes::from_static(body))
+    fn answered(headers: &HeaderMap, body: &'static [u8]) -> FramePayload {
+        claimed(BodyRepresentation::declared(headers), Bytes::from_static(body))
     }
 
     fn typed(media: &'static str) -> HeaderMap {
@@ -304,7 +307,7 @@ mod tests {
         let jobs = || pool.stats().kinds.get(KIND).map_or(0, |kind| kind.jobs);
         let text = |length| Bytes::from("x".repeat(length));
         assert!(payload(&pool, &call, &headers, text(SHORT_TEXT)).await.expect("read").is_ok());
-        let response = (Method::Get, StatusCode::OK);
+        let response = (HandlerMethod::Get, StatusCode::OK);
         super::answered(&pool, &call, response, &headers, text(SHORT_TEXT)).await.expect("read");
         let few = "a&".repeat(SHORT_TEXT / PARAMETER / 2);
         parameters_of(&pool, &call, &few).await.expect("read");
@@ -333,11 +336,11 @@ mod tests {
 
     #[test]
     fn a_json_request_body_must_be_utf_8() {
-        let read = |body: &'static [u8]| valid(Representation::Json, Bytes::from_static(body));
+        let read = |body: &'static [u8]| valid(BodyRepresentation::Json, Bytes::from_static(body));
         for body in [b"\"\xff\"".as_slice(), b"{\"M\xfcller\":1}", b"[\"\xed\xa0\x80\"]", b"\"\xc3"] {
             assert!(matches!(read(body), Err(InvalidBody::Json(_))), "{}", body.escape_ascii());
         }
-        assert_eq!(read("\"ä\"".as_bytes()).expect("JSON").kind, Kind::Json);
+        assert_eq!(read("\"ä\"".as_bytes()).expect("JSON").kind, PayloadKind::Json);
     }
 
     #[test]
@@ -348,8 +351,8 @@ mod tests {
     #[test]
     fn a_json_response_is_not_validated_before_the_worker_reads_it() {
         let read = |body: &'static [u8]| answered(&typed("application/json"), body).kind;
-        assert_eq!(read(b"<p>"), Kind::AsciiJson, "the worker validates it");
-        assert_eq!(read("\"ä\"".as_bytes()), Kind::Json);
+        assert_eq!(read(b"<p>"), PayloadKind::AsciiJson, "the worker validates it");
+        assert_eq!(read("\"ä\"".as_bytes()), PayloadKind::Json);
     }
 
     #[tokio::test]
@@ -357,11 +360,11 @@ mod tests {
         let pool = OffloadPool::start(offload::OffloadConfig::default()).expect("threads");
         let (call, pool) = (RequestCall::unlimited(), &pool);
         for (media, method, status, kind) in [
-            ("application/json", Method::Get, StatusCode::OK, Kind::AsciiJson),
-            ("application/json", Method::Head, StatusCode::OK, Kind::None),
-            ("application/json", Method::Put, StatusCode::NO_CONTENT, Kind::None),
-            ("application/json", Method::Post, StatusCode::CREATED, Kind::None),
-            ("text/plain", Method::Get, StatusCode::OK, Kind::None),
+            ("application/json", HandlerMethod::Get, StatusCode::OK, PayloadKind::AsciiJson),
+            ("application/json", HandlerMethod::Head, StatusCode::OK, PayloadKind::None),
+            ("application/json", HandlerMethod::Put, StatusCode::NO_CONTENT, PayloadKind::None),
+            ("application/json", HandlerMethod::Post, StatusCode::CREATED, PayloadKind::None),
+            ("text/plain", HandlerMethod::Get, StatusCode::OK, PayloadKind::None),
         ] {
             let (headers, response) = (typed(media), (method, status));
             let read = super::answered(pool, &call, response, &headers, Bytes::new()).await.expect("read");
@@ -376,31 +379,31 @@ mod tests {
             let payload = answered(&headers, body);
             (payload.kind, payload.bytes)
         };
-        assert_eq!(read(b"\xef\xbb\xbf[1]"), (Kind::Json, "[1]".into()));
-        assert_eq!(read(b"\xef\xbb\xbf\"\xc3\xa4\""), (Kind::Json, "\"ä\"".into()));
-        assert_eq!(read(b"\"M\xfcller\""), (Kind::Json, "\"M\u{fffd}ller\"".into()));
+        assert_eq!(read(b"\xef\xbb\xbf[1]"), (PayloadKind::Json, "[1]".into()));
+        assert_eq!(read(b"\xef\xbb\xbf\"\xc3\xa4\""), (PayloadKind::Json, "\"ä\"".into()));
+        assert_eq!(read(b"\"M\xfcller\""), (PayloadKind::Json, "\"M\u{fffd}ller\"".into()));
         assert_eq!(answered(&headers, b"\"\xff\"").check(), Ok(()));
     }
 
     #[test]
     fn a_body_is_read_by_its_type() {
         let read = |media: &'static str, body: &'static str| {
-            let declared = Representation::declared(&typed(media));
+            let declared = BodyRepresentation::declared(&typed(media));
             valid(declared, Bytes::from(body)).ok().map(|payload| payload.kind)
         };
-        assert_eq!(read("application/json", "{}"), Some(Kind::AsciiJson));
-        assert_eq!(read("application/problem+json; charset=utf-8", "\"ä\""), Some(Kind::Json));
+        assert_eq!(read("application/json", "{}"), Some(PayloadKind::AsciiJson));
+        assert_eq!(read("application/problem+json; charset=utf-8", "\"ä\""), Some(PayloadKind::Json));
         assert_eq!(read("application/json", "{"), None);
-        assert_eq!(read("text/html", "<p>"), Some(Kind::AsciiText));
-        assert_eq!(read("text/html", "ä"), Some(Kind::Text));
-        assert_eq!(read("image/png", "x"), Some(Kind::Bytes));
-        assert_eq!(read("image/png", ""), Some(Kind::None));
+        assert_eq!(read("text/html", "<p>"), Some(PayloadKind::AsciiText));
+        assert_eq!(read("text/html", "ä"), Some(PayloadKind::Text));
+        assert_eq!(read("image/png", "x"), Some(PayloadKind::Bytes));
+        assert_eq!(read("image/png", ""), Some(PayloadKind::None));
     }
 
     #[test]
     fn rule_16_a_body_that_is_declared_to_be_text_is_text() {
         let request = |media: &'static str, body: &'static [u8]| {
-            valid(Representation::declared(&typed(media)), Bytes::from_static(body))
+            valid(BodyRepresentation::declared(&typed(media)), Bytes::from_static(body))
         };
         let response = |media: &'static str, body: &'static [u8]| {
             let payload = answered(&typed(media), body);
@@ -412,8 +415,8 @@ mod tests {
             (payload.kind, payload.bytes)
         };
         let latin = b"M\xfcller".as_slice();
-        let lossy = (Kind::Text, Bytes::from_static("M\u{fffd}ller".as_bytes()));
-        let unchanged = (Kind::Bytes, Bytes::from_static(latin));
+        let lossy = (PayloadKind::Text, Bytes::from_static("M\u{fffd}ller".as_bytes()));
+        let unchanged = (PayloadKind::Bytes, Bytes::from_static(latin));
         for (media, expected) in [
             ("text/csv", &unchanged),
             ("text/plain; header=present", &unchanged),
@@ -424,39 +427,39 @@ mod tests {
         ] {
             assert!(matches!(request(media, latin), Err(InvalidBody::Text)), "{media}");
             assert_eq!(&response(media, latin), expected, "{media}");
-            assert_eq!(read(media, "Müller".as_bytes()), (Kind::Text, "Müller".into()), "{media}");
+            assert_eq!(read(media, "Müller".as_bytes()), (PayloadKind::Text, "Müller".into()), "{media}");
         }
         for media in
             ["text/plain; charset=iso-8859-1", "text/html;q=1; CHARSET=Latin1", "text/css; charset=cp1252"]
         {
             assert_eq!(
                 read(media, b"M\xfcller \x80\x9f\x81"),
-                (Kind::Text, "Müller €Ÿ\u{81}".into()),
+                (PayloadKind::Text, "Müller €Ÿ\u{81}".into()),
                 "{media}"
             );
-            assert_eq!(read(media, b"x"), (Kind::AsciiText, "x".into()), "{media}");
+            assert_eq!(read(media, b"x"), (PayloadKind::AsciiText, "x".into()), "{media}");
         }
         let other = "text/plain; charset=shift_jis";
-        assert_eq!(read(other, b"\x83e"), (Kind::Bytes, b"\x83e".as_slice().into()), "not supported");
-        assert_eq!(read(other, b"x").0, Kind::AsciiText);
+        assert_eq!(read(other, b"\x83e"), (PayloadKind::Bytes, b"\x83e".as_slice().into()), "not supported");
+        assert_eq!(read(other, b"x").0, PayloadKind::AsciiText);
     }
 
     #[test]
     fn decoding_makes_a_text_at_most_three_times_as_long() {
         for (media, byte) in [("text/css; charset=cp1252", b'\x80'), ("text/css; charset=utf-8", b'\xff')] {
-            let response = claimed(Representation::declared(&typed(media)), vec![byte; 1000].into());
-            assert_eq!((response.kind, response.bytes.len()), (Kind::Text, 3000), "{media}");
+            let response = claimed(BodyRepresentation::declared(&typed(media)), vec![byte; 1000].into());
+            assert_eq!((response.kind, response.bytes.len()), (PayloadKind::Text, 3000), "{media}");
         }
-        let json = claimed(Representation::Json, vec![b'\xff'; 1000].into());
-        assert_eq!((json.kind, json.bytes.len()), (Kind::Json, 3000));
+        let json = claimed(BodyRepresentation::Json, vec![b'\xff'; 1000].into());
+        assert_eq!((json.kind, json.bytes.len()), (PayloadKind::Json, 3000));
     }
 
     #[test]
     fn rule_16_a_body_without_a_type_is_text_if_it_is_utf_8_and_bytes_otherwise() {
         let read = |body: &'static [u8]| answered(&HeaderMap::new(), body).kind;
-        assert_eq!(read(b"{\"a\":1}"), Kind::AsciiText);
-        assert_eq!(read("ä".as_bytes()), Kind::Text);
-        assert_eq!(read(b"\xff\x00"), Kind::Bytes);
-        assert_eq!(read(b""), Kind::None);
+        assert_eq!(read(b"{\"a\":1}"), PayloadKind::AsciiText);
+        assert_eq!(read("ä".as_bytes()), PayloadKind::Text);
+        assert_eq!(read(b"\xff\x00"), PayloadKind::Bytes);
+        assert_eq!(read(b""), PayloadKind::None);
     }
 }

@@ -9,37 +9,37 @@ use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, StatusCode};
 use offload::OffloadPool;
-use script::Method;
+use script::HandlerMethod;
 use services::{
     CallError, CallErrorKind, PathError, PermittedHosts, RequestCall, ServiceRequest, ServiceSet, ToProblem,
     UpstreamService,
 };
 
-use crate::answer::{Reply, failed, limited, outcome};
+use crate::answer::{HandlerReply, failed, limited, outcome};
 use crate::ask;
-use crate::frame::{Outcome, Payload};
-use crate::location::Destination;
+use crate::frame::{CallReply, FramePayload};
+use crate::location::RedirectTarget;
 
 /// The maximum number of redirects that are followed.
 pub(crate) const REDIRECTS: usize = 5;
 
 /// The services and hosts that a script may call.
-pub(crate) struct Outside {
+pub(crate) struct ExternalCalls {
     pub(crate) services: ServiceSet,
     pub(crate) hosts: PermittedHosts,
 }
 
 /// An external call.
 #[derive(Debug)]
-pub(crate) struct Errand {
-    pub(crate) method: Method,
+pub(crate) struct OutboundCall {
+    pub(crate) method: HandlerMethod,
     pub(crate) url: String,
-    pub(crate) body: Payload,
+    pub(crate) body: FramePayload,
 }
 
 /// The resolved target of a URL.
 #[derive(Clone)]
-struct Target {
+struct CallTarget {
     service: Arc<UpstreamService>,
     /// Whether this is a registered service, which gets credentials, rather than a host that matches a
     /// pattern.
@@ -50,7 +50,7 @@ struct Target {
 }
 
 /// A parsed URL.
-struct Url<'u> {
+struct ParsedUrl<'u> {
     is_secure: bool,
     authority: &'u str,
     /// Scheme and authority.
@@ -59,18 +59,18 @@ struct Url<'u> {
     path: &'u str,
 }
 
-impl Outside {
+impl ExternalCalls {
     /// Makes a call and reads its response completely, a long one in the pool.
     pub(crate) async fn send(
         &self,
         pool: &OffloadPool,
         call: &RequestCall,
-        errand: Errand,
-    ) -> (Outcome, Payload) {
-        let Errand { method, url, body } = errand;
+        errand: OutboundCall,
+    ) -> (CallReply, FramePayload) {
+        let OutboundCall { method, url, body } = errand;
         let mut target = match self.resolve(&url) {
             Ok(target) => target,
-            Err(text) => return (Outcome::Refused(403, text), Payload::default()),
+            Err(text) => return (CallReply::Refused(403, text), FramePayload::default()),
         };
         for _ in 0..=REDIRECTS {
             let request = request(method, &target, &body);
@@ -80,7 +80,7 @@ impl Outside {
             };
             match self.next(method, answer.status, &answer.headers, &target) {
                 Some(Ok(next)) => target = next,
-                Some(Err(text)) => return (Outcome::Refused(403, text), Payload::default()),
+                Some(Err(text)) => return (CallReply::Refused(403, text), FramePayload::default()),
                 None => {
                     let outcome = outcome(
                         format_args!("{} {}{}", method.word(), target.base, target.path),
@@ -102,11 +102,11 @@ impl Outside {
     pub(crate) async fn stream(
         &self,
         call: &RequestCall,
-        errand: Errand,
+        errand: OutboundCall,
         limit: u64,
-    ) -> Result<Reply, (Outcome, Payload)> {
-        let Errand { method, url, body } = errand;
-        let refused = |text| (Outcome::Refused(403, text), Payload::default());
+    ) -> Result<HandlerReply, (CallReply, FramePayload)> {
+        let OutboundCall { method, url, body } = errand;
+        let refused = |text| (CallReply::Refused(403, text), FramePayload::default());
         let mut target = self.resolve(&url).map_err(refused)?;
         for _ in 0..=REDIRECTS {
             let request = request(method, &target, &body);
@@ -117,7 +117,7 @@ impl Outside {
             };
             match self.next(method, answer.status(), answer.headers(), &target) {
                 Some(next) => target = next.map_err(refused)?,
-                None => return Ok(Reply::passed(answer.map(|body| limited(body, limit)))),
+                None => return Ok(HandlerReply::passed(answer.map(|body| limited(body, limit)))),
             }
         }
         Err(failed(502, format!("stopped after {REDIRECTS} redirects")))
@@ -126,11 +126,11 @@ impl Outside {
     /// Returns the target of a redirect response, if it is to be followed.
     fn next(
         &self,
-        method: Method,
+        method: HandlerMethod,
         status: StatusCode,
         headers: &HeaderMap,
-        from: &Target,
-    ) -> Option<Result<Target, String>> {
+        from: &CallTarget,
+    ) -> Option<Result<CallTarget, String>> {
         if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) || !is_safe(method) {
             return None;
         }
@@ -140,17 +140,19 @@ impl Outside {
         let (scheme, _) = from.base.split_once(':')?;
         // A service's own paths include the base path of its URL.
         let path = format!("{}{}", from.service.base_path(), from.path);
-        let url = match Destination::of(location, &path) {
-            Destination::Here(path) => format!("{}{path}", from.base),
-            Destination::Elsewhere(other, rest) => format!("{}:{rest}", other.as_deref().unwrap_or(scheme)),
+        let url = match RedirectTarget::of(location, &path) {
+            RedirectTarget::Here(path) => format!("{}{path}", from.base),
+            RedirectTarget::Elsewhere(other, rest) => {
+                format!("{}:{rest}", other.as_deref().unwrap_or(scheme))
+            }
         };
         Some(self.follow(&url, from))
     }
 
     /// Resolves a redirect: to the service that sent it, or to a host that matches a pattern. Never to
     /// another service, under any name, even if a pattern covers its address.
-    fn follow(&self, url: &str, from: &Target) -> Result<Target, String> {
-        let parts = Url::read(url)?;
+    fn follow(&self, url: &str, from: &CallTarget) -> Result<CallTarget, String> {
+        let parts = ParsedUrl::read(url)?;
         let base = parts.base.to_ascii_lowercase();
         // A service may refer to itself by its address.
         let is_own = from.base.eq_ignore_ascii_case(&base) || from.service.is_at(parts.authority);
@@ -160,7 +162,7 @@ impl Outside {
                 let text = "which is not below the base path of the service";
                 return Err(format!("{}{} redirects to {path}, {text}", from.base, from.path));
             };
-            return Ok(Target { path: Url { path, ..parts }.path_and_query(url)?, ..from.clone() });
+            return Ok(CallTarget { path: ParsedUrl { path, ..parts }.path_and_query(url)?, ..from.clone() });
         }
         let found = match self.services.at(parts.authority) {
             Some(_) => Err(format!("`{}` is a service, to which no redirect leads", parts.authority)),
@@ -170,22 +172,22 @@ impl Outside {
     }
 
     /// Resolves a URL to a host, if a pattern allows it.
-    fn host(&self, url: &str, parts: &Url<'_>) -> Result<Target, String> {
+    fn host(&self, url: &str, parts: &ParsedUrl<'_>) -> Result<CallTarget, String> {
         let service = self
             .hosts
             .service(parts.authority, parts.is_secure)
             .ok_or_else(|| format!("`{}` is not a host that the route's `hosts` allow", parts.authority))?;
         let path = parts.path_and_query(url)?;
-        Ok(Target { service, is_registered: false, base: parts.base.to_owned(), path })
+        Ok(CallTarget { service, is_registered: false, base: parts.base.to_owned(), path })
     }
 
     /// Resolves a URL that the script calls.
-    fn resolve(&self, url: &str) -> Result<Target, String> {
-        let parts = Url::read(url)?;
+    fn resolve(&self, url: &str) -> Result<CallTarget, String> {
+        let parts = ParsedUrl::read(url)?;
         let has = |any: &[u8]| parts.authority.bytes().any(|byte| any.contains(&byte));
         // No service has such a name, so the lookup is skipped.
         let is_host = (parts.is_secure || has(b":.")) && !has(b"@");
-        let registered = |service: &Arc<UpstreamService>, path| Target {
+        let registered = |service: &Arc<UpstreamService>, path| CallTarget {
             service: Arc::clone(service),
             is_registered: true,
             base: parts.base.to_owned(),
@@ -215,7 +217,7 @@ impl Outside {
 }
 
 /// Builds the request to a target.
-fn request(method: Method, target: &Target, body: &Payload) -> ServiceRequest {
+fn request(method: HandlerMethod, target: &CallTarget, body: &FramePayload) -> ServiceRequest {
     let mut headers = HeaderMap::new();
     if let Some(media) = body.kind.content_type() {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
@@ -224,7 +226,7 @@ fn request(method: Method, target: &Target, body: &Payload) -> ServiceRequest {
     ServiceRequest { method, path_and_query: target.path.clone(), headers, body: body.bytes.clone() }
 }
 
-impl<'u> Url<'u> {
+impl<'u> ParsedUrl<'u> {
     fn read(url: &'u str) -> Result<Self, String> {
         let (scheme, rest) = url
             .split_once(':')
@@ -248,16 +250,16 @@ impl<'u> Url<'u> {
 }
 
 /// Whether the method is safe, that is, changes nothing.
-pub(crate) fn is_safe(method: Method) -> bool {
-    matches!(method, Method::Get | Method::Head | Method::Options)
+pub(crate) fn is_safe(method: HandlerMethod) -> bool {
+    matches!(method, HandlerMethod::Get | HandlerMethod::Head | HandlerMethod::Options)
 }
 
 /// Converts the error of a call without a response to the outcome that the handler gets.
-pub(crate) fn told(error: &CallError) -> (Outcome, Payload) {
+pub(crate) fn told(error: &CallError) -> (CallReply, FramePayload) {
     let text = format!("{error} ({})", error.code());
     match error.kind() {
         CallErrorKind::Forbidden | CallErrorKind::Invalid | CallErrorKind::UnknownService => {
-            (Outcome::Refused(403, text), Payload::default())
+            (CallReply::Refused(403, text), FramePayload::default())
         }
         CallErrorKind::Timeout => failed(504, text),
         CallErrorKind::Limit if error.code() == "limit-deadline" => failed(504, text),

@@ -12,47 +12,47 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use json::{JsonDocument, JsonNode, ValueKind};
-use script::Recipe;
-use script::recipe::{Entry, Part, Piece, What};
+use script::InlinePlan;
+use script::recipe::{InlineOperation, ObjectEntry, UrlPiece, ValuePart};
 use serde_json::Value as Constant;
 use services::path::is_segment;
 
-use crate::call::Errand;
-use crate::frame::{self, Payload};
+use crate::call::OutboundCall;
+use crate::frame::{self, FramePayload};
 use crate::location::percent_encode;
 
 /// Integers with up to this many digits have the same spelling in JSON and JavaScript.
 const DIGITS: usize = 15;
 
 /// The evaluation of a recipe in progress. It owns everything, so that long work can move to the pool.
-pub(crate) struct Composition {
-    recipe: Arc<Recipe>,
+pub(crate) struct InlineEvaluation {
+    recipe: Arc<InlinePlan>,
     /// The request's parameters, if it has any.
     query: Option<JsonDocument>,
-    values: Vec<Option<Value>>,
+    values: Vec<Option<InlineValue>>,
     is_begun: Vec<bool>,
     /// The length of all texts.
     bytes: usize,
 }
 
 /// The next action.
-pub(crate) enum Next {
-    Call(Call),
+pub(crate) enum InlineAction {
+    Call(InlineCall),
     /// A result is needed first, or no call is left.
     Wait,
     Unusual,
 }
 
 /// The next call.
-pub(crate) struct Call {
+pub(crate) struct InlineCall {
     pub(crate) step: usize,
     pub(crate) site: u32,
-    pub(crate) errand: Errand,
+    pub(crate) errand: OutboundCall,
     pub(crate) passes: bool,
 }
 
 /// The value of a step.
-pub(crate) enum Value {
+pub(crate) enum InlineValue {
     Undefined,
     Text(Bytes),
     Json(JsonDocument),
@@ -63,7 +63,7 @@ pub(crate) enum Value {
 }
 
 /// A reference to a value.
-enum Seen<'v> {
+enum ValueReference<'v> {
     Undefined,
     Text(&'v Bytes),
     Json(JsonNode<'v>),
@@ -71,14 +71,14 @@ enum Seen<'v> {
 }
 
 /// The value of an object's member.
-enum Member<'v> {
-    Part(&'v Part),
+enum MemberValue<'v> {
+    Part(&'v ValuePart),
     Json(JsonNode<'v>),
 }
 
-impl Composition {
+impl InlineEvaluation {
     /// Starts the evaluation of a recipe for a request with these parameters.
-    pub(crate) fn of(recipe: Arc<Recipe>, query: Bytes, has_body: bool) -> Option<Self> {
+    pub(crate) fn of(recipe: Arc<InlinePlan>, query: Bytes, has_body: bool) -> Option<Self> {
         let bytes = query.len();
         let query = if recipe.reads_query() {
             // The members of a body are parameters too, and have types of their own.
@@ -105,7 +105,7 @@ impl Composition {
     }
 
     /// Returns the next action, in the order of the source.
-    pub(crate) fn next(&mut self) -> Next {
+    pub(crate) fn next(&mut self) -> InlineAction {
         let recipe = Arc::clone(&self.recipe);
         for (index, step) in recipe.steps.iter().enumerate() {
             if self.is_begun[index] || step.after.iter().any(|step| self.values[*step].is_none()) {
@@ -113,123 +113,123 @@ impl Composition {
             }
             self.is_begun[index] = true;
             let value = match &step.what {
-                What::Call { site, method, url, passes } => {
+                InlineOperation::Call { site, method, url, passes } => {
                     let (Some(url), Ok(site)) = (self.url(url), u32::try_from(*site)) else {
-                        return Next::Unusual;
+                        return InlineAction::Unusual;
                     };
-                    let errand = Errand { method: *method, url, body: Payload::default() };
-                    return Next::Call(Call { step: index, site, errand, passes: *passes });
+                    let errand = OutboundCall { method: *method, url, body: FramePayload::default() };
+                    return InlineAction::Call(InlineCall { step: index, site, errand, passes: *passes });
                 }
-                What::Member(of, name) => self.member(*of, name),
-                What::Text(part) => {
-                    self.seen(part).and_then(|seen| Some(Value::Text(text(&seen)?.into_owned().into())))
+                InlineOperation::Member(of, name) => self.member(*of, name),
+                InlineOperation::Text(part) => {
+                    self.seen(part).and_then(|seen| Some(InlineValue::Text(text(&seen)?.into_owned().into())))
                 }
             };
             match value {
                 Some(value) => self.values[index] = Some(value),
-                None => return Next::Unusual,
+                None => return InlineAction::Unusual,
             }
         }
-        Next::Wait
+        InlineAction::Wait
     }
 
     /// Stores the result of a call, of this length.
-    pub(crate) fn put(&mut self, step: usize, value: Value, bytes: usize) {
+    pub(crate) fn put(&mut self, step: usize, value: InlineValue, bytes: usize) {
         self.values[step] = Some(value);
         self.bytes += bytes;
     }
 
     /// Returns the body of the response when all steps are done.
-    pub(crate) fn answer(&self) -> Option<Payload> {
+    pub(crate) fn answer(&self) -> Option<FramePayload> {
         let part = &self.recipe.answer;
-        if matches!(part, Part::Object(_) | Part::List(_)) {
+        if matches!(part, ValuePart::Object(_) | ValuePart::List(_)) {
             let mut out = Vec::with_capacity(self.size());
             self.write(part, &mut out)?;
-            return Some(Payload::json(out.into()));
+            return Some(FramePayload::json(out.into()));
         }
         Some(match self.seen(part)? {
-            Seen::Undefined | Seen::Constant(Constant::Null) => Payload::default(),
-            Seen::Text(text) => Payload::text(text.clone()),
-            Seen::Constant(Constant::String(text)) => Payload::text(text.clone().into()),
-            Seen::Constant(value) => Payload::json(value.to_string().into()),
-            seen @ Seen::Json(node) => match node.kind() {
-                ValueKind::Null => Payload::default(),
-                ValueKind::String => Payload::text(text(&seen)?.into_owned().into()),
-                _ => Payload::json(node.slice()),
+            ValueReference::Undefined | ValueReference::Constant(Constant::Null) => FramePayload::default(),
+            ValueReference::Text(text) => FramePayload::text(text.clone()),
+            ValueReference::Constant(Constant::String(text)) => FramePayload::text(text.clone().into()),
+            ValueReference::Constant(value) => FramePayload::json(value.to_string().into()),
+            seen @ ValueReference::Json(node) => match node.kind() {
+                ValueKind::Null => FramePayload::default(),
+                ValueKind::String => FramePayload::text(text(&seen)?.into_owned().into()),
+                _ => FramePayload::json(node.slice()),
             },
         })
     }
 
     /// Estimates the size of the response.
     fn size(&self) -> usize {
-        let long = |value: &Option<Value>| match value {
-            Some(Value::Text(text)) => text.len() + text.len() / 8,
-            Some(Value::Json(document)) => document.text().len(),
+        let long = |value: &Option<InlineValue>| match value {
+            Some(InlineValue::Text(text)) => text.len() + text.len() / 8,
+            Some(InlineValue::Json(document)) => document.text().len(),
             _ => 0,
         };
         64 + self.values.iter().map(long).sum::<usize>()
     }
 
-    fn seen<'v>(&'v self, part: &'v Part) -> Option<Seen<'v>> {
+    fn seen<'v>(&'v self, part: &'v ValuePart) -> Option<ValueReference<'v>> {
         match part {
-            Part::Undefined => Some(Seen::Undefined),
-            Part::Constant(value) => Some(Seen::Constant(value)),
-            Part::Query(name) => {
+            ValuePart::Undefined => Some(ValueReference::Undefined),
+            ValuePart::Constant(value) => Some(ValueReference::Constant(value)),
+            ValuePart::Query(name) => {
                 let found = self.query.as_ref().and_then(|query| query.root().last_member(name.as_bytes()));
-                Some(found.map_or(Seen::Undefined, Seen::Json))
+                Some(found.map_or(ValueReference::Undefined, ValueReference::Json))
             }
-            Part::Step(step) => self.step(*step),
-            Part::Object(_) | Part::List(_) => None,
+            ValuePart::Step(step) => self.step(*step),
+            ValuePart::Object(_) | ValuePart::List(_) => None,
         }
     }
 
-    fn step(&self, step: usize) -> Option<Seen<'_>> {
+    fn step(&self, step: usize) -> Option<ValueReference<'_>> {
         Some(match self.values.get(step)?.as_ref()? {
-            Value::Undefined => Seen::Undefined,
-            Value::Text(text) => Seen::Text(text),
-            Value::Json(document) => Seen::Json(document.root()),
-            Value::Within(whole, start) => match self.values.get(*whole)? {
-                Some(Value::Json(document)) => Seen::Json(document.node(*start)?),
+            InlineValue::Undefined => ValueReference::Undefined,
+            InlineValue::Text(text) => ValueReference::Text(text),
+            InlineValue::Json(document) => ValueReference::Json(document.root()),
+            InlineValue::Within(whole, start) => match self.values.get(*whole)? {
+                Some(InlineValue::Json(document)) => ValueReference::Json(document.node(*start)?),
                 _ => return None,
             },
-            Value::Unusual => return None,
+            InlineValue::Unusual => return None,
         })
     }
 
     /// Returns a member of an object. Values of other types have built-in members or none, so they are
     /// unsupported.
-    fn member(&self, of: usize, name: &str) -> Option<Value> {
-        let Seen::Json(object) = self.step(of)? else { return None };
+    fn member(&self, of: usize, name: &str) -> Option<InlineValue> {
+        let ValueReference::Json(object) = self.step(of)? else { return None };
         if object.kind() != ValueKind::Object {
             return None;
         }
         let within = match self.values[of] {
-            Some(Value::Within(whole, _)) => whole,
+            Some(InlineValue::Within(whole, _)) => whole,
             _ => of,
         };
         let member = object.last_member(name.as_bytes());
-        Some(member.map_or(Value::Undefined, |member| Value::Within(within, member.start())))
+        Some(member.map_or(InlineValue::Undefined, |member| InlineValue::Within(within, member.start())))
     }
 
     /// Returns the URL of a call, or `None` if a value is not valid in the path: a worker reports why.
-    fn url(&self, pieces: &[Piece]) -> Option<String> {
+    fn url(&self, pieces: &[UrlPiece]) -> Option<String> {
         let mut url = String::new();
         let mut is_query = false;
         for piece in pieces {
             let part = match piece {
-                Piece::Text(text) => {
+                UrlPiece::Text(text) => {
                     is_query |= text.contains('?');
                     url.push_str(text);
                     continue;
                 }
-                Piece::Step(step) => {
+                UrlPiece::Step(step) => {
                     let seen = self.step(*step)?;
                     let text = text(&seen)?;
                     is_query |= text.contains('?');
                     url.push_str(&text);
                     continue;
                 }
-                Piece::Encoded(part) => part,
+                UrlPiece::Encoded(part) => part,
             };
             let seen = self.seen(part)?;
             if is_query && seen.is_absent() {
@@ -245,10 +245,10 @@ impl Composition {
     }
 
     /// Writes a value; nothing if it is undefined.
-    fn write(&self, part: &Part, out: &mut Vec<u8>) -> Option<()> {
+    fn write(&self, part: &ValuePart, out: &mut Vec<u8>) -> Option<()> {
         match part {
-            Part::Object(entries) => return self.object(entries, out),
-            Part::List(items) => {
+            ValuePart::Object(entries) => return self.object(entries, out),
+            ValuePart::List(items) => {
                 out.push(b'[');
                 for (index, item) in items.iter().enumerate() {
                     if index > 0 {
@@ -266,17 +266,17 @@ impl Composition {
             _ => {}
         }
         match self.seen(part)? {
-            Seen::Undefined => {}
-            Seen::Text(text) => serde_json::to_writer(out, std::str::from_utf8(text).ok()?).ok()?,
-            Seen::Constant(value) => serde_json::to_writer(out, value).ok()?,
-            Seen::Json(node) => out.extend_from_slice(node.text()),
+            ValueReference::Undefined => {}
+            ValueReference::Text(text) => serde_json::to_writer(out, std::str::from_utf8(text).ok()?).ok()?,
+            ValueReference::Constant(value) => serde_json::to_writer(out, value).ok()?,
+            ValueReference::Json(node) => out.extend_from_slice(node.text()),
         }
         Some(())
     }
 
     /// Writes an object: a repeated name keeps its first position and takes its last value.
-    fn object(&self, entries: &[Entry], out: &mut Vec<u8>) -> Option<()> {
-        let mut members: Vec<(&[u8], Member<'_>)> = Vec::new();
+    fn object(&self, entries: &[ObjectEntry], out: &mut Vec<u8>) -> Option<()> {
+        let mut members: Vec<(&[u8], MemberValue<'_>)> = Vec::new();
         let mut places: HashMap<&[u8], usize> = HashMap::new();
         let mut put = |name, member| match places.entry(name) {
             Place::Occupied(place) => members[*place.get()].1 = member,
@@ -287,16 +287,16 @@ impl Composition {
         };
         for entry in entries {
             let step = match entry {
-                Entry::Named(name, part) => {
-                    put(name.as_bytes(), Member::Part(part));
+                ObjectEntry::Named(name, part) => {
+                    put(name.as_bytes(), MemberValue::Part(part));
                     continue;
                 }
-                Entry::Spread(step) => *step,
+                ObjectEntry::Spread(step) => *step,
             };
             let node = match self.step(step)? {
-                Seen::Json(node) => node,
-                Seen::Undefined => continue,
-                Seen::Text(_) | Seen::Constant(_) => return None,
+                ValueReference::Json(node) => node,
+                ValueReference::Undefined => continue,
+                ValueReference::Text(_) | ValueReference::Constant(_) => return None,
             };
             match node.kind() {
                 ValueKind::Object => {}
@@ -309,7 +309,7 @@ impl Composition {
                 if name.first().is_some_and(u8::is_ascii_digit) || name.contains(&b'\\') {
                     return None;
                 }
-                put(name, Member::Json(value));
+                put(name, MemberValue::Json(value));
             }
         }
         out.push(b'{');
@@ -324,8 +324,8 @@ impl Composition {
             out.extend_from_slice(b"\":");
             let behind = out.len();
             match member {
-                Member::Part(part) => self.write(part, out)?,
-                Member::Json(node) => out.extend_from_slice(node.text()),
+                MemberValue::Part(part) => self.write(part, out)?,
+                MemberValue::Json(node) => out.extend_from_slice(node.text()),
             }
             if out.len() == behind {
                 out.truncate(before);
@@ -336,48 +336,50 @@ impl Composition {
     }
 }
 
-impl Seen<'_> {
+impl ValueReference<'_> {
     /// Whether it is `undefined` or null.
     fn is_absent(&self) -> bool {
         match self {
-            Seen::Undefined | Seen::Constant(Constant::Null) => true,
-            Seen::Json(node) => node.kind() == ValueKind::Null,
-            Seen::Text(_) | Seen::Constant(_) => false,
+            ValueReference::Undefined | ValueReference::Constant(Constant::Null) => true,
+            ValueReference::Json(node) => node.kind() == ValueKind::Null,
+            ValueReference::Text(_) | ValueReference::Constant(_) => false,
         }
     }
 }
 
-impl Value {
+impl InlineValue {
     /// Converts the response of a service. Returns `None` if it claims to be JSON but is not: a worker must
     /// then handle the error.
-    pub(crate) fn of(body: Payload) -> Option<Self> {
+    pub(crate) fn of(body: FramePayload) -> Option<Self> {
         Some(match body.kind {
-            frame::Kind::None => Self::Undefined,
-            frame::Kind::Text | frame::Kind::AsciiText => Self::Text(body.bytes),
-            frame::Kind::Json | frame::Kind::AsciiJson => match body.document() {
+            frame::PayloadKind::None => Self::Undefined,
+            frame::PayloadKind::Text | frame::PayloadKind::AsciiText => Self::Text(body.bytes),
+            frame::PayloadKind::Json | frame::PayloadKind::AsciiJson => match body.document() {
                 Ok(document) => Self::Json(document),
                 Err(json::JsonError::NotJson(_)) => return None,
                 Err(_) => Self::Unusual,
             },
-            frame::Kind::Bytes => Self::Unusual,
+            frame::PayloadKind::Bytes => Self::Unusual,
         })
     }
 }
 
 /// Converts a value to a string as `String` does in JavaScript; only strings, booleans and numbers with a
 /// single spelling are supported.
-fn text<'s>(seen: &Seen<'s>) -> Option<Cow<'s, str>> {
+fn text<'s>(seen: &ValueReference<'s>) -> Option<Cow<'s, str>> {
     Some(match seen {
-        Seen::Text(text) => Cow::Borrowed(std::str::from_utf8(text).ok()?),
-        Seen::Constant(Constant::String(text)) => Cow::Borrowed(text),
-        Seen::Constant(value @ (Constant::Number(_) | Constant::Bool(_))) => Cow::Owned(value.to_string()),
-        Seen::Json(node) => match node.kind() {
+        ValueReference::Text(text) => Cow::Borrowed(std::str::from_utf8(text).ok()?),
+        ValueReference::Constant(Constant::String(text)) => Cow::Borrowed(text),
+        ValueReference::Constant(value @ (Constant::Number(_) | Constant::Bool(_))) => {
+            Cow::Owned(value.to_string())
+        }
+        ValueReference::Json(node) => match node.kind() {
             ValueKind::String if !node.is_unpaired() => node.plain()?,
             ValueKind::Number if is_plain(node.text()) => node.plain()?,
             ValueKind::Bool(_) => node.plain()?,
             _ => return None,
         },
-        Seen::Undefined | Seen::Constant(_) => return None,
+        ValueReference::Undefined | ValueReference::Constant(_) => return None,
     })
 }
 
@@ -412,19 +414,19 @@ mod tests {
 
     /// Returns the URL of a call with this parameter value inserted after `before`.
     fn url(before: &str, value: Option<&Constant>) -> Option<String> {
-        let recipe = Recipe { steps: Vec::new(), answer: Part::Undefined };
+        let recipe = InlinePlan { steps: Vec::new(), answer: ValuePart::Undefined };
         let query = value.map(|value| {
             let text = serde_json::json!({ "value": value }).to_string();
             JsonDocument::new(text.into()).expect("JSON")
         });
-        let composition = Composition {
+        let composition = InlineEvaluation {
             recipe: Arc::new(recipe),
             query,
             values: Vec::new(),
             is_begun: Vec::new(),
             bytes: 0,
         };
-        composition.url(&[Piece::Text(before.into()), Piece::Encoded(Part::Query("value".into()))])
+        composition.url(&[UrlPiece::Text(before.into()), UrlPiece::Encoded(ValuePart::Query("value".into()))])
     }
 
     #[test]

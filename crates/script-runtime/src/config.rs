@@ -38,7 +38,7 @@ pub struct ScriptOptions {
     pub strict_paths: bool,
     /// Limits of each run of a handler.
     #[serde(default)]
-    pub limits: LimitsConfig,
+    pub limits: ScriptLimitsConfig,
     /// The number of worker processes.
     #[serde(default)]
     pub workers: WorkersConfig,
@@ -57,7 +57,7 @@ pub struct ScriptOptions {
 /// Limits of each run of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct LimitsConfig {
+pub struct ScriptLimitsConfig {
     /// CPU time without a pause. A run that exceeds it is ended together with its worker.
     pub cpu: DurationConfig,
     /// Total duration of a run, including everything that it waits for. The route's `limits.timeout`
@@ -116,7 +116,7 @@ pub struct ScriptsConfig {
     /// must not be the folder of a script, and should not be inside one.
     pub state_dir: PathBuf,
     /// The failures that a change must survive before its response is sent.
-    pub durability: Durability,
+    pub durability: StateDurability,
     /// The engine of the workers: `node`, `bun`, `deno`, or a custom command.
     pub engine: EngineConfig,
     /// Heap size limit of each worker.
@@ -132,7 +132,7 @@ pub struct ScriptsConfig {
 /// The failures that a change must survive before its response is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Durability {
+pub enum StateDurability {
     /// A crash of any process.
     #[default]
     Process,
@@ -145,7 +145,7 @@ pub enum Durability {
 #[serde(untagged)]
 pub enum EngineConfig {
     /// A supported engine.
-    Known(Engine),
+    Known(WorkerEngine),
     /// A command and its arguments; the path of the worker's file, the sockets and the worker's number are
     /// appended.
     Command(#[schemars(length(min = 1))] Vec<String>),
@@ -154,7 +154,7 @@ pub enum EngineConfig {
 /// A supported engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub enum WorkerEngine {
     /// Node.js, 20 or newer.
     Node,
     /// Bun.
@@ -173,7 +173,7 @@ impl ScriptConfig {
                 service: None,
                 hosts: Vec::new(),
                 strict_paths: false,
-                limits: LimitsConfig::default(),
+                limits: ScriptLimitsConfig::default(),
                 workers: WorkersConfig::default(),
                 resources: ResourcesConfig::default(),
                 state: StateConfig::default(),
@@ -184,7 +184,7 @@ impl ScriptConfig {
     }
 }
 
-impl Default for LimitsConfig {
+impl Default for ScriptLimitsConfig {
     fn default() -> Self {
         Self {
             cpu: DurationConfig::from_secs(1),
@@ -219,8 +219,8 @@ impl Default for ScriptsConfig {
     fn default() -> Self {
         Self {
             state_dir: "state".into(),
-            durability: Durability::Process,
-            engine: EngineConfig::Known(Engine::Node),
+            durability: StateDurability::Process,
+            engine: EngineConfig::Known(WorkerEngine::Node),
             memory: BytesConfig(256 << 20),
             workers: 32,
             internal_calls: 100_000,

@@ -62,7 +62,7 @@ const SYSTEM: [&str; 28] = [
 const LARGEST_FILE: u64 = 256 << 20;
 
 /// The arguments of a worker's start.
-struct Arguments {
+struct ConfineArguments {
     code: PathBuf,
     home: PathBuf,
     folder: PathBuf,
@@ -72,7 +72,7 @@ struct Arguments {
     engine: PathBuf,
 }
 
-impl Arguments {
+impl ConfineArguments {
     fn take(arguments: &mut impl Iterator<Item = OsString>) -> Option<Self> {
         let mut path = || arguments.next().map(PathBuf::from);
         let (code, home, folder, state) = (path()?, path()?, path()?, path()?);
@@ -88,7 +88,7 @@ impl Arguments {
 /// error.
 pub fn confined(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
     let mut rest = arguments.into_iter();
-    let Some(arguments) = Arguments::take(&mut rest) else {
+    let Some(arguments) = ConfineArguments::take(&mut rest) else {
         let missing = "a worker's code, home, folder, state, sockets and engine are missing";
         return io::Error::new(io::ErrorKind::InvalidInput, missing);
     };
@@ -130,7 +130,7 @@ pub(crate) fn beside(folder: &Path, state: &Path) -> Option<Vec<PathBuf>> {
 /// Limits the size of written files, and closes all inherited files of the gateway on exec; returns an error
 /// message if this is not fully possible.
 #[cfg(target_os = "linux")]
-fn bounds(arguments: &Arguments) -> Option<String> {
+fn bounds(arguments: &ConfineArguments) -> Option<String> {
     use rustix::process::{Resource, Rlimit, setrlimit};
 
     let largest = Rlimit { current: Some(LARGEST_FILE), maximum: Some(LARGEST_FILE) };
@@ -157,13 +157,13 @@ fn close_on_exec(first: u32, last: u32) -> bool {
 /// Restricts the process to its files and blocks signals to others; returns an error message if this is not
 /// fully possible.
 #[cfg(target_os = "linux")]
-fn files(arguments: &Arguments) -> Option<String> {
+fn files(arguments: &ConfineArguments) -> Option<String> {
     use landlock::{
         ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
         path_beneath_rules,
     };
 
-    let Arguments { code, home, folder, state, engine, .. } = arguments;
+    let ConfineArguments { code, home, folder, state, engine, .. } = arguments;
     let abi = ABI::V6;
     // The engine may be a link to the folder of its other files.
     let engine = std::fs::canonicalize(engine).ok();
@@ -201,12 +201,12 @@ fn calls() -> Option<String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn bounds(_: &Arguments) -> Option<String> {
+fn bounds(_: &ConfineArguments) -> Option<String> {
     None
 }
 
 #[cfg(not(target_os = "linux"))]
-fn files(_: &Arguments) -> Option<String> {
+fn files(_: &ConfineArguments) -> Option<String> {
     Some("this system has no Landlock".to_owned())
 }
 

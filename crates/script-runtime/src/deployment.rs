@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use script::Program;
+use script::ScriptProgram;
 use tokio::sync::watch;
 
-use crate::generation::{Generation, source};
-use crate::modules::Module;
+use crate::generation::{ProgramGeneration, source};
+use crate::modules::ScriptModule;
 use crate::problem::ScriptError;
-use crate::scripts::Scripts;
-use crate::state::{self, Plan, Settings};
-use crate::workers::{Loaded, Pool, PoolStats, Size};
+use crate::scripts::ScriptRuntime;
+use crate::state::{self, StatePlan, StateSettings};
+use crate::workers::{PoolStats, ProgramLoadStatus, WorkerPool, WorkerPoolSize};
 
 /// A deployed service.
-pub(crate) struct Deployment {
+pub(crate) struct ScriptDeployment {
     name: Arc<str>,
-    scripts: Arc<Scripts>,
+    scripts: Arc<ScriptRuntime>,
     /// Locked while a deployment is in progress.
-    state: tokio::sync::Mutex<Kept>,
-    current: ArcSwapOption<Generation>,
+    state: tokio::sync::Mutex<PreservedDeployment>,
+    current: ArcSwapOption<ProgramGeneration>,
     /// The reason why no program is active, if it is known; every change is published here.
     standing: watch::Sender<Option<String>>,
     /// The number of deployments in progress.
@@ -31,37 +31,37 @@ pub(crate) struct Deployment {
 
 /// The data that is preserved from one deployment to the next.
 #[derive(Default)]
-struct Kept {
-    state: Option<state::Service>,
-    pool: Option<(Arc<Pool>, Home)>,
+struct PreservedDeployment {
+    state: Option<state::ServiceState>,
+    pool: Option<(Arc<WorkerPool>, DeploymentProperties)>,
     text: String,
 }
 
 /// The properties that running workers cannot change: if they differ, new workers are started.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Home {
+pub(crate) struct DeploymentProperties {
     pub(crate) folder: PathBuf,
-    pub(crate) size: Size,
+    pub(crate) size: WorkerPoolSize,
     /// The modules that the script imports, with their contents. An engine reads each of them only once.
-    pub(crate) modules: Vec<Module>,
+    pub(crate) modules: Vec<ScriptModule>,
     /// The files in the script's folder next to the state: workers cannot read files that were added after
     /// they started.
     pub(crate) beside: Vec<(PathBuf, u64)>,
 }
 
 /// The program to be deployed.
-pub(crate) struct Plans {
-    pub(crate) program: Arc<Program>,
+pub(crate) struct DeploymentPlans {
+    pub(crate) program: Arc<ScriptProgram>,
     /// The index of the service in the program.
     pub(crate) service: usize,
     /// The source text of the script.
     pub(crate) text: String,
-    pub(crate) home: Home,
-    pub(crate) settings: Settings,
+    pub(crate) home: DeploymentProperties,
+    pub(crate) settings: StateSettings,
 }
 
-impl Deployment {
-    pub(crate) fn new(name: &str, scripts: &Arc<Scripts>) -> Arc<Self> {
+impl ScriptDeployment {
+    pub(crate) fn new(name: &str, scripts: &Arc<ScriptRuntime>) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
             scripts: Arc::clone(scripts),
@@ -73,7 +73,7 @@ impl Deployment {
     }
 
     /// Returns the active program, waiting for the first one.
-    pub(crate) async fn current(&self) -> Result<Arc<Generation>, ScriptError> {
+    pub(crate) async fn current(&self) -> Result<Arc<ProgramGeneration>, ScriptError> {
         if let Some(generation) = self.current.load_full() {
             return Ok(generation);
         }
@@ -118,7 +118,7 @@ impl Deployment {
     }
 
     /// Starts a deployment in a task of its own. If the program can't be loaded, the active one remains.
-    pub(crate) fn begin(self: &Arc<Self>, plans: Plans) {
+    pub(crate) fn begin(self: &Arc<Self>, plans: DeploymentPlans) {
         self.under_way.send_modify(|count| *count += 1);
         let deployment = Arc::clone(self);
         tokio::spawn(async move {
@@ -133,7 +133,7 @@ impl Deployment {
         let _ = under_way.wait_for(|count| *count == 0).await; // The sender lives as long as `self`.
     }
 
-    async fn deploy(&self, plans: Plans) {
+    async fn deploy(&self, plans: DeploymentPlans) {
         let mut kept = self.state.lock().await;
         kept.state.iter().for_each(|state| state.set(plans.settings));
         if kept.is_as(&plans) && self.current.load().is_some() {
@@ -147,8 +147,8 @@ impl Deployment {
         }
     }
 
-    async fn replace(&self, kept: &mut Kept, plans: Plans) -> Result<(), String> {
-        let Plans { program, service, text, home, settings } = plans;
+    async fn replace(&self, kept: &mut PreservedDeployment, plans: DeploymentPlans) -> Result<(), String> {
+        let DeploymentPlans { program, service, text, home, settings } = plans;
         let pool = match &kept.pool {
             Some((pool, known)) if *known == home => Arc::clone(pool),
             _ => self.pool(&home),
@@ -157,15 +157,15 @@ impl Deployment {
         let source = source(number, &program, service, &home.folder.to_string_lossy());
         let strikes = Arc::clone(&source.strikes);
         match pool.load(source).await {
-            Loaded::Ready => {}
-            Loaded::Not => return Err("no worker loaded it".to_owned()),
-            Loaded::Broken { message, stack } => {
+            ProgramLoadStatus::Ready => {}
+            ProgramLoadStatus::Not => return Err("no worker loaded it".to_owned()),
+            ProgramLoadStatus::Broken { message, stack } => {
                 pool.unload(number);
                 let at = crate::generation::place_of(&program, &stack);
                 return Err(format!("{at}: {message}"));
             }
         }
-        let planned = Plan::from(&program.services[service]);
+        let planned = StatePlan::from(&program.services[service]);
         let edition = match &kept.state {
             Some(state) => Ok(state.reload(planned)),
             None => match self.scripts.states.service(planned, settings).await {
@@ -177,7 +177,8 @@ impl Deployment {
             pool.unload(number);
             error.to_string()
         })?;
-        let generation = Generation::new(number, program, service, edition, Arc::clone(&pool), strikes);
+        let generation =
+            ProgramGeneration::new(number, program, service, edition, Arc::clone(&pool), strikes);
         (kept.pool, kept.text) = (Some((pool, home)), text);
         self.current.store(Some(Arc::new(generation)));
         self.standing.send_replace(None);
@@ -185,9 +186,9 @@ impl Deployment {
         Ok(())
     }
 
-    fn pool(&self, home: &Home) -> Arc<Pool> {
+    fn pool(&self, home: &DeploymentProperties) -> Arc<WorkerPool> {
         let (states, folder) = (self.scripts.states.clone(), home.folder.clone());
-        Pool::start(
+        WorkerPool::start(
             &self.scripts.host,
             &self.name,
             folder,
@@ -197,8 +198,8 @@ impl Deployment {
     }
 }
 
-impl Kept {
-    fn is_as(&self, plans: &Plans) -> bool {
+impl PreservedDeployment {
+    fn is_as(&self, plans: &DeploymentPlans) -> bool {
         self.text == plans.text && self.pool.as_ref().is_some_and(|(_, home)| *home == plans.home)
     }
 }

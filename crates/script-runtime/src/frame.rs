@@ -8,8 +8,10 @@
 mod incoming;
 mod outgoing;
 
-pub(crate) use incoming::{Answer, Call, Declare, Fail, From, LongFrame, Reader};
-pub(crate) use outgoing::{Forget, LARGE, Out, Outcome, Run, StateKind};
+pub(crate) use incoming::{
+    DeclareMessage, FrameReader, HandlerAnswer, HandlerFailure, LongFrame, ResourceCall, WorkerMessage,
+};
+pub(crate) use outgoing::{CallReply, DiscardKind, LARGE, OutgoingBytes, RunMessage, StateKind};
 
 use std::borrow::Cow;
 
@@ -26,15 +28,15 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A message's body and its representation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Payload {
-    pub(crate) kind: Kind,
+pub(crate) struct FramePayload {
+    pub(crate) kind: PayloadKind,
     pub(crate) bytes: Bytes,
 }
 
 /// The representation of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum PayloadKind {
     /// No body; `undefined`.
     #[default]
     None,
@@ -46,14 +48,14 @@ pub(crate) enum Kind {
     AsciiJson,
 }
 
-impl Payload {
+impl FramePayload {
     /// Wraps text; bytes that are not UTF-8 remain bytes.
     pub(crate) fn text(bytes: Bytes) -> Self {
         // The most common case first, which is also the cheapest to check.
         let kind = match bytes.is_ascii() {
-            true => Kind::AsciiText,
-            false if std::str::from_utf8(&bytes).is_ok() => Kind::Text,
-            false => Kind::Bytes,
+            true => PayloadKind::AsciiText,
+            false if std::str::from_utf8(&bytes).is_ok() => PayloadKind::Text,
+            false => PayloadKind::Bytes,
         };
         Self { kind, bytes }
     }
@@ -61,8 +63,8 @@ impl Payload {
     /// Wraps a body that is declared to be text in UTF-8: invalid UTF-8 becomes U+FFFD.
     pub(crate) fn claimed_text(bytes: Bytes) -> Self {
         match Self::text(bytes) {
-            Self { kind: Kind::Bytes, bytes } => {
-                Self { kind: Kind::Text, bytes: String::from_utf8_lossy(&bytes).into_owned().into() }
+            Self { kind: PayloadKind::Bytes, bytes } => {
+                Self { kind: PayloadKind::Text, bytes: String::from_utf8_lossy(&bytes).into_owned().into() }
             }
             text => text,
         }
@@ -72,21 +74,21 @@ impl Payload {
     /// UTF-8 becomes U+FFFD.
     pub(crate) fn claimed_json(bytes: Bytes) -> Self {
         if bytes.is_ascii() {
-            return Self { kind: Kind::AsciiJson, bytes };
+            return Self { kind: PayloadKind::AsciiJson, bytes };
         }
         let bytes = match bytes.strip_prefix(MARK) {
             Some(rest) => bytes.slice_ref(rest),
             None => bytes,
         };
         match String::from_utf8_lossy(&bytes) {
-            Cow::Borrowed(_) => Self { kind: Kind::Json, bytes },
-            Cow::Owned(text) => Self { kind: Kind::Json, bytes: text.into() },
+            Cow::Borrowed(_) => Self { kind: PayloadKind::Json, bytes },
+            Cow::Owned(text) => Self { kind: PayloadKind::Json, bytes: text.into() },
         }
     }
 
     /// Wraps JSON that is known to be valid.
     pub(crate) fn json(bytes: Bytes) -> Self {
-        let kind = if bytes.is_ascii() { Kind::AsciiJson } else { Kind::Json };
+        let kind = if bytes.is_ascii() { PayloadKind::AsciiJson } else { PayloadKind::Json };
         Self { kind, bytes }
     }
 
@@ -96,7 +98,7 @@ impl Payload {
     /// # Errors
     /// Returns the reason why the body is not valid JSON.
     pub(crate) fn check(&self) -> Result<(), json::JsonError> {
-        if !matches!(self.kind, Kind::Json | Kind::AsciiJson) {
+        if !matches!(self.kind, PayloadKind::Json | PayloadKind::AsciiJson) {
             return Ok(());
         }
         match self.document() {
@@ -115,11 +117,11 @@ impl Payload {
     }
 
     pub(crate) fn bytes(bytes: Bytes) -> Self {
-        Self { kind: Kind::Bytes, bytes }
+        Self { kind: PayloadKind::Bytes, bytes }
     }
 }
 
-impl Kind {
+impl PayloadKind {
     fn read(number: u8) -> Option<Self> {
         [Self::None, Self::Text, Self::Json, Self::Bytes, Self::AsciiText, Self::AsciiJson]
             .get(usize::from(number))

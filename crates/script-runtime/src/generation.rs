@@ -4,45 +4,45 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use script::{Class, Handler, Position, Program, Recipe, Service};
+use script::{ConcurrencyClass, InlinePlan, ResourceHandler, ScriptProgram, ScriptService, TextPosition};
 use serde_json::json;
 
-use crate::state::Edition;
-use crate::table::Table;
-use crate::workers::{HandlerStrikes, Place, Pool, Source};
+use crate::state::StateView;
+use crate::table::PathTable;
+use crate::workers::{HandlerStrikes, WorkerPool, WorkerProgram, WorkerSlot};
 
 /// A service of an active program.
-pub(crate) struct Generation {
+pub(crate) struct ProgramGeneration {
     /// The program's number in frames.
     pub(crate) number: u32,
-    pub(crate) program: Arc<Program>,
+    pub(crate) program: Arc<ScriptProgram>,
     /// The index of the service in the program.
     pub(crate) service: usize,
-    pub(crate) edition: Edition,
-    pub(crate) table: Table,
-    pub(crate) pool: Arc<Pool>,
+    pub(crate) edition: StateView,
+    pub(crate) table: PathTable,
+    pub(crate) pool: Arc<WorkerPool>,
     /// The recipe of each handler, if it has one.
-    recipes: Vec<Option<Arc<Recipe>>>,
+    recipes: Vec<Option<Arc<InlinePlan>>>,
     /// The position of each handler, and the number of workers that it ended.
     strikes: Arc<[HandlerStrikes]>,
 }
 
-impl Generation {
+impl ProgramGeneration {
     pub(crate) fn new(
         number: u32,
-        program: Arc<Program>,
+        program: Arc<ScriptProgram>,
         service: usize,
-        edition: Edition,
-        pool: Arc<Pool>,
+        edition: StateView,
+        pool: Arc<WorkerPool>,
         strikes: Arc<[HandlerStrikes]>,
     ) -> Self {
         let of = &program.services[service];
         let recipes = of.handlers.iter().map(|handler| handler.recipe.clone().map(Arc::new)).collect();
-        let table = Table::new(of);
+        let table = PathTable::new(of);
         Self { number, program, service, edition, table, pool, recipes, strikes }
     }
 
-    pub(crate) fn service(&self) -> &Service {
+    pub(crate) fn service(&self) -> &ScriptService {
         &self.program.services[self.service]
     }
 
@@ -52,7 +52,7 @@ impl Generation {
     }
 
     /// Returns the recipe of a handler.
-    pub(crate) fn recipe(&self, handler: usize) -> Option<Arc<Recipe>> {
+    pub(crate) fn recipe(&self, handler: usize) -> Option<Arc<InlinePlan>> {
         self.recipes.get(handler).cloned().flatten()
     }
 
@@ -83,7 +83,7 @@ impl Generation {
     }
 
     /// Returns a slot in a worker for a run of a handler; in a dedicated one, if either must run alone.
-    pub(crate) async fn slot(&self, handler: usize, path: &str, alone: bool) -> Place {
+    pub(crate) async fn slot(&self, handler: usize, path: &str, alone: bool) -> WorkerSlot {
         if alone || self.runs_alone(handler) {
             return self.pool.place_alone(self.number).await;
         }
@@ -93,9 +93,9 @@ impl Generation {
 
     /// Returns the key by which a writer is assigned to a worker: writers of the same group get the same
     /// worker.
-    fn key(&self, handler: &Handler, path: &str) -> Option<u64> {
+    fn key(&self, handler: &ResourceHandler, path: &str) -> Option<u64> {
         use std::hash::{DefaultHasher, Hash, Hasher};
-        let group = handler.group.filter(|_| handler.class == Class::Writer)?;
+        let group = handler.group.filter(|_| handler.class == ConcurrencyClass::Writer)?;
         let is_shared = self.service().groups.get(group).is_none_or(|group| group.shared);
         let mut hasher = DefaultHasher::new();
         (group, if is_shared { "" } else { path }).hash(&mut hasher);
@@ -103,15 +103,16 @@ impl Generation {
     }
 }
 
-impl Drop for Generation {
+impl Drop for ProgramGeneration {
     fn drop(&mut self) {
         self.pool.unload(self.number);
     }
 }
 
 /// Converts a program to the form that workers load, to serve one of its services.
-pub(crate) fn source(number: u32, program: &Program, service: usize, folder: &str) -> Source {
-    let place = |handler: &Handler| HandlerStrikes::new(format!("{}:{}", program.name, handler.position));
+pub(crate) fn source(number: u32, program: &ScriptProgram, service: usize, folder: &str) -> WorkerProgram {
+    let place =
+        |handler: &ResourceHandler| HandlerStrikes::new(format!("{}:{}", program.name, handler.position));
     let strikes = program.services[service].handlers.iter().map(place).collect();
     let services: Vec<_> = program
         .services
@@ -135,7 +136,7 @@ pub(crate) fn source(number: u32, program: &Program, service: usize, folder: &st
         .collect();
     let descriptor =
         json!({ "services": services, "sites": program.sites.len(), "settings": { "pfor": 64 } });
-    Source {
+    WorkerProgram {
         number,
         name: program.name.clone(),
         folder: folder.to_owned(),
@@ -147,14 +148,14 @@ pub(crate) fn source(number: u32, program: &Program, service: usize, folder: &st
 }
 
 /// Returns the position at which a program failed to load: `shop.sjs:3:7`, or just the file.
-pub(crate) fn place_of(program: &Program, stack: &str) -> String {
+pub(crate) fn place_of(program: &ScriptProgram, stack: &str) -> String {
     match position_in(program, stack) {
         Some(position) => format!("{}:{position}", program.name),
         None => program.name.clone(),
     }
 }
 
-fn position_in(program: &Program, stack: &str) -> Option<Position> {
+fn position_in(program: &ScriptProgram, stack: &str) -> Option<TextPosition> {
     let (line, column) = place_in(stack, &program.name)?;
     program.map.original(line, column)
 }

@@ -30,7 +30,7 @@ pub(crate) fn nested(depth: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::Payload;
+    use crate::frame::FramePayload;
     use crate::state::fuzz::change_set;
 
     #[test]
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn passed_through_json_is_accepted_even_if_its_index_is_too_large() {
         for (text, is_json) in [(nested(1000), true), (format!("{}]", nested(1000)), false)] {
-            assert_eq!(Payload::claimed_json(text.into()).check().is_ok(), is_json);
+            assert_eq!(FramePayload::claimed_json(text.into()).check().is_ok(), is_json);
         }
     }
 }

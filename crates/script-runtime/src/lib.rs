@@ -40,11 +40,11 @@ mod fuzz;
 mod tests;
 
 pub use config::{
-    Durability, Engine, EngineConfig, LimitsConfig, ResourcesConfig, ScriptConfig, ScriptOptions,
-    ScriptsConfig, StateConfig, WorkersConfig,
+    EngineConfig, ResourcesConfig, ScriptConfig, ScriptLimitsConfig, ScriptOptions, ScriptsConfig,
+    StateConfig, StateDurability, WorkerEngine, WorkersConfig,
 };
 pub use confine::confined;
-pub use modules::{Module, modules};
-pub use route::{Deployed, Ground, Script};
-pub use scripts::{Scripts, StartError};
-pub use workers::{Launcher, NoEngine, PoolStats};
+pub use modules::{ScriptModule, modules};
+pub use route::{DeployedNames, ScriptRoute, ScriptRouteContext};
+pub use scripts::{ScriptRuntime, ScriptStartError};
+pub use workers::{NoEngine, PoolStats, WorkerLauncher};

@@ -15,13 +15,13 @@ const BURST: Duration = Duration::from_millis(250);
 
 /// The queue of runs that wait for a route's workers.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct WorkerQueue {
     opened: Instant,
     /// The time since which the queue is long, in nanoseconds after `opened`; 0 while it is not long.
     long_since: AtomicU64,
 }
 
-impl Line {
+impl WorkerQueue {
     pub(crate) fn new(opened: Instant) -> Self {
         Self { opened, long_since: AtomicU64::new(0) }
     }
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn admits_a_burst_and_refuses_once_the_queue_stays_long() {
         let opened = Instant::now();
-        let line = Line::new(opened);
+        let line = WorkerQueue::new(opened);
         let has_room = |millis, busy| line.has_room(opened + Duration::from_millis(millis), busy, 2);
         assert!(has_room(0, 2_000), "a burst");
         assert!(has_room(200, 2_000), "the burst is still short");

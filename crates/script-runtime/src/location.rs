@@ -7,7 +7,7 @@ use http::HeaderValue;
 
 /// The relevant parts of a URL reference. The fragment is dropped, since only clients use it.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Reference<'r> {
+struct UrlReference<'r> {
     scheme: Option<&'r str>,
     authority: Option<&'r str>,
     path: &'r str,
@@ -16,18 +16,18 @@ struct Reference<'r> {
 
 /// The target of a redirect.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Destination {
+pub(crate) enum RedirectTarget {
     /// A path, optionally with a query, at the same authority.
     Here(String),
     /// A complete URL; without a scheme if it has the scheme of the base.
     Elsewhere(Option<String>, String),
 }
 
-impl Destination {
+impl RedirectTarget {
     /// Resolves the `Location` of a response from `base`, a path with an optional query.
     pub(crate) fn of(location: &HeaderValue, base: &str) -> Self {
         let location = encoded(location.as_bytes());
-        let reference = Reference::of(&location);
+        let reference = UrlReference::of(&location);
         let query = reference.query.map(|query| format!("?{query}")).unwrap_or_default();
         if let Some(authority) = reference.authority {
             let path = without_dots(reference.path);
@@ -39,7 +39,7 @@ impl Destination {
         if let Some(scheme) = reference.scheme {
             return Self::Elsewhere(Some(scheme.to_owned()), format!("{}{query}", reference.path));
         }
-        let base = Reference { scheme: None, authority: None, ..Reference::path_of(base) };
+        let base = UrlReference { scheme: None, authority: None, ..UrlReference::path_of(base) };
         let path = match reference.path {
             "" if reference.query.is_none() => return Self::Here(join(base.path, base.query)),
             "" => base.path.to_owned(),
@@ -53,7 +53,7 @@ impl Destination {
     }
 }
 
-impl<'r> Reference<'r> {
+impl<'r> UrlReference<'r> {
     fn of(text: &'r str) -> Self {
         let text = text.split('#').next().unwrap_or_default();
         let is_scheme = |scheme: &str| {
@@ -141,9 +141,9 @@ mod tests {
     use super::*;
 
     fn from(base: &str, location: &str) -> String {
-        match Destination::of(&HeaderValue::from_bytes(location.as_bytes()).expect("a value"), base) {
-            Destination::Here(path) => path,
-            Destination::Elsewhere(scheme, rest) => match scheme {
+        match RedirectTarget::of(&HeaderValue::from_bytes(location.as_bytes()).expect("a value"), base) {
+            RedirectTarget::Here(path) => path,
+            RedirectTarget::Elsewhere(scheme, rest) => match scheme {
                 Some(scheme) => format!("{scheme}:{rest}"),
                 None => rest,
             },

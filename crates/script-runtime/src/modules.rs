@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use script::Program;
+use script::ScriptProgram;
 
 /// The maximum size of a module; a larger one counts as unreadable.
 const LARGEST: u64 = 1 << 20;
@@ -14,12 +14,12 @@ const LARGEST: u64 = 1 << 20;
 const ENDINGS: [&str; 4] = [".js", ".json", ".cjs", "/index.js"];
 
 /// A module: its path, and its text if it is readable.
-pub type Module = (PathBuf, Option<String>);
+pub type ScriptModule = (PathBuf, Option<String>);
 
 /// Returns the modules that a program in this folder imports, each once. Packages are not included, since
 /// their location depends on the engine.
 #[must_use]
-pub fn modules(program: &Program, folder: &Path) -> Vec<Module> {
+pub fn modules(program: &ScriptProgram, folder: &Path) -> Vec<ScriptModule> {
     let mut modules = Vec::new();
     let mut seen = HashSet::new();
     let mut waiting: Vec<PathBuf> = found(&program.imports, folder).collect();
@@ -75,7 +75,8 @@ mod tests {
         ] {
             fs::write(folder.path().join(name), text).expect("a file");
         }
-        let program = Program { imports: vec!["./a.mjs".into(), "fs".into()], ..Program::default() };
+        let program =
+            ScriptProgram { imports: vec!["./a.mjs".into(), "fs".into()], ..ScriptProgram::default() };
         let modules = modules(&program, folder.path());
         let found: Vec<(&str, bool)> = modules
             .iter()

@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use services::{BodyDeadlineExceeded, FaultParty, GatewayOverloaded, ToProblem, UnfinishedResponse};
 
 use crate::state;
-use crate::workers::Loss;
+use crate::workers::WorkerLoss;
 
 /// An error of an S service.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -62,7 +62,7 @@ pub(crate) enum ScriptError {
     #[error("the limit of {limit} concurrent calls between resources is reached")]
     InternalCalls { limit: u32 },
     #[error("{0}")]
-    Kept(state::Error),
+    Kept(state::StateError),
     #[error("{at}: the worker broke the rules of its protocol: {message}")]
     Protocol { at: String, message: String },
     /// The pool did not read the request, which has had no effect yet.
@@ -73,14 +73,14 @@ pub(crate) enum ScriptError {
     Unfinished(#[from] UnfinishedResponse),
 }
 
-impl From<&Loss> for ScriptError {
-    fn from(loss: &Loss) -> Self {
+impl From<&WorkerLoss> for ScriptError {
+    fn from(loss: &WorkerLoss) -> Self {
         loss.full.map_or(Self::Lost, |limit| Self::HeapFull { limit })
     }
 }
 
-impl From<state::Error> for ScriptError {
-    fn from(error: state::Error) -> Self {
+impl From<state::StateError> for ScriptError {
+    fn from(error: state::StateError) -> Self {
         Self::Kept(error)
     }
 }
@@ -119,7 +119,7 @@ impl ScriptError {
 }
 
 /// Maps an error of the state to its HTTP status and fault.
-fn kept(error: &state::Error) -> (StatusCode, FaultParty) {
+fn kept(error: &state::StateError) -> (StatusCode, FaultParty) {
     let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let fault = match status {
         StatusCode::SERVICE_UNAVAILABLE => FaultParty::Unavailable,

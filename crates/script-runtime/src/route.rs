@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use http::header::HeaderName;
 use http::{HeaderValue, Method, Request, Response};
 use http_body::Body as _;
-use script::{HeaderReads, Program};
+use script::{HeaderReads, ScriptProgram};
 use services::body::{ReadBodyError, read_within};
 use services::caching::vary;
 use services::{
@@ -19,21 +19,21 @@ use services::{
     RequestReport, ServiceSet, StreamedServiceBody, ToProblem, by,
 };
 
-use crate::ask::{self, Ask, InvalidBody};
-use crate::call::Outside;
+use crate::ask::{self, InvalidBody, ScriptRequest};
+use crate::call::ExternalCalls;
 use crate::config::ScriptOptions;
 use crate::confine;
-use crate::deployment::{Deployment, Home, Plans};
-use crate::generation::Generation;
-use crate::line::Line;
-use crate::modules::{self, Module};
+use crate::deployment::{DeploymentPlans, DeploymentProperties, ScriptDeployment};
+use crate::generation::ProgramGeneration;
+use crate::line::WorkerQueue;
+use crate::modules::{self, ScriptModule};
 use crate::problem::ScriptError;
-use crate::run::{self, Answered, Asked, Cost, Origin};
-use crate::scripts::Scripts;
-use crate::setup::Setup;
-use crate::state::{Held, Settings};
-use crate::table::{self, Found};
-use crate::workers::{PoolStats, Size};
+use crate::run::{self, RunCost, RunOrigin, RunRequest, RunResponse};
+use crate::scripts::ScriptRuntime;
+use crate::setup::RunSetup;
+use crate::state::{HeldLocks, StateSettings};
+use crate::table::{self, RoutingResult};
+use crate::workers::{PoolStats, WorkerPoolSize};
 
 /// Reports the version of the state that a handler read or wrote, if the operator enables it.
 const VERSION: HeaderName = HeaderName::from_static("s-state-version");
@@ -42,34 +42,34 @@ const VERSION: HeaderName = HeaderName::from_static("s-state-version");
 const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
 /// A script route.
-pub struct Script {
-    setup: Arc<Setup>,
+pub struct ScriptRoute {
+    setup: Arc<RunSetup>,
     options: ScriptOptions,
-    program: Arc<Program>,
+    program: Arc<ScriptProgram>,
     /// The index of the route's service in the program.
     service: usize,
     text: String,
     /// The folder of the script.
     folder: PathBuf,
     /// The modules that the script imports.
-    modules: Vec<Module>,
+    modules: Vec<ScriptModule>,
     /// The files next to the script, if the state is in the same folder.
     beside: Vec<(PathBuf, u64)>,
-    deployment: OnceLock<Arc<Deployment>>,
-    line: Line,
+    deployment: OnceLock<Arc<ScriptDeployment>>,
+    line: WorkerQueue,
 }
 
 /// The context in which a route is built, besides its own configuration.
 #[derive(Clone, Copy)]
-pub struct Ground<'a> {
+pub struct ScriptRouteContext<'a> {
     /// The route's path.
     pub path: &'a str,
     /// The services of the gateway.
     pub services: &'a ServiceSet,
     /// The context that all S services share.
-    pub scripts: &'a Arc<Scripts>,
+    pub scripts: &'a Arc<ScriptRuntime>,
     /// The services that earlier routes of the same config deploy.
-    pub deployed: &'a Deployed,
+    pub deployed: &'a DeployedNames,
     /// The base of relative paths.
     pub folder: &'a Path,
 }
@@ -77,19 +77,19 @@ pub struct Ground<'a> {
 /// The names of the services that a config deploys. Each may be deployed only once, since its name is the key
 /// of its state.
 #[derive(Debug, Default)]
-pub struct Deployed(Mutex<BTreeSet<String>>);
+pub struct DeployedNames(Mutex<BTreeSet<String>>);
 
-impl Script {
+impl ScriptRoute {
     /// Builds a route of a compiled script, or returns every problem of its config. The pointers are relative
     /// to the route's `script:`. The script is not active before [`Script::activate`].
     ///
     /// # Errors
     /// Services that the script does not contain or that are deployed already, invalid patterns of hosts.
     pub fn of(
-        program: Program,
+        program: ScriptProgram,
         text: String,
         options: ScriptOptions,
-        ground: &Ground<'_>,
+        ground: &ScriptRouteContext<'_>,
     ) -> Result<Self, Vec<ConfigProblem>> {
         let file = ground.folder.join(&options.file);
         let mut problems = Vec::new();
@@ -129,9 +129,9 @@ impl Script {
             return Err(problems);
         };
         let mount = ground.path.trim_end_matches("/*").trim_end_matches('/').to_owned();
-        let setup = Setup {
+        let setup = RunSetup {
             scripts: Arc::clone(ground.scripts),
-            outside: Outside { services: ground.services.clone(), hosts },
+            outside: ExternalCalls { services: ground.services.clone(), hosts },
             limits: options.limits,
             mount,
             show_versions: options.show_versions,
@@ -153,7 +153,7 @@ impl Script {
             beside,
             options,
             deployment: OnceLock::new(),
-            line: Line::new(Instant::now()),
+            line: WorkerQueue::new(Instant::now()),
         })
     }
 
@@ -164,27 +164,27 @@ impl Script {
         let (scripts, name) = (&self.setup.scripts, self.name());
         scripts.watch();
         let deployment =
-            self.deployment.get_or_init(|| scripts.deployment(name, || Deployment::new(name, scripts)));
+            self.deployment.get_or_init(|| scripts.deployment(name, || ScriptDeployment::new(name, scripts)));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let least = self.options.workers.min as usize;
-        let size = Size {
+        let size = WorkerPoolSize {
             least,
             most: self.options.workers.max.map_or(cores, |max| max as usize).max(least),
             time: self.options.limits.cpu.0,
             wall: self.options.limits.timeout.0,
             memory: scripts.memory,
         };
-        let settings = Settings {
+        let settings = StateSettings {
             instances: usize::try_from(self.options.resources.max).unwrap_or(usize::MAX),
             ttl: self.options.resources.ttl.map(|ttl| ttl.0),
             size: self.options.state.size.0,
-            ..Settings::default()
+            ..StateSettings::default()
         };
-        let plans = Plans {
+        let plans = DeploymentPlans {
             program: Arc::clone(&self.program),
             service: self.service,
             text: self.text.clone(),
-            home: Home {
+            home: DeploymentProperties {
                 folder: self.folder.clone(),
                 size,
                 modules: self.modules.clone(),
@@ -223,7 +223,7 @@ impl Script {
 
     /// The compiled script.
     #[must_use]
-    pub fn program(&self) -> &Arc<Program> {
+    pub fn program(&self) -> &Arc<ScriptProgram> {
         &self.program
     }
 
@@ -279,9 +279,9 @@ impl Script {
         let phase = trace.phase("run");
         let answered = self.run(request, seen, started).await;
         drop(phase);
-        let report = |Cost { made, cpu }| budget.report(RequestReport { made, since: Some(started), cpu });
-        let Answered { reply, version, header_reads, cost } =
-            answered.map_err(|run::Failure { error, cost }| {
+        let report = |RunCost { made, cpu }| budget.report(RequestReport { made, since: Some(started), cpu });
+        let RunResponse { reply, version, header_reads, cost } =
+            answered.map_err(|run::RunFailure { error, cost }| {
                 report(cost);
                 error
             })?;
@@ -311,7 +311,7 @@ impl Script {
         request: Request<StreamedServiceBody>,
         seen: RequestCall,
         started: Instant,
-    ) -> Result<Answered, run::Failure> {
+    ) -> Result<RunResponse, run::RunFailure> {
         let deadline = started + self.setup.limits.timeout.0;
         let route = &seen.budget;
         let answer_by = (route.deadline, route.deadline.saturating_duration_since(route.started));
@@ -328,11 +328,11 @@ impl Script {
         let (generation, ask) = ready.unwrap_or(Err(late))?;
         // The operator's script makes the calls, so the caller's rights do not limit them.
         let call = Arc::new(RequestCall { rights: None, ..seen });
-        let origin = Origin { call, held: Held::none(), deadline, answer_by: Some(answer_by) };
-        run::answer(Asked { setup: Arc::clone(&self.setup), generation, origin, ask }).await
+        let origin = RunOrigin { call, held: HeldLocks::none(), deadline, answer_by: Some(answer_by) };
+        run::answer(RunRequest { setup: Arc::clone(&self.setup), generation, origin, ask }).await
     }
 
-    async fn current(&self) -> Result<Arc<Generation>, ScriptError> {
+    async fn current(&self) -> Result<Arc<ProgramGeneration>, ScriptError> {
         match self.deployment.get() {
             Some(deployment) => deployment.current().await,
             None => Err(ScriptError::NotReady),
@@ -342,15 +342,15 @@ impl Script {
     /// Reads a client's request. A request that no handler accepts is refused before its body is read.
     async fn ask(
         &self,
-        generation: &Generation,
+        generation: &ProgramGeneration,
         request: Request<StreamedServiceBody>,
         seen: &RequestCall,
-    ) -> Result<Ask, ScriptError> {
+    ) -> Result<ScriptRequest, ScriptError> {
         let (head, body) = request.into_parts();
         let path = ask::below(&self.setup.mount, &head.uri).to_owned();
         let Some(method) = ask::method(&head.method) else {
             let found = generation.table.find(generation.service(), &generation.edition, None, &path).await?;
-            let Found::Method(allow) = found else { return Err(ScriptError::NotFound) };
+            let RoutingResult::Method(allow) = found else { return Err(ScriptError::NotFound) };
             return Err(ScriptError::Method { method: head.method.to_string(), allow });
         };
         let limit = self.setup.limits.request_body.0;
@@ -370,11 +370,11 @@ impl Script {
         })?;
         let query = head.uri.query().unwrap_or_default();
         let query = ask::parameters_of(pool, seen, query).await.map_err(unread)?;
-        Ok(Ask { method, path, query, headers: head.headers, body })
+        Ok(ScriptRequest { method, path, query, headers: head.headers, body })
     }
 }
 
-impl Deployed {
+impl DeployedNames {
     /// Claims a name; returns `false` if it is already in use.
     fn claim(&self, name: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned())
@@ -401,7 +401,7 @@ fn reads_credentials(reads: &HeaderReads) -> bool {
 }
 
 /// Selects the service of a script.
-fn choose(program: &Program, name: Option<&str>) -> Result<usize, String> {
+fn choose(program: &ScriptProgram, name: Option<&str>) -> Result<usize, String> {
     let names = || {
         program.services.iter().map(|service| format!("`{}`", service.name)).collect::<Vec<_>>().join(", ")
     };

@@ -22,40 +22,40 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use offload::OffloadError;
-use script::{Class, HeaderReads};
+use script::{ConcurrencyClass, HeaderReads};
 use services::turn::ByteTurn;
 use services::{RequestBudget, RequestCall, UnfinishedResponse, UpstreamCallRecord, by};
 use tokio::sync::oneshot;
 
-use crate::answer::Reply;
-use crate::ask::Ask;
+use crate::answer::HandlerReply;
+use crate::ask::ScriptRequest;
 use crate::frame::{self, LongFrame};
-use crate::generation::Generation;
+use crate::generation::ProgramGeneration;
 use crate::problem::ScriptError;
-use crate::scripts::UnderWay;
-use crate::setup::Setup;
-use crate::state::{self, Durable, Held, Instance, ReadTicket, WriteTicket};
-use crate::table::Found;
+use crate::scripts::RunInFlightGuard;
+use crate::setup::RunSetup;
+use crate::state::{self, DurableCommit, DynamicInstance, HeldLocks, ReadTicket, WriteTicket};
+use crate::table::RoutingResult;
 use crate::work::{at_once, spawn};
-use crate::workers::{Event, Loss, Place};
-use calls::{Back, Calls};
-use entered::Entered;
+use crate::workers::{RunEvent, WorkerLoss, WorkerSlot};
+use calls::{CallResult, RunCalls};
+use entered::DispatchedRun;
 
 /// A request to a service, with its origin.
-pub(crate) struct Asked {
-    pub(crate) setup: Arc<Setup>,
-    pub(crate) generation: Arc<Generation>,
-    pub(crate) origin: Origin,
-    pub(crate) ask: Ask,
+pub(crate) struct RunRequest {
+    pub(crate) setup: Arc<RunSetup>,
+    pub(crate) generation: Arc<ProgramGeneration>,
+    pub(crate) origin: RunOrigin,
+    pub(crate) ask: ScriptRequest,
 }
 
 /// The origin of a request.
 #[derive(Clone)]
-pub(crate) struct Origin {
+pub(crate) struct RunOrigin {
     /// The caller, trace and hops; each run has a budget of its own.
     pub(crate) call: Arc<RequestCall>,
     /// The groups that are locked by the runs waiting for the response.
-    pub(crate) held: Held,
+    pub(crate) held: HeldLocks,
     /// The time at which the caller stops waiting.
     pub(crate) deadline: Instant,
     /// The time by which a client's response must begin, and the corresponding limit.
@@ -63,48 +63,48 @@ pub(crate) struct Origin {
 }
 
 /// A response and its cost.
-pub(crate) struct Answered {
-    pub(crate) reply: Reply,
+pub(crate) struct RunResponse {
+    pub(crate) reply: HandlerReply,
     /// The version of the state that was read or written.
     pub(crate) version: Option<u64>,
     /// The client's headers that may have influenced the response.
     pub(crate) header_reads: HeaderReads,
-    pub(crate) cost: Cost,
+    pub(crate) cost: RunCost,
 }
 
 /// The cost of a run.
 #[derive(Default)]
-pub(crate) struct Cost {
+pub(crate) struct RunCost {
     pub(crate) made: Vec<UpstreamCallRecord>,
     pub(crate) cpu: Duration,
 }
 
 /// A run without a response.
-pub(crate) struct Failure {
+pub(crate) struct RunFailure {
     pub(crate) error: ScriptError,
-    pub(crate) cost: Cost,
+    pub(crate) cost: RunCost,
 }
 
 /// A run in flight.
-pub(crate) struct Run {
-    setup: Arc<Setup>,
-    generation: Arc<Generation>,
+pub(crate) struct ScriptRun {
+    setup: Arc<RunSetup>,
+    generation: Arc<ProgramGeneration>,
     handler: usize,
-    ask: Ask,
-    instance: Option<Instance>,
+    ask: ScriptRequest,
+    instance: Option<DynamicInstance>,
     /// The origin, whose call contains the run's own budget.
-    origin: Origin,
+    origin: RunOrigin,
     /// Declared before the ticket, so that it is dropped first: the worker must roll back the run's writes
     /// before the next writer's turn.
-    entered: Option<Entered>,
-    ticket: Ticket,
-    held: Held,
+    entered: Option<DispatchedRun>,
+    ticket: StateTicket,
+    held: HeldLocks,
     /// The run's commit, until it is durable.
-    durable: Option<Durable>,
+    durable: Option<DurableCommit>,
     version: Option<u64>,
-    calls: Calls,
+    calls: RunCalls,
     /// The response, held back until the run's writes are durable.
-    reply: Option<Reply>,
+    reply: Option<HandlerReply>,
     is_answered: bool,
     /// Whether the run can be repeated without a visible effect: it has made no unsafe call, committed
     /// nothing and not responded.
@@ -113,55 +113,55 @@ pub(crate) struct Run {
     lost: u32,
     cpu: Duration,
     turn: ByteTurn,
-    _under_way: UnderWay,
+    _under_way: RunInFlightGuard,
 }
 
 /// A run's permission to access state.
-enum Ticket {
+enum StateTicket {
     None,
     Read(ReadTicket),
     Write(WriteTicket),
 }
 
 /// Handles a request, with or without a handler.
-pub(crate) async fn answer(asked: Asked) -> Result<Answered, Failure> {
-    let Asked { setup, generation, origin, ask } = asked;
+pub(crate) async fn answer(asked: RunRequest) -> Result<RunResponse, RunFailure> {
+    let RunRequest { setup, generation, origin, ask } = asked;
     let found = generation.table.find(generation.service(), &generation.edition, Some(ask.method), &ask.path);
     let of_nobody = |reply| {
         let header_reads = HeaderReads::Named(Vec::new());
-        Ok(Answered { reply, version: None, header_reads, cost: Cost::default() })
+        Ok(RunResponse { reply, version: None, header_reads, cost: RunCost::default() })
     };
     match found.await.map_err(ScriptError::from)? {
-        Found::Handler { handler, path, instance } => {
-            let ask = Ask { path, ..ask };
-            Run::new(setup, generation, handler, instance, origin, ask).begin().await
+        RoutingResult::Handler { handler, path, instance } => {
+            let ask = ScriptRequest { path, ..ask };
+            ScriptRun::new(setup, generation, handler, instance, origin, ask).begin().await
         }
-        Found::Options(allow) => of_nobody(Reply::options(&allow)),
-        Found::Delete(path) => {
+        RoutingResult::Options(allow) => of_nobody(HandlerReply::options(&allow)),
+        RoutingResult::Delete(path) => {
             let at = format!("DELETE {path}");
             let removal = Box::pin(generation.edition.remove(&path, &origin.held, &at));
             match by(origin.deadline, pin!(removal)).await {
                 Some(removed) => removed.map_err(ScriptError::from)?,
                 None => return Err(ScriptError::Wall { limit: setup.limits.timeout.0 }.into()),
             };
-            of_nobody(Reply::empty())
+            of_nobody(HandlerReply::empty())
         }
-        Found::Method(allow) => {
+        RoutingResult::Method(allow) => {
             Err(ScriptError::Method { method: ask.method.word().to_owned(), allow }.into())
         }
-        Found::Nothing => Err(ScriptError::NotFound.into()),
+        RoutingResult::Nothing => Err(ScriptError::NotFound.into()),
     }
 }
 
-impl Run {
+impl ScriptRun {
     /// Returns a boxed run: it is large, and would otherwise be copied from future to future.
     fn new(
-        setup: Arc<Setup>,
-        generation: Arc<Generation>,
+        setup: Arc<RunSetup>,
+        generation: Arc<ProgramGeneration>,
         handler: usize,
-        instance: Option<Instance>,
-        origin: Origin,
-        ask: Ask,
+        instance: Option<DynamicInstance>,
+        origin: RunOrigin,
+        ask: ScriptRequest,
     ) -> Box<Self> {
         generation.pool.note_run();
         let limits = &setup.limits;
@@ -176,17 +176,17 @@ impl Run {
         );
         let budget = budget.part_of(&origin.call.budget);
         let call = RequestCall { budget: Arc::new(budget), ..Arc::unwrap_or_clone(origin.call) };
-        let origin = Origin { call: Arc::new(call), deadline: now + timeout, ..origin };
+        let origin = RunOrigin { call: Arc::new(call), deadline: now + timeout, ..origin };
         Box::new(Self {
             handler,
             ask,
             instance,
-            ticket: Ticket::None,
+            ticket: StateTicket::None,
             held: origin.held.clone(),
             durable: None,
             version: None,
             entered: None,
-            calls: Calls::default(),
+            calls: RunCalls::default(),
             reply: None,
             is_answered: false,
             is_clean: true,
@@ -202,12 +202,12 @@ impl Run {
     }
 
     /// Waits for its turn and runs; a writer in a task of its own, so that it does not end with its caller.
-    async fn begin(mut self: Box<Self>) -> Result<Answered, Failure> {
+    async fn begin(mut self: Box<Self>) -> Result<RunResponse, RunFailure> {
         let entered = by(self.answer_by(), pin!(self.prepare())).await;
         if let Err(error) = entered.unwrap_or_else(|| Err(self.late())) {
             return Err(self.failed(error));
         }
-        if !matches!(self.ticket, Ticket::Write(_)) {
+        if !matches!(self.ticket, StateTicket::Write(_)) {
             let (answered, rest) = self.first().await;
             rest.map(|rest| spawn(rest.finish()));
             return answered;
@@ -236,7 +236,7 @@ impl Run {
             // for it.
             Box::pin(self.line_up()).await?;
         }
-        if let Ticket::Write(ticket) = &self.ticket {
+        if let StateTicket::Write(ticket) = &self.ticket {
             self.held = ticket.held();
         }
         match handler.recipe {
@@ -251,28 +251,28 @@ impl Run {
         let handler = &generation.service().handlers[self.handler];
         let (edition, at) = (&generation.edition, generation.place(self.handler));
         let (number, path, held) = (self.handler, self.ask.path.clone(), self.origin.held.clone());
-        let ask = || state::Ask { handler: number, path: &path, held: &held, at };
+        let ask = || state::StateRequest { handler: number, path: &path, held: &held, at };
         while let Some(ticket) = edition.initialise(ask()).await? {
             self.initialise(ticket).await?;
         }
         self.ticket = match handler.class {
-            Class::Stateless => Ticket::None,
-            Class::Reader => Ticket::Read(edition.read(ask()).await?),
-            Class::Writer => {
+            ConcurrencyClass::Stateless => StateTicket::None,
+            ConcurrencyClass::Reader => StateTicket::Read(edition.read(ask()).await?),
+            ConcurrencyClass::Writer => {
                 let _waits = generation.pool.waits();
-                Ticket::Write(edition.write(ask()).await?)
+                StateTicket::Write(edition.write(ask()).await?)
             }
         };
         Ok(())
     }
 
     /// Runs until the response; also returns the run, if it continues afterwards.
-    async fn first(mut self: Box<Self>) -> (Result<Answered, Failure>, Option<Box<Self>>) {
+    async fn first(mut self: Box<Self>) -> (Result<RunResponse, RunFailure>, Option<Box<Self>>) {
         let result = by(self.answer_by(), pin!(self.until_answer())).await;
         match result.unwrap_or_else(|| Err(self.late())) {
             Ok(reply) => {
                 let header_reads = self.generation.service().handlers[self.handler].header_reads.clone();
-                let answered = Answered { reply, version: self.version, header_reads, cost: self.cost() };
+                let answered = RunResponse { reply, version: self.version, header_reads, cost: self.cost() };
                 (Ok(answered), (!self.is_over()).then_some(self))
             }
             Err(error) => (Err(self.failed(error)), None),
@@ -301,7 +301,7 @@ impl Run {
         tracing::error!(target: "script", at, "the handler failed after its response: {error}");
     }
 
-    async fn until_answer(&mut self) -> Result<Reply, ScriptError> {
+    async fn until_answer(&mut self) -> Result<HandlerReply, ScriptError> {
         if self.entered.is_none() {
             if let Some(reply) = Box::pin(self.composed()).await {
                 self.generation.pool.note_composed();
@@ -319,16 +319,16 @@ impl Run {
     }
 
     /// Processes one event from the worker or one completed call; returns the response, if it may be sent.
-    async fn step(&mut self) -> Result<Option<Reply>, ScriptError> {
+    async fn step(&mut self) -> Result<Option<HandlerReply>, ScriptError> {
         match std::future::poll_fn(|context| self.poll(context)).await {
-            Step::Back(back) => {
+            RunStep::Back(back) => {
                 self.turn.took(back.bytes()).await;
                 self.back(back).await
             }
-            Step::Event(Event::From(from)) => {
+            RunStep::Event(RunEvent::From(from)) => {
                 self.turn.took(0).await;
                 let from = match from {
-                    frame::From::Long(long) => {
+                    frame::WorkerMessage::Long(long) => {
                         let Some(entered) = &self.entered else { return Ok(None) };
                         let place = Arc::clone(&entered.place);
                         Box::pin(self.parsed(&place, long)).await?
@@ -337,7 +337,7 @@ impl Run {
                 };
                 self.hear(from).await
             }
-            Step::Event(Event::Lost { loss, was_busy }) => {
+            RunStep::Event(RunEvent::Lost { loss, was_busy }) => {
                 Box::pin(self.lost(&loss, was_busy)).await.map(|()| None)
             }
         }
@@ -345,33 +345,37 @@ impl Run {
 
     /// Parses a long frame in the pool. An invalid frame or a report of damage ends the worker, as a short
     /// one does.
-    async fn parsed(&mut self, place: &Place, long: LongFrame) -> Result<frame::From, ScriptError> {
+    async fn parsed(
+        &mut self,
+        place: &WorkerSlot,
+        long: LongFrame,
+    ) -> Result<frame::WorkerMessage, ScriptError> {
         let (pool, payer) = (&self.setup.scripts.offload, self.origin.call.quota_key().for_answers());
         let parsed = at_once(pool, "script-frame", payer, self.origin.deadline, || long.parse()).await;
         let parsed = parsed.map_err(|error| self.unfinished(error))?;
-        if let Ok(frame::From::Fail(fail)) = &parsed
+        if let Ok(frame::WorkerMessage::Fail(fail)) = &parsed
             && fail.is_damage()
         {
             self.generation.strike(self.handler, 1);
-            place.worker.lose(Loss::damage(place.run, Some(fail.clone())));
+            place.worker.lose(WorkerLoss::damage(place.run, Some(fail.clone())));
         }
         parsed.map_err(|error| {
-            place.worker.lose(Loss::of(format!("its connection: {error}")));
+            place.worker.lose(WorkerLoss::of(format!("its connection: {error}")));
             let at = self.generation.place(self.handler).to_owned();
             ScriptError::Protocol { at, message: error.to_string() }
         })
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Step> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<RunStep> {
         if let Some(entered) = &self.entered
             && let Poll::Ready(event) = entered.place.poll_event(context)
         {
-            return Poll::Ready(Step::Event(event));
+            return Poll::Ready(RunStep::Event(event));
         }
         if !self.calls.outside.is_empty()
             && let Poll::Ready(Some(back)) = self.calls.outside.poll_next_unpin(context)
         {
-            return Poll::Ready(Step::Back(back));
+            return Poll::Ready(RunStep::Back(back));
         }
         Poll::Pending
     }
@@ -407,7 +411,7 @@ impl Run {
 
     /// Returns the error for a removed resource.
     fn gone(&self) -> ScriptError {
-        ScriptError::Kept(state::Error::Gone { path: self.ask.path.as_str().into() })
+        ScriptError::Kept(state::StateError::Gone { path: self.ask.path.as_str().into() })
     }
 
     fn over_wall(&self) -> ScriptError {
@@ -422,36 +426,36 @@ impl Run {
         }
     }
 
-    fn cost(&self) -> Cost {
-        Cost { made: self.origin.call.budget.take_made(), cpu: self.cpu }
+    fn cost(&self) -> RunCost {
+        RunCost { made: self.origin.call.budget.take_made(), cpu: self.cpu }
     }
 
     /// Ends a run without a response. A writer's turn ends without a commit, although its worker may have
     /// completed the run: its response is invalid, or was not read in time.
-    fn failed(&mut self, error: ScriptError) -> Failure {
+    fn failed(&mut self, error: ScriptError) -> RunFailure {
         if self.entered.is_some()
-            && let Ticket::Write(ticket) = std::mem::replace(&mut self.ticket, Ticket::None)
+            && let StateTicket::Write(ticket) = std::mem::replace(&mut self.ticket, StateTicket::None)
         {
             self.entered = None; // The worker rolls back the run's writes before the next writer's turn.
             ticket.give_up();
         }
-        let is_removed = self.instance.as_ref().is_some_and(Instance::is_removed);
+        let is_removed = self.instance.as_ref().is_some_and(DynamicInstance::is_removed);
         let error = match error {
             // The run's writes could not be stored because its resource has been removed.
-            ScriptError::Kept(state::Error::Store(_)) if is_removed => self.gone(),
+            ScriptError::Kept(state::StateError::Store(_)) if is_removed => self.gone(),
             error => error,
         };
-        Failure { error, cost: self.cost() }
+        RunFailure { error, cost: self.cost() }
     }
 }
 
-enum Step {
-    Event(Event),
-    Back(Back),
+enum RunStep {
+    Event(RunEvent),
+    Back(CallResult),
 }
 
-impl<E: Into<ScriptError>> std::convert::From<E> for Failure {
+impl<E: Into<ScriptError>> std::convert::From<E> for RunFailure {
     fn from(error: E) -> Self {
-        Self { error: error.into(), cost: Cost::default() }
+        Self { error: error.into(), cost: RunCost::default() }
     }
 }

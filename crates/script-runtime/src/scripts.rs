@@ -10,19 +10,19 @@ use std::time::{Duration, SystemTime};
 use offload::OffloadPool;
 use tokio::sync::Notify;
 
-use crate::config::{Durability, ScriptsConfig};
-use crate::deployment::Deployment;
-use crate::state::{self, States};
+use crate::config::{ScriptsConfig, StateDurability};
+use crate::deployment::ScriptDeployment;
+use crate::state::{self, StateRegistry};
 use crate::work::spawn;
-use crate::workers::{Host, Launch, Launcher, NoEngine};
+use crate::workers::{LaunchCommand, NoEngine, WorkerHost, WorkerLauncher};
 
 /// The interval of the maintenance of state.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The context that all S services share. Created once; it outlives changes of the config.
-pub struct Scripts {
-    pub(crate) host: Arc<Host>,
-    pub(crate) states: States,
+pub struct ScriptRuntime {
+    pub(crate) host: Arc<WorkerHost>,
+    pub(crate) states: StateRegistry,
     /// The folder of the state.
     pub(crate) kept: PathBuf,
     /// Heap of a worker, in bytes.
@@ -31,15 +31,15 @@ pub struct Scripts {
     pub(crate) offload: OffloadPool,
     most_internal: u32,
     internal: Arc<AtomicU32>,
-    under_way: Arc<Count>,
+    under_way: Arc<RunsInFlight>,
     programs: AtomicU32,
-    deployments: Mutex<HashMap<String, Weak<Deployment>>>,
+    deployments: Mutex<HashMap<String, Weak<ScriptDeployment>>>,
     is_watched: AtomicBool,
 }
 
 /// A reason why no script can be served.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum ScriptStartError {
     /// The engine that runs the workers is missing.
     #[error("{0}; install it, or set `scripts.engine` to another one")]
     Engine(#[from] NoEngine),
@@ -48,24 +48,24 @@ pub enum StartError {
     Folder(#[from] std::io::Error),
     /// The store can't be opened.
     #[error("the state of scripts: {0}")]
-    State(#[from] state::Error),
+    State(#[from] state::StateError),
 }
 
 /// Permit of a call between resources in flight.
 #[derive(Debug)]
-pub(crate) struct Internal(Arc<AtomicU32>);
+pub(crate) struct InternalCallPermit(Arc<AtomicU32>);
 
 /// Guard of a run in flight.
-pub(crate) struct UnderWay(Arc<Count>);
+pub(crate) struct RunInFlightGuard(Arc<RunsInFlight>);
 
 /// The number of runs in flight, and the tasks that wait until it is zero.
 #[derive(Default)]
-struct Count {
+struct RunsInFlight {
     runs: AtomicU32,
     none: Notify,
 }
 
-impl Scripts {
+impl ScriptRuntime {
     /// Opens the store and locates the engine. Relative paths are resolved against `folder`. Workers sandbox
     /// themselves through the launcher; without one they can do whatever the gateway's user can do. Long work
     /// that requests cause is done in the pool. Does not start any worker.
@@ -75,21 +75,21 @@ impl Scripts {
     pub fn new(
         config: &ScriptsConfig,
         folder: &Path,
-        launcher: Option<Launcher>,
+        launcher: Option<WorkerLauncher>,
         offload: OffloadPool,
-    ) -> Result<Arc<Self>, StartError> {
+    ) -> Result<Arc<Self>, ScriptStartError> {
         if launcher.is_none() {
             tracing::warn!(target: "script", "workers are not confined: they have all rights of the gateway's user");
         }
         let kept = std::path::absolute(folder.join(&config.state_dir))?;
-        let launch = Launch::of(&config.engine, config.memory.0, launcher, kept.clone())?;
+        let launch = LaunchCommand::of(&config.engine, config.memory.0, launcher, kept.clone())?;
         let durability = match config.durability {
-            Durability::Process => store::CommitDurability::Process,
-            Durability::Machine => store::CommitDurability::Machine,
+            StateDurability::Process => store::CommitDurability::Process,
+            StateDurability::Machine => store::CommitDurability::Machine,
         };
-        let states = States::open(&kept, durability, offload.clone())?;
+        let states = StateRegistry::open(&kept, durability, offload.clone())?;
         Ok(Arc::new(Self {
-            host: Host::new(launch, config.workers as usize)?,
+            host: WorkerHost::new(launch, config.workers as usize)?,
             states,
             kept,
             memory: config.memory.0,
@@ -157,7 +157,11 @@ impl Scripts {
     }
 
     /// Returns the deployment with this name, or creates it.
-    pub(crate) fn deployment(&self, name: &str, make: impl FnOnce() -> Arc<Deployment>) -> Arc<Deployment> {
+    pub(crate) fn deployment(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> Arc<ScriptDeployment>,
+    ) -> Arc<ScriptDeployment> {
         let mut deployments = self.deployments();
         if let Some(known) = deployments.get(name).and_then(Weak::upgrade) {
             return known;
@@ -169,10 +173,10 @@ impl Scripts {
     }
 
     /// Acquires the permit for one more call between resources.
-    pub(crate) fn internal(&self) -> Option<Internal> {
+    pub(crate) fn internal(&self) -> Option<InternalCallPermit> {
         let more = |count: u32| (count < self.most_internal).then_some(count + 1);
         self.internal.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(Internal(Arc::clone(&self.internal)))
+        Some(InternalCallPermit(Arc::clone(&self.internal)))
     }
 
     pub(crate) fn most_internal(&self) -> u32 {
@@ -180,23 +184,23 @@ impl Scripts {
     }
 
     /// Counts a run as in flight.
-    pub(crate) fn begin(&self) -> UnderWay {
+    pub(crate) fn begin(&self) -> RunInFlightGuard {
         self.under_way.runs.fetch_add(1, SeqCst);
-        UnderWay(Arc::clone(&self.under_way))
+        RunInFlightGuard(Arc::clone(&self.under_way))
     }
 
-    fn deployments(&self) -> MutexGuard<'_, HashMap<String, Weak<Deployment>>> {
+    fn deployments(&self) -> MutexGuard<'_, HashMap<String, Weak<ScriptDeployment>>> {
         self.deployments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Internal {
+impl Drop for InternalCallPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RunInFlightGuard {
     fn drop(&mut self) {
         if self.0.runs.fetch_sub(1, SeqCst) == 1 {
             self.0.none.notify_waiters();

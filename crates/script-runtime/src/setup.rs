@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::call::Outside;
-use crate::config::LimitsConfig;
-use crate::scripts::Scripts;
+use crate::call::ExternalCalls;
+use crate::config::ScriptLimitsConfig;
+use crate::scripts::ScriptRuntime;
 
 /// The context that all runs of a route share.
-pub(crate) struct Setup {
-    pub(crate) scripts: Arc<Scripts>,
-    pub(crate) outside: Outside,
-    pub(crate) limits: LimitsConfig,
+pub(crate) struct RunSetup {
+    pub(crate) scripts: Arc<ScriptRuntime>,
+    pub(crate) outside: ExternalCalls,
+    pub(crate) limits: ScriptLimitsConfig,
     /// The route's path, without `/*`: empty at the root.
     pub(crate) mount: String,
     pub(crate) show_versions: bool,

@@ -48,19 +48,19 @@ use offload::{OffloadPool, QuotaKey};
 use services::UnfinishedResponse;
 use store::{CommitDurability, Store};
 
-use cell::Waste;
-pub use commit::Durable;
-pub use edition::{Ask, Declaration, Declared, Edition, Instance};
-pub use error::Error;
-pub use held::Held;
-use holder::Holder;
-use home::Home;
-use keys::Keys;
-pub use plan::{Plan, PlanCell, PlanHandler, PlanResource, Scope};
-pub use service::Service;
+use cell::DiscardedData;
+pub use commit::DurableCommit;
+pub use edition::{DeclarationResult, DynamicInstance, ResourceDeclaration, StateRequest, StateView};
+pub use error::StateError;
+pub use held::HeldLocks;
+use holder::LeaseOwner;
+use home::ServiceGroups;
+use keys::StoreKeys;
+pub use plan::{CellScope, PlanCell, PlanHandler, PlanResource, StatePlan};
+pub use service::ServiceState;
 pub use ticket::{ReadTicket, WriteTicket};
-use workers::Workers;
-pub use workers::{Forget, Frame};
+use workers::WorkerReplicas;
+pub use workers::{DiscardedKind, PrecedingFrame};
 
 use crate::work::{at_once, spawn};
 
@@ -71,7 +71,7 @@ const IDLE: u64 = 60;
 
 /// The operator's settings.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct StateSettings {
     /// The maximum number of dynamic resources of a service.
     pub instances: usize,
     /// The time to live of a dynamic resource; without it, it exists until it is removed.
@@ -82,7 +82,7 @@ pub struct Settings {
     pub patience: Duration,
 }
 
-impl Default for Settings {
+impl Default for StateSettings {
     fn default() -> Self {
         Self { instances: 100_000, ttl: None, size: 256 << 20, patience: Duration::from_secs(10) }
     }
@@ -90,15 +90,15 @@ impl Default for Settings {
 
 /// The state of all S services of a gateway. Clones share it.
 #[derive(Clone, Debug)]
-pub struct States(Arc<Shared>);
+pub struct StateRegistry(Arc<StateShared>);
 
 /// The data that all services share.
-pub(crate) struct Shared {
+pub(crate) struct StateShared {
     pub(crate) store: Store,
     /// The pool for work that takes long: on large values, and on large change sets.
     pub(crate) offload: OffloadPool,
-    pub(crate) holder: Holder,
-    pub(crate) workers: Workers,
+    pub(crate) holder: LeaseOwner,
+    pub(crate) workers: WorkerReplicas,
     pub(crate) ticks: AtomicU64,
     cells: AtomicU32,
     instances: AtomicU32,
@@ -106,29 +106,29 @@ pub(crate) struct Shared {
     epoch: AtomicU64,
     is_watching: AtomicBool,
     is_draining: AtomicBool,
-    services: Mutex<HashMap<Arc<str>, Weak<Home>>>,
+    services: Mutex<HashMap<Arc<str>, Weak<ServiceGroups>>>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for StateShared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Shared").field("store", &self.store).finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl StateShared {
     /// Does long work in the pool, without a charge.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         payer: QuotaKey,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<T, StateError> {
         let deadline = Instant::now() + commit::PATIENCE;
         let done = at_once(&self.offload, commit::KIND, payer.exempt(), deadline, work).await;
         done.map_err(|_| UnfinishedResponse.into())
     }
 
     /// Drops data in the pool.
-    pub(crate) fn discard(self: &Arc<Self>, waste: Waste) {
+    pub(crate) fn discard(self: &Arc<Self>, waste: DiscardedData) {
         if !waste.is_empty() {
             let shared = Arc::clone(self);
             spawn(async move { shared.work(QuotaKey::new(&"waste"), move || drop(waste)).await });
@@ -151,30 +151,34 @@ impl Shared {
         self.is_draining.load(Ordering::Acquire)
     }
 
-    fn homes(&self) -> Vec<Arc<Home>> {
+    fn homes(&self) -> Vec<Arc<ServiceGroups>> {
         let services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
         services.values().filter_map(Weak::upgrade).collect()
     }
 }
 
-impl States {
+impl StateRegistry {
     /// Opens the store in a folder. Blocks on disk access, so it is meant for the start of a gateway. Work
     /// that takes long is done in the pool.
     ///
     /// # Errors
     /// If the folder or the store can't be used.
-    pub fn open(folder: &Path, durability: CommitDurability, offload: OffloadPool) -> Result<Self, Error> {
+    pub fn open(
+        folder: &Path,
+        durability: CommitDurability,
+        offload: OffloadPool,
+    ) -> Result<Self, StateError> {
         let store = Store::open(&folder.join(FILE), durability)?;
-        let unusable = |error: std::io::Error| Error::Folder {
+        let unusable = |error: std::io::Error| StateError::Folder {
             folder: folder.to_string_lossy().into(),
             reason: error.to_string(),
         };
-        let holder = Holder::new(folder).map_err(unusable)?;
-        Ok(Self(Arc::new(Shared {
+        let holder = LeaseOwner::new(folder).map_err(unusable)?;
+        Ok(Self(Arc::new(StateShared {
             store,
             offload,
             holder,
-            workers: Workers::default(),
+            workers: WorkerReplicas::default(),
             ticks: AtomicU64::new(0),
             cells: AtomicU32::new(0),
             instances: AtomicU32::new(0),
@@ -189,20 +193,24 @@ impl States {
     ///
     /// # Errors
     /// If a service of that name exists already, or the store fails.
-    pub async fn service(&self, plan: Plan, settings: Settings) -> Result<Service, Error> {
+    pub async fn service(
+        &self,
+        plan: StatePlan,
+        settings: StateSettings,
+    ) -> Result<ServiceState, StateError> {
         self.watch();
-        let keys = Keys::new(&plan.service);
+        let keys = StoreKeys::new(&plan.service);
         let name = Arc::clone(keys.service());
-        let home = Arc::new(Home::new(Arc::clone(&self.0), settings, keys));
+        let home = Arc::new(ServiceGroups::new(Arc::clone(&self.0), settings, keys));
         {
             let mut services = self.0.services.lock().unwrap_or_else(PoisonError::into_inner);
             if services.get(&name).is_some_and(|home| home.strong_count() > 0) {
-                return Err(Error::Twice { service: name });
+                return Err(StateError::Twice { service: name });
             }
             services.insert(name, Arc::downgrade(&home));
         }
         home.load().await?;
-        Ok(Service::new(home, plan))
+        Ok(ServiceState::new(home, plan))
     }
 
     /// Watches for changes by other gateways until this is dropped.

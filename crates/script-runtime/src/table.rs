@@ -3,20 +3,20 @@
 
 use std::collections::HashMap;
 
-use script::{Method, Path, Resource, Service};
+use script::{HandlerMethod, ResourcePath, ScriptResource, ScriptService};
 
-use crate::state::{Edition, Error, Instance};
+use crate::state::{DynamicInstance, StateError, StateView};
 
 /// The literal paths of a service.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct PathTable {
     literal: HashMap<String, usize>,
 }
 
 /// The result of routing a request.
-pub(crate) enum Found {
+pub(crate) enum RoutingResult {
     /// A handler of a resource.
-    Handler { handler: usize, path: String, instance: Option<Instance> },
+    Handler { handler: usize, path: String, instance: Option<DynamicInstance> },
     /// No handler for OPTIONS: the response lists the resource's methods.
     Options(String),
     /// DELETE without a handler: the instance is removed (rule 10).
@@ -27,11 +27,11 @@ pub(crate) enum Found {
     Nothing,
 }
 
-impl Table {
-    pub(crate) fn new(service: &Service) -> Self {
+impl PathTable {
+    pub(crate) fn new(service: &ScriptService) -> Self {
         let mut literal = HashMap::new();
         for (index, resource) in service.resources.iter().enumerate() {
-            if let (Path::Literal(path), None) = (&resource.path, resource.parent) {
+            if let (ResourcePath::Literal(path), None) = (&resource.path, resource.parent) {
                 literal.entry(path.clone()).or_insert(index);
             }
         }
@@ -42,11 +42,11 @@ impl Table {
     /// both forms, so that no instance can take the requests for them.
     pub(crate) async fn find(
         &self,
-        service: &Service,
-        edition: &Edition,
-        method: Option<Method>,
+        service: &ScriptService,
+        edition: &StateView,
+        method: Option<HandlerMethod>,
         path: &str,
-    ) -> Result<Found, Error> {
+    ) -> Result<RoutingResult, StateError> {
         let decoded = decoded(path);
         let paths = || [Some(path), decoded.as_deref()].into_iter().flatten();
         for path in paths() {
@@ -61,40 +61,46 @@ impl Table {
                 return Ok(found(resource, method, path.to_owned(), Some(instance)));
             }
         }
-        Ok(Found::Nothing)
+        Ok(RoutingResult::Nothing)
     }
 }
 
-fn found(resource: &Resource, method: Option<Method>, path: String, instance: Option<Instance>) -> Found {
-    let of = |wanted: Method| resource.methods.iter().find(|(method, _)| *method == wanted);
-    let own =
-        method.and_then(|method| of(method).or_else(|| (method == Method::Head).then(|| of(Method::Get))?));
+fn found(
+    resource: &ScriptResource,
+    method: Option<HandlerMethod>,
+    path: String,
+    instance: Option<DynamicInstance>,
+) -> RoutingResult {
+    let of = |wanted: HandlerMethod| resource.methods.iter().find(|(method, _)| *method == wanted);
+    let own = method.and_then(|method| {
+        of(method).or_else(|| (method == HandlerMethod::Head).then(|| of(HandlerMethod::Get))?)
+    });
     match (own, method) {
-        (Some((_, handler)), _) => Found::Handler { handler: *handler, path, instance },
-        (None, Some(Method::Options)) => Found::Options(allow(resource, instance.is_some())),
-        (None, Some(Method::Delete)) if instance.is_some() => Found::Delete(path),
-        (None, _) => Found::Method(allow(resource, instance.is_some())),
+        (Some((_, handler)), _) => RoutingResult::Handler { handler: *handler, path, instance },
+        (None, Some(HandlerMethod::Options)) => RoutingResult::Options(allow(resource, instance.is_some())),
+        (None, Some(HandlerMethod::Delete)) if instance.is_some() => RoutingResult::Delete(path),
+        (None, _) => RoutingResult::Method(allow(resource, instance.is_some())),
     }
 }
 
 /// Returns the resources with literal paths: their paths, and their methods in the format of `Allow`.
-pub(crate) fn fixed(service: &Service) -> impl Iterator<Item = (&str, String)> {
+pub(crate) fn fixed(service: &ScriptService) -> impl Iterator<Item = (&str, String)> {
     service.resources.iter().filter_map(|resource| match (&resource.path, resource.parent) {
-        (Path::Literal(path), None) => Some((&**path, allow(resource, false))),
+        (ResourcePath::Literal(path), None) => Some((&**path, allow(resource, false))),
         _ => None,
     })
 }
 
 /// Returns the methods of a resource in the format of `Allow`.
-fn allow(resource: &Resource, is_instance: bool) -> String {
-    let has = |wanted: Method| resource.methods.iter().any(|(method, _)| *method == wanted);
-    let is_allowed = |method: &Method| match method {
-        Method::Options => true,
-        Method::Head => has(Method::Head) || has(Method::Get),
-        Method::Delete => has(Method::Delete) || is_instance,
+fn allow(resource: &ScriptResource, is_instance: bool) -> String {
+    let has = |wanted: HandlerMethod| resource.methods.iter().any(|(method, _)| *method == wanted);
+    let is_allowed = |method: &HandlerMethod| match method {
+        HandlerMethod::Options => true,
+        HandlerMethod::Head => has(HandlerMethod::Head) || has(HandlerMethod::Get),
+        HandlerMethod::Delete => has(HandlerMethod::Delete) || is_instance,
         method => has(*method),
     };
-    let words: Vec<_> = Method::ALL.into_iter().filter(is_allowed).map(Method::word).collect();
+    let words: Vec<_> = HandlerMethod::ALL.into_iter().filter(is_allowed).map(HandlerMethod::word).collect();
     words.join(", ")
 }
 
@@ -132,35 +138,35 @@ fn hex(digit: u8) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use script::Position;
+    use script::TextPosition;
 
     use super::*;
 
-    fn resource(methods: &[Method]) -> Resource {
-        Resource {
+    fn resource(methods: &[HandlerMethod]) -> ScriptResource {
+        ScriptResource {
             key: "/data".into(),
-            path: Path::Literal("/data".into()),
+            path: ResourcePath::Literal("/data".into()),
             parent: None,
             captures: Vec::new(),
             methods: methods.iter().copied().enumerate().map(|(handler, method)| (method, handler)).collect(),
             cells: Vec::new(),
-            position: Position::default(),
+            position: TextPosition::default(),
         }
     }
 
-    fn find(methods: &[Method], method: Option<Method>) -> String {
+    fn find(methods: &[HandlerMethod], method: Option<HandlerMethod>) -> String {
         match found(&resource(methods), method, "/data".into(), None) {
-            Found::Handler { handler, .. } => format!("handler {handler}"),
-            Found::Options(allow) => format!("options {allow}"),
-            Found::Method(allow) => format!("not but {allow}"),
-            Found::Delete(_) => "delete".into(),
-            Found::Nothing => "nothing".into(),
+            RoutingResult::Handler { handler, .. } => format!("handler {handler}"),
+            RoutingResult::Options(allow) => format!("options {allow}"),
+            RoutingResult::Method(allow) => format!("not but {allow}"),
+            RoutingResult::Delete(_) => "delete".into(),
+            RoutingResult::Nothing => "nothing".into(),
         }
     }
 
     #[test]
     fn rule_22_head_is_answered_from_get_and_options_is_generated() {
-        use Method::{Delete, Get, Head, Options, Put};
+        use HandlerMethod::{Delete, Get, Head, Options, Put};
         assert_eq!(find(&[Put, Get], Some(Get)), "handler 1");
         assert_eq!(find(&[Put, Get], Some(Head)), "handler 1");
         assert_eq!(find(&[Get, Head], Some(Head)), "handler 1");

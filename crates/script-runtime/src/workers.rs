@@ -30,35 +30,35 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::frame::Forget;
+use crate::frame::DiscardKind;
 use crate::work::spawn;
-pub(crate) use host::Host;
 use host::ScriptHome;
-use link::News;
-pub(crate) use process::Launch;
-pub use process::{Launcher, NoEngine};
+pub(crate) use host::WorkerHost;
+use link::WorkerEvent;
+pub(crate) use process::LaunchCommand;
+pub use process::{NoEngine, WorkerLauncher};
 pub(crate) use strikes::HandlerStrikes;
-use watch::Changes;
-pub(crate) use worker::{Event, Loaded, Loss, Place, Worker};
+use watch::AvailabilityNotifier;
+pub(crate) use worker::{ProgramLoadStatus, RunEvent, ScriptWorker, WorkerLoss, WorkerSlot};
 
 /// A program is broken if this many workers were damaged while they loaded it.
 const DAMAGED_LOADS: u32 = 2;
 
 /// The worker pool of a script.
-pub(crate) struct Pool {
-    host: Arc<Host>,
+pub(crate) struct WorkerPool {
+    host: Arc<WorkerHost>,
     script: Arc<str>,
     /// The working directory of the workers.
     folder: PathBuf,
     /// The folder that the workers may write to.
     home: Mutex<Option<Arc<ScriptHome>>>,
-    size: Size,
+    size: WorkerPoolSize,
     /// The target number of workers.
     wanted: AtomicUsize,
-    shared: ArcSwap<Vec<Arc<Worker>>>,
-    crowd: Mutex<Crowd>,
-    changes: Changes,
-    news: mpsc::UnboundedSender<(Arc<Worker>, News)>,
+    shared: ArcSwap<Vec<Arc<ScriptWorker>>>,
+    crowd: Mutex<WorkerPoolState>,
+    changes: AvailabilityNotifier,
+    news: mpsc::UnboundedSender<(Arc<ScriptWorker>, WorkerEvent)>,
     /// A callback that receives the id of each lost worker.
     left: Box<dyn Fn(u32) + Send + Sync>,
     restarts: AtomicUsize,
@@ -69,11 +69,11 @@ pub(crate) struct Pool {
 }
 
 /// Counts a writer as waiting for its turn.
-pub(crate) struct Waits<'p>(&'p AtomicUsize);
+pub(crate) struct WriterWait<'p>(&'p AtomicUsize);
 
 /// The operator's limits for a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct WorkerPoolSize {
     pub(crate) least: usize,
     pub(crate) most: usize,
     /// CPU time of a run without a pause.
@@ -86,14 +86,14 @@ pub(crate) struct Size {
 
 /// The state under the pool's lock.
 #[derive(Default)]
-struct Crowd {
-    solos: Vec<Arc<Worker>>,
-    programs: BTreeMap<u32, Arc<Source>>,
+struct WorkerPoolState {
+    solos: Vec<Arc<ScriptWorker>>,
+    programs: BTreeMap<u32, Arc<WorkerProgram>>,
 }
 
 /// A program in the form that workers load.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct WorkerProgram {
     pub(crate) number: u32,
     pub(crate) name: String,
     pub(crate) folder: String,
@@ -126,13 +126,13 @@ pub struct PoolStats {
     pub waiting: usize,
 }
 
-impl Pool {
+impl WorkerPool {
     /// Creates a pool and begins to start its workers. Must be called inside a runtime.
     pub(crate) fn start(
-        host: &Arc<Host>,
+        host: &Arc<WorkerHost>,
         script: &Arc<str>,
         folder: PathBuf,
-        size: Size,
+        size: WorkerPoolSize,
         left: Box<dyn Fn(u32) + Send + Sync>,
     ) -> Arc<Self> {
         let (news, told) = mpsc::unbounded_channel();
@@ -145,7 +145,7 @@ impl Pool {
             wanted: AtomicUsize::new(size.least),
             shared: ArcSwap::default(),
             crowd: Mutex::default(),
-            changes: Changes::default(),
+            changes: AvailabilityNotifier::default(),
             news,
             left,
             restarts: AtomicUsize::new(0),
@@ -159,7 +159,7 @@ impl Pool {
     }
 
     /// Loads a program into all present and future workers, and waits for the first result.
-    pub(crate) async fn load(&self, source: Source) -> Loaded {
+    pub(crate) async fn load(&self, source: WorkerProgram) -> ProgramLoadStatus {
         let number = source.number;
         let source = Arc::new(source);
         let mut changed = self.changes.listen();
@@ -172,13 +172,13 @@ impl Pool {
         }
         loop {
             let loaded = self.shared.load().iter().map(|worker| worker.loaded(number)).collect::<Vec<_>>();
-            if let Some(loaded) = loaded.into_iter().find(|loaded| *loaded != Loaded::Not) {
+            if let Some(loaded) = loaded.into_iter().find(|loaded| *loaded != ProgramLoadStatus::Not) {
                 return loaded;
             }
             if source.damaged.load(Relaxed) >= DAMAGED_LOADS {
                 let message = "its workers were damaged while they loaded it: it deletes `constructor` of \
                     Array.prototype, which all handlers share (S rule 21), or handlers of the previous program do";
-                return Loaded::Broken { message: message.to_owned(), stack: String::new() };
+                return ProgramLoadStatus::Broken { message: message.to_owned(), stack: String::new() };
             }
             changed.next().await;
         }
@@ -189,13 +189,13 @@ impl Pool {
         let mut crowd = self.crowd();
         crowd.programs.remove(&number);
         for worker in self.shared.load().iter().chain(&crowd.solos) {
-            worker.say(|out| out.forget(Forget::Program, number));
+            worker.say(|out| out.forget(DiscardKind::Program, number));
         }
     }
 
     /// Returns a slot for a run in the worker with the lowest load, or in the one that the key maps to. Waits
     /// until a worker is ready.
-    pub(crate) async fn place(&self, program: u32, key: Option<u64>) -> Place {
+    pub(crate) async fn place(&self, program: u32, key: Option<u64>) -> WorkerSlot {
         if let Some(place) = self.try_place(program, key) {
             return place;
         }
@@ -208,7 +208,7 @@ impl Pool {
         }
     }
 
-    fn try_place(&self, program: u32, key: Option<u64>) -> Option<Place> {
+    fn try_place(&self, program: u32, key: Option<u64>) -> Option<WorkerSlot> {
         let workers = self.shared.load();
         let ready = workers.iter().filter(|worker| worker.is_ready(program));
         let worker = match key {
@@ -220,7 +220,7 @@ impl Pool {
     }
 
     /// Returns a slot in a worker without other runs.
-    pub(crate) async fn place_alone(self: &Arc<Self>, program: u32) -> Place {
+    pub(crate) async fn place_alone(self: &Arc<Self>, program: u32) -> WorkerSlot {
         let mut changed = self.changes.listen();
         loop {
             if let Some(place) = self.try_place_alone(program) {
@@ -230,14 +230,16 @@ impl Pool {
         }
     }
 
-    fn try_place_alone(self: &Arc<Self>, program: u32) -> Option<Place> {
+    fn try_place_alone(self: &Arc<Self>, program: u32) -> Option<WorkerSlot> {
         let mut crowd = self.crowd();
         crowd.solos.retain(|worker| !worker.is_gone());
-        let is_free = |worker: &&Arc<Worker>| worker.is_ready(program) && worker.load().1 == 0;
-        if let Some(place) = crowd.solos.iter().find(is_free).and_then(Worker::place) {
+        let is_free = |worker: &&Arc<ScriptWorker>| worker.is_ready(program) && worker.load().1 == 0;
+        if let Some(place) = crowd.solos.iter().find(is_free).and_then(ScriptWorker::place) {
             return Some(place);
         }
-        let starts = |worker: &Arc<Worker>| worker.loaded(program) == Loaded::Not && !worker.is_gone();
+        let starts = |worker: &Arc<ScriptWorker>| {
+            worker.loaded(program) == ProgramLoadStatus::Not && !worker.is_gone()
+        };
         if crowd.solos.len() < self.size.most && !crowd.solos.iter().any(starts) {
             let worker = self.spawn(&crowd, true, None);
             crowd.solos.push(worker);
@@ -247,12 +249,14 @@ impl Pool {
 
     /// Records that code of a handler ended its worker after its run; if the program is 0, the cause is
     /// unknown, and may be a program that the worker was loading.
-    fn damaged(&self, worker: &Worker, program: u32, handler: usize) {
+    fn damaged(&self, worker: &ScriptWorker, program: u32, handler: usize) {
         if program == 0 {
             // The result of a load is that of shared workers.
             let crowd = self.crowd();
-            let loading =
-                crowd.programs.values().filter(|source| worker.loaded(source.number) != Loaded::Ready);
+            let loading = crowd
+                .programs
+                .values()
+                .filter(|source| worker.loaded(source.number) != ProgramLoadStatus::Ready);
             for source in loading.filter(|_| !worker.is_alone()) {
                 source.damaged.fetch_add(1, Relaxed);
             }
@@ -280,9 +284,9 @@ impl Pool {
     }
 
     /// Counts a writer as waiting until the guard is dropped.
-    pub(crate) fn waits(&self) -> Waits<'_> {
+    pub(crate) fn waits(&self) -> WriterWait<'_> {
         self.waiting.fetch_add(1, Relaxed);
-        Waits(&self.waiting)
+        WriterWait(&self.waiting)
     }
 
     /// Returns the current statistics.
@@ -327,12 +331,12 @@ impl Pool {
 
     fn spawn(
         self: &Arc<Self>,
-        crowd: &Crowd,
+        crowd: &WorkerPoolState,
         is_solo: bool,
         permit: Option<OwnedSemaphorePermit>,
-    ) -> Arc<Worker> {
+    ) -> Arc<ScriptWorker> {
         let freed = is_solo.then(|| self.changes.clone());
-        let worker = Worker::new(self.host.number(), &self.script, freed);
+        let worker = ScriptWorker::new(self.host.number(), &self.script, freed);
         crowd.programs.values().for_each(|source| give(&worker, source));
         spawn(watch::keep(Arc::downgrade(self), Arc::clone(&worker), permit));
         worker
@@ -347,28 +351,28 @@ impl Pool {
         }
     }
 
-    fn crowd(&self) -> MutexGuard<'_, Crowd> {
+    fn crowd(&self) -> MutexGuard<'_, WorkerPoolState> {
         self.crowd.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WriterWait<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
 /// The workers end together with the pool.
-impl Drop for Pool {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         let crowd = self.crowd.get_mut().unwrap_or_else(PoisonError::into_inner);
         for worker in self.shared.load().iter().chain(&crowd.solos) {
-            worker.lose(Loss::of("the script is no longer served"));
+            worker.lose(WorkerLoss::of("the script is no longer served"));
         }
     }
 }
 
-fn give(worker: &Worker, source: &Source) {
+fn give(worker: &ScriptWorker, source: &WorkerProgram) {
     worker.say(|out| {
         out.load(source.number, &source.name, &source.folder, &source.descriptor, &source.code);
     });

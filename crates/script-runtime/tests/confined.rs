@@ -13,9 +13,10 @@ use std::sync::Arc;
 use http::Request;
 use http_body_util::BodyExt;
 use offload::{OffloadConfig, OffloadPool};
-use script::{Options, compile};
+use script::{CompileOptions, compile};
 use script_runtime::{
-    Deployed, EngineConfig, Ground, Launcher, Script, ScriptConfig, Scripts, ScriptsConfig, confined,
+    DeployedNames, EngineConfig, ScriptConfig, ScriptRoute, ScriptRouteContext, ScriptRuntime, ScriptsConfig,
+    WorkerLauncher, confined,
 };
 use serde_json::Value;
 use services::{RequestCall, ServiceSet, body};
@@ -123,20 +124,22 @@ fn engines() -> Vec<(&'static str, EngineConfig)> {
 }
 
 /// Scripts in a folder, next to files that they must not access.
-struct Site {
+struct ScriptFolder {
     folder: TempDir,
-    scripts: Arc<Scripts>,
+    scripts: Arc<ScriptRuntime>,
 }
 
-impl Site {
+impl ScriptFolder {
     fn new(engine: EngineConfig) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let launcher =
-            Launcher { program: std::env::current_exe().expect("a path"), arguments: vec![LAUNCH.into()] };
+        let launcher = WorkerLauncher {
+            program: std::env::current_exe().expect("a path"),
+            arguments: vec![LAUNCH.into()],
+        };
         let config = ScriptsConfig { state_dir: "own/kept/state".into(), engine, ..ScriptsConfig::default() };
         fs::create_dir_all(folder.path().join("own/kept")).expect("a folder");
         let offload = OffloadPool::start(OffloadConfig::default()).expect("threads");
-        let scripts = Scripts::new(&config, folder.path(), Some(launcher), offload).expect("an engine");
+        let scripts = ScriptRuntime::new(&config, folder.path(), Some(launcher), offload).expect("an engine");
         Self { folder, scripts }
     }
 
@@ -145,9 +148,9 @@ impl Site {
     }
 
     /// Starts a script of this name.
-    fn script(&self, name: &str) -> Arc<Script> {
-        let (services, deployed) = (ServiceSet::new(&[].into()).expect("none"), Deployed::default());
-        let ground = Ground {
+    fn script(&self, name: &str) -> Arc<ScriptRoute> {
+        let (services, deployed) = (ServiceSet::new(&[].into()).expect("none"), DeployedNames::default());
+        let ground = ScriptRouteContext {
             path: "/*",
             services: &services,
             scripts: &self.scripts,
@@ -157,15 +160,15 @@ impl Site {
         let file = format!("own/{name}.sjs");
         let options = ScriptConfig::File(file.clone().into()).options();
         let source = SCRIPT.replace("NAME", name);
-        let program = compile(&source, &file, &Options::default()).expect("a script");
-        let script =
-            Script::of(program, source, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}"));
+        let program = compile(&source, &file, &CompileOptions::default()).expect("a script");
+        let script = ScriptRoute::of(program, source, options, &ground)
+            .unwrap_or_else(|problems| panic!("{problems:?}"));
         script.activate();
         Arc::new(script)
     }
 }
 
-async fn ask(script: &Arc<Script>, path: String) -> String {
+async fn ask(script: &Arc<ScriptRoute>, path: String) -> String {
     let request = Request::get(path).body(body::empty()).expect("a request");
     let answer = patiently("an answer", script.handle(request, RequestCall::unlimited())).await;
     let body =
@@ -174,7 +177,7 @@ async fn ask(script: &Arc<Script>, path: String) -> String {
 }
 
 async fn a_worker_reaches_its_own_files_and_nothing_else(engine: EngineConfig) {
-    let site = Site::new(engine);
+    let site = ScriptFolder::new(engine);
     let (folder, own) = (site.folder.path(), site.own());
     fs::create_dir_all(own.join("node_modules/word")).expect("a folder");
     fs::write(own.join("own.txt"), "own").expect("a file");

@@ -16,8 +16,8 @@ use std::process::{Command, Stdio};
 
 use offload::{OffloadConfig, OffloadPool};
 use script_runtime::state::{
-    Ask, Declaration, Edition, Frame, Held, Plan, PlanCell, PlanHandler, PlanResource, Scope, Service,
-    Settings, States,
+    CellScope, HeldLocks, PlanCell, PlanHandler, PlanResource, PrecedingFrame, ResourceDeclaration,
+    ServiceState, StatePlan, StateRegistry, StateRequest, StateSettings, StateView,
 };
 use store::CommitDurability;
 
@@ -26,7 +26,7 @@ const FOLDER: &str = "ORFA_TEST_KILLED_IN";
 const ROUND: &str = "ORFA_TEST_ROUND";
 const WRITERS: usize = 4;
 
-fn plan() -> Plan {
+fn plan() -> StatePlan {
     let cell = |key: &str, scope| PlanCell { name: key.to_owned(), key: key.into(), scope, eager: true };
     let resource = |key: &str, is_dynamic: bool| PlanResource {
         key: key.into(),
@@ -34,35 +34,35 @@ fn plan() -> Plan {
         is_dynamic,
         cells: Vec::new(),
     };
-    Plan {
+    StatePlan {
         service: "Shop".to_owned(),
-        cells: vec![cell("done", Scope::Service), cell("last", Scope::Service)],
+        cells: vec![cell("done", CellScope::Service), cell("last", CellScope::Service)],
         groups: vec![vec![0, 1]],
         resources: vec![resource("/data", false), resource("/made", true)],
         handlers: vec![PlanHandler { resource: 0, group: Some(0), cells: vec![0, 1] }],
     }
 }
 
-async fn service(folder: &Path) -> (States, Service) {
+async fn service(folder: &Path) -> (StateRegistry, ServiceState) {
     let offload = OffloadPool::start(OffloadConfig::default()).unwrap();
-    let states = States::open(folder, CommitDurability::Process, offload).unwrap();
-    let service = states.service(plan(), Settings::default()).await.unwrap();
-    let ticket = service.edition().initialise(ask(&Held::none())).await.unwrap();
+    let states = StateRegistry::open(folder, CommitDurability::Process, offload).unwrap();
+    let service = states.service(plan(), StateSettings::default()).await.unwrap();
+    let ticket = service.edition().initialise(ask(&HeldLocks::none())).await.unwrap();
     if let Some(ticket) = ticket {
         ticket.commit(0, b"[[0,[],{}],[1,[],\"\"]]").unwrap().wait().await.unwrap();
     }
     (states, service)
 }
 
-fn ask(held: &Held) -> Ask<'_> {
-    Ask { handler: 0, path: "/data", held, at: "shop.sjs:1:1" }
+fn ask(held: &HeldLocks) -> StateRequest<'_> {
+    StateRequest { handler: 0, path: "/data", held, at: "shop.sjs:1:1" }
 }
 
 /// Sets a member, and its name in the other cell; every fifth time declares a resource of that name.
-async fn work(edition: Edition, writer: usize, round: &str) {
+async fn work(edition: StateView, writer: usize, round: &str) {
     for number in 0.. {
         let name = format!("{round}-{writer}-{number}");
-        let ticket = edition.write(ask(&Held::none())).await.unwrap();
+        let ticket = edition.write(ask(&HeldLocks::none())).await.unwrap();
         let changes = format!("[[0,[\"{name}\"],1],[1,[],\"{name}\"]]");
         let durable = ticket.commit(0, changes.as_bytes()).unwrap();
         durable.wait().await.unwrap();
@@ -71,7 +71,7 @@ async fn work(edition: Edition, writer: usize, round: &str) {
             let path = format!("/made/{name}");
             let after = Some(&durable);
             let (captures, initials) = (format!("\"{name}\"").into(), "".into());
-            let declaration = Declaration { resource: 1, path: &path, captures, initials, after };
+            let declaration = ResourceDeclaration { resource: 1, path: &path, captures, initials, after };
             edition.declare(declaration).await.unwrap();
             println!("made {path}");
         }
@@ -79,12 +79,12 @@ async fn work(edition: Edition, writer: usize, round: &str) {
 }
 
 /// Returns the two cells, as sent to a new worker.
-async fn values(edition: &Edition) -> (serde_json::Value, serde_json::Value) {
-    let mut ticket = edition.read(ask(&Held::none())).await.unwrap();
+async fn values(edition: &StateView) -> (serde_json::Value, serde_json::Value) {
+    let mut ticket = edition.read(ask(&HeldLocks::none())).await.unwrap();
     let frames = ticket.ship(1);
     let value = |cell: &u32| {
         let whole = frames.iter().find_map(|frame| match frame {
-            Frame::Whole { cell: known, value, .. } if known == cell => Some(value),
+            PrecedingFrame::Whole { cell: known, value, .. } if known == cell => Some(value),
             _ => None,
         });
         serde_json::from_slice(whole.unwrap()).unwrap()
@@ -156,7 +156,7 @@ fn a_killed_gateway_loses_no_acknowledged_write_and_shows_no_uncommitted_one() {
             for path in &made {
                 assert!(edition.instance(path).await.unwrap().is_some(), "{path} is lost");
             }
-            let version = edition.read(ask(&Held::none())).await.unwrap().version();
+            let version = edition.read(ask(&HeldLocks::none())).await.unwrap().version();
             assert!(version > seen, "the version decreased from {seen} to {version}");
             seen = version;
         });

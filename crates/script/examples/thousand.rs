@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use script::{Options, compile};
+use script::{CompileOptions, compile};
 
 /// A resource with each kind of construct: state, a reader, a writer, calls, `par`, `pfor`, a nested
 /// resource. 25 lines.
@@ -44,7 +44,7 @@ fn main() {
     let mut times: Vec<_> = (0..20)
         .map(|_| {
             let begun = Instant::now();
-            let program = compile(&source, "long.sjs", &Options::default());
+            let program = compile(&source, "long.sjs", &CompileOptions::default());
             assert!(program.is_ok(), "{program:?}");
             begun.elapsed()
         })

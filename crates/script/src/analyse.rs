@@ -5,17 +5,17 @@
 
 use oxc_semantic::NodeId;
 
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::parse::{Parsed, Tree};
+use crate::diagnostic::{DiagnosticSeverity, ScriptDiagnostic};
+use crate::parse::{ParsedScript, SyntaxTree};
 use crate::syntax::ConstructKind;
-use calls::Calls;
-use cells::{Classified, Touched};
-use code::Code;
-use effects::Observer;
-use flow::Flow;
-use names::Names;
-use parallel::Plan;
-use sharing::Sharing;
+use calls::WaitSites;
+use cells::{ClassifiedHandler, StateAccesses};
+use code::CodeText;
+use effects::EffectAnalyzer;
+use flow::DataFlow;
+use names::ScriptSymbols;
+use parallel::ParPlan;
+use sharing::VariableSharing;
 
 pub(crate) mod builtins;
 pub(crate) mod calls;
@@ -40,43 +40,43 @@ pub(crate) mod top;
 pub(crate) mod urls;
 
 /// The analysis of a text.
-pub(crate) struct Analysis<'p, 'a> {
-    pub(crate) code: Code<'p, 'a>,
-    pub(crate) names: Names,
-    pub(crate) flow: Flow,
-    pub(crate) sharing: Sharing,
-    pub(crate) calls: Calls,
-    pub(crate) touched: Touched,
-    pub(crate) handlers: Vec<Handling>,
+pub(crate) struct ScriptAnalysis<'p, 'a> {
+    pub(crate) code: CodeText<'p, 'a>,
+    pub(crate) names: ScriptSymbols,
+    pub(crate) flow: DataFlow,
+    pub(crate) sharing: VariableSharing,
+    pub(crate) calls: WaitSites,
+    pub(crate) touched: StateAccesses,
+    pub(crate) handlers: Vec<HandlerMode>,
     /// The plan of each `par`, in source order.
-    pub(crate) plans: Vec<Plan>,
+    pub(crate) plans: Vec<ParPlan>,
 }
 
 /// The execution mode of a handler.
-pub(crate) struct Handling {
-    pub(crate) classified: Classified,
+pub(crate) struct HandlerMode {
+    pub(crate) classified: ClassifiedHandler,
     /// The statement after which it commits early.
     pub(crate) early: Option<NodeId>,
 }
 
-impl<'p, 'a> Analysis<'p, 'a> {
+impl<'p, 'a> ScriptAnalysis<'p, 'a> {
     /// Analyses a text, and adds diagnostics for violated rules to `found`.
     pub(crate) fn of(
-        parsed: &'p Parsed<'a>,
-        tree: &'p Tree<'a>,
+        parsed: &'p ParsedScript<'a>,
+        tree: &'p SyntaxTree<'a>,
         strict: bool,
-        found: &mut Vec<Diagnostic>,
+        found: &mut Vec<ScriptDiagnostic>,
     ) -> Self {
-        let code = Code::new(parsed, tree);
-        let names = Names::of(&code);
-        let flow = Flow::of(&code, &names);
-        let sharing = Sharing::of(&code, &names, &flow);
-        let calls = Calls::of(&code, &names, found);
-        let touched = Touched::of(&code, &names);
+        let code = CodeText::new(parsed, tree);
+        let names = ScriptSymbols::of(&code);
+        let flow = DataFlow::of(&code, &names);
+        let sharing = VariableSharing::of(&code, &names, &flow);
+        let calls = WaitSites::of(&code, &names, found);
+        let touched = StateAccesses::of(&code, &names);
         let handlers = (0..names.handlers.len()).map(|handler| {
             let classified = cells::classify(&names, &touched, handler);
             let early = commit::early(&code, &names, &sharing, &touched, &calls, handler, classified.class);
-            Handling { classified, early }
+            HandlerMode { classified, early }
         });
         let handlers = handlers.collect();
         let mut analysis = Self { code, names, flow, sharing, calls, touched, handlers, plans: Vec::new() };
@@ -84,7 +84,7 @@ impl<'p, 'a> Analysis<'p, 'a> {
         analysis
     }
 
-    fn check(&self, strict: bool, found: &mut Vec<Diagnostic>) -> Vec<Plan> {
+    fn check(&self, strict: bool, found: &mut Vec<ScriptDiagnostic>) -> Vec<ParPlan> {
         cells::check_paths(self, strict, found);
         commit::check(self, found);
         capture::check(self, found);
@@ -94,15 +94,15 @@ impl<'p, 'a> Analysis<'p, 'a> {
         resources::check(self, found);
         urls::check(self, found);
         top::check(self, found);
-        let observer = Observer::new(self);
+        let observer = EffectAnalyzer::new(self);
         pfor::check(self, &observer, found);
         let constructs = self.code.parsed.syntax.constructs.iter().enumerate();
         let pars = constructs.filter(|(_, it)| it.kind == ConstructKind::Par);
-        pars.map(|(id, _)| Plan::of(self, &observer, id)).collect()
+        pars.map(|(id, _)| ParPlan::of(self, &observer, id)).collect()
     }
 }
 
 /// Whether any diagnostic is an error.
-pub(crate) fn failed(found: &[Diagnostic]) -> bool {
-    found.iter().any(|it| it.severity == Severity::Error)
+pub(crate) fn failed(found: &[ScriptDiagnostic]) -> bool {
+    found.iter().any(|it| it.severity == DiagnosticSeverity::Error)
 }

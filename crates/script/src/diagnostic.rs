@@ -8,14 +8,14 @@ use std::ops::Range;
 
 use crate::room::LONGEST;
 
-pub use code::Code;
+pub use code::DiagnosticCode;
 
 mod code;
 mod render;
 
 /// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
+pub enum DiagnosticSeverity {
     /// The text does not compile.
     Error,
     /// The text compiles, but may not behave as its author intends.
@@ -26,7 +26,7 @@ pub enum Severity {
 
 /// A source range with a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Label {
+pub struct DiagnosticLabel {
     /// The range, in bytes of the S text.
     pub span: Range<usize>,
     /// A description of the code at this range.
@@ -36,63 +36,63 @@ pub struct Label {
 /// A message of the compiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Diagnostic {
+pub struct ScriptDiagnostic {
     /// The severity.
-    pub severity: Severity,
+    pub severity: DiagnosticSeverity,
     /// The machine-readable code, which also implies the number of the rule.
-    pub code: Code,
+    pub code: DiagnosticCode,
     /// The mistake, as one sentence without a full stop.
     pub message: String,
     /// The main place.
-    pub primary: Label,
+    pub primary: DiagnosticLabel,
     /// Related places.
-    pub others: Vec<Label>,
+    pub others: Vec<DiagnosticLabel>,
     /// The correction.
     pub help: String,
 }
 
-impl Diagnostic {
+impl ScriptDiagnostic {
     /// Creates an error. The label describes the code at `span`, the help describes the correction.
     pub fn error(
-        code: Code,
+        code: DiagnosticCode,
         span: Range<usize>,
         message: impl Into<String>,
         label: impl Into<String>,
         help: impl Into<String>,
     ) -> Self {
-        let primary = Label { span, text: label.into() };
+        let primary = DiagnosticLabel { span, text: label.into() };
         let (message, help) = (message.into(), help.into());
-        Self { severity: Severity::Error, code, message, primary, others: Vec::new(), help }
+        Self { severity: DiagnosticSeverity::Error, code, message, primary, others: Vec::new(), help }
     }
 
     /// Creates the error for a text that exceeds the maximum length.
     pub(crate) fn too_large() -> Self {
         let message = format!("a file has at most {} KiB", LONGEST >> 10);
         let help = "divide it: services reach each other by HTTP, and plain functions can be imported";
-        Self::error(Code::TooLarge, 0..0, message, "this one is too large to be compiled", help)
+        Self::error(DiagnosticCode::TooLarge, 0..0, message, "this one is too large to be compiled", help)
     }
 
     /// Lowers the severity to a warning.
     pub fn as_warning(self) -> Self {
-        Self { severity: Severity::Warning, ..self }
+        Self { severity: DiagnosticSeverity::Warning, ..self }
     }
 
     /// Lowers the severity to a note.
     pub fn as_note(self) -> Self {
-        Self { severity: Severity::Note, ..self }
+        Self { severity: DiagnosticSeverity::Note, ..self }
     }
 
     /// Adds a related place.
     pub fn and(mut self, span: Range<usize>, text: impl Into<String>) -> Self {
-        self.others.push(Label { span, text: text.into() });
+        self.others.push(DiagnosticLabel { span, text: text.into() });
         self
     }
 }
 
 /// Sorts diagnostics by source order and removes duplicates.
-pub(crate) fn sort(found: &mut Vec<Diagnostic>) {
+pub(crate) fn sort(found: &mut Vec<ScriptDiagnostic>) {
     found.sort_by(|a, b| {
-        let key = |it: &Diagnostic| (it.primary.span.start, it.primary.span.end, it.severity);
+        let key = |it: &ScriptDiagnostic| (it.primary.span.start, it.primary.span.end, it.severity);
         key(a).cmp(&key(b))
     });
     found.dedup();

@@ -8,12 +8,12 @@ use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 use std::collections::BTreeMap;
 
-use crate::analyse::Analysis;
-use crate::analyse::calls::Wait;
-use crate::analyse::parallel::Plan;
+use crate::analyse::ScriptAnalysis;
+use crate::analyse::calls::WaitOperation;
+use crate::analyse::parallel::ParPlan;
 use crate::map::SourceMap;
 use crate::syntax::ConstructKind;
-use edits::{Edits, Piece};
+use edits::{ReplacementPiece, TextEdits};
 
 pub(crate) mod edits;
 mod handlers;
@@ -23,36 +23,36 @@ mod parallel;
 mod waits;
 
 /// The emitted code with its source map.
-pub(crate) struct Emitted {
+pub(crate) struct EmittedCode {
     pub(crate) code: String,
     pub(crate) map: SourceMap,
 }
 
 /// A numbered site: the offset in the S text, and a short description.
-pub(crate) type Place = (usize, String);
+pub(crate) type EmittedSite = (usize, String);
 
-struct Emitter<'e, 'p, 'a> {
-    it: &'e Analysis<'p, 'a>,
-    edits: Edits,
+struct CodeEmitter<'e, 'p, 'a> {
+    it: &'e ScriptAnalysis<'p, 'a>,
+    edits: TextEdits,
     /// Site numbers by node, from 1.
     sites: BTreeMap<NodeId, usize>,
     /// The numbers of calls that units of a `par` make on behalf of later units.
     hoisted: BTreeMap<NodeId, usize>,
     /// Variables that `par` blocks declare for their units.
-    lifts: lifts::Lifts,
+    lifts: lifts::LiftedVariables,
 }
 
 /// Emits a text without errors.
-pub(crate) fn emit(analysis: &Analysis<'_, '_>) -> Emitted {
+pub(crate) fn emit(analysis: &ScriptAnalysis<'_, '_>) -> EmittedCode {
     let sites = sites(analysis).into_iter().enumerate().map(|(index, (node, _))| (node, index + 1));
     let hoisted =
-        analysis.plans.iter().flat_map(Plan::taken_out).enumerate().map(|(index, call)| (call, index + 1));
-    let mut emitter = Emitter {
+        analysis.plans.iter().flat_map(ParPlan::taken_out).enumerate().map(|(index, call)| (call, index + 1));
+    let mut emitter = CodeEmitter {
         it: analysis,
-        edits: Edits::default(),
+        edits: TextEdits::default(),
         sites: sites.collect(),
         hoisted: hoisted.collect(),
-        lifts: lifts::Lifts::of(analysis),
+        lifts: lifts::LiftedVariables::of(analysis),
     };
     // Must precede all edits that may replace the same statement: of two edits of one range, the later is
     // nested in the earlier.
@@ -67,21 +67,21 @@ pub(crate) fn emit(analysis: &Analysis<'_, '_>) -> Emitted {
     emitter.parallel();
     let source = analysis.code.parsed.source;
     let whole = [
-        Piece::words("(async ($s) => {\"use strict\"; "),
-        Piece::Source(0..source.len()),
-        Piece::words("\n})"),
+        ReplacementPiece::words("(async ($s) => {\"use strict\"; "),
+        ReplacementPiece::Source(0..source.len()),
+        ReplacementPiece::words("\n})"),
     ];
     let mut output = emitter.edits.write(source, &whole);
     let map = output.map(source);
-    Emitted { code: output.code, map }
+    EmittedCode { code: output.code, map }
 }
 
 /// Returns the numbered sites in source order. Site number n is the nth.
-pub(crate) fn sites(analysis: &Analysis<'_, '_>) -> Vec<(NodeId, Place)> {
+pub(crate) fn sites(analysis: &ScriptAnalysis<'_, '_>) -> Vec<(NodeId, EmittedSite)> {
     let code = &analysis.code;
     let mut sites = BTreeMap::new();
     for (node, wait) in &analysis.calls.waits {
-        if let Wait::Resource { external, method, .. } = wait {
+        if let WaitOperation::Resource { external, method, .. } = wait {
             let text =
                 format!("{}.{}", analysis.names.externals[*external].name, method.word().to_lowercase());
             sites.insert(*node, (code.place(*node).start, text));
@@ -102,7 +102,7 @@ pub(crate) fn sites(analysis: &Analysis<'_, '_>) -> Vec<(NodeId, Place)> {
 }
 
 /// Returns the imported modules in source order.
-pub(crate) fn imports(analysis: &Analysis<'_, '_>) -> Vec<String> {
+pub(crate) fn imports(analysis: &ScriptAnalysis<'_, '_>) -> Vec<String> {
     let nodes = analysis.code.semantic.nodes().iter();
     let module = |kind: AstKind<'_>| match kind {
         AstKind::ImportDeclaration(import) => Some(import.source.value.to_string()),
@@ -111,7 +111,7 @@ pub(crate) fn imports(analysis: &Analysis<'_, '_>) -> Vec<String> {
     nodes.filter_map(|node| module(node.kind())).collect()
 }
 
-impl Emitter<'_, '_, '_> {
+impl CodeEmitter<'_, '_, '_> {
     /// Replaces imports by calls that the worker resolves, and removes a hashbang line.
     fn modules(&mut self) {
         let code = &self.it.code;

@@ -7,7 +7,7 @@ use oxc_allocator::Allocator;
 use oxc_parser::{Parser, config::TokensParserConfig};
 use oxc_span::SourceType;
 
-use crate::diagnostic::Severity;
+use crate::diagnostic::DiagnosticSeverity;
 use crate::{lex, outline, parse, prepass};
 
 mod emitted;
@@ -96,7 +96,7 @@ const WORDS: [&str; 76] = [
 fn holds(source: &str) {
     let allocator = Allocator::default();
     let parsed = parse::parse(&allocator, source);
-    let failed = parsed.diagnostics.iter().any(|it| it.severity == Severity::Error);
+    let failed = parsed.diagnostics.iter().any(|it| it.severity == DiagnosticSeverity::Error);
     assert_eq!(
         failed,
         parsed.tree.is_none(),

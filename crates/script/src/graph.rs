@@ -2,15 +2,18 @@
 
 use std::fmt::Write as _;
 
-use crate::analyse::Analysis;
-use crate::analyse::effects::Location;
+use crate::analyse::ScriptAnalysis;
+use crate::analyse::effects::EffectLocation;
 use crate::analyse::parallel::units::keyword;
-use crate::analyse::parallel::{Plan, Step, Unit};
-use crate::line::Position;
-use crate::program::{Graph, Node};
+use crate::analyse::parallel::{ParPlan, ParUnit, UnitStep};
+use crate::line::TextPosition;
+use crate::program::{DependenceGraph, DependenceNode};
 
 /// Returns the graph of each `par`.
-pub(crate) fn graphs(analysis: &Analysis<'_, '_>, position: impl Fn(usize) -> Position) -> Vec<Graph> {
+pub(crate) fn graphs(
+    analysis: &ScriptAnalysis<'_, '_>,
+    position: impl Fn(usize) -> TextPosition,
+) -> Vec<DependenceGraph> {
     let mut results = Vec::new();
     analysis.plans.iter().for_each(|plan| results.extend(plan.taken_out()));
     let number = |call| results.iter().position(|it| *it == call).map_or(0, |index| index + 1);
@@ -18,13 +21,13 @@ pub(crate) fn graphs(analysis: &Analysis<'_, '_>, position: impl Fn(usize) -> Po
 }
 
 fn graph(
-    analysis: &Analysis<'_, '_>,
-    plan: &Plan,
-    position: &impl Fn(usize) -> Position,
+    analysis: &ScriptAnalysis<'_, '_>,
+    plan: &ParPlan,
+    position: &impl Fn(usize) -> TextPosition,
     number: &impl Fn(oxc_semantic::NodeId) -> usize,
-) -> Graph {
+) -> DependenceGraph {
     let code = &analysis.code;
-    let mut graph = Graph {
+    let mut graph = DependenceGraph {
         position: position(code.construct(plan.construct).span.start),
         nodes: Vec::new(),
         edges: Vec::new(),
@@ -34,13 +37,13 @@ fn graph(
         let base = graph.nodes.len();
         for (index, unit) in segment.units.iter().enumerate() {
             let first = unit.steps.first().map(|step| match step {
-                Step::Statement(node) | Step::Call(node) => *node,
+                UnitStep::Statement(node) | UnitStep::Call(node) => *node,
             });
             let start = first.map_or(0, |node| {
                 code.construct_at(node)
                     .map_or_else(|| code.place(node).start, |id| code.construct(id).span.start)
             });
-            graph.nodes.push(Node {
+            graph.nodes.push(DependenceNode {
                 label: label(analysis, unit, number),
                 position: position(start),
                 io: unit.effects.io,
@@ -60,15 +63,15 @@ fn graph(
 }
 
 fn label(
-    analysis: &Analysis<'_, '_>,
-    unit: &Unit,
+    analysis: &ScriptAnalysis<'_, '_>,
+    unit: &ParUnit,
     number: &impl Fn(oxc_semantic::NodeId) -> usize,
 ) -> String {
     let code = &analysis.code;
-    let text = |step: &Step| match step {
-        Step::Call(call) if number(*call) > 0 => format!("${} = {}", number(*call), code.text_of(*call)),
-        Step::Call(call) => code.text_of(*call).to_owned(),
-        Step::Statement(node) => match code.construct_at(*node) {
+    let text = |step: &UnitStep| match step {
+        UnitStep::Call(call) if number(*call) > 0 => format!("${} = {}", number(*call), code.text_of(*call)),
+        UnitStep::Call(call) => code.text_of(*call).to_owned(),
+        UnitStep::Statement(node) => match code.construct_at(*node) {
             Some(id) => code.text(code.construct(id).span.clone()).to_owned(),
             None => match keyword(code, *node) {
                 Some(word) => format!("{word} {}", code.text_of(*node)),
@@ -90,20 +93,20 @@ fn shortened(text: &str) -> String {
 }
 
 fn reason(
-    analysis: &Analysis<'_, '_>,
-    why: Location,
+    analysis: &ScriptAnalysis<'_, '_>,
+    why: EffectLocation,
     number: &impl Fn(oxc_semantic::NodeId) -> usize,
 ) -> String {
     match why {
-        Location::Variable(symbol) | Location::Content(symbol) | Location::Resource(symbol) => {
-            analysis.code.name(symbol).to_owned()
-        }
-        Location::Result(call) => format!("${}", number(call)),
-        Location::Response => "order".to_owned(),
+        EffectLocation::Variable(symbol)
+        | EffectLocation::Content(symbol)
+        | EffectLocation::Resource(symbol) => analysis.code.name(symbol).to_owned(),
+        EffectLocation::Result(call) => format!("${}", number(call)),
+        EffectLocation::Response => "order".to_owned(),
     }
 }
 
-impl Graph {
+impl DependenceGraph {
     /// Returns the graph as text: one line for each unit, with its label and its dependencies.
     #[must_use]
     pub fn text(&self) -> String {

@@ -6,7 +6,7 @@
 //! only place where the words of S are more than names. `scan` reads characters, `context` tracks the
 //! grammar.
 
-use context::Context;
+use context::LexContext;
 
 mod context;
 mod scan;
@@ -15,7 +15,7 @@ mod tests;
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// A name that is not a reserved word, or a reserved word in a position where any name is valid (`a.if`).
     Name,
     /// A reserved word.
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
 
 /// The syntax that can follow a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum FollowingSyntax {
     /// A statement: this token ended a statement or its head.
     Statement,
     /// An operand: this token is an operator or an opening bracket.
@@ -61,8 +61,8 @@ pub(crate) enum FrameKind {
     Service,
     /// `on METHOD {`.
     Handler,
-    Function(Place),
-    Class(Place),
+    Function(FunctionPosition),
+    Class(FunctionPosition),
     StaticBlock,
     /// An object literal or pattern, or the braces of `import` and `export`.
     Object,
@@ -72,7 +72,7 @@ pub(crate) enum FrameKind {
     DoHead,
     SwitchHead,
     CatchHead,
-    Parameters(Place),
+    Parameters(FunctionPosition),
     /// Any other parentheses.
     Group,
     Square,
@@ -81,7 +81,7 @@ pub(crate) enum FrameKind {
 
 /// The position of a function or class, which determines the syntax that can follow its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FunctionPosition {
     Declaration,
     Expression,
     Arrow,
@@ -95,15 +95,15 @@ pub(crate) type FrameId = usize;
 
 /// A token.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Token {
-    pub(crate) kind: Kind,
+pub(crate) struct LexToken {
+    pub(crate) kind: TokenKind,
     pub(crate) start: usize,
     pub(crate) end: usize,
     /// A line break precedes it.
     pub(crate) newline: bool,
     /// Whether a statement begins here.
     pub(crate) starts: bool,
-    pub(crate) after: After,
+    pub(crate) after: FollowingSyntax,
     /// The enclosing frame. For a bracket it is the frame around the bracket.
     pub(crate) frame: FrameId,
     /// The frame that a bracket opens or closes.
@@ -112,7 +112,7 @@ pub(crate) struct Token {
 
 /// The text between two brackets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame {
+pub(crate) struct BracketFrame {
     pub(crate) kind: FrameKind,
     pub(crate) parent: Option<FrameId>,
     /// The opening bracket.
@@ -123,7 +123,7 @@ pub(crate) struct Frame {
 
 /// The kind of an unterminated token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unterminated {
+pub(crate) enum UnterminatedKind {
     String,
     Template,
     Regex,
@@ -132,9 +132,9 @@ pub(crate) enum Unterminated {
 
 /// A lexical error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum LexicalError {
     /// An unterminated token, from its beginning to the point at which the lexer gave up.
-    Unterminated { what: Unterminated, start: usize, end: usize },
+    Unterminated { what: UnterminatedKind, start: usize, end: usize },
     /// A closing bracket that does not match the open one, or without an open one. Lexing stops there.
     Mismatched { close: TokenId, open: Option<TokenId> },
     /// The text ends inside brackets.
@@ -143,11 +143,11 @@ pub(crate) enum Fault {
 
 /// The tokens of a text.
 #[derive(Debug)]
-pub(crate) struct Lexed<'s> {
+pub(crate) struct TokenList<'s> {
     pub(crate) source: &'s str,
-    pub(crate) tokens: Vec<Token>,
-    pub(crate) frames: Vec<Frame>,
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) tokens: Vec<LexToken>,
+    pub(crate) frames: Vec<BracketFrame>,
+    pub(crate) faults: Vec<LexicalError>,
 }
 
 /// Reads a text.
@@ -155,18 +155,18 @@ pub(crate) struct Lexed<'s> {
 /// `respond [1]` is also valid JavaScript: an element of a variable called `respond`. Within a service it is
 /// treated as S, unless the file uses the word as a name elsewhere. That is only known at the end, so such a
 /// file is read twice.
-pub(crate) fn lex(source: &str) -> Lexed<'_> {
+pub(crate) fn lex(source: &str) -> TokenList<'_> {
     let lexed = read(source, true);
     if lexed.uses_as_name("respond") { read(source, false) } else { lexed }
 }
 
-fn read(source: &str, respond_is_ours: bool) -> Lexed<'_> {
-    let mut context = Context::new(source, respond_is_ours);
+fn read(source: &str, respond_is_ours: bool) -> TokenList<'_> {
+    let mut context = LexContext::new(source, respond_is_ours);
     let mut at = 0;
     loop {
         let gap = scan::gap(source, at);
         if let Some(start) = gap.open_comment {
-            context.unterminated(Unterminated::Comment, start, source.len());
+            context.unterminated(UnterminatedKind::Comment, start, source.len());
         }
         if gap.start == source.len() {
             return context.finish();
@@ -183,7 +183,7 @@ fn read(source: &str, respond_is_ours: bool) -> Lexed<'_> {
     }
 }
 
-impl<'s> Lexed<'s> {
+impl<'s> TokenList<'s> {
     /// Returns a token's text.
     pub(crate) fn text(&self, id: TokenId) -> &'s str {
         self.tokens.get(id).map_or("", |token| &self.source[token.start..token.end])
@@ -191,12 +191,12 @@ impl<'s> Lexed<'s> {
 
     /// Whether a token is this name, without escapes.
     pub(crate) fn is_name(&self, id: TokenId, name: &str) -> bool {
-        self.tokens.get(id).is_some_and(|token| token.kind == Kind::Name) && self.text(id) == name
+        self.tokens.get(id).is_some_and(|token| token.kind == TokenKind::Name) && self.text(id) == name
     }
 
     /// Whether a token is this punctuator or reserved word.
     pub(crate) fn is(&self, id: TokenId, text: &str) -> bool {
-        let kinds = [Kind::Punctuator, Kind::Keyword];
+        let kinds = [TokenKind::Punctuator, TokenKind::Keyword];
         self.tokens.get(id).is_some_and(|token| kinds.contains(&token.kind)) && self.text(id) == text
     }
 
@@ -208,20 +208,21 @@ impl<'s> Lexed<'s> {
     }
 
     /// Returns a frame and its ancestors, innermost first.
-    pub(crate) fn around(&self, frame: FrameId) -> impl Iterator<Item = (FrameId, Frame)> {
+    pub(crate) fn around(&self, frame: FrameId) -> impl Iterator<Item = (FrameId, BracketFrame)> {
         let with = |id: FrameId| Some((id, *self.frames.get(id)?));
         std::iter::successors(with(frame), move |(_, frame)| with(frame.parent?))
     }
 
     /// Whether a token ends the head of a statement that contains the next one: `if (..)`, `else`, a label.
     pub(crate) fn heads_statement(&self, id: TokenId) -> bool {
-        let Some(token) = self.tokens.get(id).filter(|token| token.after == After::Statement) else {
+        let Some(token) = self.tokens.get(id).filter(|token| token.after == FollowingSyntax::Statement)
+        else {
             return false;
         };
         let closed = token.bracket.map(|frame| self.frames[frame].kind);
         closed == Some(FrameKind::Head)
             || self.is(id, ":")
-            || (token.kind == Kind::Keyword && ["else", "do"].contains(&self.text(id)))
+            || (token.kind == TokenKind::Keyword && ["else", "do"].contains(&self.text(id)))
     }
 
     /// Whether the file uses a word of S as a name: anywhere other than at the beginning of a statement, or

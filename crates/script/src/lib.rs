@@ -6,18 +6,19 @@
 
 use oxc_allocator::Allocator;
 
-pub use compile::{Options, compile};
-pub use diagnostic::{Code, Diagnostic, Label, Severity};
-pub use line::{Lines, Position};
-pub use map::{Segment, SourceMap};
-pub use method::Method;
+pub use compile::{CompileOptions, compile};
+pub use diagnostic::{DiagnosticCode, DiagnosticLabel, DiagnosticSeverity, ScriptDiagnostic};
+pub use line::{LineStarts, TextPosition};
+pub use map::{MappedSegment, SourceMap};
+pub use method::HandlerMethod;
 pub use modules::modules;
 pub use program::{
-    Capture, CaptureKind, Cell, Class, Commit, Graph, Group, Handler, HeaderReads, Node, Path, Program,
-    Reads, Resource, Scope, Service, Site,
+    AccessGroup, CaptureKind, CapturedVariable, CellScope, CommitPoint, ConcurrencyClass, DependenceGraph,
+    DependenceNode, HeaderReads, NumberedSite, RequestReads, ResourceHandler, ResourcePath, ScriptCell,
+    ScriptProgram, ScriptResource, ScriptService,
 };
-pub use recipe::Recipe;
-pub use syntax::Outlined;
+pub use recipe::InlinePlan;
+pub use syntax::OutlinedConstruct;
 
 mod analyse;
 mod compile;
@@ -41,11 +42,11 @@ mod syntax;
 
 /// Returns the constructs of a text, in source order, and all of its syntax errors.
 #[must_use]
-pub fn outline(source: &str) -> (Vec<Outlined>, Vec<Diagnostic>) {
+pub fn outline(source: &str) -> (Vec<OutlinedConstruct>, Vec<ScriptDiagnostic>) {
     room::with_room(source, |source| {
         let allocator = Allocator::default();
         let parsed = parse::parse(&allocator, source);
-        (parsed.syntax.outline(&Lines::new(source)), parsed.diagnostics)
+        (parsed.syntax.outline(&LineStarts::new(source)), parsed.diagnostics)
     })
-    .unwrap_or_else(|| (Vec::new(), vec![Diagnostic::too_large()]))
+    .unwrap_or_else(|| (Vec::new(), vec![ScriptDiagnostic::too_large()]))
 }

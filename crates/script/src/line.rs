@@ -8,21 +8,21 @@ use serde::Serialize;
 
 /// The line starts of a text.
 #[derive(Clone, Debug)]
-pub struct Lines<'s> {
+pub struct LineStarts<'s> {
     source: &'s str,
     starts: Vec<usize>,
 }
 
 /// A position in a text. Both numbers count from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Position {
+pub struct TextPosition {
     /// The line.
     pub line: u32,
     /// The column, in characters.
     pub column: u32,
 }
 
-impl<'s> Lines<'s> {
+impl<'s> LineStarts<'s> {
     /// Finds the lines of a text.
     #[must_use]
     pub fn new(source: &'s str) -> Self {
@@ -37,14 +37,14 @@ impl<'s> Lines<'s> {
 
     /// Returns the position of a byte offset. Offsets past the end give the end of the text.
     #[must_use]
-    pub fn position(&self, offset: usize) -> Position {
+    pub fn position(&self, offset: usize) -> TextPosition {
         let mut offset = offset.min(self.source.len());
         while !self.source.is_char_boundary(offset) {
             offset -= 1;
         }
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts[line - 1];
-        Position { line: count(line), column: count(self.source[start..offset].chars().count() + 1) }
+        TextPosition { line: count(line), column: count(self.source[start..offset].chars().count() + 1) }
     }
 
     /// Returns a line's text without its line terminator, by the line's number.
@@ -63,7 +63,7 @@ pub(crate) fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-impl std::fmt::Display for Position {
+impl std::fmt::Display for TextPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn columns_count_characters_and_lines_end_as_in_javascript() {
         let source = "é😀x\r\ny\rz\u{2028}w\n";
-        let lines = Lines::new(source);
+        let lines = LineStarts::new(source);
         let place = |text: &str| lines.position(source.find(text).expect("the text contains it")).to_string();
         assert_eq!(["x", "y", "z", "w"].map(place), ["1:3", "2:1", "3:1", "4:1"]);
         assert_eq!(lines.position(source.len()).to_string(), "5:1");

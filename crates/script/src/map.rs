@@ -2,23 +2,23 @@
 
 use serde::Serialize;
 
-use crate::line::Position;
+use crate::line::TextPosition;
 
 /// A source map: positions of the emitted text with their origins in the S file. Lines and columns count from
 /// 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SourceMap {
     /// The segments, in the order of the emitted text.
-    segments: Vec<Segment>,
+    segments: Vec<MappedSegment>,
 }
 
 /// A mapped position. It applies to the emitted text up to the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Segment {
+pub struct MappedSegment {
     /// The position in the emitted text. Its column is in UTF-16 code units, as in JavaScript engines.
-    pub emitted: Position,
+    pub emitted: TextPosition,
     /// The position in the S file. Its column is in characters.
-    pub original: Position,
+    pub original: TextPosition,
     /// The original column in UTF-16 code units from 0, as source maps need it.
     pub units: u32,
 }
@@ -26,7 +26,7 @@ pub struct Segment {
 impl SourceMap {
     /// Creates a map from segments in any order.
     #[must_use]
-    pub fn new(mut segments: Vec<Segment>) -> Self {
+    pub fn new(mut segments: Vec<MappedSegment>) -> Self {
         segments.sort_unstable();
         Self { segments }
     }
@@ -34,8 +34,8 @@ impl SourceMap {
     /// Returns the position in the S file of the nearest segment at or before a position of the emitted text,
     /// in the same line.
     #[must_use]
-    pub fn original(&self, line: u32, column: u32) -> Option<Position> {
-        let place = Position { line, column };
+    pub fn original(&self, line: u32, column: u32) -> Option<TextPosition> {
+        let place = TextPosition { line, column };
         let after = self.segments.partition_point(|segment| segment.emitted <= place);
         let segment = self.segments.get(after.checked_sub(1)?)?;
         (segment.emitted.line == line).then_some(segment.original)
@@ -43,8 +43,8 @@ impl SourceMap {
 
     /// Returns the position in the emitted text that has this origin, if there is one.
     #[must_use]
-    pub fn emitted(&self, original: Position) -> Option<Position> {
-        let there = |segment: &&Segment| segment.original == original;
+    pub fn emitted(&self, original: TextPosition) -> Option<TextPosition> {
+        let there = |segment: &&MappedSegment| segment.original == original;
         self.segments.iter().find(there).map(|segment| segment.emitted)
     }
 

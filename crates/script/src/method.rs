@@ -5,7 +5,7 @@ use serde::Serialize;
 /// An HTTP method. The discriminant is its number in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[repr(u8)]
-pub enum Method {
+pub enum HandlerMethod {
     /// 0
     Get,
     /// 1
@@ -22,7 +22,7 @@ pub enum Method {
     Options,
 }
 
-impl Method {
+impl HandlerMethod {
     /// All methods, in the order of their numbers.
     pub const ALL: [Self; 7] =
         [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];

@@ -22,7 +22,7 @@ pub fn modules(text: &str, file: &Path) -> Vec<String> {
     let Ok(source) = SourceType::from_path(file) else { return Vec::new() };
     let named = room::with_room(text, |text| {
         let allocator = Allocator::default();
-        let mut named = Named::default();
+        let mut named = NamedModule::default();
         named.visit_program(&Parser::new(&allocator, text, source).parse().program);
         named.0
     });
@@ -30,9 +30,9 @@ pub fn modules(text: &str, file: &Path) -> Vec<String> {
 }
 
 #[derive(Default)]
-struct Named(Vec<String>);
+struct NamedModule(Vec<String>);
 
-impl Named {
+impl NamedModule {
     fn note(&mut self, name: &Expression<'_>) {
         if let Expression::StringLiteral(name) = name {
             self.0.push(name.value.to_string());
@@ -40,7 +40,7 @@ impl Named {
     }
 }
 
-impl<'a> Visit<'a> for Named {
+impl<'a> Visit<'a> for NamedModule {
     fn visit_import_declaration(&mut self, import: &ImportDeclaration<'a>) {
         self.0.push(import.source.value.to_string());
     }

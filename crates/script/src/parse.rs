@@ -12,9 +12,9 @@ use oxc_parser::Parser;
 use oxc_semantic::{Semantic, SemanticBuilder};
 use oxc_span::SourceType;
 
-use crate::diagnostic::{self, Diagnostic, Severity};
-use crate::prepass::{self, Encoded, OffsetMap};
-use crate::syntax::Syntax;
+use crate::diagnostic::{self, DiagnosticSeverity, ScriptDiagnostic};
+use crate::prepass::{self, EncodedText, OffsetMap};
+use crate::syntax::SyntaxConstructs;
 
 mod check;
 mod javascript;
@@ -24,22 +24,22 @@ mod tests;
 
 /// A parsed text.
 #[allow(dead_code, reason = "read by the analysis and the emission")]
-pub(crate) struct Parsed<'a> {
+pub(crate) struct ParsedScript<'a> {
     /// The S text.
     pub(crate) source: &'a str,
     /// The JavaScript of the same shape that the tree's spans refer to.
     pub(crate) encoded: &'a str,
     pub(crate) map: OffsetMap,
-    pub(crate) syntax: Syntax,
+    pub(crate) syntax: SyntaxConstructs,
     /// All diagnostics, in source order.
-    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) diagnostics: Vec<ScriptDiagnostic>,
     /// The tree. `None` if there is an error.
-    pub(crate) tree: Option<Tree<'a>>,
+    pub(crate) tree: Option<SyntaxTree<'a>>,
 }
 
 /// The tree of the encoded text, as parsed by oxc.
 #[allow(dead_code, reason = "read by the analysis and the emission")]
-pub(crate) struct Tree<'a> {
+pub(crate) struct SyntaxTree<'a> {
     pub(crate) program: &'a Program<'a>,
     pub(crate) semantic: Semantic<'a>,
 }
@@ -48,8 +48,8 @@ pub(crate) struct Tree<'a> {
 const MISTAKES: usize = 20;
 
 /// Parses a text.
-pub(crate) fn parse<'a>(allocator: &'a Allocator, source: &str) -> Parsed<'a> {
-    let Encoded { text, map, mut syntax, mut diagnostics, broken } = prepass::encode(source);
+pub(crate) fn parse<'a>(allocator: &'a Allocator, source: &str) -> ParsedScript<'a> {
+    let EncodedText { text, map, mut syntax, mut diagnostics, broken } = prepass::encode(source);
     let (source, encoded) = (allocator.alloc_str(source), allocator.alloc_str(&text));
     let mut tree = None;
     if !broken {
@@ -62,8 +62,8 @@ pub(crate) fn parse<'a>(allocator: &'a Allocator, source: &str) -> Parsed<'a> {
         check::check(&syntax, &mut diagnostics);
     }
     diagnostic::sort(&mut diagnostics);
-    let failed = diagnostics.iter().any(|it| it.severity == Severity::Error);
-    Parsed { source, encoded, map, syntax, diagnostics, tree: tree.filter(|_| !failed) }
+    let failed = diagnostics.iter().any(|it| it.severity == DiagnosticSeverity::Error);
+    ParsedScript { source, encoded, map, syntax, diagnostics, tree: tree.filter(|_| !failed) }
 }
 
 /// Parses the encoded text. oxc stops at the first error that it cannot recover from. Then the innermost
@@ -72,9 +72,9 @@ pub(crate) fn parse<'a>(allocator: &'a Allocator, source: &str) -> Parsed<'a> {
 fn read<'a>(
     allocator: &'a Allocator,
     encoded: &'a str,
-    syntax: &Syntax,
+    syntax: &SyntaxConstructs,
     map: &OffsetMap,
-) -> (Option<Tree<'a>>, Vec<OxcDiagnostic>) {
+) -> (Option<SyntaxTree<'a>>, Vec<OxcDiagnostic>) {
     let (mut text, mut errors) = (encoded, Vec::new());
     for _ in 0..MISTAKES {
         let parsed = Parser::new(allocator, text, SourceType::mjs()).parse();
@@ -84,7 +84,7 @@ fn read<'a>(
             let built =
                 SemanticBuilder::new().with_build_nodes(true).with_check_syntax_error(true).build(program);
             errors.extend(built.diagnostics.errors().cloned());
-            return (Some(Tree { program, semantic: built.semantic }), errors);
+            return (Some(SyntaxTree { program, semantic: built.semantic }), errors);
         }
         let place = errors.last().and_then(|error| error.labels.first()).map(|label| label.span().start);
         let Some(without) = place.and_then(|place| without_block(text, place, syntax, map)) else { break };
@@ -94,7 +94,7 @@ fn read<'a>(
 }
 
 /// Blanks out the innermost block of S around an offset. Returns `None` if the text would not change.
-fn without_block(text: &str, place: u32, syntax: &Syntax, map: &OffsetMap) -> Option<String> {
+fn without_block(text: &str, place: u32, syntax: &SyntaxConstructs, map: &OffsetMap) -> Option<String> {
     let place = map.to_source(place as usize);
     let inner = |body: &Range<usize>| body.start + 1..body.end.saturating_sub(1);
     let bodies = syntax.constructs.iter().filter(|construct| construct.kind.has_scope());

@@ -15,10 +15,10 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::diagnostic::{Code, Diagnostic};
-use crate::lex::{FrameId, FrameKind, Kind, Lexed, Token, TokenId};
-use crate::syntax::{Construct, ConstructId, ConstructKind, Syntax};
-use map::{Applied, Edit};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::lex::{FrameId, FrameKind, LexToken, TokenId, TokenKind, TokenList};
+use crate::syntax::{ConstructId, ConstructKind, SyntaxConstruct, SyntaxConstructs};
+use map::{AppliedEdits, TextReplacement};
 
 pub(crate) use map::OffsetMap;
 
@@ -30,20 +30,20 @@ mod resource;
 mod statement;
 
 /// The result of the pre-pass.
-pub(crate) struct Encoded {
+pub(crate) struct EncodedText {
     /// The JavaScript.
     pub(crate) text: String,
     pub(crate) map: OffsetMap,
-    pub(crate) syntax: Syntax,
-    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) syntax: SyntaxConstructs,
+    pub(crate) diagnostics: Vec<ScriptDiagnostic>,
     /// Whether a bracket or token is unterminated. The text cannot be parsed then.
     pub(crate) broken: bool,
 }
 
 /// Encodes a text.
-pub(crate) fn encode(source: &str) -> Encoded {
+pub(crate) fn encode(source: &str) -> EncodedText {
     let lexed = crate::lex::lex(source);
-    let mut finder = Finder::new(&lexed);
+    let mut finder = ConstructFinder::new(&lexed);
     let broken = !lexed.faults.is_empty();
     if broken {
         finder.diagnostics = brackets::explain(&lexed);
@@ -54,11 +54,11 @@ pub(crate) fn encode(source: &str) -> Encoded {
 }
 
 /// The walk over the tokens that collects the constructs of S.
-struct Finder<'l> {
-    lexed: &'l Lexed<'l>,
-    syntax: Syntax,
-    edits: Vec<Edit>,
-    diagnostics: Vec<Diagnostic>,
+struct ConstructFinder<'l> {
+    lexed: &'l TokenList<'l>,
+    syntax: SyntaxConstructs,
+    edits: Vec<TextReplacement>,
+    diagnostics: Vec<ScriptDiagnostic>,
     /// The construct whose body each frame is.
     bodies: Vec<Option<ConstructId>>,
     /// The heads of inline handlers, which are processed together with their resource.
@@ -70,7 +70,7 @@ struct Finder<'l> {
 }
 
 /// The position of a statement.
-struct Place {
+struct StatementPosition {
     /// The innermost enclosing service, resource or handler.
     around: Option<ConstructId>,
     /// Whether a JavaScript function or class is in between.
@@ -79,11 +79,11 @@ struct Place {
     directly: bool,
 }
 
-impl<'l> Finder<'l> {
-    fn new(lexed: &'l Lexed<'l>) -> Self {
+impl<'l> ConstructFinder<'l> {
+    fn new(lexed: &'l TokenList<'l>) -> Self {
         Self {
             lexed,
-            syntax: Syntax::default(),
+            syntax: SyntaxConstructs::default(),
             edits: Vec::new(),
             diagnostics: Vec::new(),
             bodies: vec![None; lexed.frames.len()],
@@ -96,7 +96,7 @@ impl<'l> Finder<'l> {
     fn find(&mut self) {
         for id in 0..self.lexed.tokens.len() {
             let token = self.lexed.tokens[id];
-            if token.kind != Kind::Name || !token.starts || id < self.skipped {
+            if token.kind != TokenKind::Name || !token.starts || id < self.skipped {
                 continue;
             }
             match self.lexed.text(id) {
@@ -112,16 +112,16 @@ impl<'l> Finder<'l> {
         }
     }
 
-    fn finish(mut self, broken: bool) -> Encoded {
-        let Applied { text, map, begins } = map::apply(self.lexed.source, self.edits);
+    fn finish(mut self, broken: bool) -> EncodedText {
+        let AppliedEdits { text, map, begins } = map::apply(self.lexed.source, self.edits);
         for (id, at) in begins {
             self.syntax.constructs[id].encoded = u32::try_from(at).unwrap_or(u32::MAX);
         }
         self.syntax.nest();
-        Encoded { text, map, syntax: self.syntax, diagnostics: self.diagnostics, broken }
+        EncodedText { text, map, syntax: self.syntax, diagnostics: self.diagnostics, broken }
     }
 
-    fn token(&self, id: TokenId) -> Option<Token> {
+    fn token(&self, id: TokenId) -> Option<LexToken> {
         self.lexed.tokens.get(id).copied()
     }
 
@@ -142,22 +142,22 @@ impl<'l> Finder<'l> {
 
     /// Whether a token is a name on the same line as the previous token, which a construct can declare.
     fn names(&self, id: TokenId) -> bool {
-        self.same_line(id) && self.token(id).is_some_and(|token| token.kind == Kind::Name)
+        self.same_line(id) && self.token(id).is_some_and(|token| token.kind == TokenKind::Name)
     }
 
     /// Returns the innermost service, resource or handler that encloses a frame's statements.
-    fn place(&self, frame: FrameId) -> Place {
+    fn place(&self, frame: FrameId) -> StatementPosition {
         let (mut in_function, mut directly) = (false, true);
         for (id, frame) in self.lexed.around(frame) {
             let body = self.bodies.get(id).copied().flatten();
             if let Some(construct) = body.filter(|body| self.syntax.constructs[*body].kind.has_scope()) {
-                return Place { around: Some(construct), in_function, directly };
+                return StatementPosition { around: Some(construct), in_function, directly };
             }
             in_function |=
                 matches!(frame.kind, FrameKind::Function(_) | FrameKind::Class(_) | FrameKind::StaticBlock);
             directly = false;
         }
-        Place { around: None, in_function, directly: self.lexed.frames[frame].parent.is_none() }
+        StatementPosition { around: None, in_function, directly: self.lexed.frames[frame].parent.is_none() }
     }
 
     /// Whether a frame is in a handler, regardless of functions and blocks in between.
@@ -179,13 +179,20 @@ impl<'l> Finder<'l> {
             self.bodies[frame] = Some(id);
         }
         let body = body.map(|open| self.between(open, self.lexed.closing(open)));
-        self.syntax.constructs.push(Construct { kind, parent: None, span, body, encoded: 0, scope: None });
+        self.syntax.constructs.push(SyntaxConstruct {
+            kind,
+            parent: None,
+            span,
+            body,
+            encoded: 0,
+            scope: None,
+        });
         id
     }
 
     /// Replaces a range by `text`. `begins` is a construct whose statement begins at an offset in `text`.
     fn replace(&mut self, range: Range<usize>, text: &str, begins: Option<(ConstructId, usize)>) {
-        self.edits.push(Edit { range, text: text.into(), begins });
+        self.edits.push(TextReplacement { range, text: text.into(), begins });
     }
 
     fn insert_after(&mut self, id: TokenId, text: &str) {
@@ -193,7 +200,14 @@ impl<'l> Finder<'l> {
         self.replace(end..end, text, None);
     }
 
-    fn error(&mut self, code: Code, span: Range<usize>, message: impl Into<String>, label: &str, help: &str) {
-        self.diagnostics.push(Diagnostic::error(code, span, message, label, help));
+    fn error(
+        &mut self,
+        code: DiagnosticCode,
+        span: Range<usize>,
+        message: impl Into<String>,
+        label: &str,
+        help: &str,
+    ) {
+        self.diagnostics.push(ScriptDiagnostic::error(code, span, message, label, help));
     }
 }

@@ -5,15 +5,15 @@
 
 use serde::Serialize;
 
-use crate::diagnostic::Diagnostic;
-use crate::line::Position;
+use crate::diagnostic::ScriptDiagnostic;
+use crate::line::TextPosition;
 use crate::map::SourceMap;
-use crate::method::Method;
-use crate::recipe::Recipe;
+use crate::method::HandlerMethod;
+use crate::recipe::InlinePlan;
 
 /// A compiled S file.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Program {
+pub struct ScriptProgram {
     /// The file name passed to the compiler, such as `shop.sjs`.
     pub name: String,
     /// The emitted JavaScript.
@@ -24,37 +24,37 @@ pub struct Program {
     /// The modules that it imports, as written in the source.
     pub imports: Vec<String>,
     /// The services, in source order.
-    pub services: Vec<Service>,
+    pub services: Vec<ScriptService>,
     /// Warnings and notes.
     #[serde(skip)]
-    pub warnings: Vec<Diagnostic>,
+    pub warnings: Vec<ScriptDiagnostic>,
     /// The dependence graph of each `par`.
-    pub graphs: Vec<Graph>,
+    pub graphs: Vec<DependenceGraph>,
     /// The numbered sites: each resource call, `respond`, nested `res` and declaration of state. The emitted
     /// code numbers them from 1.
-    pub sites: Vec<Site>,
+    pub sites: Vec<NumberedSite>,
 }
 
 /// An S service.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Service {
+pub struct ScriptService {
     /// Its name.
     pub name: String,
     /// The position of its declaration.
-    pub position: Position,
+    pub position: TextPosition,
     /// Its state cells.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<ScriptCell>,
     /// Cells that are written together.
-    pub groups: Vec<Group>,
+    pub groups: Vec<AccessGroup>,
     /// Its resources, nested ones too.
-    pub resources: Vec<Resource>,
+    pub resources: Vec<ScriptResource>,
     /// The handlers of all resources.
-    pub handlers: Vec<Handler>,
+    pub handlers: Vec<ResourceHandler>,
 }
 
 /// A piece of state.
 #[derive(Clone, Debug, Serialize)]
-pub struct Cell {
+pub struct ScriptCell {
     /// The name in the source.
     pub name: String,
     /// Its name in the views of handlers, unique in the service: `id`, and `id$2` for the next of that name.
@@ -62,20 +62,20 @@ pub struct Cell {
     /// The stable key of the cell across edits of the file: `shared`, `/data urls`, `/search POST id`.
     pub key: String,
     /// The handlers that have access.
-    pub scope: Scope,
+    pub scope: CellScope,
     /// The index of its group.
     pub group: usize,
     /// Whether it has an initialiser that runs at creation. The cells of a handler are initialised by the
     /// declaration itself.
     pub eager: bool,
     /// The position of its declaration.
-    pub position: Position,
+    pub position: TextPosition,
 }
 
 /// The scope of a cell. A cell of a resource or handler exists once for each instance (concrete URL) of the
 /// resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Scope {
+pub enum CellScope {
     /// All handlers of the service.
     Service,
     /// The handlers of this resource.
@@ -86,7 +86,7 @@ pub enum Scope {
 
 /// Cells that are accessed together by some handler, and written by one run at a time.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Group {
+pub struct AccessGroup {
     /// Whether it has a service-level cell. There is one shared group for the service, and other groups exist
     /// for each instance.
     pub shared: bool,
@@ -96,26 +96,26 @@ pub struct Group {
 
 /// A resource.
 #[derive(Clone, Debug, Serialize)]
-pub struct Resource {
+pub struct ScriptResource {
     /// The stable key of its declaration: `/data`, `/start POST > /red/`.
     pub key: String,
     /// Its path.
-    pub path: Path,
+    pub path: ResourcePath,
     /// The handler that declares it. `None` at top level, and if the declaration was hoisted.
     pub parent: Option<usize>,
     /// Variables that its handlers capture from the place of its declaration.
-    pub captures: Vec<Capture>,
+    pub captures: Vec<CapturedVariable>,
     /// The handler of each method.
-    pub methods: Vec<(Method, usize)>,
+    pub methods: Vec<(HandlerMethod, usize)>,
     /// Its cells.
     pub cells: Vec<usize>,
     /// The position of its declaration.
-    pub position: Position,
+    pub position: TextPosition,
 }
 
 /// A resource's path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Path {
+pub enum ResourcePath {
     /// A path known at compile time.
     Literal(String),
     /// A path computed when the declaration runs.
@@ -124,7 +124,7 @@ pub enum Path {
 
 /// A variable that is captured at a nested resource's declaration.
 #[derive(Clone, Debug, Serialize)]
-pub struct Capture {
+pub struct CapturedVariable {
     /// The variable's name.
     pub name: String,
     /// The kind of value.
@@ -142,34 +142,34 @@ pub enum CaptureKind {
 
 /// A handler of one method of a resource.
 #[derive(Clone, Debug, Serialize)]
-pub struct Handler {
+pub struct ResourceHandler {
     /// The method.
-    pub method: Method,
+    pub method: HandlerMethod,
     /// The index of its resource.
     pub resource: usize,
     /// The concurrency class.
-    pub class: Class,
+    pub class: ConcurrencyClass,
     /// The group of the cells that it accesses.
     pub group: Option<usize>,
     /// The cells that it accesses, in the order of its slots.
     pub cells: Vec<usize>,
     /// The point at which its writes are committed.
-    pub commit: Commit,
+    pub commit: CommitPoint,
     /// The parts of the request that it can read.
-    pub reads: Reads,
+    pub reads: RequestReads,
     /// The request headers that it can read.
     pub header_reads: HeaderReads,
     /// Whether it makes resource calls.
     pub calls: bool,
     /// A plan to run the handler without its code, if it only composes responses.
-    pub recipe: Option<Recipe>,
+    pub recipe: Option<InlinePlan>,
     /// The position of its declaration.
-    pub position: Position,
+    pub position: TextPosition,
 }
 
 /// The concurrency class of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Class {
+pub enum ConcurrencyClass {
     /// Any number of concurrent runs, in any worker.
     Stateless,
     /// Any number of concurrent runs, in any worker, each on the last committed version.
@@ -180,16 +180,16 @@ pub enum Class {
 
 /// The point at which a writer's changes are committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Commit {
+pub enum CommitPoint {
     /// At the end of the handler.
     End,
     /// After this position, beyond which the handler accesses no cells.
-    Early(Position),
+    Early(TextPosition),
 }
 
 /// The parts of a request that a handler's code can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Reads {
+pub struct RequestReads {
     /// The parameters.
     pub query: bool,
     /// `$headers`.
@@ -210,38 +210,38 @@ pub enum HeaderReads {
 
 /// A numbered site.
 #[derive(Clone, Debug, Serialize)]
-pub struct Site {
+pub struct NumberedSite {
     /// The position in the S file.
-    pub position: Position,
+    pub position: TextPosition,
     /// A short description of the code: `g.get`.
     pub text: String,
 }
 
 /// The dependence graph of a `par`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Graph {
+pub struct DependenceGraph {
     /// The position of the `par`.
-    pub position: Position,
+    pub position: TextPosition,
     /// The units, each of which runs as a whole.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<DependenceNode>,
     /// The dependencies as source, target and reason: a variable, or `order`.
     pub edges: Vec<(usize, usize, String)>,
 }
 
 /// A unit of a `par`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Node {
+pub struct DependenceNode {
     /// The code of the unit, shortened.
     pub label: String,
     /// The position of its first step.
-    pub position: Position,
+    pub position: TextPosition,
     /// The number of resource calls in it.
     pub io: usize,
     /// Whether it waits for all units before it.
     pub barrier: bool,
 }
 
-impl Default for Reads {
+impl Default for RequestReads {
     /// Returns all parts, the safe assumption for handlers without an analysis.
     fn default() -> Self {
         Self { query: true, headers: true, body: true }

@@ -4,61 +4,61 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::method::Method;
+use crate::method::HandlerMethod;
 
 /// A plan to run a handler without its JavaScript.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Recipe {
+pub struct InlinePlan {
     /// The steps, in source order. Each has a value and runs once.
-    pub steps: Vec<Step>,
+    pub steps: Vec<InlineStep>,
     /// The response after all steps have completed.
-    pub answer: Part,
+    pub answer: ValuePart,
 }
 
 /// A step, which produces a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct InlineStep {
     /// The steps that must complete before this one. They include its inputs, or steps that in turn wait for
     /// those.
     pub after: Vec<usize>,
     /// The operation that produces the value.
-    pub what: What,
+    pub what: InlineOperation,
 }
 
 /// The operation of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum What {
+pub enum InlineOperation {
     /// A safe call to a service outside of the gateway.
     Call {
         /// Its number among the program's sites.
         site: usize,
         /// The method of the call.
-        method: Method,
+        method: HandlerMethod,
         /// The URL.
-        url: Vec<Piece>,
+        url: Vec<UrlPiece>,
         /// Whether the response is passed through as the handler's response.
         passes: bool,
     },
     /// A member of another step's value.
     Member(usize, String),
     /// A text, or a number or boolean that is converted to text in a URL.
-    Text(Part),
+    Text(ValuePart),
 }
 
 /// A piece of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Piece {
+pub enum UrlPiece {
     /// Literal text.
     Text(String),
     /// A template value, to be percent-encoded.
-    Encoded(Part),
+    Encoded(ValuePart),
     /// The text value of a step.
     Step(usize),
 }
 
 /// A value, or the parts that it is composed of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Part {
+pub enum ValuePart {
     /// `undefined`
     Undefined,
     /// A text, a whole number, a boolean or null.
@@ -68,46 +68,46 @@ pub enum Part {
     /// The value of a step.
     Step(usize),
     /// An object.
-    Object(Vec<Entry>),
+    Object(Vec<ObjectEntry>),
     /// A list.
-    List(Vec<Part>),
+    List(Vec<ValuePart>),
 }
 
 /// An entry of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Entry {
+pub enum ObjectEntry {
     /// A member. Its name needs no escapes and is not an array index.
-    Named(String, Part),
+    Named(String, ValuePart),
     /// The members of a step's value.
     Spread(usize),
 }
 
-impl Recipe {
+impl InlinePlan {
     /// Returns the number of calls.
     #[must_use]
     pub fn calls(&self) -> usize {
-        self.steps.iter().filter(|step| matches!(step.what, What::Call { .. })).count()
+        self.steps.iter().filter(|step| matches!(step.what, InlineOperation::Call { .. })).count()
     }
 
     /// Whether it reads the request's query parameters.
     #[must_use]
     pub fn reads_query(&self) -> bool {
-        let in_url = |piece: &Piece| matches!(piece, Piece::Encoded(part) if part.reads_query());
+        let in_url = |piece: &UrlPiece| matches!(piece, UrlPiece::Encoded(part) if part.reads_query());
         self.answer.reads_query()
             || self.steps.iter().any(|step| match &step.what {
-                What::Call { url, .. } => url.iter().any(in_url),
-                What::Text(part) => part.reads_query(),
-                What::Member(..) => false,
+                InlineOperation::Call { url, .. } => url.iter().any(in_url),
+                InlineOperation::Text(part) => part.reads_query(),
+                InlineOperation::Member(..) => false,
             })
     }
 }
 
-impl Part {
+impl ValuePart {
     fn reads_query(&self) -> bool {
         match self {
             Self::Query(_) => true,
             Self::Object(entries) => {
-                entries.iter().any(|entry| matches!(entry, Entry::Named(_, part) if part.reads_query()))
+                entries.iter().any(|entry| matches!(entry, ObjectEntry::Named(_, part) if part.reads_query()))
             }
             Self::List(items) => items.iter().any(Self::reads_query),
             Self::Undefined | Self::Constant(_) | Self::Step(_) => false,

@@ -8,32 +8,32 @@ use std::ops::Range;
 use oxc_syntax::scope::ScopeId;
 use oxc_syntax::symbol::SymbolId;
 
-use crate::line::{Lines, Position};
-use crate::method::Method;
+use crate::line::{LineStarts, TextPosition};
+use crate::method::HandlerMethod;
 
 /// An index into `Syntax::constructs`. A construct comes after its ancestors.
 pub(crate) type ConstructId = usize;
 
 /// All constructs of a text, in source order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Syntax {
-    pub(crate) constructs: Vec<Construct>,
+pub(crate) struct SyntaxConstructs {
+    pub(crate) constructs: Vec<SyntaxConstruct>,
 }
 
 /// A construct of S in the outline of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outlined {
+pub struct OutlinedConstruct {
     /// `service`, `resource`, `handler`, `state`, `external`, `respond`, `par` or `pfor`.
     pub kind: &'static str,
     /// The position of its first character.
-    pub position: Position,
+    pub position: TextPosition,
     /// The number of enclosing constructs.
     pub depth: usize,
 }
 
 /// A construct.
 #[derive(Clone, Debug)]
-pub(crate) struct Construct {
+pub(crate) struct SyntaxConstruct {
     pub(crate) kind: ConstructKind,
     /// The innermost enclosing construct, regardless of blocks and functions in between.
     pub(crate) parent: Option<ConstructId>,
@@ -54,7 +54,7 @@ pub(crate) struct Construct {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConstructKind {
     /// `service NAME { .. }`, encoded as `void function() { .. };`.
-    Service { name: Name },
+    Service { name: ConstructName },
     /// `res PATH { .. }` or `res PATH on METHOD { .. }`, encoded as `void [PATH, function() { .. }];`.
     Res {
         /// The path's expression, in the S text.
@@ -66,11 +66,11 @@ pub(crate) enum ConstructKind {
     },
     /// `on METHOD { .. }`, encoded as `void async function(query, response) { .. };`. Its parent is its
     /// resource.
-    On { method: Method, method_span: Range<usize> },
+    On { method: HandlerMethod, method_span: Range<usize> },
     /// `state a = 1, b`, encoded as `let a = 1, b`.
-    State { names: Vec<Name> },
+    State { names: Vec<ConstructName> },
     /// `res g = 'http://..'`, encoded as `const g = 'http://..'`.
-    External { names: Vec<Name> },
+    External { names: Vec<ConstructName> },
     /// `respond E`, encoded as `throw E`.
     Respond {
         /// The value's expression, in the S text.
@@ -79,12 +79,12 @@ pub(crate) enum ConstructKind {
     /// `par { .. }`, encoded as `{ .. }`.
     Par,
     /// `pfor(var NAME in E) S`, encoded as `for(const NAME in E) S`.
-    Pfor { name: Name },
+    Pfor { name: ConstructName },
 }
 
 /// A name that a construct declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
+pub(crate) struct ConstructName {
     pub(crate) text: String,
     /// The range in the S text.
     pub(crate) span: Range<usize>,
@@ -113,7 +113,7 @@ impl ConstructKind {
     }
 }
 
-impl Syntax {
+impl SyntaxConstructs {
     /// Sets the parent of each construct, by their ranges.
     pub(crate) fn nest(&mut self) {
         let mut open: Vec<ConstructId> = Vec::new();
@@ -128,8 +128,8 @@ impl Syntax {
     }
 
     /// Returns kinds, positions and depths, for callers without the tree.
-    pub(crate) fn outline(&self, lines: &Lines<'_>) -> Vec<Outlined> {
-        let outlined = |(id, construct): (ConstructId, &Construct)| Outlined {
+    pub(crate) fn outline(&self, lines: &LineStarts<'_>) -> Vec<OutlinedConstruct> {
+        let outlined = |(id, construct): (ConstructId, &SyntaxConstruct)| OutlinedConstruct {
             kind: construct.kind.name(),
             position: lines.position(construct.span.start),
             depth: self.around(id).count(),
@@ -138,19 +138,19 @@ impl Syntax {
     }
 
     /// Returns the construct whose statement begins at this offset of the encoded text.
-    pub(crate) fn at(&self, encoded: u32) -> Option<(ConstructId, &Construct)> {
+    pub(crate) fn at(&self, encoded: u32) -> Option<(ConstructId, &SyntaxConstruct)> {
         let id = self.constructs.binary_search_by_key(&encoded, |construct| construct.encoded).ok()?;
         Some((id, &self.constructs[id]))
     }
 
     /// Returns the constructs nested in one, at any depth, in source order.
-    pub(crate) fn within(&self, id: ConstructId) -> impl Iterator<Item = (ConstructId, &Construct)> {
+    pub(crate) fn within(&self, id: ConstructId) -> impl Iterator<Item = (ConstructId, &SyntaxConstruct)> {
         let end = self.constructs[id].span.end;
         self.constructs.iter().enumerate().skip(id + 1).take_while(move |(_, it)| it.span.start < end)
     }
 
     /// Returns the enclosing constructs, innermost first.
-    pub(crate) fn around(&self, id: ConstructId) -> impl Iterator<Item = (ConstructId, &Construct)> {
+    pub(crate) fn around(&self, id: ConstructId) -> impl Iterator<Item = (ConstructId, &SyntaxConstruct)> {
         let with = |id: Option<ConstructId>| id.and_then(|id| Some((id, self.constructs.get(id)?)));
         let first = with(self.constructs.get(id).and_then(|construct| construct.parent));
         std::iter::successors(first, move |(_, construct)| with(construct.parent))
@@ -158,14 +158,15 @@ impl Syntax {
 
     /// Returns the service that encloses a construct.
     pub(crate) fn service_of(&self, id: ConstructId) -> Option<ConstructId> {
-        let is_service = |construct: &Construct| matches!(construct.kind, ConstructKind::Service { .. });
+        let is_service =
+            |construct: &SyntaxConstruct| matches!(construct.kind, ConstructKind::Service { .. });
         self.around(id).find(|(_, construct)| is_service(construct)).map(|(id, _)| id)
     }
 
     /// Returns the handler that encloses a construct.
     #[allow(dead_code, reason = "read by the analysis and the emission")]
     pub(crate) fn handler_of(&self, id: ConstructId) -> Option<ConstructId> {
-        let is_handler = |construct: &Construct| matches!(construct.kind, ConstructKind::On { .. });
+        let is_handler = |construct: &SyntaxConstruct| matches!(construct.kind, ConstructKind::On { .. });
         self.around(id).find(|(_, construct)| is_handler(construct)).map(|(id, _)| id)
     }
 }

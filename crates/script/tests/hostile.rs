@@ -1,10 +1,10 @@
 //! Hostile texts: large ones, deeply nested ones, and names that collide with the compiler's.
 #![allow(missing_docs)]
 
-use script::{Options, Program, compile};
+use script::{CompileOptions, ScriptProgram, compile};
 
-fn program(source: &str) -> Program {
-    compile(source, "test.sjs", &Options::default()).unwrap_or_else(|found| {
+fn program(source: &str) -> ScriptProgram {
+    compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|found| {
         let said: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
         panic!("{}", said.join("\n"))
     })
@@ -21,7 +21,7 @@ fn many(count: usize, one: impl Fn(usize) -> String) -> String {
 
 #[test]
 fn rejects_large_texts_with_the_limit() {
-    let found = compile(&" ".repeat((1 << 20) + 1), "test.sjs", &Options::default())
+    let found = compile(&" ".repeat((1 << 20) + 1), "test.sjs", &CompileOptions::default())
         .expect_err("the text is too large");
     let [only] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((only.code.code(), only.message.as_str()), ("s-too-large", "a file has at most 1024 KiB"));

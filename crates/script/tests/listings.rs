@@ -5,7 +5,7 @@
 use oxc_allocator::Allocator;
 use oxc_parser::Parser;
 use oxc_span::SourceType;
-use script::{Class, Commit, Lines, Options, Program, compile};
+use script::{CommitPoint, CompileOptions, ConcurrencyClass, LineStarts, ScriptProgram, compile};
 
 const LISTINGS: [(&str, &str); 6] = [
     ("1", include_str!("listings/1.sjs")),
@@ -16,9 +16,9 @@ const LISTINGS: [(&str, &str); 6] = [
     ("7", include_str!("listings/7.sjs")),
 ];
 
-fn program(name: &str) -> (Program, &'static str) {
+fn program(name: &str) -> (ScriptProgram, &'static str) {
     let (_, source) = LISTINGS.iter().find(|(listing, _)| *listing == name).expect("a listing");
-    (compile(source, &format!("{name}.sjs"), &Options::default()).expect("a program"), source)
+    (compile(source, &format!("{name}.sjs"), &CompileOptions::default()).expect("a program"), source)
 }
 
 /// Returns the emitted code, with the properties of each handler.
@@ -93,7 +93,7 @@ fn emits_valid_javascript() {
 fn source_map_covers_all_copied_words() {
     for (name, source) in LISTINGS {
         let (program, _) = program(name);
-        let (lines, emitted) = (Lines::new(source), Lines::new(&program.code));
+        let (lines, emitted) = (LineStarts::new(source), LineStarts::new(&program.code));
         let mut led = 0;
         for (index, _) in source.match_indices("query.") {
             let original = lines.position(index);
@@ -114,7 +114,7 @@ fn source_map_maps_calls_to_the_source() {
         program.code.lines().enumerate().find(|(_, line)| line.contains("$r.call")).expect("a call");
     let column = text.find("$r.call").expect("a call") + 1;
     let original = program.map.original(line as u32 + 1, column as u32).expect("a place");
-    let written = Lines::new(source).text(original.line);
+    let written = LineStarts::new(source).text(original.line);
     assert!(written[original.column as usize - 1..].starts_with("g.get(query.q)"), "{written} {original}");
 }
 
@@ -132,8 +132,8 @@ fn source_map_has_the_v3_format() {
 fn listings_3_and_7_commit_before_they_wait() {
     for name in ["3", "7"] {
         let handler = &program(name).0.services[0].handlers[0];
-        assert_eq!(handler.class, Class::Writer);
-        assert!(matches!(handler.commit, Commit::Early(_)), "{name}");
+        assert_eq!(handler.class, ConcurrencyClass::Writer);
+        assert!(matches!(handler.commit, CommitPoint::Early(_)), "{name}");
     }
 }
 
@@ -143,7 +143,7 @@ fn only_responses_that_code_cannot_see_are_unread() {
         let source = format!(
             "service s {{ res '/' on GET {{ res g = 'http://a/'; res h = 'http://b/'; var o = {{}}; respond {answer} }} }}"
         );
-        compile(&source, "s.sjs", &Options::default()).expect(answer).code
+        compile(&source, "s.sjs", &CompileOptions::default()).expect(answer).code
     };
     for (answer, unread, read) in [
         ("{ a: g.get(), b: [1, (h.get())] }", 2, 0),

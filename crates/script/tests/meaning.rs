@@ -8,8 +8,8 @@ use proptest::prelude::any;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
-use meaning::node::{Node, program};
-use meaning::write::Writer;
+use meaning::node::{NodeProcess, program};
+use meaning::write::HandlerGenerator;
 
 mod meaning {
     pub(crate) mod node;
@@ -23,11 +23,11 @@ fn sequential(source: &str) -> String {
 
 /// Runs random programs with `par` and `pfor`, and compares the results with those of their sequential
 /// versions.
-fn both_ways(engine: Node, cases: u32) {
+fn both_ways(engine: NodeProcess, cases: u32) {
     let node = RefCell::new(engine);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&(vec(any::<u8>(), 0..=160), any::<u32>()), |(bytes, seed)| {
-        let source = Writer::program(&bytes);
+        let source = HandlerGenerator::program(&bytes);
         let mut node = node.borrow_mut();
         let one = program(&source);
         let other = program(&sequential(&source));
@@ -43,12 +43,12 @@ fn both_ways(engine: Node, cases: u32) {
 
 #[test]
 fn par_and_pfor_match_sequential_execution() {
-    both_ways(Node::start(), 400);
+    both_ways(NodeProcess::start(), 400);
 }
 
 #[test]
 fn par_and_pfor_match_sequential_execution_on_bun() {
-    match Node::bun() {
+    match NodeProcess::bun() {
         Some(bun) => both_ways(bun, 100),
         None => eprintln!("Bun is not installed: `scripts/setup script` installs it"),
     }
@@ -65,7 +65,7 @@ fn the_calls_of_a_par_overlap() {
         graph.edges.iter().map(|(from, to, why)| (*from, *to, why.as_str())).collect::<Vec<_>>(),
         [(0, 1, "x"), (1, 3, "y"), (2, 3, "z")]
     );
-    assert_eq!(Node::start().run(&program, 0, 1, &json!({}))["error"], Value::Null);
+    assert_eq!(NodeProcess::start().run(&program, 0, 1, &json!({}))["error"], Value::Null);
 }
 
 /// Returns the graph of a handler's only `par`: each step with its dependencies.
@@ -120,7 +120,7 @@ fn rule_18_unsafe_calls_of_one_resource_keep_their_order_within_a_declaration() 
 
 #[test]
 fn rule_18_use_before_declaration_throws_in_par() {
-    let mut node = Node::start();
+    let mut node = NodeProcess::start();
     for statements in [
         "let x = y, y = a.get(1), z = b.get(2)",
         "let x = a.get(y), y = b.get(1), z = b.get(2)",
@@ -155,7 +155,7 @@ fn rule_18_recursive_functions_do_not_prevent_parallel_calls() {
 
 #[test]
 fn rule_19_repeats_bodies_without_braces() {
-    let mut node = Node::start();
+    let mut node = NodeProcess::start();
     let puts = |answer: &Value| answer["calls"]["http://a/@"].as_array().map_or(0, Vec::len);
     for (body, expected, count) in [
         ("if (i % 2) out[i] = a.get(i) * 0 + i; else out[i] = 'even'", json!(["even", 1, "even"]), 0),
@@ -181,7 +181,7 @@ fn functions_that_use_state_keep_arguments_and_constructors() {
       function count(a) { const all = () => arguments.length; return all() + n + (function () { return arguments.length })() }
       function Item(x) { this.x = x + n }
       res '/a' on POST { respond [count(1, 2), count(), [5].map(count), new Item(3).x, new (Item)(4).x, new Item instanceof Item] } }";
-    let answer = Node::start().run(&program(source), 0, 1, &json!({}));
+    let answer = NodeProcess::start().run(&program(source), 0, 1, &json!({}));
     assert_eq!(answer["answers"], json!([[12, 10, [13], 13, 14, true]]), "{answer}");
 }
 
@@ -202,7 +202,7 @@ fn functions_of_a_resource_call_resources_and_use_its_state() {
           respond [even(3), even /* ( */ (even(3) + 1) === own.get(0), even(even(3) + 2), even(even(0)) === even(own.get(0)), inner(2) === own.get(0), sum(2), count(1, 2), [7].map(count), await all([later(1)])]
           function later(k) { return (function it(k) { return k ? it(k - 1) : odd(k) })(k) }
         } } }";
-    let answer = Node::start().run(&program(source), 0, 1, &json!({}));
+    let answer = NodeProcess::start().run(&program(source), 0, 1, &json!({}));
     assert_eq!(answer["answers"], json!([[-1, true, -1, true, true, 30, 17, [18], [-1]]]), "{answer}");
 }
 
@@ -226,7 +226,7 @@ fn functions_of_a_nested_resource_use_captured_variables() {
           on POST { respond [bump(), n, same(), outer(), load(2) === own.get(0), new Item().value()] }
         } } }";
     let program = program(source);
-    let mut node = Node::start();
+    let mut node = NodeProcess::start();
     let declared = node.run(&program, 0, 1, &json!({ "x": "3" }));
     let captured = &declared["answers"][0]["captured"];
     assert_eq!(captured["x"], 3, "{declared}");
@@ -245,7 +245,7 @@ fn handler(head: &str, declared: &str, statement: &str) -> String {
 #[test]
 fn plain_javascript_keeps_its_meaning_on_variables_and_state() {
     const VALUES: &str = "a = 1, b = [1, 2], c = { x: 1, y: [3] }";
-    let mut node = Node::start();
+    let mut node = NodeProcess::start();
     let cases: Vec<&str> = include_str!("meaning/statements.js").split("//: ").skip(1).collect();
     assert!(cases.len() > 20, "{}", cases.len());
     for case in cases {

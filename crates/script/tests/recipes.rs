@@ -2,15 +2,15 @@
 //! worker.
 #![allow(missing_docs)]
 
-use script::recipe::{Entry, Part, Piece, What};
-use script::{Method, Options, Recipe, compile};
+use script::recipe::{InlineOperation, ObjectEntry, UrlPiece, ValuePart};
+use script::{CompileOptions, HandlerMethod, InlinePlan, compile};
 
-fn recipe(body: &str) -> Option<Recipe> {
+fn recipe(body: &str) -> Option<InlinePlan> {
     let source = format!(
         "const limit = 3; service s {{ res top = 'http://top/@'; res '/a' on GET {{\n\
          res user = 'http://u/@', items = 'http://i/?of=@', own = '/b?n=@'\n{body}\n}} }}"
     );
-    let program = compile(&source, "s.sjs", &Options::default());
+    let program = compile(&source, "s.sjs", &CompileOptions::default());
     let program = program.unwrap_or_else(|found| panic!("{source}\n{found:#?}"));
     program.services[0].handlers[0].recipe.clone()
 }
@@ -26,14 +26,14 @@ fn composing_two_responses_is_two_concurrent_calls_and_an_object() {
         recipe("par { respond { ...user.get(query.id), items: items.get(query.id) } }").expect("one");
     let calls: Vec<_> = recipe.steps.iter().map(|step| (&step.after, &step.what)).collect();
     let url = |before: &str, after: &str| {
-        let hole = Piece::Encoded(Part::Query("id".into()));
-        vec![Piece::Text(before.into()), hole, Piece::Text(after.into())]
+        let hole = UrlPiece::Encoded(ValuePart::Query("id".into()));
+        vec![UrlPiece::Text(before.into()), hole, UrlPiece::Text(after.into())]
     };
-    let call = |site, url| What::Call { site, method: Method::Get, url, passes: false };
+    let call = |site, url| InlineOperation::Call { site, method: HandlerMethod::Get, url, passes: false };
     let first = (&vec![], &call(3, url("http://u/", "")));
     assert_eq!(calls, [first, (&vec![], &call(4, url("http://i/?of=", "")))]);
-    let entries = vec![Entry::Spread(0), Entry::Named("items".into(), Part::Step(1))];
-    assert_eq!(recipe.answer, Part::Object(entries));
+    let entries = vec![ObjectEntry::Spread(0), ObjectEntry::Named("items".into(), ValuePart::Step(1))];
+    assert_eq!(recipe.answer, ValuePart::Object(entries));
 }
 
 #[test]
@@ -48,9 +48,9 @@ fn calls_are_sequential_and_in_par_follow_their_inputs() {
 #[test]
 fn bare_calls_are_passed_through_and_constants_need_no_call() {
     let passed = recipe("respond user.get(query.id)").expect("one");
-    assert!(matches!(passed.steps[0].what, What::Call { passes: true, .. }));
+    assert!(matches!(passed.steps[0].what, InlineOperation::Call { passes: true, .. }));
     let kept = recipe("var u = user.get(query.id); respond u").expect("one");
-    assert!(matches!(kept.steps[0].what, What::Call { passes: false, .. }));
+    assert!(matches!(kept.steps[0].what, InlineOperation::Call { passes: false, .. }));
     assert_eq!(recipe("respond 'hello'").expect("one").steps, []);
 }
 
@@ -58,10 +58,10 @@ fn bare_calls_are_passed_through_and_constants_need_no_call() {
 fn values_in_a_url_are_steps_at_the_declaration() {
     let recipe = recipe("var u = user.get(1); res g = 'http://g/' + u.name + '?n=@'; respond [g.get(2)]");
     let steps = recipe.expect("one").steps;
-    assert_eq!(steps[1].what, What::Member(0, "name".into()));
-    assert_eq!(steps[2].what, What::Text(Part::Step(1)));
-    let What::Call { url, .. } = &steps[3].what else { panic!("{steps:?}") };
-    assert_eq!(url[1], Piece::Step(2));
+    assert_eq!(steps[1].what, InlineOperation::Member(0, "name".into()));
+    assert_eq!(steps[2].what, InlineOperation::Text(ValuePart::Step(1)));
+    let InlineOperation::Call { url, .. } = &steps[3].what else { panic!("{steps:?}") };
+    assert_eq!(url[1], UrlPiece::Step(2));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn state_unsafe_calls_and_nested_resources_have_no_recipe() {
         "service s { res '/a' on POST { res g = 'http://g/'; respond g.post() } }",
         "service s { res '/a' on POST { res '/b/' + query.n on GET { respond 'b' } } }",
     ] {
-        let program = compile(source, "s.sjs", &Options::default()).expect("a program");
+        let program = compile(source, "s.sjs", &CompileOptions::default()).expect("a program");
         assert!(program.services[0].handlers.iter().all(|handler| handler.recipe.is_none()), "{source}");
     }
 }

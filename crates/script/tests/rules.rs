@@ -1,10 +1,12 @@
 //! Diagnostics of texts that violate a rule: codes, places and corrections.
 #![allow(missing_docs)]
 
-use script::{Class, Commit, HeaderReads, Options, Program, Severity, compile};
+use script::{
+    CommitPoint, CompileOptions, ConcurrencyClass, DiagnosticSeverity, HeaderReads, ScriptProgram, compile,
+};
 
 fn strictly(source: &str, strict_paths: bool) -> String {
-    let found = match compile(source, "test.sjs", &Options { strict_paths }) {
+    let found = match compile(source, "test.sjs", &CompileOptions { strict_paths }) {
         Ok(program) => program.warnings,
         Err(found) => found,
     };
@@ -16,8 +18,8 @@ fn said(source: &str) -> String {
     strictly(source, false)
 }
 
-fn program(source: &str) -> Program {
-    compile(source, "test.sjs", &Options::default()).unwrap_or_else(|found| panic!("{found:?}"))
+fn program(source: &str) -> ScriptProgram {
+    compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|found| panic!("{found:?}"))
 }
 
 #[test]
@@ -50,7 +52,7 @@ fn rule_6_early_commit_considers_aliases() {
              function put(to, what) {{ to.a = what }}\n function same(it) {{ return it }}\n \
              function add(to) {{ to.push(9) }}\n {body} }} }}"
         ));
-        matches!(program.services[0].handlers[0].commit, Commit::Early(_))
+        matches!(program.services[0].handlers[0].commit, CommitPoint::Early(_))
     };
     for early in [
         "words.a = [1]; var p = g.get(1); respond p",
@@ -98,7 +100,7 @@ fn rule_6_emits_early_commits_after_any_statement() {
     ] {
         let source = format!("service s {{ state total = 0; res g = '/g'; res '/a' on POST {{ {body} }} }}");
         let program = program(&source);
-        assert!(matches!(program.services[0].handlers[0].commit, Commit::Early(_)), "{body}");
+        assert!(matches!(program.services[0].handlers[0].commit, CommitPoint::Early(_)), "{body}");
         assert!(program.code.contains(emitted), "{body}: {}", program.code);
     }
 }
@@ -274,7 +276,7 @@ fn rule_4_classifies_handlers_by_their_accesses() {
         program.services[0].handlers[0].class
     };
     for stateless in ["respond 1", "var list = []; list.push(1)", "change([1])"] {
-        assert_eq!(classes(stateless), Class::Stateless, "{stateless}");
+        assert_eq!(classes(stateless), ConcurrencyClass::Stateless, "{stateless}");
     }
     for reader in [
         "respond list",
@@ -286,7 +288,7 @@ fn rule_4_classifies_handlers_by_their_accesses() {
         "var { a } = o; respond JSON.stringify(a)",
         "list.forEach((it) => console.log(it.a))",
     ] {
-        assert_eq!(classes(reader), Class::Reader, "{reader}");
+        assert_eq!(classes(reader), ConcurrencyClass::Reader, "{reader}");
     }
     for writer in [
         "n++",
@@ -308,7 +310,7 @@ fn rule_4_classifies_handlers_by_their_accesses() {
         "grow(list)",
         "var it = list.find((it) => it.a); it.b++",
     ] {
-        assert_eq!(classes(writer), Class::Writer, "{writer}");
+        assert_eq!(classes(writer), ConcurrencyClass::Writer, "{writer}");
     }
 }
 
@@ -332,7 +334,7 @@ fn rule_11_hoists_nested_resources_without_captures() {
         program.services[0].resources.iter().map(|it| (it.key.as_str(), it.parent)).collect();
     assert_eq!(parents, [("/a", None), ("/b", None), ("/a POST > /c", Some(0))]);
     let [note] = program.warnings.as_slice() else { panic!("{:?}", program.warnings) };
-    assert_eq!((note.severity, note.code.code()), (Severity::Note, "s-hoisted"));
+    assert_eq!((note.severity, note.code.code()), (DiagnosticSeverity::Note, "s-hoisted"));
 }
 
 #[test]

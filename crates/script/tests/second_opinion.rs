@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use script::Severity;
+use script::DiagnosticSeverity;
 
 #[path = "../src/fuzz/write.rs"]
 #[expect(dead_code, reason = "the JavaScript generator is only used by the fuzz tests")]
@@ -17,11 +17,11 @@ mod write;
 const SETUP: &str = "Node.js and npm are required: see `scripts/setup test`";
 
 /// The name of a text, and the text.
-type Text = (String, String);
+type NamedText = (String, String);
 
 /// The result of one parser for a text.
 #[derive(Debug, PartialEq, serde::Deserialize)]
-struct Opinion {
+struct ParserResult {
     accepted: bool,
     error: String,
     constructs: Vec<(String, u32, u32)>,
@@ -47,7 +47,7 @@ static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| {
     to
 });
 
-fn by_acorn(texts: &[Text]) -> Vec<Opinion> {
+fn by_acorn(texts: &[NamedText]) -> Vec<ParserResult> {
     let texts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
     let mut node = Command::new("node");
     node.arg("opinions.js").current_dir(&*PLUGIN);
@@ -61,17 +61,17 @@ fn by_acorn(texts: &[Text]) -> Vec<Opinion> {
     serde_json::from_slice(&ended.stdout).expect("opinions")
 }
 
-fn by_us((_, text): &Text) -> Opinion {
+fn by_us((_, text): &NamedText) -> ParserResult {
     let (found, said) = script::outline(text);
-    let error = said.iter().find(|it| it.severity == Severity::Error);
+    let error = said.iter().find(|it| it.severity == DiagnosticSeverity::Error);
     let constructs =
         found.iter().map(|it| (it.kind.to_owned(), it.position.line, it.position.column)).collect();
     let said = error.map_or_else(String::new, |error| error.render("a.sjs", text));
-    Opinion { accepted: error.is_none(), error: said, constructs }
+    ParserResult { accepted: error.is_none(), error: said, constructs }
 }
 
 /// Compares the results of both parsers, and returns the number of texts that both accept.
-fn compare(texts: &[Text]) -> usize {
+fn compare(texts: &[NamedText]) -> usize {
     let theirs = by_acorn(texts);
     let mut approved = 0;
     let mut different = Vec::new();
@@ -114,7 +114,7 @@ fn both_parsers_accept_the_listings() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/listings");
     let files = std::fs::read_dir(folder).expect("the listings").map(|file| file.expect("a file").path());
     let text = |path: PathBuf| (path.display().to_string(), std::fs::read_to_string(path).expect("a text"));
-    let mut texts: Vec<Text> = files.map(text).collect();
+    let mut texts: Vec<NamedText> = files.map(text).collect();
     texts.push(("words".into(), include_str!("words.js").into()));
     assert_eq!((compare(&texts), texts.len()), (7, 8), "all but listing 7 as printed");
 }
@@ -126,7 +126,7 @@ fn both_parsers_reject_every_invalid_text() {
             vec![$((stringify!($name).to_owned(), AsRef::<str>::as_ref(&$source).to_owned())),*]
         };
     }
-    let texts: Vec<Text> = include!("bad.in");
+    let texts: Vec<NamedText> = include!("bad.in");
     assert_eq!(compare(&texts), 0);
 }
 
@@ -137,7 +137,7 @@ fn both_parsers_agree_on_random_programs() {
         let bytes: Vec<u8> = (0..200).map(|_| random(&mut state)).collect();
         (format!("seed {seed}"), write::program(&bytes).0)
     };
-    let texts: Vec<Text> = (0..2000).map(program).collect();
+    let texts: Vec<NamedText> = (0..2000).map(program).collect();
     let approved = compare(&texts);
     assert!(approved > 200, "{approved} of 2000 are valid");
 }

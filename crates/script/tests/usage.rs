@@ -2,21 +2,21 @@
 //! a similar form that only reads.
 #![allow(missing_docs)]
 
-use script::{Class, Commit, Handler, Options, compile};
+use script::{CommitPoint, CompileOptions, ConcurrencyClass, ResourceHandler, compile};
 
 /// Returns a PUT handler that uses the state `st`, the resource `u` and some functions of the service.
-fn handler(body: &str) -> Handler {
+fn handler(body: &str) -> ResourceHandler {
     let source = format!(
         "service s {{ res u = 'http://x/@'\n function tag(s, l) {{ l.push(1) }}\n \
          res '/a' {{ state st = {{ n: 0, list: [] }}\n on PUT {{ {body} }} }} }}"
     );
-    let program = compile(&source, "test.sjs", &Options::default());
+    let program = compile(&source, "test.sjs", &CompileOptions::default());
     let program = program.unwrap_or_else(|found| panic!("{body}: {found:?}"));
     program.services[0].handlers[0].clone()
 }
 
 fn commits_early(body: &str) -> bool {
-    matches!(handler(body).commit, Commit::Early(_))
+    matches!(handler(body).commit, CommitPoint::Early(_))
 }
 
 /// Statements before the change, code that changes `st.list`, and a body that only reads.
@@ -178,8 +178,12 @@ const FORMS: &[(&str, &str, &str)] = &[
 #[test]
 fn rule_4_any_change_through_an_alias_makes_a_writer() {
     for (before, write, read) in FORMS {
-        assert_eq!(handler(&format!("{before}; {write}")).class, Class::Writer, "{before}; {write}");
-        assert_eq!(handler(read).class, Class::Reader, "{read}");
+        assert_eq!(
+            handler(&format!("{before}; {write}")).class,
+            ConcurrencyClass::Writer,
+            "{before}; {write}"
+        );
+        assert_eq!(handler(read).class, ConcurrencyClass::Reader, "{read}");
     }
 }
 

@@ -1,14 +1,14 @@
 //! Describes how the handlers of a script will run: their state, their concurrency and the commit of their
 //! writes.
 
-use script::{Class, Commit, Handler, Path, Program, Service};
+use script::{CommitPoint, ConcurrencyClass, ResourceHandler, ResourcePath, ScriptProgram, ScriptService};
 use serde_json::{Value, json};
 
 use crate::terminal::{self, paint};
 use crate::units;
 
 /// Formats a row for each handler.
-pub(super) fn text(program: &Program) -> String {
+pub(super) fn text(program: &ScriptProgram) -> String {
     let handlers = program.services.iter().map(|service| service.handlers.len()).sum();
     let services = units::count(program.services.len(), "service");
     let mut text = format!("ok: {services}, {}\n", units::count(handlers, "handler"));
@@ -25,42 +25,42 @@ pub(super) fn text(program: &Program) -> String {
     text
 }
 
-fn row(service: &Service, handler: &Handler) -> [String; 4] {
+fn row(service: &ScriptService, handler: &ResourceHandler) -> [String; 4] {
     let name = format!("{} {}", handler.method.word(), path(service, handler));
     let class = match handler.class {
-        Class::Stateless if handler.recipe.is_some() => "stateless: composed without a worker",
-        Class::Stateless => "stateless: replicated",
-        Class::Reader => "reader: replicated, sees the last committed version",
-        Class::Writer => "writer: one at a time",
+        ConcurrencyClass::Stateless if handler.recipe.is_some() => "stateless: composed without a worker",
+        ConcurrencyClass::Stateless => "stateless: replicated",
+        ConcurrencyClass::Reader => "reader: replicated, sees the last committed version",
+        ConcurrencyClass::Writer => "writer: one at a time",
     };
     let cells = match cells(service, handler) {
         cells if cells.is_empty() => String::new(),
         cells => format!("{} (group {}{})", cells.join(", "), group(handler), scope(service, handler)),
     };
     let commit = match (handler.class, handler.commit) {
-        (Class::Writer, Commit::End) => "commits at its end".to_owned(),
-        (Class::Writer, Commit::Early(at)) => format!("commits early, at {at}"),
+        (ConcurrencyClass::Writer, CommitPoint::End) => "commits at its end".to_owned(),
+        (ConcurrencyClass::Writer, CommitPoint::Early(at)) => format!("commits early, at {at}"),
         _ => String::new(),
     };
     [name, class.to_owned(), cells, commit]
 }
 
 /// Returns the same description as JSON.
-pub(super) fn json(program: &Program) -> Value {
+pub(super) fn json(program: &ScriptProgram) -> Value {
     let services = program.services.iter().map(|service| {
         let handlers = service.handlers.iter().map(|handler| {
             json!({
                 "method": handler.method.word(),
                 "path": path(service, handler),
                 "class": class(handler.class),
-                "replicated": handler.class != Class::Writer,
+                "replicated": handler.class != ConcurrencyClass::Writer,
                 "composed": handler.recipe.is_some(),
                 "cells": cells(service, handler),
                 "group": handler.group,
                 "commit": match handler.commit {
-                    _ if handler.class != Class::Writer => Value::Null,
-                    Commit::End => json!("end"),
-                    Commit::Early(at) => json!({ "line": at.line, "column": at.column }),
+                    _ if handler.class != ConcurrencyClass::Writer => Value::Null,
+                    CommitPoint::End => json!("end"),
+                    CommitPoint::Early(at) => json!({ "line": at.line, "column": at.column }),
                 },
                 "calls": handler.calls,
                 "line": handler.position.line,
@@ -72,33 +72,33 @@ pub(super) fn json(program: &Program) -> Value {
     services.collect()
 }
 
-fn class(class: Class) -> &'static str {
+fn class(class: ConcurrencyClass) -> &'static str {
     match class {
-        Class::Stateless => "stateless",
-        Class::Reader => "reader",
-        Class::Writer => "writer",
+        ConcurrencyClass::Stateless => "stateless",
+        ConcurrencyClass::Reader => "reader",
+        ConcurrencyClass::Writer => "writer",
     }
 }
 
 /// Returns the path, or the key of a resource with a computed path.
-fn path<'s>(service: &'s Service, handler: &Handler) -> &'s str {
+fn path<'s>(service: &'s ScriptService, handler: &ResourceHandler) -> &'s str {
     let resource = service.resources.get(handler.resource);
     resource.map_or("", |resource| match &resource.path {
-        Path::Literal(path) => path,
-        Path::Computed => &resource.key,
+        ResourcePath::Literal(path) => path,
+        ResourcePath::Computed => &resource.key,
     })
 }
 
-fn cells<'s>(service: &'s Service, handler: &Handler) -> Vec<&'s str> {
+fn cells<'s>(service: &'s ScriptService, handler: &ResourceHandler) -> Vec<&'s str> {
     handler.cells.iter().filter_map(|cell| Some(&*service.cells.get(*cell)?.name)).collect()
 }
 
 /// The number of the handler's group, from 1.
-fn group(handler: &Handler) -> usize {
+fn group(handler: &ResourceHandler) -> usize {
     handler.group.map_or(0, |group| group + 1)
 }
 
-fn scope(service: &Service, handler: &Handler) -> &'static str {
+fn scope(service: &ScriptService, handler: &ResourceHandler) -> &'static str {
     let group = handler.group.and_then(|group| service.groups.get(group));
     if group.is_some_and(|group| group.shared) { "" } else { ", one for each path" }
 }

@@ -1,23 +1,23 @@
 //! Diagnostics of the compiler, as text and as JSON for editors.
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report};
-use script::{Diagnostic, Label, Lines, Severity};
+use script::{DiagnosticLabel, DiagnosticSeverity, LineStarts, ScriptDiagnostic};
 use serde_json::{Value, json};
 
 use crate::terminal;
 
 /// Formats a diagnostic with the source lines that it refers to.
-pub(super) fn text(found: &Diagnostic, name: &str, source: &str) -> String {
+pub(super) fn text(found: &ScriptDiagnostic, name: &str, source: &str) -> String {
     let mut report = MietteDiagnostic::new(&found.message);
     report.severity = Some(match found.severity {
-        Severity::Error => miette::Severity::Error,
-        Severity::Warning => miette::Severity::Warning,
-        Severity::Note => miette::Severity::Advice,
+        DiagnosticSeverity::Error => miette::Severity::Error,
+        DiagnosticSeverity::Warning => miette::Severity::Warning,
+        DiagnosticSeverity::Note => miette::Severity::Advice,
     });
     report.code = Some(found.code.code().to_owned());
     let rule = found.code.rule().map(|rule| format!(" (rule {rule} of the language)"));
     report.help = Some(format!("{}{}", found.help, rule.unwrap_or_default()));
-    let label = |label: &Label| LabeledSpan::at(label.span.clone(), &label.text);
+    let label = |label: &DiagnosticLabel| LabeledSpan::at(label.span.clone(), &label.text);
     let others = found.others.iter().map(label);
     let primary =
         LabeledSpan::new_primary_with_span(Some(found.primary.text.clone()), found.primary.span.clone());
@@ -32,9 +32,9 @@ pub(super) fn text(found: &Diagnostic, name: &str, source: &str) -> String {
 }
 
 /// Returns a diagnostic with positions as editors use them: lines and columns from 1.
-pub(super) fn json(found: &Diagnostic, source: &str) -> Value {
-    let lines = Lines::new(source);
-    let place = |label: &Label| {
+pub(super) fn json(found: &ScriptDiagnostic, source: &str) -> Value {
+    let lines = LineStarts::new(source);
+    let place = |label: &DiagnosticLabel| {
         let (from, to) = (lines.position(label.span.start), lines.position(label.span.end));
         json!({
             "line": from.line, "column": from.column, "endLine": to.line, "endColumn": to.column,

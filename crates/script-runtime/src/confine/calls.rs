@@ -131,38 +131,38 @@ const OF_ITSELF_SECOND: &[(libc::c_long, u64)] = &[(libc::SYS_setpriority, 0), (
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type SeccompResult<T> = std::result::Result<T, Box<dyn Error>>;
+type SeccompRules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Applies the filters to this process and everything that it executes or forks.
-pub(super) fn apply() -> Result<()> {
+pub(super) fn apply() -> SeccompResult<()> {
     for filter in filters(std::process::id().into())? {
         apply_filter(&filter)?;
     }
     Ok(())
 }
 
-fn filters(own: u64) -> Result<Vec<BpfProgram>> {
+fn filters(own: u64) -> SeccompResult<Vec<BpfProgram>> {
     // The C library first tries `clone3`, whose arguments a filter cannot read, and then falls back to
     // `clone`.
-    let unseen = Rules::from([(libc::SYS_clone3, Vec::new())]);
+    let unseen = SeccompRules::from([(libc::SYS_clone3, Vec::new())]);
     let mut all = vec![filter(refused(own)?, libc::EACCES)?, filter(unseen, libc::ENOSYS)?];
     #[cfg(target_arch = "x86_64")]
     all.push(without_x32());
     Ok(all)
 }
 
-fn filter(rules: Rules, error: libc::c_int) -> Result<BpfProgram> {
+fn filter(rules: SeccompRules, error: libc::c_int) -> SeccompResult<BpfProgram> {
     let refused = SeccompAction::Errno(u32::try_from(error)?);
     let filter =
         SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?;
     Ok(filter.try_into()?)
 }
 
-fn refused(own: u64) -> Result<Rules> {
+fn refused(own: u64) -> SeccompResult<SeccompRules> {
     use SeccompCmpOp::{MaskedEq, Ne};
 
-    let mut rules: Rules = NEVER.iter().chain(NEVER_HERE).map(|call| (*call, Vec::new())).collect();
+    let mut rules: SeccompRules = NEVER.iter().chain(NEVER_HERE).map(|call| (*call, Vec::new())).collect();
     let is = |index, operator, value| {
         SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value).map_err(Box::<dyn Error>::from)
     };

@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use offload::SHORT_TEXT;
 
-use super::{Kind, LONGEST, Payload};
+use super::{FramePayload, LONGEST, PayloadKind};
 
 /// The length of the frame type and the run number.
 const HEAD: usize = 5;
@@ -37,7 +37,7 @@ pub(crate) enum FrameError {
 
 /// A message of a worker about a run or a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum WorkerMessage {
     Hello {
         worker: u32,
         engine: String,
@@ -47,18 +47,18 @@ pub(crate) enum From {
         message: String,
         stack: String,
     },
-    Call(Call),
-    Answer(Answer),
+    Call(ResourceCall),
+    Answer(HandlerAnswer),
     Commit {
         changes: Bytes,
     },
-    Declare(Declare),
+    Declare(DeclareMessage),
     End {
-        answer: Option<Answer>,
+        answer: Option<HandlerAnswer>,
         changes: Option<Bytes>,
         cpu_micros: u32,
     },
-    Fail(Fail),
+    Fail(HandlerFailure),
     Log {
         level: u8,
         text: String,
@@ -92,7 +92,7 @@ pub(crate) struct LongFrame {
 
 /// A resource call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct ResourceCall {
     pub(crate) number: u32,
     pub(crate) site: u32,
     /// Whether the response goes to the client, bypassing the handler.
@@ -103,22 +103,22 @@ pub(crate) struct Call {
     pub(crate) url: String,
     /// Parameters with their types, as a JSON object.
     pub(crate) query: Bytes,
-    pub(crate) body: Payload,
+    pub(crate) body: FramePayload,
 }
 
 /// A handler's response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct HandlerAnswer {
     /// 0: derived from the kind of the body.
     pub(crate) status: u16,
     /// A JSON object, or empty.
     pub(crate) headers: Bytes,
-    pub(crate) body: Payload,
+    pub(crate) body: FramePayload,
 }
 
 /// The declaration of a nested resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Declare {
+pub(crate) struct DeclareMessage {
     pub(crate) call: u32,
     pub(crate) site: u32,
     pub(crate) resource: u16,
@@ -129,7 +129,7 @@ pub(crate) struct Declare {
 
 /// The failure of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fail {
+pub(crate) struct HandlerFailure {
     pub(crate) kind: u8,
     pub(crate) site: u32,
     pub(crate) status: u16,
@@ -137,7 +137,7 @@ pub(crate) struct Fail {
     pub(crate) stack: String,
 }
 
-impl Fail {
+impl HandlerFailure {
     /// Whether the handler damaged its worker, which ends.
     pub(crate) fn is_damage(&self) -> bool {
         self.kind == 7
@@ -146,23 +146,23 @@ impl Fail {
 
 /// Splits a byte stream into frames.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct FrameReader {
     /// Bytes that do not form a complete frame yet.
     pub(crate) buffer: BytesMut,
-    long: Option<Incomplete>,
+    long: Option<IncompleteFrame>,
 }
 
 /// A long frame that is arriving.
 #[derive(Debug)]
-struct Incomplete {
+struct IncompleteFrame {
     run: u32,
     missing: usize,
     frame: LongFrame,
 }
 
-impl Reader {
+impl FrameReader {
     /// Returns the next complete frame: its run and its message.
-    pub(crate) fn next(&mut self) -> Result<Option<(u32, From)>, FrameError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, WorkerMessage)>, FrameError> {
         if let Some(long) = self.long.take() {
             return Ok(self.go_on(long));
         }
@@ -177,7 +177,7 @@ impl Reader {
                 self.buffer.advance(5);
                 let (run, length) = (self.buffer.get_u32_le(), length - HEAD);
                 let frame = LongFrame { kind, length, pieces: Vec::new() };
-                return Ok(self.go_on(Incomplete { run, missing: length, frame }));
+                return Ok(self.go_on(IncompleteFrame { run, missing: length, frame }));
             }
         }
         let missing = (length + 4).saturating_sub(self.buffer.len());
@@ -189,19 +189,19 @@ impl Reader {
         self.buffer.advance(4);
         let mut frame = self.buffer.split_to(length).freeze();
         let (kind, run) = (frame.get_u8(), frame.get_u32_le());
-        Ok(Some((run, Fields { kind, rest: frame }.whole()?)))
+        Ok(Some((run, FrameFields { kind, rest: frame }.whole()?)))
     }
 
     /// Moves the bytes that have arrived to a long frame, and returns it once it is complete. They are never
     /// copied, as they would be if one buffer grew with them.
-    fn go_on(&mut self, mut long: Incomplete) -> Option<(u32, From)> {
+    fn go_on(&mut self, mut long: IncompleteFrame) -> Option<(u32, WorkerMessage)> {
         let here = long.missing.min(self.buffer.len());
         if here == long.missing || here >= PIECE {
             long.frame.pieces.push(self.buffer.split_to(here).freeze());
             long.missing -= here;
         }
         if long.missing == 0 {
-            return Some((long.run, From::Long(long.frame)));
+            return Some((long.run, WorkerMessage::Long(long.frame)));
         }
         self.long = Some(long);
         None
@@ -238,12 +238,12 @@ impl LongFrame {
     ///
     /// # Errors
     /// The errors of a short frame.
-    pub(crate) fn parse(self) -> Result<From, FrameError> {
+    pub(crate) fn parse(self) -> Result<WorkerMessage, FrameError> {
         let Self { kind, length, pieces } = self;
         let mut text = Vec::with_capacity(length);
         // Each piece is freed once it is copied.
         pieces.into_iter().for_each(|piece| text.extend_from_slice(&piece));
-        Fields { kind, rest: text.into() }.whole()
+        FrameFields { kind, rest: text.into() }.whole()
     }
 
     /// Returns the level and the beginning of the text of a log line; `None` for other frames.
@@ -270,27 +270,27 @@ fn end(text: String, most: usize) -> String {
 }
 
 /// The fields of a frame that are still to be parsed.
-struct Fields {
+struct FrameFields {
     kind: u8,
     rest: Bytes,
 }
 
-impl Fields {
+impl FrameFields {
     /// Parses all fields.
-    fn whole(mut self) -> Result<From, FrameError> {
+    fn whole(mut self) -> Result<WorkerMessage, FrameError> {
         let from = self.from()?;
         if self.rest.is_empty() { Ok(from) } else { Err(FrameError::Shape(self.kind)) }
     }
 
-    fn from(&mut self) -> Result<From, FrameError> {
+    fn from(&mut self) -> Result<WorkerMessage, FrameError> {
         Ok(match self.kind {
-            64 => From::Hello { worker: self.u32()?, engine: self.text()? },
-            65 => From::Ready,
-            66 => From::Broken { message: self.text()?, stack: self.text()? },
-            67 => From::Call(self.call()?),
-            68 => From::Answer(self.answer()?),
-            69 => From::Commit { changes: self.bytes()? },
-            70 => From::Declare(Declare {
+            64 => WorkerMessage::Hello { worker: self.u32()?, engine: self.text()? },
+            65 => WorkerMessage::Ready,
+            66 => WorkerMessage::Broken { message: self.text()?, stack: self.text()? },
+            67 => WorkerMessage::Call(self.call()?),
+            68 => WorkerMessage::Answer(self.answer()?),
+            69 => WorkerMessage::Commit { changes: self.bytes()? },
+            70 => WorkerMessage::Declare(DeclareMessage {
                 call: self.u32()?,
                 site: self.u32()?,
                 resource: self.u16()?,
@@ -302,28 +302,28 @@ impl Fields {
                 let flags = self.u8()?;
                 let answer = (flags & 1 != 0).then(|| self.answer()).transpose()?;
                 let changes = (flags & 2 != 0).then(|| self.bytes()).transpose()?;
-                From::End { answer, changes, cpu_micros: self.u32()? }
+                WorkerMessage::End { answer, changes, cpu_micros: self.u32()? }
             }
-            72 => From::Fail(Fail {
+            72 => WorkerMessage::Fail(HandlerFailure {
                 kind: self.u8()?,
                 site: self.u32()?,
                 status: self.u16()?,
                 message: beginning(self.text()?, MESSAGE),
                 stack: end(self.text()?, STACK),
             }),
-            LOG => From::Log { level: self.u8()?, text: self.text()? },
-            74 => From::Pong,
-            75 => From::Stuck { millis: self.u32()? },
-            76 => From::Remove,
-            77 => From::Twice { stack: end(self.text()?, STACK) },
-            78 => From::Damaged { handler: self.u16()? },
+            LOG => WorkerMessage::Log { level: self.u8()?, text: self.text()? },
+            74 => WorkerMessage::Pong,
+            75 => WorkerMessage::Stuck { millis: self.u32()? },
+            76 => WorkerMessage::Remove,
+            77 => WorkerMessage::Twice { stack: end(self.text()?, STACK) },
+            78 => WorkerMessage::Damaged { handler: self.u16()? },
             kind => return Err(FrameError::Type(kind)),
         })
     }
 
-    fn call(&mut self) -> Result<Call, FrameError> {
+    fn call(&mut self) -> Result<ResourceCall, FrameError> {
         let (number, site, flags) = (self.u32()?, self.u32()?, self.u8()?);
-        Ok(Call {
+        Ok(ResourceCall {
             number,
             site,
             passes: flags & 1 != 0,
@@ -335,13 +335,13 @@ impl Fields {
         })
     }
 
-    fn answer(&mut self) -> Result<Answer, FrameError> {
-        Ok(Answer { status: self.u16()?, headers: self.bytes()?, body: self.body()? })
+    fn answer(&mut self) -> Result<HandlerAnswer, FrameError> {
+        Ok(HandlerAnswer { status: self.u16()?, headers: self.bytes()?, body: self.body()? })
     }
 
-    fn body(&mut self) -> Result<Payload, FrameError> {
-        let kind = Kind::read(self.u8()?).ok_or(FrameError::Kind(self.kind))?;
-        Ok(Payload { kind, bytes: self.bytes()? })
+    fn body(&mut self) -> Result<FramePayload, FrameError> {
+        let kind = PayloadKind::read(self.u8()?).ok_or(FrameError::Kind(self.kind))?;
+        Ok(FramePayload { kind, bytes: self.bytes()? })
     }
 
     fn text(&mut self) -> Result<String, FrameError> {

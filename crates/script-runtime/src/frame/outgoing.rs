@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::Payload;
+use super::FramePayload;
 
 /// The payload size from which on a payload is queued separately instead of copied.
 pub(crate) const LARGE: usize = 4096;
@@ -24,7 +24,7 @@ const PING: u8 = 8;
 
 /// The bytes to be written to a worker, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Out {
+pub(crate) struct OutgoingBytes {
     parts: VecDeque<Bytes>,
     tail: BytesMut,
     /// The large payloads of the frame that is being written, each with its place in the tail.
@@ -33,7 +33,7 @@ pub(crate) struct Out {
 
 /// The description of a run for a worker.
 #[derive(Debug)]
-pub(crate) struct Run<'a> {
+pub(crate) struct RunMessage<'a> {
     pub(crate) program: u32,
     pub(crate) service: u16,
     pub(crate) handler: u16,
@@ -52,12 +52,12 @@ pub(crate) struct Run<'a> {
     pub(crate) cells: &'a [u32],
     pub(crate) version: u64,
     pub(crate) durable: u64,
-    pub(crate) body: Payload,
+    pub(crate) body: FramePayload,
 }
 
 /// The outcome of a resource call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CallReply {
     Ok,
     /// The status is not 2xx; with the headers as JSON, and the message of the error.
     Status(u16, Vec<u8>, String),
@@ -81,13 +81,13 @@ pub(crate) enum StateKind {
 /// The kinds of objects that a worker can discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Forget {
+pub(crate) enum DiscardKind {
     Cell,
     Instance,
     Program,
 }
 
-impl Out {
+impl OutgoingBytes {
     pub(crate) fn load(&mut self, program: u32, name: &str, folder: &str, descriptor: &str, code: &str) {
         let start = self.begin(LOAD, program);
         for text in [name, folder, descriptor, code] {
@@ -96,7 +96,7 @@ impl Out {
         self.end(start);
     }
 
-    pub(crate) fn run(&mut self, number: u32, run: Run<'_>) {
+    pub(crate) fn run(&mut self, number: u32, run: RunMessage<'_>) {
         let start = self.begin(RUN, number);
         self.tail.put_u32_le(run.program);
         self.tail.put_u16_le(run.service);
@@ -149,22 +149,22 @@ impl Out {
         self.end(start);
     }
 
-    pub(crate) fn forget(&mut self, what: Forget, number: u32) {
+    pub(crate) fn forget(&mut self, what: DiscardKind, number: u32) {
         let start = self.begin(FORGET, 0);
         self.tail.put_u8(what as u8);
         self.tail.put_u32_le(number);
         self.end(start);
     }
 
-    pub(crate) fn done(&mut self, run: u32, call: u32, outcome: &Outcome, body: Payload) {
+    pub(crate) fn done(&mut self, run: u32, call: u32, outcome: &CallReply, body: FramePayload) {
         let start = self.begin(DONE, run);
         self.tail.put_u32_le(call);
         let (number, status, headers, message): (u8, u16, &[u8], &str) = match outcome {
-            Outcome::Ok => (0, 200, &[], ""),
-            Outcome::Status(status, headers, message) => (1, *status, headers, message),
-            Outcome::Failed(status, message) => (2, *status, &[], message),
-            Outcome::TakenOver => (3, 0, &[], ""),
-            Outcome::Refused(status, message) => (4, *status, &[], message),
+            CallReply::Ok => (0, 200, &[], ""),
+            CallReply::Status(status, headers, message) => (1, *status, headers, message),
+            CallReply::Failed(status, message) => (2, *status, &[], message),
+            CallReply::TakenOver => (3, 0, &[], ""),
+            CallReply::Refused(status, message) => (4, *status, &[], message),
         };
         self.tail.put_u8(number);
         self.tail.put_u16_le(status);
@@ -237,7 +237,7 @@ impl Out {
         self.piece(text);
     }
 
-    fn body(&mut self, body: Payload) {
+    fn body(&mut self, body: FramePayload) {
         self.tail.put_u8(body.kind as u8);
         self.shared(body.bytes);
     }

@@ -4,7 +4,10 @@ use std::io::IoSlice;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::{Answer, Call, From, Kind, LONGEST, Out, Outcome, Payload, Reader};
+use super::{
+    CallReply, FramePayload, FrameReader, HandlerAnswer, LONGEST, OutgoingBytes, PayloadKind, ResourceCall,
+    WorkerMessage,
+};
 
 /// Returns a frame as a worker writes it.
 fn frame(kind: u8, run: u32, payload: &[u8]) -> Vec<u8> {
@@ -22,7 +25,7 @@ fn text(text: &str) -> Vec<u8> {
     out
 }
 
-fn call() -> (Vec<u8>, From) {
+fn call() -> (Vec<u8>, WorkerMessage) {
     let mut payload = Vec::new();
     payload.put_u32_le(3);
     payload.put_u32_le(1);
@@ -31,11 +34,20 @@ fn call() -> (Vec<u8>, From) {
     payload.extend(text("{}"));
     payload.put_u8(4);
     payload.extend(text("body"));
-    let body = Payload { kind: Kind::AsciiText, bytes: Bytes::from_static(b"body") };
+    let body = FramePayload { kind: PayloadKind::AsciiText, bytes: Bytes::from_static(b"body") };
     let (url, query) = ("/x".to_owned(), Bytes::from_static(b"{}"));
     (
         frame(67, 9, &payload),
-        From::Call(Call { number: 3, site: 1, passes: true, is_unread: false, method: 2, url, query, body }),
+        WorkerMessage::Call(ResourceCall {
+            number: 3,
+            site: 1,
+            passes: true,
+            is_unread: false,
+            method: 2,
+            url,
+            query,
+            body,
+        }),
     )
 }
 
@@ -44,7 +56,7 @@ fn frames_that_arrive_in_pieces_are_reassembled() {
     let (bytes, expected) = call();
     let two = [bytes.clone(), bytes].concat();
     for cut in 0..two.len() {
-        let mut reader = Reader::default();
+        let mut reader = FrameReader::default();
         let mut read = Vec::new();
         for piece in [&two[..cut], &two[cut..]] {
             reader.buffer.extend_from_slice(piece);
@@ -59,7 +71,7 @@ fn frames_that_arrive_in_pieces_are_reassembled() {
 #[test]
 fn invalid_frames_are_refused() {
     let wrong = |bytes: &[u8]| {
-        let mut reader = Reader::default();
+        let mut reader = FrameReader::default();
         reader.buffer.extend_from_slice(bytes);
         reader.next().is_err()
     };
@@ -72,7 +84,7 @@ fn invalid_frames_are_refused() {
 
 #[test]
 fn a_long_frame_reserves_no_memory_before_it_arrives() {
-    let mut reader = Reader::default();
+    let mut reader = FrameReader::default();
     reader.buffer.put_u32_le(u32::try_from(LONGEST).expect("a length"));
     assert_eq!(reader.next(), Ok(None));
     assert!(reader.buffer.capacity() < 1 << 20, "{} bytes", reader.buffer.capacity());
@@ -81,21 +93,21 @@ fn a_long_frame_reserves_no_memory_before_it_arrives() {
 #[test]
 fn an_end_has_an_answer_or_changes_or_neither() {
     let read = |payload: &[u8]| {
-        let mut reader = Reader::default();
+        let mut reader = FrameReader::default();
         reader.buffer.extend_from_slice(&frame(71, 1, payload));
         reader.next().expect("a frame").expect("a complete frame").1
     };
     let nothing = [&[4][..], &5_u32.to_le_bytes()].concat();
-    assert_eq!(read(&nothing), From::End { answer: None, changes: None, cpu_micros: 5 });
+    assert_eq!(read(&nothing), WorkerMessage::End { answer: None, changes: None, cpu_micros: 5 });
     let mut both = vec![3, 200, 0];
     both.extend(text(""));
     both.push(0);
     both.extend(text(""));
     both.extend(text("[]"));
     both.extend(5_u32.to_le_bytes());
-    let answer = Answer { status: 200, ..Answer::default() };
+    let answer = HandlerAnswer { status: 200, ..HandlerAnswer::default() };
     let changes = Some(Bytes::from_static(b"[]"));
-    assert_eq!(read(&both), From::End { answer: Some(answer), changes, cpu_micros: 5 });
+    assert_eq!(read(&both), WorkerMessage::End { answer: Some(answer), changes, cpu_micros: 5 });
 }
 
 #[test]
@@ -106,7 +118,7 @@ fn a_long_frame_stays_in_pieces_until_it_is_parsed() {
     payload.put_u8(4);
     payload.extend(text(&body));
     let answer = frame(68, 9, &payload);
-    let mut reader = Reader::default();
+    let mut reader = FrameReader::default();
     let mut read = Vec::new();
     for piece in [answer.clone(), call().0, answer].concat().chunks(10_000) {
         reader.buffer.extend_from_slice(piece);
@@ -115,9 +127,11 @@ fn a_long_frame_stays_in_pieces_until_it_is_parsed() {
             read.push(next);
         }
     }
-    let body = Payload { kind: Kind::AsciiText, bytes: body.into() };
-    let expected = From::Answer(Answer { status: 200, headers: Bytes::new(), body });
-    let [(9, From::Long(first)), (9, From::Call(_)), (9, From::Long(second))] = &read[..] else {
+    let body = FramePayload { kind: PayloadKind::AsciiText, bytes: body.into() };
+    let expected = WorkerMessage::Answer(HandlerAnswer { status: 200, headers: Bytes::new(), body });
+    let [(9, WorkerMessage::Long(first)), (9, WorkerMessage::Call(_)), (9, WorkerMessage::Long(second))] =
+        &read[..]
+    else {
         panic!("{} frames", read.len())
     };
     for long in [first, second] {
@@ -128,18 +142,18 @@ fn a_long_frame_stays_in_pieces_until_it_is_parsed() {
 
 #[test]
 fn an_invalid_long_frame_is_refused_when_it_is_parsed() {
-    let mut reader = Reader::default();
+    let mut reader = FrameReader::default();
     reader.buffer.extend_from_slice(&frame(69, 1, &vec![0; 1 << 20]));
-    let Ok(Some((1, From::Long(long)))) = reader.next() else { panic!("not a long frame") };
+    let Ok(Some((1, WorkerMessage::Long(long)))) = reader.next() else { panic!("not a long frame") };
     assert!(long.parse().is_err(), "an empty change set with extra bytes");
 }
 
 #[test]
 fn only_the_beginning_of_a_long_log_line_is_logged() {
-    let mut reader = Reader::default();
+    let mut reader = FrameReader::default();
     let line = [&[2][..], &text(&"é".repeat(1 << 20))].concat();
     reader.buffer.extend_from_slice(&frame(73, 1, &line));
-    let Ok(Some((1, From::Long(long)))) = reader.next() else { panic!("not a long frame") };
+    let Ok(Some((1, WorkerMessage::Long(long)))) = reader.next() else { panic!("not a long frame") };
     assert_eq!(long.log_line(), Some((2, "é".repeat(4096))));
 }
 
@@ -149,18 +163,18 @@ fn long_messages_and_stacks_are_cut() {
     let mut payload = vec![0; 7];
     payload.extend(text(&message));
     payload.extend(text(&format!("Error: {message}\n{frames}")));
-    let mut reader = Reader::default();
+    let mut reader = FrameReader::default();
     reader.buffer.extend_from_slice(&frame(72, 1, &payload));
-    let Ok(Some((1, From::Fail(fail)))) = reader.next() else { panic!("not a failure") };
+    let Ok(Some((1, WorkerMessage::Fail(fail)))) = reader.next() else { panic!("not a failure") };
     assert_eq!(fail.message, "é".repeat(4096));
     assert!(fail.stack.len() <= 16 << 10 && fail.stack.ends_with(frames));
 }
 
 #[test]
 fn many_small_frames_do_not_form_one_growing_buffer() {
-    let mut out = Out::default();
+    let mut out = OutgoingBytes::default();
     for run in 0..300 {
-        out.done(run, 1, &Outcome::Failed(502, "x".repeat(1000)), Payload::default());
+        out.done(run, 1, &CallReply::Failed(502, "x".repeat(1000)), FramePayload::default());
     }
     let mut slices = [IoSlice::new(&[]); 16];
     let filled = out.slices(&mut slices);
@@ -170,7 +184,7 @@ fn many_small_frames_do_not_form_one_growing_buffer() {
 #[test]
 fn change_sets_are_sent_as_one_array_and_large_ones_are_not_copied() {
     let large = Bytes::from(format!("[[0,[],\"{}\"]]", "x".repeat(10_000)));
-    let mut out = Out::default();
+    let mut out = OutgoingBytes::default();
     out.changes(5, 6, vec![Bytes::from_static(b"[]"), large.clone(), Bytes::from_static(b"[]")]);
     let mut slices = [IoSlice::new(&[]); 4];
     let filled = out.slices(&mut slices);
@@ -185,7 +199,7 @@ fn change_sets_are_sent_as_one_array_and_large_ones_are_not_copied() {
 }
 
 /// Writes all slices in steps of this size; returns the bytes.
-fn written(out: &mut Out, step: usize) -> Vec<u8> {
+fn written(out: &mut OutgoingBytes, step: usize) -> Vec<u8> {
     let mut all = BytesMut::new();
     while !out.is_empty() {
         let mut slices = [IoSlice::new(&[]); 3];
@@ -201,18 +215,18 @@ fn written(out: &mut Out, step: usize) -> Vec<u8> {
 
 #[test]
 fn partial_writes_produce_the_same_bytes() {
-    let say = |out: &mut Out| {
+    let say = |out: &mut OutgoingBytes| {
         out.ping(1);
-        out.done(2, 3, &Outcome::Ok, Payload::text(Bytes::from(vec![b'x'; 10_000])));
-        out.done(2, 4, &Outcome::Failed(502, "no".into()), Payload::default());
+        out.done(2, 3, &CallReply::Ok, FramePayload::text(Bytes::from(vec![b'x'; 10_000])));
+        out.done(2, 4, &CallReply::Failed(502, "no".into()), FramePayload::default());
         out.state(5, super::StateKind::Whole, 6, Bytes::from(vec![b'y'; 5000]));
         out.cancel(7);
     };
-    let mut out = Out::default();
+    let mut out = OutgoingBytes::default();
     say(&mut out);
     let whole = written(&mut out, usize::MAX);
     for step in [1, 7, 4096, 9999] {
-        let mut out = Out::default();
+        let mut out = OutgoingBytes::default();
         say(&mut out);
         assert_eq!(written(&mut out, step), whole, "steps of {step}");
     }

@@ -14,49 +14,49 @@ use services::{ToProblem, work_on_text};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::{Asked, Origin, Run, answer};
-use crate::answer::{Reply, failed};
-use crate::ask::{self, Ask};
-use crate::call::{Errand, REDIRECTS, is_safe, told};
-use crate::frame::{Call, Declare, Outcome, Payload};
-use crate::generation::Generation;
-use crate::location::Destination;
+use super::{RunOrigin, RunRequest, ScriptRun, answer};
+use crate::answer::{HandlerReply, failed};
+use crate::ask::{self, ScriptRequest};
+use crate::call::{OutboundCall, REDIRECTS, is_safe, told};
+use crate::frame::{CallReply, DeclareMessage, FramePayload, ResourceCall};
+use crate::generation::ProgramGeneration;
+use crate::location::RedirectTarget;
 use crate::problem::ScriptError;
-use crate::scripts::Internal;
-use crate::setup::Setup;
-use crate::state::{self, Declaration, Durable};
+use crate::scripts::InternalCallPermit;
+use crate::setup::RunSetup;
+use crate::state::{self, DurableCommit, ResourceDeclaration};
 use crate::work::spawn;
-use crate::workers::Place;
+use crate::workers::WorkerSlot;
 
 /// The calls of a run.
 #[derive(Default)]
-pub(super) struct Calls {
+pub(super) struct RunCalls {
     /// External calls, and calls whose response is passed to the client.
-    pub(super) outside: FuturesUnordered<BoxFuture<'static, Back>>,
+    pub(super) outside: FuturesUnordered<BoxFuture<'static, CallResult>>,
     /// Tasks of internal calls, which are aborted if this run is cancelled.
     inside: Vec<AbortHandle>,
     made: u32,
     /// Results of calls that were made before the run entered a worker, by call site: these calls are not
     /// repeated.
-    pub(super) fetched: Vec<(u32, Outcome, Payload)>,
+    pub(super) fetched: Vec<(u32, CallReply, FramePayload)>,
     /// The last error of each refused declaration, by its site.
-    pub(super) refused: HashMap<u32, state::Error>,
+    pub(super) refused: HashMap<u32, state::StateError>,
 }
 
 /// The maximum length of a URL, as for external calls. A longer redirect is not followed.
 const MAX_URL: usize = u16::MAX as usize - 1;
 
 /// The result of a call.
-pub(super) enum Back {
+pub(super) enum CallResult {
     /// For the handler.
-    Done { call: u32, outcome: Outcome, body: Payload },
+    Done { call: u32, outcome: CallReply, body: FramePayload },
     /// For the client, bypassing the handler.
-    Passed { call: u32, reply: Reply },
+    Passed { call: u32, reply: HandlerReply },
     /// The result of a declaration.
-    Declared { call: u32, site: u32, refused: Option<state::Error> },
+    Declared { call: u32, site: u32, refused: Option<state::StateError> },
 }
 
-impl Back {
+impl CallResult {
     /// The length of its body.
     pub(super) fn bytes(&self) -> usize {
         match self {
@@ -67,24 +67,24 @@ impl Back {
 }
 
 /// A call to the same service.
-struct Inside {
-    setup: Arc<Setup>,
-    generation: Arc<Generation>,
-    origin: Origin,
+struct InternalCall {
+    setup: Arc<RunSetup>,
+    generation: Arc<ProgramGeneration>,
+    origin: RunOrigin,
     /// The request, except for parameters in its path.
-    ask: Ask,
+    ask: ScriptRequest,
     /// The caller's commit that is not durable yet: the callee must see the caller's writes.
-    after: Option<Durable>,
-    _internal: Internal,
+    after: Option<DurableCommit>,
+    _internal: InternalCallPermit,
 }
 
-impl Drop for Calls {
+impl Drop for RunCalls {
     fn drop(&mut self) {
         self.inside.iter().for_each(AbortHandle::abort);
     }
 }
 
-impl Calls {
+impl RunCalls {
     /// Discards all calls, but keeps their number and the fetched results.
     pub(super) fn begin_again(&mut self) {
         let (made, fetched) = (self.made, std::mem::take(&mut self.fetched));
@@ -93,16 +93,16 @@ impl Calls {
     }
 }
 
-impl Run {
+impl ScriptRun {
     /// Handles a resource call of the handler.
-    pub(super) fn calls(&mut self, call: Call) -> Result<(), ScriptError> {
+    pub(super) fn calls(&mut self, call: ResourceCall) -> Result<(), ScriptError> {
         let limit = self.setup.limits.calls;
         self.calls.made += 1;
         if self.calls.made > limit {
             let at = self.generation.origin(self.handler, call.site, "");
             return Err(ScriptError::Calls { at, limit });
         }
-        let Some(method) = script::Method::ALL.get(usize::from(call.method)).copied() else {
+        let Some(method) = script::HandlerMethod::ALL.get(usize::from(call.method)).copied() else {
             let at = self.generation.origin(self.handler, call.site, "");
             return Err(ScriptError::Protocol { at, message: format!("{} is not a method", call.method) });
         };
@@ -115,18 +115,18 @@ impl Run {
             let (outcome, body) = (outcome.clone(), body.clone());
             let fetched = async move {
                 let (outcome, body) = received(&setup, &origin, outcome, body, is_unread).await;
-                Back::Done { call: number, outcome, body }
+                CallResult::Done { call: number, outcome, body }
             };
             self.calls.outside.push(fetched.boxed());
             return Ok(());
         }
         if call.url.len() > MAX_URL {
             let text = format!("the URL has {} bytes, more than the maximum of {MAX_URL}", call.url.len());
-            done(&entered.place, number, &Outcome::Refused(403, text), Payload::default());
+            done(&entered.place, number, &CallReply::Refused(403, text), FramePayload::default());
             return Ok(());
         }
         if !call.url.starts_with('/') {
-            let errand = Errand { method, url: call.url, body: call.body };
+            let errand = OutboundCall { method, url: call.url, body: call.body };
             let call = match passes {
                 true => passed(&self.setup, &self.origin.call, number, errand),
                 false => outside(&self.setup, &self.origin.call, number, is_unread, errand),
@@ -136,14 +136,14 @@ impl Run {
         }
         let Some(internal) = self.setup.scripts.internal() else {
             let error = ScriptError::InternalCalls { limit: self.setup.scripts.most_internal() };
-            done(&entered.place, number, &refused(&error), Payload::default());
+            done(&entered.place, number, &refused(&error), FramePayload::default());
             return Ok(());
         };
-        let inside = Inside {
+        let inside = InternalCall {
             setup: Arc::clone(&self.setup),
             generation: Arc::clone(&self.generation),
-            origin: Origin { held: self.held.clone(), answer_by: None, ..self.origin.clone() },
-            ask: Ask {
+            origin: RunOrigin { held: self.held.clone(), answer_by: None, ..self.origin.clone() },
+            ask: ScriptRequest {
                 method,
                 path: call.url,
                 query: call.query,
@@ -162,7 +162,7 @@ impl Run {
                 async move {
                     receive.await.unwrap_or_else(|_| {
                         let (outcome, body) = lost();
-                        Back::Done { call: number, outcome, body }
+                        CallResult::Done { call: number, outcome, body }
                     })
                 }
                 .boxed(),
@@ -176,14 +176,14 @@ impl Run {
     }
 
     /// Handles the declaration of a nested resource: a separate commit, which the handler waits for.
-    pub(super) fn declares(&mut self, declare: Declare) {
+    pub(super) fn declares(&mut self, declare: DeclareMessage) {
         self.is_clean = false;
         let Some(entered) = &self.entered else { return };
         entered.place.waits();
         let (generation, after) = (Arc::clone(&self.generation), self.durable.clone());
         self.calls.outside.push(
             async move {
-                let declaration = Declaration {
+                let declaration = ResourceDeclaration {
                     resource: usize::from(declare.resource),
                     path: &declare.path,
                     captures: declare.captures,
@@ -191,29 +191,29 @@ impl Run {
                     after: after.as_ref(),
                 };
                 let refused = generation.edition.declare(declaration).await.err();
-                Back::Declared { call: declare.call, site: declare.site, refused }
+                CallResult::Declared { call: declare.call, site: declare.site, refused }
             }
             .boxed(),
         );
     }
 
     /// Handles the result of a call; returns the response, if this was the response and it may be sent.
-    pub(super) async fn back(&mut self, back: Back) -> Result<Option<Reply>, ScriptError> {
+    pub(super) async fn back(&mut self, back: CallResult) -> Result<Option<HandlerReply>, ScriptError> {
         let Some(entered) = &self.entered else { return Ok(None) };
         match back {
-            Back::Done { call, outcome, body } => {
+            CallResult::Done { call, outcome, body } => {
                 done(&entered.place, call, &outcome, body);
                 Ok(None)
             }
-            Back::Passed { call, reply } => {
-                done(&entered.place, call, &Outcome::TakenOver, Payload::default());
+            CallResult::Passed { call, reply } => {
+                done(&entered.place, call, &CallReply::TakenOver, FramePayload::default());
                 self.given(reply).await
             }
-            Back::Declared { call, site, refused } => {
-                let outcome = refused.as_ref().map_or(Outcome::Ok, |error| {
-                    Outcome::Refused(error.status(), format!("{error} ({})", error.code()))
+            CallResult::Declared { call, site, refused } => {
+                let outcome = refused.as_ref().map_or(CallReply::Ok, |error| {
+                    CallReply::Refused(error.status(), format!("{error} ({})", error.code()))
                 });
-                done(&entered.place, call, &outcome, Payload::default());
+                done(&entered.place, call, &outcome, FramePayload::default());
                 self.calls.refused.extend(refused.map(|error| (site, error)));
                 Ok(None)
             }
@@ -224,13 +224,13 @@ impl Run {
 /// Returns the result of a call for its handler. A body that no code reads is copied into a response
 /// unchanged, so it is validated here, a long one in the pool; otherwise the worker validates it.
 async fn received(
-    setup: &Setup,
+    setup: &RunSetup,
     call: &services::RequestCall,
-    outcome: Outcome,
-    body: Payload,
+    outcome: CallReply,
+    body: FramePayload,
     is_unread: bool,
-) -> (Outcome, Payload) {
-    if !is_unread || outcome != Outcome::Ok {
+) -> (CallReply, FramePayload) {
+    if !is_unread || outcome != CallReply::Ok {
         return (outcome, body);
     }
     let (text, pool) = (body.clone(), &setup.scripts.offload);
@@ -238,54 +238,54 @@ async fn received(
         Ok(Ok(())) => (outcome, body),
         Ok(Err(error)) => {
             let message = format!("the answer is not the JSON that its type claims: {error}");
-            (Outcome::Failed(502, message), body)
+            (CallReply::Failed(502, message), body)
         }
         Err(error) => told(&error),
     }
 }
 
 /// Sends the result of a call to the handler.
-fn done(place: &Place, call: u32, outcome: &Outcome, body: Payload) {
+fn done(place: &WorkerSlot, call: u32, outcome: &CallReply, body: FramePayload) {
     place.goes_on();
     place.worker.say(|out| out.done(place.run, call, outcome, body));
 }
 
 fn outside(
-    setup: &Arc<Setup>,
+    setup: &Arc<RunSetup>,
     allowance: &Arc<services::RequestCall>,
     call: u32,
     is_unread: bool,
-    errand: Errand,
-) -> BoxFuture<'static, Back> {
+    errand: OutboundCall,
+) -> BoxFuture<'static, CallResult> {
     let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
     async move {
         let (outcome, body) = setup.outside.send(&setup.scripts.offload, &allowance, errand).await;
         let (outcome, body) = received(&setup, &allowance, outcome, body, is_unread).await;
-        Back::Done { call, outcome, body }
+        CallResult::Done { call, outcome, body }
     }
     .boxed()
 }
 
 /// Makes a call whose response goes to the client.
 fn passed(
-    setup: &Arc<Setup>,
+    setup: &Arc<RunSetup>,
     allowance: &Arc<services::RequestCall>,
     call: u32,
-    errand: Errand,
-) -> BoxFuture<'static, Back> {
+    errand: OutboundCall,
+) -> BoxFuture<'static, CallResult> {
     let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
     async move {
         match setup.outside.stream(&allowance, errand, setup.limits.upstream_bytes.0).await {
-            Ok(reply) => Back::Passed { call, reply },
-            Err((outcome, body)) => Back::Done { call, outcome, body },
+            Ok(reply) => CallResult::Passed { call, reply },
+            Err((outcome, body)) => CallResult::Done { call, outcome, body },
         }
     }
     .boxed()
 }
 
-impl Inside {
+impl InternalCall {
     /// Boxed rather than an `async fn`, since runs call runs.
-    fn call(self, call: u32, is_unread: bool, place: Weak<Place>) -> BoxFuture<'static, ()> {
+    fn call(self, call: u32, is_unread: bool, place: Weak<WorkerSlot>) -> BoxFuture<'static, ()> {
         async move {
             let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
             let path = self.ask.path.split('?').next().unwrap_or_default();
@@ -297,7 +297,7 @@ impl Inside {
                     let delivered = reply.deliver((method, what.as_str()), limit, pool, &origin).await;
                     delivered.unwrap_or_else(|error| told(&error))
                 }
-                Err(error) => (refused(&error), Payload::default()),
+                Err(error) => (refused(&error), FramePayload::default()),
             };
             let (outcome, body) = received(&setup, &origin, outcome, body, is_unread).await;
             if let Some(place) = place.upgrade() {
@@ -307,29 +307,31 @@ impl Inside {
         .boxed()
     }
 
-    fn pass(self, call: u32, back: oneshot::Sender<Back>) -> BoxFuture<'static, ()> {
+    fn pass(self, call: u32, back: oneshot::Sender<CallResult>) -> BoxFuture<'static, ()> {
         async move {
             let _ = back.send(match self.ask().await {
-                Ok(reply) => Back::Passed { call, reply },
-                Err(error) => Back::Done { call, outcome: refused(&error), body: Payload::default() },
+                Ok(reply) => CallResult::Passed { call, reply },
+                Err(error) => {
+                    CallResult::Done { call, outcome: refused(&error), body: FramePayload::default() }
+                }
             }); // The caller is gone.
         }
         .boxed()
     }
 
     /// Makes the request, and follows redirects within the service under the same rules as external ones.
-    async fn ask(self) -> Result<Reply, ScriptError> {
+    async fn ask(self) -> Result<HandlerReply, ScriptError> {
         let Self { setup, generation, origin, mut ask, after, _internal } = self;
         if let Some(after) = after {
             after.wait().await?;
         }
         if let Some((path, query)) = ask.path.split_once('?') {
             let (path, query) = (path.to_owned(), parameters(&setup, &origin.call, query).await?);
-            ask = Ask { path, query, ..ask };
+            ask = ScriptRequest { path, query, ..ask };
         }
         for _ in 0..REDIRECTS {
             let (method, from) = (ask.method, ask.path.clone());
-            let asked = Asked {
+            let asked = RunRequest {
                 setup: Arc::clone(&setup),
                 generation: Arc::clone(&generation),
                 origin: origin.clone(),
@@ -340,13 +342,19 @@ impl Inside {
                 Err(failure) => return Err(failure.error),
             };
             let location = reply.location().filter(|_| is_safe(method));
-            let location = match location.map(|to| Destination::of(to, &from)) {
-                Some(Destination::Here(location)) if location.len() <= MAX_URL => location,
+            let location = match location.map(|to| RedirectTarget::of(to, &from)) {
+                Some(RedirectTarget::Here(location)) if location.len() <= MAX_URL => location,
                 _ => return Ok(reply),
             };
             let (path, query) = location.split_once('?').unwrap_or((&location, ""));
             let (path, query) = (path.to_owned(), parameters(&setup, &origin.call, query).await?);
-            ask = Ask { method, path, query, headers: HeaderMap::new(), body: Payload::default() };
+            ask = ScriptRequest {
+                method,
+                path,
+                query,
+                headers: HeaderMap::new(),
+                body: FramePayload::default(),
+            };
         }
         Err(ScriptError::Loop(format!("stopped after {REDIRECTS} redirects")))
     }
@@ -363,14 +371,18 @@ fn push_unfinished<T>(items: &mut Vec<T>, item: T, is_finished: impl Fn(&T) -> b
 }
 
 /// Converts the query parameters of a URL to JSON.
-async fn parameters(setup: &Setup, call: &services::RequestCall, query: &str) -> Result<Bytes, ScriptError> {
+async fn parameters(
+    setup: &RunSetup,
+    call: &services::RequestCall,
+    query: &str,
+) -> Result<Bytes, ScriptError> {
     let read = ask::parameters_of(&setup.scripts.offload, call, query).await;
     read.map_err(|_| services::UnfinishedResponse.into())
 }
 
 /// Converts an error for the calling handler, in full, since both belong to the same script.
-fn refused(error: &ScriptError) -> Outcome {
-    Outcome::Refused(error.status().as_u16(), format!("{error} ({})", error.code()))
+fn refused(error: &ScriptError) -> CallReply {
+    CallReply::Refused(error.status().as_u16(), format!("{error} ({})", error.code()))
 }
 
 #[cfg(test)]

@@ -11,14 +11,14 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use offload::SHORT_TEXT;
-use script::Recipe;
+use script::InlinePlan;
 use services::{RequestCall, work_on_text};
 
-use super::Run;
-use crate::answer::Reply;
-use crate::compose::{Composition, Next, Value};
-use crate::frame::{self, Outcome, Payload};
-use crate::setup::Setup;
+use super::ScriptRun;
+use crate::answer::HandlerReply;
+use crate::compose::{InlineAction, InlineEvaluation, InlineValue};
+use crate::frame::{self, CallReply, FramePayload};
+use crate::setup::RunSetup;
 
 /// The kind of jobs.
 const KIND: &str = "script-answer";
@@ -26,16 +26,16 @@ const KIND: &str = "script-answer";
 const COMBINED: usize = 4;
 
 /// The result of a call.
-enum Came {
+enum InlineCallResult {
     /// A response that goes to the client.
-    Passed(Reply),
+    Passed(HandlerReply),
     /// A response, with its value unless a worker has to handle it.
-    Done(Outcome, Payload, Option<Value>),
+    Done(CallReply, FramePayload, Option<InlineValue>),
 }
 
-impl Run {
+impl ScriptRun {
     /// Executes the handler's recipe; `None` if it has none or a worker is needed.
-    pub(super) async fn composed(&mut self) -> Option<Reply> {
+    pub(super) async fn composed(&mut self) -> Option<HandlerReply> {
         let recipe = self.generation.recipe(self.handler)?;
         if recipe.calls() > self.setup.limits.calls as usize {
             return None;
@@ -43,9 +43,9 @@ impl Run {
         self.follow(recipe).await
     }
 
-    async fn follow(&mut self, recipe: Arc<Recipe>) -> Option<Reply> {
-        let (query, has_body) = (self.ask.query.clone(), self.ask.body.kind != frame::Kind::None);
-        let begin = move || Composition::of(recipe, query, has_body);
+    async fn follow(&mut self, recipe: Arc<InlinePlan>) -> Option<HandlerReply> {
+        let (query, has_body) = (self.ask.query.clone(), self.ask.body.kind != frame::PayloadKind::None);
+        let begin = move || InlineEvaluation::of(recipe, query, has_body);
         let bytes = self.ask.query.len();
         let mut composition = self.compose(bytes, begin).await??;
         let mut under_way = FuturesUnordered::new();
@@ -62,18 +62,18 @@ impl Run {
                     next
                 };
                 match next {
-                    Next::Call(call) => {
+                    InlineAction::Call(call) => {
                         let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
                         under_way
                             .push(async move { (call.step, call.site, made(&setup, &origin, call).await) });
                     }
-                    Next::Wait => break,
-                    Next::Unusual => is_usual = false,
+                    InlineAction::Wait => break,
+                    InlineAction::Unusual => is_usual = false,
                 }
             }
             match under_way.next().await {
-                Some((_, _, Came::Passed(reply))) => return Some(reply),
-                Some((step, site, Came::Done(outcome, body, value))) => {
+                Some((_, _, InlineCallResult::Passed(reply))) => return Some(reply),
+                Some((step, site, InlineCallResult::Done(outcome, body, value))) => {
                     let bytes = body.bytes.len();
                     match value {
                         Some(value) => composition.put(step, value, bytes),
@@ -88,7 +88,7 @@ impl Run {
         }
         let bytes = composition.bytes();
         let body = self.compose(bytes.saturating_mul(COMBINED), move || composition.answer()).await??;
-        Reply::of(frame::Answer { status: 0, headers: Bytes::new(), body }).ok()
+        HandlerReply::of(frame::HandlerAnswer { status: 0, headers: Bytes::new(), body }).ok()
     }
 
     /// Does a part of the work on texts of this length. `None` if the pool did not do it.
@@ -101,19 +101,20 @@ impl Run {
     }
 }
 
-async fn made(setup: &Setup, origin: &RequestCall, call: crate::compose::Call) -> Came {
+async fn made(setup: &RunSetup, origin: &RequestCall, call: crate::compose::InlineCall) -> InlineCallResult {
     if !call.passes {
         let (outcome, body) = setup.outside.send(&setup.scripts.offload, origin, call.errand).await;
-        if outcome != Outcome::Ok {
-            return Came::Done(outcome, body, None);
+        if outcome != CallReply::Ok {
+            return InlineCallResult::Done(outcome, body, None);
         }
         let text = body.clone();
-        let value = work_on_text(&setup.scripts.offload, KIND, origin, body.bytes.len(), || Value::of(text));
+        let value =
+            work_on_text(&setup.scripts.offload, KIND, origin, body.bytes.len(), || InlineValue::of(text));
         let value = value.await.ok().flatten();
-        return Came::Done(outcome, body, value);
+        return InlineCallResult::Done(outcome, body, value);
     }
     match setup.outside.stream(origin, call.errand, setup.limits.upstream_bytes.0).await {
-        Ok(reply) => Came::Passed(reply),
-        Err((outcome, body)) => Came::Done(outcome, body, None),
+        Ok(reply) => InlineCallResult::Passed(reply),
+        Err((outcome, body)) => InlineCallResult::Done(outcome, body, None),
     }
 }

@@ -3,51 +3,51 @@
 
 use bytes::Bytes;
 
-use super::{Run, Ticket};
-use crate::answer::Reply;
-use crate::frame::{self, From};
+use super::{ScriptRun, StateTicket};
+use crate::answer::HandlerReply;
+use crate::frame::{self, WorkerMessage};
 use crate::problem::ScriptError;
 use crate::work::at_once;
 
 /// The maximum length of headers, as JSON, that are read on the serving thread: a byte takes up to 50 ns.
 const SHORT_HEADERS: usize = 8 << 10;
 
-impl Run {
+impl ScriptRun {
     /// Handles a message of the worker.
-    pub(super) async fn hear(&mut self, from: From) -> Result<Option<Reply>, ScriptError> {
+    pub(super) async fn hear(&mut self, from: WorkerMessage) -> Result<Option<HandlerReply>, ScriptError> {
         match from {
-            From::Call(call) => self.calls(call).map(|()| None),
-            From::Declare(declare) => {
+            WorkerMessage::Call(call) => self.calls(call).map(|()| None),
+            WorkerMessage::Declare(declare) => {
                 self.declares(declare);
                 Ok(None)
             }
-            From::Answer(answer) => {
+            WorkerMessage::Answer(answer) => {
                 let reply = self.reply_of(answer).await?;
                 self.given(reply).await
             }
-            From::Commit { changes } => {
+            WorkerMessage::Commit { changes } => {
                 self.commit(changes).await?;
                 match self.reply.take() {
                     Some(reply) => self.let_go(reply).await,
                     None => Ok(None),
                 }
             }
-            From::Remove => {
+            WorkerMessage::Remove => {
                 self.removes = true;
                 Ok(None)
             }
-            From::End { answer, changes, cpu_micros } => {
+            WorkerMessage::End { answer, changes, cpu_micros } => {
                 self.over(cpu_micros);
                 self.end(answer, changes).await
             }
-            From::Twice { stack } => {
+            WorkerMessage::Twice { stack } => {
                 let at = self.generation.origin(self.handler, 0, &stack);
                 tracing::error!(target: "script", at, "a second `respond` in one run: the first one counts (S rule 13)");
                 Ok(None)
             }
-            From::Fail(fail) => {
+            WorkerMessage::Fail(fail) => {
                 self.over(0);
-                self.ticket = Ticket::None; // The worker has rolled back the run's writes.
+                self.ticket = StateTicket::None; // The worker has rolled back the run's writes.
                 Err(self.blamed(fail))
             }
             other => {
@@ -59,22 +59,22 @@ impl Run {
 
     async fn end(
         &mut self,
-        answer: Option<frame::Answer>,
+        answer: Option<frame::HandlerAnswer>,
         changes: Option<Bytes>,
-    ) -> Result<Option<Reply>, ScriptError> {
+    ) -> Result<Option<HandlerReply>, ScriptError> {
         // A handler can respond once: the first response is used.
         let given = if self.is_answered { None } else { self.reply.take() };
         let reply = match (given, answer) {
             _ if self.is_answered => None,
             (Some(reply), _) => Some(reply),
             (None, Some(answer)) => Some(self.reply_of(answer).await?),
-            (None, None) => Some(Reply::empty()),
+            (None, None) => Some(HandlerReply::empty()),
         };
         match (changes, self.removes) {
-            (None, false) => self.ticket = Ticket::None,
+            (None, false) => self.ticket = StateTicket::None,
             (changes, _) => self.commit(changes.unwrap_or_default()).await?,
         }
-        if self.removes && !matches!(self.ticket, Ticket::Write(_)) {
+        if self.removes && !matches!(self.ticket, StateTicket::Write(_)) {
             let at = self.generation.place(self.handler);
             Box::pin(self.generation.edition.remove(&self.ask.path, &self.held, at)).await?;
         }
@@ -85,20 +85,20 @@ impl Run {
     }
 
     /// Handles a response; it is sent at once unless writes have to become durable first.
-    pub(super) async fn given(&mut self, reply: Reply) -> Result<Option<Reply>, ScriptError> {
+    pub(super) async fn given(&mut self, reply: HandlerReply) -> Result<Option<HandlerReply>, ScriptError> {
         if self.is_answered || self.reply.is_some() {
             let at = self.generation.place(self.handler);
             tracing::error!(target: "script", at, "the handler answered twice; the first answer is used");
             return Ok(None);
         }
-        if matches!(self.ticket, Ticket::Write(_)) {
+        if matches!(self.ticket, StateTicket::Write(_)) {
             self.reply = Some(reply);
             return Ok(None);
         }
         self.let_go(reply).await
     }
 
-    async fn let_go(&mut self, reply: Reply) -> Result<Option<Reply>, ScriptError> {
+    async fn let_go(&mut self, reply: HandlerReply) -> Result<Option<HandlerReply>, ScriptError> {
         if let Some(durable) = self.durable.take() {
             durable.wait().await?;
         }
@@ -108,7 +108,7 @@ impl Run {
     /// Commits and ends the writer's turn: the next writer can build on the changes while they are written to
     /// disk. Once begun, a commit is completed even if this run is cancelled meanwhile.
     async fn commit(&mut self, changes: Bytes) -> Result<(), ScriptError> {
-        let Ticket::Write(ticket) = std::mem::replace(&mut self.ticket, Ticket::None) else {
+        let StateTicket::Write(ticket) = std::mem::replace(&mut self.ticket, StateTicket::None) else {
             return Ok(());
         };
         let Some(worker) = self.entered.as_ref().map(|entered| entered.place.worker.id) else {
@@ -126,13 +126,14 @@ impl Run {
     }
 
     /// Converts a response of the worker; many headers in the pool.
-    async fn reply_of(&mut self, answer: frame::Answer) -> Result<Reply, ScriptError> {
+    async fn reply_of(&mut self, answer: frame::HandlerAnswer) -> Result<HandlerReply, ScriptError> {
         let reply = if answer.headers.len() <= SHORT_HEADERS {
-            Reply::of(answer)
+            HandlerReply::of(answer)
         } else {
             let (pool, payer) = (&self.setup.scripts.offload, self.origin.call.quota_key().for_answers());
             let reply =
-                at_once(pool, "script-answer", payer, self.origin.deadline, || Reply::of(answer)).await;
+                at_once(pool, "script-answer", payer, self.origin.deadline, || HandlerReply::of(answer))
+                    .await;
             reply.map_err(|error| self.unfinished(error))?
         };
         reply.map_err(|message| {
@@ -142,7 +143,7 @@ impl Run {
     }
 
     /// Converts a handler's failure to the error for the client; logs the details.
-    pub(super) fn blamed(&self, fail: frame::Fail) -> ScriptError {
+    pub(super) fn blamed(&self, fail: frame::HandlerFailure) -> ScriptError {
         let at = self.generation.origin(self.handler, fail.site, &fail.stack);
         let message = fail.message;
         match (fail.kind, fail.status) {

@@ -6,15 +6,15 @@
 //! a worker, and few can run alone at once, so such a run becomes a suspect at its last repetition only. A
 //! single bad request therefore costs two to four workers, but no response to other requests.
 
-use super::Run;
+use super::ScriptRun;
 use crate::problem::ScriptError;
-use crate::workers::{Loss, Place};
+use crate::workers::{WorkerLoss, WorkerSlot};
 
 /// The maximum number of repetitions of a run.
 pub(super) const AGAIN: u32 = 3;
 
-impl Run {
-    pub(super) async fn lost(&mut self, loss: &Loss, was_busy: bool) -> Result<(), ScriptError> {
+impl ScriptRun {
+    pub(super) async fn lost(&mut self, loss: &WorkerLoss, was_busy: bool) -> Result<(), ScriptError> {
         let Some(mut entered) = self.entered.take() else { return Err(loss.into()) };
         entered.is_over = true;
         if let Some(error) = self.culprit_error(&entered.place, loss) {
@@ -40,7 +40,7 @@ impl Run {
     }
 
     /// Returns the error for the client if the run in this slot ended its worker; records it for its handler.
-    pub(super) fn culprit_error(&self, place: &Place, loss: &Loss) -> Option<ScriptError> {
+    pub(super) fn culprit_error(&self, place: &WorkerSlot, loss: &WorkerLoss) -> Option<ScriptError> {
         let at = self.generation.place(self.handler);
         if loss.culprit == Some(place.run) {
             self.generation.strike(self.handler, 1);

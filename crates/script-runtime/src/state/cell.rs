@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::changes::{self, Changes, Part, Refused};
-use super::tree::{self, Effort, Node, SizeChange, Undo};
-use super::workers::{Frame, Shipment};
+use super::changes::{self, CellEdits, ChangeSet, ChangeSetError};
+use super::tree::{self, EditUndo, SizeChange, StateValue, WorkAllowance};
+use super::workers::{PrecedingFrame, ShipmentRoom};
 
 /// The minimum weight of changes for a compaction.
 const LIGHT: usize = 4 << 10;
@@ -33,14 +33,14 @@ const FEW: usize = 64;
 static COMPACTIONS: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
-pub(crate) struct Cell {
+pub(crate) struct StateCell {
     /// The number by which workers refer to the cell.
     pub(crate) id: u32,
     /// The durable value at `version`; `None` if it has none.
     value: Option<Bytes>,
     version: u64,
     /// Boxed, so that few bytes move when their number grows.
-    changes: VecDeque<Box<Change>>,
+    changes: VecDeque<Box<CellChange>>,
     /// The weights of the durable and of the pending changes.
     weight: usize,
     pending: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Cell {
     /// until the tree is built.
     bytes: usize,
     /// The value with all changes applied, if it has been built.
-    tree: Option<Option<Node>>,
+    tree: Option<Option<StateValue>>,
     /// Whether the tree is in a draft.
     is_out: bool,
     /// The number of the compaction in progress.
@@ -63,18 +63,18 @@ pub(crate) struct Cell {
 }
 
 #[derive(Debug)]
-struct Change {
+struct CellChange {
     version: u64,
     text: Bytes,
     /// The new value, if the change only sets the whole value.
     whole: Option<Bytes>,
     is_durable: bool,
     /// The undo steps, as long as the change is not durable.
-    undos: Vec<Undo>,
+    undos: Vec<EditUndo>,
     size_change: SizeChange,
 }
 
-impl Change {
+impl CellChange {
     fn weight(&self) -> usize {
         self.text.len() + ENTRY
     }
@@ -82,7 +82,7 @@ impl Change {
 
 /// The operation of the store for a change set.
 #[derive(Debug)]
-pub(crate) enum Write {
+pub(crate) enum CellWrite {
     Create(Bytes),
     Replace(Bytes),
     Append(Bytes),
@@ -90,24 +90,29 @@ pub(crate) enum Write {
 
 /// A change set that was applied to a tree.
 #[derive(Debug)]
-pub(crate) struct Applied {
+pub(crate) struct AppliedChanges {
     text: Bytes,
     whole: Option<Bytes>,
-    undos: Vec<Undo>,
+    undos: Vec<EditUndo>,
     size_change: SizeChange,
-    write: Write,
+    write: CellWrite,
 }
 
-impl Applied {
-    fn new(root: &mut Option<Node>, part: &Part, exists: bool, effort: &mut Effort) -> Result<Self, Refused> {
-        let undos = Changes::read(&part.text)?.apply_within(root, effort)?;
+impl AppliedChanges {
+    fn new(
+        root: &mut Option<StateValue>,
+        part: &CellEdits,
+        exists: bool,
+        effort: &mut WorkAllowance,
+    ) -> Result<Self, ChangeSetError> {
+        let undos = ChangeSet::read(&part.text)?.apply_within(root, effort)?;
         let write = match (&part.whole, exists) {
-            (Some(whole), false) => Write::Create(whole.clone()),
-            (Some(whole), true) => Write::Replace(whole.clone()),
-            (None, false) => Write::Create(text(root.as_ref())),
-            (None, true) => Write::Append(part.text.clone()),
+            (Some(whole), false) => CellWrite::Create(whole.clone()),
+            (Some(whole), true) => CellWrite::Replace(whole.clone()),
+            (None, false) => CellWrite::Create(text(root.as_ref())),
+            (None, true) => CellWrite::Append(part.text.clone()),
         };
-        let size_change = undos.iter().map(Undo::size_change).sum();
+        let size_change = undos.iter().map(EditUndo::size_change).sum();
         Ok(Self { text: part.text.clone(), whole: part.whole.clone(), undos, size_change, write })
     }
 }
@@ -115,8 +120,8 @@ impl Applied {
 /// The tree of a cell, taken out of it to apply a long change set outside of the group's lock. Meanwhile no
 /// other change set is applied, since there is one writer at a time.
 #[derive(Debug)]
-pub(crate) struct Draft {
-    tree: Option<Option<Node>>,
+pub(crate) struct CellDraft {
+    tree: Option<Option<StateValue>>,
     /// The value and the changes, if the tree has to be built.
     value: Option<Bytes>,
     changes: Vec<Bytes>,
@@ -124,30 +129,31 @@ pub(crate) struct Draft {
     exists: bool,
 }
 
-impl Draft {
+impl CellDraft {
     /// The length of its text.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Applies a change, which takes long.
-    pub(crate) fn change(&mut self, part: &Part) -> Result<Applied, Refused> {
+    pub(crate) fn change(&mut self, part: &CellEdits) -> Result<AppliedChanges, ChangeSetError> {
         let root = match self.tree.take() {
             Some(root) => root,
             None => {
                 let root = changes::tree(self.value.as_ref(), self.changes.iter())?;
-                self.bytes = root.as_ref().map_or(0, Node::size);
+                self.bytes = root.as_ref().map_or(0, StateValue::size);
                 root
             }
         };
         let root = self.tree.insert(root);
-        let applied = Applied::new(root, part, self.exists, &mut Effort::new(Effort::UNLIMITED))?;
+        let applied =
+            AppliedChanges::new(root, part, self.exists, &mut WorkAllowance::new(WorkAllowance::UNLIMITED))?;
         self.bytes = applied.size_change.apply(self.bytes);
         Ok(applied)
     }
 
     /// Undoes the last change.
-    pub(crate) fn take_back(&mut self, applied: Applied) {
+    pub(crate) fn take_back(&mut self, applied: AppliedChanges) {
         self.bytes = applied.size_change.revert(self.bytes);
         if let Some(root) = &mut self.tree {
             tree::take_back(root, applied.undos);
@@ -157,7 +163,7 @@ impl Draft {
 
 /// The value and the durable changes of a cell, for a compaction outside of the group's lock.
 #[derive(Debug)]
-pub(crate) struct History {
+pub(crate) struct CellHistory {
     number: u64,
     value: Option<Bytes>,
     changes: Vec<Bytes>,
@@ -168,7 +174,7 @@ pub(crate) struct History {
 
 /// The result of a compaction outside of the group's lock.
 #[derive(Debug)]
-pub(crate) struct Compacted {
+pub(crate) struct CompactionResult {
     pub(crate) text: Bytes,
     /// The version of the text in the store.
     pub(crate) stored: u64,
@@ -178,23 +184,23 @@ pub(crate) struct Compacted {
     weight: usize,
 }
 
-impl History {
+impl CellHistory {
     /// The number of the compaction.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
     /// Applies all changes to the value, which takes long.
-    pub(crate) fn compact(self) -> Result<Compacted, Refused> {
+    pub(crate) fn compact(self) -> Result<CompactionResult, ChangeSetError> {
         let Self { value, changes, weight, version, stored, .. } = self;
         let root = changes::tree(value.as_ref(), changes.iter())?;
-        Ok(Compacted { text: text(root.as_ref()), stored, version, changes: changes.len(), weight })
+        Ok(CompactionResult { text: text(root.as_ref()), stored, version, changes: changes.len(), weight })
     }
 }
 
 /// The result of a check whether the changes of a cell outweigh its value.
 #[derive(Debug)]
-pub(crate) enum Compaction {
+pub(crate) enum CompactionCheck {
     /// There is nothing more to do.
     Done,
     /// The store should get this text, at this version.
@@ -205,9 +211,9 @@ pub(crate) enum Compaction {
 
 /// Data that is no longer needed. Dropping it may take long, so that is not done under the group's lock.
 #[derive(Default)]
-pub(crate) struct Waste(Vec<Box<dyn Send>>);
+pub(crate) struct DiscardedData(Vec<Box<dyn Send>>);
 
-impl Waste {
+impl DiscardedData {
     /// Adds data whose size corresponds to this length of text. Small data is dropped at once.
     pub(crate) fn add(&mut self, bytes: usize, data: impl Send + 'static) {
         if bytes > SHORT {
@@ -222,15 +228,15 @@ impl Waste {
 
 /// A log from the store, with its changes applied to its snapshot.
 #[derive(Debug)]
-pub(crate) struct Folded {
+pub(crate) struct FoldedLog {
     pub(crate) version: u64,
     /// The value, and its tree if that was built.
-    snapshot: Option<(Option<Bytes>, Option<Option<Node>>)>,
+    snapshot: Option<(Option<Bytes>, Option<Option<StateValue>>)>,
     /// The changes, if there is no snapshot.
     changes: Vec<Bytes>,
 }
 
-impl Folded {
+impl FoldedLog {
     /// The length of the texts that have to be parsed.
     pub(crate) fn work(log: &store::KeyLog) -> usize {
         let snapshot = log.snapshot.as_ref().filter(|_| !log.changes.is_empty());
@@ -238,7 +244,7 @@ impl Folded {
         snapshot.map_or(0, |(_, value)| value.len() + changes())
     }
 
-    pub(crate) fn of(log: store::KeyLog) -> Result<Self, Refused> {
+    pub(crate) fn of(log: store::KeyLog) -> Result<Self, ChangeSetError> {
         let version = log.version;
         let changes: Vec<Bytes> = log.changes.into_iter().map(|(_, text)| text).collect();
         let Some((_, value)) = log.snapshot else { return Ok(Self { version, snapshot: None, changes }) };
@@ -252,7 +258,7 @@ impl Folded {
     }
 }
 
-impl Cell {
+impl StateCell {
     /// Returns a cell that is not in the store.
     pub(crate) fn missing(id: u32, version: u64) -> Self {
         let changes = VecDeque::new();
@@ -275,15 +281,15 @@ impl Cell {
     }
 
     /// Returns a cell from the store.
-    pub(crate) fn loaded(id: u32, version: u64, log: Folded) -> Self {
+    pub(crate) fn loaded(id: u32, version: u64, log: FoldedLog) -> Self {
         let mut cell = Self::missing(id, version);
-        cell.refresh(version, log, &mut Waste::default());
+        cell.refresh(version, log, &mut DiscardedData::default());
         cell
     }
 
     /// Applies the changes of another gateway, as of `version`. There must be no pending changes of this
     /// gateway.
-    pub(crate) fn refresh(&mut self, version: u64, log: Folded, waste: &mut Waste) {
+    pub(crate) fn refresh(&mut self, version: u64, log: FoldedLog, waste: &mut DiscardedData) {
         waste.add(self.bytes, self.tree.take());
         (self.is_out, self.compacting) = (false, None);
         if let Some((value, tree)) = log.snapshot {
@@ -293,7 +299,7 @@ impl Cell {
         } else {
             for text in log.changes {
                 self.bytes += text.len();
-                self.changes.push_back(Box::new(Change {
+                self.changes.push_back(Box::new(CellChange {
                     version,
                     text,
                     whole: None,
@@ -310,35 +316,35 @@ impl Cell {
     /// Applies a change, which is not durable yet.
     pub(crate) fn change(
         &mut self,
-        part: &Part,
+        part: &CellEdits,
         version: u64,
-        effort: &mut Effort,
-    ) -> Result<Write, Refused> {
+        effort: &mut WorkAllowance,
+    ) -> Result<CellWrite, ChangeSetError> {
         let exists = self.exists;
-        let applied = Applied::new(self.tree(effort)?, part, exists, effort)?;
+        let applied = AppliedChanges::new(self.tree(effort)?, part, exists, effort)?;
         self.bytes = applied.size_change.apply(self.bytes);
         Ok(self.push(applied, version))
     }
 
     /// Adds a change that was applied to the tree.
-    pub(crate) fn push(&mut self, applied: Applied, version: u64) -> Write {
-        let Applied { text, whole, undos, size_change, write } = applied;
+    pub(crate) fn push(&mut self, applied: AppliedChanges, version: u64) -> CellWrite {
+        let AppliedChanges { text, whole, undos, size_change, write } = applied;
         self.exists = true;
-        let change = Change { version, text, whole, is_durable: false, undos, size_change };
+        let change = CellChange { version, text, whole, is_durable: false, undos, size_change };
         self.pending += change.weight();
         self.changes.push_back(Box::new(change));
         write
     }
 
     /// Takes the tree out of the cell, until [`Cell::restore`].
-    pub(crate) fn draft(&mut self) -> Draft {
+    pub(crate) fn draft(&mut self) -> CellDraft {
         self.is_out = true;
         let tree = self.tree.take();
         let (value, changes) = match &tree {
             Some(_) => (None, Vec::new()),
             None => (self.value.clone(), self.changes.iter().map(|change| change.text.clone()).collect()),
         };
-        Draft { tree, value, changes, bytes: self.bytes, exists: self.exists }
+        CellDraft { tree, value, changes, bytes: self.bytes, exists: self.exists }
     }
 
     /// Whether the tree is in a draft that can be put back.
@@ -347,14 +353,14 @@ impl Cell {
     }
 
     /// Puts a draft back, unless the cell has been changed by others meanwhile.
-    pub(crate) fn restore(&mut self, draft: Option<Draft>, waste: &mut Waste) {
+    pub(crate) fn restore(&mut self, draft: Option<CellDraft>, waste: &mut DiscardedData) {
         let was_out = std::mem::take(&mut self.is_out);
         match draft {
             Some(draft) if was_out => {
                 self.bytes = draft.bytes;
                 self.tree = draft.tree;
             }
-            draft => waste.add(draft.as_ref().map_or(0, Draft::bytes), draft),
+            draft => waste.add(draft.as_ref().map_or(0, CellDraft::bytes), draft),
         }
     }
 
@@ -380,7 +386,7 @@ impl Cell {
     }
 
     /// Marks the change of a version as durable.
-    pub(crate) fn settle(&mut self, version: u64, stored: u64, waste: &mut Waste) {
+    pub(crate) fn settle(&mut self, version: u64, stored: u64, waste: &mut DiscardedData) {
         if self.sent < stored {
             self.sent = stored;
         }
@@ -402,7 +408,7 @@ impl Cell {
     }
 
     /// Removes the first changes, which have this weight.
-    fn remove_changes(&mut self, count: usize, weight: usize, waste: &mut Waste) {
+    fn remove_changes(&mut self, count: usize, weight: usize, waste: &mut DiscardedData) {
         if count <= FEW {
             self.changes.drain(..count.min(self.changes.len()));
         } else if count <= self.changes.len() {
@@ -428,32 +434,32 @@ impl Cell {
 
     /// Replaces the value and its durable changes by a single text, if the changes outweigh the value.
     /// `is_requested`: the store has requested a text, and repeats its request until it gets one.
-    pub(crate) fn compaction(&mut self, is_requested: bool) -> Result<Compaction, Refused> {
+    pub(crate) fn compaction(&mut self, is_requested: bool) -> Result<CompactionCheck, ChangeSetError> {
         // Compaction of a short cell rolls back pending changes and applies them again.
         let least = self.size().max(LIGHT).max(self.pending);
         let for_store = is_requested && self.since >= least;
         if !for_store && self.weight <= least || self.compacting.is_some() {
-            return Ok(Compaction::Done);
+            return Ok(CompactionCheck::Done);
         }
         if for_store {
             self.since = 0;
         }
         if self.is_out || self.texts() > SHORT {
             self.compacting = Some(COMPACTIONS.fetch_add(1, Ordering::Relaxed));
-            return Ok(Compaction::Long(for_store));
+            return Ok(CompactionCheck::Long(for_store));
         }
         self.compact()?;
         Ok(match for_store {
-            true => Compaction::Store(self.stored, self.value.clone().unwrap_or_default()),
-            false => Compaction::Done,
+            true => CompactionCheck::Store(self.stored, self.value.clone().unwrap_or_default()),
+            false => CompactionCheck::Done,
         })
     }
 
     /// Replaces the value and its durable changes by a single text, which the tree yields.
-    fn compact(&mut self) -> Result<(), Refused> {
+    fn compact(&mut self) -> Result<(), ChangeSetError> {
         let rest = self.changes.iter().position(|change| !change.is_durable).unwrap_or(self.changes.len());
         if rest > 0 {
-            self.tree(&mut Effort::new(Effort::UNLIMITED))?;
+            self.tree(&mut WorkAllowance::new(WorkAllowance::UNLIMITED))?;
             let mut root = self.tree.take().flatten();
             for change in self.changes.iter_mut().skip(rest).rev() {
                 tree::take_back(&mut root, std::mem::take(&mut change.undos));
@@ -463,7 +469,7 @@ impl Cell {
             self.changes.drain(..rest);
             self.weight = 0;
             for change in &mut self.changes {
-                change.undos = Changes::read(&change.text)?.apply(&mut root)?;
+                change.undos = ChangeSet::read(&change.text)?.apply(&mut root)?;
             }
             self.tree = Some(root);
         }
@@ -471,8 +477,8 @@ impl Cell {
     }
 
     /// Begins the history of the compaction in progress.
-    pub(crate) fn history(&self) -> Option<History> {
-        Some(History {
+    pub(crate) fn history(&self) -> Option<CellHistory> {
+        Some(CellHistory {
             number: self.compacting?,
             value: self.value.clone(),
             changes: Vec::new(),
@@ -483,7 +489,7 @@ impl Cell {
     }
 
     /// Adds the next durable changes to a history. Returns whether it is complete; `None` if it is obsolete.
-    pub(crate) fn record(&self, history: &mut History) -> Option<bool> {
+    pub(crate) fn record(&self, history: &mut CellHistory) -> Option<bool> {
         if self.compacting != Some(history.number) {
             return None;
         }
@@ -503,9 +509,9 @@ impl Cell {
     pub(crate) fn end_compaction(
         &mut self,
         number: u64,
-        compacted: Option<Compacted>,
-        waste: &mut Waste,
-    ) -> Option<Compacted> {
+        compacted: Option<CompactionResult>,
+        waste: &mut DiscardedData,
+    ) -> Option<CompactionResult> {
         if self.compacting != Some(number) {
             return None;
         }
@@ -517,14 +523,14 @@ impl Cell {
         Some(compacted)
     }
 
-    fn tree(&mut self, effort: &mut Effort) -> Result<&mut Option<Node>, Refused> {
+    fn tree(&mut self, effort: &mut WorkAllowance) -> Result<&mut Option<StateValue>, ChangeSetError> {
         let root = match self.tree.take() {
             Some(root) => root,
             None => {
-                effort.spend(self.texts()).map_err(|misfit| Refused::Misfit(0, misfit))?;
+                effort.spend(self.texts()).map_err(|misfit| ChangeSetError::Misfit(0, misfit))?;
                 let root =
                     changes::tree(self.value.as_ref(), self.changes.iter().map(|change| &change.text))?;
-                self.bytes = root.as_ref().map_or(0, Node::size);
+                self.bytes = root.as_ref().map_or(0, StateValue::size);
                 root
             }
         };
@@ -537,16 +543,18 @@ impl Cell {
         &self,
         has: Option<u64>,
         version: u64,
-        shipment: &mut Shipment,
-        frames: &mut Vec<Frame>,
+        shipment: &mut ShipmentRoom,
+        frames: &mut Vec<PrecedingFrame>,
     ) -> u64 {
         let cell = self.id;
         let mut now = match has {
             Some(has) if has >= self.version => has,
             _ => {
                 frames.push(match &self.value {
-                    Some(value) => Frame::Whole { cell, version: self.version, value: value.clone() },
-                    None => Frame::Unset { cell, version: self.version },
+                    Some(value) => {
+                        PrecedingFrame::Whole { cell, version: self.version, value: value.clone() }
+                    }
+                    None => PrecedingFrame::Unset { cell, version: self.version },
                 });
                 self.version
             }
@@ -566,9 +574,9 @@ impl Cell {
             } else {
                 let changes = std::mem::take(&mut durable);
                 if !changes.is_empty() {
-                    frames.push(Frame::Changes { cell, version: now, changes });
+                    frames.push(PrecedingFrame::Changes { cell, version: now, changes });
                 }
-                frames.push(Frame::Changes {
+                frames.push(PrecedingFrame::Changes {
                     cell,
                     version: change.version,
                     changes: vec![change.text.clone()],
@@ -577,14 +585,14 @@ impl Cell {
             now = change.version;
         }
         if !durable.is_empty() {
-            frames.push(Frame::Changes { cell, version: now, changes: durable });
+            frames.push(PrecedingFrame::Changes { cell, version: now, changes: durable });
         }
         now
     }
 }
 
 /// Returns the stored form: an empty text represents a missing value.
-fn text(root: Option<&Node>) -> Bytes {
+fn text(root: Option<&StateValue>) -> Bytes {
     let mut text = Vec::new();
     if let Some(root) = root {
         root.write(&mut text);

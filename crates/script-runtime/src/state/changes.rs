@@ -8,12 +8,12 @@
 use bytes::Bytes;
 use json::{JsonDocument, JsonNumber, ValueKind};
 
-use super::tree::{self, Effort, Misfit, Node, Step, Undo};
+use super::tree::{self, EditError, EditUndo, StateValue, TreeStep, WorkAllowance};
 use crate::index::index;
 
 /// The reason why a change set is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum ChangeSetError {
     #[error("{0}")]
     NotJson(#[from] json::JsonError),
     #[error("edit {0} is not `[slot, path]`, `[slot, path, value]` or `[slot, path, count, values]`")]
@@ -21,26 +21,26 @@ pub(crate) enum Refused {
     #[error("edit {0} is for slot {1}, which the run does not have")]
     NoSlot(usize, u64),
     #[error("edit {0} does not fit: {1}")]
-    Misfit(usize, Misfit),
+    Misfit(usize, EditError),
 }
 
-impl Refused {
+impl ChangeSetError {
     /// Whether it is refused only because it takes more work than allowed.
     pub(crate) fn is_long(self) -> bool {
-        matches!(self, Self::Misfit(_, Misfit::Long))
+        matches!(self, Self::Misfit(_, EditError::Long))
     }
 }
 
 /// A parsed change set.
 #[derive(Debug)]
-pub(crate) struct Changes {
+pub(crate) struct ChangeSet {
     text: Bytes,
     document: Option<JsonDocument>,
 }
 
 /// The edits of one cell.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct CellEdits {
     pub(crate) slot: usize,
     /// The edits as a change set of their own.
     pub(crate) text: Bytes,
@@ -49,68 +49,70 @@ pub(crate) struct Part {
 }
 
 /// A parsed edit.
-struct Item<'a> {
+struct CellEdit<'a> {
     slot: u64,
     path: json::JsonNode<'a>,
-    what: What<'a>,
+    what: EditOperation<'a>,
     text: Bytes,
 }
 
 /// The operation of an edit.
 #[derive(Clone, Copy)]
-enum What<'a> {
+enum EditOperation<'a> {
     Delete,
     Set(json::JsonNode<'a>),
     /// Replaces this number of items by the values.
     Splice(usize, json::JsonNode<'a>),
 }
 
-impl Changes {
+impl ChangeSet {
     /// Parses a change set from a worker. An empty text is a change set without edits.
-    pub(crate) fn read(text: &Bytes) -> Result<Self, Refused> {
+    pub(crate) fn read(text: &Bytes) -> Result<Self, ChangeSetError> {
         Self::with(text, index)
     }
 
     /// Parses a change set from the store. It was accepted before, so it must be readable whatever the size
     /// of its index.
-    fn stored(text: &Bytes) -> Result<Self, Refused> {
+    fn stored(text: &Bytes) -> Result<Self, ChangeSetError> {
         Self::with(text, JsonDocument::new)
     }
 
     fn with(
         text: &Bytes,
         index: fn(Bytes) -> Result<JsonDocument, json::JsonError>,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, ChangeSetError> {
         let document = if text.is_empty() { None } else { Some(index(text.clone())?) };
         if document.as_ref().is_some_and(|document| document.root().kind() != ValueKind::Array) {
-            return Err(Refused::NoEdit(0));
+            return Err(ChangeSetError::NoEdit(0));
         }
         Ok(Self { text: text.clone(), document })
     }
 
-    fn items(&self) -> impl Iterator<Item = Result<Item<'_>, Refused>> {
+    fn items(&self) -> impl Iterator<Item = Result<CellEdit<'_>, ChangeSetError>> {
         let root = self.document.as_ref().map(JsonDocument::root);
         let items = root.into_iter().flat_map(json::JsonNode::items);
-        items.enumerate().map(|(number, item)| Item::read(item).ok_or(Refused::NoEdit(number)))
+        items.enumerate().map(|(number, item)| CellEdit::read(item).ok_or(ChangeSetError::NoEdit(number)))
     }
 
     /// Splits the change set by slot, in ascending order; each slot must be less than `slots`.
-    pub(crate) fn parts(&self, slots: usize) -> Result<Vec<Part>, Refused> {
-        let mut edits: Vec<(usize, Item<'_>)> = Vec::new();
+    pub(crate) fn parts(&self, slots: usize) -> Result<Vec<CellEdits>, ChangeSetError> {
+        let mut edits: Vec<(usize, CellEdit<'_>)> = Vec::new();
         for (number, item) in self.items().enumerate() {
             let item = item?;
             let slot = usize::try_from(item.slot).ok().filter(|slot| *slot < slots);
-            edits.push((slot.ok_or(Refused::NoSlot(number, item.slot))?, item));
+            edits.push((slot.ok_or(ChangeSetError::NoSlot(number, item.slot))?, item));
         }
         let alone = edits.iter().all(|(slot, _)| edits.first().is_some_and(|(first, _)| first == slot));
         edits.sort_by_key(|(slot, _)| *slot);
-        let part = |edits: &[(usize, Item<'_>)]| Some(self.part(edits.first()?.0, edits, alone));
+        let part = |edits: &[(usize, CellEdit<'_>)]| Some(self.part(edits.first()?.0, edits, alone));
         Ok(edits.chunk_by(|(one, _), (other, _)| one == other).filter_map(part).collect())
     }
 
-    fn part(&self, slot: usize, edits: &[(usize, Item<'_>)], alone: bool) -> Part {
+    fn part(&self, slot: usize, edits: &[(usize, CellEdit<'_>)], alone: bool) -> CellEdits {
         let whole = match edits {
-            [(_, Item { what: What::Set(value), path, .. })] if path.items().next().is_none() => {
+            [(_, CellEdit { what: EditOperation::Set(value), path, .. })]
+                if path.items().next().is_none() =>
+            {
                 Some(self.own(value.slice()))
             }
             _ => None,
@@ -121,7 +123,7 @@ impl Changes {
             let texts: Vec<&[u8]> = edits.iter().map(|(_, item)| &*item.text).collect();
             [b"[", &texts.join(&b","[..])[..], b"]"].concat().into()
         };
-        Part { slot, text, whole }
+        CellEdits { slot, text, whole }
     }
 
     /// Copies a small part of the text, so that it does not keep the whole text in memory.
@@ -130,22 +132,26 @@ impl Changes {
     }
 
     /// Applies a change set of a single cell, atomically.
-    pub(crate) fn apply(&self, root: &mut Option<Node>) -> Result<Vec<Undo>, Refused> {
-        self.apply_within(root, &mut Effort::new(Effort::UNLIMITED))
+    pub(crate) fn apply(&self, root: &mut Option<StateValue>) -> Result<Vec<EditUndo>, ChangeSetError> {
+        self.apply_within(root, &mut WorkAllowance::new(WorkAllowance::UNLIMITED))
     }
 
     /// Like [`Changes::apply`], with limited work.
     pub(crate) fn apply_within(
         &self,
-        root: &mut Option<Node>,
-        effort: &mut Effort,
-    ) -> Result<Vec<Undo>, Refused> {
+        root: &mut Option<StateValue>,
+        effort: &mut WorkAllowance,
+    ) -> Result<Vec<EditUndo>, ChangeSetError> {
         let mut undos = Vec::new();
         for (number, item) in self.items().enumerate() {
             let made = item.and_then(|item| {
-                let path =
-                    item.path.items().map(step).collect::<Option<_>>().ok_or(Refused::NoEdit(number))?;
-                item.what.make(root, path, effort).map_err(|misfit| Refused::Misfit(number, misfit))
+                let path = item
+                    .path
+                    .items()
+                    .map(step)
+                    .collect::<Option<_>>()
+                    .ok_or(ChangeSetError::NoEdit(number))?;
+                item.what.make(root, path, effort).map_err(|misfit| ChangeSetError::Misfit(number, misfit))
             });
             match made {
                 Ok(undo) => undos.push(undo),
@@ -159,7 +165,7 @@ impl Changes {
     }
 }
 
-impl<'a> Item<'a> {
+impl<'a> CellEdit<'a> {
     fn read(node: json::JsonNode<'a>) -> Option<Self> {
         let mut parts = node.items();
         let slot = match parts.next()?.number()? {
@@ -168,10 +174,10 @@ impl<'a> Item<'a> {
         };
         let path = parts.next().filter(|path| path.kind() == ValueKind::Array)?;
         let what = match (parts.next(), parts.next()) {
-            (None, _) => What::Delete,
-            (Some(value), None) => What::Set(value),
+            (None, _) => EditOperation::Delete,
+            (Some(value), None) => EditOperation::Set(value),
             (Some(count), Some(values)) if values.kind() == ValueKind::Array => {
-                What::Splice(number(count)?, values)
+                EditOperation::Splice(number(count)?, values)
             }
             _ => return None,
         };
@@ -179,16 +185,22 @@ impl<'a> Item<'a> {
     }
 }
 
-impl What<'_> {
-    fn make(self, root: &mut Option<Node>, path: Vec<Step>, effort: &mut Effort) -> Result<Undo, Misfit> {
+impl EditOperation<'_> {
+    fn make(
+        self,
+        root: &mut Option<StateValue>,
+        path: Vec<TreeStep>,
+        effort: &mut WorkAllowance,
+    ) -> Result<EditUndo, EditError> {
         match self {
             Self::Delete => tree::edit(root, path, None, 0, effort),
             Self::Set(value) => {
-                let (node, depth) = Node::read(value);
+                let (node, depth) = StateValue::read(value);
                 tree::edit(root, path, Some(node), depth, effort)
             }
             Self::Splice(count, values) => {
-                let (values, depths): (Vec<Node>, Vec<usize>) = values.items().map(Node::read).unzip();
+                let (values, depths): (Vec<StateValue>, Vec<usize>) =
+                    values.items().map(StateValue::read).unzip();
                 let depth = depths.into_iter().max().unwrap_or_default();
                 tree::splice(root, path, count, values, depth, effort)
             }
@@ -196,10 +208,10 @@ impl What<'_> {
     }
 }
 
-fn step(node: json::JsonNode<'_>) -> Option<Step> {
+fn step(node: json::JsonNode<'_>) -> Option<TreeStep> {
     match node.kind() {
-        ValueKind::String => Some(Step::Member(node.text().into())),
-        _ => number(node).map(Step::Item),
+        ValueKind::String => Some(TreeStep::Member(node.text().into())),
+        _ => number(node).map(TreeStep::Item),
     }
 }
 
@@ -215,11 +227,11 @@ fn number(node: json::JsonNode<'_>) -> Option<usize> {
 pub(crate) fn tree<'a>(
     value: Option<&Bytes>,
     changes: impl Iterator<Item = &'a Bytes>,
-) -> Result<Option<Node>, Refused> {
+) -> Result<Option<StateValue>, ChangeSetError> {
     let document = value.cloned().map(JsonDocument::new).transpose()?;
-    let mut root = document.map(|document| Node::read(document.root()).0);
+    let mut root = document.map(|document| StateValue::read(document.root()).0);
     for text in changes {
-        Changes::stored(text)?.apply(&mut root)?;
+        ChangeSet::stored(text)?.apply(&mut root)?;
     }
     Ok(root)
 }

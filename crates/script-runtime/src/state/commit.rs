@@ -18,62 +18,65 @@ use store::{PendingCommit, WriteBatch, WriteLease, WriteResult};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::yield_now;
 
-use super::cell::{Applied, Compacted, Compaction, Draft, Waste, Write};
-use super::changes::{Changes, Part, Refused};
-use super::error::Error;
-use super::group::{Group, Inner, NEVER, State};
-use super::home::Home;
+use super::cell::{AppliedChanges, CellDraft, CellWrite, CompactionCheck, CompactionResult, DiscardedData};
+use super::changes::{CellEdits, ChangeSet, ChangeSetError};
+use super::error::StateError;
+use super::group::{CellGroup, CellGroupInner, CellGroupState, NEVER};
+use super::home::ServiceGroups;
 use super::sizes::entry_size;
-use super::tree::Effort;
-use super::workers::Forget;
+use super::tree::WorkAllowance;
+use super::workers::DiscardedKind;
 use crate::work::{at_once, spawn};
 
 /// The future result of a commit. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Durable(watch::Receiver<Option<Result<(), Error>>>);
+pub struct DurableCommit(watch::Receiver<Option<Result<(), StateError>>>);
 
 /// A commit in progress.
 #[derive(Debug)]
-pub(crate) struct Sealed {
+pub(crate) struct SealedCommit {
     version: u64,
-    writes: Writes,
+    writes: CommitWrites,
     lease: Option<WriteLease>,
     /// The instance that is removed with the commit; the permit is held until the commit is settled.
-    removes: Option<Removal>,
-    answer: watch::Sender<Option<Result<(), Error>>>,
+    removes: Option<InstanceRemoval>,
+    answer: watch::Sender<Option<Result<(), StateError>>>,
 }
 
 /// A commit that was submitted to the store; without writes there is nothing to submit.
-struct Sent {
-    sealed: Sealed,
+struct SubmittedCommit {
+    sealed: SealedCommit,
     commit: Option<PendingCommit>,
 }
 
-impl Durable {
+impl DurableCommit {
     /// Waits until the commit is durable.
     ///
     /// # Errors
     /// If the commit, or one that it is based on, was not stored.
-    pub async fn wait(&self) -> Result<(), Error> {
+    pub async fn wait(&self) -> Result<(), StateError> {
         let mut answer = self.0.clone();
         let answer = answer.wait_for(Option::is_some).await;
-        answer.ok().and_then(|answer| answer.clone()).unwrap_or(Err(Error::Store(store::StoreError::Stopped)))
+        answer
+            .ok()
+            .and_then(|answer| answer.clone())
+            .unwrap_or(Err(StateError::Store(store::StoreError::Stopped)))
     }
 }
 
 /// The path of an instance that is removed with a commit, and the writer's permit.
-pub(crate) type Removal = (Arc<str>, OwnedSemaphorePermit);
+pub(crate) type InstanceRemoval = (Arc<str>, OwnedSemaphorePermit);
 /// The writes of a commit, by key.
-type Writes = Vec<(Arc<str>, Write)>;
+type CommitWrites = Vec<(Arc<str>, CellWrite)>;
 /// The drafts of the run's cells, by slot.
-type Drafts = Vec<Option<Draft>>;
+type CellDrafts = Vec<Option<CellDraft>>;
 
 /// The kind of jobs.
 pub(crate) const KIND: &str = "script-state";
 /// The maximum time that work waits for the pool, which is longer than anyone waits for a response.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
-impl Group {
+impl CellGroup {
     /// Applies the change set of a run that has the slot. `slots` are the run's cells. Returns `None`,
     /// without an effect, if that takes more work than allowed.
     pub(crate) fn commit(
@@ -82,9 +85,9 @@ impl Group {
         built_on: u64,
         worker: u32,
         text: &[u8],
-        removes: &mut Option<Removal>,
-        effort: &mut Effort,
-    ) -> Result<Option<Durable>, Error> {
+        removes: &mut Option<InstanceRemoval>,
+        effort: &mut WorkAllowance,
+    ) -> Result<Option<DurableCommit>, StateError> {
         let done = self.try_commit(slots, built_on, worker, text, removes, effort);
         if done.is_err() {
             self.renumber(slots);
@@ -93,8 +96,8 @@ impl Group {
     }
 
     /// Returns the future result of all commits so far.
-    pub(crate) fn settled(self: &Arc<Self>, generation: u64) -> Result<Durable, Error> {
-        let mut effort = Effort::new(Effort::UNLIMITED);
+    pub(crate) fn settled(self: &Arc<Self>, generation: u64) -> Result<DurableCommit, StateError> {
+        let mut effort = WorkAllowance::new(WorkAllowance::UNLIMITED);
         let empty = self.commit(&[], generation, 0, b"", &mut None, &mut effort)?;
         empty.ok_or_else(|| UnfinishedResponse.into())
     }
@@ -105,17 +108,17 @@ impl Group {
         built_on: u64,
         worker: u32,
         text: &[u8],
-        removes: &mut Option<Removal>,
-        effort: &mut Effort,
-    ) -> Result<Option<Durable>, Error> {
+        removes: &mut Option<InstanceRemoval>,
+        effort: &mut WorkAllowance,
+    ) -> Result<Option<DurableCommit>, StateError> {
         let changes =
-            Changes::read(&Bytes::copy_from_slice(text)).and_then(|changes| changes.parts(slots.len()));
+            ChangeSet::read(&Bytes::copy_from_slice(text)).and_then(|changes| changes.parts(slots.len()));
         let mut inner = self.lock();
         let parts = changes.map_err(|refused| inner.refused(refused))?;
         let lease = self.check(&inner, built_on, !parts.is_empty() || removes.is_some())?;
         if parts.is_empty() && removes.is_none() && inner.finished == inner.durable {
             let (_, receiver) = watch::channel(Some(Ok(())));
-            return Ok(Some(Durable(receiver)));
+            return Ok(Some(DurableCommit(receiver)));
         }
         let Some(writes) = inner.make(slots, &parts, &self.home, effort)? else { return Ok(None) };
         Ok(Some(self.finish(inner, worker, writes, lease, removes.take())))
@@ -129,9 +132,9 @@ impl Group {
         built_on: u64,
         worker: u32,
         text: Bytes,
-        mut removes: Option<Removal>,
+        mut removes: Option<InstanceRemoval>,
         payer: QuotaKey,
-    ) -> Result<Durable, Error> {
+    ) -> Result<DurableCommit, StateError> {
         let done = self.try_commit_long(slots, built_on, worker, text, &mut removes, payer).await;
         if done.is_err() {
             self.renumber(slots);
@@ -145,10 +148,10 @@ impl Group {
         built_on: u64,
         worker: u32,
         text: Bytes,
-        removes: &mut Option<Removal>,
+        removes: &mut Option<InstanceRemoval>,
         payer: QuotaKey,
-    ) -> Result<Durable, Error> {
-        let drafts: Drafts = {
+    ) -> Result<DurableCommit, StateError> {
+        let drafts: CellDrafts = {
             let cells = &mut self.lock().cells;
             slots.iter().map(|key| cells.get_mut(key).map(|cell| cell.draft())).collect()
         };
@@ -171,7 +174,7 @@ impl Group {
             let mut inner = self.lock();
             match self.admit(&inner, slots, built_on, &drafts, &applied, removes.is_some()) {
                 Ok(lease) => {
-                    let mut waste = Waste::default();
+                    let mut waste = DiscardedData::default();
                     inner.restore(slots, drafts, &mut waste);
                     let writes = inner.push(slots, applied);
                     let durable = self.finish(inner, worker, writes, lease, removes.take());
@@ -200,16 +203,23 @@ impl Group {
     }
 
     /// Checks whether a run may still commit; returns the lease.
-    fn check(&self, inner: &Inner, built_on: u64, writes: bool) -> Result<Option<WriteLease>, Error> {
-        if inner.state == State::Gone {
-            return Err(Error::Gone { path: self.path.clone().unwrap_or_default() });
+    fn check(
+        &self,
+        inner: &CellGroupInner,
+        built_on: u64,
+        writes: bool,
+    ) -> Result<Option<WriteLease>, StateError> {
+        if inner.state == CellGroupState::Gone {
+            return Err(StateError::Gone { path: self.path.clone().unwrap_or_default() });
         }
         if inner.generation != built_on {
-            return Err(Error::Store(store::StoreError::Abandoned));
+            return Err(StateError::Store(store::StoreError::Abandoned));
         }
         let lease = inner.lease.as_ref().map(|(lease, _)| lease.clone());
         if lease.is_none() && writes {
-            return Err(Error::Store(store::StoreError::LeaseLost { name: Arc::clone(&self.lease_name) }));
+            return Err(StateError::Store(store::StoreError::LeaseLost {
+                name: Arc::clone(&self.lease_name),
+            }));
         }
         Ok(lease)
     }
@@ -217,17 +227,17 @@ impl Group {
     /// Like `check`, for change sets that were applied to drafts; also accounts for their sizes.
     fn admit(
         &self,
-        inner: &Inner,
+        inner: &CellGroupInner,
         slots: &[Arc<str>],
         built_on: u64,
-        drafts: &[Option<Draft>],
-        applied: &[(usize, Applied)],
+        drafts: &[Option<CellDraft>],
+        applied: &[(usize, AppliedChanges)],
         removes: bool,
-    ) -> Result<Option<WriteLease>, Error> {
+    ) -> Result<Option<WriteLease>, StateError> {
         let lease = self.check(inner, built_on, !applied.is_empty() || removes)?;
         let is_out = |key: &Arc<str>| inner.cells.get(key).is_some_and(|cell| cell.is_out());
         if slots.iter().zip(drafts).any(|(key, draft)| draft.is_some() && !is_out(key)) {
-            return Err(Error::Store(store::StoreError::Abandoned));
+            return Err(StateError::Store(store::StoreError::Abandoned));
         }
         let sizes = applied.iter().filter_map(|(slot, _)| {
             let (key, draft) = (slots.get(*slot)?, drafts.get(*slot)?.as_ref()?);
@@ -238,8 +248,8 @@ impl Group {
         Ok(lease)
     }
 
-    fn restore(&self, slots: &[Arc<str>], drafts: Drafts) {
-        let mut waste = Waste::default();
+    fn restore(&self, slots: &[Arc<str>], drafts: CellDrafts) {
+        let mut waste = DiscardedData::default();
         self.lock().restore(slots, drafts, &mut waste);
         self.home.shared.discard(waste);
     }
@@ -247,16 +257,16 @@ impl Group {
     /// Queues a finished commit for the store.
     fn finish(
         self: &Arc<Self>,
-        mut inner: MutexGuard<'_, Inner>,
+        mut inner: MutexGuard<'_, CellGroupInner>,
         worker: u32,
-        writes: Writes,
+        writes: CommitWrites,
         lease: Option<WriteLease>,
-        removes: Option<Removal>,
-    ) -> Durable {
+        removes: Option<InstanceRemoval>,
+    ) -> DurableCommit {
         let (sender, receiver) = watch::channel(None);
         let cells: Vec<u32> = writes.iter().filter_map(|(key, _)| Some(inner.cells.get(key)?.id)).collect();
         let version = inner.finished;
-        inner.queue.push_back(Sealed { version, writes, lease, removes, answer: sender });
+        inner.queue.push_back(SealedCommit { version, writes, lease, removes, answer: sender });
         let is_carried = std::mem::replace(&mut inner.is_carried, true);
         // Under the lock, so that the worker is not sent its own changes.
         self.home.shared.workers.wrote(worker, &cells, version);
@@ -266,7 +276,7 @@ impl Group {
         } else {
             spawn(Arc::clone(self).carry());
         }
-        Durable(receiver)
+        DurableCommit(receiver)
     }
 
     /// Gives cells new numbers, so that workers do not use their copies, which may contain a change set that
@@ -281,20 +291,20 @@ impl Group {
             }
         }
         drop(inner);
-        shared.workers.forget(Forget::Cell, &ids);
+        shared.workers.forget(DiscardedKind::Cell, &ids);
     }
 
     /// Submits finished commits to the store until the queue is empty.
     async fn carry(self: Arc<Self>) {
         let mut line = self.home.shared.store.pipeline();
-        let mut sent: VecDeque<Sent> = VecDeque::new();
+        let mut sent: VecDeque<SubmittedCommit> = VecDeque::new();
         loop {
             while let Some((sealed, batch)) = self.take(&sent) {
                 let commit = match batch {
                     Some(batch) => Some(line.submit(batch).await),
                     None => None,
                 };
-                sent.push_back(Sent { sealed, commit });
+                sent.push_back(SubmittedCommit { sealed, commit });
             }
             let Some(first) = sent.front_mut() else {
                 if self.is_done() {
@@ -310,7 +320,7 @@ impl Group {
                     () = self.arrived.notified() => continue,
                 },
             };
-            let Some(Sent { sealed, .. }) = sent.pop_front() else { continue };
+            let Some(SubmittedCommit { sealed, .. }) = sent.pop_front() else { continue };
             match answer {
                 Ok(written) => self.settle(sealed, &written).await,
                 Err(error) => {
@@ -325,9 +335,10 @@ impl Group {
     }
 
     /// Returns the next commit, and its batch for the store.
-    fn take(&self, sent: &VecDeque<Sent>) -> Option<(Sealed, Option<WriteBatch>)> {
-        let creates =
-            |sent: &Sent| sent.sealed.writes.iter().any(|(_, write)| matches!(write, Write::Create(_)));
+    fn take(&self, sent: &VecDeque<SubmittedCommit>) -> Option<(SealedCommit, Option<WriteBatch>)> {
+        let creates = |sent: &SubmittedCommit| {
+            sent.sealed.writes.iter().any(|(_, write)| matches!(write, CellWrite::Create(_)))
+        };
         if sent.iter().any(creates) {
             return None;
         }
@@ -352,9 +363,9 @@ impl Group {
         for (key, write) in &sealed.writes {
             let Some(cell) = inner.cells.get_mut(key) else { continue };
             batch = match write {
-                Write::Create(value) => batch.create(Arc::clone(key), value.clone()),
-                Write::Replace(value) => batch.replace(Arc::clone(key), cell.sent, value.clone()),
-                Write::Append(change) => batch.append(Arc::clone(key), cell.sent, change.clone()),
+                CellWrite::Create(value) => batch.create(Arc::clone(key), value.clone()),
+                CellWrite::Replace(value) => batch.replace(Arc::clone(key), cell.sent, value.clone()),
+                CellWrite::Append(change) => batch.append(Arc::clone(key), cell.sent, change.clone()),
             };
             cell.sent += 1;
         }
@@ -371,8 +382,8 @@ impl Group {
         !inner.is_carried
     }
 
-    async fn settle(self: &Arc<Self>, sealed: Sealed, written: &[WriteResult]) {
-        let (mut texts, mut long, mut waste) = (Vec::new(), Vec::new(), Waste::default());
+    async fn settle(self: &Arc<Self>, sealed: SealedCommit, written: &[WriteResult]) {
+        let (mut texts, mut long, mut waste) = (Vec::new(), Vec::new(), DiscardedData::default());
         {
             let mut inner = self.lock();
             inner.durable = sealed.version;
@@ -380,9 +391,11 @@ impl Group {
                 let Some(cell) = inner.cells.get_mut(key) else { continue };
                 cell.settle(sealed.version, written.version, &mut waste);
                 match cell.compaction(written.compact) {
-                    Ok(Compaction::Store(version, text)) => texts.push((Arc::clone(key), (version, text))),
-                    Ok(Compaction::Long(for_store)) => long.push((Arc::clone(key), for_store)),
-                    Ok(Compaction::Done) | Err(_) => {}
+                    Ok(CompactionCheck::Store(version, text)) => {
+                        texts.push((Arc::clone(key), (version, text)))
+                    }
+                    Ok(CompactionCheck::Long(for_store)) => long.push((Arc::clone(key), for_store)),
+                    Ok(CompactionCheck::Done) | Err(_) => {}
                 }
             }
         }
@@ -427,16 +440,16 @@ impl Group {
         // Compactions take turns.
         let payer = QuotaKey::new(&KIND).exempt();
         let compacted = self.work(payer, move || history.compact()).await;
-        let (compacted, mut waste) = (compacted.ok().and_then(Result::ok), Waste::default());
+        let (compacted, mut waste) = (compacted.ok().and_then(Result::ok), DiscardedData::default());
         let compacted = self.lock().cells.get_mut(key)?.end_compaction(number, compacted, &mut waste);
         self.home.shared.discard(waste);
-        compacted.map(|Compacted { stored, text, .. }| (stored, text))
+        compacted.map(|CompactionResult { stored, text, .. }| (stored, text))
     }
 
     /// Rolls back a commit that the store refused, together with all commits based on it.
-    fn fail(&self, error: store::StoreError, built: impl Iterator<Item = Sealed>) {
+    fn fail(&self, error: store::StoreError, built: impl Iterator<Item = SealedCommit>) {
         let mut inner = self.lock();
-        let built: Vec<Sealed> = built.chain(std::mem::take(&mut inner.queue)).collect();
+        let built: Vec<SealedCommit> = built.chain(std::mem::take(&mut inner.queue)).collect();
         inner.generation += 1;
         inner.finished = inner.durable;
         inner.lease = None;
@@ -450,7 +463,7 @@ impl Group {
             changed.extend(self.domain.scattered.iter().map(|cell| keys.cell(path, cell)));
         }
         let mut ids = Vec::with_capacity(changed.len());
-        let is_there = inner.state != State::Gone;
+        let is_there = inner.state != CellGroupState::Gone;
         // Only these: a group may have the cells of a hundred thousand instances.
         for key in &changed {
             let Some(cell) = inner.cells.get_mut(key) else { continue };
@@ -461,7 +474,7 @@ impl Group {
             }
         }
         drop(inner);
-        shared.workers.forget(Forget::Cell, &ids);
+        shared.workers.forget(DiscardedKind::Cell, &ids);
         let mut error = Some(error);
         for sealed in built {
             let error = error.take().unwrap_or(store::StoreError::Abandoned);
@@ -470,10 +483,10 @@ impl Group {
     }
 }
 
-impl Inner {
+impl CellGroupInner {
     /// Returns the error of a refused change set.
-    fn refused(&self, reason: Refused) -> Error {
-        Error::Changes { handler: Arc::clone(&self.writer), reason: reason.to_string() }
+    fn refused(&self, reason: ChangeSetError) -> StateError {
+        StateError::Changes { handler: Arc::clone(&self.writer), reason: reason.to_string() }
     }
 
     /// Applies all parts of a change set, atomically. Returns `None`, without an effect, if that takes more
@@ -481,10 +494,10 @@ impl Inner {
     fn make(
         &mut self,
         slots: &[Arc<str>],
-        parts: &[Part],
-        home: &Home,
-        effort: &mut Effort,
-    ) -> Result<Option<Writes>, Error> {
+        parts: &[CellEdits],
+        home: &ServiceGroups,
+        effort: &mut WorkAllowance,
+    ) -> Result<Option<CommitWrites>, StateError> {
         let version = self.finished + u64::from(!parts.is_empty());
         let mut writes = Vec::with_capacity(parts.len());
         for part in parts {
@@ -513,7 +526,7 @@ impl Inner {
     }
 
     /// Rolls back a change set that was not accepted.
-    fn take_back(&mut self, slots: &[Arc<str>], parts: &[Part]) {
+    fn take_back(&mut self, slots: &[Arc<str>], parts: &[CellEdits]) {
         for key in parts.iter().filter_map(|part| slots.get(part.slot)) {
             if let Some(cell) = self.cells.get_mut(key) {
                 cell.take_back(self.finished);
@@ -522,7 +535,7 @@ impl Inner {
     }
 
     /// Adds a change set that was applied to drafts, which are put back already.
-    fn push(&mut self, slots: &[Arc<str>], applied: Vec<(usize, Applied)>) -> Writes {
+    fn push(&mut self, slots: &[Arc<str>], applied: Vec<(usize, AppliedChanges)>) -> CommitWrites {
         self.finished += u64::from(!applied.is_empty());
         let mut writes = Vec::with_capacity(applied.len());
         for (slot, applied) in applied {
@@ -536,13 +549,13 @@ impl Inner {
     }
 
     /// Puts drafts back into their cells.
-    fn restore(&mut self, slots: &[Arc<str>], mut drafts: Drafts, waste: &mut Waste) {
+    fn restore(&mut self, slots: &[Arc<str>], mut drafts: CellDrafts, waste: &mut DiscardedData) {
         for (slot, key) in slots.iter().enumerate() {
             let draft = drafts.get_mut(slot).and_then(Option::take);
             if let Some(cell) = self.cells.get_mut(key) {
                 cell.restore(draft, waste);
             } else {
-                waste.add(draft.as_ref().map_or(0, Draft::bytes), draft);
+                waste.add(draft.as_ref().map_or(0, CellDraft::bytes), draft);
             }
         }
     }
@@ -554,10 +567,13 @@ fn take<T>(held: &Mutex<Option<T>>) -> Option<T> {
 }
 
 /// Applies a change set to drafts, atomically. Returns the applied changes, by slot.
-fn apply(text: &Bytes, mut drafts: Drafts) -> (Drafts, Result<Vec<(usize, Applied)>, Refused>) {
+fn apply(
+    text: &Bytes,
+    mut drafts: CellDrafts,
+) -> (CellDrafts, Result<Vec<(usize, AppliedChanges)>, ChangeSetError>) {
     // A copy, since the text may be a small part of a large frame.
     let text = Bytes::copy_from_slice(text);
-    let parts = match Changes::read(&text).and_then(|changes| changes.parts(drafts.len())) {
+    let parts = match ChangeSet::read(&text).and_then(|changes| changes.parts(drafts.len())) {
         Ok(parts) => parts,
         Err(refused) => return (drafts, Err(refused)),
     };
@@ -574,7 +590,7 @@ fn apply(text: &Bytes, mut drafts: Drafts) -> (Drafts, Result<Vec<(usize, Applie
 }
 
 /// Undoes the changes that were applied to drafts.
-fn undo(mut drafts: Drafts, applied: Vec<(usize, Applied)>) -> Drafts {
+fn undo(mut drafts: CellDrafts, applied: Vec<(usize, AppliedChanges)>) -> CellDrafts {
     for (slot, applied) in applied {
         if let Some(Some(draft)) = drafts.get_mut(slot) {
             draft.take_back(applied);

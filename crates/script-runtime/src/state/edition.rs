@@ -11,42 +11,44 @@ use store::WriteBatch;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::cell::SHORT;
-use super::commit::Durable;
-use super::error::Error;
-use super::group::{Group, State};
-use super::held::Held;
-use super::home::Home;
-use super::instances::{Known, MAX_CAPTURES, Record, check_path, instance_size, record_text};
-use super::plan::{Plan, PlanResource, Scope};
+use super::commit::DurableCommit;
+use super::error::StateError;
+use super::group::{CellGroup, CellGroupState};
+use super::held::HeldLocks;
+use super::home::ServiceGroups;
+use super::instances::{
+    InstanceRecord, MAX_CAPTURES, RegisteredInstance, check_path, instance_size, record_text,
+};
+use super::plan::{CellScope, PlanResource, StatePlan};
 use super::sizes::entry_size;
 use super::ticket::{ReadTicket, WriteTicket};
-use super::workers::Frame;
+use super::workers::PrecedingFrame;
 use crate::index::index;
 use crate::work::spawn;
 
 /// The state as seen by one program. Its runs keep it even after the program has changed.
 #[derive(Clone, Debug)]
-pub struct Edition {
-    pub(crate) home: Arc<Home>,
-    pub(crate) plan: Arc<Plan>,
+pub struct StateView {
+    pub(crate) home: Arc<ServiceGroups>,
+    pub(crate) plan: Arc<StatePlan>,
 }
 
 /// A run's request for access to state.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct StateRequest<'a> {
     /// The index of the handler.
     pub handler: usize,
     /// The requested path of its resource.
     pub path: &'a str,
     /// The groups that the callers hold.
-    pub held: &'a Held,
+    pub held: &'a HeldLocks,
     /// The position of the handler, for messages: `shop.sjs:12:3`.
     pub at: &'a str,
 }
 
 /// The declaration of a nested resource by a handler.
 #[derive(Clone, Debug)]
-pub struct Declaration<'a> {
+pub struct ResourceDeclaration<'a> {
     /// The index of the resource.
     pub resource: usize,
     /// The path of the new instance.
@@ -56,29 +58,29 @@ pub struct Declaration<'a> {
     /// The initial values of its cells, as the JSON text of an object by name.
     pub initials: Bytes,
     /// The previous commit of the declaring run.
-    pub after: Option<&'a Durable>,
+    pub after: Option<&'a DurableCommit>,
 }
 
 /// The result of a declaration.
 #[derive(Clone, Debug)]
-pub enum Declared {
+pub enum DeclarationResult {
     /// A new instance.
-    New(Instance),
+    New(DynamicInstance),
     /// An existing instance, which is unchanged.
-    Existing(Instance),
+    Existing(DynamicInstance),
 }
 
 /// A dynamic instance.
 #[derive(Clone, Debug)]
-pub struct Instance {
-    home: Arc<Home>,
-    known: Arc<Known>,
+pub struct DynamicInstance {
+    home: Arc<ServiceGroups>,
+    known: Arc<RegisteredInstance>,
     resource: usize,
 }
 
 /// The group and the cells of a request.
-struct Wanted {
-    group: Arc<Group>,
+struct RequestedCells {
+    group: Arc<CellGroup>,
     /// The keys of the handler's slots.
     keys: Vec<Arc<str>>,
     /// These keys, and all others that have to be loaded with them.
@@ -86,26 +88,26 @@ struct Wanted {
 }
 
 /// The texts of a declaration, parsed.
-struct Parsed {
-    record: Record,
+struct ParsedDeclarationTexts {
+    record: InstanceRecord,
     initials: Option<JsonDocument>,
 }
 
 /// Keys of the store with their sizes.
 type KeySizes = Vec<(Arc<str>, u64)>;
 
-impl Edition {
+impl StateView {
     /// Returns the dynamic instance at a path, if this program contains its declaration.
     ///
     /// # Errors
     /// If the store fails. It is accessed only after a change by another gateway.
-    pub async fn instance(&self, path: &str) -> Result<Option<Instance>, Error> {
+    pub async fn instance(&self, path: &str) -> Result<Option<DynamicInstance>, StateError> {
         Ok(self.home.instance(path).await?.and_then(|known| self.known(known)))
     }
 
-    fn known(&self, known: Arc<Known>) -> Option<Instance> {
+    fn known(&self, known: Arc<RegisteredInstance>) -> Option<DynamicInstance> {
         let resource = self.plan.resources.iter().position(|resource| resource.key == known.site)?;
-        Some(Instance { home: Arc::clone(&self.home), known, resource })
+        Some(DynamicInstance { home: Arc::clone(&self.home), known, resource })
     }
 
     /// Returns a ticket to initialise those of the handler's cells that need a value before it runs and have
@@ -113,7 +115,7 @@ impl Edition {
     ///
     /// # Errors
     /// As [`Edition::write`].
-    pub async fn initialise(&self, ask: Ask<'_>) -> Result<Option<WriteTicket>, Error> {
+    pub async fn initialise(&self, ask: StateRequest<'_>) -> Result<Option<WriteTicket>, StateError> {
         let Some(wanted) = self.wanted(ask)? else { return Ok(None) };
         self.prepare(ask, &wanted, false).await?;
         if self.missing(ask, &wanted).is_empty() {
@@ -130,7 +132,7 @@ impl Edition {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn read(&self, ask: Ask<'_>) -> Result<ReadTicket, Error> {
+    pub async fn read(&self, ask: StateRequest<'_>) -> Result<ReadTicket, StateError> {
         loop {
             let wanted = self.wanted(ask)?.ok_or_else(|| self.stateless(ask))?;
             self.prepare(ask, &wanted, false).await?;
@@ -145,7 +147,11 @@ impl Edition {
     }
 
     /// Returns the pending commit, if a cell that needs a value has one that is not durable yet.
-    fn coming(&self, ask: Ask<'_>, wanted: &Wanted) -> Option<Result<Durable, Error>> {
+    fn coming(
+        &self,
+        ask: StateRequest<'_>,
+        wanted: &RequestedCells,
+    ) -> Option<Result<DurableCommit, StateError>> {
         let generation = {
             let inner = wanted.group.lock();
             let is_coming = |key| inner.cells.get(key).is_some_and(|cell| cell.exists && cell.stored == 0);
@@ -160,14 +166,17 @@ impl Edition {
     /// # Errors
     /// If a caller holds the slot, if another gateway holds the lease, if the instance is removed, or if the
     /// store fails.
-    pub async fn write(&self, ask: Ask<'_>) -> Result<WriteTicket, Error> {
+    pub async fn write(&self, ask: StateRequest<'_>) -> Result<WriteTicket, StateError> {
         let (wanted, permit) = self.slot(ask).await?;
         let planned =
             self.plan.handlers.get(ask.handler).map(|handler| handler.cells.clone()).unwrap_or_default();
         Ok(WriteTicket::new(wanted.group, wanted.keys, planned, permit, ask.held, ask.at))
     }
 
-    async fn slot(&self, ask: Ask<'_>) -> Result<(Wanted, OwnedSemaphorePermit), Error> {
+    async fn slot(
+        &self,
+        ask: StateRequest<'_>,
+    ) -> Result<(RequestedCells, OwnedSemaphorePermit), StateError> {
         loop {
             let wanted = self.wanted(ask)?.ok_or_else(|| self.stateless(ask))?;
             let group = &wanted.group;
@@ -180,7 +189,9 @@ impl Edition {
                     slot.acquire_owned().await.ok()
                 }
             };
-            let Some(permit) = permit.filter(|_| group.lock().state != State::Closed) else { continue };
+            let Some(permit) = permit.filter(|_| group.lock().state != CellGroupState::Closed) else {
+                continue;
+            };
             self.prepare(ask, &wanted, true).await?;
             if self.is_open(ask, &wanted)? {
                 return Ok((wanted, permit));
@@ -188,23 +199,28 @@ impl Edition {
         }
     }
 
-    fn refuse_held(&self, ask: Ask<'_>, group: &Arc<Group>) -> Result<(), Error> {
+    fn refuse_held(&self, ask: StateRequest<'_>, group: &Arc<CellGroup>) -> Result<(), StateError> {
         let holder = ask.held.holder(group);
-        holder.map_or(Ok(()), |holder| Err(Error::SelfCall { asker: ask.at.into(), holder }))
+        holder.map_or(Ok(()), |holder| Err(StateError::SelfCall { asker: ask.at.into(), holder }))
     }
 
     /// Loads the cells.
-    async fn prepare(&self, ask: Ask<'_>, wanted: &Wanted, writes: bool) -> Result<(), Error> {
+    async fn prepare(
+        &self,
+        ask: StateRequest<'_>,
+        wanted: &RequestedCells,
+        writes: bool,
+    ) -> Result<(), StateError> {
         // Retiring groups are waited for, and their writers may wait for this run.
         let before = wanted.group.before();
         if let Some(holder) = before.iter().find_map(|group| ask.held.holder(group)) {
-            return Err(Error::SelfCall { asker: ask.at.into(), holder });
+            return Err(StateError::SelfCall { asker: ask.at.into(), holder });
         }
         wanted.group.prepare(&wanted.loaded, writes).await
     }
 
     /// Whether the group is still active; returns an error if the instance is removed.
-    fn is_open(&self, ask: Ask<'_>, wanted: &Wanted) -> Result<bool, Error> {
+    fn is_open(&self, ask: StateRequest<'_>, wanted: &RequestedCells) -> Result<bool, StateError> {
         let state = wanted.group.lock().state;
         let is_dynamic = || {
             let resource = self.plan.handlers.get(ask.handler).map(|handler| handler.resource);
@@ -212,22 +228,22 @@ impl Edition {
                 .and_then(|resource| self.plan.resources.get(resource))
                 .is_some_and(|found| found.is_dynamic)
         };
-        if state == State::Gone || (is_dynamic() && self.home.instances.find(ask.path).is_none()) {
-            return Err(Error::Gone { path: ask.path.into() });
+        if state == CellGroupState::Gone || (is_dynamic() && self.home.instances.find(ask.path).is_none()) {
+            return Err(StateError::Gone { path: ask.path.into() });
         }
-        Ok(state == State::Open)
+        Ok(state == CellGroupState::Open)
     }
 
     /// Returns `None` if the handler has no cells.
-    fn wanted(&self, ask: Ask<'_>) -> Result<Option<Wanted>, Error> {
+    fn wanted(&self, ask: StateRequest<'_>) -> Result<Option<RequestedCells>, StateError> {
         let handler = self.plan.handlers.get(ask.handler).ok_or_else(|| self.stateless(ask))?;
         let cells: Vec<_> = handler.cells.iter().filter_map(|cell| self.plan.cells.get(*cell)).collect();
         let Some(first) = cells.first() else { return Ok(None) };
         let group = self.home.group(&first.key, ask.path).ok_or_else(|| self.stateless(ask))?;
         let keys = &self.home.keys;
         let key = |cell: &super::plan::PlanCell| match cell.scope {
-            Scope::Service => keys.shared_cell(&cell.key),
-            Scope::Resource(_) | Scope::Handler(_) => keys.cell(ask.path, &cell.key),
+            CellScope::Service => keys.shared_cell(&cell.key),
+            CellScope::Resource(_) | CellScope::Handler(_) => keys.cell(ask.path, &cell.key),
         };
         let own: Vec<Arc<str>> = cells.into_iter().map(key).collect();
         let mut loaded: HashSet<Arc<str>> = own.iter().map(Arc::clone).collect();
@@ -235,11 +251,15 @@ impl Edition {
         if let Some(path) = &group.path {
             loaded.extend(group.domain.scattered.iter().map(|cell| keys.cell(path, cell)));
         }
-        Ok(Some(Wanted { group, keys: own, loaded: loaded.into_iter().collect() }))
+        Ok(Some(RequestedCells { group, keys: own, loaded: loaded.into_iter().collect() }))
     }
 
     /// Returns the handler's cells that need a value before it runs.
-    fn eager<'a>(&'a self, ask: Ask<'_>, wanted: &'a Wanted) -> impl Iterator<Item = (usize, &'a Arc<str>)> {
+    fn eager<'a>(
+        &'a self,
+        ask: StateRequest<'_>,
+        wanted: &'a RequestedCells,
+    ) -> impl Iterator<Item = (usize, &'a Arc<str>)> {
         let handler = self.plan.handlers.get(ask.handler);
         let cells = handler.map(|handler| &handler.cells[..]).unwrap_or_default();
         let is_eager = |cell: usize| self.plan.cells.get(cell).is_some_and(|cell| cell.eager);
@@ -247,15 +267,15 @@ impl Edition {
     }
 
     /// Returns those of these cells that have no value.
-    fn missing(&self, ask: Ask<'_>, wanted: &Wanted) -> Vec<(usize, Arc<str>)> {
+    fn missing(&self, ask: StateRequest<'_>, wanted: &RequestedCells) -> Vec<(usize, Arc<str>)> {
         let inner = wanted.group.lock();
         let exists = |key| inner.cells.get(key).is_some_and(|cell| cell.exists);
         let missing = self.eager(ask, wanted).filter(|(_, key)| !exists(*key));
         missing.map(|(cell, key)| (cell, Arc::clone(key))).collect()
     }
 
-    fn stateless(&self, ask: Ask<'_>) -> Error {
-        Error::Stateless { service: Arc::clone(self.home.keys.service()), handler: ask.handler }
+    fn stateless(&self, ask: StateRequest<'_>) -> StateError {
+        StateError::Stateless { service: Arc::clone(self.home.keys.service()), handler: ask.handler }
     }
 
     /// Creates an instance, unless it exists. It is durable on return. A declaration that has begun is
@@ -264,14 +284,17 @@ impl Edition {
     /// # Errors
     /// If the path is invalid or belongs to another declaration, if a limit of captured values, instances or
     /// the size of the state is exceeded, or if the store fails.
-    pub async fn declare(&self, declaration: Declaration<'_>) -> Result<Declared, Error> {
-        let refused = |reason: String| Error::declaration(declaration.path, reason);
+    pub async fn declare(
+        &self,
+        declaration: ResourceDeclaration<'_>,
+    ) -> Result<DeclarationResult, StateError> {
+        let refused = |reason: String| StateError::declaration(declaration.path, reason);
         let resource = self.resource(declaration.resource, declaration.path)?;
         let site = &resource.key;
         check_path(declaration.path).map_err(refused)?;
         if let Some(owner) = self.literal_owner(resource, declaration.path) {
             let (path, owner) = (declaration.path.into(), Arc::clone(&owner.key));
-            return Err(Error::Taken { path, owner, site: Arc::clone(site) });
+            return Err(StateError::Taken { path, owner, site: Arc::clone(site) });
         }
         let captured = declaration.captures.len();
         if captured > MAX_CAPTURES {
@@ -294,8 +317,8 @@ impl Edition {
     }
 
     /// Returns a resource, for a declaration at a path.
-    fn resource(&self, resource: usize, path: &str) -> Result<&PlanResource, Error> {
-        let unknown = || Error::declaration(path, "the program has no such resource".to_owned());
+    fn resource(&self, resource: usize, path: &str) -> Result<&PlanResource, StateError> {
+        let unknown = || StateError::declaration(path, "the program has no such resource".to_owned());
         self.plan.resources.get(resource).ok_or_else(unknown)
     }
 
@@ -313,10 +336,10 @@ impl Edition {
         &self,
         resource: usize,
         path: &str,
-        parsed: Parsed,
+        parsed: ParsedDeclarationTexts,
         epoch: u64,
-    ) -> Result<Declared, Error> {
-        let Parsed { record, initials } = parsed;
+    ) -> Result<DeclarationResult, StateError> {
+        let ParsedDeclarationTexts { record, initials } = parsed;
         let planned = self.resource(resource, path)?;
         loop {
             if let Some(known) = self.home.instance(path).await? {
@@ -325,8 +348,11 @@ impl Edition {
             let settings = self.home.settings();
             let most = settings.instances;
             let service = || Arc::clone(self.home.keys.service());
-            let _room =
-                self.home.instances.room(most).ok_or_else(|| Error::TooMany { service: service(), most })?;
+            let _room = self
+                .home
+                .instances
+                .room(most)
+                .ok_or_else(|| StateError::TooMany { service: service(), most })?;
             let (batch, sizes) = self.declaration(planned, path, record.text.clone(), initials.as_ref());
             let bytes = sizes.iter().map(|(_, size)| size).sum();
             let reserved = self.home.sizes.reserve(settings.size, bytes);
@@ -338,7 +364,11 @@ impl Edition {
                     sizes.iter().for_each(|(key, size)| self.home.sizes.set(key, *size));
                     let version = written.get(1).map_or(0, |written| written.version);
                     let known = self.home.instances.add(&self.home, path, version, record, epoch);
-                    return Ok(Declared::New(Instance { home: Arc::clone(&self.home), known, resource }));
+                    return Ok(DeclarationResult::New(DynamicInstance {
+                        home: Arc::clone(&self.home),
+                        known,
+                        resource,
+                    }));
                 }
                 // Another declaration was faster.
                 Err(store::StoreError::Conflict { .. }) => self.home.adopt(path).await?,
@@ -347,33 +377,43 @@ impl Edition {
         }
     }
 
-    fn existing(&self, known: Arc<Known>, site: &Arc<str>, resource: usize) -> Result<Declared, Error> {
+    fn existing(
+        &self,
+        known: Arc<RegisteredInstance>,
+        site: &Arc<str>,
+        resource: usize,
+    ) -> Result<DeclarationResult, StateError> {
         if known.site != *site {
             let (path, owner) = (Arc::clone(&known.path), Arc::clone(&known.site));
-            return Err(Error::Taken { path, owner, site: Arc::clone(site) });
+            return Err(StateError::Taken { path, owner, site: Arc::clone(site) });
         }
-        Ok(Declared::Existing(Instance { home: Arc::clone(&self.home), known, resource }))
+        Ok(DeclarationResult::Existing(DynamicInstance { home: Arc::clone(&self.home), known, resource }))
     }
 
     /// Parses the texts of a declaration; long ones in the pool.
-    async fn parsed(&self, declaration: &Declaration<'_>, site: &Arc<str>) -> Result<Parsed, Error> {
+    async fn parsed(
+        &self,
+        declaration: &ResourceDeclaration<'_>,
+        site: &Arc<str>,
+    ) -> Result<ParsedDeclarationTexts, StateError> {
         let (captures, initials) = (declaration.captures.clone(), declaration.initials.clone());
         let (site, ends) = (Arc::clone(site), self.home.ends());
         let length = captures.len() + initials.len();
-        let parse = move || -> Result<Parsed, String> {
+        let parse = move || -> Result<ParsedDeclarationTexts, String> {
             let text = record_text(&site, ends, &captures)?;
-            let record = Record::read(text).map_err(|reason| format!("its record is invalid: {reason}"))?;
+            let record =
+                InstanceRecord::read(text).map_err(|reason| format!("its record is invalid: {reason}"))?;
             let initials = (!initials.is_empty()).then(|| index(Bytes::copy_from_slice(&initials)));
             let initials = initials.transpose();
             let initials = initials.map_err(|error| format!("its initial values are not JSON ({error})"))?;
-            Ok(Parsed { record, initials })
+            Ok(ParsedDeclarationTexts { record, initials })
         };
         let parsed = if length <= SHORT {
             parse()
         } else {
             self.home.shared.work(QuotaKey::new(self.home.keys.service()), parse).await?
         };
-        parsed.map_err(|reason| Error::declaration(declaration.path, reason))
+        parsed.map_err(|reason| StateError::declaration(declaration.path, reason))
     }
 
     /// Returns the store's batch, and the size of each of its keys. The batch also removes all old data of
@@ -407,12 +447,12 @@ impl Edition {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn remove(&self, path: &str, held: &Held, at: &str) -> Result<bool, Error> {
+    pub async fn remove(&self, path: &str, held: &HeldLocks, at: &str) -> Result<bool, StateError> {
         self.home.remove(path, held, at).await
     }
 }
 
-impl Instance {
+impl DynamicInstance {
     /// The number by which workers refer to the instance.
     #[must_use]
     pub fn id(&self) -> u32 {
@@ -446,10 +486,13 @@ impl Instance {
 
     /// Returns the frames that a worker must receive before a run at this instance.
     #[must_use]
-    pub fn ship(&self, worker: u32) -> Vec<Frame> {
+    pub fn ship(&self, worker: u32) -> Vec<PrecedingFrame> {
         self.home.shared.workers.ship(worker, |worker, frames| {
             if worker.instances.insert(self.known.id) {
-                frames.push(Frame::Instance { id: self.known.id, captures: self.known.captures.clone() });
+                frames.push(PrecedingFrame::Instance {
+                    id: self.known.id,
+                    captures: self.known.captures.clone(),
+                });
             }
         })
     }

@@ -6,7 +6,7 @@ use services::ToProblem;
 
 /// A failure to read, write or create state. The failed operation has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
+pub enum StateError {
     /// An error of the store.
     #[error(transparent)]
     Store(#[from] store::StoreError),
@@ -116,7 +116,7 @@ pub enum Error {
 /// The maximum length in bytes of a path in an error message.
 const SHOWN: usize = 128;
 
-impl Error {
+impl StateError {
     /// Returns the error of a refused declaration. A long path is truncated.
     pub(crate) fn declaration(path: &str, reason: String) -> Self {
         let shown = path.get(..path.floor_char_boundary(SHOWN)).unwrap_or_default();

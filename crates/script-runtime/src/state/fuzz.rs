@@ -4,7 +4,7 @@ use ::fuzz::Choices;
 use ::fuzz::generate::worker;
 use bytes::Bytes;
 
-use super::changes::{Changes, tree};
+use super::changes::{ChangeSet, tree};
 use super::tree::take_back;
 
 const WORDS: &[&str] = &[
@@ -35,7 +35,7 @@ fn an_accepted_change_set_yields_a_value_and_a_refused_one_has_no_effect() {
 /// Applies a change set to a missing value; returns the error if it is refused.
 pub(crate) fn change_set(text: &str) -> Result<(), String> {
     let changes =
-        Changes::read(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
+        ChangeSet::read(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
     changes.apply(&mut None).map(drop).map_err(|refused| refused.to_string())
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn change_set(text: &str) -> Result<(), String> {
 pub(crate) fn keeps_values_whole(text: &Bytes) {
     let value = Bytes::from_static(br#"{"a":[0,{"length":2}]}"#);
     let mut root = tree(Some(&value), std::iter::empty()).unwrap();
-    let Ok(changes) = Changes::read(text) else { return };
+    let Ok(changes) = ChangeSet::read(text) else { return };
     let parts = changes.parts(2);
     let taken = changes.apply(&mut root);
     let mut after = Vec::new();

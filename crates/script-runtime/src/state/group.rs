@@ -23,14 +23,14 @@ use store::{KeyLog, WriteLease};
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::yield_now;
 
-use super::Shared;
-use super::cell::{Cell, Compaction, Folded, SHORT, Waste};
-use super::changes::Refused;
-use super::commit::Sealed;
-use super::error::Error;
-use super::held::Hold;
-use super::home::{Domain, Home};
-use super::workers::Forget;
+use super::StateShared;
+use super::cell::{CompactionCheck, DiscardedData, FoldedLog, SHORT, StateCell};
+use super::changes::ChangeSetError;
+use super::commit::SealedCommit;
+use super::error::StateError;
+use super::held::GroupHold;
+use super::home::{ServiceGroups, WriteDomain};
+use super::workers::DiscardedKind;
 use crate::work::spawn;
 
 /// The duration of a lease.
@@ -43,32 +43,32 @@ pub(crate) const NEVER: u64 = u64::MAX;
 pub(crate) const PAGE: usize = 256;
 
 #[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) home: Arc<Home>,
+pub(crate) struct CellGroup {
+    pub(crate) home: Arc<ServiceGroups>,
     /// The path of its instance; `None` if the whole service has one group.
     pub(crate) path: Option<Arc<str>>,
     pub(crate) lease_name: Arc<str>,
-    pub(crate) domain: Arc<Domain>,
+    pub(crate) domain: Arc<WriteDomain>,
     /// Retiring groups that share some of its cells, and must be finished first.
-    before: Mutex<Vec<Arc<Group>>>,
+    before: Mutex<Vec<Arc<CellGroup>>>,
     /// The writer's permit; first come, first served.
     pub(crate) slot: Arc<Semaphore>,
     /// Serialises loading.
     loading: Arc<tokio::sync::Mutex<()>>,
     /// Notifies the courier of a finished commit.
     pub(crate) arrived: Notify,
-    inner: Mutex<Inner>,
+    inner: Mutex<CellGroupInner>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct CellGroupInner {
     /// The cells by their keys in the store, in order, so that there are pages of them.
-    pub(crate) cells: BTreeMap<Arc<str>, Box<Cell>>,
+    pub(crate) cells: BTreeMap<Arc<str>, Box<StateCell>>,
     pub(crate) finished: u64,
     pub(crate) durable: u64,
     /// Incremented on a rollback: runs that are based on an earlier generation cannot commit.
     pub(crate) generation: u64,
-    pub(crate) state: State,
+    pub(crate) state: CellGroupState,
     pub(crate) lease: Option<(WriteLease, Instant)>,
     /// The epoch up to which changes of other gateways are loaded.
     pub(crate) seen: u64,
@@ -76,20 +76,20 @@ pub(crate) struct Inner {
     /// gateway's commit.
     pub(crate) is_partial: bool,
     /// Finished commits that are not yet submitted to the store.
-    pub(crate) queue: VecDeque<Sealed>,
+    pub(crate) queue: VecDeque<SealedCommit>,
     pub(crate) is_carried: bool,
     /// The handler that has the slot.
     pub(crate) writer: Arc<str>,
     /// The keys of the cells that it may write.
     pub(crate) writer_keys: Vec<Arc<str>>,
     /// The hold of the run that has the slot.
-    pub(crate) hold: Weak<Hold>,
+    pub(crate) hold: Weak<GroupHold>,
     /// The tick of the last use.
     pub(crate) used: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum CellGroupState {
     /// Not loaded yet.
     New,
     Open,
@@ -99,11 +99,11 @@ pub(crate) enum State {
     Gone,
 }
 
-impl Group {
+impl CellGroup {
     pub(crate) fn new(
-        home: Arc<Home>,
+        home: Arc<ServiceGroups>,
         path: Option<Arc<str>>,
-        domain: Arc<Domain>,
+        domain: Arc<WriteDomain>,
         before: Vec<Arc<Self>>,
     ) -> Self {
         Self {
@@ -114,12 +114,12 @@ impl Group {
             slot: Arc::new(Semaphore::new(1)),
             loading: Arc::default(),
             arrived: Notify::new(),
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(CellGroupInner {
                 cells: BTreeMap::new(),
                 finished: 0,
                 durable: 0,
                 generation: 0,
-                state: State::New,
+                state: CellGroupState::New,
                 lease: None,
                 seen: NEVER,
                 is_partial: false,
@@ -134,13 +134,17 @@ impl Group {
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, CellGroupInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ensures that these cells are loaded and include all commits of other gateways, and, for a writer, that
     /// this gateway holds the lease.
-    pub(crate) async fn prepare(self: &Arc<Self>, wanted: &[Arc<str>], writes: bool) -> Result<(), Error> {
+    pub(crate) async fn prepare(
+        self: &Arc<Self>,
+        wanted: &[Arc<str>],
+        writes: bool,
+    ) -> Result<(), StateError> {
         if self.is_ready(wanted, writes) {
             return Ok(());
         }
@@ -173,7 +177,7 @@ impl Group {
         if let Ok(settled) = self.settled(generation) {
             let _ = settled.wait().await;
         }
-        self.close(State::Closed);
+        self.close(CellGroupState::Closed);
         self.home.forget_retired(self);
         drop(permit);
         self.release().await;
@@ -187,7 +191,7 @@ impl Group {
         is_fresh && (is_held || !writes) && wanted.iter().all(|key| inner.cells.contains_key(key))
     }
 
-    async fn take_lease(&self) -> Result<(), Error> {
+    async fn take_lease(&self) -> Result<(), StateError> {
         let held = self.lock().lease.clone();
         if let Some((lease, end)) = held
             && (end > Instant::now() + MARGIN || self.renew(&lease).await?)
@@ -204,7 +208,7 @@ impl Group {
     }
 
     /// Extends the lease; returns whether this gateway still holds it.
-    pub(crate) async fn renew(&self, lease: &WriteLease) -> Result<bool, Error> {
+    pub(crate) async fn renew(&self, lease: &WriteLease) -> Result<bool, StateError> {
         let until = Instant::now() + LEASE;
         let renewed = self.home.shared.store.renew(lease, LEASE).await;
         let mut inner = self.lock();
@@ -229,7 +233,7 @@ impl Group {
         wanted: &[Arc<str>],
         epoch: u64,
         alone: OwnedMutexGuard<()>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StateError> {
         let CellsToLoad { cells, missing, is_new } = self.cells_to_load(wanted, epoch).await;
         let came = if is_new { self.elsewhere().await? } else { 0 };
         let loaded = self.load_cells(cells, missing).await?;
@@ -253,9 +257,9 @@ impl Group {
         mut came: u64,
         is_new: bool,
         epoch: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<(), StateError> {
         let mut loaded = loaded.into_iter();
-        let (mut waste, mut long, mut was_busy) = (Waste::default(), Vec::new(), false);
+        let (mut waste, mut long, mut was_busy) = (DiscardedData::default(), Vec::new(), false);
         loop {
             let is_last = loaded.len() <= PAGE;
             {
@@ -274,7 +278,7 @@ impl Group {
                     inner.finished += std::mem::take(&mut came);
                 } else if is_last {
                     inner.finished = came.max(self.home.floor.load(Ordering::Relaxed));
-                    inner.state = State::Open;
+                    inner.state = CellGroupState::Open;
                 }
                 if !is_busy {
                     inner.durable = inner.finished;
@@ -299,12 +303,12 @@ impl Group {
     /// other gateways' commits that it includes. Keys of compactions that take long are added to `long`.
     fn put(
         &self,
-        inner: &mut Inner,
+        inner: &mut CellGroupInner,
         (key, asked, log): LoadedCell,
         is_new: bool,
-        waste: &mut Waste,
+        waste: &mut DiscardedData,
         long: &mut Vec<Arc<str>>,
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, StateError> {
         let shared = &self.home.shared;
         let is_busy = inner.finished != inner.durable;
         let (version, next, mut came) = (inner.durable, inner.finished + 1, 0);
@@ -316,8 +320,8 @@ impl Group {
                 came = log.as_ref().filter(|_| is_counted).map_or(0, |log| log.version);
                 let id = shared.cell_id();
                 let cell = match log {
-                    Some(log) => Cell::loaded(id, version, log),
-                    None => Cell::missing(id, version),
+                    Some(log) => StateCell::loaded(id, version, log),
+                    None => StateCell::missing(id, version),
                 };
                 inner.cells.insert(Arc::clone(&key), Box::new(cell));
             }
@@ -326,13 +330,13 @@ impl Group {
                 came = log.version - asked;
                 cell.refresh(next, log, waste);
                 match cell.compaction(false).map_err(|refused| unreadable(&key, refused))? {
-                    Compaction::Long(_) => long.push(Arc::clone(&key)),
-                    Compaction::Store(..) | Compaction::Done => {}
+                    CompactionCheck::Long(_) => long.push(Arc::clone(&key)),
+                    CompactionCheck::Store(..) | CompactionCheck::Done => {}
                 }
             }
             (Some(cell), None) if asked > 0 => {
-                shared.workers.forget(Forget::Cell, &[cell.id]);
-                let missing = Box::new(Cell::missing(shared.cell_id(), version));
+                shared.workers.forget(DiscardedKind::Cell, &[cell.id]);
+                let missing = Box::new(StateCell::missing(shared.cell_id(), version));
                 waste.add(cell.bytes(), std::mem::replace(cell, missing));
             }
             _ => {}
@@ -348,7 +352,7 @@ impl Group {
         &self,
         cells: Vec<(Arc<str>, u64)>,
         missing: usize,
-    ) -> Result<Vec<LoadedCell>, Error> {
+    ) -> Result<Vec<LoadedCell>, StateError> {
         let mut asked = Vec::with_capacity(cells.len());
         for page in cells.chunks(PAGE) {
             if !asked.is_empty() {
@@ -357,7 +361,8 @@ impl Group {
             asked.extend_from_slice(page);
         }
         let logs = self.home.shared.store.load_after(asked).await?;
-        let is_short = cells.len() <= PAGE && logs.iter().flatten().map(Folded::work).sum::<usize>() <= SHORT;
+        let is_short =
+            cells.len() <= PAGE && logs.iter().flatten().map(FoldedLog::work).sum::<usize>() <= SHORT;
         let fold = move || fold(cells, logs, missing);
         if is_short { fold() } else { self.home.shared.work(QuotaKey::new(&self.lease_name), fold).await? }
     }
@@ -367,7 +372,7 @@ impl Group {
             let inner = self.lock();
             let lacks = wanted.iter().filter(|key| !inner.cells.contains_key(*key));
             let lacks: Vec<_> = lacks.map(|key| (Arc::clone(key), 0)).collect();
-            (lacks, inner.state == State::New, inner.seen != epoch)
+            (lacks, inner.state == CellGroupState::New, inner.seen != epoch)
         };
         let missing = cells.len();
         let (mut page, mut last) = if is_stale { self.page(None) } else { CellPage::default() };
@@ -396,7 +401,7 @@ impl Group {
     }
 
     /// Returns the sum of the versions of all such cells: not all of them are loaded.
-    async fn elsewhere(&self) -> Result<u64, Error> {
+    async fn elsewhere(&self) -> Result<u64, StateError> {
         if self.path.is_some() || self.domain.scattered.is_empty() {
             return Ok(0);
         }
@@ -440,7 +445,7 @@ impl Group {
     }
 
     /// Sets the state that later requests find, and discards the copies of the cells in workers.
-    pub(crate) fn close(self: &Arc<Self>, state: State) {
+    pub(crate) fn close(self: &Arc<Self>, state: CellGroupState) {
         self.lock().state = state;
         let Some(mut last) = self.forget_page(None) else { return };
         let group = Arc::clone(self);
@@ -462,16 +467,16 @@ impl Group {
     fn forget_page(&self, after: Option<&Arc<str>>) -> Option<Arc<str>> {
         let (page, last) = self.page(after);
         let ids: Vec<u32> = page.into_iter().map(|(.., id)| id).collect();
-        self.home.shared.workers.forget(Forget::Cell, &ids);
+        self.home.shared.workers.forget(DiscardedKind::Cell, &ids);
         last
     }
 }
 
-impl Inner {
+impl CellGroupInner {
     /// Gives the cells of a running writer new numbers, before other gateways' commits increase the version:
     /// at that version, the copies in the writer's worker contain its changes, which may still be rolled
     /// back.
-    fn renumber_written(&mut self, shared: &Shared) {
+    fn renumber_written(&mut self, shared: &StateShared) {
         if self.hold.upgrade().is_none_or(|hold| hold.is_over()) {
             return;
         }
@@ -479,12 +484,12 @@ impl Inner {
         let renumber =
             |key: &Arc<str>| Some(std::mem::replace(&mut cells.get_mut(key)?.id, shared.cell_id()));
         let ids: Vec<u32> = self.writer_keys.iter().filter_map(renumber).collect();
-        shared.workers.forget(Forget::Cell, &ids);
+        shared.workers.forget(DiscardedKind::Cell, &ids);
     }
 }
 
-impl FromIterator<Arc<Group>> for Waste {
-    fn from_iter<I: IntoIterator<Item = Arc<Group>>>(groups: I) -> Self {
+impl FromIterator<Arc<CellGroup>> for DiscardedData {
+    fn from_iter<I: IntoIterator<Item = Arc<CellGroup>>>(groups: I) -> Self {
         let mut waste = Self::default();
         for group in groups {
             let bytes = {
@@ -498,10 +503,10 @@ impl FromIterator<Arc<Group>> for Waste {
 }
 
 /// Keeps runs from being sent until it is dropped, while the cells of a group are put in place.
-struct PartialLoadGuard<'g>(&'g Group);
+struct PartialLoadGuard<'g>(&'g CellGroup);
 
 impl<'g> PartialLoadGuard<'g> {
-    fn new(group: &'g Group) -> Self {
+    fn new(group: &'g CellGroup) -> Self {
         group.lock().is_partial = true;
         Self(group)
     }
@@ -528,25 +533,25 @@ struct CellsToLoad {
 type CellPage = (Vec<(Arc<str>, u64, u32)>, Option<Arc<str>>);
 
 /// A cell from the store: its key, the version that was known before, and what is later than that.
-type LoadedCell = (Arc<str>, u64, Option<Folded>);
+type LoadedCell = (Arc<str>, u64, Option<FoldedLog>);
 
 /// Returns the first cells, and those that have changed, with the changes of their logs applied.
 fn fold(
     cells: Vec<(Arc<str>, u64)>,
     logs: Vec<Option<KeyLog>>,
     missing: usize,
-) -> Result<Vec<LoadedCell>, Error> {
+) -> Result<Vec<LoadedCell>, StateError> {
     let is_changed = |asked: u64, log: Option<&KeyLog>| log.map_or(asked > 0, |log| log.version > asked);
     let loaded = cells.into_iter().zip(logs).enumerate();
     let changed = loaded
         .filter(|(number, ((_, asked), log))| *number < missing || is_changed(*asked, log.as_ref()))
-        .map(|(_, ((key, asked), log))| match log.map(Folded::of).transpose() {
+        .map(|(_, ((key, asked), log))| match log.map(FoldedLog::of).transpose() {
             Ok(log) => Ok((key, asked, log)),
             Err(refused) => Err(unreadable(&key, refused)),
         });
     changed.collect()
 }
 
-fn unreadable(key: &Arc<str>, refused: Refused) -> Error {
-    Error::Unreadable { key: Arc::clone(key), reason: refused.to_string() }
+fn unreadable(key: &Arc<str>, refused: ChangeSetError) -> StateError {
+    StateError::Unreadable { key: Arc::clone(key), reason: refused.to_string() }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// This gateway's locked file.
 #[derive(Debug)]
-pub(crate) struct Holder {
+pub(crate) struct LeaseOwner {
     name: Arc<str>,
     folder: PathBuf,
     _locked: File,
@@ -19,7 +19,7 @@ pub(crate) struct Holder {
 /// The suffix of the files' names.
 const ENDING: &str = ".gateway";
 
-impl Holder {
+impl LeaseOwner {
     pub(crate) fn new(folder: &Path) -> std::io::Result<Self> {
         clear(folder)?;
         let name = format!("{:016x}{ENDING}", fastrand::u64(..));
@@ -42,7 +42,7 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for LeaseOwner {
     fn drop(&mut self) {
         // A remaining file is removed by the next gateway.
         let _ = std::fs::remove_file(self.folder.join(&*self.name));

@@ -16,16 +16,16 @@ use store::{WriteBatch, WriteLease};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 
-use super::cell::{Cell, Waste};
-use super::error::Error;
-use super::group::{Group, LEASE, State};
-use super::held::{Held, Waits};
-use super::instances::{Instances, milliseconds};
-use super::keys::Keys;
-use super::plan::{Plan, Scope};
+use super::cell::{DiscardedData, StateCell};
+use super::error::StateError;
+use super::group::{CellGroup, CellGroupState, LEASE};
+use super::held::{HeldLocks, QueueAdmissions};
+use super::instances::{InstanceRegistry, milliseconds};
+use super::keys::StoreKeys;
+use super::plan::{CellScope, StatePlan};
 use super::sizes::{StateSizes, StateTooLarge, entry_size};
-use super::workers::Forget;
-use super::{IDLE, Settings, Shared};
+use super::workers::DiscardedKind;
+use super::{IDLE, StateSettings, StateShared};
 use crate::work::spawn;
 
 /// The initial and the maximum interval between attempts to acquire a lease.
@@ -36,7 +36,7 @@ const PAGE: usize = 256;
 
 /// Cells that are written together.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Domain {
+pub(crate) struct WriteDomain {
     /// The first key of its cells.
     pub(crate) name: Arc<str>,
     /// The cells that exist once in the service. If there are any, the service has a single group for the
@@ -46,15 +46,19 @@ pub(crate) struct Domain {
     pub(crate) scattered: Vec<Arc<str>>,
 }
 
-impl Table {
+impl GroupTable {
     /// Returns the possible keys of groups, at a path or for the whole service.
-    fn places(&self, path: Option<&str>) -> Vec<Place> {
+    fn places(&self, path: Option<&str>) -> Vec<DomainPath> {
         let names: BTreeSet<&Arc<str>> = self.domains.values().map(|domain| &domain.name).collect();
         names.into_iter().map(|name| (Arc::clone(name), path.map(Arc::from))).collect()
     }
 
     /// Removes some of the retired groups at a path, or of those of the whole service.
-    fn take_retired(&mut self, path: Option<&str>, which: impl Fn(&Arc<Group>) -> bool) -> Vec<Arc<Group>> {
+    fn take_retired(
+        &mut self,
+        path: Option<&str>,
+        which: impl Fn(&Arc<CellGroup>) -> bool,
+    ) -> Vec<Arc<CellGroup>> {
         let path: Option<Arc<str>> = path.map(Arc::from);
         let Some(groups) = self.retired.get_mut(&path) else { return Vec::new() };
         let taken = groups.extract_if(.., |group| which(group)).collect();
@@ -65,10 +69,10 @@ impl Table {
     }
 }
 
-impl Domain {
+impl WriteDomain {
     /// Whether a key below [`Keys::all_instances`] is that of a scattered cell.
     pub(crate) fn is_scattered(&self, key: &str) -> bool {
-        self.scattered.iter().any(|own| **own == *Keys::own(key))
+        self.scattered.iter().any(|own| **own == *StoreKeys::own(key))
     }
 
     fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
@@ -77,57 +81,57 @@ impl Domain {
 
     /// Returns the cells of a dynamic resource.
     fn cells_of(&self, site: &str) -> impl Iterator<Item = &Arc<str>> {
-        self.scattered.iter().filter(move |cell| Keys::belongs_to(cell, site))
+        self.scattered.iter().filter(move |cell| StoreKeys::belongs_to(cell, site))
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Home {
-    pub(crate) shared: Arc<Shared>,
-    settings: Mutex<Settings>,
-    pub(crate) keys: Keys,
-    pub(crate) instances: Instances,
+pub(crate) struct ServiceGroups {
+    pub(crate) shared: Arc<StateShared>,
+    settings: Mutex<StateSettings>,
+    pub(crate) keys: StoreKeys,
+    pub(crate) instances: InstanceRegistry,
     pub(crate) sizes: StateSizes,
-    pub(crate) waits: Waits,
+    pub(crate) waits: QueueAdmissions,
     /// The minimum version at which a group begins.
     pub(crate) floor: AtomicU64,
-    table: Mutex<Table>,
+    table: Mutex<GroupTable>,
     /// The paths of instances that are being removed: the store may have completed the removal before this
     /// gateway gets its response.
     leaving: Mutex<Vec<Arc<str>>>,
 }
 
 /// The permit to write a group.
-type Slot = (Arc<Group>, OwnedSemaphorePermit);
+type WritePermit = (Arc<CellGroup>, OwnedSemaphorePermit);
 
 /// A domain's name, with a path if there is a group for each path.
-type Place = (Arc<str>, Option<Arc<str>>);
+type DomainPath = (Arc<str>, Option<Arc<str>>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct GroupTable {
     /// The domains by cell.
-    domains: HashMap<Arc<str>, Arc<Domain>>,
+    domains: HashMap<Arc<str>, Arc<WriteDomain>>,
     /// In order, so that maintenance can go through them page by page.
-    groups: BTreeMap<Place, Arc<Group>>,
+    groups: BTreeMap<DomainPath, Arc<CellGroup>>,
     /// Groups of domains that are no longer active, by path.
-    retired: HashMap<Option<Arc<str>>, Vec<Arc<Group>>>,
+    retired: HashMap<Option<Arc<str>>, Vec<Arc<CellGroup>>>,
 }
 
 /// Marks an instance as being removed until it is dropped.
-struct Leaving<'h> {
-    home: &'h Home,
+struct InstanceRemovalGuard<'h> {
+    home: &'h ServiceGroups,
     path: Arc<str>,
 }
 
-impl<'h> Leaving<'h> {
-    fn new(home: &'h Home, path: &str) -> Self {
+impl<'h> InstanceRemovalGuard<'h> {
+    fn new(home: &'h ServiceGroups, path: &str) -> Self {
         let path: Arc<str> = path.into();
         home.leaving().push(Arc::clone(&path));
         Self { home, path }
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for InstanceRemovalGuard<'_> {
     fn drop(&mut self) {
         let mut leaving = self.home.leaving();
         if let Some(place) = leaving.iter().position(|path| Arc::ptr_eq(path, &self.path)) {
@@ -136,15 +140,15 @@ impl Drop for Leaving<'_> {
     }
 }
 
-impl Home {
-    pub(crate) fn new(shared: Arc<Shared>, settings: Settings, keys: Keys) -> Self {
+impl ServiceGroups {
+    pub(crate) fn new(shared: Arc<StateShared>, settings: StateSettings, keys: StoreKeys) -> Self {
         Self {
             shared,
             settings: Mutex::new(settings),
             keys,
-            instances: Instances::default(),
+            instances: InstanceRegistry::default(),
             sizes: StateSizes::default(),
-            waits: Waits::default(),
+            waits: QueueAdmissions::default(),
             floor: AtomicU64::new(0),
             table: Mutex::default(),
             leaving: Mutex::default(),
@@ -160,16 +164,16 @@ impl Home {
         self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> StateSettings {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set(&self, settings: Settings) {
+    pub(crate) fn set(&self, settings: StateSettings) {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
     /// Updates a cell's size; a cell that is neither stored nor about to be stored does not count.
-    pub(crate) fn count(&self, key: &Arc<str>, cell: &Cell) {
+    pub(crate) fn count(&self, key: &Arc<str>, cell: &StateCell) {
         if cell.exists {
             self.sizes.set(key, entry_size(key, cell.bytes()));
         } else {
@@ -177,11 +181,11 @@ impl Home {
         }
     }
 
-    pub(crate) fn state_full(&self, refused: StateTooLarge, most: u64) -> Error {
-        Error::StateFull { service: Arc::clone(self.keys.service()), size: refused.size, most }
+    pub(crate) fn state_full(&self, refused: StateTooLarge, most: u64) -> StateError {
+        StateError::StateFull { service: Arc::clone(self.keys.service()), size: refused.size, most }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, GroupTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -193,7 +197,7 @@ impl Home {
     }
 
     /// Returns the group of a cell at a path.
-    pub(crate) fn group(self: &Arc<Self>, cell: &str, path: &str) -> Option<Arc<Group>> {
+    pub(crate) fn group(self: &Arc<Self>, cell: &str, path: &str) -> Option<Arc<CellGroup>> {
         let mut table = self.table();
         let domain = Arc::clone(table.domains.get(cell)?);
         let path: Option<Arc<str>> = domain.shared.is_empty().then(|| path.into());
@@ -202,7 +206,7 @@ impl Home {
             return Some(Arc::clone(group));
         }
         let shares =
-            |group: &&Arc<Group>| group.domain.keys().any(|key| domain.keys().any(|other| other == key));
+            |group: &&Arc<CellGroup>| group.domain.keys().any(|key| domain.keys().any(|other| other == key));
         let paths: Vec<Option<Arc<str>>> = match &path {
             Some(_) => vec![None, path.clone()],
             // It has cells at every path.
@@ -210,49 +214,50 @@ impl Home {
         };
         let retired = paths.iter().filter_map(|path| table.retired.get(path)).flatten();
         let before = retired.filter(shares).map(Arc::clone).collect();
-        let group = Arc::new(Group::new(Arc::clone(self), path, domain, before));
+        let group = Arc::new(CellGroup::new(Arc::clone(self), path, domain, before));
         table.groups.insert(place, Arc::clone(&group));
         Some(group)
     }
 
     /// Forgets a retired group that is finished.
-    pub(crate) fn forget_retired(&self, group: &Arc<Group>) {
+    pub(crate) fn forget_retired(&self, group: &Arc<CellGroup>) {
         self.table().take_retired(group.path.as_deref(), |retired| Arc::ptr_eq(retired, group));
     }
 
     /// Returns the groups at a path, or those of the whole service.
-    fn groups_at(&self, path: Option<&str>) -> Vec<Arc<Group>> {
+    fn groups_at(&self, path: Option<&str>) -> Vec<Arc<CellGroup>> {
         let table = self.table();
         table.places(path).iter().filter_map(|place| table.groups.get(place).map(Arc::clone)).collect()
     }
 
-    pub(crate) fn groups(&self) -> Vec<Arc<Group>> {
+    pub(crate) fn groups(&self) -> Vec<Arc<CellGroup>> {
         self.table().groups.values().map(Arc::clone).collect()
     }
 
     /// Returns the first groups after a place.
-    fn page(&self, after: Option<&Place>) -> Vec<(Place, Arc<Group>)> {
+    fn page(&self, after: Option<&DomainPath>) -> Vec<(DomainPath, Arc<CellGroup>)> {
         let table = self.table();
-        let rest = table.groups.range::<Place, _>((after.map_or(Unbounded, Excluded), Unbounded));
+        let rest = table.groups.range::<DomainPath, _>((after.map_or(Unbounded, Excluded), Unbounded));
         rest.take(PAGE).map(|(place, group)| (place.clone(), Arc::clone(group))).collect()
     }
 
     /// Activates the coarsest domains that all these plans require.
-    pub(crate) fn arrange(&self, plans: &[Arc<Plan>]) {
+    pub(crate) fn arrange(&self, plans: &[Arc<StatePlan>]) {
         let mut table = self.table();
         let table = &mut *table;
         table.domains = domains(plans);
-        let Table { domains, groups, retired } = table;
+        let GroupTable { domains, groups, retired } = table;
         let is_changed =
-            |((name, _), group): &(&Place, &Arc<Group>)| domains.get(name) != Some(&group.domain);
-        let changed: Vec<Place> = groups.iter().filter(is_changed).map(|(place, _)| place.clone()).collect();
+            |((name, _), group): &(&DomainPath, &Arc<CellGroup>)| domains.get(name) != Some(&group.domain);
+        let changed: Vec<DomainPath> =
+            groups.iter().filter(is_changed).map(|(place, _)| place.clone()).collect();
         for group in changed.iter().filter_map(|place| groups.remove(place)) {
             retired.entry(group.path.clone()).or_default().push(group);
         }
     }
 
     /// Acquires a lease, waiting until no other gateway holds it.
-    pub(crate) async fn lease(&self, name: &Arc<str>) -> Result<WriteLease, Error> {
+    pub(crate) async fn lease(&self, name: &Arc<str>) -> Result<WriteLease, StateError> {
         let (store, holder) = (&self.shared.store, &self.shared.holder);
         let (mut waited, mut pause) = (Duration::ZERO, PAUSE.0);
         loop {
@@ -289,7 +294,12 @@ impl Home {
     /// to a group of the whole service, this waits for its turn like a writer, unless a caller already holds
     /// the slot, since it must not make other writers fail. A writer of only the instance gets an error after
     /// the removal. A removal that has begun is completed even if this future is dropped.
-    pub(crate) async fn remove(self: &Arc<Self>, path: &str, held: &Held, at: &str) -> Result<bool, Error> {
+    pub(crate) async fn remove(
+        self: &Arc<Self>,
+        path: &str,
+        held: &HeldLocks,
+        at: &str,
+    ) -> Result<bool, StateError> {
         let mut waited = None;
         let slots = loop {
             match self.slots(held, waited.take()) {
@@ -309,9 +319,14 @@ impl Home {
 
     /// Acquires the slots of all groups of the service that contain cells of instances, in addition to one
     /// that was waited for; on failure, returns a group whose slot is taken.
-    fn slots(&self, held: &Held, waited: Option<Slot>) -> Result<Vec<Slot>, Arc<Group>> {
+    fn slots(
+        &self,
+        held: &HeldLocks,
+        waited: Option<WritePermit>,
+    ) -> Result<Vec<WritePermit>, Arc<CellGroup>> {
         let groups = self.groups_at(None).into_iter().filter(|group| !group.domain.scattered.is_empty());
-        let has = |group: &Arc<Group>| waited.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, group));
+        let has =
+            |group: &Arc<CellGroup>| waited.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, group));
         let wanted = groups.filter(|group| held.holder(group).is_none() && !has(group));
         let others = wanted.map(|group| match Arc::clone(&group.slot).try_acquire_owned() {
             Ok(permit) => Ok((group, permit)),
@@ -323,7 +338,7 @@ impl Home {
     }
 
     /// Removes an instance from the store and from memory. Must not be cancelled between the two.
-    async fn remove_now(&self, path: &str, slots: Vec<Slot>) -> Result<bool, Error> {
+    async fn remove_now(&self, path: &str, slots: Vec<WritePermit>) -> Result<bool, StateError> {
         for (group, _) in &slots {
             // Waits for earlier commits; their errors are reported to their writers.
             let generation = group.lock().generation;
@@ -336,7 +351,7 @@ impl Home {
         }
         let shared = self.groups_at(None);
         let version = shared.iter().map(|group| group.lock().finished).max().unwrap_or_default();
-        let _leaving = Leaving::new(self, path);
+        let _leaving = InstanceRemovalGuard::new(self, path);
         self.shared.store.commit(self.removal(WriteBatch::new(), path, version)).await?;
         self.removed(path);
         Ok(true)
@@ -347,23 +362,23 @@ impl Home {
         // First, so that a run that no longer finds its cells can determine the reason.
         let Some(instance) = self.instances.remove(path) else { return };
         let site = &instance.site;
-        let gone: Vec<Arc<Group>> = {
+        let gone: Vec<Arc<CellGroup>> = {
             let mut table = self.table();
             // The groups of a literal resource at the path stay.
-            let has_cells = |group: &Arc<Group>| group.domain.cells_of(site).next().is_some();
+            let has_cells = |group: &Arc<CellGroup>| group.domain.cells_of(site).next().is_some();
             let mut own = table.places(Some(path));
             own.retain(|place| table.groups.get(place).is_some_and(has_cells));
             let mut gone: Vec<_> = own.iter().filter_map(|place| table.groups.remove(place)).collect();
             gone.extend(table.take_retired(Some(path), has_cells));
             gone
         };
-        gone.iter().for_each(|group| group.close(State::Gone));
+        gone.iter().for_each(|group| group.close(CellGroupState::Gone));
         self.shared.discard(gone.into_iter().collect());
         self.drop_cells(path, site, |_| true);
         // Last, when no group can update sizes there any more.
         self.sizes.remove(&self.keys.declared(path));
         self.sizes.remove_all(&self.keys.instance(path, site));
-        self.shared.workers.forget(Forget::Instance, &[instance.id]);
+        self.shared.workers.forget(DiscardedKind::Instance, &[instance.id]);
     }
 
     /// Drops cells that were cached as missing before the instance was created.
@@ -372,8 +387,8 @@ impl Home {
     }
 
     /// Drops cells of an instance, so that they are loaded again on the next use.
-    fn drop_cells(&self, path: &str, site: &str, which: impl Fn(&Cell) -> bool) {
-        let (mut ids, mut waste) = (Vec::new(), Waste::default());
+    fn drop_cells(&self, path: &str, site: &str, which: impl Fn(&StateCell) -> bool) {
+        let (mut ids, mut waste) = (Vec::new(), DiscardedData::default());
         for group in self.groups_at(Some(path)).into_iter().chain(self.groups_at(None)) {
             // By their keys: a group may have the cells of a hundred thousand instances.
             let keys = group.domain.cells_of(site).map(|cell| self.keys.cell(path, cell));
@@ -387,17 +402,17 @@ impl Home {
                 }
             }
         }
-        self.shared.workers.forget(Forget::Cell, &ids);
+        self.shared.workers.forget(DiscardedKind::Cell, &ids);
         self.shared.discard(waste);
     }
 
     /// Loads the data that is needed before the first request.
-    pub(crate) async fn load(&self) -> Result<(), Error> {
+    pub(crate) async fn load(&self) -> Result<(), StateError> {
         let key = self.keys.floor();
         if let Some((_, text)) = self.shared.store.load(Arc::clone(&key)).await?.and_then(|log| log.snapshot)
         {
             let floor = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
-            let broken = || Error::Unreadable { key, reason: "it is not a number".to_owned() };
+            let broken = || StateError::Unreadable { key, reason: "it is not a number".to_owned() };
             self.floor.store(floor.ok_or_else(broken)?, Ordering::Relaxed);
         }
         // The store's sizes do not include the memory of instances, which is added next.
@@ -414,7 +429,7 @@ impl Home {
             last = Some(end.clone());
             for (_, path) in page {
                 // An instance that is being written is removed at a later tick.
-                let Ok(slots) = self.slots(&Held::none(), None) else { continue };
+                let Ok(slots) = self.slots(&HeldLocks::none(), None) else { continue };
                 if let Err(error) = self.remove_now(&path, slots).await {
                     tracing::warn!(%error, path = &*path, "an expired dynamic resource was not removed");
                 }
@@ -447,7 +462,7 @@ impl Home {
             }
             last = end;
             for group in &idle {
-                group.close(State::Closed);
+                group.close(CellGroupState::Closed);
                 group.release().await;
             }
             self.shared.discard(idle.into_iter().collect());
@@ -457,11 +472,11 @@ impl Home {
 
     /// Removes those of the first groups after a place that have not been used since `tick`. Returns them,
     /// and the last place that was checked.
-    fn take_idle(&self, after: Option<&Place>, tick: u64) -> (Vec<Arc<Group>>, Option<Place>) {
+    fn take_idle(&self, after: Option<&DomainPath>, tick: u64) -> (Vec<Arc<CellGroup>>, Option<DomainPath>) {
         let mut table = self.table();
-        let rest = table.groups.range::<Place, _>((after.map_or(Unbounded, Excluded), Unbounded));
-        let page: Vec<Place> = rest.take(PAGE).map(|(place, _)| place.clone()).collect();
-        let is_idle = |group: &Arc<Group>| {
+        let rest = table.groups.range::<DomainPath, _>((after.map_or(Unbounded, Excluded), Unbounded));
+        let page: Vec<DomainPath> = rest.take(PAGE).map(|(place, _)| place.clone()).collect();
+        let is_idle = |group: &Arc<CellGroup>| {
             let inner = group.lock();
             // Only the table refers to it, so there is neither a run nor a courier.
             Arc::strong_count(group) == 1 && inner.used < tick && !inner.is_carried
@@ -477,7 +492,7 @@ impl Home {
 }
 
 /// Returns the domains for all these plans: cells that any of them groups together are in one domain.
-fn domains(plans: &[Arc<Plan>]) -> HashMap<Arc<str>, Arc<Domain>> {
+fn domains(plans: &[Arc<StatePlan>]) -> HashMap<Arc<str>, Arc<WriteDomain>> {
     // A union-find forest: each cell points to a cell of the same domain, and finally to the one that names
     // the domain.
     let mut above: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
@@ -485,7 +500,7 @@ fn domains(plans: &[Arc<Plan>]) -> HashMap<Arc<str>, Arc<Domain>> {
     for plan in plans {
         for cell in &plan.cells {
             above.entry(Arc::clone(&cell.key)).or_insert_with(|| Arc::clone(&cell.key));
-            is_shared.insert(Arc::clone(&cell.key), cell.scope == Scope::Service);
+            is_shared.insert(Arc::clone(&cell.key), cell.scope == CellScope::Service);
         }
         for group in &plan.groups {
             let keys = group.iter().filter_map(|cell| plan.cells.get(*cell)).map(|cell| &cell.key);
@@ -496,10 +511,10 @@ fn domains(plans: &[Arc<Plan>]) -> HashMap<Arc<str>, Arc<Domain>> {
             }
         }
     }
-    let mut domains: BTreeMap<Arc<str>, Domain> = BTreeMap::new();
+    let mut domains: BTreeMap<Arc<str>, WriteDomain> = BTreeMap::new();
     for key in above.keys() {
         let name = top(&above, key);
-        let empty = || Domain { name: Arc::clone(&name), shared: Vec::new(), scattered: Vec::new() };
+        let empty = || WriteDomain { name: Arc::clone(&name), shared: Vec::new(), scattered: Vec::new() };
         let domain = domains.entry(Arc::clone(&name)).or_insert_with(empty);
         let is_shared = is_shared.get(key).copied().unwrap_or_default();
         let cells = if is_shared { &mut domain.shared } else { &mut domain.scattered };

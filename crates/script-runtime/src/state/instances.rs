@@ -23,8 +23,8 @@ use services::turn::ByteTurn;
 use tokio::task::yield_now;
 
 use super::cell::SHORT;
-use super::error::Error;
-use super::home::Home;
+use super::error::StateError;
+use super::home::ServiceGroups;
 use super::sizes::entry_size;
 use crate::index::index;
 
@@ -43,16 +43,16 @@ const INSTANCE: u64 = 256;
 
 /// All instances of a service.
 #[derive(Debug, Default)]
-pub(crate) struct Instances {
-    registry: Mutex<Registry>,
+pub(crate) struct InstanceRegistry {
+    registry: Mutex<RegistryState>,
     /// The epoch up to which changes of other gateways are loaded.
     seen: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Registry {
+struct RegistryState {
     /// In order, so that there are pages of them.
-    by_path: BTreeMap<Arc<str>, Arc<Known>>,
+    by_path: BTreeMap<Arc<str>, Arc<RegisteredInstance>>,
     /// The expiry times and paths of instances with a time to live.
     ends: BTreeSet<(u64, Arc<str>)>,
     /// The number of declarations in progress.
@@ -62,7 +62,7 @@ struct Registry {
 
 /// An instance, independent of programs.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct RegisteredInstance {
     pub(crate) id: u32,
     pub(crate) path: Arc<str>,
     /// The key of its declaration.
@@ -78,11 +78,11 @@ pub(crate) struct Known {
 }
 
 // The remainder is for the counters of its `Arc` and of its record, and its entries in the registry.
-const _: () = assert!(size_of::<Known>() as u64 + 128 <= INSTANCE);
+const _: () = assert!(size_of::<RegisteredInstance>() as u64 + 128 <= INSTANCE);
 
 /// The record of an instance in the store: its JSON text, parsed.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct InstanceRecord {
     pub(crate) text: Bytes,
     site: String,
     captures: Bytes,
@@ -90,15 +90,15 @@ pub(crate) struct Record {
 }
 
 /// Room for one more instance, until it is added or given up.
-pub(crate) struct Room<'a>(&'a Instances);
+pub(crate) struct InstanceReservation<'a>(&'a InstanceRegistry);
 
-impl Drop for Room<'_> {
+impl Drop for InstanceReservation<'_> {
     fn drop(&mut self) {
         self.0.lock().coming -= 1;
     }
 }
 
-impl Record {
+impl InstanceRecord {
     /// Parses the text of a record.
     ///
     /// # Errors
@@ -166,13 +166,13 @@ pub(crate) fn milliseconds(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Instances {
-    fn lock(&self) -> MutexGuard<'_, Registry> {
+impl InstanceRegistry {
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn all(&self) -> Vec<Arc<Known>> {
-        let mut all: Vec<Arc<Known>> = Vec::new();
+    async fn all(&self) -> Vec<Arc<RegisteredInstance>> {
+        let mut all: Vec<Arc<RegisteredInstance>> = Vec::new();
         loop {
             let (before, last) = (all.len(), all.last().map(|known| Arc::clone(&known.path)));
             {
@@ -188,21 +188,21 @@ impl Instances {
         }
     }
 
-    pub(crate) fn find(&self, path: &str) -> Option<Arc<Known>> {
+    pub(crate) fn find(&self, path: &str) -> Option<Arc<RegisteredInstance>> {
         self.lock().by_path.get(path).cloned()
     }
 
     /// Reserves room for one more instance, if there are fewer than `most`.
-    pub(crate) fn room(&self, most: usize) -> Option<Room<'_>> {
+    pub(crate) fn room(&self, most: usize) -> Option<InstanceReservation<'_>> {
         let mut registry = self.lock();
         if registry.by_path.len() + registry.coming >= most {
             return None;
         }
         registry.coming += 1;
-        Some(Room(self))
+        Some(InstanceReservation(self))
     }
 
-    pub(crate) fn remove(&self, path: &str) -> Option<Arc<Known>> {
+    pub(crate) fn remove(&self, path: &str) -> Option<Arc<RegisteredInstance>> {
         let mut registry = self.lock();
         let known = registry.by_path.remove(path)?;
         if let Some(ends) = known.ends {
@@ -222,13 +222,13 @@ impl Instances {
     /// Adds an instance. If it exists already, returns the existing one.
     pub(crate) fn add(
         &self,
-        home: &Home,
+        home: &ServiceGroups,
         path: &str,
         version: u64,
-        record: Record,
+        record: InstanceRecord,
         epoch: u64,
-    ) -> Arc<Known> {
-        let Record { text, site, captures, ends } = record;
+    ) -> Arc<RegisteredInstance> {
+        let InstanceRecord { text, site, captures, ends } = record;
         let length = text.len();
         let mut registry = self.lock();
         if let Some(known) = registry.by_path.get(path) {
@@ -238,7 +238,8 @@ impl Instances {
         let site = registry.site(&site);
         let seen = AtomicU64::new(epoch);
         let id = home.shared.instance_id();
-        let known = Arc::new(Known { id, path: Arc::clone(&path), site, captures, version, ends, seen });
+        let known =
+            Arc::new(RegisteredInstance { id, path: Arc::clone(&path), site, captures, version, ends, seen });
         registry.ends.extend(ends.map(|ends| (ends, Arc::clone(&path))));
         registry.by_path.insert(path, Arc::clone(&known));
         let key = home.keys.declared(&known.path);
@@ -247,7 +248,7 @@ impl Instances {
     }
 }
 
-impl Registry {
+impl RegistryState {
     /// Returns the shared text of a declaration's key.
     fn site(&mut self, site: &str) -> Arc<str> {
         if let Some(known) = self.sites.get(site) {
@@ -259,33 +260,33 @@ impl Registry {
     }
 }
 
-impl Home {
+impl ServiceGroups {
     /// Adds an instance from the text of its record. If it exists already, returns the existing one.
     async fn add_stored(
         &self,
         path: &str,
         (version, text): (u64, Bytes),
         epoch: u64,
-    ) -> Result<Arc<Known>, Error> {
-        let broken = |reason| Error::Unreadable { key: self.keys.declared(path), reason };
+    ) -> Result<Arc<RegisteredInstance>, StateError> {
+        let broken = |reason| StateError::Unreadable { key: self.keys.declared(path), reason };
         let record = self.record(text).await.map_err(broken)?;
         Ok(self.instances.add(self, path, version, record, epoch))
     }
 
     /// Parses a record; a long one in the pool, unless that has too much to do.
-    async fn record(&self, text: Bytes) -> Result<Record, String> {
+    async fn record(&self, text: Bytes) -> Result<InstanceRecord, String> {
         if text.len() > SHORT {
             let copy = text.clone();
-            let read = self.shared.work(QuotaKey::new(self.keys.service()), || Record::read(copy));
+            let read = self.shared.work(QuotaKey::new(self.keys.service()), || InstanceRecord::read(copy));
             if let Ok(record) = read.await {
                 return record;
             }
         }
-        Record::read(text)
+        InstanceRecord::read(text)
     }
 
     /// Loads all instances; for use when none is loaded yet.
-    pub(crate) async fn load_all_instances(&self) -> Result<(), Error> {
+    pub(crate) async fn load_all_instances(&self) -> Result<(), StateError> {
         let epoch = self.shared.epoch();
         let prefix = self.keys.declared("");
         let mut after = Arc::clone(&prefix);
@@ -306,7 +307,7 @@ impl Home {
     }
 
     /// Loads missing instances, and drops those that another gateway removed or recreated.
-    pub(crate) async fn load_instances(&self) -> Result<(), Error> {
+    pub(crate) async fn load_instances(&self) -> Result<(), StateError> {
         let epoch = self.shared.epoch();
         let prefix = self.keys.declared("");
         let mine = self.instances.all().await;
@@ -338,7 +339,7 @@ impl Home {
     }
 
     /// Loads the changes of other gateways, if there are any.
-    pub(crate) async fn look(&self) -> Result<(), Error> {
+    pub(crate) async fn look(&self) -> Result<(), StateError> {
         if self.instances.seen.load(Ordering::Relaxed) == self.shared.epoch() {
             return Ok(());
         }
@@ -346,7 +347,7 @@ impl Home {
     }
 
     /// Adds the instance that the store has at a path.
-    pub(crate) async fn adopt(&self, path: &str) -> Result<(), Error> {
+    pub(crate) async fn adopt(&self, path: &str) -> Result<(), StateError> {
         let stored = self.shared.store.load(self.keys.declared(path)).await?.and_then(|log| log.snapshot);
         if let Some(stored) = stored {
             self.add_stored(path, stored, self.shared.epoch()).await?;
@@ -356,7 +357,7 @@ impl Home {
 
     /// Returns the instance at a path. Another gateway may have created or removed it, so the store is
     /// accessed, but only after a change by another gateway.
-    pub(crate) async fn instance(&self, path: &str) -> Result<Option<Arc<Known>>, Error> {
+    pub(crate) async fn instance(&self, path: &str) -> Result<Option<Arc<RegisteredInstance>>, StateError> {
         let epoch = self.shared.epoch();
         let known = self.instances.find(path);
         let seen = |seen: &AtomicU64| seen.load(Ordering::Relaxed) == epoch;
@@ -376,7 +377,7 @@ impl Home {
     }
 
     /// Drops an instance that another gateway removed, unless it has been recreated here meanwhile.
-    fn drop_old(&self, known: &Arc<Known>) {
+    fn drop_old(&self, known: &Arc<RegisteredInstance>) {
         if self.instances.find(&known.path).is_some_and(|now| Arc::ptr_eq(&now, known)) {
             self.removed(&known.path);
         }
@@ -394,7 +395,11 @@ impl Home {
 
 /// Compares the instances in memory with the keys and versions in the store; a key is a path after `start`
 /// bytes. Returns the instances that the store does not have, and the keys of those that are not in memory.
-fn compare(mine: &[Arc<Known>], stored: &[(String, u64)], start: usize) -> (Vec<Arc<Known>>, Vec<Arc<str>>) {
+fn compare(
+    mine: &[Arc<RegisteredInstance>],
+    stored: &[(String, u64)],
+    start: usize,
+) -> (Vec<Arc<RegisteredInstance>>, Vec<Arc<str>>) {
     let stored = || stored.iter().filter_map(|(key, version)| Some((key.get(start..)?, key, *version)));
     let versions: HashMap<&str, u64> = stored().map(|(path, _, version)| (path, version)).collect();
     let known: HashMap<&str, u64> = mine.iter().map(|known| (&*known.path, known.version)).collect();

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 /// The keys of a service.
 #[derive(Clone, Debug)]
-pub(crate) struct Keys {
+pub(crate) struct StoreKeys {
     service: Arc<str>,
 }
 
-impl Keys {
+impl StoreKeys {
     pub(crate) fn new(service: &str) -> Self {
         Self { service: service.into() }
     }

@@ -6,48 +6,48 @@
 
 use std::collections::HashMap;
 
-use super::tree::Node;
+use super::tree::StateValue;
 
 /// The maximum number of members in list form: for fewer, a table would take more memory than it saves time.
 const FEW: usize = 16;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Object {
+pub(crate) struct StateObject {
     /// The next sequence number.
     next: u64,
-    members: Members,
+    members: StateObjectMembers,
 }
 
 #[derive(Clone, Debug)]
-enum Members {
+enum StateObjectMembers {
     /// Sorted by sequence number.
-    Few(Vec<(u64, Box<[u8]>, Node)>),
-    Many(HashMap<Box<[u8]>, (u64, Node)>),
+    Few(Vec<(u64, Box<[u8]>, StateValue)>),
+    Many(HashMap<Box<[u8]>, (u64, StateValue)>),
 }
 
-impl Default for Members {
+impl Default for StateObjectMembers {
     fn default() -> Self {
         Self::Few(Vec::new())
     }
 }
 
-impl Object {
-    pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut Node> {
+impl StateObject {
+    pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut StateValue> {
         match &mut self.members {
-            Members::Few(few) => {
+            StateObjectMembers::Few(few) => {
                 few.iter_mut().find(|(_, known, _)| **known == *name).map(|(_, _, node)| node)
             }
-            Members::Many(many) => many.get_mut(name).map(|(_, node)| node),
+            StateObjectMembers::Many(many) => many.get_mut(name).map(|(_, node)| node),
         }
     }
 
     /// Sets a member in place, or appends it. Returns its previous value with its sequence number.
-    pub(crate) fn set(&mut self, name: &[u8], node: Node) -> Option<(u64, Node)> {
+    pub(crate) fn set(&mut self, name: &[u8], node: StateValue) -> Option<(u64, StateValue)> {
         let number = match &self.members {
-            Members::Few(few) => {
+            StateObjectMembers::Few(few) => {
                 few.iter().find(|(_, known, _)| **known == *name).map(|(number, _, _)| *number)
             }
-            Members::Many(many) => many.get(name).map(|(number, _)| *number),
+            StateObjectMembers::Many(many) => many.get(name).map(|(number, _)| *number),
         };
         let Some(number) = number else {
             let number = self.next;
@@ -59,39 +59,39 @@ impl Object {
         Some((number, was))
     }
 
-    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<(u64, Node)> {
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<(u64, StateValue)> {
         match &mut self.members {
-            Members::Few(few) => {
+            StateObjectMembers::Few(few) => {
                 let place = few.iter().position(|(_, known, _)| **known == *name)?;
                 let (number, _, node) = few.remove(place);
                 Some((number, node))
             }
-            Members::Many(many) => many.remove(name),
+            StateObjectMembers::Many(many) => many.remove(name),
         }
     }
 
     /// Restores a member with its value and position, or removes it if it did not exist.
-    pub(crate) fn put_back(&mut self, name: &[u8], was: Option<(u64, Node)>) {
+    pub(crate) fn put_back(&mut self, name: &[u8], was: Option<(u64, StateValue)>) {
         self.remove(name);
         if let Some((number, node)) = was {
             self.add(name, number, node);
         }
     }
 
-    fn add(&mut self, name: &[u8], number: u64, node: Node) {
+    fn add(&mut self, name: &[u8], number: u64, node: StateValue) {
         match &mut self.members {
-            Members::Few(few) if few.len() < FEW => {
+            StateObjectMembers::Few(few) if few.len() < FEW => {
                 let place = few.partition_point(|(known, _, _)| *known < number);
                 few.insert(place, (number, name.into(), node));
             }
-            Members::Few(few) => {
+            StateObjectMembers::Few(few) => {
                 let few = std::mem::take(few).into_iter();
                 let mut many: HashMap<_, _> =
                     few.map(|(number, name, node)| (name, (number, node))).collect();
                 many.insert(name.into(), (number, node));
-                self.members = Members::Many(many);
+                self.members = StateObjectMembers::Many(many);
             }
-            Members::Many(many) => {
+            StateObjectMembers::Many(many) => {
                 many.insert(name.into(), (number, node));
             }
         }
@@ -100,8 +100,8 @@ impl Object {
     /// The number of members.
     pub(crate) fn len(&self) -> usize {
         match &self.members {
-            Members::Few(few) => few.len(),
-            Members::Many(many) => many.len(),
+            StateObjectMembers::Few(few) => few.len(),
+            StateObjectMembers::Many(many) => many.len(),
         }
     }
 
@@ -109,16 +109,16 @@ impl Object {
     pub(crate) fn capacity(&self) -> usize {
         match &self.members {
             // Lists are short.
-            Members::Few(_) => usize::MAX,
-            Members::Many(many) => many.capacity(),
+            StateObjectMembers::Few(_) => usize::MAX,
+            StateObjectMembers::Many(many) => many.capacity(),
         }
     }
 
     /// Returns the values, in any order.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Node> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &StateValue> {
         let (few, many) = match &self.members {
-            Members::Few(few) => (Some(few), None),
-            Members::Many(many) => (None, Some(many)),
+            StateObjectMembers::Few(few) => (Some(few), None),
+            StateObjectMembers::Many(many) => (None, Some(many)),
         };
         let few = few.into_iter().flatten().map(|(_, _, node)| node);
         few.chain(many.into_iter().flat_map(HashMap::values).map(|(_, node)| node))
@@ -127,20 +127,24 @@ impl Object {
     /// The size of the names and values as JSON text in bytes, without separators.
     pub(crate) fn size(&self) -> usize {
         match &self.members {
-            Members::Few(few) => few.iter().map(|(_, name, node)| name.len() + node.size()).sum(),
-            Members::Many(many) => many.iter().map(|(name, (_, node))| name.len() + node.size()).sum(),
+            StateObjectMembers::Few(few) => few.iter().map(|(_, name, node)| name.len() + node.size()).sum(),
+            StateObjectMembers::Many(many) => {
+                many.iter().map(|(name, (_, node))| name.len() + node.size()).sum()
+            }
         }
     }
 
     /// Returns the members in order.
-    pub(crate) fn members(&self) -> impl Iterator<Item = (&[u8], &Node)> {
-        let mut members: Vec<(u64, &[u8], &Node)> = match &self.members {
-            Members::Few(few) => few.iter().map(|(number, name, node)| (*number, &**name, node)).collect(),
-            Members::Many(many) => {
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&[u8], &StateValue)> {
+        let mut members: Vec<(u64, &[u8], &StateValue)> = match &self.members {
+            StateObjectMembers::Few(few) => {
+                few.iter().map(|(number, name, node)| (*number, &**name, node)).collect()
+            }
+            StateObjectMembers::Many(many) => {
                 many.iter().map(|(name, (number, node))| (*number, &**name, node)).collect()
             }
         };
-        if matches!(self.members, Members::Many(_)) {
+        if matches!(self.members, StateObjectMembers::Many(_)) {
             members.sort_unstable_by_key(|(number, _, _)| *number);
         }
         members.into_iter().map(|(_, name, node)| (name, node))

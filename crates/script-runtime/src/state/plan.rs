@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-pub use script::program::Scope;
-use script::program::{Path, Service};
+pub use script::program::CellScope;
+use script::program::{ResourcePath, ScriptService};
 
 /// The state of a program's service. All indices refer to these vectors.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct StatePlan {
     /// The service's name, which is the prefix of all its keys in the store.
     pub service: String,
     /// The cells.
@@ -28,7 +28,7 @@ pub struct PlanCell {
     /// Its key, which is stable across edits of the file.
     pub key: Arc<str>,
     /// Its scope: cells of a resource or handler exist once for each path.
-    pub scope: Scope,
+    pub scope: CellScope,
     /// Whether it is initialised before its first use.
     pub eager: bool,
 }
@@ -57,8 +57,8 @@ pub struct PlanHandler {
     pub cells: Vec<usize>,
 }
 
-impl From<&Service> for Plan {
-    fn from(service: &Service) -> Self {
+impl From<&ScriptService> for StatePlan {
+    fn from(service: &ScriptService) -> Self {
         Self {
             service: service.name.clone(),
             cells: service
@@ -78,8 +78,8 @@ impl From<&Service> for Plan {
                 .map(|resource| PlanResource {
                     key: resource.key.as_str().into(),
                     path: match &resource.path {
-                        Path::Literal(path) => Some(path.as_str().into()),
-                        Path::Computed => None,
+                        ResourcePath::Literal(path) => Some(path.as_str().into()),
+                        ResourcePath::Computed => None,
                     },
                     is_dynamic: resource.parent.is_some(),
                     cells: resource.cells.clone(),

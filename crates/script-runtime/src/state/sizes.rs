@@ -16,10 +16,10 @@ const ENTRY: u64 = 64;
 
 /// The sizes of a service's keys and values, and their sum.
 #[derive(Debug, Default)]
-pub(crate) struct StateSizes(Mutex<Sizes>);
+pub(crate) struct StateSizes(Mutex<ValueSizes>);
 
 #[derive(Debug, Default)]
-struct Sizes {
+struct ValueSizes {
     by_key: BTreeMap<Arc<str>, u64>,
     total: u64,
     /// Bytes of declarations that are not stored yet.
@@ -46,7 +46,7 @@ pub(crate) fn entry_size(key: &str, value: usize) -> u64 {
 }
 
 impl StateSizes {
-    fn lock(&self) -> MutexGuard<'_, Sizes> {
+    fn lock(&self) -> MutexGuard<'_, ValueSizes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,7 +117,7 @@ impl StateSizes {
     }
 }
 
-impl Sizes {
+impl ValueSizes {
     fn set(&mut self, key: &Arc<str>, size: u64) {
         let was = match self.by_key.entry(Arc::clone(key)) {
             Entry::Occupied(mut known) => known.insert(size),

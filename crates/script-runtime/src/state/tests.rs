@@ -17,21 +17,21 @@ use store::CommitDurability;
 use tempfile::TempDir;
 
 use super::{
-    Ask, Durable, Edition, Error, Held, Plan, PlanCell, PlanHandler, PlanResource, ReadTicket, Scope,
-    Service, Settings, States, WriteTicket,
+    CellScope, DurableCommit, HeldLocks, PlanCell, PlanHandler, PlanResource, ReadTicket, ServiceState,
+    StateError, StatePlan, StateRegistry, StateRequest, StateSettings, StateView, WriteTicket,
 };
 use crate::tests::rig::pool;
-use replica::Replica;
+use replica::WorkerReplica;
 
 /// Returns a cell of a plan: its key, its scope, and whether it is initialised before its first use.
-pub(super) fn cell(key: &str, scope: Scope, eager: bool) -> PlanCell {
+pub(super) fn cell(key: &str, scope: CellScope, eager: bool) -> PlanCell {
     let name = key.rsplit(' ').next().unwrap_or(key);
     PlanCell { name: name.to_owned(), key: key.into(), scope, eager }
 }
 
 /// Returns a plan with a literal resource `/data` and a nested one, `/made`; the cells of each handler form a
 /// group.
-pub(super) fn plan(cells: Vec<PlanCell>, handlers: &[(usize, &[usize])]) -> Plan {
+pub(super) fn plan(cells: Vec<PlanCell>, handlers: &[(usize, &[usize])]) -> StatePlan {
     let groups = handlers.iter().map(|(_, cells)| cells.to_vec()).collect();
     let handlers = handlers.iter().enumerate().map(|(number, (resource, cells))| PlanHandler {
         resource: *resource,
@@ -39,52 +39,52 @@ pub(super) fn plan(cells: Vec<PlanCell>, handlers: &[(usize, &[usize])]) -> Plan
         cells: cells.to_vec(),
     });
     let own = |resource| {
-        let is_own = |(_, cell): &(usize, &PlanCell)| cell.scope == Scope::Resource(resource);
+        let is_own = |(_, cell): &(usize, &PlanCell)| cell.scope == CellScope::Resource(resource);
         cells.iter().enumerate().filter(is_own).map(|(number, _)| number).collect()
     };
     let resources = vec![
         PlanResource { key: "/data".into(), path: Some("/data".into()), is_dynamic: false, cells: own(0) },
         PlanResource { key: "/data POST > /made".into(), path: None, is_dynamic: true, cells: own(1) },
     ];
-    Plan { service: "Shop".into(), handlers: handlers.collect(), resources, groups, cells }
+    StatePlan { service: "Shop".into(), handlers: handlers.collect(), resources, groups, cells }
 }
 
 /// Returns a plan with one counter of the service, written by handler 0.
-pub(super) fn counter() -> Plan {
-    plan(vec![cell("n", Scope::Service, false)], &[(0, &[0])])
+pub(super) fn counter() -> StatePlan {
+    plan(vec![cell("n", CellScope::Service, false)], &[(0, &[0])])
 }
 
 /// A folder and a gateway on it.
-pub(super) struct Ground {
+pub(super) struct StateFixture {
     pub(super) folder: Arc<TempDir>,
-    pub(super) states: States,
-    pub(super) service: Service,
+    pub(super) states: StateRegistry,
+    pub(super) service: ServiceState,
 }
 
-impl Ground {
-    pub(super) async fn new(plan: Plan) -> Self {
-        Self::on(Arc::new(tempfile::tempdir().unwrap()), plan, Settings::default()).await
+impl StateFixture {
+    pub(super) async fn new(plan: StatePlan) -> Self {
+        Self::on(Arc::new(tempfile::tempdir().unwrap()), plan, StateSettings::default()).await
     }
 
-    pub(super) async fn on(folder: Arc<TempDir>, plan: Plan, settings: Settings) -> Self {
-        let states = States::open(folder.path(), CommitDurability::Process, pool()).unwrap();
+    pub(super) async fn on(folder: Arc<TempDir>, plan: StatePlan, settings: StateSettings) -> Self {
+        let states = StateRegistry::open(folder.path(), CommitDurability::Process, pool()).unwrap();
         let service = states.service(plan, settings).await.unwrap();
         Self { folder, states, service }
     }
 
     /// Starts another gateway on the same folder, concurrently.
-    pub(super) async fn beside(&self, plan: Plan) -> Self {
-        Self::on(Arc::clone(&self.folder), plan, Settings::default()).await
+    pub(super) async fn beside(&self, plan: StatePlan) -> Self {
+        Self::on(Arc::clone(&self.folder), plan, StateSettings::default()).await
     }
 
     /// Ends the gateway without a shutdown, and starts another.
-    pub(super) async fn restart(self, plan: Plan) -> Self {
+    pub(super) async fn restart(self, plan: StatePlan) -> Self {
         let Self { folder, states, service } = self;
         drop((states, service));
-        Self::on(folder, plan, Settings::default()).await
+        Self::on(folder, plan, StateSettings::default()).await
     }
 
-    pub(super) fn edition(&self) -> Edition {
+    pub(super) fn edition(&self) -> StateView {
         self.service.edition()
     }
 
@@ -96,7 +96,7 @@ impl Ground {
     pub(super) async fn value(&self, handler: usize, path: &str) -> Vec<Option<Value>> {
         let mut ticket = read(&self.edition(), handler, path).await.unwrap();
         self.states.gone(u32::MAX);
-        Replica::new(u32::MAX).read(&mut ticket)
+        WorkerReplica::new(u32::MAX).read(&mut ticket)
     }
 
     /// Sets a handler's first cell, durably.
@@ -114,24 +114,28 @@ impl Ground {
     }
 }
 
-pub(super) fn ask<'a>(handler: usize, path: &'a str, held: &'a Held, at: &'a str) -> Ask<'a> {
-    Ask { handler, path, held, at }
+pub(super) fn ask<'a>(handler: usize, path: &'a str, held: &'a HeldLocks, at: &'a str) -> StateRequest<'a> {
+    StateRequest { handler, path, held, at }
 }
 
-pub(super) async fn read(edition: &Edition, handler: usize, path: &str) -> Result<ReadTicket, Error> {
-    edition.read(ask(handler, path, &Held::none(), "shop.sjs:1:1")).await
+pub(super) async fn read(edition: &StateView, handler: usize, path: &str) -> Result<ReadTicket, StateError> {
+    edition.read(ask(handler, path, &HeldLocks::none(), "shop.sjs:1:1")).await
 }
 
-pub(super) async fn write(edition: &Edition, handler: usize, path: &str) -> Result<WriteTicket, Error> {
-    edition.write(ask(handler, path, &Held::none(), "shop.sjs:2:2")).await
+pub(super) async fn write(
+    edition: &StateView,
+    handler: usize,
+    path: &str,
+) -> Result<WriteTicket, StateError> {
+    edition.write(ask(handler, path, &HeldLocks::none(), "shop.sjs:2:2")).await
 }
 
 pub(super) async fn set(
-    edition: &Edition,
+    edition: &StateView,
     handler: usize,
     path: &str,
     value: &str,
-) -> Result<Durable, Error> {
+) -> Result<DurableCommit, StateError> {
     let ticket = write(edition, handler, path).await?;
     ticket.commit(0, format!("[[0,[],{value}]]").as_bytes())
 }

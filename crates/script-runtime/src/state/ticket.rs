@@ -7,19 +7,19 @@ use offload::QuotaKey;
 use services::UnfinishedResponse;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::cell::{Cell, SHORT};
-use super::commit::{Durable, Removal};
-use super::error::Error;
-use super::group::{Group, Inner};
-use super::held::Held;
-use super::tree::Effort;
-use super::workers::{Frame, Shipment};
+use super::cell::{SHORT, StateCell};
+use super::commit::{DurableCommit, InstanceRemoval};
+use super::error::StateError;
+use super::group::{CellGroup, CellGroupInner};
+use super::held::HeldLocks;
+use super::tree::WorkAllowance;
+use super::workers::{PrecedingFrame, ShipmentRoom};
 use crate::work::spawn;
 
 /// The run's cells.
 #[derive(Debug)]
-struct View {
-    group: Arc<Group>,
+struct CellView {
+    group: Arc<CellGroup>,
     /// The keys by slot.
     keys: Vec<Arc<str>>,
     ids: Vec<u32>,
@@ -30,23 +30,23 @@ struct View {
 
 /// The permission to read the last durable version for the duration of the run.
 #[derive(Debug)]
-pub struct ReadTicket(View);
+pub struct ReadTicket(CellView);
 
 /// The permission to write. Dropping it without a commit has no effect on the state.
 #[derive(Debug)]
 pub struct WriteTicket {
-    view: View,
+    view: CellView,
     generation: u64,
     planned: Vec<usize>,
-    held: Held,
+    held: HeldLocks,
     /// Whether a worker may have completed the run.
     is_begun: bool,
     /// Passed on to the next writer when the ticket is dropped.
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl View {
-    fn new(group: Arc<Group>, keys: Vec<Arc<str>>) -> Self {
+impl CellView {
+    fn new(group: Arc<CellGroup>, keys: Vec<Arc<str>>) -> Self {
         Self { group, keys, ids: Vec::new(), version: 0, durable: 0, is_behind: false }
     }
 
@@ -56,7 +56,7 @@ impl View {
         self.look_at(&mut group.lock(), is_writer)
     }
 
-    fn look_at(&mut self, inner: &mut Inner, is_writer: bool) -> u64 {
+    fn look_at(&mut self, inner: &mut CellGroupInner, is_writer: bool) -> u64 {
         self.durable = inner.durable;
         self.version = if is_writer { inner.finished } else { inner.durable };
         let shared = &self.group.home.shared;
@@ -66,7 +66,7 @@ impl View {
             .map(|key| {
                 cells
                     .entry(Arc::clone(key))
-                    .or_insert_with(|| Box::new(Cell::missing(shared.cell_id(), version)))
+                    .or_insert_with(|| Box::new(StateCell::missing(shared.cell_id(), version)))
                     .id
             })
             .collect();
@@ -75,7 +75,7 @@ impl View {
 
     /// Captures the current version of the group, before the run is sent, and collects the frames for it.
     /// Returns the group's generation as well.
-    fn ship(&mut self, worker: u32, is_writer: bool) -> (u64, Vec<Frame>) {
+    fn ship(&mut self, worker: u32, is_writer: bool) -> (u64, Vec<PrecedingFrame>) {
         let group = Arc::clone(&self.group);
         let mut inner = group.lock();
         let generation = self.look_at(&mut inner, is_writer);
@@ -83,7 +83,7 @@ impl View {
             self.is_behind = true;
             return (generation, Vec::new());
         }
-        let mut shipment = Shipment::new();
+        let mut shipment = ShipmentRoom::new();
         let frames = group.home.shared.workers.ship(worker, |worker, frames| {
             for cell in self.keys.iter().filter_map(|key| inner.cells.get(key)) {
                 let has = worker.version(cell.id);
@@ -96,8 +96,8 @@ impl View {
 }
 
 impl ReadTicket {
-    pub(crate) fn new(group: Arc<Group>, keys: Vec<Arc<str>>) -> Self {
-        let mut view = View::new(group, keys);
+    pub(crate) fn new(group: Arc<CellGroup>, keys: Vec<Arc<str>>) -> Self {
+        let mut view = CellView::new(group, keys);
         view.look(false);
         Self(view)
     }
@@ -128,18 +128,18 @@ impl ReadTicket {
 
     /// Returns the frames that the worker must receive before the run, or some of them: see
     /// [`ReadTicket::is_behind`]. The run reads the version that is durable at this time.
-    pub fn ship(&mut self, worker: u32) -> Vec<Frame> {
+    pub fn ship(&mut self, worker: u32) -> Vec<PrecedingFrame> {
         self.0.ship(worker, false).1
     }
 }
 
 impl WriteTicket {
     pub(crate) fn new(
-        group: Arc<Group>,
+        group: Arc<CellGroup>,
         keys: Vec<Arc<str>>,
         planned: Vec<usize>,
         permit: OwnedSemaphorePermit,
-        held: &Held,
+        held: &HeldLocks,
         at: &str,
     ) -> Self {
         {
@@ -148,7 +148,7 @@ impl WriteTicket {
             inner.writer_keys.clone_from(&keys);
         }
         let held = held.with(Arc::clone(&group), at);
-        let mut view = View::new(group, keys);
+        let mut view = CellView::new(group, keys);
         let generation = view.look(true);
         Self { view, generation, planned, held, is_begun: false, permit: Some(permit) }
     }
@@ -179,7 +179,7 @@ impl WriteTicket {
 
     /// The groups that the run and its callers hold, for the calls that the run makes.
     #[must_use]
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> HeldLocks {
         self.held.clone()
     }
 
@@ -191,7 +191,7 @@ impl WriteTicket {
 
     /// Returns the frames that the worker must receive before the run, or some of them: see
     /// [`WriteTicket::is_behind`].
-    pub fn ship(&mut self, worker: u32) -> Vec<Frame> {
+    pub fn ship(&mut self, worker: u32) -> Vec<PrecedingFrame> {
         let (generation, frames) = self.view.ship(worker, true);
         self.generation = generation;
         frames
@@ -201,9 +201,9 @@ impl WriteTicket {
     ///
     /// # Errors
     /// If the change set is invalid, or a commit that it is based on failed. It then has no effect.
-    pub fn commit(mut self, worker: u32, changes: &[u8]) -> Result<Durable, Error> {
+    pub fn commit(mut self, worker: u32, changes: &[u8]) -> Result<DurableCommit, StateError> {
         self.end();
-        self.commit_here(worker, changes, &mut None, Effort::UNLIMITED)?
+        self.commit_here(worker, changes, &mut None, WorkAllowance::UNLIMITED)?
             .ok_or_else(|| UnfinishedResponse.into())
     }
 
@@ -212,10 +212,15 @@ impl WriteTicket {
     ///
     /// # Errors
     /// As for [`WriteTicket::commit`].
-    pub fn commit_and_remove(mut self, worker: u32, changes: &[u8], path: &str) -> Result<Durable, Error> {
+    pub fn commit_and_remove(
+        mut self,
+        worker: u32,
+        changes: &[u8],
+        path: &str,
+    ) -> Result<DurableCommit, StateError> {
         self.end();
         let mut removes = self.removal(path.into());
-        self.commit_here(worker, changes, &mut removes, Effort::UNLIMITED)?
+        self.commit_here(worker, changes, &mut removes, WorkAllowance::UNLIMITED)?
             .ok_or_else(|| UnfinishedResponse.into())
     }
 
@@ -231,16 +236,16 @@ impl WriteTicket {
         changes: Bytes,
         removes: Option<Arc<str>>,
         payer: QuotaKey,
-    ) -> Result<Durable, Error> {
+    ) -> Result<DurableCommit, StateError> {
         self.end();
         let mut removes = removes.and_then(|path| self.removal(path));
         if changes.len() <= SHORT
-            && let Some(durable) = self.commit_here(worker, &changes, &mut removes, Effort::SHORT)?
+            && let Some(durable) = self.commit_here(worker, &changes, &mut removes, WorkAllowance::SHORT)?
         {
             return Ok(durable);
         }
         let task = spawn(async move {
-            let View { group, keys, .. } = &self.view;
+            let CellView { group, keys, .. } = &self.view;
             let done = group.commit_long(keys, self.generation, worker, changes, removes, payer).await;
             drop(self);
             done
@@ -252,15 +257,15 @@ impl WriteTicket {
         &self,
         worker: u32,
         changes: &[u8],
-        removes: &mut Option<Removal>,
+        removes: &mut Option<InstanceRemoval>,
         effort: usize,
-    ) -> Result<Option<Durable>, Error> {
-        let View { group, keys, .. } = &self.view;
-        group.commit(keys, self.generation, worker, changes, removes, &mut Effort::new(effort))
+    ) -> Result<Option<DurableCommit>, StateError> {
+        let CellView { group, keys, .. } = &self.view;
+        group.commit(keys, self.generation, worker, changes, removes, &mut WorkAllowance::new(effort))
     }
 
     /// Returns the removal of an instance, which keeps the slot.
-    fn removal(&mut self, path: Arc<str>) -> Option<Removal> {
+    fn removal(&mut self, path: Arc<str>) -> Option<InstanceRemoval> {
         self.permit.take().map(|permit| (path, permit))
     }
 

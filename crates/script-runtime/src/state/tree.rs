@@ -12,7 +12,7 @@ use std::iter::Sum;
 
 use json::ValueKind;
 
-use super::object::Object;
+use super::object::StateObject;
 
 /// The maximum nesting of values, as in `json`.
 pub(crate) const DEPTH: usize = json::DEPTH;
@@ -22,25 +22,25 @@ const LENGTH: &[u8] = b"\"length\"";
 
 /// A value.
 #[derive(Clone, Debug)]
-pub(crate) enum Node {
+pub(crate) enum StateValue {
     /// A scalar with a short text.
-    Short(Short),
+    Short(ShortText),
     /// A scalar.
     Long(Box<[u8]>),
-    Array(Vec<Node>),
-    Object(Box<Object>),
+    Array(Vec<StateValue>),
+    Object(Box<StateObject>),
 }
 
-const _: () = assert!(size_of::<Node>() == 24, "an array of numbers takes 24 bytes for each");
+const _: () = assert!(size_of::<StateValue>() == 24, "an array of numbers takes 24 bytes for each");
 
 /// A short text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Short {
+pub(crate) struct ShortText {
     len: u8,
     bytes: [u8; 15],
 }
 
-impl Short {
+impl ShortText {
     fn new(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; 15];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
@@ -54,7 +54,7 @@ impl Short {
 
 /// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum TreeStep {
     Item(usize),
     /// As spelled in JSON, with quotes.
     Member(Box<[u8]>),
@@ -62,13 +62,13 @@ pub(crate) enum Step {
 
 /// The undo step of an edit: its path and the previous value.
 #[derive(Debug)]
-pub(crate) struct Undo {
-    path: Vec<Step>,
-    was: Was,
+pub(crate) struct EditUndo {
+    path: Vec<TreeStep>,
+    was: PreviousValue,
     change: SizeChange,
 }
 
-impl Undo {
+impl EditUndo {
     /// The effect of the edit on the length of the value's text.
     pub(crate) fn size_change(&self) -> SizeChange {
         self.change
@@ -109,27 +109,27 @@ impl Sum for SizeChange {
 }
 
 #[derive(Debug)]
-enum Was {
+enum PreviousValue {
     /// The whole value.
-    Root(Option<Node>),
+    Root(Option<StateValue>),
     /// The item at the last step of the path.
-    Item(Node),
+    Item(StateValue),
     /// The previous length of the array at the path, which has grown.
     Fewer(usize),
     /// The removed tail of the array at the path.
-    More(Vec<Node>),
+    More(Vec<StateValue>),
     /// The items that were replaced from the last step on, and the number of items that replaced them.
-    Items(Vec<Node>, usize),
+    Items(Vec<StateValue>, usize),
     /// The member at the last step of the path, with its sequence number; `None` if it did not exist.
-    Member(Option<(u64, Node)>),
+    Member(Option<(u64, StateValue)>),
 }
 
 /// The work that may still be done for a change set: a unit takes some nanoseconds. The text of a change set
 /// limits only the work on new values; a short one can remove large values, or move the items of an array.
 #[derive(Debug)]
-pub(crate) struct Effort(usize);
+pub(crate) struct WorkAllowance(usize);
 
-impl Effort {
+impl WorkAllowance {
     pub(crate) const UNLIMITED: usize = usize::MAX;
     /// The work that does not keep a serving thread: some tenths of a millisecond.
     pub(crate) const SHORT: usize = 16 << 10;
@@ -142,30 +142,30 @@ impl Effort {
     ///
     /// # Errors
     /// [`Misfit::Long`] if not as many are left.
-    pub(crate) fn spend(&mut self, units: usize) -> Result<(), Misfit> {
-        self.0 = self.0.checked_sub(units).ok_or(Misfit::Long)?;
+    pub(crate) fn spend(&mut self, units: usize) -> Result<(), EditError> {
+        self.0 = self.0.checked_sub(units).ok_or(EditError::Long)?;
         Ok(())
     }
 
     /// Takes a unit for each value in this one, which is removed.
-    fn visit(&mut self, node: &Node) -> Result<(), Misfit> {
+    fn visit(&mut self, node: &StateValue) -> Result<(), EditError> {
         self.spend(1)?;
         match node {
-            Node::Short(_) | Node::Long(_) => Ok(()),
-            Node::Array(items) => items.iter().try_for_each(|item| self.visit(item)),
-            Node::Object(object) => object.values().try_for_each(|value| self.visit(value)),
+            StateValue::Short(_) | StateValue::Long(_) => Ok(()),
+            StateValue::Array(items) => items.iter().try_for_each(|item| self.visit(item)),
+            StateValue::Object(object) => object.values().try_for_each(|value| self.visit(value)),
         }
     }
 
     /// Takes the units for `added` entries more. If there is no room for them, all entries move.
-    fn grow(&mut self, len: usize, added: usize, capacity: usize) -> Result<(), Misfit> {
+    fn grow(&mut self, len: usize, added: usize, capacity: usize) -> Result<(), EditError> {
         if len + added > capacity { self.spend(4 * len) } else { Ok(()) }
     }
 }
 
 /// The reason why an edit cannot be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Misfit {
+pub(crate) enum EditError {
     #[error("there is nothing at its path")]
     NoSuchPlace,
     #[error("an item is set beyond the end of its array, which would leave a hole")]
@@ -183,7 +183,7 @@ pub(crate) enum Misfit {
     Long,
 }
 
-impl Node {
+impl StateValue {
     /// Builds the tree of a value; returns it with its nesting depth. The text is valid, so its depth is
     /// limited.
     pub(crate) fn read(node: json::JsonNode<'_>) -> (Self, usize) {
@@ -199,7 +199,7 @@ impl Node {
                 (Self::Array(items), deepest + 1)
             }
             ValueKind::Object => {
-                let mut object = Object::default();
+                let mut object = StateObject::default();
                 for (name, value) in node.members() {
                     object.set(name.node().text(), deeper(Self::read(value)));
                 }
@@ -210,7 +210,7 @@ impl Node {
     }
 
     fn scalar(text: &[u8]) -> Self {
-        Short::new(text).map_or_else(|| Self::Long(text.into()), Self::Short)
+        ShortText::new(text).map_or_else(|| Self::Long(text.into()), Self::Short)
     }
 
     /// Writes the value as JSON text.
@@ -263,18 +263,18 @@ impl Node {
     }
 
     /// Returns the value at a path below this one.
-    fn at(&mut self, path: &[Step]) -> Option<&mut Self> {
+    fn at(&mut self, path: &[TreeStep]) -> Option<&mut Self> {
         path.iter().try_fold(self, |node, step| match (node, step) {
-            (Self::Array(items), Step::Item(index)) => items.get_mut(*index),
-            (Self::Object(object), Step::Member(name)) => object.get_mut(name),
+            (Self::Array(items), TreeStep::Item(index)) => items.get_mut(*index),
+            (Self::Object(object), TreeStep::Member(name)) => object.get_mut(name),
             _ => None,
         })
     }
 }
 
 /// The total length of values as JSON text, without separators.
-fn sizes(nodes: &[Node]) -> usize {
-    nodes.iter().map(Node::size).sum()
+fn sizes(nodes: &[StateValue]) -> usize {
+    nodes.iter().map(StateValue::size).sum()
 }
 
 /// The number of commas between this number of entries.
@@ -284,45 +284,45 @@ fn commas(entries: usize) -> usize {
 
 /// Sets the value at a path, or deletes it if `set` is `None`. `depth` is the nesting depth of the new value.
 pub(crate) fn edit(
-    root: &mut Option<Node>,
-    path: Vec<Step>,
-    set: Option<Node>,
+    root: &mut Option<StateValue>,
+    path: Vec<TreeStep>,
+    set: Option<StateValue>,
     depth: usize,
-    effort: &mut Effort,
-) -> Result<Undo, Misfit> {
+    effort: &mut WorkAllowance,
+) -> Result<EditUndo, EditError> {
     if path.len() + depth > DEPTH {
-        return Err(Misfit::TooDeep);
+        return Err(EditError::TooDeep);
     }
     let Some((last, above)) = path.split_last() else {
         root.iter().try_for_each(|root| effort.visit(root))?;
-        let size = |node: Option<&Node>| node.map_or(0, Node::size);
+        let size = |node: Option<&StateValue>| node.map_or(0, StateValue::size);
         let change = SizeChange { added: size(set.as_ref()), removed: size(root.as_ref()) };
-        return Ok(Undo { path, was: Was::Root(std::mem::replace(root, set)), change });
+        return Ok(EditUndo { path, was: PreviousValue::Root(std::mem::replace(root, set)), change });
     };
-    let place = root.as_mut().and_then(|root| root.at(above)).ok_or(Misfit::NoSuchPlace)?;
+    let place = root.as_mut().and_then(|root| root.at(above)).ok_or(EditError::NoSuchPlace)?;
     let (was, change) = match (place, last, set) {
-        (Node::Array(items), Step::Item(index), Some(node)) if *index == items.len() => {
+        (StateValue::Array(items), TreeStep::Item(index), Some(node)) if *index == items.len() => {
             effort.grow(items.len(), 1, items.capacity())?;
             let change = SizeChange { added: node.size() + usize::from(*index > 0), removed: 0 };
             items.push(node);
-            return Ok(Undo { was: Was::Fewer(*index), path: above.to_vec(), change });
+            return Ok(EditUndo { was: PreviousValue::Fewer(*index), path: above.to_vec(), change });
         }
-        (Node::Array(items), Step::Item(index), Some(node)) => {
-            let item = items.get_mut(*index).ok_or(Misfit::Hole)?;
+        (StateValue::Array(items), TreeStep::Item(index), Some(node)) => {
+            let item = items.get_mut(*index).ok_or(EditError::Hole)?;
             effort.visit(item)?;
             let change = SizeChange { added: node.size(), removed: item.size() };
-            (Was::Item(std::mem::replace(item, node)), change)
+            (PreviousValue::Item(std::mem::replace(item, node)), change)
         }
-        (Node::Array(items), Step::Member(name), Some(len)) if **name == *LENGTH => {
-            let len = len.index().filter(|len| *len <= items.len()).ok_or(Misfit::Grown)?;
+        (StateValue::Array(items), TreeStep::Member(name), Some(len)) if **name == *LENGTH => {
+            let len = len.index().filter(|len| *len <= items.len()).ok_or(EditError::Grown)?;
             let before = items.len();
             items.iter().skip(len).try_for_each(|item| effort.visit(item))?;
             let more = items.split_off(len);
             let change = SizeChange { added: commas(len), removed: sizes(&more) + commas(before) };
-            return Ok(Undo { was: Was::More(more), path: above.to_vec(), change });
+            return Ok(EditUndo { was: PreviousValue::More(more), path: above.to_vec(), change });
         }
-        (Node::Array(_), Step::Item(_), None) => return Err(Misfit::Deleted),
-        (Node::Object(object), Step::Member(name), Some(node)) => {
+        (StateValue::Array(_), TreeStep::Item(_), None) => return Err(EditError::Deleted),
+        (StateValue::Object(object), TreeStep::Member(name), Some(node)) => {
             let (size, before) = (node.size(), object.len());
             match object.get_mut(name) {
                 Some(was) => effort.visit(was)?,
@@ -333,38 +333,38 @@ pub(crate) fn edit(
                 Some((_, was)) => SizeChange { added: size, removed: was.size() },
                 None => SizeChange { added: name.len() + 1 + size + usize::from(before > 0), removed: 0 },
             };
-            (Was::Member(was), change)
+            (PreviousValue::Member(was), change)
         }
-        (Node::Object(object), Step::Member(name), None) => {
+        (StateValue::Object(object), TreeStep::Member(name), None) => {
             object.get_mut(name).map_or(Ok(()), |was| effort.visit(was))?;
             let was = object.remove(name);
             let removed = was
                 .as_ref()
                 .map_or(0, |(_, node)| name.len() + 1 + node.size() + usize::from(object.len() > 0));
-            (Was::Member(was), SizeChange { added: 0, removed })
+            (PreviousValue::Member(was), SizeChange { added: 0, removed })
         }
-        _ => return Err(Misfit::NoSuchPlace),
+        _ => return Err(EditError::NoSuchPlace),
     };
-    Ok(Undo { path, was, change })
+    Ok(EditUndo { path, was, change })
 }
 
 /// Replaces `count` items of an array by values, starting at the item at a path. `depth` is the maximum
 /// nesting depth of the values.
 pub(crate) fn splice(
-    root: &mut Option<Node>,
-    path: Vec<Step>,
+    root: &mut Option<StateValue>,
+    path: Vec<TreeStep>,
     count: usize,
-    values: Vec<Node>,
+    values: Vec<StateValue>,
     depth: usize,
-    effort: &mut Effort,
-) -> Result<Undo, Misfit> {
+    effort: &mut WorkAllowance,
+) -> Result<EditUndo, EditError> {
     if path.len() + depth > DEPTH {
-        return Err(Misfit::TooDeep);
+        return Err(EditError::TooDeep);
     }
-    let Some((Step::Item(first), above)) = path.split_last() else { return Err(Misfit::NoSuchPlace) };
+    let Some((TreeStep::Item(first), above)) = path.split_last() else { return Err(EditError::NoSuchPlace) };
     let place = root.as_mut().and_then(|root| root.at(above));
-    let Some(Node::Array(items)) = place else { return Err(Misfit::NoSuchPlace) };
-    let end = first.checked_add(count).filter(|end| *end <= items.len()).ok_or(Misfit::Fewer)?;
+    let Some(StateValue::Array(items)) = place else { return Err(EditError::NoSuchPlace) };
+    let end = first.checked_add(count).filter(|end| *end <= items.len()).ok_or(EditError::Fewer)?;
     let added = values.len();
     items.iter().skip(*first).take(count).try_for_each(|item| effort.visit(item))?;
     if added != count {
@@ -372,36 +372,40 @@ pub(crate) fn splice(
         effort.grow(items.len(), added.saturating_sub(count), items.capacity())?;
     }
     let (size, before) = (sizes(&values), items.len());
-    let were: Vec<Node> = items.splice(*first..end, values).collect();
+    let were: Vec<StateValue> = items.splice(*first..end, values).collect();
     let change = SizeChange { added: size + commas(items.len()), removed: sizes(&were) + commas(before) };
-    Ok(Undo { path, was: Was::Items(were, added), change })
+    Ok(EditUndo { path, was: PreviousValue::Items(were, added), change })
 }
 
 /// Undoes edits, the last one first. They must be those that produced this value.
-pub(crate) fn take_back(root: &mut Option<Node>, undos: Vec<Undo>) {
-    for Undo { mut path, was, .. } in undos.into_iter().rev() {
+pub(crate) fn take_back(root: &mut Option<StateValue>, undos: Vec<EditUndo>) {
+    for EditUndo { mut path, was, .. } in undos.into_iter().rev() {
         let was = match was {
-            Was::Root(node) => {
+            PreviousValue::Root(node) => {
                 *root = node;
                 continue;
             }
-            Was::Fewer(_) | Was::More(_) => (was, None),
-            Was::Item(_) | Was::Member(_) | Was::Items(..) => (was, path.pop()),
+            PreviousValue::Fewer(_) | PreviousValue::More(_) => (was, None),
+            PreviousValue::Item(_) | PreviousValue::Member(_) | PreviousValue::Items(..) => (was, path.pop()),
         };
         match (was, root.as_mut().and_then(|root| root.at(&path))) {
-            ((Was::Fewer(len), _), Some(Node::Array(items))) => items.truncate(len),
-            ((Was::More(mut more), _), Some(Node::Array(items))) => items.append(&mut more),
-            ((Was::Item(node), Some(Step::Item(index))), Some(Node::Array(items))) => {
+            ((PreviousValue::Fewer(len), _), Some(StateValue::Array(items))) => items.truncate(len),
+            ((PreviousValue::More(mut more), _), Some(StateValue::Array(items))) => items.append(&mut more),
+            ((PreviousValue::Item(node), Some(TreeStep::Item(index))), Some(StateValue::Array(items))) => {
                 if let Some(item) = items.get_mut(index) {
                     *item = node;
                 }
             }
-            ((Was::Items(were, added), Some(Step::Item(first))), Some(Node::Array(items)))
-                if first + added <= items.len() =>
-            {
+            (
+                (PreviousValue::Items(were, added), Some(TreeStep::Item(first))),
+                Some(StateValue::Array(items)),
+            ) if first + added <= items.len() => {
                 items.splice(first..first + added, were);
             }
-            ((Was::Member(was), Some(Step::Member(name))), Some(Node::Object(object))) => {
+            (
+                (PreviousValue::Member(was), Some(TreeStep::Member(name))),
+                Some(StateValue::Object(object)),
+            ) => {
                 object.put_back(&name, was);
             }
             _ => {}

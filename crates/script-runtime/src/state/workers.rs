@@ -9,7 +9,7 @@ use crate::frame::LARGE;
 
 /// A message to a worker that precedes a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame {
+pub enum PrecedingFrame {
     /// The whole value of a cell.
     Whole {
         /// The cell.
@@ -45,7 +45,7 @@ pub enum Frame {
     /// An object that will not be referred to again. Runs that use it continue with their copy.
     Forget {
         /// The kind of the object.
-        what: Forget,
+        what: DiscardedKind,
         /// The object's number.
         id: u32,
     },
@@ -53,7 +53,7 @@ pub enum Frame {
 
 /// The kind of a discarded object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Forget {
+pub enum DiscardedKind {
     /// A cell.
     Cell,
     /// A dynamic instance.
@@ -68,14 +68,14 @@ const MAX_FORGOTTEN: usize = 512;
 
 /// The room for changes that are sent to a worker at once: more of them take too long for the group's lock.
 #[derive(Debug)]
-pub(crate) struct Shipment {
+pub(crate) struct ShipmentRoom {
     changes: usize,
     copied: usize,
     /// Whether something did not fit.
     pub(crate) is_partial: bool,
 }
 
-impl Shipment {
+impl ShipmentRoom {
     pub(crate) fn new() -> Self {
         Self { changes: MAX_CHANGES, copied: MAX_COPIED, is_partial: false }
     }
@@ -99,37 +99,41 @@ impl Shipment {
 
 /// All workers.
 #[derive(Debug, Default)]
-pub(crate) struct Workers(Mutex<HashMap<u32, Worker>>);
+pub(crate) struct WorkerReplicas(Mutex<HashMap<u32, WorkerCopies>>);
 
 /// The copies in a worker.
 #[derive(Debug, Default)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerCopies {
     /// The version of each cell.
     pub(crate) cells: HashMap<u32, u64>,
     pub(crate) instances: HashSet<u32>,
     /// Discarded objects that are not sent to the worker yet.
-    forgotten: BTreeSet<(Forget, u32)>,
+    forgotten: BTreeSet<(DiscardedKind, u32)>,
 }
 
-impl Worker {
+impl WorkerCopies {
     /// Returns the version of a cell's copy. Without one the cell is sent again, so it is not discarded
     /// later.
     pub(crate) fn version(&mut self, cell: u32) -> Option<u64> {
         let has = self.cells.get(&cell).copied();
         if has.is_none() {
-            self.forgotten.remove(&(Forget::Cell, cell));
+            self.forgotten.remove(&(DiscardedKind::Cell, cell));
         }
         has
     }
 }
 
-impl Workers {
+impl WorkerReplicas {
     /// Collects the frames that a worker must receive.
-    pub(crate) fn ship(&self, worker: u32, fill: impl FnOnce(&mut Worker, &mut Vec<Frame>)) -> Vec<Frame> {
+    pub(crate) fn ship(
+        &self,
+        worker: u32,
+        fill: impl FnOnce(&mut WorkerCopies, &mut Vec<PrecedingFrame>),
+    ) -> Vec<PrecedingFrame> {
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let worker = workers.entry(worker).or_default();
         let forgotten = std::iter::from_fn(|| worker.forgotten.pop_first()).take(MAX_FORGOTTEN);
-        let mut frames = forgotten.map(|(what, id)| Frame::Forget { what, id }).collect();
+        let mut frames = forgotten.map(|(what, id)| PrecedingFrame::Forget { what, id }).collect();
         fill(worker, &mut frames);
         frames
     }
@@ -147,13 +151,13 @@ impl Workers {
         }
     }
 
-    pub(crate) fn forget(&self, what: Forget, ids: &[u32]) {
+    pub(crate) fn forget(&self, what: DiscardedKind, ids: &[u32]) {
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for worker in workers.values_mut() {
             for id in ids {
                 let had = match what {
-                    Forget::Cell => worker.cells.remove(id).is_some(),
-                    Forget::Instance => worker.instances.remove(id),
+                    DiscardedKind::Cell => worker.cells.remove(id).is_some(),
+                    DiscardedKind::Instance => worker.instances.remove(id),
                 };
                 if had {
                     worker.forgotten.insert((what, *id));
@@ -173,9 +177,9 @@ mod tests {
 
     #[test]
     fn many_discarded_copies_are_sent_in_parts() {
-        let (workers, ids) = (Workers::default(), Vec::from_iter(0..1500));
+        let (workers, ids) = (WorkerReplicas::default(), Vec::from_iter(0..1500));
         workers.ship(1, |worker, _| worker.cells.extend(ids.iter().map(|id| (*id, 1))));
-        workers.forget(Forget::Cell, &ids);
+        workers.forget(DiscardedKind::Cell, &ids);
         let mut frames = workers.ship(1, |worker, _| {
             assert_eq!(worker.version(1499), None, "it is sent again");
             worker.cells.insert(1499, 2);
@@ -184,7 +188,7 @@ mod tests {
         for _ in 0..2 {
             frames.extend(workers.ship(1, |_, _| {}));
         }
-        let forgotten = (0..1499).map(|id| Frame::Forget { what: Forget::Cell, id });
+        let forgotten = (0..1499).map(|id| PrecedingFrame::Forget { what: DiscardedKind::Cell, id });
         assert_eq!(frames, Vec::from_iter(forgotten));
         assert!(workers.ship(1, |_, _| {}).is_empty());
     }

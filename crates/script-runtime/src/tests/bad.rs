@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use futures_util::future::join;
 use http::Request;
 use http_body_util::{BodyExt, StreamBody};
-use script::Method::{Get, Put};
+use script::HandlerMethod::{Get, Put};
 use services::{RequestBudget, RequestCall, body};
 use testkit::misbehave::{self, MisbehavingUpstream};
 use testkit::patiently;
 
-use super::rig::{Rig, Wish, Written, wish, written};
+use super::rig::{FixtureSettings, HandwrittenService, ScriptFixture, wish, written};
 
 /// A call of a harmless handler.
 const OK: &str = "await $r.call(1, $s.resource(['/ok']), 0, [])";
@@ -20,7 +20,7 @@ const OK: &str = "await $r.call(1, $s.resource(['/ok']), 0, [])";
 const WAITS: &str =
     "async function (query, response, $r) { await $r.call(1, $s.resource(['http://up/hang']), 0, []); }";
 
-fn bad() -> Written {
+fn bad() -> HandwrittenService {
     written()
         .resource("/ok")
         .on(Get, "function (query, response, $r) { $r.respond('ok'); }")
@@ -57,7 +57,7 @@ fn bad() -> Written {
 }
 
 /// Starts the service that [`WAITS`] calls. Returns settings that contain it.
-async fn wish_with_upstream() -> (MisbehavingUpstream, Wish) {
+async fn wish_with_upstream() -> (MisbehavingUpstream, FixtureSettings) {
     let upstream = misbehave::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
@@ -65,7 +65,7 @@ async fn wish_with_upstream() -> (MisbehavingUpstream, Wish) {
 }
 
 /// Starts [`bad`] with [`WAITS`] as another resource.
-async fn bad_with_waits() -> (MisbehavingUpstream, Rig) {
+async fn bad_with_waits() -> (MisbehavingUpstream, ScriptFixture) {
     let (upstream, wish) = wish_with_upstream().await;
     let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
     rig.ready().await;
@@ -73,7 +73,7 @@ async fn bad_with_waits() -> (MisbehavingUpstream, Rig) {
 }
 
 /// Awaits a future during a run of `/waits`, which must not end before it.
-async fn while_waiting<T>(rig: &Rig, future: impl Future<Output = T>) -> T {
+async fn while_waiting<T>(rig: &ScriptFixture, future: impl Future<Output = T>) -> T {
     tokio::select! {
         output = future => output,
         answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),

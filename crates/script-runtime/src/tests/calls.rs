@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use script::Method::{Get, Put};
+use script::HandlerMethod::{Get, Put};
 use serde_json::json;
 use services::ServiceConfig;
 use testkit::misbehave;
 
-use super::rig::{Rig, Written, wish, written};
+use super::rig::{HandwrittenService, ScriptFixture, wish, written};
 
 /// Returns a handler that makes a call and responds with its result.
 fn calls(url: &str, method: u8) -> String {
@@ -23,7 +23,10 @@ fn passes(url: &str) -> String {
     format!("function (query, response, $r) {{ return $r.pass(3, $s.resource({url}), 0, []); }}")
 }
 
-async fn outside(written: Written, hosts: &[&str]) -> (Rig, misbehave::MisbehavingUpstream) {
+async fn outside(
+    written: HandwrittenService,
+    hosts: &[&str],
+) -> (ScriptFixture, misbehave::MisbehavingUpstream) {
     let upstream = misbehave::start().await;
     let mut wish = wish();
     wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);
@@ -70,7 +73,7 @@ async fn an_unread_response_is_passed_through_unchanged_if_it_is_valid() {
         .resource("/none")
         .on(Get, &hands_on("'http://up/body'", r#"[1.0, "é"#))
         .resource("/own")
-        .on(script::Method::Post, "function (query, response, $r) { $r.respond(query.$body) }")
+        .on(script::HandlerMethod::Post, "function (query, response, $r) { $r.respond(query.$body) }")
         .resource("/inside")
         .on(Get, &hands_on("'/own'", "text"));
     let (rig, _upstream) = outside(written, &[]).await;

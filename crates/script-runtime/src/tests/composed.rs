@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
-use script::{Options, compile};
+use script::{CompileOptions, compile};
 use services::ServiceConfig;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::rig::{Rig, Wish, wish};
+use super::rig::{FixtureSettings, ScriptFixture, wish};
 
 /// An upstream service with configurable responses, which records the requests.
 #[derive(Clone, Default)]
-struct Said {
+struct ConfigurableUpstream {
     answers: Arc<Mutex<HashMap<&'static str, String>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
@@ -22,8 +22,8 @@ struct Said {
 const NOTHING: &str = "HTTP/1.1 404 Nothing\r\ncontent-length: 0\r\n\r\n";
 const RESOURCES: [&str; 3] = ["a", "b", "c"];
 
-impl Said {
-    async fn start() -> (Self, Wish) {
+impl ConfigurableUpstream {
+    async fn start() -> (Self, FixtureSettings) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let mut wish = wish();
         let address = listener.local_addr().expect("an address");
@@ -69,26 +69,31 @@ impl Said {
 }
 
 /// Starts the same script twice: with recipes, and without them.
-async fn both(handlers: &str) -> (Rig, Rig, Said) {
+async fn both(handlers: &str) -> (ScriptFixture, ScriptFixture, ConfigurableUpstream) {
     let text = format!(
         "service test {{\n\
          res '/again' on POST {{ respond [JSON.parse(query.$body)] }}\n\
          res a = 'http://up/a?n=@', b = 'http://up/b'\n{handlers}\n}}"
     );
-    let program =
-        || compile(&text, "test.sjs", &Options::default()).unwrap_or_else(|it| panic!("{text}\n{it:#?}"));
-    let (said, first) = Said::start().await;
-    let second = Wish { services: first.services.clone(), ..wish() };
+    let program = || {
+        compile(&text, "test.sjs", &CompileOptions::default()).unwrap_or_else(|it| panic!("{text}\n{it:#?}"))
+    };
+    let (said, first) = ConfigurableUpstream::start().await;
+    let second = FixtureSettings { services: first.services.clone(), ..wish() };
     let mut plain = program();
     for handler in &mut plain.services[0].handlers {
-        assert!(handler.recipe.is_some() || handler.method == script::Method::Post, "{text}");
+        assert!(handler.recipe.is_some() || handler.method == script::HandlerMethod::Post, "{text}");
         handler.recipe = None;
     }
-    (Rig::with(program(), text.clone(), first).await, Rig::with(plain, text.clone(), second).await, said)
+    (
+        ScriptFixture::with(program(), text.clone(), first).await,
+        ScriptFixture::with(plain, text.clone(), second).await,
+        said,
+    )
 }
 
 /// Returns JSON as serialised by JavaScript.
-async fn again(rig: &Rig, json: &str) -> String {
+async fn again(rig: &ScriptFixture, json: &str) -> String {
     let request = http::Request::post("/again").header("content-type", "text/plain");
     let answer = rig.send(request.body(services::body::full(json.to_owned())).expect("a request")).await;
     let body =
@@ -244,13 +249,13 @@ async fn a_recipe_is_equivalent_to_its_javascript() {
 
 #[tokio::test]
 async fn a_recipe_is_subject_to_the_limit_of_calls() {
-    let (said, mut wish) = Said::start().await;
+    let (said, mut wish) = ConfigurableUpstream::start().await;
     said.say("a", 200, "application/json", "{}");
     wish.options.limits.calls = 1;
     let text = "service test { res a = 'http://up/a?n=@'
       res '/1' on GET { respond { ...a.get(1) } }
       res '/2' on GET { par { respond { ...a.get(1), b: a.get(2) } } } }";
-    let rig = Rig::of(text, wish).await;
+    let rig = ScriptFixture::of(text, wish).await;
     assert_eq!(rig.ask("GET", "/1").await, (200, "{}".into()));
     assert_eq!(rig.ask("GET", "/2").await, (500, "script-calls".into()));
 }

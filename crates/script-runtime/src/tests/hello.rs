@@ -3,12 +3,12 @@
 use http::Request;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use http_body_util::BodyExt;
-use script::Method::{Get, Post, Put};
+use script::HandlerMethod::{Get, Post, Put};
 use services::body;
 
-use super::rig::{Rig, Wish, wish, written};
+use super::rig::{FixtureSettings, ScriptFixture, wish, written};
 
-async fn rig() -> Rig {
+async fn rig() -> ScriptFixture {
     written()
         .resource("/hello")
         .on(Get, "function (query, response, $r) { $r.respond('hello ' + query.name); }")
@@ -70,7 +70,8 @@ async fn rule_22_head_is_get_without_a_body() {
 #[tokio::test]
 async fn rule_22_paths_and_locations_are_relative_to_the_mount_path() {
     let go = "function (query, response, $r) { $r.answer(302, {Location: query.$path}); }";
-    let rig = written().resource("/go").on(Get, go).start_as(Wish { path: "/shop/*", ..wish() }).await;
+    let rig =
+        written().resource("/go").on(Get, go).start_as(FixtureSettings { path: "/shop/*", ..wish() }).await;
     let request = Request::get("/shop/go").body(body::empty()).expect("a request");
     let response = rig.send(request).await.expect("an answer");
     assert_eq!(

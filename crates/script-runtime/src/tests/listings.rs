@@ -7,7 +7,7 @@ use http::{HeaderValue, Request};
 use serde_json::{Value, json};
 use services::body;
 
-use super::rig::{Rig, Wish, wish};
+use super::rig::{FixtureSettings, ScriptFixture, wish};
 
 const HELLO: &str = "
 service hello {
@@ -70,7 +70,7 @@ service mapred {
 
 #[tokio::test]
 async fn listing_1_stores_the_value_of_a_put() {
-    let rig = Rig::of(HELLO, wish()).await;
+    let rig = ScriptFixture::of(HELLO, wish()).await;
     assert_eq!(rig.get("/data").await, "Hello World");
     assert_eq!(rig.ask("PUT", "/data?value=universe").await, (204, String::new()));
     assert_eq!(rig.get("/data").await, "Hello universe");
@@ -78,7 +78,7 @@ async fn listing_1_stores_the_value_of_a_put() {
 
 #[tokio::test]
 async fn an_error_contains_its_position_in_the_s_file() {
-    let rig = Rig::of(HELLO, wish()).await;
+    let rig = ScriptFixture::of(HELLO, wish()).await;
     let request = Request::get("/oops").body(body::empty()).expect("a request");
     let problem = rig.send(request).await.expect_err("a problem");
     assert_eq!(problem.code(), "script-threw");
@@ -88,7 +88,7 @@ async fn an_error_contains_its_position_in_the_s_file() {
 
 #[tokio::test]
 async fn listing_6_crawls_a_tree_by_calling_itself() {
-    let rig = Rig::of(CRAWLER, Wish { ..wish() }).await;
+    let rig = ScriptFixture::of(CRAWLER, FixtureSettings { ..wish() }).await;
     let (status, text) = rig.ask("PUT", "/crawl?startFrom=/page%3Fn%3D1&depth=6").await;
     assert_eq!(status, 204, "{text}");
     let urls = rig.json("/urlsDiscovered").await;
@@ -104,7 +104,7 @@ async fn listing_6_crawls_a_tree_by_calling_itself() {
 
 #[tokio::test]
 async fn listing_7_counts_in_parallel_with_a_separate_result_for_each_client() {
-    let rig = Rig::of(MAP_REDUCE, wish()).await;
+    let rig = ScriptFixture::of(MAP_REDUCE, wish()).await;
     let urls: Vec<String> = (0..10).map(|n| format!("/page?n={n}")).collect();
     let start = async |key: &str| {
         let text = json!({ "urls": urls, "key": key }).to_string();
@@ -150,7 +150,7 @@ async fn blocks_may_declare_the_same_names() {
         }
       }
     }";
-    let rig = Rig::of(text, wish()).await;
+    let rig = ScriptFixture::of(text, wish()).await;
     assert_eq!(rig.ask("GET", "/n").await, (200, "0".into()));
     assert_eq!(rig.ask("GET", "/a").await, (200, "[1,0]".into()));
     assert_eq!(rig.ask("GET", "/b").await, (200, "[2,[1,0]]".into()));
@@ -180,7 +180,7 @@ async fn functions_of_a_resource_call_resources_and_use_its_state() {
         }
       }
     }";
-    let rig = Rig::of(text, wish()).await;
+    let rig = ScriptFixture::of(text, wish()).await;
     assert_eq!(rig.ask("GET", "/a").await, (200, "[2,3,0]".into()));
     assert_eq!(rig.ask("POST", "/a?id=1").await.0, 204);
     assert_eq!(rig.ask("GET", "/a").await, (200, "[2,3,5]".into()));

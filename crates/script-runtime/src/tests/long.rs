@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use http::Request;
 use offload::{JobRequest, SHORT_TEXT};
-use script::Method::{Get, Post, Put};
+use script::HandlerMethod::{Get, Post, Put};
 use services::{RequestCall, ServiceConfig, body};
 use testkit::misbehave;
 
-use super::rig::{Rig, Written, wish, written};
+use super::rig::{HandwrittenService, ScriptFixture, wish, written};
 
 /// The number of jobs of a kind.
-fn jobs(rig: &Rig, kind: &str) -> u64 {
+fn jobs(rig: &ScriptFixture, kind: &str) -> u64 {
     rig.scripts.offload.stats().kinds.get(kind).map_or(0, |kind| kind.jobs)
 }
 
@@ -88,7 +88,7 @@ async fn long_responses_are_composed_in_the_pool() {
     let text = "service test { res a = 'http://up/json?n=@'
       res '/short' on GET { respond { one: a.get(1) } }
       res '/long' on GET { respond { one: a.get(1), many: a.get(20000) } } }";
-    let rig = Rig::of(text, wish).await;
+    let rig = ScriptFixture::of(text, wish).await;
     assert_eq!(rig.json("/short").await["one"].as_array().map(Vec::len), Some(1));
     assert_eq!(jobs(&rig, "script-answer"), 0);
     assert_eq!(rig.json("/long").await["many"].as_array().map(Vec::len), Some(20_000));
@@ -127,7 +127,7 @@ async fn a_url_that_is_too_long_is_refused() {
 
 /// Returns a counter whose writer responds with the given number of headers, with an invalid one, or with a
 /// text of the given length.
-fn counter() -> Written {
+fn counter() -> HandwrittenService {
     let put = "function (query, response, $r) {
         const n = ++$r.cells.n, headers = query.invalid ? {'a b': 1} : {};
         for (let i = 0; i < query.headers; i++) headers['x' + i] = 1;

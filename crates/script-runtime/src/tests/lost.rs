@@ -1,7 +1,7 @@
 //! The loss of workers, and the recovery of their runs.
 
 use futures_util::future::join;
-use script::Method::{Get, Put};
+use script::HandlerMethod::{Get, Put};
 use testkit::{misbehave, patiently};
 
 use super::rig::{wish, written};

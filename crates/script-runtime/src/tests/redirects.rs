@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
 use offload::OffloadPool;
-use script::Method;
+use script::HandlerMethod;
 use serde_json::Value;
 use services::{PermittedHosts, RequestCall, ServiceConfig, ServiceSet};
 use testkit::misbehave::{self, MisbehavingUpstream};
@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::rig::pool;
-use crate::call::{Errand, Outside, REDIRECTS};
-use crate::frame::{Outcome, Payload};
+use crate::call::{ExternalCalls, OutboundCall, REDIRECTS};
+use crate::frame::{CallReply, FramePayload};
 
 const SECRET: &str = "the-operators-secret";
 const TOKEN: &str = "Bearer the-clients-token";
@@ -48,14 +48,14 @@ async fn redirecting() -> SocketAddr {
     address
 }
 
-struct Stage {
-    outside: Outside,
+struct RedirectService {
+    outside: ExternalCalls,
     pool: OffloadPool,
     upstream: MisbehavingUpstream,
     elsewhere: SocketAddr,
 }
 
-impl Stage {
+impl RedirectService {
     /// Sets up a service with credentials, which also redirects; a foreign host, which does too; and the
     /// hosts that `opened` allows in addition.
     async fn new(opened: impl Fn(&MisbehavingUpstream) -> Vec<String>) -> Self {
@@ -71,18 +71,19 @@ impl Stage {
         ]);
         let mut hosts = opened(&upstream);
         hosts.push(elsewhere.to_string());
-        let outside = Outside {
+        let outside = ExternalCalls {
             services: ServiceSet::new(&services).unwrap(),
             hosts: PermittedHosts::new(&hosts).unwrap(),
         };
         Self { outside, pool: pool(), upstream, elsewhere }
     }
 
-    async fn get(&self, url: &str) -> (Outcome, Value) {
+    async fn get(&self, url: &str) -> (CallReply, Value) {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", HeaderValue::from_static(TOKEN));
         let call = RequestCall { headers: Some(Arc::new(headers)), ..RequestCall::unlimited() };
-        let errand = Errand { method: Method::Get, url: url.to_owned(), body: Payload::default() };
+        let errand =
+            OutboundCall { method: HandlerMethod::Get, url: url.to_owned(), body: FramePayload::default() };
         let (outcome, payload) = self.outside.send(&self.pool, &call, errand).await;
         (outcome, serde_json::from_slice(&payload.bytes).unwrap_or_default())
     }
@@ -95,11 +96,13 @@ impl Stage {
 
 #[tokio::test]
 async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
-    let stage = Stage::new(|_| Vec::new()).await;
+    let stage = RedirectService::new(|_| Vec::new()).await;
     // The patterns cover the address of the service, too.
     let hosts = [format!("localhost:{}", stage.elsewhere.port()), "127.0.0.0/8".to_owned()];
-    let opened =
-        Stage { outside: Outside { hosts: PermittedHosts::new(&hosts).unwrap(), ..stage.outside }, ..stage };
+    let opened = RedirectService {
+        outside: ExternalCalls { hosts: PermittedHosts::new(&hosts).unwrap(), ..stage.outside },
+        ..stage
+    };
     let address = opened.upstream.address();
     let names = [
         "http://catalog/echo".to_owned(),
@@ -114,7 +117,7 @@ async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
     ];
     for location in names {
         let (outcome, _) = opened.get(&format!("{}/x?{location}", opened.host())).await;
-        assert!(matches!(&outcome, Outcome::Refused(403, _)), "{location}: {outcome:?}");
+        assert!(matches!(&outcome, CallReply::Refused(403, _)), "{location}: {outcome:?}");
     }
     assert_eq!(opened.upstream.connections(), 0);
 }
@@ -123,7 +126,7 @@ async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
 async fn a_host_gets_no_credentials_after_a_redirect() {
     // A host under a name that is not the service's.
     let host = |upstream: &MisbehavingUpstream| format!("localhost:{}", upstream.address().port());
-    let stage = Stage::new(|upstream| vec![host(upstream)]).await;
+    let stage = RedirectService::new(|upstream| vec![host(upstream)]).await;
     let echo = format!("http://{}/echo", host(&stage.upstream));
     for first in [format!("http://{}", stage.elsewhere), "http://moved".to_owned()] {
         let (outcome, answer) = stage.get(&format!("{first}/x?{echo}")).await;
@@ -135,14 +138,14 @@ async fn a_host_gets_no_credentials_after_a_redirect() {
 
 #[tokio::test]
 async fn a_service_may_redirect_to_itself_but_not_to_another_service() {
-    let stage = Stage::new(|_| Vec::new()).await;
+    let stage = RedirectService::new(|_| Vec::new()).await;
     let (_, answer) = stage.get("http://catalog/redirect").await;
     assert_eq!(answer["headers"]["x-api-key"], SECRET, "a path: {answer}");
     let own = ["http://moved/y?http://catalog/echo", "/y?http://catalog/echo"].map(str::to_owned);
     let own = own.into_iter().chain([format!("http://{}/y?http://catalog/echo", stage.elsewhere)]);
     for location in own {
         let (outcome, _) = stage.get(&format!("http://moved/x?{location}")).await;
-        let Outcome::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
+        let CallReply::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
         assert!(text.contains("/y?"), "the second redirect is refused, not the first: {text}");
     }
     assert_eq!(stage.upstream.hits("/echo"), 1);
@@ -153,7 +156,7 @@ async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
     let (elsewhere, pool) = (redirecting().await, pool());
     let based = ServiceConfig::at(format!("http://{elsewhere}/base"));
     let services = ServiceSet::new(&BTreeMap::from([("based".to_owned(), based)])).unwrap();
-    let outside = Outside { services, hosts: PermittedHosts::new(&[]).unwrap() };
+    let outside = ExternalCalls { services, hosts: PermittedHosts::new(&[]).unwrap() };
     let absolute = format!("http://{elsewhere}/base/y");
     for (location, refused) in [
         ("/base/y", "http://based/y?http://other/ redirects on"),
@@ -166,17 +169,17 @@ async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
         ("/based", "http://based/a/x?/based?http://other/ redirects to /based?"),
     ] {
         let url = format!("http://based/a/x?{location}?http://other/");
-        let errand = Errand { method: Method::Get, url, body: Payload::default() };
+        let errand = OutboundCall { method: HandlerMethod::Get, url, body: FramePayload::default() };
         let (outcome, _) = outside.send(&pool, &RequestCall::unlimited(), errand).await;
-        let Outcome::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
+        let CallReply::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
         assert!(text.starts_with(refused), "{location}: {text}");
     }
 }
 
 #[tokio::test]
 async fn the_number_of_redirects_is_limited() {
-    let stage = Stage::new(|_| Vec::new()).await;
+    let stage = RedirectService::new(|_| Vec::new()).await;
     let location = "/x?".repeat(REDIRECTS + 3);
     let (outcome, _) = stage.get(&format!("http://moved{location}")).await;
-    assert!(matches!(outcome, Outcome::Failed(502, _)), "{outcome:?}");
+    assert!(matches!(outcome, CallReply::Failed(502, _)), "{outcome:?}");
 }

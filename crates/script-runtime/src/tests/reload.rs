@@ -1,11 +1,11 @@
 //! The activation of a changed script.
 
-use script::Method::{Get, Put};
+use script::HandlerMethod::{Get, Put};
 use testkit::{misbehave, patiently};
 
-use super::rig::{Written, wish, written};
+use super::rig::{HandwrittenService, wish, written};
 
-fn version(text: &str) -> Written {
+fn version(text: &str) -> HandwrittenService {
     written()
         .resource("/n")
         .cell("n", true, Some("() => 0"))

@@ -8,8 +8,9 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use offload::{OffloadConfig, OffloadPool};
 use script::{
-    Cell, Class, Commit, Group, Handler, HeaderReads, Method, Options, Path, Position, Program, Reads,
-    Resource, Scope, Service, Site, compile,
+    AccessGroup, CellScope, CommitPoint, CompileOptions, ConcurrencyClass, HandlerMethod, HeaderReads,
+    NumberedSite, RequestReads, ResourceHandler, ResourcePath, ScriptCell, ScriptProgram, ScriptResource,
+    ScriptService, TextPosition, compile,
 };
 use serde_json::Value;
 use services::{RequestCall, ServiceConfig, ServiceSet, StreamedServiceBody, ToProblem, body};
@@ -17,19 +18,19 @@ use tempfile::TempDir;
 use testkit::patiently;
 use tokio::task::JoinHandle;
 
-use crate::config::{LimitsConfig, ScriptConfig, ScriptOptions, ScriptsConfig};
-use crate::{Deployed, Ground, Script, Scripts};
+use crate::config::{ScriptConfig, ScriptLimitsConfig, ScriptOptions, ScriptsConfig};
+use crate::{DeployedNames, ScriptRoute, ScriptRouteContext, ScriptRuntime};
 
 /// A service and its environment.
-pub(crate) struct Rig {
-    pub(crate) script: Arc<Script>,
-    pub(crate) scripts: Arc<Scripts>,
+pub(crate) struct ScriptFixture {
+    pub(crate) script: Arc<ScriptRoute>,
+    pub(crate) scripts: Arc<ScriptRuntime>,
     services: ServiceSet,
     folder: Arc<TempDir>,
 }
 
 /// The settings of a test, with defaults.
-pub(crate) struct Wish {
+pub(crate) struct FixtureSettings {
     pub(crate) options: ScriptOptions,
     pub(crate) scripts: ScriptsConfig,
     pub(crate) path: &'static str,
@@ -37,40 +38,40 @@ pub(crate) struct Wish {
 }
 
 /// The builder of a hand-written service.
-pub(crate) struct Written {
-    service: Service,
+pub(crate) struct HandwrittenService {
+    service: ScriptService,
     handlers: Vec<String>,
     head: String,
 }
 
-pub(crate) fn wish() -> Wish {
+pub(crate) fn wish() -> FixtureSettings {
     let mut options = ScriptConfig::File("test.sjs".into()).options();
     options.workers.max = Some(1);
-    options.limits = LimitsConfig { cpu: services::DurationConfig::from_millis(300), ..options.limits };
+    options.limits = ScriptLimitsConfig { cpu: services::DurationConfig::from_millis(300), ..options.limits };
     let scripts = ScriptsConfig { memory: services::BytesConfig(64 << 20), ..ScriptsConfig::default() };
-    Wish { options, scripts, path: "/*", services: BTreeMap::new() }
+    FixtureSettings { options, scripts, path: "/*", services: BTreeMap::new() }
 }
 
 pub(crate) fn pool() -> OffloadPool {
     OffloadPool::start(OffloadConfig::default()).expect("threads")
 }
 
-pub(crate) fn written() -> Written {
-    let service = Service { name: "test".into(), ..Service::default() };
-    Written { service, handlers: Vec::new(), head: String::new() }
+pub(crate) fn written() -> HandwrittenService {
+    let service = ScriptService { name: "test".into(), ..ScriptService::default() };
+    HandwrittenService { service, handlers: Vec::new(), head: String::new() }
 }
 
-impl Written {
+impl HandwrittenService {
     /// Adds a resource at a path; the following handlers belong to it.
     pub(crate) fn resource(mut self, path: &str) -> Self {
-        self.service.resources.push(Resource {
+        self.service.resources.push(ScriptResource {
             key: path.into(),
-            path: Path::Literal(path.into()),
+            path: ResourcePath::Literal(path.into()),
             parent: None,
             captures: Vec::new(),
             methods: Vec::new(),
             cells: Vec::new(),
-            position: Position::default(),
+            position: TextPosition::default(),
         });
         self
     }
@@ -79,7 +80,7 @@ impl Written {
     pub(crate) fn nested(self, parent: usize, key: &str) -> Self {
         let mut nested = self.resource(key);
         let resource = nested.service.resources.last_mut().expect("one");
-        (resource.path, resource.parent) = (Path::Computed, Some(parent));
+        (resource.path, resource.parent) = (ResourcePath::Computed, Some(parent));
         nested
     }
 
@@ -87,40 +88,40 @@ impl Written {
     pub(crate) fn cell(mut self, name: &str, is_shared: bool, initial: Option<&str>) -> Self {
         let (index, group) = (self.service.cells.len(), self.service.groups.len());
         let resource = self.service.resources.len().saturating_sub(1);
-        let scope = if is_shared { Scope::Service } else { Scope::Resource(resource) };
+        let scope = if is_shared { CellScope::Service } else { CellScope::Resource(resource) };
         let key =
             if is_shared { name.into() } else { format!("{} {name}", self.service.resources[resource].key) };
-        self.service.groups.push(Group { shared: is_shared, cells: vec![index] });
+        self.service.groups.push(AccessGroup { shared: is_shared, cells: vec![index] });
         if !is_shared {
             self.service.resources[resource].cells.push(index);
         }
         if let Some(initial) = initial {
             self.handlers.push(format!("$s.initial({index}, {initial});"));
         }
-        let cell = Cell {
+        let cell = ScriptCell {
             name: name.into(),
             view: name.into(),
             key,
             scope,
             group,
             eager: initial.is_some(),
-            position: Position::default(),
+            position: TextPosition::default(),
         };
         self.service.cells.push(cell);
         self
     }
 
     /// Adds a handler that does not use state.
-    pub(crate) fn on(self, method: Method, code: &str) -> Self {
-        self.handler(method, Class::Stateless, None, code)
+    pub(crate) fn on(self, method: HandlerMethod, code: &str) -> Self {
+        self.handler(method, ConcurrencyClass::Stateless, None, code)
     }
 
-    pub(crate) fn reader(self, method: Method, cell: usize, code: &str) -> Self {
-        self.handler(method, Class::Reader, Some(cell), code)
+    pub(crate) fn reader(self, method: HandlerMethod, cell: usize, code: &str) -> Self {
+        self.handler(method, ConcurrencyClass::Reader, Some(cell), code)
     }
 
-    pub(crate) fn writer(self, method: Method, cell: usize, code: &str) -> Self {
-        self.handler(method, Class::Writer, Some(cell), code)
+    pub(crate) fn writer(self, method: HandlerMethod, cell: usize, code: &str) -> Self {
+        self.handler(method, ConcurrencyClass::Writer, Some(cell), code)
     }
 
     /// Sets the code before the service.
@@ -129,87 +130,98 @@ impl Written {
         self
     }
 
-    fn handler(mut self, method: Method, class: Class, cell: Option<usize>, code: &str) -> Self {
+    fn handler(
+        mut self,
+        method: HandlerMethod,
+        class: ConcurrencyClass,
+        cell: Option<usize>,
+        code: &str,
+    ) -> Self {
         let (number, resource) = (self.service.handlers.len(), self.service.resources.len() - 1);
         self.handlers.push(format!("$s.handler({number}, {code});"));
         self.service.resources[resource].methods.push((method, number));
-        self.service.handlers.push(Handler {
+        self.service.handlers.push(ResourceHandler {
             method,
             resource,
             class,
             group: cell.map(|cell| self.service.cells[cell].group),
             cells: cell.into_iter().collect(),
-            commit: Commit::End,
-            reads: Reads::default(),
+            commit: CommitPoint::End,
+            reads: RequestReads::default(),
             header_reads: HeaderReads::default(),
             calls: true,
             recipe: None,
-            position: Position { line: u32::try_from(number + 1).expect("few"), column: 1 },
+            position: TextPosition { line: u32::try_from(number + 1).expect("few"), column: 1 },
         });
         self
     }
 
-    pub(crate) fn program(self) -> (Program, String) {
+    pub(crate) fn program(self) -> (ScriptProgram, String) {
         let code = format!(
             "(async ($s) => {{\"use strict\"; {}\n$s.service(\"test\", () => {{\n{}\n}}); }})",
             self.head,
             self.handlers.join("\n")
         );
-        let sites = (1..=8).map(|line| Site { position: Position { line, column: 9 }, text: "a.get".into() });
-        let program = Program {
+        let sites = (1..=8)
+            .map(|line| NumberedSite { position: TextPosition { line, column: 9 }, text: "a.get".into() });
+        let program = ScriptProgram {
             name: "test.sjs".into(),
             code: code.clone(),
             services: vec![self.service],
             sites: sites.collect(),
-            ..Program::default()
+            ..ScriptProgram::default()
         };
         (program, code)
     }
 
-    pub(crate) async fn start(self) -> Rig {
+    pub(crate) async fn start(self) -> ScriptFixture {
         self.start_as(wish()).await
     }
 
-    pub(crate) async fn start_as(self, wish: Wish) -> Rig {
+    pub(crate) async fn start_as(self, wish: FixtureSettings) -> ScriptFixture {
         self.start_in(Arc::new(tempfile::tempdir().expect("a folder")), wish).await
     }
 
     /// Starts on the state that another setup left behind.
-    pub(crate) async fn start_in(self, folder: Arc<TempDir>, wish: Wish) -> Rig {
-        let scripts = Scripts::new(&wish.scripts, folder.path(), None, pool()).expect("a store, and Node.js");
+    pub(crate) async fn start_in(self, folder: Arc<TempDir>, wish: FixtureSettings) -> ScriptFixture {
+        let scripts =
+            ScriptRuntime::new(&wish.scripts, folder.path(), None, pool()).expect("a store, and Node.js");
         let services = ServiceSet::new(&wish.services).expect("services");
         let (program, text) = self.program();
         let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
-        Rig { script, scripts, services, folder }
+        ScriptFixture { script, scripts, services, folder }
     }
 }
 
 fn route(
-    program: Program,
+    program: ScriptProgram,
     text: String,
     options: ScriptOptions,
     path: &str,
-    scripts: &Arc<Scripts>,
+    scripts: &Arc<ScriptRuntime>,
     services: &ServiceSet,
     folder: &TempDir,
-) -> Arc<Script> {
-    let deployed = Deployed::default();
-    let ground = Ground { path, services, scripts, deployed: &deployed, folder: folder.path() };
-    Arc::new(Script::of(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}")))
+) -> Arc<ScriptRoute> {
+    let deployed = DeployedNames::default();
+    let ground = ScriptRouteContext { path, services, scripts, deployed: &deployed, folder: folder.path() };
+    Arc::new(
+        ScriptRoute::of(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}")),
+    )
 }
 
-impl Rig {
+impl ScriptFixture {
     /// Starts a script from its source.
-    pub(crate) async fn of(text: &str, wish: Wish) -> Self {
-        let program = compile(text, "test.sjs", &Options::default()).expect("a script");
+    pub(crate) async fn of(text: &str, wish: FixtureSettings) -> Self {
+        let program = compile(text, "test.sjs", &CompileOptions::default()).expect("a script");
         Self::with(program, text.to_owned(), wish).await
     }
 
     /// Starts a compiled script.
-    pub(crate) async fn with(program: Program, text: String, wish: Wish) -> Self {
+    pub(crate) async fn with(program: ScriptProgram, text: String, wish: FixtureSettings) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
-        let scripts = Scripts::new(&wish.scripts, folder.path(), None, pool()).expect("a store, and Node.js");
+        let scripts =
+            ScriptRuntime::new(&wish.scripts, folder.path(), None, pool()).expect("a store, and Node.js");
         let services = ServiceSet::new(&wish.services).expect("services");
         let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
@@ -227,11 +239,11 @@ impl Rig {
     }
 
     /// Replaces the script, as a changed config does.
-    pub(crate) fn replace(&mut self, written: Written) {
+    pub(crate) fn replace(&mut self, written: HandwrittenService) {
         self.replace_with(written, wish().options);
     }
 
-    pub(crate) fn replace_with(&mut self, written: Written, options: ScriptOptions) {
+    pub(crate) fn replace_with(&mut self, written: HandwrittenService, options: ScriptOptions) {
         let (program, text) = written.program();
         let script = route(program, text, options, "/*", &self.scripts, &self.services, &self.folder);
         script.activate();

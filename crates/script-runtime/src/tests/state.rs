@@ -2,12 +2,12 @@
 
 use futures_util::future::join_all;
 use http::Request;
-use script::Method::{Delete, Get, Post, Put};
+use script::HandlerMethod::{Delete, Get, Post, Put};
 use services::body;
 
-use super::rig::{Rig, Written, wish, written};
+use super::rig::{HandwrittenService, ScriptFixture, wish, written};
 
-fn counter() -> Written {
+fn counter() -> HandwrittenService {
     written()
         .resource("/n")
         .cell("n", true, Some("() => 0"))
@@ -85,7 +85,7 @@ async fn the_state_version_is_reported_if_enabled() {
     assert_eq!(version("GET").await, first + 1);
 }
 
-fn composition() -> Written {
+fn composition() -> HandwrittenService {
     let post = "async function (query, response, $r) { const $c = $r.cells; const id = ++$c.id; $r.commit();
         await $r.declare(1, 1, '/total/' + id, {id});
         $r.answer(302, {Location: '/total/' + id}); }";
@@ -107,7 +107,7 @@ fn composition() -> Written {
         )
 }
 
-async fn created() -> Rig {
+async fn created() -> ScriptFixture {
     let rig = composition().start().await;
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
     assert_eq!(rig.ask("POST", "/search").await.0, 302);
@@ -212,7 +212,7 @@ const REMOVED: &str = "service test {
 
 #[tokio::test]
 async fn rule_10_a_client_cannot_cause_a_resource_at_an_unreachable_path() {
-    let rig = Rig::of(REMOVED, wish()).await;
+    let rig = ScriptFixture::of(REMOVED, wish()).await;
     for name in ["..", "a%3Fb", "a%23b", "a%5Cb", "x".repeat(5000).as_str()] {
         let made = rig.ask("POST", &format!("/lists?name={name}")).await;
         assert_eq!(made, (500, "state-declaration-invalid".into()), "{name}");
@@ -238,7 +238,7 @@ const CHOSEN: &str = "service test {
 
 #[tokio::test]
 async fn rule_10_a_client_cannot_take_the_path_or_the_state_of_a_literal_resource() {
-    let rig = Rig::of(CHOSEN, wish()).await;
+    let rig = ScriptFixture::of(CHOSEN, wish()).await;
     assert_eq!(rig.ask("PUT", "/lists/total").await, (200, "1".into()));
     assert_eq!(rig.ask("POST", "/lists?name=total").await, (500, "state-path-taken".into()));
     assert_eq!(rig.ask("PUT", "/lists/total").await, (200, "2".into()));
@@ -252,11 +252,11 @@ async fn rule_10_a_client_cannot_take_the_path_or_the_state_of_a_literal_resourc
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removing_a_resource_in_use_causes_no_errors_but_404() {
     for script in [REMOVED.to_owned(), REMOVED.replace("count++; respond count +", "respond")] {
-        remove_while_used(&Rig::of(&script, wish()).await).await;
+        remove_while_used(&ScriptFixture::of(&script, wish()).await).await;
     }
 }
 
-async fn remove_while_used(rig: &Rig) {
+async fn remove_while_used(rig: &ScriptFixture) {
     for round in 0..40 {
         let (made, _) = rig.ask("POST", &format!("/lists?name=n{round}")).await;
         assert_eq!(made, 201);

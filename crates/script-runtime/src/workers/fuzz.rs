@@ -10,15 +10,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use super::link::{Link, News};
-use super::worker::{Event, Place, Worker};
-use crate::answer::Reply;
-use crate::frame::{Answer, From, Out, Reader};
+use super::link::{WorkerConnection, WorkerEvent};
+use super::worker::{RunEvent, ScriptWorker, WorkerSlot};
+use crate::answer::HandlerReply;
+use crate::frame::{FrameReader, HandlerAnswer, OutgoingBytes, WorkerMessage};
 use crate::state::fuzz::keeps_values_whole;
 
 /// Parses a stream; returns the frames, and whether a protocol error follows them.
-fn read(pieces: &[&[u8]]) -> (Vec<(u32, From)>, bool) {
-    let (mut reader, mut frames) = (Reader::default(), Vec::new());
+fn read(pieces: &[&[u8]]) -> (Vec<(u32, WorkerMessage)>, bool) {
+    let (mut reader, mut frames) = (FrameReader::default(), Vec::new());
     for piece in pieces {
         reader.buffer.extend_from_slice(piece);
         loop {
@@ -40,11 +40,11 @@ fn cut<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
 }
 
 /// Returns all messages that a run has received.
-async fn events(place: &Place) -> Vec<From> {
+async fn events(place: &WorkerSlot) -> Vec<WorkerMessage> {
     let mut events = Vec::new();
     poll_fn(|context| {
         while let Poll::Ready(event) = place.poll_event(context) {
-            if let Event::From(from) = event {
+            if let RunEvent::From(from) = event {
                 events.push(from);
             }
         }
@@ -55,10 +55,10 @@ async fn events(place: &Place) -> Vec<From> {
 }
 
 /// Processes a frame like its run.
-fn used(from: &From) {
-    let answer = |answer: &Answer| {
+fn used(from: &WorkerMessage) {
+    let answer = |answer: &HandlerAnswer| {
         for is_head in [false, true] {
-            if let Ok(reply) = Reply::of(answer.clone()) {
+            if let Ok(reply) = HandlerReply::of(answer.clone()) {
                 let response = reply.respond("/shop", is_head);
                 assert!(!response.status().is_informational(), "{answer:?}");
                 assert!(!response.headers().contains_key("transfer-encoding"), "{answer:?}");
@@ -66,14 +66,14 @@ fn used(from: &From) {
         }
     };
     match from {
-        From::Answer(it) => answer(it),
-        From::Commit { changes } => keeps_values_whole(changes),
-        From::End { answer: it, changes, .. } => {
+        WorkerMessage::Answer(it) => answer(it),
+        WorkerMessage::Commit { changes } => keeps_values_whole(changes),
+        WorkerMessage::End { answer: it, changes, .. } => {
             it.iter().for_each(answer);
             changes.iter().for_each(keeps_values_whole);
         }
-        From::Declare(declare) => keeps_values_whole(&declare.initial),
-        From::Long(frame) => drop(frame.clone().parse().inspect(used)),
+        WorkerMessage::Declare(declare) => keeps_values_whole(&declare.initial),
+        WorkerMessage::Long(frame) => drop(frame.clone().parse().inspect(used)),
         _ => {}
     }
 }
@@ -89,12 +89,19 @@ fn arbitrary_frames_reach_their_runs_in_order_or_end_the_connection() {
         assert_eq!(read(&pieces), (frames.clone(), is_wrong), "in pieces");
         frames.iter().for_each(|(_, from)| used(from));
         runtime.block_on(async {
-            let worker = Worker::new(1, &"a".into(), None);
+            let worker = ScriptWorker::new(1, &"a".into(), None);
             let places = [(); 2].map(|()| worker.place().expect("a live worker"));
             let (mut ours, stream) = UnixStream::pair().unwrap();
             let (news, mut told) = mpsc::unbounded_channel();
-            let (reader, writing) = (Reader::default(), Out::default());
-            let link = Link { worker: Arc::clone(&worker), stream, reader, writing, has_waited: false, news };
+            let (reader, writing) = (FrameReader::default(), OutgoingBytes::default());
+            let link = WorkerConnection {
+                worker: Arc::clone(&worker),
+                stream,
+                reader,
+                writing,
+                has_waited: false,
+                news,
+            };
             let serving = tokio::spawn(link.serve());
             for piece in pieces {
                 // The other end may have closed the connection.
@@ -105,25 +112,30 @@ fn arbitrary_frames_reach_their_runs_in_order_or_end_the_connection() {
             for place in &places {
                 let until_loss = frames.iter().take_while(|(_, from)| !ends_worker(from));
                 let of_run = until_loss.filter(|(run, from)| *run == place.run && !is_news(from));
-                let expected: Vec<From> = of_run.map(|(_, from)| from.clone()).collect();
+                let expected: Vec<WorkerMessage> = of_run.map(|(_, from)| from.clone()).collect();
                 assert_eq!(events(place).await, expected);
             }
             while let Ok((_, news)) = told.try_recv() {
-                assert!(matches!(news, News::Loaded | News::Damaged { .. }), "{news:?}");
+                assert!(matches!(news, WorkerEvent::Loaded | WorkerEvent::Damaged { .. }), "{news:?}");
             }
         });
     });
 }
 
 /// Whether a frame is the last one of its worker.
-fn ends_worker(from: &From) -> bool {
-    matches!(from, From::Damaged { .. }) || matches!(from, From::Fail(fail) if fail.is_damage())
+fn ends_worker(from: &WorkerMessage) -> bool {
+    matches!(from, WorkerMessage::Damaged { .. })
+        || matches!(from, WorkerMessage::Fail(fail) if fail.is_damage())
 }
 
 /// Whether a frame is not delivered to a run.
-fn is_news(from: &From) -> bool {
+fn is_news(from: &WorkerMessage) -> bool {
     matches!(
         from,
-        From::Ready | From::Broken { .. } | From::Log { .. } | From::Hello { .. } | From::Stuck { .. }
+        WorkerMessage::Ready
+            | WorkerMessage::Broken { .. }
+            | WorkerMessage::Log { .. }
+            | WorkerMessage::Hello { .. }
+            | WorkerMessage::Stuck { .. }
     )
 }

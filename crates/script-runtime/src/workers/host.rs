@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::files::FILES;
-use super::process::Launch;
+use super::process::LaunchCommand;
 
 /// The prefix of the names of gateways' folders.
 const PREFIX: &str = "orfa-";
@@ -23,8 +23,8 @@ const LOCK: &str = "lock";
 const CODE: &str = "code";
 
 /// The resources that the workers of all scripts share.
-pub(crate) struct Host {
-    pub(super) launch: Launch,
+pub(crate) struct WorkerHost {
+    pub(super) launch: LaunchCommand,
     /// The gateway's folder, accessible only to its user.
     folder: PathBuf,
     /// Locked for the lifetime of this gateway.
@@ -37,15 +37,15 @@ pub(crate) struct Host {
 pub(super) struct ScriptHome {
     path: PathBuf,
     /// Keeps the parent folder alive.
-    _host: Arc<Host>,
+    _host: Arc<WorkerHost>,
 }
 
-impl Host {
+impl WorkerHost {
     /// Writes the worker's files into a new folder.
     ///
     /// # Errors
     /// Any error of the file system.
-    pub(crate) fn new(launch: Launch, most: usize) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(launch: LaunchCommand, most: usize) -> io::Result<Arc<Self>> {
         clear(&std::env::temp_dir());
         let (folder, lock) = folder()?;
         let code = folder.join(CODE);
@@ -87,7 +87,7 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for WorkerHost {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder); // It is a temporary folder.
     }

@@ -17,8 +17,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use super::worker::{Loaded, Loss, Worker};
-use crate::frame::{From, Out, Reader};
+use super::worker::{ProgramLoadStatus, ScriptWorker, WorkerLoss};
+use crate::frame::{FrameReader, OutgoingBytes, WorkerMessage};
 
 /// Buffer space for one read.
 const READ: usize = 64 << 10;
@@ -26,24 +26,24 @@ const READ: usize = 64 << 10;
 const PARTS: usize = 64;
 
 /// A connection, with the bytes that are already read.
-pub(super) struct Link {
-    pub(super) worker: Arc<Worker>,
+pub(super) struct WorkerConnection {
+    pub(super) worker: Arc<ScriptWorker>,
     pub(super) stream: UnixStream,
-    pub(super) reader: Reader,
+    pub(super) reader: FrameReader,
     /// The bytes being written, swapped with the queue, so that senders never wait for a system call.
-    pub(super) writing: Out,
+    pub(super) writing: OutgoingBytes,
     /// Whether the task has yielded to others.
     pub(super) has_waited: bool,
     /// The channel for messages to the supervisor.
-    pub(super) news: Tell,
+    pub(super) news: SupervisorSender,
 }
 
 /// The sender of messages to the supervisor, each with its worker.
-pub(super) type Tell = mpsc::UnboundedSender<(Arc<Worker>, News)>;
+pub(super) type SupervisorSender = mpsc::UnboundedSender<(Arc<ScriptWorker>, WorkerEvent)>;
 
 /// An event of a worker that is not about the result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum WorkerEvent {
     /// A program is ready or broken.
     Loaded,
     /// Code of a handler damaged the worker after its run had ended; of an unknown one, if the program is 0.
@@ -55,11 +55,11 @@ pub(super) enum News {
 }
 
 /// Waits for the HELLO of a worker; returns the name of its engine.
-pub(super) async fn hello(stream: &mut UnixStream) -> Option<(Reader, String)> {
-    let mut reader = Reader::default();
+pub(super) async fn hello(stream: &mut UnixStream) -> Option<(FrameReader, String)> {
+    let mut reader = FrameReader::default();
     loop {
         if let Some((_, from)) = reader.next().ok()? {
-            let From::Hello { engine, .. } = from else { return None };
+            let WorkerMessage::Hello { engine, .. } = from else { return None };
             return Some((reader, engine));
         }
         if stream.read_buf(&mut reader.buffer).await.ok()? == 0 {
@@ -69,12 +69,12 @@ pub(super) async fn hello(stream: &mut UnixStream) -> Option<(Reader, String)> {
 }
 
 /// Forwards the reports of a worker's watchdog until its connection ends.
-pub(super) async fn hear(worker: &Arc<Worker>, mut stream: UnixStream, news: &Tell) {
-    let mut reader = Reader::default();
+pub(super) async fn hear(worker: &Arc<ScriptWorker>, mut stream: UnixStream, news: &SupervisorSender) {
+    let mut reader = FrameReader::default();
     loop {
         match reader.next() {
-            Ok(Some((run, From::Stuck { millis }))) => {
-                let _ = news.send((Arc::clone(worker), News::Stuck { run, millis })); // It may have ended.
+            Ok(Some((run, WorkerMessage::Stuck { millis }))) => {
+                let _ = news.send((Arc::clone(worker), WorkerEvent::Stuck { run, millis })); // It may have ended.
             }
             Ok(Some(_)) => {}
             Ok(None) => match stream.read_buf(&mut reader.buffer).await {
@@ -86,7 +86,7 @@ pub(super) async fn hear(worker: &Arc<Worker>, mut stream: UnixStream, news: &Te
     }
 }
 
-impl Link {
+impl WorkerConnection {
     /// Reads and writes until the connection ends; returns the reason.
     pub(super) async fn serve(mut self) -> String {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
@@ -172,15 +172,19 @@ impl Link {
             let Some((run, from)) = next else { return Ok(()) };
             self.worker.activity.fetch_add(1, Relaxed);
             match from {
-                From::Ready => self.loaded(run, Loaded::Ready),
-                From::Broken { message, stack } => self.loaded(run, Loaded::Broken { message, stack }),
-                From::Log { level, text } => log(&self.worker, level, &text),
-                From::Long(frame) if let Some((level, text)) = frame.log_line() => {
+                WorkerMessage::Ready => self.loaded(run, ProgramLoadStatus::Ready),
+                WorkerMessage::Broken { message, stack } => {
+                    self.loaded(run, ProgramLoadStatus::Broken { message, stack })
+                }
+                WorkerMessage::Log { level, text } => log(&self.worker, level, &text),
+                WorkerMessage::Long(frame) if let Some((level, text)) = frame.log_line() => {
                     log(&self.worker, level, &format!("{text}…"));
                 }
-                From::Hello { .. } | From::Stuck { .. } => {}
-                From::Fail(fail) if fail.is_damage() => self.worker.lose(Loss::damage(run, Some(fail))),
-                From::Damaged { handler } => self.damaged(run, handler.into()),
+                WorkerMessage::Hello { .. } | WorkerMessage::Stuck { .. } => {}
+                WorkerMessage::Fail(fail) if fail.is_damage() => {
+                    self.worker.lose(WorkerLoss::damage(run, Some(fail)))
+                }
+                WorkerMessage::Damaged { handler } => self.damaged(run, handler.into()),
                 from => self.worker.deliver(run, from),
             }
         }
@@ -189,18 +193,18 @@ impl Link {
     /// Ends the worker, and records the damage for the handler; its run, which has ended, does not fail.
     fn damaged(&self, program: u32, handler: usize) {
         // The supervisor may have ended.
-        let _ = self.news.send((Arc::clone(&self.worker), News::Damaged { program, handler }));
-        self.worker.lose(Loss::damage(0, None));
+        let _ = self.news.send((Arc::clone(&self.worker), WorkerEvent::Damaged { program, handler }));
+        self.worker.lose(WorkerLoss::damage(0, None));
     }
 
-    fn loaded(&self, program: u32, loaded: Loaded) {
+    fn loaded(&self, program: u32, loaded: ProgramLoadStatus) {
         self.worker.note_loaded(program, loaded);
-        let _ = self.news.send((Arc::clone(&self.worker), News::Loaded)); // The supervisor may have ended.
+        let _ = self.news.send((Arc::clone(&self.worker), WorkerEvent::Loaded)); // The supervisor may have ended.
     }
 }
 
 /// Logs a line of a script or of its worker.
-pub(super) fn log(worker: &Worker, level: u8, text: &str) {
+pub(super) fn log(worker: &ScriptWorker, level: u8, text: &str) {
     let (script, worker) = (&*worker.script, worker.id);
     match level {
         0 => tracing::debug!(target: "script", script, worker, "{text}"),
@@ -217,7 +221,7 @@ mod tests {
 
     use tokio::io::AsyncWriteExt;
 
-    use super::super::worker::{Event, MAX_BACKLOG, Place};
+    use super::super::worker::{MAX_BACKLOG, RunEvent, WorkerSlot};
     use super::*;
 
     #[tokio::test]
@@ -231,9 +235,17 @@ mod tests {
             sent += count;
         }
         assert!(sent > TURN_BYTES + READ, "the socket takes only {sent} bytes");
-        let worker = Worker::new(1, &"a".into(), None);
-        let (reader, writing, news) = (Reader::default(), Out::default(), mpsc::unbounded_channel().0);
-        let mut link = Link { worker: Arc::clone(&worker), stream, reader, writing, has_waited: false, news };
+        let worker = ScriptWorker::new(1, &"a".into(), None);
+        let (reader, writing, news) =
+            (FrameReader::default(), OutgoingBytes::default(), mpsc::unbounded_channel().0);
+        let mut link = WorkerConnection {
+            worker: Arc::clone(&worker),
+            stream,
+            reader,
+            writing,
+            has_waited: false,
+            news,
+        };
         let (mut before, mut most) = (0, 0);
         poll_fn(|context| {
             assert!(link.poll(context).is_pending(), "the connection is open");
@@ -252,7 +264,7 @@ mod tests {
             let length = u32::try_from(5 + payload.len()).unwrap();
             [&length.to_le_bytes()[..], &[kind], &run.to_le_bytes(), payload].concat()
         };
-        let workers = [1, 2].map(|id| Worker::new(id, &"a".into(), None));
+        let workers = [1, 2].map(|id| ScriptWorker::new(id, &"a".into(), None));
         let places = workers.each_ref().map(|worker| worker.place().expect("a live worker"));
         assert_eq!(places[0].run, places[1].run);
         let of_other = frame(64, 0, &[2, 0, 0, 0, 4, 0, 0, 0, b'n', b'o', b'd', b'e']);
@@ -264,17 +276,20 @@ mod tests {
         let (reader, engine) = hello(&mut stream).await.expect("a HELLO");
         assert_eq!(engine, "node");
         let (news, mut told) = mpsc::unbounded_channel();
-        let (worker, writing) = (Arc::clone(&workers[0]), Out::default());
-        let link = Link { worker, stream, reader, writing, has_waited: false, news };
+        let (worker, writing) = (Arc::clone(&workers[0]), OutgoingBytes::default());
+        let link = WorkerConnection { worker, stream, reader, writing, has_waited: false, news };
         assert_eq!(link.serve().await, "it closed its connection");
         let told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
         let told: Vec<_> = told.iter().map(|(worker, news)| (worker.id, *news)).collect();
-        assert_eq!(told, [(1, News::Loaded)]);
-        assert_eq!(workers.each_ref().map(|worker| worker.loaded(7)), [Loaded::Ready, Loaded::Not]);
+        assert_eq!(told, [(1, WorkerEvent::Loaded)]);
+        assert_eq!(
+            workers.each_ref().map(|worker| worker.loaded(7)),
+            [ProgramLoadStatus::Ready, ProgramLoadStatus::Not]
+        );
         assert_eq!(workers[1].activity.load(Relaxed), 0);
         let mut context = Context::from_waker(Waker::noop());
-        let mut next = |place: &Place| place.poll_event(&mut context);
-        assert!(matches!(next(&places[0]), Poll::Ready(Event::From(From::Pong))));
+        let mut next = |place: &WorkerSlot| place.poll_event(&mut context);
+        assert!(matches!(next(&places[0]), Poll::Ready(RunEvent::From(WorkerMessage::Pong))));
         assert!(places.iter().all(|place| next(place).is_pending()));
     }
 
@@ -283,7 +298,7 @@ mod tests {
         const PAYLOAD: usize = 1 << 20;
         const COUNT: usize = 3 * MAX_BACKLOG / PAYLOAD;
         let (mut ours, stream) = UnixStream::pair().unwrap();
-        let worker = Worker::new(1, &"a".into(), None);
+        let worker = ScriptWorker::new(1, &"a".into(), None);
         let place = worker.place().expect("a live worker");
         let mut frame = u32::try_from(5 + PAYLOAD).unwrap().to_le_bytes().to_vec();
         frame.push(69);
@@ -295,15 +310,23 @@ mod tests {
             }
             ours
         });
-        let (reader, writing, news) = (Reader::default(), Out::default(), mpsc::unbounded_channel().0);
-        let mut link = Link { worker: Arc::clone(&worker), stream, reader, writing, has_waited: false, news };
+        let (reader, writing, news) =
+            (FrameReader::default(), OutgoingBytes::default(), mpsc::unbounded_channel().0);
+        let mut link = WorkerConnection {
+            worker: Arc::clone(&worker),
+            stream,
+            reader,
+            writing,
+            has_waited: false,
+            news,
+        };
         let mut taken = 0;
         poll_fn(|context| {
             assert!(link.poll(context).is_pending(), "the connection is open");
             assert!(worker.backlog.load(Relaxed) <= MAX_BACKLOG + 2 * PAYLOAD, "{taken} frames were taken");
             if worker.has_backlog() || taken + worker.backlog.load(Relaxed) / PAYLOAD == COUNT {
                 while let Poll::Ready(event) = place.poll_event(context) {
-                    assert!(matches!(event, Event::From(From::Long(_))));
+                    assert!(matches!(event, RunEvent::From(WorkerMessage::Long(_))));
                     taken += 1;
                 }
             }

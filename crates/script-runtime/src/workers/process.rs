@@ -17,8 +17,8 @@ use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use super::link::log;
-use super::worker::Worker;
-use crate::config::{Engine, EngineConfig};
+use super::worker::ScriptWorker;
+use crate::config::{EngineConfig, WorkerEngine};
 use crate::work::spawn;
 
 /// The maximum length of a logged line.
@@ -29,10 +29,10 @@ const FULL: [&str; 2] = ["JavaScript heap out of memory", "Fatal JavaScript out 
 
 /// The command that starts workers, without the worker's own arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Launch {
+pub(crate) struct LaunchCommand {
     program: PathBuf,
     arguments: Vec<OsString>,
-    launcher: Option<Launcher>,
+    launcher: Option<WorkerLauncher>,
     /// The folder of the state, which no worker may read.
     state: PathBuf,
     /// The limit of the heap in MiB, for engines that have such an option.
@@ -40,7 +40,7 @@ pub(crate) struct Launch {
 }
 
 /// The folders of a worker.
-pub(super) struct Places<'p> {
+pub(super) struct WorkerFolders<'p> {
     /// The worker's own code, readable.
     pub(super) code: &'p Path,
     /// The folder that the worker may write to.
@@ -50,18 +50,18 @@ pub(super) struct Places<'p> {
 }
 
 /// A worker's ends of its connections.
-pub(super) struct Sockets {
+pub(super) struct WorkerSockets {
     pub(super) main: OwnedFd,
     pub(super) watchdog: OwnedFd,
 }
 
 /// Resolves to whether a process reported a full heap before it ended.
-pub(super) type Told = JoinHandle<bool>;
+pub(super) type HeapExhaustion = JoinHandle<bool>;
 
 /// The gateway's own binary, which sandboxes itself and then becomes a worker: [`crate::confined`] handles
 /// the arguments after these.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launcher {
+pub struct WorkerLauncher {
     /// The path of the binary.
     pub program: PathBuf,
     /// The first arguments of the binary.
@@ -73,20 +73,20 @@ pub struct Launcher {
 #[error("the engine `{0}` is not installed or not executable")]
 pub struct NoEngine(String);
 
-impl Launch {
+impl LaunchCommand {
     /// Resolves the engine in the config. Programs are looked up in the gateway's own `PATH`.
     pub(crate) fn of(
         engine: &EngineConfig,
         memory: u64,
-        launcher: Option<Launcher>,
+        launcher: Option<WorkerLauncher>,
         state: PathBuf,
     ) -> Result<Self, NoEngine> {
         let megabytes = (memory >> 20).max(16);
-        let has_limit = matches!(engine, EngineConfig::Known(Engine::Node | Engine::Deno));
+        let has_limit = matches!(engine, EngineConfig::Known(WorkerEngine::Node | WorkerEngine::Deno));
         let (name, arguments) = match engine {
-            EngineConfig::Known(Engine::Node) => ("node", node(megabytes)),
-            EngineConfig::Known(Engine::Bun) => ("bun", vec!["--no-install".to_owned()]),
-            EngineConfig::Known(Engine::Deno) => {
+            EngineConfig::Known(WorkerEngine::Node) => ("node", node(megabytes)),
+            EngineConfig::Known(WorkerEngine::Bun) => ("bun", vec!["--no-install".to_owned()]),
+            EngineConfig::Known(WorkerEngine::Deno) => {
                 let heap = format!("--v8-flags=--max-old-space-size={megabytes}");
                 let may = ["--allow-read", "--allow-write", "--allow-net", "--allow-sys", "--allow-run"];
                 let mut arguments = vec!["run".to_owned(), "--no-prompt".to_owned(), heap];
@@ -104,8 +104,13 @@ impl Launch {
     }
 
     /// Starts a worker.
-    pub(super) fn spawn(&self, places: &Places<'_>, sockets: Sockets, id: u32) -> io::Result<Child> {
-        let Places { code, home, folder } = places;
+    pub(super) fn spawn(
+        &self,
+        places: &WorkerFolders<'_>,
+        sockets: WorkerSockets,
+        id: u32,
+    ) -> io::Result<Child> {
+        let WorkerFolders { code, home, folder } = places;
         let numbers = [sockets.main.as_raw_fd(), sockets.watchdog.as_raw_fd()].map(|fd| fd.to_string());
         let mut command = match &self.launcher {
             Some(launcher) => {
@@ -135,7 +140,7 @@ impl Launch {
 
 /// Lets a process inherit these sockets, under the same numbers as here.
 #[expect(unsafe_code, reason = "the code between fork and exec is limited to async-signal-safe calls")]
-fn inherit(command: &mut Command, sockets: Sockets) {
+fn inherit(command: &mut Command, sockets: WorkerSockets) {
     let keep = move || {
         for socket in [&sockets.main, &sockets.watchdog] {
             rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::empty())?;
@@ -148,7 +153,7 @@ fn inherit(command: &mut Command, sockets: Sockets) {
 }
 
 /// Logs the output of a process until it ends.
-pub(super) fn listen(worker: &Arc<Worker>, child: &mut Child) -> Told {
+pub(super) fn listen(worker: &Arc<ScriptWorker>, child: &mut Child) -> HeapExhaustion {
     if let Some(out) = child.stdout.take() {
         spawn(lines(Arc::clone(worker), out, 1));
     }
@@ -162,7 +167,7 @@ pub(super) fn listen(worker: &Arc<Worker>, child: &mut Child) -> Told {
 }
 
 /// Logs lines; returns whether one of them reports a full heap.
-async fn lines(worker: Arc<Worker>, from: impl AsyncRead + Unpin, level: u8) -> bool {
+async fn lines(worker: Arc<ScriptWorker>, from: impl AsyncRead + Unpin, level: u8) -> bool {
     let (mut from, mut is_full) = (BufReader::new(from), false);
     while let Some(line) = line(&mut from).await {
         is_full |= FULL.iter().any(|full| line.contains(full));

@@ -18,7 +18,7 @@ const PATIENCE: u32 = 60;
 
 /// A scaling decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ScalingDecision {
     Grow,
     Stay,
     Shrink,
@@ -26,27 +26,27 @@ pub(super) enum Step {
 
 /// The scaling rule, with the number of consecutive checks with spare time.
 #[derive(Debug, Default)]
-pub(super) struct Scale {
+pub(super) struct ScalingRule {
     spare: u32,
 }
 
-impl Scale {
+impl ScalingRule {
     /// Decides by the CPU utilisation of each worker, given the minimum and maximum number of workers.
-    pub(super) fn decide(&mut self, used: &[f64], least: usize, most: usize) -> Step {
+    pub(super) fn decide(&mut self, used: &[f64], least: usize, most: usize) -> ScalingDecision {
         let (count, all) = (used.len(), used.iter().sum::<f64>());
         if count < least {
-            return Step::Grow;
+            return ScalingDecision::Grow;
         }
         let is_spare = count > least && all <= SPARE * (count - 1) as f64;
         self.spare = if is_spare { self.spare + 1 } else { 0 };
         if count < most && all >= BUSY * count as f64 {
-            return Step::Grow;
+            return ScalingDecision::Grow;
         }
         if count > most || self.spare >= PATIENCE {
             self.spare = 0;
-            return Step::Shrink;
+            return ScalingDecision::Shrink;
         }
-        Step::Stay
+        ScalingDecision::Stay
     }
 }
 
@@ -56,31 +56,31 @@ mod tests {
 
     #[test]
     fn grows_while_all_workers_are_busy_up_to_the_maximum() {
-        let mut scale = Scale::default();
-        assert_eq!(scale.decide(&[0.9], 1, 2), Step::Grow);
-        assert_eq!(scale.decide(&[0.9, 0.1], 1, 4), Step::Stay);
-        assert_eq!(scale.decide(&[1.0, 1.0], 1, 2), Step::Stay);
-        assert_eq!(scale.decide(&[], 1, 2), Step::Grow);
+        let mut scale = ScalingRule::default();
+        assert_eq!(scale.decide(&[0.9], 1, 2), ScalingDecision::Grow);
+        assert_eq!(scale.decide(&[0.9, 0.1], 1, 4), ScalingDecision::Stay);
+        assert_eq!(scale.decide(&[1.0, 1.0], 1, 2), ScalingDecision::Stay);
+        assert_eq!(scale.decide(&[], 1, 2), ScalingDecision::Grow);
     }
 
     #[test]
     fn shrinks_only_after_a_long_time_with_spare_capacity() {
-        let mut scale = Scale::default();
+        let mut scale = ScalingRule::default();
         for _ in 1..PATIENCE {
-            assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), Step::Stay);
+            assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), ScalingDecision::Stay);
         }
-        assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), Step::Shrink);
-        assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), Step::Stay, "the count starts again");
-        assert_eq!(scale.decide(&[0.0], 1, 2), Step::Stay, "the minimum remains");
+        assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), ScalingDecision::Shrink);
+        assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), ScalingDecision::Stay, "the count starts again");
+        assert_eq!(scale.decide(&[0.0], 1, 2), ScalingDecision::Stay, "the minimum remains");
     }
 
     #[test]
     fn a_busy_moment_resets_the_count() {
-        let mut scale = Scale::default();
+        let mut scale = ScalingRule::default();
         for _ in 1..PATIENCE {
             scale.decide(&[0.2, 0.2], 1, 2);
         }
         scale.decide(&[0.9, 0.5], 1, 2);
-        assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), Step::Stay);
+        assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), ScalingDecision::Stay);
     }
 }

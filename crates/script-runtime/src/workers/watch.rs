@@ -20,12 +20,12 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::host::ScriptHome;
-use super::link::{Link, News, hello};
-use super::process::{self, Places, Sockets};
-use super::scale::{Scale, Step, TICK};
-use super::worker::{Loss, Worker};
-use super::{Pool, Size};
-use crate::frame::Out;
+use super::link::{WorkerConnection, WorkerEvent, hello};
+use super::process::{self, WorkerFolders, WorkerSockets};
+use super::scale::{ScalingDecision, ScalingRule, TICK};
+use super::worker::{ScriptWorker, WorkerLoss};
+use super::{WorkerPool, WorkerPoolSize};
+use crate::frame::OutgoingBytes;
 use crate::work::spawn;
 
 /// The time within which a new worker must connect.
@@ -44,23 +44,23 @@ const IDLE: u32 = 60;
 
 /// Notifies the tasks that wait for a worker to become available.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Changes(Arc<watch::Sender<()>>);
+pub(super) struct AvailabilityNotifier(Arc<watch::Sender<()>>);
 
 /// A subscription to such notifications.
-pub(super) struct Listener(watch::Receiver<()>);
+pub(super) struct AvailabilityListener(watch::Receiver<()>);
 
-impl Changes {
+impl AvailabilityNotifier {
     pub(super) fn tell(&self) {
         self.0.send_replace(());
     }
 
     /// Subscribes to future notifications.
-    pub(super) fn listen(&self) -> Listener {
-        Listener(self.0.subscribe())
+    pub(super) fn listen(&self) -> AvailabilityListener {
+        AvailabilityListener(self.0.subscribe())
     }
 }
 
-impl Listener {
+impl AvailabilityListener {
     /// Waits for the next notification; never returns once the sender is dropped.
     pub(super) async fn next(&mut self) {
         if self.0.changed().await.is_err() {
@@ -71,7 +71,7 @@ impl Listener {
 
 /// The observations of a worker at the last check.
 #[derive(Default)]
-struct Seen {
+struct WorkerObservation {
     cpu: Duration,
     activity: u64,
     /// Whether a PING was sent and nothing has been received since.
@@ -84,7 +84,7 @@ struct Seen {
     idle: u32,
 }
 
-impl Seen {
+impl WorkerObservation {
     /// Records a check; returns the CPU time since the last one.
     fn note(&mut self, cpu: Duration, activity: u64) -> Duration {
         let used = cpu.saturating_sub(self.cpu);
@@ -99,23 +99,29 @@ impl Seen {
     }
 
     /// Returns the loss of the worker if it has not responded for too long.
-    fn silence(&self, size: &Size) -> Option<Loss> {
+    fn silence(&self, size: &WorkerPoolSize) -> Option<WorkerLoss> {
         if self.silent > size.time + TICK * 2 {
             return Some(stuck(None, size.time));
         }
         let limit = size.wall + TICK * 2;
         (TICK * self.unanswered > limit).then(|| {
-            Loss::of(format!("it did not respond for longer than {}", services::DurationConfig(size.wall)))
+            WorkerLoss::of(format!(
+                "it did not respond for longer than {}",
+                services::DurationConfig(size.wall)
+            ))
         })
     }
 }
 
 /// Supervises a pool until it is dropped.
-pub(super) async fn supervise(pool: Weak<Pool>, mut news: mpsc::UnboundedReceiver<(Arc<Worker>, News)>) {
+pub(super) async fn supervise(
+    pool: Weak<WorkerPool>,
+    mut news: mpsc::UnboundedReceiver<(Arc<ScriptWorker>, WorkerEvent)>,
+) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut scale, mut seen) = (Scale::default(), HashMap::new());
-    let mut start = Start::default();
+    let (mut scale, mut seen) = (ScalingRule::default(), HashMap::new());
+    let mut start = StartBackoff::default();
     loop {
         let told = tokio::select! {
             told = news.recv() => told,
@@ -123,12 +129,14 @@ pub(super) async fn supervise(pool: Weak<Pool>, mut news: mpsc::UnboundedReceive
         };
         let Some(pool) = pool.upgrade() else { return };
         match told {
-            Some((_, News::Loaded)) => pool.changes.tell(),
-            Some((worker, News::Damaged { program, handler })) => pool.damaged(&worker, program, handler),
-            Some((worker, News::Stuck { run, millis })) => {
+            Some((_, WorkerEvent::Loaded)) => pool.changes.tell(),
+            Some((worker, WorkerEvent::Damaged { program, handler })) => {
+                pool.damaged(&worker, program, handler)
+            }
+            Some((worker, WorkerEvent::Stuck { run, millis })) => {
                 spawn(confirm(worker, run, Duration::from_millis(millis.into()), pool.size.time));
             }
-            Some((_, News::Gone { is_failed_start })) => {
+            Some((_, WorkerEvent::Gone { is_failed_start })) => {
                 start.ended(is_failed_start);
                 pool.changes.tell();
             }
@@ -140,12 +148,12 @@ pub(super) async fn supervise(pool: Weak<Pool>, mut news: mpsc::UnboundedReceive
 
 /// The backoff of worker starts.
 #[derive(Default)]
-struct Start {
+struct StartBackoff {
     failures: u32,
     not_before: Option<Instant>,
 }
 
-impl Start {
+impl StartBackoff {
     /// Records the end of a worker. Only failed starts delay the next one: what ends a worker in use is a
     /// run.
     fn ended(&mut self, is_failed_start: bool) {
@@ -160,10 +168,10 @@ impl Start {
     }
 }
 
-impl Pool {
+impl WorkerPool {
     /// Removes lost workers and starts missing ones.
-    fn fill(self: &Arc<Self>, start: &mut Start) {
-        let is_there = |worker: &Arc<Worker>| !worker.is_gone();
+    fn fill(self: &Arc<Self>, start: &mut StartBackoff) {
+        let is_there = |worker: &Arc<ScriptWorker>| !worker.is_gone();
         if !self.shared.load().iter().all(is_there) {
             let _crowd = self.crowd();
             let workers = self.shared.load().iter().filter(|worker| is_there(worker)).cloned().collect();
@@ -184,7 +192,7 @@ impl Pool {
 }
 
 /// Checks all workers, and adjusts their target number.
-fn look(pool: &Arc<Pool>, scale: &mut Scale, seen: &mut HashMap<u32, Seen>) {
+fn look(pool: &Arc<WorkerPool>, scale: &mut ScalingRule, seen: &mut HashMap<u32, WorkerObservation>) {
     let shared = pool.shared.load();
     let mut used = Vec::new();
     for worker in shared.iter() {
@@ -192,7 +200,7 @@ fn look(pool: &Arc<Pool>, scale: &mut Scale, seen: &mut HashMap<u32, Seen>) {
         if !worker.is_retired() {
             used.push(part);
         } else if worker.load().1 == 0 {
-            worker.lose(Loss::of("it is no longer needed"));
+            worker.lose(WorkerLoss::of("it is no longer needed"));
         }
     }
     let solos = pool.crowd().solos.clone();
@@ -201,15 +209,15 @@ fn look(pool: &Arc<Pool>, scale: &mut Scale, seen: &mut HashMap<u32, Seen>) {
         look_at(pool, worker, seen);
         seen.idle = if worker.load().1 == 0 { seen.idle + 1 } else { 0 };
         if seen.idle > IDLE {
-            worker.lose(Loss::of("it is no longer needed"));
+            worker.lose(WorkerLoss::of("it is no longer needed"));
         }
     }
     seen.retain(|id, _| shared.iter().chain(&solos).any(|worker| worker.id == *id));
     let count = used.len();
     match scale.decide(&used, pool.size.least, pool.size.most) {
-        Step::Stay => {}
-        Step::Grow => pool.wanted.store(count + 1, Relaxed),
-        Step::Shrink => {
+        ScalingDecision::Stay => {}
+        ScalingDecision::Grow => pool.wanted.store(count + 1, Relaxed),
+        ScalingDecision::Shrink => {
             let least_busy =
                 shared.iter().filter(|worker| !worker.is_retired()).min_by_key(|worker| worker.load());
             least_busy.inspect(|worker| worker.retire());
@@ -220,10 +228,10 @@ fn look(pool: &Arc<Pool>, scale: &mut Scale, seen: &mut HashMap<u32, Seen>) {
 
 /// Checks a worker and returns its CPU utilisation; ends it if it is too large or has not responded for too
 /// long.
-fn look_at(pool: &Pool, worker: &Arc<Worker>, seen: &mut Seen) -> f64 {
+fn look_at(pool: &WorkerPool, worker: &Arc<ScriptWorker>, seen: &mut WorkerObservation) -> f64 {
     let Some(pid) = worker.pid() else { return 0.0 };
     if process::memory(pid).is_some_and(|memory| memory > pool.size.memory * 2 + (256 << 20)) {
-        worker.lose(Loss::of("its memory was far above the heap limit `scripts.memory`"));
+        worker.lose(WorkerLoss::of("its memory was far above the heap limit `scripts.memory`"));
     }
     // Without CPU times from the system, only responses count.
     let cpu = process::cpu(pid).unwrap_or(seen.cpu);
@@ -238,7 +246,7 @@ fn look_at(pool: &Pool, worker: &Arc<Worker>, seen: &mut Seen) -> f64 {
 }
 
 /// Checks whether a run really exceeds the limit of CPU time; if so, ends its worker.
-async fn confirm(worker: Arc<Worker>, run: u32, known: Duration, limit: Duration) {
+async fn confirm(worker: Arc<ScriptWorker>, run: u32, known: Duration, limit: Duration) {
     let Some(pid) = worker.pid().filter(|_| !worker.is_checked.swap(true, Relaxed)) else { return };
     let (activity, began, before) = (worker.activity.load(Relaxed), Instant::now(), process::cpu(pid));
     loop {
@@ -259,14 +267,18 @@ async fn confirm(worker: Arc<Worker>, run: u32, known: Duration, limit: Duration
     worker.is_checked.store(false, Relaxed);
 }
 
-fn stuck(culprit: Option<u32>, limit: Duration) -> Loss {
+fn stuck(culprit: Option<u32>, limit: Duration) -> WorkerLoss {
     let text =
         format!("a run kept it busy for longer than {} without a pause", services::DurationConfig(limit));
-    Loss { culprit, ..Loss::of(text) }
+    WorkerLoss { culprit, ..WorkerLoss::of(text) }
 }
 
 /// Starts a worker's process, and manages it until the process or the worker ends.
-pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<OwnedSemaphorePermit>) {
+pub(super) async fn keep(
+    pool: Weak<WorkerPool>,
+    worker: Arc<ScriptWorker>,
+    _permit: Option<OwnedSemaphorePermit>,
+) {
     let began = Instant::now();
     let Some(starting) = pool.upgrade().map(|pool| {
         let worker = Arc::clone(&worker);
@@ -278,22 +290,23 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
     let started = match starting.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
         Ok(started) => Some(started),
         Err(error) => {
-            worker.lose(Loss::of(format!("it can't be started: {error}")));
+            worker.lose(WorkerLoss::of(format!("it can't be started: {error}")));
             None
         }
     };
-    if let Some(Started { mut child, mut told, mut main, watchdog, heap, news, home: _home }) = started {
+    if let Some(StartedWorker { mut child, mut told, mut main, watchdog, heap, news, home: _home }) = started
+    {
         let heard = Arc::clone(&worker);
         let link = async {
             let Ok(Some((reader, engine))) = timeout(START, hello(&mut main)).await else {
                 return "it did not connect".to_owned();
             };
             tracing::info!(target: "script", script = &*worker.script, worker = worker.id, "a worker runs on {engine}");
-            let link = Link {
+            let link = WorkerConnection {
                 worker: Arc::clone(&worker),
                 stream: main,
                 reader,
-                writing: Out::default(),
+                writing: OutgoingBytes::default(),
                 has_waited: false,
                 news: news.clone(),
             };
@@ -305,9 +318,9 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
             status = child.wait() => ended(status, &mut told, heap).await,
             text = link => match timeout(PATIENCE, child.wait()).await {
                 Ok(status) => ended(status, &mut told, heap).await,
-                Err(_) => Loss::of(text),
+                Err(_) => WorkerLoss::of(text),
             },
-            _ = worker.gone() => Loss::of(""),
+            _ = worker.gone() => WorkerLoss::of(""),
         };
         worker.lose(loss);
         let _ = child.kill().await; // It may have ended already.
@@ -320,49 +333,54 @@ pub(super) async fn keep(pool: Weak<Pool>, worker: Arc<Worker>, _permit: Option<
         }
         (pool.left)(worker.id);
         let is_failed_start = began.elapsed() < SHORT && !worker.has_had_runs();
-        let _ = pool.news.send((worker, News::Gone { is_failed_start })); // The supervisor may have ended.
+        let _ = pool.news.send((worker, WorkerEvent::Gone { is_failed_start })); // The supervisor may have ended.
     }
 }
 
 /// A worker's process and its connections.
-struct Started {
+struct StartedWorker {
     child: tokio::process::Child,
-    told: process::Told,
+    told: process::HeapExhaustion,
     main: UnixStream,
     watchdog: UnixStream,
     heap: Option<u64>,
-    news: super::link::Tell,
+    news: super::link::SupervisorSender,
     /// Keeps the folder alive as long as the process.
     home: Arc<ScriptHome>,
 }
 
-fn start(pool: &Pool, worker: &Arc<Worker>) -> io::Result<Started> {
+fn start(pool: &WorkerPool, worker: &Arc<ScriptWorker>) -> io::Result<StartedWorker> {
     let launch = &pool.host.launch;
     let home = pool.home()?;
     let ((main, its_main), (watchdog, its_watchdog)) = (UnixStream::pair()?, UnixStream::pair()?);
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&main, SENT); // Optional.
-    let sockets = Sockets { main: its_main.into_std()?.into(), watchdog: its_watchdog.into_std()?.into() };
-    let places = Places { code: &pool.host.code(), home: home.path(), folder: &pool.folder };
+    let sockets =
+        WorkerSockets { main: its_main.into_std()?.into(), watchdog: its_watchdog.into_std()?.into() };
+    let places = WorkerFolders { code: &pool.host.code(), home: home.path(), folder: &pool.folder };
     let mut child = launch.spawn(&places, sockets, worker.id)?;
     worker.set_pid(child.id());
     let told = process::listen(worker, &mut child);
-    Ok(Started { child, told, main, watchdog, heap: launch.heap, news: pool.news.clone(), home })
+    Ok(StartedWorker { child, told, main, watchdog, heap: launch.heap, news: pool.news.clone(), home })
 }
 
 /// Returns the reason for the end of a process, including a full heap that it reported.
-async fn ended(status: io::Result<ExitStatus>, told: &mut process::Told, heap: Option<u64>) -> Loss {
+async fn ended(
+    status: io::Result<ExitStatus>,
+    told: &mut process::HeapExhaustion,
+    heap: Option<u64>,
+) -> WorkerLoss {
     let status = match status {
         Ok(status) => status,
-        Err(error) => return Loss::of(format!("its process: {error}")),
+        Err(error) => return WorkerLoss::of(format!("its process: {error}")),
     };
     // Child processes of the worker may keep its output open.
     let is_full = timeout(PATIENCE, told).await.is_ok_and(|told| told.is_ok_and(|is_full| is_full));
     match heap.filter(|_| is_full && !status.success()) {
         Some(limit) => {
             let text = format!("its heap was full, at {limit} MiB (`scripts.memory`): {status}");
-            Loss { full: Some(limit), ..Loss::of(text) }
+            WorkerLoss { full: Some(limit), ..WorkerLoss::of(text) }
         }
-        None => Loss::of(format!("its process ended: {status}")),
+        None => WorkerLoss::of(format!("its process ended: {status}")),
     }
 }
 
@@ -370,13 +388,18 @@ async fn ended(status: io::Result<ExitStatus>, told: &mut process::Told, heap: O
 mod tests {
     use super::*;
 
-    const SIZE: Size =
-        Size { least: 1, most: 1, time: Duration::from_secs(1), wall: Duration::from_secs(30), memory: 0 };
+    const SIZE: WorkerPoolSize = WorkerPoolSize {
+        least: 1,
+        most: 1,
+        time: Duration::from_secs(1),
+        wall: Duration::from_secs(30),
+        memory: 0,
+    };
 
     /// Returns the number of checks until a worker is ended and its culprit: the worker was pinged at the
     /// first check, uses this CPU time in each, and has sent this number of messages.
     fn ends_after(used: Duration, says: impl Fn(u32) -> u64) -> Option<(u32, Option<u32>)> {
-        let mut seen = Seen { is_asked: true, ..Seen::default() };
+        let mut seen = WorkerObservation { is_asked: true, ..WorkerObservation::default() };
         (1..1000).find_map(|look| {
             seen.note(used * look, says(look));
             let loss = seen.silence(&SIZE);
@@ -396,7 +419,7 @@ mod tests {
 
     #[test]
     fn only_failed_starts_delay_the_next_start() {
-        let mut start = Start::default();
+        let mut start = StartBackoff::default();
         (0..9).for_each(|_| start.ended(false));
         assert!(start.may(), "workers that ended in use are replaced at once");
         (0..9).for_each(|_| start.ended(true));
@@ -407,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_worker_counts_as_used_from_its_first_run_on() {
-        let worker = Worker::new(1, &"a".into(), None);
+        let worker = ScriptWorker::new(1, &"a".into(), None);
         assert!(!worker.has_had_runs());
         drop(worker.place());
         assert!(worker.has_had_runs());
@@ -415,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_worker_without_a_pending_ping_may_be_silent() {
-        let mut seen = Seen::default();
+        let mut seen = WorkerObservation::default();
         for look in 1..1000 {
             seen.note(TICK * look, 0);
             assert!(seen.silence(&SIZE).is_none(), "{look}");

@@ -13,8 +13,8 @@ use std::task::{Context, Poll};
 use futures_util::task::AtomicWaker;
 use tokio::sync::watch;
 
-use super::watch::Changes;
-use crate::frame::{Fail, From, Out};
+use super::watch::AvailabilityNotifier;
+use crate::frame::{HandlerFailure, OutgoingBytes, WorkerMessage};
 
 /// The bytes of long frames in mailboxes above which a worker's connection is not read: runs parse them one
 /// by one, and a worker may send them faster.
@@ -22,24 +22,24 @@ pub(super) const MAX_BACKLOG: usize = 16 << 20;
 
 /// A worker.
 #[derive(Debug)]
-pub(crate) struct Worker {
+pub(crate) struct ScriptWorker {
     /// The worker's number, unique within this gateway.
     pub(crate) id: u32,
     /// The name of its script, for the log.
     pub(crate) script: Arc<str>,
     /// Notified when a run ends; only for a worker that is reserved for one run at a time.
-    freed: Option<Changes>,
+    freed: Option<AvailabilityNotifier>,
     /// The id of its process; 0 before the process is started.
     pid: AtomicU32,
     /// Whether a task is currently checking if it is stuck.
     pub(super) is_checked: AtomicBool,
-    out: Mutex<Out>,
+    out: Mutex<OutgoingBytes>,
     /// The waker of its connection.
     pub(super) waker: AtomicWaker,
     /// The bytes of long frames in mailboxes.
     pub(super) backlog: AtomicUsize,
     /// `None` once the worker is lost.
-    runs: Mutex<Option<BTreeMap<u32, Arc<Mailbox>>>>,
+    runs: Mutex<Option<BTreeMap<u32, Arc<RunMailbox>>>>,
     last: AtomicU32,
     /// Runs that wait for no call, so that they want the processor.
     busy: AtomicUsize,
@@ -47,14 +47,14 @@ pub(crate) struct Worker {
     /// Incremented with every message from the worker.
     pub(super) activity: AtomicU64,
     is_retired: AtomicBool,
-    programs: Mutex<HashMap<u32, Loaded>>,
+    programs: Mutex<HashMap<u32, ProgramLoadStatus>>,
     /// The reason for its loss, once it is lost.
-    gone: watch::Sender<Option<Arc<Loss>>>,
+    gone: watch::Sender<Option<Arc<WorkerLoss>>>,
 }
 
 /// The status of a program in a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Loaded {
+pub(crate) enum ProgramLoadStatus {
     Not,
     Ready,
     Broken { message: String, stack: String },
@@ -62,7 +62,7 @@ pub(crate) enum Loaded {
 
 /// The loss of a worker.
 #[derive(Debug)]
-pub(crate) struct Loss {
+pub(crate) struct WorkerLoss {
     /// The run that caused it, if known.
     pub(crate) culprit: Option<u32>,
     /// A description of the event.
@@ -70,10 +70,10 @@ pub(crate) struct Loss {
     /// The limit of its heap in MiB, if the worker exceeded it.
     pub(crate) full: Option<u64>,
     /// The failure of the run that caused it, if the worker reported one.
-    pub(crate) fail: Option<Fail>,
+    pub(crate) fail: Option<HandlerFailure>,
 }
 
-impl Loss {
+impl WorkerLoss {
     /// Returns a loss without a known culprit.
     pub(crate) fn of(text: impl Into<String>) -> Self {
         Self { culprit: None, text: text.into(), full: None, fail: None }
@@ -81,7 +81,7 @@ impl Loss {
 
     /// Returns the loss of a worker that a run damaged, with its failure. Run 0, which never exists, stands
     /// for one that has ended: the current runs are then not suspects.
-    pub(crate) fn damage(run: u32, fail: Option<Fail>) -> Self {
+    pub(crate) fn damage(run: u32, fail: Option<HandlerFailure>) -> Self {
         let loss = Self::of("a run damaged objects that all runs share");
         Self { culprit: Some(run), fail, ..loss }
     }
@@ -89,8 +89,8 @@ impl Loss {
 
 /// The queue of a run's events.
 #[derive(Debug, Default)]
-pub(crate) struct Mailbox {
-    events: Mutex<VecDeque<(Event, Option<BacklogShare>)>>,
+pub(crate) struct RunMailbox {
+    events: Mutex<VecDeque<(RunEvent, Option<BacklogShare>)>>,
     waker: AtomicWaker,
     /// The number of calls that the run waits for.
     waiting: AtomicU32,
@@ -99,29 +99,29 @@ pub(crate) struct Mailbox {
 /// A long frame's share of its worker's backlog.
 #[derive(Debug)]
 struct BacklogShare {
-    worker: Arc<Worker>,
+    worker: Arc<ScriptWorker>,
     bytes: usize,
 }
 
 /// An event of a run.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum RunEvent {
     /// A message of its worker.
-    From(From),
+    From(WorkerMessage),
     /// The loss of its worker; `was_busy` if the run was or may have been executing.
-    Lost { loss: Arc<Loss>, was_busy: bool },
+    Lost { loss: Arc<WorkerLoss>, was_busy: bool },
 }
 
 /// A run's slot in a worker, released on drop.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) worker: Arc<Worker>,
+pub(crate) struct WorkerSlot {
+    pub(crate) worker: Arc<ScriptWorker>,
     pub(crate) run: u32,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<RunMailbox>,
 }
 
-impl Worker {
-    pub(super) fn new(id: u32, script: &Arc<str>, freed: Option<Changes>) -> Arc<Self> {
+impl ScriptWorker {
+    pub(super) fn new(id: u32, script: &Arc<str>, freed: Option<AvailabilityNotifier>) -> Arc<Self> {
         Arc::new(Self {
             id,
             script: Arc::clone(script),
@@ -143,14 +143,14 @@ impl Worker {
     }
 
     /// Queues frames: the frames of one call are sent in order, without others in between.
-    pub(crate) fn say<T>(&self, write: impl FnOnce(&mut Out) -> T) -> T {
+    pub(crate) fn say<T>(&self, write: impl FnOnce(&mut OutgoingBytes) -> T) -> T {
         let result = write(&mut self.out());
         self.waker.wake();
         result
     }
 
     /// Returns a slot for a run; `None` if the worker is lost.
-    pub(crate) fn place(self: &Arc<Self>) -> Option<Place> {
+    pub(crate) fn place(self: &Arc<Self>) -> Option<WorkerSlot> {
         let mut runs = lock(&self.runs);
         let runs = runs.as_mut()?;
         let run = loop {
@@ -159,11 +159,11 @@ impl Worker {
                 break run;
             }
         };
-        let mailbox = Arc::<Mailbox>::default();
+        let mailbox = Arc::<RunMailbox>::default();
         runs.insert(run, Arc::clone(&mailbox));
         self.busy.fetch_add(1, Relaxed);
         self.total.fetch_add(1, Relaxed);
-        Some(Place { worker: Arc::clone(self), run, mailbox })
+        Some(WorkerSlot { worker: Arc::clone(self), run, mailbox })
     }
 
     /// Returns the load: the number of runs that want the processor, and the number of all runs.
@@ -194,23 +194,23 @@ impl Worker {
     }
 
     /// Waits until the worker is lost, and returns the reason.
-    pub(crate) async fn gone(&self) -> Arc<Loss> {
+    pub(crate) async fn gone(&self) -> Arc<WorkerLoss> {
         let mut gone = self.gone.subscribe();
         match gone.wait_for(Option::is_some).await.map(|loss| loss.clone()) {
             Ok(Some(loss)) => loss,
             // Unreachable: the sender lives as long as `self`, and the value is set.
-            _ => Arc::new(Loss::of("it is lost")),
+            _ => Arc::new(WorkerLoss::of("it is lost")),
         }
     }
 
     /// Marks the worker as lost, and notifies all of its runs. Only the first call has an effect.
-    pub(crate) fn lose(&self, loss: Loss) {
+    pub(crate) fn lose(&self, loss: WorkerLoss) {
         let Some(runs) = lock(&self.runs).take() else { return };
         let loss = Arc::new(loss);
         self.gone.send_replace(Some(Arc::clone(&loss)));
         for mailbox in runs.into_values() {
             let was_busy = mailbox.waiting.load(Relaxed) == 0;
-            mailbox.put(Event::Lost { loss: Arc::clone(&loss), was_busy }, None);
+            mailbox.put(RunEvent::Lost { loss: Arc::clone(&loss), was_busy }, None);
         }
         self.waker.wake();
     }
@@ -225,31 +225,33 @@ impl Worker {
     }
 
     /// Returns the status of a program in the worker.
-    pub(crate) fn loaded(&self, program: u32) -> Loaded {
-        lock(&self.programs).get(&program).cloned().unwrap_or(Loaded::Not)
+    pub(crate) fn loaded(&self, program: u32) -> ProgramLoadStatus {
+        lock(&self.programs).get(&program).cloned().unwrap_or(ProgramLoadStatus::Not)
     }
 
     pub(crate) fn is_ready(&self, program: u32) -> bool {
-        !self.is_retired() && !self.is_gone() && lock(&self.programs).get(&program) == Some(&Loaded::Ready)
+        !self.is_retired()
+            && !self.is_gone()
+            && lock(&self.programs).get(&program) == Some(&ProgramLoadStatus::Ready)
     }
 
-    pub(super) fn note_loaded(&self, program: u32, loaded: Loaded) {
+    pub(super) fn note_loaded(&self, program: u32, loaded: ProgramLoadStatus) {
         lock(&self.programs).insert(program, loaded);
     }
 
-    pub(super) fn out(&self) -> MutexGuard<'_, Out> {
+    pub(super) fn out(&self) -> MutexGuard<'_, OutgoingBytes> {
         lock(&self.out)
     }
 
     /// Puts a message into the mailbox of its run. Messages for runs that are over are dropped.
-    pub(super) fn deliver(self: &Arc<Self>, run: u32, from: From) {
+    pub(super) fn deliver(self: &Arc<Self>, run: u32, from: WorkerMessage) {
         let mailbox = lock(&self.runs).as_ref().and_then(|runs| runs.get(&run).cloned());
         if let Some(mailbox) = mailbox {
             let share = match &from {
-                From::Long(frame) => Some(BacklogShare::new(self, frame.length())),
+                WorkerMessage::Long(frame) => Some(BacklogShare::new(self, frame.length())),
                 _ => None,
             };
-            mailbox.put(Event::From(from), share);
+            mailbox.put(RunEvent::From(from), share);
         }
     }
 
@@ -260,7 +262,7 @@ impl Worker {
 }
 
 impl BacklogShare {
-    fn new(worker: &Arc<Worker>, bytes: usize) -> Self {
+    fn new(worker: &Arc<ScriptWorker>, bytes: usize) -> Self {
         worker.backlog.fetch_add(bytes, AcqRel);
         Self { worker: Arc::clone(worker), bytes }
     }
@@ -273,21 +275,21 @@ impl Drop for BacklogShare {
     }
 }
 
-impl Mailbox {
-    fn put(&self, event: Event, share: Option<BacklogShare>) {
+impl RunMailbox {
+    fn put(&self, event: RunEvent, share: Option<BacklogShare>) {
         lock(&self.events).push_back((event, share));
         self.waker.wake();
     }
 
-    fn take(&self) -> Option<Event> {
+    fn take(&self) -> Option<RunEvent> {
         let (event, _share) = lock(&self.events).pop_front()?;
         Some(event)
     }
 }
 
-impl Place {
+impl WorkerSlot {
     /// Polls the next event of the run.
-    pub(crate) fn poll_event(&self, context: &mut Context<'_>) -> Poll<Event> {
+    pub(crate) fn poll_event(&self, context: &mut Context<'_>) -> Poll<RunEvent> {
         if let Some(event) = self.mailbox.take() {
             return Poll::Ready(event);
         }
@@ -310,7 +312,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkerSlot {
     fn drop(&mut self) {
         if let Some(runs) = lock(&self.worker.runs).as_mut() {
             runs.remove(&self.run);
@@ -319,7 +321,7 @@ impl Drop for Place {
             self.worker.busy.fetch_sub(1, Relaxed);
         }
         self.worker.total.fetch_sub(1, Relaxed);
-        self.worker.freed.iter().for_each(Changes::tell);
+        self.worker.freed.iter().for_each(AvailabilityNotifier::tell);
     }
 }
 

@@ -7,7 +7,7 @@
 use oxc_ast::ast::{Argument, CallExpression, Expression, NewExpression};
 use oxc_span::GetSpan;
 
-use super::code::{Code, identifier, is_function, plain};
+use super::code::{CodeText, identifier, is_function, plain};
 use super::flow::{CHANGING, CHANGING_FIRST, VISITING, member};
 
 /// Methods without side effects whose result contains no part of the receiver.
@@ -127,7 +127,7 @@ const CONVERTING: &[&str] = &["Date", "RegExp", "URL", "URLSearchParams", "Uint8
 
 /// A JavaScript built-in function, by its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Builtin {
+pub(crate) enum BuiltinFunction {
     /// No side effects, and the result contains no part of the arguments.
     Pure,
     /// No side effects. The result may share parts with the arguments.
@@ -136,9 +136,9 @@ pub(crate) enum Builtin {
     Keeping,
 }
 
-impl Builtin {
+impl BuiltinFunction {
     /// Returns the built-in function that is called, if it is one.
-    pub(crate) fn called(code: &Code<'_, '_>, call: &CallExpression<'_>) -> Option<Self> {
+    pub(crate) fn called(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> Option<Self> {
         let name = global(code, &call.callee)?;
         if PURE.contains(&name) || name.starts_with("Math.") {
             Some(Self::Pure)
@@ -152,7 +152,7 @@ impl Builtin {
     }
 
     /// Returns the effect of a built-in constructor.
-    pub(crate) fn constructed(code: &Code<'_, '_>, new: &NewExpression<'_>) -> Option<Self> {
+    pub(crate) fn constructed(code: &CodeText<'_, '_>, new: &NewExpression<'_>) -> Option<Self> {
         let name = global(code, &new.callee)?;
         if CONVERTING.contains(&name) {
             Some(Self::Pure)
@@ -170,12 +170,12 @@ impl Builtin {
 }
 
 /// Whether a call has no side effects, returns no part of its arguments, and calls no function of the text.
-pub(crate) fn is_pure(code: &Code<'_, '_>, call: &CallExpression<'_>) -> bool {
-    Builtin::called(code, call) == Some(Builtin::Pure) && !gives_function(code, call)
+pub(crate) fn is_pure(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> bool {
+    BuiltinFunction::called(code, call) == Some(BuiltinFunction::Pure) && !gives_function(code, call)
 }
 
 /// Whether any argument of a call may be a function.
-pub(crate) fn gives_function(code: &Code<'_, '_>, call: &CallExpression<'_>) -> bool {
+pub(crate) fn gives_function(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> bool {
     let mut given = call.arguments.iter();
     given.any(|argument| plain(argument).is_some_and(|value| is_function(code, value)))
 }
@@ -186,7 +186,10 @@ pub(crate) fn callback<'b, 'a>(call: &'b CallExpression<'a>, method: &str) -> Op
 }
 
 /// Returns the argument that a built-in function calls with parts of its first argument.
-pub(crate) fn mapper<'b, 'a>(code: &Code<'_, '_>, call: &'b CallExpression<'a>) -> Option<&'b Argument<'a>> {
+pub(crate) fn mapper<'b, 'a>(
+    code: &CodeText<'_, '_>,
+    call: &'b CallExpression<'a>,
+) -> Option<&'b Argument<'a>> {
     let name = global(code, &call.callee)?;
     call.arguments.get(1).filter(|_| matches!(name, "JSON.stringify" | "Array.from"))
 }
@@ -200,7 +203,7 @@ pub(crate) fn is_known(method: &str) -> bool {
 }
 
 /// Returns the text of an expression that refers to a global variable which the text does not declare.
-pub(crate) fn global<'a>(code: &Code<'_, 'a>, expression: &Expression<'_>) -> Option<&'a str> {
+pub(crate) fn global<'a>(code: &CodeText<'_, 'a>, expression: &Expression<'_>) -> Option<&'a str> {
     let mut root = expression;
     while let Some((object, _)) = member(root) {
         root = object;

@@ -10,17 +10,17 @@ use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
 use super::cells::captured_at;
-use super::code::{Called, Code, FunctionId, Role};
-use super::names::{Cell, Names};
-use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::method::Method;
+use super::code::{CallForm, CodeText, FunctionId, FunctionRole};
+use super::names::{CellSymbol, ScriptSymbols};
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::method::HandlerMethod;
 use crate::syntax::ConstructKind;
 
 /// An operation to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(crate) enum WaitOperation {
     /// A call of a resource.
-    Resource { external: usize, symbol: SymbolId, method: Method },
+    Resource { external: usize, symbol: SymbolId, method: HandlerMethod },
     /// A call of a function of the file that waits.
     Function(FunctionId),
     /// A declaration of a resource.
@@ -31,17 +31,21 @@ pub(crate) enum Wait {
 
 /// The waits of a text.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct WaitSites {
     /// The waits, by the node of the call, or of the statement of a declaration.
-    pub(crate) waits: BTreeMap<NodeId, Wait>,
+    pub(crate) waits: BTreeMap<NodeId, WaitOperation>,
     /// The functions that become asynchronous.
     pub(crate) asynchronous: BTreeSet<FunctionId>,
     /// The functions outside of handlers that receive the run as a parameter.
     pub(crate) given: BTreeSet<FunctionId>,
 }
 
-impl Calls {
-    pub(crate) fn of(code: &Code<'_, '_>, names: &Names, found: &mut Vec<Diagnostic>) -> Self {
+impl WaitSites {
+    pub(crate) fn of(
+        code: &CodeText<'_, '_>,
+        names: &ScriptSymbols,
+        found: &mut Vec<ScriptDiagnostic>,
+    ) -> Self {
         let mut calls = Self::default();
         calls.find_resources(code, names, found);
         calls.find_declarations(code, names);
@@ -52,7 +56,7 @@ impl Calls {
                 _ => false,
             };
             if awaits {
-                calls.waits.insert(node.id(), Wait::Await);
+                calls.waits.insert(node.id(), WaitOperation::Await);
             }
         }
         calls.spread(code, found);
@@ -61,25 +65,31 @@ impl Calls {
     }
 
     /// Whether a function itself waits.
-    pub(crate) fn waits_in(&self, code: &Code<'_, '_>, function: FunctionId) -> bool {
+    pub(crate) fn waits_in(&self, code: &CodeText<'_, '_>, function: FunctionId) -> bool {
         self.waits.keys().any(|node| code.function_of(*node) == function)
     }
 
     /// Returns the waits within a node, without those in nested functions.
-    pub(crate) fn inside(&self, code: &Code<'_, '_>, node: NodeId) -> Vec<(NodeId, Wait)> {
+    pub(crate) fn inside(&self, code: &CodeText<'_, '_>, node: NodeId) -> Vec<(NodeId, WaitOperation)> {
         let Some(last) = code.inside(node).next_back() else { return Vec::new() };
         let function = code.function_of(node);
         let waits = self.waits.range(node..=last).filter(|(node, _)| code.function_of(**node) == function);
         waits.map(|(node, wait)| (*node, *wait)).collect()
     }
 
-    fn find_resources(&mut self, code: &Code<'_, '_>, names: &Names, found: &mut Vec<Diagnostic>) {
+    fn find_resources(
+        &mut self,
+        code: &CodeText<'_, '_>,
+        names: &ScriptSymbols,
+        found: &mut Vec<ScriptDiagnostic>,
+    ) {
         for (symbol, _) in names.things.iter() {
             let Some(external) = names.external(*symbol) else { continue };
             for reference in code.uses(*symbol) {
                 match call_of(code, reference.node_id()) {
                     Ok((call, method)) => {
-                        self.waits.insert(call, Wait::Resource { external, symbol: *symbol, method });
+                        self.waits
+                            .insert(call, WaitOperation::Resource { external, symbol: *symbol, method });
                     }
                     Err(said) => found.push(said(code.name(*symbol))),
                 }
@@ -87,18 +97,19 @@ impl Calls {
         }
     }
 
-    fn find_declarations(&mut self, code: &Code<'_, '_>, names: &Names) {
+    fn find_declarations(&mut self, code: &CodeText<'_, '_>, names: &ScriptSymbols) {
         for (index, resource) in names.resources.iter().enumerate() {
             if resource.parent.is_some() {
-                self.waits.insert(code.statements[resource.constructs[0]], Wait::Declare(index));
+                self.waits.insert(code.statements[resource.constructs[0]], WaitOperation::Declare(index));
             }
         }
     }
 
     /// Propagates waits outwards: a function that waits becomes asynchronous, and so do its callers.
-    fn spread(&mut self, code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
-        let mut next: Vec<(NodeId, Wait)> = self.waits.iter().map(|(node, wait)| (*node, *wait)).collect();
-        next.retain(|(_, wait)| *wait != Wait::Await);
+    fn spread(&mut self, code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+        let mut next: Vec<(NodeId, WaitOperation)> =
+            self.waits.iter().map(|(node, wait)| (*node, *wait)).collect();
+        next.retain(|(_, wait)| *wait != WaitOperation::Await);
         while let Some((node, _)) = next.pop() {
             let function = code.function_of(node);
             if let Some(said) = cannot_wait(code, node, function) {
@@ -106,16 +117,17 @@ impl Calls {
                 continue;
             }
             let routine = &code.functions[function];
-            if routine.role != Role::Plain || routine.is_async || !self.asynchronous.insert(function) {
+            if routine.role != FunctionRole::Plain || routine.is_async || !self.asynchronous.insert(function)
+            {
                 continue;
             }
-            if !matches!(routine.called, Called::ByName(_)) {
+            if !matches!(routine.called, CallForm::ByName(_)) {
                 let outer = code.past_parentheses(routine.node);
-                next.push((code.parent(outer), Wait::Function(function)));
+                next.push((code.parent(outer), WaitOperation::Function(function)));
             }
             for name in code.mentions(function) {
                 match call_by(code, name) {
-                    Some(call) => next.push((call, Wait::Function(function))),
+                    Some(call) => next.push((call, WaitOperation::Function(function))),
                     None => found.push(as_value(code, name)),
                 }
             }
@@ -127,23 +139,26 @@ impl Calls {
 
     /// Marks functions outside of handlers that need the run, directly or through their callees. Their
     /// callers pass it.
-    fn give(&mut self, code: &Code<'_, '_>, names: &Names, found: &mut Vec<Diagnostic>) {
+    fn give(&mut self, code: &CodeText<'_, '_>, names: &ScriptSymbols, found: &mut Vec<ScriptDiagnostic>) {
         // Captured state is a plain value.
-        let is_live =
-            |node: &NodeId, cell: &Cell| captured_at(code, *node, code.declaration(cell.symbol)).is_none();
+        let is_live = |node: &NodeId, cell: &CellSymbol| {
+            captured_at(code, *node, code.declaration(cell.symbol)).is_none()
+        };
         let cells = names.cells.iter().flat_map(|cell| {
             let uses = code.uses(cell.symbol).map(|reference| reference.node_id());
             uses.filter(move |node| is_live(node, cell))
         });
         // The author's `await` needs no run, but a `pfor` around it does.
-        let needs_run = |(node, wait): &(&NodeId, &Wait)| **wait != Wait::Await || is_in_pfor(code, **node);
+        let needs_run = |(node, wait): &(&NodeId, &WaitOperation)| {
+            **wait != WaitOperation::Await || is_in_pfor(code, **node)
+        };
         let waits = self.waits.iter().filter(needs_run).map(|(node, _)| *node);
         let mut next: Vec<NodeId> = cells.chain(waits).collect();
         while let Some(node) = next.pop() {
             let Some(outermost) = outermost(code, code.function_of(node)) else {
                 continue;
             };
-            let Called::ByName(_) = code.functions[outermost].called else {
+            let CallForm::ByName(_) = code.functions[outermost].called else {
                 let is_told = self.waits.contains_key(&node)
                     || call_by(code, node).is_some_and(|call| self.waits.contains_key(&call));
                 if !is_told {
@@ -160,20 +175,20 @@ impl Calls {
 
 /// Returns the outermost function around code that is emitted outside of all handlers, such as the block of a
 /// nested resource.
-pub(crate) fn outermost(code: &Code<'_, '_>, function: FunctionId) -> Option<FunctionId> {
+pub(crate) fn outermost(code: &CodeText<'_, '_>, function: FunctionId) -> Option<FunctionId> {
     let mut last = None;
     for id in code.functions_around(function) {
         match code.functions[id].role {
-            Role::Plain => last = Some(id),
-            Role::File | Role::Service(_) | Role::Resource(_) => return last,
-            Role::Handler(_) => return None,
+            FunctionRole::Plain => last = Some(id),
+            FunctionRole::File | FunctionRole::Service(_) | FunctionRole::Resource(_) => return last,
+            FunctionRole::Handler(_) => return None,
         }
     }
     last
 }
 
 /// Whether a node is in a `pfor` of the same function.
-fn is_in_pfor(code: &Code<'_, '_>, node: NodeId) -> bool {
+fn is_in_pfor(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     let function = code.function_of(node);
     let mut around = code.ancestors(node).take_while(|outer| code.function_of(*outer) == function);
     around.any(|outer| {
@@ -182,10 +197,10 @@ fn is_in_pfor(code: &Code<'_, '_>, node: NodeId) -> bool {
     })
 }
 
-type Said = Box<dyn Fn(&str) -> Diagnostic>;
+type CallDescription = Box<dyn Fn(&str) -> ScriptDiagnostic>;
 
 /// Returns the call that a reference to a resource is part of.
-fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> {
+fn call_of(code: &CodeText<'_, '_>, name: NodeId) -> Result<(NodeId, HandlerMethod), CallDescription> {
     let member = code.parent(name);
     let place = code.place(name);
     let AstKind::StaticMemberExpression(access) = code.kind(member) else {
@@ -194,7 +209,7 @@ fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> 
             let help = format!(
                 "call it here, as in `{name}.get()`, and pass on the result; a function can use a resource that is declared around it"
             );
-            Diagnostic::error(
+            ScriptDiagnostic::error(
                 Says::ResourceValue,
                 place.clone(),
                 message,
@@ -204,7 +219,8 @@ fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> 
         }));
     };
     let word = access.property.name.to_string();
-    let method = Method::named(&word.to_uppercase()).filter(|_| word.chars().all(|c| c.is_ascii_lowercase()));
+    let method =
+        HandlerMethod::named(&word.to_uppercase()).filter(|_| word.chars().all(|c| c.is_ascii_lowercase()));
     let call = code.parent(member);
     let is_called = matches!(code.kind(call), AstKind::CallExpression(it) if it.callee.span() == code.span(member) && !it.optional);
     if let (Some(method), true, false) = (method, is_called, access.optional) {
@@ -215,7 +231,7 @@ fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> 
         let help = format!("call one of its methods: `{name}.get()`, head, post, put, patch, delete");
         if method.is_some() {
             let message = format!("`{name}.{word}` is used as a value");
-            return Diagnostic::error(
+            return ScriptDiagnostic::error(
                 Says::ResourceValue,
                 place.clone(),
                 message,
@@ -224,12 +240,12 @@ fn call_of(code: &Code<'_, '_>, name: NodeId) -> Result<(NodeId, Method), Said> 
             );
         }
         let message = format!("a resource has no `{word}`");
-        Diagnostic::error(Says::ResourceValue, place.clone(), message, "not a method of HTTP", help)
+        ScriptDiagnostic::error(Says::ResourceValue, place.clone(), message, "not a method of HTTP", help)
     }))
 }
 
 /// Returns the call of a function by its name.
-pub(crate) fn call_by(code: &Code<'_, '_>, name: NodeId) -> Option<NodeId> {
+pub(crate) fn call_by(code: &CodeText<'_, '_>, name: NodeId) -> Option<NodeId> {
     let name = code.past_parentheses(name);
     let call = code.parent(name);
     let AstKind::CallExpression(it) = code.kind(call) else { return None };
@@ -238,7 +254,7 @@ pub(crate) fn call_by(code: &Code<'_, '_>, name: NodeId) -> Option<NodeId> {
 }
 
 /// Returns the diagnostic for a wait in a place that cannot wait.
-fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Option<Diagnostic> {
+fn cannot_wait(code: &CodeText<'_, '_>, node: NodeId, function: FunctionId) -> Option<ScriptDiagnostic> {
     let routine = &code.functions[function];
     let place = code.place(node);
     let place = if code.construct_at(node).is_some() {
@@ -248,18 +264,18 @@ fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Optio
     };
     let message = |what: &str| format!("a resource is called {what}");
     let said = |message: String, label: &str, help: &str| {
-        Some(Diagnostic::error(Says::CallPlace, place.clone(), message, label, help))
+        Some(ScriptDiagnostic::error(Says::CallPlace, place.clone(), message, label, help))
     };
     match routine.role {
-        Role::File | Role::Service(_) | Role::Resource(_) => {
+        FunctionRole::File | FunctionRole::Service(_) | FunctionRole::Resource(_) => {
             return said(
                 message("outside of a handler"),
                 "there is no request to wait for this",
                 "move the call into a handler, or into a function that handlers call",
             );
         }
-        Role::Plain => {}
-        Role::Handler(_) => return in_initial(code, node),
+        FunctionRole::Plain => {}
+        FunctionRole::Handler(_) => return in_initial(code, node),
     }
     let in_parameters = code
         .ancestors(node)
@@ -276,13 +292,13 @@ fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Optio
         return None;
     }
     match routine.called {
-        Called::Never => said(
+        CallForm::Never => said(
             message("in a generator, getter, setter, constructor or class field"),
             "this can't be waited for",
             "move the call into a function that is called by its name, and give this the result",
         ),
-        Called::Unknown => Some(
-            Diagnostic::error(
+        CallForm::Unknown => Some(
+            ScriptDiagnostic::error(
                 Says::CallPlace,
                 place.clone(),
                 message("in a callback"),
@@ -300,10 +316,10 @@ fn cannot_wait(code: &Code<'_, '_>, node: NodeId, function: FunctionId) -> Optio
 }
 
 /// Reports a wait in an initial value, which is evaluated synchronously.
-fn in_initial(code: &Code<'_, '_>, node: NodeId) -> Option<Diagnostic> {
+fn in_initial(code: &CodeText<'_, '_>, node: NodeId) -> Option<ScriptDiagnostic> {
     let is_state = |id: usize| matches!(code.construct(id).kind, ConstructKind::State { .. });
     code.ancestors(node).filter_map(|it| code.construct_at(it)).take(1).find(|id| is_state(*id))?;
-    Some(Diagnostic::error(
+    Some(ScriptDiagnostic::error(
         Says::InitialCalls,
         code.place(node),
         "an initial value must not call a resource",
@@ -312,9 +328,9 @@ fn in_initial(code: &Code<'_, '_>, node: NodeId) -> Option<Diagnostic> {
     ))
 }
 
-fn as_value(code: &Code<'_, '_>, name: NodeId) -> Diagnostic {
+fn as_value(code: &CodeText<'_, '_>, name: NodeId) -> ScriptDiagnostic {
     let text = code.text_of(name);
-    Diagnostic::error(
+    ScriptDiagnostic::error(
         Says::FunctionValue,
         code.place(name),
         format!("`{text}` calls resources, and is passed as a value here"),
@@ -325,8 +341,8 @@ fn as_value(code: &Code<'_, '_>, name: NodeId) -> Diagnostic {
     )
 }
 
-fn nobodys(code: &Code<'_, '_>, node: NodeId) -> Diagnostic {
-    Diagnostic::error(
+fn nobodys(code: &CodeText<'_, '_>, node: NodeId) -> ScriptDiagnostic {
+    ScriptDiagnostic::error(
         Says::FunctionValue,
         code.place(node),
         "state or a resource is used in a function that no handler calls by its name",

@@ -8,30 +8,30 @@ use oxc_ast::AstKind;
 use oxc_semantic::{AstNode, NodeId};
 use oxc_syntax::symbol::SymbolId;
 
-use super::Analysis;
-use super::code::{Code, FunctionId, Role};
-use super::names::{Names, Thing};
-use crate::diagnostic::{Code as Says, Diagnostic};
+use super::ScriptAnalysis;
+use super::code::{CodeText, FunctionId, FunctionRole};
+use super::names::{ScriptSymbols, SymbolMeaning};
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// Captured variables.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Captured {
+pub(crate) struct CapturedVariables {
     /// Each captured variable, resources included, with its first use.
     pub(crate) values: BTreeMap<SymbolId, NodeId>,
     /// The functions and classes to copy: their declarations, with their first uses.
     pub(crate) copies: BTreeMap<NodeId, NodeId>,
 }
 
-impl Captured {
+impl CapturedVariables {
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 }
 
 /// Returns the variables that the handlers and initialisers of a resource capture.
-pub(crate) fn of(code: &Code<'_, '_>, names: &Names, resource: ConstructId) -> Captured {
-    let mut captured = Captured::default();
+pub(crate) fn of(code: &CodeText<'_, '_>, names: &ScriptSymbols, resource: ConstructId) -> CapturedVariables {
+    let mut captured = CapturedVariables::default();
     if let Some(function) = code.function_for(resource) {
         let node = code.functions[function].node;
         within(code, names, node, node, &mut captured);
@@ -42,11 +42,11 @@ pub(crate) fn of(code: &Code<'_, '_>, names: &Names, resource: ConstructId) -> C
 /// Adds the variables that a node in a resource captures from outside of `resource`, the node of the
 /// resource's function.
 pub(crate) fn within(
-    code: &Code<'_, '_>,
-    names: &Names,
+    code: &CodeText<'_, '_>,
+    names: &ScriptSymbols,
     outer: NodeId,
     resource: NodeId,
-    captured: &mut Captured,
+    captured: &mut CapturedVariables,
 ) {
     for node in code.inside(outer) {
         let AstKind::IdentifierReference(_) = code.kind(node) else { continue };
@@ -70,7 +70,7 @@ pub(crate) fn within(
 /// Returns the functions and classes in blocks of nested resources that use variables of an enclosing
 /// handler, directly or through their callees. A block is emitted outside of that handler, so its handlers
 /// and initial values get copies of these.
-pub(crate) fn capturing(code: &Code<'_, '_>, names: &Names) -> BTreeSet<NodeId> {
+pub(crate) fn capturing(code: &CodeText<'_, '_>, names: &ScriptSymbols) -> BTreeSet<NodeId> {
     let mut users: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
     let mut next = Vec::new();
     for symbol in code.semantic.scoping().symbol_ids() {
@@ -97,14 +97,14 @@ pub(crate) fn capturing(code: &Code<'_, '_>, names: &Names) -> BTreeSet<NodeId> 
 }
 
 /// Returns the function of a nested resource, for a node directly in the resource's block.
-fn nested_block(code: &Code<'_, '_>, node: NodeId) -> Option<NodeId> {
+fn nested_block(code: &CodeText<'_, '_>, node: NodeId) -> Option<NodeId> {
     let function = &code.functions[code.function_of(node)];
-    let is_nested = matches!(function.role, Role::Resource(_)) && code.handler_of(node).is_some();
+    let is_nested = matches!(function.role, FunctionRole::Resource(_)) && code.handler_of(node).is_some();
     is_nested.then_some(function.node)
 }
 
 /// Returns the symbols that are used within a node and declared outside of it, with their declarations.
-fn free_variables(code: &Code<'_, '_>, node: NodeId) -> impl Iterator<Item = (SymbolId, NodeId)> {
+fn free_variables(code: &CodeText<'_, '_>, node: NodeId) -> impl Iterator<Item = (SymbolId, NodeId)> {
     let names = code.inside(node).filter(|it| matches!(code.kind(*it), AstKind::IdentifierReference(_)));
     let symbols = names.filter_map(|it| code.symbol(it));
     let declared = symbols.map(|symbol| (symbol, code.declaration(symbol)));
@@ -113,40 +113,42 @@ fn free_variables(code: &Code<'_, '_>, node: NodeId) -> impl Iterator<Item = (Sy
 
 /// Whether a variable belongs to a handler, or is state of a resource. Variables of a service are shared and
 /// not captured.
-fn is_narrow(code: &Code<'_, '_>, names: &Names, symbol: SymbolId, declaration: NodeId) -> bool {
+fn is_narrow(code: &CodeText<'_, '_>, names: &ScriptSymbols, symbol: SymbolId, declaration: NodeId) -> bool {
     let roles = code.functions_around(code.function_of(declaration)).map(|id| code.functions[id].role);
-    let mut roles = roles.filter(|role| *role != Role::Plain);
-    if let Some(Thing::Cell(_)) = names.thing(symbol) {
-        return matches!(roles.next(), Some(Role::Handler(_) | Role::Resource(_)));
+    let mut roles = roles.filter(|role| *role != FunctionRole::Plain);
+    if let Some(SymbolMeaning::Cell(_)) = names.thing(symbol) {
+        return matches!(roles.next(), Some(FunctionRole::Handler(_) | FunctionRole::Resource(_)));
     }
-    roles.any(|role| matches!(role, Role::Handler(_)))
+    roles.any(|role| matches!(role, FunctionRole::Handler(_)))
 }
 
 /// Whether a captured variable is a function or class, whose code is copied.
-fn is_copied(code: &Code<'_, '_>, symbol: SymbolId, declaration: NodeId) -> bool {
+fn is_copied(code: &CodeText<'_, '_>, symbol: SymbolId, declaration: NodeId) -> bool {
     code.named.contains_key(&symbol) || matches!(code.kind(declaration), AstKind::Class(_))
 }
 
 /// Checks rule 9: variables that a nested resource cannot capture, and captured variables that it changes.
-pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     check_requests(analysis, found);
     check_blocks(analysis, found);
     check_names(analysis, found);
-    let Analysis { code, names, flow, .. } = analysis;
+    let ScriptAnalysis { code, names, flow, .. } = analysis;
     for resource in &names.resources {
         let Some(function) = code.function_for(resource.constructs[0]) else { continue };
         let node = code.functions[function].node;
         for (declaration, at) in &resource.captured.copies {
-            let mut inner = Captured::default();
+            let mut inner = CapturedVariables::default();
             within(code, names, *declaration, node, &mut inner);
             for symbol in inner.values.keys() {
                 let what = match names.thing(*symbol) {
-                    Some(Thing::Cell(_)) => "state of the enclosing handler",
-                    Some(Thing::Query | Thing::Response) => "the request of the enclosing handler",
+                    Some(SymbolMeaning::Cell(_)) => "state of the enclosing handler",
+                    Some(SymbolMeaning::Query | SymbolMeaning::Response) => {
+                        "the request of the enclosing handler"
+                    }
                     _ => continue,
                 };
                 let name = code.name(*symbol);
-                found.push(Diagnostic::error(
+                found.push(ScriptDiagnostic::error(
                     Says::CapturedUse,
                     code.place(*at),
                     format!("this function uses {what}, but a nested resource only has a copy of it"),
@@ -156,9 +158,9 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             }
         }
         for symbol in resource.captured.values.keys() {
-            if names.thing(*symbol) == Some(Thing::Response) {
+            if names.thing(*symbol) == Some(SymbolMeaning::Response) {
                 let place = code.place(resource.captured.values[symbol]);
-                found.push(Diagnostic::error(
+                found.push(ScriptDiagnostic::error(
                     Says::CapturedUse,
                     place,
                     "the response of the enclosing handler no longer exists when this runs",
@@ -171,7 +173,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             {
                 let name = code.name(*symbol);
                 found.push(
-                    Diagnostic::error(
+                    ScriptDiagnostic::error(
                         Says::Captured,
                         code.place(change.node),
                         format!("`{name}` is captured by a snapshot and can't be changed here"),
@@ -187,15 +189,15 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Rejects functions of a nested block that use the enclosing handler's request, because the block's handlers
 /// have their own.
-fn check_requests(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Analysis { code, names, .. } = analysis;
+fn check_requests(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    let ScriptAnalysis { code, names, .. } = analysis;
     for declaration in &names.capturing {
         for node in code.inside(*declaration) {
             let thing = code.symbol(node).and_then(|symbol| names.thing(symbol));
-            if thing != Some(Thing::Query) || code.reference(node).is_none() {
+            if thing != Some(SymbolMeaning::Query) || code.reference(node).is_none() {
                 continue;
             }
-            found.push(Diagnostic::error(
+            found.push(ScriptDiagnostic::error(
                 Says::CapturedUse,
                 code.place(node),
                 "this function uses the request of the enclosing handler, but a nested resource only has a copy of it",
@@ -207,12 +209,12 @@ fn check_requests(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Rejects captured variables in the rest of a nested block, which runs once, before any request.
-fn check_blocks(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Analysis { code, names, .. } = analysis;
+fn check_blocks(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    let ScriptAnalysis { code, names, .. } = analysis;
     for node in code.semantic.nodes().iter().map(AstNode::id) {
         let Some(symbol) = code.symbol(node).filter(|_| code.reference(node).is_some()) else { continue };
         let home = &code.functions[code.home(node)];
-        if !matches!(home.role, Role::Resource(_)) || code.handler_of(home.node).is_none() {
+        if !matches!(home.role, FunctionRole::Resource(_)) || code.handler_of(home.node).is_none() {
             continue;
         }
         let declaration = code.declaration(symbol);
@@ -224,7 +226,7 @@ fn check_blocks(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             continue;
         }
         let name = code.name(symbol);
-        found.push(Diagnostic::error(
+        found.push(ScriptDiagnostic::error(
             Says::CapturedUse,
             code.place(node),
             format!("`{name}` is used in the block of a nested resource, outside of its handlers"),
@@ -236,10 +238,10 @@ fn check_blocks(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Rejects captured variables that are shadowed by another variable, because values are captured and looked
 /// up by name.
-fn check_names(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Analysis { code, names, .. } = analysis;
+fn check_names(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    let ScriptAnalysis { code, names, .. } = analysis;
     for resource in names.resources.iter().filter(|resource| resource.parent.is_some()) {
-        let Captured { values, copies } = &resource.captured;
+        let CapturedVariables { values, copies } = &resource.captured;
         let statement = code.statements[resource.constructs[0]];
         for (value, at) in values {
             let copied = || copies.values().filter_map(|node| code.symbol(*node));
@@ -254,7 +256,7 @@ fn check_names(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
         else {
             continue;
         };
-        let mut captured = Captured::default();
+        let mut captured = CapturedVariables::default();
         let node = code.functions[handler.function].node;
         within(code, names, node, code.functions[resource].node, &mut captured);
         let values = if captured.copies.is_empty() { BTreeMap::new() } else { captured.values };
@@ -267,7 +269,7 @@ fn check_names(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Returns a variable that shadows a captured one at the declaration of a resource.
-fn hiding_at(code: &Code<'_, '_>, captured: SymbolId, statement: NodeId) -> Option<SymbolId> {
+fn hiding_at(code: &CodeText<'_, '_>, captured: SymbolId, statement: NodeId) -> Option<SymbolId> {
     let scoping = code.semantic.scoping();
     let (own, from) =
         (scoping.symbol_scope_id(captured), code.semantic.nodes().get_node(statement).scope_id());
@@ -278,13 +280,13 @@ fn hiding_at(code: &Code<'_, '_>, captured: SymbolId, statement: NodeId) -> Opti
 
 /// Whether a copied function or class shadows a captured variable in handlers. The variables are parameters.
 /// The copies follow them, with a block for each function that they come from, outermost first.
-fn hides_in_copies(code: &Code<'_, '_>, copy: SymbolId, captured: SymbolId) -> bool {
+fn hides_in_copies(code: &CodeText<'_, '_>, copy: SymbolId, captured: SymbolId) -> bool {
     let around = code.functions[code.function_of(code.declaration(copy))].node;
     code.name(copy) == code.name(captured) && code.is_inside(code.declaration(captured), around)
 }
 
 /// Returns the variables that a function declares with `var`.
-fn own_variables(code: &Code<'_, '_>, function: FunctionId) -> impl Iterator<Item = SymbolId> {
+fn own_variables(code: &CodeText<'_, '_>, function: FunctionId) -> impl Iterator<Item = SymbolId> {
     let scoping = code.semantic.scoping();
     scoping.symbol_ids().filter(move |symbol| {
         let declaration = code.declaration(*symbol);
@@ -294,9 +296,9 @@ fn own_variables(code: &Code<'_, '_>, function: FunctionId) -> impl Iterator<Ite
     })
 }
 
-fn hidden(code: &Code<'_, '_>, captured: SymbolId, at: NodeId, other: SymbolId) -> Diagnostic {
+fn hidden(code: &CodeText<'_, '_>, captured: SymbolId, at: NodeId, other: SymbolId) -> ScriptDiagnostic {
     let name = code.name(captured);
-    Diagnostic::error(
+    ScriptDiagnostic::error(
         Says::CapturedUse,
         code.place(at),
         format!("a nested resource captures `{name}`, and another `{name}` hides it"),
@@ -308,7 +310,7 @@ fn hidden(code: &Code<'_, '_>, captured: SymbolId, at: NodeId, other: SymbolId) 
 }
 
 /// Whether a node in a block is part of an initial value, or of a class that is copied into handlers.
-fn is_copied_along(code: &Code<'_, '_>, names: &Names, node: NodeId) -> bool {
+fn is_copied_along(code: &CodeText<'_, '_>, names: &ScriptSymbols, node: NodeId) -> bool {
     code.ancestors(node).any(|outer| {
         let construct = code.construct_at(outer).map(|id| &code.construct(id).kind);
         matches!(construct, Some(ConstructKind::State { .. })) || names.capturing.contains(&outer)

@@ -6,55 +6,60 @@ use std::collections::{BTreeMap, BTreeSet};
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 
-use super::code::{Code, FunctionId, Role};
-use super::names::Names;
-use super::reads::{Reads, Usage};
-use super::{Analysis, Handling};
-use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::method::Method;
-use crate::program::{Class, Group, Scope};
+use super::code::{CodeText, FunctionId, FunctionRole};
+use super::names::ScriptSymbols;
+use super::reads::{UsageAnalysis, ValueUsage};
+use super::{HandlerMode, ScriptAnalysis};
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::method::HandlerMethod;
+use crate::program::{AccessGroup, CellScope, ConcurrencyClass};
 
 /// An access to state.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Access {
+pub(crate) struct StateAccess {
     pub(crate) cell: usize,
     /// The accessing node as its handler sees it: for captured state, the declaration of the capturing
     /// resource.
     pub(crate) node: NodeId,
-    pub(crate) usage: Usage,
+    pub(crate) usage: ValueUsage,
 }
 
-impl Access {
+impl StateAccess {
     /// Whether the access can only read the state.
     pub(crate) fn is_read(&self) -> bool {
-        self.usage == Usage::Read
+        self.usage == ValueUsage::Read
     }
 }
 
 /// All accesses to state, by function.
 #[derive(Debug, Default)]
-pub(crate) struct Touched {
+pub(crate) struct StateAccesses {
     /// The accesses of each function. Callbacks count as part of the function that passes them.
-    accesses: BTreeMap<FunctionId, Vec<Access>>,
+    accesses: BTreeMap<FunctionId, Vec<StateAccess>>,
     /// The functions that each function refers to, with the referring nodes.
     uses: BTreeMap<FunctionId, Vec<(FunctionId, NodeId)>>,
 }
 
-impl Touched {
-    pub(crate) fn of(code: &Code<'_, '_>, names: &Names) -> Self {
+impl StateAccesses {
+    pub(crate) fn of(code: &CodeText<'_, '_>, names: &ScriptSymbols) -> Self {
         let mut touched = Self::default();
         for (cell, it) in names.cells.iter().enumerate() {
             for reference in code.uses(it.symbol) {
                 let at = reference.node_id();
                 let node = captured_at(code, at, code.declaration(it.symbol)).unwrap_or(at);
                 // A captured variable is a copy.
-                let usage = if node == at { Reads::new(code, names).usage(at) } else { Usage::Read };
-                touched.accesses.entry(code.home(node)).or_default().push(Access { cell, node, usage });
+                let usage =
+                    if node == at { UsageAnalysis::new(code, names).usage(at) } else { ValueUsage::Read };
+                touched.accesses.entry(code.home(node)).or_default().push(StateAccess { cell, node, usage });
             }
-            if let (Scope::Handler(handler), Some(_)) = (it.scope, it.initial) {
+            if let (CellScope::Handler(handler), Some(_)) = (it.scope, it.initial) {
                 let node = code.statements[it.construct];
                 let home = names.handlers[handler].function;
-                touched.accesses.entry(home).or_default().push(Access { cell, node, usage: Usage::Write });
+                touched.accesses.entry(home).or_default().push(StateAccess {
+                    cell,
+                    node,
+                    usage: ValueUsage::Write,
+                });
             }
         }
         for node in code.semantic.nodes().iter() {
@@ -70,7 +75,7 @@ impl Touched {
     }
 
     /// Returns a function's own accesses.
-    pub(crate) fn by(&self, function: FunctionId) -> &[Access] {
+    pub(crate) fn by(&self, function: FunctionId) -> &[StateAccess] {
         self.accesses.get(&function).map_or(&[], Vec::as_slice)
     }
 
@@ -91,51 +96,57 @@ impl Touched {
     }
 
     /// Returns all accesses of a function and of the functions that it may run.
-    pub(crate) fn all_by(&self, function: FunctionId) -> Vec<Access> {
+    pub(crate) fn all_by(&self, function: FunctionId) -> Vec<StateAccess> {
         self.reach(function).into_iter().flat_map(|it| self.by(it)).copied().collect()
     }
 }
 
 /// Returns the statement of the outermost resource that captures a variable between its declaration and its
 /// use, if there is one.
-pub(crate) fn captured_at(code: &Code<'_, '_>, at: NodeId, declaration: NodeId) -> Option<NodeId> {
+pub(crate) fn captured_at(code: &CodeText<'_, '_>, at: NodeId, declaration: NodeId) -> Option<NodeId> {
     // The declarations of a service are shared by all its resources.
-    if matches!(code.functions[code.home(declaration)].role, Role::Service(_) | Role::File) {
+    if matches!(code.functions[code.home(declaration)].role, FunctionRole::Service(_) | FunctionRole::File) {
         return None;
     }
     let around = code.functions_around(code.function_of(at));
     let resources = around.filter_map(|id| match code.functions[id].role {
-        Role::Resource(construct) if !code.is_inside(declaration, code.functions[id].node) => Some(construct),
+        FunctionRole::Resource(construct) if !code.is_inside(declaration, code.functions[id].node) => {
+            Some(construct)
+        }
         _ => None,
     });
     resources.last().map(|construct| code.statements[construct])
 }
 
 /// The concurrency class of a handler, and its cells.
-pub(crate) struct Classified {
-    pub(crate) class: Class,
+pub(crate) struct ClassifiedHandler {
+    pub(crate) class: ConcurrencyClass,
     /// The cells, in the order of the handler's slots.
     pub(crate) cells: Vec<usize>,
 }
 
-pub(crate) fn classify(names: &Names, touched: &Touched, handler: usize) -> Classified {
+pub(crate) fn classify(names: &ScriptSymbols, touched: &StateAccesses, handler: usize) -> ClassifiedHandler {
     let handler = &names.handlers[handler];
     let accesses = touched.all_by(handler.function);
     let cells: BTreeSet<usize> = accesses.iter().map(|access| access.cell).collect();
-    let safe = matches!(handler.method, Method::Get | Method::Head);
+    let safe = matches!(handler.method, HandlerMethod::Get | HandlerMethod::Head);
     let class = if cells.is_empty() {
-        Class::Stateless
-    } else if safe || accesses.iter().all(Access::is_read) {
-        Class::Reader
+        ConcurrencyClass::Stateless
+    } else if safe || accesses.iter().all(StateAccess::is_read) {
+        ConcurrencyClass::Reader
     } else {
-        Class::Writer
+        ConcurrencyClass::Writer
     };
-    Classified { class, cells: cells.into_iter().collect() }
+    ClassifiedHandler { class, cells: cells.into_iter().collect() }
 }
 
 /// Returns the groups of a service's cells, with the cells' numbers in the service, and the group of each
 /// cell.
-pub(crate) fn groups(names: &Names, service: usize, handlers: &[Handling]) -> (Vec<Group>, Vec<usize>) {
+pub(crate) fn groups(
+    names: &ScriptSymbols,
+    service: usize,
+    handlers: &[HandlerMode],
+) -> (Vec<AccessGroup>, Vec<usize>) {
     let cells = &names.services[service].cells;
     let mut heads: Vec<usize> = (0..cells.len()).collect();
     let number = |cell: usize| names.cells[cell].number;
@@ -147,16 +158,16 @@ pub(crate) fn groups(names: &Names, service: usize, handlers: &[Handling]) -> (V
             heads[a.max(b)] = a.min(b);
         }
     }
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<AccessGroup> = Vec::new();
     let mut of = vec![0; cells.len()];
     let mut known: BTreeMap<usize, usize> = BTreeMap::new();
     for (index, cell) in cells.iter().enumerate() {
         let group = *known.entry(head(&heads, index)).or_insert_with(|| {
-            groups.push(Group::default());
+            groups.push(AccessGroup::default());
             groups.len() - 1
         });
         groups[group].cells.push(index);
-        groups[group].shared |= names.cells[*cell].scope == Scope::Service;
+        groups[group].shared |= names.cells[*cell].scope == CellScope::Service;
         of[index] = group;
     }
     (groups, of)
@@ -170,15 +181,19 @@ fn head(heads: &[usize], mut cell: usize) -> usize {
 }
 
 /// Checks rule 1: state of a service that is used under several paths.
-pub(crate) fn check_paths(analysis: &Analysis<'_, '_>, strict: bool, found: &mut Vec<Diagnostic>) {
-    let Analysis { code, names, handlers, .. } = analysis;
-    for (cell, it) in names.cells.iter().enumerate().filter(|(_, it)| it.scope == Scope::Service) {
+pub(crate) fn check_paths(
+    analysis: &ScriptAnalysis<'_, '_>,
+    strict: bool,
+    found: &mut Vec<ScriptDiagnostic>,
+) {
+    let ScriptAnalysis { code, names, handlers, .. } = analysis;
+    for (cell, it) in names.cells.iter().enumerate().filter(|(_, it)| it.scope == CellScope::Service) {
         let users = names.handlers.iter().zip(handlers).filter(|(_, it)| it.classified.cells.contains(&cell));
         let resources: BTreeSet<usize> = users.map(|(handler, _)| handler.resource).collect();
         if resources.len() < 2 {
             continue;
         }
-        let mut said = Diagnostic::error(
+        let mut said = ScriptDiagnostic::error(
             Says::StatePaths,
             it.place.clone(),
             format!("the state `{}` is shared between different paths", it.name),

@@ -12,11 +12,11 @@ use oxc_span::{GetSpan, Span};
 use oxc_syntax::reference::Reference;
 use oxc_syntax::symbol::SymbolId;
 
-use crate::parse::{Parsed, Tree};
-use crate::syntax::{Construct, ConstructId, ConstructKind};
+use crate::parse::{ParsedScript, SyntaxTree};
+use crate::syntax::{ConstructId, ConstructKind, SyntaxConstruct};
 
-pub(crate) use functions::{Called, Role, Routine};
-pub(crate) use members::{Members, is_data, is_function};
+pub(crate) use functions::{CallForm, CodeFunction, FunctionRole};
+pub(crate) use members::{CodeMembers, is_data, is_function};
 
 mod functions;
 mod members;
@@ -25,13 +25,13 @@ mod members;
 pub(crate) type FunctionId = usize;
 
 /// A text with its tree.
-pub(crate) struct Code<'p, 'a> {
-    pub(crate) parsed: &'p Parsed<'a>,
+pub(crate) struct CodeText<'p, 'a> {
+    pub(crate) parsed: &'p ParsedScript<'a>,
     pub(crate) semantic: &'p Semantic<'a>,
-    pub(crate) functions: Vec<Routine>,
+    pub(crate) functions: Vec<CodeFunction>,
     /// The functions of symbols that are never reassigned.
     pub(crate) named: HashMap<SymbolId, FunctionId>,
-    pub(crate) members: Members,
+    pub(crate) members: CodeMembers,
     /// The node of each construct's statement.
     pub(crate) statements: Vec<NodeId>,
     constructs: HashMap<NodeId, ConstructId>,
@@ -41,8 +41,8 @@ pub(crate) struct Code<'p, 'a> {
     within: Vec<FunctionId>,
 }
 
-impl<'p, 'a> Code<'p, 'a> {
-    pub(crate) fn new(parsed: &'p Parsed<'a>, tree: &'p Tree<'a>) -> Self {
+impl<'p, 'a> CodeText<'p, 'a> {
+    pub(crate) fn new(parsed: &'p ParsedScript<'a>, tree: &'p SyntaxTree<'a>) -> Self {
         let semantic = &tree.semantic;
         let count = semantic.nodes().len();
         let mut code = Self {
@@ -50,7 +50,7 @@ impl<'p, 'a> Code<'p, 'a> {
             semantic,
             functions: Vec::new(),
             named: HashMap::new(),
-            members: Members::default(),
+            members: CodeMembers::default(),
             statements: vec![NodeId::ROOT; parsed.syntax.constructs.len()],
             constructs: HashMap::new(),
             ends: (1..=count).collect(),
@@ -59,7 +59,7 @@ impl<'p, 'a> Code<'p, 'a> {
         code.measure();
         code.find_constructs();
         code.find_functions();
-        code.members = Members::of(&code);
+        code.members = CodeMembers::of(&code);
         code
     }
 
@@ -149,7 +149,7 @@ impl<'p, 'a> Code<'p, 'a> {
         (self.ends[node.index()], std::cmp::Reverse(node.index()))
     }
 
-    pub(crate) fn construct(&self, id: ConstructId) -> &'p Construct {
+    pub(crate) fn construct(&self, id: ConstructId) -> &'p SyntaxConstruct {
         &self.parsed.syntax.constructs[id]
     }
 
@@ -244,7 +244,7 @@ impl<'p, 'a> Code<'p, 'a> {
 }
 
 /// Returns the symbol that an expression refers to.
-pub(crate) fn identifier(code: &Code<'_, '_>, expression: &Expression<'_>) -> Option<SymbolId> {
+pub(crate) fn identifier(code: &CodeText<'_, '_>, expression: &Expression<'_>) -> Option<SymbolId> {
     let Expression::Identifier(name) = expression.get_inner_expression() else { return None };
     code.semantic.scoping().get_reference(name.reference_id.get()?).symbol_id()
 }
@@ -255,13 +255,13 @@ pub(crate) fn plain<'b, 'a>(argument: &'b Argument<'a>) -> Option<&'b Expression
 }
 
 /// Returns the statements of a function's body.
-pub(crate) fn statements(code: &Code<'_, '_>, function: NodeId) -> Vec<NodeId> {
+pub(crate) fn statements(code: &CodeText<'_, '_>, function: NodeId) -> Vec<NodeId> {
     let body = code.inside(function).find(|node| matches!(code.kind(*node), AstKind::FunctionBody(_)));
     body.map(|body| children(code, body)).unwrap_or_default()
 }
 
 /// Returns the statements that are direct children of a node.
-pub(crate) fn children(code: &Code<'_, '_>, list: NodeId) -> Vec<NodeId> {
+pub(crate) fn children(code: &CodeText<'_, '_>, list: NodeId) -> Vec<NodeId> {
     let is_statement = |kind: AstKind<'_>| {
         kind.is_statement()
             || matches!(kind, AstKind::VariableDeclaration(_) | AstKind::Function(_) | AstKind::Class(_))
@@ -271,11 +271,11 @@ pub(crate) fn children(code: &Code<'_, '_>, list: NodeId) -> Vec<NodeId> {
 }
 
 /// Returns the outermost node within `outer` that has this span.
-pub(crate) fn node_of(code: &Code<'_, '_>, outer: NodeId, span: Span) -> Option<NodeId> {
+pub(crate) fn node_of(code: &CodeText<'_, '_>, outer: NodeId, span: Span) -> Option<NodeId> {
     code.inside(outer).skip(1).find(|node| code.span(*node) == span)
 }
 
-fn stands_for(kind: AstKind<'_>, construct: &Construct) -> bool {
+fn stands_for(kind: AstKind<'_>, construct: &SyntaxConstruct) -> bool {
     match construct.kind {
         ConstructKind::Service { .. } | ConstructKind::Res { .. } | ConstructKind::On { .. } => {
             matches!(kind, AstKind::ExpressionStatement(_))

@@ -10,27 +10,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use oxc_semantic::NodeId;
 use oxc_syntax::symbol::SymbolId;
 
-use super::calls::{Calls, Wait, call_by};
-use super::cells::Touched;
-use super::code::{Called, Code, FunctionId, Role, statements};
-use super::names::{Names, Thing};
-use super::reads::{Reads, Usage};
-use super::sharing::Sharing;
-use super::{Analysis, Handling};
-use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::Class;
+use super::calls::{WaitOperation, WaitSites, call_by};
+use super::cells::StateAccesses;
+use super::code::{CallForm, CodeText, FunctionId, FunctionRole, statements};
+use super::names::{ScriptSymbols, SymbolMeaning};
+use super::reads::{UsageAnalysis, ValueUsage};
+use super::sharing::VariableSharing;
+use super::{HandlerMode, ScriptAnalysis};
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::program::ConcurrencyClass;
 
 /// Returns the statement after which a handler commits early, if it does.
 pub(crate) fn early(
-    code: &Code<'_, '_>,
-    names: &Names,
-    sharing: &Sharing,
-    touched: &Touched,
-    calls: &Calls,
+    code: &CodeText<'_, '_>,
+    names: &ScriptSymbols,
+    sharing: &VariableSharing,
+    touched: &StateAccesses,
+    calls: &WaitSites,
     handler: usize,
-    class: Class,
+    class: ConcurrencyClass,
 ) -> Option<NodeId> {
-    if class != Class::Writer {
+    if class != ConcurrencyClass::Writer {
         return None;
     }
     let statements = statements(code, code.functions[names.handlers[handler].function].node);
@@ -46,10 +46,10 @@ pub(crate) fn early(
 /// Returns the places of a handler that can change state, or `None` if they are unknown because the code may
 /// run at any time.
 fn writes(
-    code: &Code<'_, '_>,
-    names: &Names,
-    sharing: &Sharing,
-    touched: &Touched,
+    code: &CodeText<'_, '_>,
+    names: &ScriptSymbols,
+    sharing: &VariableSharing,
+    touched: &StateAccesses,
     handler: usize,
 ) -> Option<Vec<NodeId>> {
     let function = names.handlers[handler].function;
@@ -58,9 +58,9 @@ fn writes(
     let mut changes = Vec::new();
     for (node, usage) in accesses.chain(shared(code, names, sharing, touched, function)) {
         match usage {
-            Usage::Read => {}
-            Usage::Write => changes.push(node),
-            Usage::Escape => return None,
+            ValueUsage::Read => {}
+            ValueUsage::Write => changes.push(node),
+            ValueUsage::Escape => return None,
         }
     }
     let writers: BTreeSet<FunctionId> = changes.iter().map(|node| code.home(*node)).collect();
@@ -75,27 +75,31 @@ fn writes(
 
 /// Whether code may run after the statement that contains it, as seen from the enclosing named function or
 /// handler. A callback may run at any time, and an asynchronous function may continue after an `await`.
-fn may_come_later(code: &Code<'_, '_>, node: NodeId) -> bool {
+fn may_come_later(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     let home = code.home(node);
     let mut within = code.functions_around(code.function_of(node)).take_while(|id| *id != home);
     let is_late = |id: FunctionId| {
         let routine = &code.functions[id];
-        routine.is_async || matches!(routine.called, Called::Unknown | Called::Never)
+        routine.is_async || matches!(routine.called, CallForm::Unknown | CallForm::Never)
     };
-    let is_asynchronous = code.functions[home].role == Role::Plain && code.functions[home].is_async;
+    let is_asynchronous = code.functions[home].role == FunctionRole::Plain && code.functions[home].is_async;
     is_asynchronous || within.any(is_late)
 }
 
 /// Returns the places of a handler that execute the given nodes: for a node in a named function, the calls of
 /// that function. Returns `None` if one of the functions is passed as a value.
-fn execution_places(code: &Code<'_, '_>, handler: FunctionId, mut next: Vec<NodeId>) -> Option<Vec<NodeId>> {
+fn execution_places(
+    code: &CodeText<'_, '_>,
+    handler: FunctionId,
+    mut next: Vec<NodeId>,
+) -> Option<Vec<NodeId>> {
     let (mut places, mut seen) = (Vec::new(), BTreeSet::new());
     while let Some(node) = next.pop() {
         if may_come_later(code, node) {
             return None;
         }
         let home = code.home(node);
-        if home == handler || code.functions[home].role != Role::Plain {
+        if home == handler || code.functions[home].role != FunctionRole::Plain {
             places.push(node);
         } else if seen.insert(home) {
             for name in code.mentions(home) {
@@ -110,8 +114,8 @@ fn execution_places(code: &Code<'_, '_>, handler: FunctionId, mut next: Vec<Node
 /// Returns the places of a handler that call functions which change state, directly or indirectly. Returns
 /// `None` if one of them is passed as a value, since it may then be called at any time.
 fn calls_of(
-    code: &Code<'_, '_>,
-    touched: &Touched,
+    code: &CodeText<'_, '_>,
+    touched: &StateAccesses,
     reach: &BTreeSet<FunctionId>,
     writers: BTreeSet<FunctionId>,
     handler: FunctionId,
@@ -142,36 +146,37 @@ fn calls_of(
 
 /// Returns the places where a handler may change the contents of its state through a local variable.
 fn shared(
-    code: &Code<'_, '_>,
-    names: &Names,
-    sharing: &Sharing,
-    touched: &Touched,
+    code: &CodeText<'_, '_>,
+    names: &ScriptSymbols,
+    sharing: &VariableSharing,
+    touched: &StateAccesses,
     function: FunctionId,
-) -> Vec<(NodeId, Usage)> {
+) -> Vec<(NodeId, ValueUsage)> {
     let cells: BTreeSet<SymbolId> =
         touched.all_by(function).iter().map(|access| names.cells[access.cell].symbol).collect();
     let holders: BTreeSet<SymbolId> = cells.iter().map(|cell| sharing.holder(*cell)).collect();
     let symbols = holders.into_iter().flat_map(|holder| sharing.class(holder));
     // The result of a function is examined at its calls.
     let own = symbols.filter(|symbol| {
-        let is_declared = matches!(names.thing(*symbol), Some(Thing::Cell(_) | Thing::External(_)));
+        let is_declared =
+            matches!(names.thing(*symbol), Some(SymbolMeaning::Cell(_) | SymbolMeaning::External(_)));
         !is_declared && !code.named.contains_key(symbol)
     });
     let uses = own.flat_map(|symbol| {
         code.uses(symbol).filter(|it| it.is_read()).map(|it| it.node_id()).collect::<Vec<_>>()
     });
     let in_handler = uses.filter(|node| code.is_inside(*node, code.functions[function].node));
-    in_handler.map(|node| (node, Reads::new(code, names).usage(node))).collect()
+    in_handler.map(|node| (node, UsageAnalysis::new(code, names).usage(node))).collect()
 }
 
 /// Warns about a resource that captures state before the state has been committed.
-pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Analysis { code, names, touched, calls, handlers, .. } = analysis;
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    let ScriptAnalysis { code, names, touched, calls, handlers, .. } = analysis;
     for (node, wait) in &calls.waits {
-        let Wait::Declare(resource) = wait else { continue };
+        let WaitOperation::Declare(resource) = wait else { continue };
         let Some(handler) = names.resources[*resource].parent else { continue };
-        let Handling { classified, early } = &handlers[handler];
-        if classified.class != Class::Writer || early.is_some_and(|early| early < *node) {
+        let HandlerMode { classified, early } = &handlers[handler];
+        if classified.class != ConcurrencyClass::Writer || early.is_some_and(|early| early < *node) {
             continue;
         }
         let accesses = touched.all_by(names.handlers[handler].function);
@@ -183,7 +188,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
         let place = code.construct(*construct);
         let head = place.body.as_ref().map_or(place.span.end, |body| body.start);
         found.push(
-            Diagnostic::error(
+            ScriptDiagnostic::error(
                 Says::DeclareEarly,
                 place.span.start..head,
                 format!("a resource is declared with `{}` before its value is committed", cell.name),

@@ -10,17 +10,17 @@ use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
-use super::Analysis;
-use super::builtins::{Builtin, PURE, is_known};
-use super::calls::Wait;
-use super::code::{Code, FunctionId, identifier, plain};
+use super::ScriptAnalysis;
+use super::builtins::{BuiltinFunction, PURE, is_known};
+use super::calls::WaitOperation;
+use super::code::{CodeText, FunctionId, identifier, plain};
 use super::flow::{member, roots};
-use super::names::Thing;
-use crate::method::Method;
+use super::names::SymbolMeaning;
+use crate::method::HandlerMethod;
 
 /// A location that code can depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Location {
+pub(crate) enum EffectLocation {
     /// A variable.
     Variable(SymbolId),
     /// The contents of a variable, and of all variables that may share them.
@@ -35,9 +35,9 @@ pub(crate) enum Location {
 
 /// The effects of a piece of code.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Effects {
-    pub(crate) reads: BTreeSet<Location>,
-    pub(crate) writes: BTreeSet<Location>,
+pub(crate) struct CodeEffects {
+    pub(crate) reads: BTreeSet<EffectLocation>,
+    pub(crate) writes: BTreeSet<EffectLocation>,
     /// The number of waits.
     pub(crate) io: usize,
     /// Whether it has to run after all code before it.
@@ -47,9 +47,9 @@ pub(crate) struct Effects {
     pub(crate) full: bool,
 }
 
-impl Effects {
+impl CodeEffects {
     /// Returns the location that forces `later` to wait for this code, if there is one.
-    pub(crate) fn conflict(&self, later: &Self) -> Option<Location> {
+    pub(crate) fn conflict(&self, later: &Self) -> Option<EffectLocation> {
         let mut both = self.writes.iter().filter(|it| later.reads.contains(it) || later.writes.contains(it));
         both.next().or_else(|| self.reads.iter().find(|it| later.writes.contains(it))).copied()
     }
@@ -67,16 +67,16 @@ impl Effects {
 }
 
 /// Determines the effects of code.
-pub(crate) struct Observer<'o, 'p, 'a> {
-    it: &'o Analysis<'p, 'a>,
+pub(crate) struct EffectAnalyzer<'o, 'p, 'a> {
+    it: &'o ScriptAnalysis<'p, 'a>,
     /// The union-find parents of variables that may be aliases.
     shared: BTreeMap<SymbolId, SymbolId>,
     /// The effects of functions on variables outside of them, including those of their callees.
-    functions: BTreeMap<FunctionId, Effects>,
+    functions: BTreeMap<FunctionId, CodeEffects>,
 }
 
-impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
-    pub(crate) fn new(it: &'o Analysis<'p, 'a>) -> Self {
+impl<'o, 'p, 'a> EffectAnalyzer<'o, 'p, 'a> {
+    pub(crate) fn new(it: &'o ScriptAnalysis<'p, 'a>) -> Self {
         let mut observer = Self { it, shared: BTreeMap::new(), functions: BTreeMap::new() };
         for (a, b) in it.flow.shares() {
             let (a, b) = (observer.holder(a), observer.holder(b));
@@ -89,7 +89,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
     }
 
     /// Returns the effects of a node, excluding the nodes in `without`, whose results it reads.
-    pub(crate) fn effects(&self, node: NodeId, without: &[NodeId]) -> Effects {
+    pub(crate) fn effects(&self, node: NodeId, without: &[NodeId]) -> CodeEffects {
         let without = self.code().outermost(without);
         let mut effects = self.own(node, &without);
         let names = self.code().inside_without(node, &without);
@@ -101,7 +101,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                 effects.add(it);
             }
         }
-        effects.reads.extend(without.into_iter().map(Location::Result));
+        effects.reads.extend(without.into_iter().map(EffectLocation::Result));
         effects
     }
 
@@ -113,14 +113,14 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         symbol
     }
 
-    fn code(&self) -> &'o Code<'p, 'a> {
+    fn code(&self) -> &'o CodeText<'p, 'a> {
         &self.it.code
     }
 
     /// Returns each function's effects on locations outside of it, including those of its callees, up to a
     /// fixed point.
-    fn of_functions(&self) -> BTreeMap<FunctionId, Effects> {
-        let mut all: BTreeMap<FunctionId, Effects> =
+    fn of_functions(&self) -> BTreeMap<FunctionId, CodeEffects> {
+        let mut all: BTreeMap<FunctionId, CodeEffects> =
             self.code().named.values().map(|function| (*function, self.outwards(*function))).collect();
         let mut callers: BTreeMap<FunctionId, Vec<FunctionId>> = BTreeMap::new();
         for caller in all.keys() {
@@ -139,14 +139,14 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         all
     }
 
-    fn outwards(&self, function: FunctionId) -> Effects {
+    fn outwards(&self, function: FunctionId) -> CodeEffects {
         let node = self.code().functions[function].node;
         let mut effects = self.own(node, &[]);
-        let is_outside = |location: &Location| match location {
-            Location::Variable(symbol) | Location::Resource(symbol) => {
+        let is_outside = |location: &EffectLocation| match location {
+            EffectLocation::Variable(symbol) | EffectLocation::Resource(symbol) => {
                 !self.code().is_inside(self.code().declaration(*symbol), node)
             }
-            Location::Content(symbol) => {
+            EffectLocation::Content(symbol) => {
                 let inside = |it: SymbolId| self.code().is_inside(self.code().declaration(it), node);
                 !self.it.sharing.class(*symbol).into_iter().all(inside)
             }
@@ -161,9 +161,9 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
 
     /// Returns the effects of a node without those of the functions that it calls. `without` is in source
     /// order.
-    fn own(&self, node: NodeId, without: &[NodeId]) -> Effects {
+    fn own(&self, node: NodeId, without: &[NodeId]) -> CodeEffects {
         let code = self.code();
-        let mut effects = Effects::default();
+        let mut effects = CodeEffects::default();
         let is_out = |it: NodeId| {
             let before = without.partition_point(|out| *out <= it);
             before.checked_sub(1).is_some_and(|last| code.is_inside(it, without[last]))
@@ -173,9 +173,9 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         }
         for change in self.it.flow.changes_in(code, node).filter(|it| !is_out(it.node)) {
             let location = if change.is_assignment {
-                Location::Variable(change.symbol)
+                EffectLocation::Variable(change.symbol)
             } else {
-                Location::Content(self.it.sharing.holder(change.symbol))
+                EffectLocation::Content(self.it.sharing.holder(change.symbol))
             };
             effects.writes.insert(location);
         }
@@ -183,24 +183,25 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         for (inner, wait) in waits.filter(|(it, _)| !is_out(**it)) {
             effects.io += usize::from(code.function_of(*inner) == code.function_of(node));
             match wait {
-                Wait::Resource { symbol, method, .. } => {
-                    let location = Location::Resource(*symbol);
-                    let safe = matches!(method, Method::Get | Method::Head | Method::Options);
+                WaitOperation::Resource { symbol, method, .. } => {
+                    let location = EffectLocation::Resource(*symbol);
+                    let safe =
+                        matches!(method, HandlerMethod::Get | HandlerMethod::Head | HandlerMethod::Options);
                     if safe {
                         effects.reads.insert(location)
                     } else {
                         effects.writes.insert(location)
                     };
                 }
-                Wait::Declare(_) => effects.full = true,
-                Wait::Await => effects.barrier = true,
-                Wait::Function(_) => {}
+                WaitOperation::Declare(_) => effects.full = true,
+                WaitOperation::Await => effects.barrier = true,
+                WaitOperation::Function(_) => {}
             }
         }
         effects
     }
 
-    fn visit(&self, inner: NodeId, node: NodeId, effects: &mut Effects) {
+    fn visit(&self, inner: NodeId, node: NodeId, effects: &mut CodeEffects) {
         let code = self.code();
         match code.kind(inner) {
             AstKind::IdentifierReference(_) => {
@@ -212,17 +213,17 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
                     return;
                 }
                 if self.it.names.external(symbol).is_none() || code.declaration(symbol) != inner {
-                    effects.reads.insert(Location::Variable(symbol));
-                    effects.reads.insert(Location::Content(self.it.sharing.holder(symbol)));
+                    effects.reads.insert(EffectLocation::Variable(symbol));
+                    effects.reads.insert(EffectLocation::Content(self.it.sharing.holder(symbol)));
                 }
             }
             AstKind::BindingIdentifier(_) => {
                 let symbol = code.symbol(inner);
-                effects.writes.extend(symbol.map(Location::Variable));
+                effects.writes.extend(symbol.map(EffectLocation::Variable));
             }
             AstKind::ThrowStatement(_) if code.responds(inner) => {
                 effects.barrier = true;
-                effects.writes.insert(Location::Response);
+                effects.writes.insert(EffectLocation::Response);
             }
             AstKind::ThrowStatement(_) => {
                 effects.full |= code.function_of(inner) == code.function_of(node);
@@ -234,7 +235,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
             AstKind::CallExpression(call) => self.call(call, effects),
             AstKind::NewExpression(new) => {
                 let made = code.text(code.source(new.callee.span()));
-                if !Builtin::is_constructor(made) {
+                if !BuiltinFunction::is_constructor(made) {
                     self.unknown(new.arguments.iter().filter_map(plain), effects);
                 }
             }
@@ -248,7 +249,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
     }
 
     /// Adds the effects of a call. An unknown function may change its arguments.
-    fn call(&self, call: &CallExpression<'a>, effects: &mut Effects) {
+    fn call(&self, call: &CallExpression<'a>, effects: &mut CodeEffects) {
         let code = self.code();
         if code.callee(call).is_some() || call.callee.get_inner_expression().is_function() {
             return;
@@ -273,7 +274,7 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         }
     }
 
-    fn unknown<'e>(&self, given: impl Iterator<Item = &'e Expression<'a>>, effects: &mut Effects)
+    fn unknown<'e>(&self, given: impl Iterator<Item = &'e Expression<'a>>, effects: &mut CodeEffects)
     where
         'a: 'e,
     {
@@ -281,23 +282,23 @@ impl<'o, 'p, 'a> Observer<'o, 'p, 'a> {
         for expression in given {
             for root in roots(code, expression) {
                 // The request's parameters are text and contain no functions.
-                if matches!(self.it.names.thing(root.symbol), Some(Thing::Query)) {
+                if matches!(self.it.names.thing(root.symbol), Some(SymbolMeaning::Query)) {
                     continue;
                 }
                 effects.barrier = true;
-                effects.writes.insert(Location::Content(self.it.sharing.holder(root.symbol)));
+                effects.writes.insert(EffectLocation::Content(self.it.sharing.holder(root.symbol)));
             }
         }
     }
 }
 
 /// Whether a `return`, `break` or `continue` within a node continues outside of it.
-pub(crate) fn leaves(code: &Code<'_, '_>, jump: NodeId, node: NodeId) -> bool {
+pub(crate) fn leaves(code: &CodeText<'_, '_>, jump: NodeId, node: NodeId) -> bool {
     target(code, jump).is_none_or(|target| !code.is_inside(target, node))
 }
 
 /// Returns the statement that a `break` or `continue` refers to, or `None` for `return`.
-pub(crate) fn target(code: &Code<'_, '_>, jump: NodeId) -> Option<NodeId> {
+pub(crate) fn target(code: &CodeText<'_, '_>, jump: NodeId) -> Option<NodeId> {
     let (label, is_break) = match code.kind(jump) {
         AstKind::BreakStatement(it) => (it.label.as_ref(), true),
         AstKind::ContinueStatement(it) => (it.label.as_ref(), false),

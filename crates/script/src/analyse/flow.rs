@@ -12,12 +12,12 @@ use oxc_span::{GetSpan, Span};
 use oxc_syntax::operator::UnaryOperator;
 use oxc_syntax::symbol::SymbolId;
 
-use super::code::{Code, FunctionId, node_of, plain};
-use super::names::{Names, Thing};
+use super::code::{CodeText, FunctionId, node_of, plain};
+use super::names::{ScriptSymbols, SymbolMeaning};
 
 /// A change to a variable or to its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Change {
+pub(crate) struct VariableChange {
     /// The changing node.
     pub(crate) node: NodeId,
     pub(crate) symbol: SymbolId,
@@ -31,21 +31,21 @@ pub(crate) struct Change {
 
 /// A variable that an expression is derived from, with its first index.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Root {
+pub(crate) struct RootVariable {
     pub(crate) symbol: SymbolId,
     pub(crate) index: Option<SymbolId>,
 }
 
 /// The data flow of a text.
 #[derive(Debug, Default)]
-pub(crate) struct Flow {
-    pub(crate) changes: Vec<Change>,
+pub(crate) struct DataFlow {
+    pub(crate) changes: Vec<VariableChange>,
     /// The variables whose contents, or a part of them, a variable may hold.
-    aliases: HashMap<SymbolId, Vec<Root>>,
+    aliases: HashMap<SymbolId, Vec<RootVariable>>,
     /// The variables that may also hold other values.
     unsure: HashSet<SymbolId>,
     /// The arguments of functions: the function, the parameter's index, the argument and the call.
-    passed: Vec<(FunctionId, usize, Root, NodeId)>,
+    passed: Vec<(FunctionId, usize, RootVariable, NodeId)>,
 }
 
 /// Methods that change their receiver.
@@ -99,8 +99,8 @@ pub(crate) const CHANGING_FIRST: &[&str] = &[
     "Reflect.defineProperty",
 ];
 
-impl Flow {
-    pub(crate) fn of(code: &Code<'_, '_>, names: &Names) -> Self {
+impl DataFlow {
+    pub(crate) fn of(code: &CodeText<'_, '_>, names: &ScriptSymbols) -> Self {
         let mut flow = Self::default();
         for node in code.semantic.nodes().iter() {
             flow.visit(code, names, node.id());
@@ -111,7 +111,11 @@ impl Flow {
     }
 
     /// Returns the changes within a node.
-    pub(crate) fn changes_in(&self, code: &Code<'_, '_>, node: NodeId) -> impl Iterator<Item = &Change> {
+    pub(crate) fn changes_in(
+        &self,
+        code: &CodeText<'_, '_>,
+        node: NodeId,
+    ) -> impl Iterator<Item = &VariableChange> {
         let first = self.changes.partition_point(|change| change.node < node);
         self.changes[first..].iter().take_while(move |change| code.is_inside(change.node, node))
     }
@@ -121,7 +125,7 @@ impl Flow {
         self.aliases.iter().flat_map(|(symbol, roots)| roots.iter().map(|root| (*symbol, root.symbol)))
     }
 
-    fn visit(&mut self, code: &Code<'_, '_>, names: &Names, node: NodeId) {
+    fn visit(&mut self, code: &CodeText<'_, '_>, names: &ScriptSymbols, node: NodeId) {
         match code.kind(node) {
             AstKind::IdentifierReference(_) => self.assignment(code, node),
             AstKind::StaticMemberExpression(_) | AstKind::ComputedMemberExpression(_)
@@ -151,26 +155,32 @@ impl Flow {
         }
     }
 
-    fn assignment(&mut self, code: &Code<'_, '_>, node: NodeId) {
+    fn assignment(&mut self, code: &CodeText<'_, '_>, node: NodeId) {
         let is_write = code.reference(node).is_some_and(|reference| reference.is_write());
         if let Some(symbol) = code.symbol(node).filter(|_| is_write) {
-            self.changes.push(Change { node, symbol, is_assignment: true, index: None, is_sure: true });
+            self.changes.push(VariableChange {
+                node,
+                symbol,
+                is_assignment: true,
+                index: None,
+                is_sure: true,
+            });
         }
     }
 
-    fn change(&mut self, root: Option<Root>, node: NodeId) {
-        if let Some(Root { symbol, index }) = root {
-            self.changes.push(Change { node, symbol, is_assignment: false, index, is_sure: true });
+    fn change(&mut self, root: Option<RootVariable>, node: NodeId) {
+        if let Some(RootVariable { symbol, index }) = root {
+            self.changes.push(VariableChange { node, symbol, is_assignment: false, index, is_sure: true });
         }
     }
 
-    fn bind(&mut self, code: &Code<'_, '_>, pattern: &BindingPattern<'_>, value: &Expression<'_>) {
+    fn bind(&mut self, code: &CodeText<'_, '_>, pattern: &BindingPattern<'_>, value: &Expression<'_>) {
         for symbol in bound(pattern) {
             self.alias(code, symbol, value);
         }
     }
 
-    fn alias(&mut self, code: &Code<'_, '_>, symbol: SymbolId, value: &Expression<'_>) {
+    fn alias(&mut self, code: &CodeText<'_, '_>, symbol: SymbolId, value: &Expression<'_>) {
         let roots = roots(code, value);
         if roots.is_empty() {
             self.unsure.insert(symbol);
@@ -178,12 +188,18 @@ impl Flow {
         self.aliases.entry(symbol).or_default().extend(roots);
     }
 
-    fn call(&mut self, code: &Code<'_, '_>, names: &Names, node: NodeId, call: &CallExpression<'_>) {
+    fn call(
+        &mut self,
+        code: &CodeText<'_, '_>,
+        names: &ScriptSymbols,
+        node: NodeId,
+        call: &CallExpression<'_>,
+    ) {
         let callee = call.callee.get_inner_expression();
         if let Some((object, method)) = member(callee) {
             let root = roots(code, object).first().copied();
             let is_resource =
-                root.is_some_and(|root| matches!(names.thing(root.symbol), Some(Thing::External(_))));
+                root.is_some_and(|root| matches!(names.thing(root.symbol), Some(SymbolMeaning::External(_))));
             if is_resource {
                 return;
             }
@@ -209,7 +225,7 @@ impl Flow {
     /// Binds the parameter of a callback to parts of the receiver: `list.forEach(..)`.
     fn visited(
         &mut self,
-        code: &Code<'_, '_>,
+        code: &CodeText<'_, '_>,
         call: &CallExpression<'_>,
         object: &Expression<'_>,
         parameter: usize,
@@ -226,8 +242,8 @@ impl Flow {
     }
 
     /// Propagates changes to aliases, and from parameters to arguments.
-    fn close(&mut self, code: &Code<'_, '_>) {
-        let mut takers: HashMap<SymbolId, Vec<(Root, NodeId)>> = HashMap::new();
+    fn close(&mut self, code: &CodeText<'_, '_>) {
+        let mut takers: HashMap<SymbolId, Vec<(RootVariable, NodeId)>> = HashMap::new();
         for (function, index, root, node) in &self.passed {
             let parameters = parameters(code, *function);
             for symbol in parameters.get(*index).into_iter().flatten() {
@@ -244,34 +260,35 @@ impl Flow {
             }
             let is_sure = change.is_sure && !self.unsure.contains(&change.symbol);
             let held = self.aliases.get(&change.symbol).into_iter().flatten();
-            let held = held.map(|root| Change { symbol: root.symbol, index: root.index, is_sure, ..change });
+            let held =
+                held.map(|root| VariableChange { symbol: root.symbol, index: root.index, is_sure, ..change });
             let given = takers.get(&change.symbol).into_iter().flatten();
-            let given = given.map(|(root, node)| Change {
+            let given = given.map(|(root, node)| VariableChange {
                 node: *node,
                 symbol: root.symbol,
                 index: root.index,
                 ..change
             });
-            let further: Vec<Change> =
+            let further: Vec<VariableChange> =
                 held.chain(given).filter(|it| known.insert((it.node, it.symbol))).collect();
             self.changes.extend(further);
         }
     }
 }
 
-fn identifier_function(code: &Code<'_, '_>, callee: &Expression<'_>) -> Option<FunctionId> {
+fn identifier_function(code: &CodeText<'_, '_>, callee: &Expression<'_>) -> Option<FunctionId> {
     code.named.get(&super::code::identifier(code, callee)?).copied()
 }
 
 /// Returns the symbols that each parameter of a function binds, without `...rest`.
-pub(crate) fn parameters(code: &Code<'_, '_>, function: FunctionId) -> Vec<Vec<SymbolId>> {
+pub(crate) fn parameters(code: &CodeText<'_, '_>, function: FunctionId) -> Vec<Vec<SymbolId>> {
     let Some(parameters) = formal(code, function) else { return Vec::new() };
     parameters.items.iter().map(|parameter| bound(&parameter.pattern)).collect()
 }
 
 /// Returns the symbols that may hold an argument of a call, by its index.
 pub(crate) fn receivers(
-    code: &Code<'_, '_>,
+    code: &CodeText<'_, '_>,
     function: FunctionId,
     arguments: &[Argument<'_>],
     index: usize,
@@ -287,7 +304,7 @@ pub(crate) fn receivers(
     if index < parameters.len() { parameters.swap_remove(index) } else { rest }
 }
 
-fn formal<'a>(code: &Code<'_, 'a>, function: FunctionId) -> Option<&'a FormalParameters<'a>> {
+fn formal<'a>(code: &CodeText<'_, 'a>, function: FunctionId) -> Option<&'a FormalParameters<'a>> {
     let parameters = match code.kind(code.functions[function].node) {
         AstKind::Function(function) => &function.params,
         AstKind::ArrowFunctionExpression(arrow) => &arrow.params,
@@ -314,11 +331,11 @@ pub(crate) fn member<'b, 'a>(expression: &'b Expression<'a>) -> Option<(&'b Expr
 }
 
 /// Returns the variables that an expression may be equal to, or a part of.
-pub(crate) fn roots(code: &Code<'_, '_>, expression: &Expression<'_>) -> Vec<Root> {
+pub(crate) fn roots(code: &CodeText<'_, '_>, expression: &Expression<'_>) -> Vec<RootVariable> {
     match expression.get_inner_expression() {
         Expression::Identifier(_) => {
             let symbol = super::code::identifier(code, expression);
-            symbol.map(|symbol| Root { symbol, index: None }).into_iter().collect()
+            symbol.map(|symbol| RootVariable { symbol, index: None }).into_iter().collect()
         }
         Expression::StaticMemberExpression(member) => roots(code, &member.object),
         Expression::ComputedMemberExpression(member) => {
@@ -348,14 +365,14 @@ pub(crate) fn roots(code: &Code<'_, '_>, expression: &Expression<'_>) -> Vec<Roo
 }
 
 /// Returns the variables that the result of a call may be a part of: `list.find(..)`.
-fn given(code: &Code<'_, '_>, call: &CallExpression<'_>) -> Vec<Root> {
+fn given(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> Vec<RootVariable> {
     match member(&call.callee) {
         Some((object, method)) if GIVING.contains(&method) => roots(code, object),
         _ => Vec::new(),
     }
 }
 
-fn root_of_member(code: &Code<'_, '_>, node: NodeId) -> Option<Root> {
+fn root_of_member(code: &CodeText<'_, '_>, node: NodeId) -> Option<RootVariable> {
     let (object, index) = match code.kind(node) {
         AstKind::StaticMemberExpression(member) => (&member.object, None),
         AstKind::ComputedMemberExpression(member) => {
@@ -371,7 +388,7 @@ fn root_of_member(code: &Code<'_, '_>, node: NodeId) -> Option<Root> {
 }
 
 /// Whether an expression is assigned, updated or deleted.
-pub(crate) fn is_target(code: &Code<'_, '_>, node: NodeId) -> bool {
+pub(crate) fn is_target(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     let span = code.span(node);
     let is = |other: Span| other == span;
     match code.kind(code.parent(node)) {

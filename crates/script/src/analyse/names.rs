@@ -7,16 +7,16 @@ use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
-use super::capture::{self, Captured};
-use super::code::{Code, FunctionId, Role, node_of};
-use super::template::Template;
-use crate::method::Method;
-use crate::program::Scope;
-use crate::syntax::{ConstructId, ConstructKind, Name};
+use super::capture::{self, CapturedVariables};
+use super::code::{CodeText, FunctionId, FunctionRole, node_of};
+use super::template::UrlPattern;
+use crate::method::HandlerMethod;
+use crate::program::CellScope;
+use crate::syntax::{ConstructId, ConstructKind, ConstructName};
 
 /// The meaning of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thing {
+pub(crate) enum SymbolMeaning {
     /// An index into `Names::cells`.
     Cell(usize),
     /// An index into `Names::externals`.
@@ -28,22 +28,22 @@ pub(crate) enum Thing {
 /// All declarations of S. Indices refer to the whole text. The `number` of an item is its index in its
 /// service.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
-    pub(crate) things: HashMap<SymbolId, Thing>,
-    pub(crate) services: Vec<Service>,
-    pub(crate) cells: Vec<Cell>,
-    pub(crate) resources: Vec<Resource>,
+pub(crate) struct ScriptSymbols {
+    pub(crate) things: HashMap<SymbolId, SymbolMeaning>,
+    pub(crate) services: Vec<ServiceSymbol>,
+    pub(crate) cells: Vec<CellSymbol>,
+    pub(crate) resources: Vec<ResourceSymbol>,
     /// The resource that each `res` declares.
     declarations: HashMap<ConstructId, usize>,
     /// The handlers, in source order.
-    pub(crate) handlers: Vec<Handler>,
+    pub(crate) handlers: Vec<HandlerSymbol>,
     /// Functions and classes in blocks of nested resources that use variables of an enclosing handler.
     pub(crate) capturing: BTreeSet<NodeId>,
-    pub(crate) externals: Vec<External>,
+    pub(crate) externals: Vec<ExternalSymbol>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct ServiceSymbol {
     pub(crate) construct: ConstructId,
     pub(crate) name: String,
     pub(crate) cells: Vec<usize>,
@@ -52,7 +52,7 @@ pub(crate) struct Service {
 }
 
 #[derive(Debug)]
-pub(crate) struct Cell {
+pub(crate) struct CellSymbol {
     pub(crate) construct: ConstructId,
     pub(crate) symbol: SymbolId,
     pub(crate) name: String,
@@ -61,7 +61,7 @@ pub(crate) struct Cell {
     pub(crate) key: String,
     pub(crate) service: usize,
     /// The scope, with indices of the whole text.
-    pub(crate) scope: Scope,
+    pub(crate) scope: CellScope,
     pub(crate) initial: Option<NodeId>,
     pub(crate) number: usize,
     /// The range of its name in the S text.
@@ -69,7 +69,7 @@ pub(crate) struct Cell {
 }
 
 #[derive(Debug)]
-pub(crate) struct Resource {
+pub(crate) struct ResourceSymbol {
     /// Its declarations. Several with the same path are one resource.
     pub(crate) constructs: Vec<ConstructId>,
     pub(crate) key: String,
@@ -77,27 +77,27 @@ pub(crate) struct Resource {
     pub(crate) literal: Option<String>,
     /// The handler that declares it at runtime.
     pub(crate) parent: Option<usize>,
-    pub(crate) captured: Captured,
+    pub(crate) captured: CapturedVariables,
     pub(crate) number: usize,
 }
 
 #[derive(Debug)]
-pub(crate) struct Handler {
+pub(crate) struct HandlerSymbol {
     pub(crate) construct: ConstructId,
     pub(crate) function: FunctionId,
-    pub(crate) method: Method,
+    pub(crate) method: HandlerMethod,
     pub(crate) resource: usize,
     pub(crate) number: usize,
 }
 
 #[derive(Debug)]
-pub(crate) struct External {
+pub(crate) struct ExternalSymbol {
     pub(crate) name: String,
-    pub(crate) template: Template,
+    pub(crate) template: UrlPattern,
 }
 
-impl Names {
-    pub(crate) fn of(code: &Code<'_, '_>) -> Self {
+impl ScriptSymbols {
+    pub(crate) fn of(code: &CodeText<'_, '_>) -> Self {
         let mut names = Self::default();
         names.find_services(code);
         names.find_symbols(code);
@@ -108,20 +108,20 @@ impl Names {
         names
     }
 
-    pub(crate) fn thing(&self, symbol: SymbolId) -> Option<Thing> {
+    pub(crate) fn thing(&self, symbol: SymbolId) -> Option<SymbolMeaning> {
         self.things.get(&symbol).copied()
     }
 
     pub(crate) fn cell(&self, symbol: SymbolId) -> Option<usize> {
         match self.thing(symbol)? {
-            Thing::Cell(cell) => Some(cell),
+            SymbolMeaning::Cell(cell) => Some(cell),
             _ => None,
         }
     }
 
     pub(crate) fn external(&self, symbol: SymbolId) -> Option<usize> {
         match self.thing(symbol)? {
-            Thing::External(external) => Some(external),
+            SymbolMeaning::External(external) => Some(external),
             _ => None,
         }
     }
@@ -135,12 +135,12 @@ impl Names {
         self.declarations.get(&construct).copied()
     }
 
-    fn find_services(&mut self, code: &Code<'_, '_>) {
+    fn find_services(&mut self, code: &CodeText<'_, '_>) {
         for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
             if let ConstructKind::Service { name } = &it.kind {
                 let name = name.text.clone();
                 let (cells, resources, handlers) = Default::default();
-                self.services.push(Service { construct, name, cells, resources, handlers });
+                self.services.push(ServiceSymbol { construct, name, cells, resources, handlers });
             }
         }
     }
@@ -149,7 +149,7 @@ impl Names {
         self.services.binary_search_by_key(&construct, |service| service.construct).ok()
     }
 
-    fn find_symbols(&mut self, code: &Code<'_, '_>) {
+    fn find_symbols(&mut self, code: &CodeText<'_, '_>) {
         for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
             match &it.kind {
                 ConstructKind::State { names } => {
@@ -164,51 +164,57 @@ impl Names {
             }
         }
         for function in &code.functions {
-            if matches!(function.role, Role::Handler(_)) {
+            if matches!(function.role, FunctionRole::Handler(_)) {
                 self.parameters(code, function.node);
             }
         }
     }
 
-    fn parameters(&mut self, code: &Code<'_, '_>, node: NodeId) {
+    fn parameters(&mut self, code: &CodeText<'_, '_>, node: NodeId) {
         let AstKind::Function(function) = code.kind(node) else { return };
-        let things = [Thing::Query, Thing::Response];
+        let things = [SymbolMeaning::Query, SymbolMeaning::Response];
         for (parameter, thing) in function.params.items.iter().zip(things) {
             let symbol = parameter.pattern.get_binding_identifier().and_then(|id| id.symbol_id.get());
             self.things.extend(symbol.map(|symbol| (symbol, thing)));
         }
     }
 
-    fn cell_named(&mut self, code: &Code<'_, '_>, construct: ConstructId, service: usize, name: &Name) {
+    fn cell_named(
+        &mut self,
+        code: &CodeText<'_, '_>,
+        construct: ConstructId,
+        service: usize,
+        name: &ConstructName,
+    ) {
         let Some(symbol) = name.symbol else { return };
         let AstKind::VariableDeclarator(declarator) = code.kind(code.declaration(symbol)) else { return };
         let initial = declarator.init.as_ref();
         let initial = initial.and_then(|init| node_of(code, code.declaration(symbol), init.span()));
-        self.things.insert(symbol, Thing::Cell(self.cells.len()));
-        self.cells.push(Cell {
+        self.things.insert(symbol, SymbolMeaning::Cell(self.cells.len()));
+        self.cells.push(CellSymbol {
             construct,
             symbol,
             name: name.text.clone(),
             view: String::new(),
             key: String::new(),
             service,
-            scope: Scope::Service,
+            scope: CellScope::Service,
             initial,
             number: 0,
             place: name.span.clone(),
         });
     }
 
-    fn external_named(&mut self, code: &Code<'_, '_>, name: &Name) {
+    fn external_named(&mut self, code: &CodeText<'_, '_>, name: &ConstructName) {
         let Some(symbol) = name.symbol else { return };
         let AstKind::VariableDeclarator(declarator) = code.kind(code.declaration(symbol)) else { return };
         let Some(init) = &declarator.init else { return };
-        let template = Template::of(code, init);
-        self.things.insert(symbol, Thing::External(self.externals.len()));
-        self.externals.push(External { name: name.text.clone(), template });
+        let template = UrlPattern::of(code, init);
+        self.things.insert(symbol, SymbolMeaning::External(self.externals.len()));
+        self.externals.push(ExternalSymbol { name: name.text.clone(), template });
     }
 
-    fn find_resources(&mut self, code: &Code<'_, '_>) {
+    fn find_resources(&mut self, code: &CodeText<'_, '_>) {
         let mut by_path: HashMap<(usize, String), usize> = HashMap::new();
         for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
             let ConstructKind::Res { literal, .. } = &it.kind else { continue };
@@ -233,11 +239,19 @@ impl Names {
             self.services[service].resources.push(self.resources.len());
             let (constructs, literal) = (vec![construct], literal.clone());
             let key = String::new();
-            self.resources.push(Resource { constructs, key, service, literal, parent, captured, number });
+            self.resources.push(ResourceSymbol {
+                constructs,
+                key,
+                service,
+                literal,
+                parent,
+                captured,
+                number,
+            });
         }
     }
 
-    fn find_handlers(&mut self, code: &Code<'_, '_>) {
+    fn find_handlers(&mut self, code: &CodeText<'_, '_>) {
         for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
             let ConstructKind::On { method, .. } = &it.kind else { continue };
             let resource = it.parent.and_then(|parent| self.resource_at(parent));
@@ -245,9 +259,9 @@ impl Names {
             let service = self.resources[resource].service;
             let number = self.services[service].handlers.len();
             self.services[service].handlers.push(self.handlers.len());
-            self.handlers.push(Handler { construct, function, method: *method, resource, number });
+            self.handlers.push(HandlerSymbol { construct, function, method: *method, resource, number });
         }
-        let mut keys = vec![Numbered::default(); self.services.len()];
+        let mut keys = vec![UniqueNames::default(); self.services.len()];
         for index in 0..self.resources.len() {
             self.resources[index].parent =
                 self.resources[index].parent.and_then(|parent| self.handler_at(parent));
@@ -257,7 +271,7 @@ impl Names {
     }
 
     /// Returns the key of a resource: `/data`, or `/start POST > /red/` for one that a handler declares.
-    fn key(&self, code: &Code<'_, '_>, index: usize) -> String {
+    fn key(&self, code: &CodeText<'_, '_>, index: usize) -> String {
         let resource = &self.resources[index];
         let path = resource.literal.clone().unwrap_or_else(|| {
             let statement = code.statements[resource.constructs[0]];
@@ -281,23 +295,25 @@ impl Names {
         format!("{} {}", self.resources[handler.resource].key, handler.method.word())
     }
 
-    fn finish_cells(&mut self, code: &Code<'_, '_>) {
-        let (mut views, mut keys) =
-            (vec![Numbered::default(); self.services.len()], vec![Numbered::default(); self.services.len()]);
+    fn finish_cells(&mut self, code: &CodeText<'_, '_>) {
+        let (mut views, mut keys) = (
+            vec![UniqueNames::default(); self.services.len()],
+            vec![UniqueNames::default(); self.services.len()],
+        );
         for index in 0..self.cells.len() {
             let around = code.construct(self.cells[index].construct).parent;
             let statement = code.statements[self.cells[index].construct];
             let scope = match (code.own_handler_of(statement), around) {
-                (Some(handler), _) => self.handler_at(handler).map(Scope::Handler),
-                (_, Some(around)) => self.resource_at(around).map(Scope::Resource),
+                (Some(handler), _) => self.handler_at(handler).map(CellScope::Handler),
+                (_, Some(around)) => self.resource_at(around).map(CellScope::Resource),
                 _ => None,
             };
             let (service, name) = (self.cells[index].service, self.cells[index].name.clone());
-            let scope = scope.unwrap_or(Scope::Service);
+            let scope = scope.unwrap_or(CellScope::Service);
             let key = match scope {
-                Scope::Service => name.clone(),
-                Scope::Resource(resource) => format!("{} {name}", self.resources[resource].key),
-                Scope::Handler(handler) => format!("{} {name}", self.handler_key(handler)),
+                CellScope::Service => name.clone(),
+                CellScope::Resource(resource) => format!("{} {name}", self.resources[resource].key),
+                CellScope::Handler(handler) => format!("{} {name}", self.handler_key(handler)),
             };
             let number = self.services[service].cells.len();
             self.services[service].cells.push(index);
@@ -311,12 +327,12 @@ impl Names {
 
 /// A generator of unique names: `id`, and `id$2` for the next of that name.
 #[derive(Clone, Debug, Default)]
-struct Numbered {
+struct UniqueNames {
     /// The number of times that each name has been requested.
     given: HashMap<String, usize>,
 }
 
-impl Numbered {
+impl UniqueNames {
     fn unique(&mut self, name: String, sign: char) -> String {
         let mut nth = self.given.get(&name).copied().unwrap_or(0);
         let unique = loop {

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 
-use super::Analysis;
-use super::effects::{Effects, Location, Observer};
+use super::ScriptAnalysis;
+use super::effects::{CodeEffects, EffectAnalyzer, EffectLocation};
 use crate::syntax::ConstructId;
 use units::{mean_the_same_without_their_declarations, parts, split};
 
@@ -16,17 +16,17 @@ pub(crate) mod units;
 
 /// The plan of a `par`.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ParPlan {
     pub(crate) construct: ConstructId,
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<ParSegment>,
     /// The function declarations, which are available from the beginning.
     pub(crate) functions: Vec<NodeId>,
 }
 
 /// The units between two statements that everything waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Segment {
-    pub(crate) units: Vec<Unit>,
+pub(crate) struct ParSegment {
+    pub(crate) units: Vec<ParUnit>,
     /// The number of units at the beginning and at the end that run in place, because they do not wait.
     pub(crate) before: usize,
     pub(crate) after: usize,
@@ -34,32 +34,32 @@ pub(crate) struct Segment {
 
 /// A unit, which runs as a whole.
 #[derive(Debug)]
-pub(crate) struct Unit {
-    pub(crate) steps: Vec<Step>,
-    pub(crate) effects: Effects,
+pub(crate) struct ParUnit {
+    pub(crate) steps: Vec<UnitStep>,
+    pub(crate) effects: CodeEffects,
     /// The earlier units of the segment that it waits for, with the reasons.
-    pub(crate) needs: BTreeMap<usize, Location>,
+    pub(crate) needs: BTreeMap<usize, EffectLocation>,
 }
 
 /// A step of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum UnitStep {
     /// A statement, or one declarator of several, without the extracted calls.
     Statement(NodeId),
     /// An extracted call.
     Call(NodeId),
 }
 
-impl Plan {
+impl ParPlan {
     /// Returns the plan of a `par` construct.
     pub(crate) fn of(
-        analysis: &Analysis<'_, '_>,
-        observer: &Observer<'_, '_, '_>,
+        analysis: &ScriptAnalysis<'_, '_>,
+        observer: &EffectAnalyzer<'_, '_, '_>,
         construct: ConstructId,
     ) -> Self {
         let code = &analysis.code;
         let mut plan = Self { construct, segments: Vec::new(), functions: Vec::new() };
-        let mut units: Vec<Unit> = Vec::new();
+        let mut units: Vec<ParUnit> = Vec::new();
         for part in parts(code, code.statements[construct]) {
             if matches!(code.kind(part), AstKind::Function(_)) {
                 plan.functions.push(part);
@@ -76,47 +76,47 @@ impl Plan {
 
     /// Returns the calls that units make for later ones, in order.
     pub(crate) fn taken_out(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let steps = self.segments.iter().flat_map(Segment::parallel).flat_map(|(_, unit)| &unit.steps);
+        let steps = self.segments.iter().flat_map(ParSegment::parallel).flat_map(|(_, unit)| &unit.steps);
         steps.filter_map(|step| match step {
-            Step::Call(call) => Some(*call),
-            Step::Statement(_) => None,
+            UnitStep::Call(call) => Some(*call),
+            UnitStep::Statement(_) => None,
         })
     }
 
     /// Returns the statements that run in a function of their own.
     pub(crate) fn moved(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let units = self.segments.iter().flat_map(Segment::parallel);
+        let units = self.segments.iter().flat_map(ParSegment::parallel);
         units.flat_map(|(_, unit)| &unit.steps).filter_map(|step| match step {
-            Step::Statement(statement) => Some(*statement),
-            Step::Call(_) => None,
+            UnitStep::Statement(statement) => Some(*statement),
+            UnitStep::Call(_) => None,
         })
     }
 }
 
 /// Cuts before and after units that leave the block or declare a resource.
-fn segments(units: Vec<Unit>) -> Vec<Segment> {
+fn segments(units: Vec<ParUnit>) -> Vec<ParSegment> {
     let (mut segments, mut open) = (Vec::new(), Vec::new());
     for unit in units {
         let is_full = unit.effects.full;
         if is_full && !open.is_empty() {
-            segments.push(Segment::of(std::mem::take(&mut open)));
+            segments.push(ParSegment::of(std::mem::take(&mut open)));
         }
         open.push(unit);
         if is_full {
-            segments.push(Segment::of(std::mem::take(&mut open)));
+            segments.push(ParSegment::of(std::mem::take(&mut open)));
         }
     }
     if !open.is_empty() {
-        segments.push(Segment::of(open));
+        segments.push(ParSegment::of(open));
     }
     segments
 }
 
-impl Segment {
-    fn of(mut units: Vec<Unit>) -> Self {
+impl ParSegment {
+    fn of(mut units: Vec<ParUnit>) -> Self {
         connect(&mut units);
         let mut units = joined(units);
-        let needed = Needed::of(&units);
+        let needed = UnitDependencies::of(&units);
         let waiting: Vec<usize> = (0..units.len()).filter(|index| units[*index].effects.io > 0).collect();
         if waiting.windows(2).all(|pair| needed.has(pair[1], pair[0])) {
             let before = units.len();
@@ -131,15 +131,15 @@ impl Segment {
     }
 
     /// Returns the units that run in parallel, with their indices.
-    pub(crate) fn parallel(&self) -> impl Iterator<Item = (usize, &Unit)> {
+    pub(crate) fn parallel(&self) -> impl Iterator<Item = (usize, &ParUnit)> {
         self.units.iter().enumerate().take(self.units.len() - self.after).skip(self.before)
     }
 }
 
 /// Adds dependencies between units with a common location, and of barriers on all units before them.
-fn connect(units: &mut [Unit]) {
-    let mut reads: BTreeMap<Location, Vec<usize>> = BTreeMap::new();
-    let mut writes: BTreeMap<Location, Vec<usize>> = BTreeMap::new();
+fn connect(units: &mut [ParUnit]) {
+    let mut reads: BTreeMap<EffectLocation, Vec<usize>> = BTreeMap::new();
+    let mut writes: BTreeMap<EffectLocation, Vec<usize>> = BTreeMap::new();
     for later in 0..units.len() {
         let effects = &units[later].effects;
         let both = effects.reads.iter().chain(&effects.writes);
@@ -147,7 +147,7 @@ fn connect(units: &mut [Unit]) {
         let read = effects.writes.iter().filter_map(|it| reads.get(it)).flatten();
         let before = if effects.barrier { 0..later } else { 0..0 };
         let earlier: BTreeSet<usize> = written.chain(read).copied().chain(before).collect();
-        let why = |index: &usize| units[*index].effects.conflict(effects).unwrap_or(Location::Response);
+        let why = |index: &usize| units[*index].effects.conflict(effects).unwrap_or(EffectLocation::Response);
         let needs = earlier.iter().map(|index| (*index, why(index))).collect();
         for (places, touched) in [(&mut reads, &effects.reads), (&mut writes, &effects.writes)] {
             touched.iter().for_each(|it| places.entry(*it).or_default().push(later));
@@ -158,14 +158,14 @@ fn connect(units: &mut [Unit]) {
 
 /// Joins neighbouring units that do not wait, if the second depends on no call that the first does not depend
 /// on.
-fn joined(units: Vec<Unit>) -> Vec<Unit> {
-    let needed = Needed::of(&units);
+fn joined(units: Vec<ParUnit>) -> Vec<ParUnit> {
+    let needed = UnitDependencies::of(&units);
     let waits: Vec<bool> = units.iter().map(|unit| unit.effects.io > 0).collect();
     let needs_no_more = |index: usize| {
         (0..index).filter(|it| waits[*it]).all(|it| !needed.has(index, it) || needed.has(index - 1, it))
     };
     let mut place = Vec::with_capacity(units.len());
-    let mut result: Vec<Unit> = Vec::new();
+    let mut result: Vec<ParUnit> = Vec::new();
     for (index, mut unit) in units.into_iter().enumerate() {
         let mut needs = BTreeMap::new();
         for (earlier, why) in &unit.needs {
@@ -183,7 +183,7 @@ fn joined(units: Vec<Unit>) -> Vec<Unit> {
                     last.needs.entry(earlier).or_insert(why);
                 }
             }
-            None => result.push(Unit { needs, ..unit }),
+            None => result.push(ParUnit { needs, ..unit }),
         }
         place.push(result.len() - 1);
     }
@@ -191,15 +191,15 @@ fn joined(units: Vec<Unit>) -> Vec<Unit> {
 }
 
 /// The transitive dependencies of units.
-struct Needed {
+struct UnitDependencies {
     /// All dependencies of each unit, as a bit set of earlier units.
     all: Vec<Vec<u64>>,
     /// The direct dependencies of each unit, without those that others imply.
     direct: Vec<BTreeSet<usize>>,
 }
 
-impl Needed {
-    fn of(units: &[Unit]) -> Self {
+impl UnitDependencies {
+    fn of(units: &[ParUnit]) -> Self {
         let mut needed = Self { all: Vec::new(), direct: Vec::new() };
         for (index, unit) in units.iter().enumerate() {
             let (mut all, mut direct) = (vec![0; index.div_ceil(64)], BTreeSet::new());

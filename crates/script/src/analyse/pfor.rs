@@ -8,30 +8,30 @@ use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
-use super::Analysis;
-use super::code::{Code, identifier};
-use super::effects::{Location, Observer, target};
-use crate::diagnostic::{Code as Says, Diagnostic};
+use super::ScriptAnalysis;
+use super::code::{CodeText, identifier};
+use super::effects::{EffectAnalyzer, EffectLocation, target};
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// Whether the author requests sequential iterations with `/* S: sequential */` before the loop.
-pub(crate) fn is_sequential(code: &Code<'_, '_>, construct: ConstructId) -> bool {
+pub(crate) fn is_sequential(code: &CodeText<'_, '_>, construct: ConstructId) -> bool {
     let before = code.text(0..code.construct(construct).span.start).trim_end();
     let comment = before.strip_suffix("*/").and_then(|before| before.rsplit_once("/*"));
     comment.is_some_and(|(_, text)| text.split_whitespace().eq(["S:", "sequential"]))
 }
 
 /// Returns the repeated statement.
-pub(crate) fn body(code: &Code<'_, '_>, construct: ConstructId) -> Option<NodeId> {
+pub(crate) fn body(code: &CodeText<'_, '_>, construct: ConstructId) -> Option<NodeId> {
     let statement = code.statements[construct];
     let AstKind::ForInStatement(each) = code.kind(statement) else { return None };
     super::code::node_of(code, statement, each.body.span())
 }
 
 pub(crate) fn check(
-    analysis: &Analysis<'_, '_>,
-    observer: &Observer<'_, '_, '_>,
-    found: &mut Vec<Diagnostic>,
+    analysis: &ScriptAnalysis<'_, '_>,
+    observer: &EffectAnalyzer<'_, '_, '_>,
+    found: &mut Vec<ScriptDiagnostic>,
 ) {
     let code = &analysis.code;
     let constructs = code.parsed.syntax.constructs.iter().enumerate();
@@ -44,15 +44,15 @@ pub(crate) fn check(
             continue;
         }
         let checked =
-            Turn { analysis, body, bodies: &bodies, index: name.symbol, head: construct.span.start };
+            PforIteration { analysis, body, bodies: &bodies, index: name.symbol, head: construct.span.start };
         checked.jumps(found);
         checked.answers(found);
         checked.changes(observer, found);
     }
 }
 
-struct Turn<'t, 'p, 'a> {
-    analysis: &'t Analysis<'p, 'a>,
+struct PforIteration<'t, 'p, 'a> {
+    analysis: &'t ScriptAnalysis<'p, 'a>,
     body: NodeId,
     index: Option<SymbolId>,
     /// The bodies of all loops.
@@ -63,12 +63,12 @@ struct Turn<'t, 'p, 'a> {
 
 const SEQUENTIAL: &str = "write `/* S: sequential */` before the loop to run the iterations sequentially";
 
-impl Turn<'_, '_, '_> {
-    fn code(&self) -> &Code<'_, '_> {
+impl PforIteration<'_, '_, '_> {
+    fn code(&self) -> &CodeText<'_, '_> {
         &self.analysis.code
     }
 
-    fn jumps(&self, found: &mut Vec<Diagnostic>) {
+    fn jumps(&self, found: &mut Vec<ScriptDiagnostic>) {
         let code = self.code();
         for node in code.inside(self.body) {
             if code.function_of(node) != code.function_of(self.body) {
@@ -87,7 +87,7 @@ impl Turn<'_, '_, '_> {
             }
             let message = format!("`{word}` leaves a `pfor` while other iterations are running");
             let help = format!("store the result, and check it after the loop; or {SEQUENTIAL}");
-            let error = Diagnostic::error(
+            let error = ScriptDiagnostic::error(
                 Says::PforLeaves,
                 code.place(node),
                 message,
@@ -108,7 +108,7 @@ impl Turn<'_, '_, '_> {
         !(code.is_inside(target, self.body) || target == own || is_label)
     }
 
-    fn answers(&self, found: &mut Vec<Diagnostic>) {
+    fn answers(&self, found: &mut Vec<ScriptDiagnostic>) {
         let code = self.code();
         for node in code.inside(self.body) {
             let Some(id) = code.construct_at(node) else { continue };
@@ -120,7 +120,7 @@ impl Turn<'_, '_, '_> {
             }
             let help = format!("respond after the loop, when all iterations are done; or {SEQUENTIAL}");
             let message = "`respond` in a `pfor`: any iteration could respond first";
-            let error = Diagnostic::error(
+            let error = ScriptDiagnostic::error(
                 Says::PforDependence,
                 code.construct(id).span.clone(),
                 message,
@@ -131,7 +131,7 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    fn changes(&self, observer: &Observer<'_, '_, '_>, found: &mut Vec<Diagnostic>) {
+    fn changes(&self, observer: &EffectAnalyzer<'_, '_, '_>, found: &mut Vec<ScriptDiagnostic>) {
         let code = self.code();
         let (mut told, mut looked_at) = (BTreeSet::new(), BTreeSet::new());
         for change in self.analysis.flow.changes_in(code, self.body) {
@@ -166,7 +166,9 @@ impl Turn<'_, '_, '_> {
                 continue;
             }
             for location in observer.effects(node, &[]).writes {
-                let (Location::Variable(symbol) | Location::Content(symbol)) = location else { continue };
+                let (EffectLocation::Variable(symbol) | EffectLocation::Content(symbol)) = location else {
+                    continue;
+                };
                 if !self.is_own(symbol) && told.insert(symbol) {
                     found.push(self.dependence(symbol, node, "this function changes it in each iteration"));
                 }
@@ -207,7 +209,7 @@ impl Turn<'_, '_, '_> {
     }
 
     /// Returns a use of the object assigned by `x[i] = ..` that is not `x[i]`.
-    fn other_use(&self, observer: &Observer<'_, '_, '_>, symbol: SymbolId) -> Option<NodeId> {
+    fn other_use(&self, observer: &EffectAnalyzer<'_, '_, '_>, symbol: SymbolId) -> Option<NodeId> {
         let code = self.code();
         let holder = observer.holder(symbol);
         let names = code
@@ -226,13 +228,13 @@ impl Turn<'_, '_, '_> {
         })
     }
 
-    fn dependence(&self, symbol: SymbolId, node: NodeId, label: &str) -> Diagnostic {
+    fn dependence(&self, symbol: SymbolId, node: NodeId, label: &str) -> ScriptDiagnostic {
         let code = self.code();
         let name = code.name(symbol);
         if Some(symbol) == self.index {
             let message = format!("`{name}` is a constant in each iteration of `pfor`");
             let help = "copy it into a variable of the body, and change that";
-            return Diagnostic::error(
+            return ScriptDiagnostic::error(
                 Says::PforDependence,
                 code.place(node),
                 message,
@@ -249,7 +251,7 @@ impl Turn<'_, '_, '_> {
         let help = format!(
             "let each iteration set an element of its own, as in `results[i] = ..`, and combine them after the loop; or {SEQUENTIAL}"
         );
-        let error = Diagnostic::error(Says::PforDependence, code.place(node), message, label, help);
+        let error = ScriptDiagnostic::error(Says::PforDependence, code.place(node), message, label, help);
         let error = error.and(self.head..self.head + 4, "in this loop");
         if self.declares(symbol, self.body) {
             error

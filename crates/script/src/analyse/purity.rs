@@ -6,23 +6,23 @@ use std::collections::BTreeSet;
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 
-use super::Analysis;
-use super::calls::Wait;
-use super::code::{Code, FunctionId};
-use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::method::Method;
+use super::ScriptAnalysis;
+use super::calls::WaitOperation;
+use super::code::{CodeText, FunctionId};
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::method::HandlerMethod;
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// The directive of a file, service or handler that allows its GET handlers to make unsafe calls.
 const ALLOWED: &str = "allow unsafe calls in GET";
 
-pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let mut told = BTreeSet::new();
     let allowing = allowing(&analysis.code);
     for handler in &analysis.names.handlers {
-        if matches!(handler.method, Method::Get | Method::Head) {
+        if matches!(handler.method, HandlerMethod::Get | HandlerMethod::Head) {
             let method = handler.method.word();
-            let safe = Safe {
+            let safe = PurityAnalysis {
                 analysis,
                 allowing: &allowing,
                 construct: handler.construct,
@@ -36,20 +36,20 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-struct Safe<'s, 'p, 'a> {
-    analysis: &'s Analysis<'p, 'a>,
+struct PurityAnalysis<'s, 'p, 'a> {
+    analysis: &'s ScriptAnalysis<'p, 'a>,
     allowing: &'s BTreeSet<FunctionId>,
     construct: ConstructId,
     function: FunctionId,
     method: &'static str,
 }
 
-impl Safe<'_, '_, '_> {
-    fn code(&self) -> &Code<'_, '_> {
+impl PurityAnalysis<'_, '_, '_> {
+    fn code(&self) -> &CodeText<'_, '_> {
         &self.analysis.code
     }
 
-    fn declarations(&self, found: &mut Vec<Diagnostic>) {
+    fn declarations(&self, found: &mut Vec<ScriptDiagnostic>) {
         let code = self.code();
         for (id, construct) in code.parsed.syntax.within(self.construct) {
             if code.handler_of(code.statements[id]) != Some(self.construct) {
@@ -59,7 +59,7 @@ impl Safe<'_, '_, '_> {
                 // State in a nested resource belongs to that resource.
                 ConstructKind::State { names } if construct.parent.is_none_or(|it| !self.is_resource(it)) => {
                     let name = names.first().map_or(construct.span.clone(), |name| name.span.clone());
-                    Diagnostic::error(
+                    ScriptDiagnostic::error(
                         Says::GetState,
                         name,
                         format!("a {} handler has no state of its own", self.method),
@@ -67,7 +67,7 @@ impl Safe<'_, '_, '_> {
                         "use `var` for the data of one request; declare shared data in the service or resource",
                     )
                 }
-                ConstructKind::Res { path, .. } => Diagnostic::error(
+                ConstructKind::Res { path, .. } => ScriptDiagnostic::error(
                     Says::GetDeclares,
                     path.clone(),
                     format!("a {} handler declares a resource", self.method),
@@ -94,7 +94,7 @@ impl Safe<'_, '_, '_> {
         all
     }
 
-    fn changes(&self, told: &mut BTreeSet<(NodeId, Says)>, found: &mut Vec<Diagnostic>) {
+    fn changes(&self, told: &mut BTreeSet<(NodeId, Says)>, found: &mut Vec<ScriptDiagnostic>) {
         let code = self.code();
         for (function, from) in self.reached() {
             for change in
@@ -107,7 +107,7 @@ impl Safe<'_, '_, '_> {
                 }
                 let (name, method) = (&self.analysis.names.cells[cell].name, self.method);
                 let label = if change.is_assignment { "this sets it" } else { "this changes it" };
-                let error = Diagnostic::error(
+                let error = ScriptDiagnostic::error(
                     Says::GetWrites,
                     code.place(change.node),
                     format!("a {method} handler changes the state `{name}`"),
@@ -123,7 +123,7 @@ impl Safe<'_, '_, '_> {
         }
     }
 
-    fn calls(&self, told: &mut BTreeSet<(NodeId, Says)>, found: &mut Vec<Diagnostic>) {
+    fn calls(&self, told: &mut BTreeSet<(NodeId, Says)>, found: &mut Vec<ScriptDiagnostic>) {
         let code = self.code();
         if self.is_allowed() {
             return;
@@ -132,12 +132,13 @@ impl Safe<'_, '_, '_> {
             for (node, wait) in
                 self.analysis.calls.waits.iter().filter(|(node, _)| code.home(**node) == function)
             {
-                let Wait::Resource { method, .. } = wait else { continue };
-                let is_safe = matches!(method, Method::Get | Method::Head | Method::Options);
+                let WaitOperation::Resource { method, .. } = wait else { continue };
+                let is_safe =
+                    matches!(method, HandlerMethod::Get | HandlerMethod::Head | HandlerMethod::Options);
                 if is_safe || !told.insert((*node, Says::GetUnsafe)) {
                     continue;
                 }
-                let error = Diagnostic::error(
+                let error = ScriptDiagnostic::error(
                     Says::GetUnsafe,
                     code.place(*node),
                     format!("a {} handler makes a {} request", self.method, method.word()),
@@ -151,7 +152,7 @@ impl Safe<'_, '_, '_> {
         }
     }
 
-    fn with_place(&self, error: Diagnostic, from: Option<NodeId>) -> Diagnostic {
+    fn with_place(&self, error: ScriptDiagnostic, from: Option<NodeId>) -> ScriptDiagnostic {
         let construct = self.code().construct(self.construct);
         let head = match &construct.kind {
             ConstructKind::On { method_span, .. } => construct.span.start..method_span.end,
@@ -171,7 +172,7 @@ impl Safe<'_, '_, '_> {
 }
 
 /// Returns the functions, services and files with the directive.
-fn allowing(code: &Code<'_, '_>) -> BTreeSet<FunctionId> {
+fn allowing(code: &CodeText<'_, '_>) -> BTreeSet<FunctionId> {
     let says = |kind: AstKind<'_>| matches!(kind, AstKind::Directive(it) if it.expression.value == ALLOWED);
     let directives = code.semantic.nodes().iter().filter(|node| says(node.kind()));
     directives.map(|node| code.function_of(node.id())).collect()

@@ -10,23 +10,23 @@ use oxc_span::GetSpan;
 use oxc_syntax::operator::{AssignmentOperator, UnaryOperator};
 use oxc_syntax::symbol::SymbolId;
 
-use super::Analysis;
-use super::code::{Code, FunctionId, identifier};
+use super::ScriptAnalysis;
+use super::code::{CodeText, FunctionId, identifier};
 use super::flow::member;
-use super::names::{Names, Thing};
-use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::{HeaderReads, Reads};
+use super::names::{ScriptSymbols, SymbolMeaning};
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::program::{HeaderReads, RequestReads};
 
 /// Returns the parts of the request that a handler can read.
-pub(crate) fn reads(code: &Code<'_, '_>, names: &Names, function: FunctionId) -> Reads {
-    let mut reads = Reads { query: false, headers: false, body: false };
+pub(crate) fn reads(code: &CodeText<'_, '_>, names: &ScriptSymbols, function: FunctionId) -> RequestReads {
+    let mut reads = RequestReads { query: false, headers: false, body: false };
     let node = code.functions[function].node;
     if !matches!(code.kind(node), AstKind::Function(_)) {
-        return Reads::default();
+        return RequestReads::default();
     }
     let Some(query) = query_of(code, names, function) else { return reads };
     for reference in code.uses(query) {
-        let Some(names) = parts(code, reference.node_id()) else { return Reads::default() };
+        let Some(names) = parts(code, reference.node_id()) else { return RequestReads::default() };
         for name in names {
             match name.as_str() {
                 "$headers" => reads.headers = true,
@@ -40,7 +40,11 @@ pub(crate) fn reads(code: &Code<'_, '_>, names: &Names, function: FunctionId) ->
 }
 
 /// Returns the request headers that a handler can read.
-pub(crate) fn header_reads(code: &Code<'_, '_>, names: &Names, function: FunctionId) -> HeaderReads {
+pub(crate) fn header_reads(
+    code: &CodeText<'_, '_>,
+    names: &ScriptSymbols,
+    function: FunctionId,
+) -> HeaderReads {
     if !reads(code, names, function).headers {
         return HeaderReads::Named(Vec::new());
     }
@@ -66,14 +70,14 @@ pub(crate) fn header_reads(code: &Code<'_, '_>, names: &Names, function: Functio
 }
 
 /// Returns the parameter of a handler that holds the request.
-fn query_of(code: &Code<'_, '_>, names: &Names, function: FunctionId) -> Option<SymbolId> {
+fn query_of(code: &CodeText<'_, '_>, names: &ScriptSymbols, function: FunctionId) -> Option<SymbolId> {
     let AstKind::Function(it) = code.kind(code.functions[function].node) else { return None };
     let query = it.params.items.first()?.pattern.get_binding_identifier()?.symbol_id.get()?;
-    (names.thing(query) == Some(Thing::Query)).then_some(query)
+    (names.thing(query) == Some(SymbolMeaning::Query)).then_some(query)
 }
 
 /// Returns the members that a use of an object reads, or `None` if it may read any.
-fn parts(code: &Code<'_, '_>, name: NodeId) -> Option<Vec<String>> {
+fn parts(code: &CodeText<'_, '_>, name: NodeId) -> Option<Vec<String>> {
     match code.kind(code.parent(name)) {
         AstKind::StaticMemberExpression(member) => Some(vec![member.property.name.to_string()]),
         AstKind::ComputedMemberExpression(member) if member.object.span() == code.span(name) => {
@@ -95,8 +99,8 @@ fn parts(code: &Code<'_, '_>, name: NodeId) -> Option<Vec<String>> {
 }
 
 /// Checks for `s += query.count` where `s` is initialised with a number.
-pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Analysis { code, names, .. } = analysis;
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    let ScriptAnalysis { code, names, .. } = analysis;
     let numbers: BTreeMap<_, _> = names
         .cells
         .iter()
@@ -110,13 +114,13 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
         let cell = target.and_then(|target| code.symbol(target)).and_then(|symbol| numbers.get(&symbol));
         let (Some(cell), AssignmentOperator::Addition) = (cell, assignment.operator) else { continue };
         let from = member(&assignment.right).and_then(|(object, _)| identifier(code, object));
-        if from.is_none_or(|symbol| names.thing(symbol) != Some(Thing::Query)) {
+        if from.is_none_or(|symbol| names.thing(symbol) != Some(SymbolMeaning::Query)) {
             continue;
         }
         let place = code.source(assignment.right.span());
         let text = code.text(place.clone());
         found.push(
-            Diagnostic::error(
+            ScriptDiagnostic::error(
                 Says::QueryText,
                 place,
                 format!("`{}` begins as a number, but clients send text", cell.name),
@@ -128,7 +132,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn is_number(code: &Code<'_, '_>, node: NodeId) -> bool {
+fn is_number(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     match code.kind(node) {
         AstKind::NumericLiteral(_) => true,
         AstKind::UnaryExpression(unary) => {

@@ -14,14 +14,14 @@ use oxc_syntax::operator::AssignmentOperator;
 use oxc_syntax::symbol::SymbolId;
 use serde_json::Value;
 
-use super::Analysis;
-use super::calls::Wait;
+use super::ScriptAnalysis;
+use super::calls::WaitOperation;
 use super::code::{children, plain, statements};
-use super::names::Thing;
+use super::names::SymbolMeaning;
 use super::template;
-use crate::method::Method;
-use crate::program::Class;
-use crate::recipe::{Entry, Part, Piece, Recipe, Step, What};
+use crate::method::HandlerMethod;
+use crate::program::ConcurrencyClass;
+use crate::recipe::{InlineOperation, InlinePlan, InlineStep, ObjectEntry, UrlPiece, ValuePart};
 use crate::syntax::ConstructKind;
 
 /// The maximum nesting of objects and lists, since the evaluation is recursive.
@@ -45,40 +45,40 @@ const INHERITED: [&str; 12] = [
 ];
 
 /// A part of a resource's URL.
-enum Link {
+enum ResourceUrlPart {
     Text(String),
     /// The value of a step, only known at runtime.
     Step(usize),
 }
 
-struct Cook<'c, 'p, 'a> {
-    it: &'c Analysis<'p, 'a>,
+struct InlinePlanBuilder<'c, 'p, 'a> {
+    it: &'c ScriptAnalysis<'p, 'a>,
     sites: &'c BTreeMap<NodeId, usize>,
     handler: NodeId,
-    steps: Vec<Step>,
+    steps: Vec<InlineStep>,
     /// The values of variables.
-    known: HashMap<SymbolId, Part>,
+    known: HashMap<SymbolId, ValuePart>,
     /// The resources that the handler has declared so far.
-    resources: HashMap<usize, Vec<Link>>,
+    resources: HashMap<usize, Vec<ResourceUrlPart>>,
     /// The steps that the next step has to wait for.
     after: Vec<usize>,
     in_par: bool,
-    answer: Option<Part>,
+    answer: Option<ValuePart>,
 }
 
 /// Returns the recipe of a handler, if it is simple enough. `sites` are the numbers of calls.
 pub(crate) fn recipe(
-    analysis: &Analysis<'_, '_>,
+    analysis: &ScriptAnalysis<'_, '_>,
     sites: &BTreeMap<NodeId, usize>,
     handler: usize,
-) -> Option<Recipe> {
+) -> Option<InlinePlan> {
     let (it, classified) = (&analysis.names.handlers[handler], &analysis.handlers[handler].classified);
     let is_nested = analysis.names.resources[it.resource].parent.is_some();
-    if is_nested || classified.class != Class::Stateless {
+    if is_nested || classified.class != ConcurrencyClass::Stateless {
         return None;
     }
     let node = analysis.code.functions[it.function].node;
-    let mut cook = Cook {
+    let mut cook = InlinePlanBuilder {
         it: analysis,
         sites,
         handler: node,
@@ -92,10 +92,10 @@ pub(crate) fn recipe(
     for statement in statements(&analysis.code, node) {
         cook.statement(statement)?;
     }
-    Some(Recipe { steps: cook.steps, answer: cook.answer? })
+    Some(InlinePlan { steps: cook.steps, answer: cook.answer? })
 }
 
-impl<'a> Cook<'_, '_, 'a> {
+impl<'a> InlinePlanBuilder<'_, '_, 'a> {
     fn statement(&mut self, node: NodeId) -> Option<()> {
         if self.answer.is_some() {
             return None;
@@ -153,7 +153,7 @@ impl<'a> Cook<'_, '_, 'a> {
                     self.known.insert(symbol, value);
                 }
                 None => {
-                    self.known.entry(symbol).or_insert(Part::Undefined);
+                    self.known.entry(symbol).or_insert(ValuePart::Undefined);
                 }
             }
         }
@@ -167,15 +167,15 @@ impl<'a> Cook<'_, '_, 'a> {
         let mut links = Vec::new();
         for part in &names.externals[external].template.parts {
             links.push(match part {
-                template::Part::Text(text) => Link::Text(text.clone()),
-                template::Part::Value(place) => {
+                template::UrlPatternPart::Text(text) => ResourceUrlPart::Text(text.clone()),
+                template::UrlPatternPart::Value(place) => {
                     let mut nodes = code.inside(code.declaration(symbol));
                     let value = match code.kind(nodes.find(|node| code.place(*node) == *place)?) {
                         AstKind::IdentifierReference(name) => self.variable(name)?,
                         AstKind::StaticMemberExpression(member) => self.member(member)?,
                         _ => return None,
                     };
-                    Link::Step(self.step(step_of(&value), What::Text(value)))
+                    ResourceUrlPart::Step(self.step(step_of(&value), InlineOperation::Text(value)))
                 }
             });
         }
@@ -193,7 +193,7 @@ impl<'a> Cook<'_, '_, 'a> {
     }
 
     /// Converts an expression that may be an object or a list, or a value in one.
-    fn composed(&mut self, expression: &Expression<'a>, depth: usize) -> Option<Part> {
+    fn composed(&mut self, expression: &Expression<'a>, depth: usize) -> Option<ValuePart> {
         if depth == DEEPEST {
             return None;
         }
@@ -204,16 +204,16 @@ impl<'a> Cook<'_, '_, 'a> {
                     ArrayExpressionElement::SpreadElement(_) | ArrayExpressionElement::Elision(_) => None,
                     item => self.composed(item.as_expression()?, depth + 1),
                 });
-                items.collect::<Option<_>>().map(Part::List)
+                items.collect::<Option<_>>().map(ValuePart::List)
             }
             value => self.value(value),
         }
     }
 
-    fn object(&mut self, object: &ObjectExpression<'a>, depth: usize) -> Option<Part> {
+    fn object(&mut self, object: &ObjectExpression<'a>, depth: usize) -> Option<ValuePart> {
         let entries = object.properties.iter().map(|property| match property {
             ObjectPropertyKind::SpreadProperty(spread) => match self.value(&spread.argument)? {
-                Part::Step(step) => Some(Entry::Spread(step)),
+                ValuePart::Step(step) => Some(ObjectEntry::Spread(step)),
                 _ => None,
             },
             ObjectPropertyKind::ObjectProperty(it) => {
@@ -225,15 +225,15 @@ impl<'a> Cook<'_, '_, 'a> {
                 if is_index || name.bytes().any(is_odd) || matches!(&*name, "toJSON" | "__proto__") {
                     return None;
                 }
-                Some(Entry::Named(name.into_owned(), self.composed(&it.value, depth + 1)?))
+                Some(ObjectEntry::Named(name.into_owned(), self.composed(&it.value, depth + 1)?))
             }
         });
-        entries.collect::<Option<_>>().map(Part::Object)
+        entries.collect::<Option<_>>().map(ValuePart::Object)
     }
 
     /// Converts an expression to a constant, a variable's value, or the value of a step.
-    fn value(&mut self, expression: &Expression<'a>) -> Option<Part> {
-        let constant = |value: Value| Some(Part::Constant(value));
+    fn value(&mut self, expression: &Expression<'a>) -> Option<ValuePart> {
+        let constant = |value: Value| Some(ValuePart::Constant(value));
         match expression.without_parentheses() {
             Expression::StringLiteral(text) if !text.lone_surrogates => constant(text.value.as_str().into()),
             #[expect(clippy::cast_possible_truncation, reason = "a whole number of at most 15 digits")]
@@ -253,80 +253,82 @@ impl<'a> Cook<'_, '_, 'a> {
         self.it.code.semantic.scoping().get_reference(name.reference_id.get()?).symbol_id()
     }
 
-    fn variable(&self, name: &IdentifierReference<'a>) -> Option<Part> {
+    fn variable(&self, name: &IdentifierReference<'a>) -> Option<ValuePart> {
         self.known.get(&self.symbol(name)?).cloned()
     }
 
     /// Converts `query.id`, or a member of a step's value.
-    fn member(&mut self, member: &StaticMemberExpression<'a>) -> Option<Part> {
+    fn member(&mut self, member: &StaticMemberExpression<'a>) -> Option<ValuePart> {
         let name = member.property.name.as_str();
         if member.optional || INHERITED.contains(&name) {
             return None;
         }
         if let Expression::Identifier(object) = member.object.without_parentheses()
-            && self.it.names.thing(self.symbol(object)?) == Some(Thing::Query)
+            && self.it.names.thing(self.symbol(object)?) == Some(SymbolMeaning::Query)
         {
-            return (!name.starts_with('$')).then(|| Part::Query(name.to_owned()));
+            return (!name.starts_with('$')).then(|| ValuePart::Query(name.to_owned()));
         }
         match self.value(&member.object)? {
-            Part::Step(of) => Some(Part::Step(self.step(Some(of), What::Member(of, name.to_owned())))),
+            ValuePart::Step(of) => {
+                Some(ValuePart::Step(self.step(Some(of), InlineOperation::Member(of, name.to_owned()))))
+            }
             _ => None,
         }
     }
 
-    fn call(&mut self, call: &CallExpression<'a>, passes: bool) -> Option<Part> {
+    fn call(&mut self, call: &CallExpression<'a>, passes: bool) -> Option<ValuePart> {
         let node = call.node_id.get();
-        let Wait::Resource { external, symbol, method } = *self.it.calls.waits.get(&node)? else {
+        let WaitOperation::Resource { external, symbol, method } = *self.it.calls.waits.get(&node)? else {
             return None;
         };
-        if !matches!(method, Method::Get | Method::Head | Method::Options) {
+        if !matches!(method, HandlerMethod::Get | HandlerMethod::Head | HandlerMethod::Options) {
             return None;
         }
         let given = call.arguments.iter().map(|it| self.value(plain(it)?));
-        let given: Vec<Part> = given.collect::<Option<_>>()?;
+        let given: Vec<ValuePart> = given.collect::<Option<_>>()?;
         let mut uses: Vec<usize> = given.iter().filter_map(step_of).collect();
         let url = self.url(external, symbol, given)?;
         uses.extend(
-            url.iter().filter_map(|piece| if let Piece::Step(step) = piece { Some(*step) } else { None }),
+            url.iter().filter_map(|piece| if let UrlPiece::Step(step) = piece { Some(*step) } else { None }),
         );
         if passes {
             uses.extend(0..self.steps.len());
         }
         let site = *self.sites.get(&node)?;
-        Some(Part::Step(self.step(uses, What::Call { site, method, url, passes })))
+        Some(ValuePart::Step(self.step(uses, InlineOperation::Call { site, method, url, passes })))
     }
 
     /// Returns the URL of a call. URLs that begin with `/` belong to the same service, where arguments keep
     /// their types, so they have no recipe.
-    fn url(&self, external: usize, symbol: SymbolId, given: Vec<Part>) -> Option<Vec<Piece>> {
+    fn url(&self, external: usize, symbol: SymbolId, given: Vec<ValuePart>) -> Option<Vec<UrlPiece>> {
         let code = &self.it.code;
         let is_own = code.is_inside(code.declaration(symbol), self.handler);
-        let outer: Vec<Link>;
+        let outer: Vec<ResourceUrlPart>;
         let links = if is_own {
             self.resources.get(&external)?
         } else {
             let parts = self.it.names.externals[external].template.parts.iter();
             let texts = parts.map(|part| match part {
-                template::Part::Text(text) => Some(Link::Text(text.clone())),
-                template::Part::Value(_) => None,
+                template::UrlPatternPart::Text(text) => Some(ResourceUrlPart::Text(text.clone())),
+                template::UrlPatternPart::Value(_) => None,
             });
             outer = texts.collect::<Option<_>>()?;
             &outer
         };
         let is_outside = |text: &str| text.starts_with("http://") || text.starts_with("https://");
-        if !matches!(links.first(), Some(Link::Text(text)) if is_outside(text)) {
+        if !matches!(links.first(), Some(ResourceUrlPart::Text(text)) if is_outside(text)) {
             return None;
         }
         let (mut pieces, mut given) = (Vec::new(), given.into_iter());
         for link in links {
             let piece = match link {
-                Link::Text(text) => {
-                    if let Some(Piece::Text(_)) = pieces.last() {
-                        pieces.push(Piece::Encoded(given.next()?));
+                ResourceUrlPart::Text(text) => {
+                    if let Some(UrlPiece::Text(_)) = pieces.last() {
+                        pieces.push(UrlPiece::Encoded(given.next()?));
                     }
-                    Piece::Text(text.clone())
+                    UrlPiece::Text(text.clone())
                 }
-                Link::Step(step) => Piece::Step(*step),
+                ResourceUrlPart::Step(step) => UrlPiece::Step(*step),
             };
             pieces.push(piece);
         }
@@ -334,14 +336,14 @@ impl<'a> Cook<'_, '_, 'a> {
     }
 
     /// Adds a step that uses the values of the steps `uses`.
-    fn step(&mut self, uses: impl IntoIterator<Item = usize>, what: What) -> usize {
+    fn step(&mut self, uses: impl IntoIterator<Item = usize>, what: InlineOperation) -> usize {
         let mut after = self.after.clone();
         if self.in_par {
             after.extend(uses);
             after.sort_unstable();
             after.dedup();
         }
-        self.steps.push(Step { after, what });
+        self.steps.push(InlineStep { after, what });
         let step = self.steps.len() - 1;
         if !self.in_par {
             self.after = vec![step];
@@ -350,9 +352,9 @@ impl<'a> Cook<'_, '_, 'a> {
     }
 }
 
-fn step_of(part: &Part) -> Option<usize> {
+fn step_of(part: &ValuePart) -> Option<usize> {
     match part {
-        Part::Step(step) => Some(*step),
+        ValuePart::Step(step) => Some(*step),
         _ => None,
     }
 }

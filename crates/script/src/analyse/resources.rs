@@ -1,16 +1,16 @@
 //! Rule 11: a nested resource without captured variables exists from the start of the service.
 
-use super::Analysis;
-use crate::diagnostic::{Code as Says, Diagnostic};
+use super::ScriptAnalysis;
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Analysis { code, names, .. } = analysis;
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    let ScriptAnalysis { code, names, .. } = analysis;
     for resource in names.resources.iter().filter(|resource| resource.parent.is_none()) {
         for id in resource.constructs.iter().filter(|id| code.handler_of(code.statements[**id]).is_some()) {
             let ConstructKind::Res { path, .. } = &code.construct(*id).kind else { continue };
             found.push(
-                Diagnostic::error(
+                ScriptDiagnostic::error(
                     Says::Hoisted,
                     path.clone(),
                     "this resource exists from the start of the service",

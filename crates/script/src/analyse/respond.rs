@@ -3,21 +3,23 @@
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 
-use super::Analysis;
-use super::code::{Code, children, statements};
-use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::method::Method;
+use super::ScriptAnalysis;
+use super::code::{CodeText, children, statements};
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::method::HandlerMethod;
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let code = &analysis.code;
     for handler in &analysis.names.handlers {
         let node = code.functions[handler.function].node;
-        let mut paths = Paths { code, found };
+        let mut paths = ControlPaths { code, found };
         let end = paths.list(&statements(code, node));
         let answers_elsewhere =
             code.inside(node).any(|it| is_respond(code, it) && code.function_of(it) != handler.function);
-        if !matches!(handler.method, Method::Get | Method::Head) || answers_elsewhere || !end.can_be_silent()
+        if !matches!(handler.method, HandlerMethod::Get | HandlerMethod::Head)
+            || answers_elsewhere
+            || !end.can_be_silent()
         {
             continue;
         }
@@ -26,7 +28,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
         let none = !code.inside(node).any(|it| is_respond(code, it));
         let label = if none { "this never responds" } else { "a path through it ends without `respond`" };
         found.push(
-            Diagnostic::error(
+            ScriptDiagnostic::error(
                 Says::RespondMissing,
                 construct.span.start..method_span.end,
                 format!("a {} handler may end without a response", handler.method.word()),
@@ -38,13 +40,13 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn is_respond(code: &Code<'_, '_>, node: NodeId) -> bool {
+fn is_respond(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     code.construct_at(node).is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Respond { .. }))
 }
 
 /// The possible ends of a piece of code.
 #[derive(Clone, Copy, Debug, Default)]
-struct End {
+struct CodeEnds {
     /// Whether it may continue without a response on this path.
     silent: bool,
     /// Whether it may continue after a response.
@@ -53,7 +55,7 @@ struct End {
     leaves: bool,
 }
 
-impl End {
+impl CodeEnds {
     const SILENT: Self = Self { silent: true, answered: false, leaves: false };
     const ANSWERED: Self = Self { silent: false, answered: true, leaves: false };
     const NOWHERE: Self = Self { silent: false, answered: false, leaves: false };
@@ -81,14 +83,14 @@ impl End {
     }
 }
 
-struct Paths<'f, 'p, 'a> {
-    code: &'f Code<'p, 'a>,
-    found: &'f mut Vec<Diagnostic>,
+struct ControlPaths<'f, 'p, 'a> {
+    code: &'f CodeText<'p, 'a>,
+    found: &'f mut Vec<ScriptDiagnostic>,
 }
 
-impl Paths<'_, '_, '_> {
-    fn list(&mut self, statements: &[NodeId]) -> End {
-        let mut end = End::SILENT;
+impl ControlPaths<'_, '_, '_> {
+    fn list(&mut self, statements: &[NodeId]) -> CodeEnds {
+        let mut end = CodeEnds::SILENT;
         let mut first = None;
         for statement in statements {
             if is_respond(self.code, *statement) {
@@ -103,20 +105,20 @@ impl Paths<'_, '_, '_> {
         end
     }
 
-    fn statement(&mut self, node: NodeId) -> End {
+    fn statement(&mut self, node: NodeId) -> CodeEnds {
         let code = self.code;
         match code.kind(node) {
-            AstKind::ThrowStatement(_) if is_respond(code, node) => End::ANSWERED,
-            AstKind::ThrowStatement(_) => End::NOWHERE,
-            AstKind::ReturnStatement(_) => End { leaves: true, ..End::NOWHERE },
+            AstKind::ThrowStatement(_) if is_respond(code, node) => CodeEnds::ANSWERED,
+            AstKind::ThrowStatement(_) => CodeEnds::NOWHERE,
+            AstKind::ReturnStatement(_) => CodeEnds { leaves: true, ..CodeEnds::NOWHERE },
             AstKind::BlockStatement(_) => self.list(&children(code, node)),
             AstKind::IfStatement(_) => {
                 let branches = children(code, node);
-                let ends: Vec<End> = branches.iter().map(|branch| self.statement(*branch)).collect();
+                let ends: Vec<CodeEnds> = branches.iter().map(|branch| self.statement(*branch)).collect();
                 match ends.as_slice() {
                     [both, other] => both.or(*other),
-                    [one] => one.or(End::SILENT),
-                    _ => End::SILENT,
+                    [one] => one.or(CodeEnds::SILENT),
+                    _ => CodeEnds::SILENT,
                 }
             }
             AstKind::LabeledStatement(_) => self.list(&children(code, node)),
@@ -124,7 +126,7 @@ impl Paths<'_, '_, '_> {
                 let (block, handler) = (it.block.node_id.get(), it.handler.as_ref());
                 let tried = self.statement(block);
                 let caught = handler.map(|handler| self.statement(handler.body.node_id.get()));
-                let end = tried.or(caught.unwrap_or(End::NOWHERE));
+                let end = tried.or(caught.unwrap_or(CodeEnds::NOWHERE));
                 match &it.finalizer {
                     Some(last) => end.then(self.statement(last.node_id.get())),
                     None => end,
@@ -133,21 +135,23 @@ impl Paths<'_, '_, '_> {
             AstKind::SwitchStatement(it) => {
                 // A case may fall through to the next, or leave by `break`. Without a `default`, possibly no
                 // case is taken.
-                let ends: Vec<End> =
+                let ends: Vec<CodeEnds> =
                     it.cases.iter().map(|case| self.list(&children(code, case.node_id.get()))).collect();
                 let has_default = it.cases.iter().any(|case| case.test.is_none());
                 let breaks =
                     code.inside(node).any(|inner| matches!(code.kind(inner), AstKind::BreakStatement(_)));
-                let all =
-                    ends.iter().copied().fold(if has_default { End::NOWHERE } else { End::SILENT }, End::or);
-                if breaks { all.or(End { silent: all.silent, ..End::NOWHERE }) } else { all }
+                let all = ends
+                    .iter()
+                    .copied()
+                    .fold(if has_default { CodeEnds::NOWHERE } else { CodeEnds::SILENT }, CodeEnds::or);
+                if breaks { all.or(CodeEnds { silent: all.silent, ..CodeEnds::NOWHERE }) } else { all }
             }
             kind if kind.is_iteration_statement() => {
                 let body = children(code, node).last().map(|body| self.statement(*body));
-                body.unwrap_or(End::SILENT).or(End::SILENT)
+                body.unwrap_or(CodeEnds::SILENT).or(CodeEnds::SILENT)
             }
-            AstKind::BreakStatement(_) | AstKind::ContinueStatement(_) => End::SILENT,
-            _ => End::SILENT,
+            AstKind::BreakStatement(_) | AstKind::ContinueStatement(_) => CodeEnds::SILENT,
+            _ => CodeEnds::SILENT,
         }
     }
 
@@ -156,7 +160,7 @@ impl Paths<'_, '_, '_> {
             |node: NodeId| self.code.construct_at(node).map(|id| self.code.construct(id).span.clone());
         let (Some(first), Some(second)) = (place(first), place(second)) else { return };
         self.found.push(
-            Diagnostic::error(
+            ScriptDiagnostic::error(
                 Says::RespondTwice,
                 second,
                 "a request is answered twice",

@@ -17,23 +17,23 @@ use oxc_span::{GetSpan, Span};
 use oxc_syntax::symbol::SymbolId;
 
 use super::builtins::{ANSWERING, TAKING, callback, is_known, is_pure};
-use super::code::{Code, FunctionId, identifier, node_of, plain};
-use super::flow::{CHANGING, Flow, bound, member, parameters, receivers};
-use super::names::{Names, Thing};
+use super::code::{CodeText, FunctionId, identifier, node_of, plain};
+use super::flow::{CHANGING, DataFlow, bound, member, parameters, receivers};
+use super::names::{ScriptSymbols, SymbolMeaning};
 
 /// The classes of variables.
 #[derive(Debug, Default)]
-pub(crate) struct Sharing {
+pub(crate) struct VariableSharing {
     /// The representative of each variable that is not its own.
     heads: HashMap<SymbolId, SymbolId>,
     /// The members of each class with several variables, by their representative.
     members: HashMap<SymbolId, Vec<SymbolId>>,
 }
 
-struct Links<'l, 'p, 'a> {
-    code: &'l Code<'p, 'a>,
-    names: &'l Names,
-    sharing: Sharing,
+struct SharingLinks<'l, 'p, 'a> {
+    code: &'l CodeText<'p, 'a>,
+    names: &'l ScriptSymbols,
+    sharing: VariableSharing,
     /// The arguments of functions: the variables of the parameter, and those that the argument may hold.
     passed: Vec<(FunctionId, Vec<SymbolId>, Vec<SymbolId>)>,
     /// The variables that thrown values may hold, and the variables of `catch`.
@@ -44,9 +44,9 @@ struct Links<'l, 'p, 'a> {
     open: BTreeSet<FunctionId>,
 }
 
-impl Sharing {
-    pub(crate) fn of(code: &Code<'_, '_>, names: &Names, flow: &Flow) -> Self {
-        let mut links = Links {
+impl VariableSharing {
+    pub(crate) fn of(code: &CodeText<'_, '_>, names: &ScriptSymbols, flow: &DataFlow) -> Self {
+        let mut links = SharingLinks {
             code,
             names,
             sharing: Self::default(),
@@ -96,7 +96,7 @@ impl Sharing {
     }
 }
 
-impl<'a> Links<'_, '_, 'a> {
+impl<'a> SharingLinks<'_, '_, 'a> {
     fn join(&mut self, symbols: impl IntoIterator<Item = SymbolId>) {
         let mut symbols = symbols.into_iter();
         let Some(first) = symbols.next() else { return };
@@ -401,7 +401,7 @@ impl<'a> Links<'_, '_, 'a> {
 
     fn is_resource(&self, object: &Expression<'a>) -> bool {
         let symbol = identifier(self.code, object);
-        symbol.is_some_and(|symbol| matches!(self.names.thing(symbol), Some(Thing::External(_))))
+        symbol.is_some_and(|symbol| matches!(self.names.thing(symbol), Some(SymbolMeaning::External(_))))
     }
 
     /// Returns all variables that are used in the node with this span.
@@ -416,7 +416,7 @@ impl<'a> Links<'_, '_, 'a> {
 
 /// Returns the functions that use `arguments`, in nested arrow functions too, and those that are used as
 /// constructors.
-fn open(code: &Code<'_, '_>) -> BTreeSet<FunctionId> {
+fn open(code: &CodeText<'_, '_>) -> BTreeSet<FunctionId> {
     let is_arrow =
         |id: &FunctionId| matches!(code.kind(code.functions[*id].node), AstKind::ArrowFunctionExpression(_));
     let opened = |node: &AstNode<'_>| match node.kind() {

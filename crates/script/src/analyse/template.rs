@@ -5,30 +5,30 @@ use oxc_ast::ast::{BinaryOperator, Expression};
 use oxc_span::GetSpan;
 use std::ops::Range;
 
-use super::code::Code;
+use super::code::CodeText;
 
 /// A URL with placeholders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Template {
-    pub(crate) parts: Vec<Part>,
+pub(crate) struct UrlPattern {
+    pub(crate) parts: Vec<UrlPatternPart>,
 }
 
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum UrlPatternPart {
     /// Literal text. A placeholder is between two adjacent texts.
     Text(String),
     /// A range of the S text whose value is inserted unchanged.
     Value(Range<usize>),
 }
 
-impl Template {
+impl UrlPattern {
     /// Returns the template of an expression.
-    pub(crate) fn of(code: &Code<'_, '_>, expression: &Expression<'_>) -> Self {
+    pub(crate) fn of(code: &CodeText<'_, '_>, expression: &Expression<'_>) -> Self {
         let mut template = Self::default();
         template.add(code, expression);
         if template.parts.is_empty() {
-            template.parts.push(Part::Text(String::new()));
+            template.parts.push(UrlPatternPart::Text(String::new()));
         }
         template
     }
@@ -36,18 +36,18 @@ impl Template {
     /// Returns the number of arguments that a call needs.
     pub(crate) fn holes(&self) -> usize {
         let pairs = self.parts.windows(2);
-        pairs.filter(|pair| matches!(pair, [Part::Text(_), Part::Text(_)])).count()
+        pairs.filter(|pair| matches!(pair, [UrlPatternPart::Text(_), UrlPatternPart::Text(_)])).count()
     }
 
     /// Returns the beginning, if it is literal.
     pub(crate) fn beginning(&self) -> Option<&str> {
         match self.parts.first()? {
-            Part::Text(text) => Some(text),
-            Part::Value(_) => None,
+            UrlPatternPart::Text(text) => Some(text),
+            UrlPatternPart::Value(_) => None,
         }
     }
 
-    fn add(&mut self, code: &Code<'_, '_>, expression: &Expression<'_>) {
+    fn add(&mut self, code: &CodeText<'_, '_>, expression: &Expression<'_>) {
         match expression.without_parentheses() {
             Expression::StringLiteral(text) => self.text(&text.value),
             Expression::TemplateLiteral(template) => {
@@ -69,20 +69,20 @@ impl Template {
         }
     }
 
-    fn value(&mut self, code: &Code<'_, '_>, expression: &Expression<'_>) {
-        self.parts.push(Part::Value(code.source(expression.span())));
+    fn value(&mut self, code: &CodeText<'_, '_>, expression: &Expression<'_>) {
+        self.parts.push(UrlPatternPart::Value(code.source(expression.span())));
     }
 
     fn text(&mut self, text: &str) {
         let mut pieces = pieces(text).into_iter();
         let first = pieces.next().unwrap_or_default();
         match self.parts.last_mut() {
-            Some(Part::Text(before)) => before.push_str(&first),
+            Some(UrlPatternPart::Text(before)) => before.push_str(&first),
             // Between two values no text is needed, unless a placeholder begins here.
             _ if first.is_empty() && pieces.len() == 0 => return,
-            _ => self.parts.push(Part::Text(first)),
+            _ => self.parts.push(UrlPatternPart::Text(first)),
         }
-        self.parts.extend(pieces.map(Part::Text));
+        self.parts.extend(pieces.map(UrlPatternPart::Text));
     }
 }
 

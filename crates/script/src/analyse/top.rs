@@ -5,14 +5,14 @@ use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 
-use super::Analysis;
+use super::ScriptAnalysis;
 use super::cells::captured_at;
-use super::code::{Code, Role, children};
-use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::program::Scope;
+use super::code::{CodeText, FunctionRole, children};
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::program::CellScope;
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     statements(&analysis.code, found);
     modules(&analysis.code, found);
     names(&analysis.code, found);
@@ -23,7 +23,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Checks that the top level of a file has only constants, functions and services.
-fn statements(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn statements(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     for statement in children(code, NodeId::ROOT) {
         let is_fine = matches!(
             code.kind(statement),
@@ -36,7 +36,7 @@ fn statements(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
         if is_fine || is_module || code.construct_at(statement).is_some() {
             continue;
         }
-        found.push(Diagnostic::error(
+        found.push(ScriptDiagnostic::error(
             Says::TopLevel,
             code.place(statement),
             "only constants and functions are allowed outside of services",
@@ -46,7 +46,7 @@ fn statements(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn modules(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn modules(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     for node in code.semantic.nodes().iter() {
         let (what, help) = match node.kind() {
             AstKind::ImportMeta(_) => {
@@ -61,12 +61,18 @@ fn modules(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
             }
             _ => continue,
         };
-        found.push(Diagnostic::error(Says::Module, code.place(node.id()), what, "not allowed here", help));
+        found.push(ScriptDiagnostic::error(
+            Says::Module,
+            code.place(node.id()),
+            what,
+            "not allowed here",
+            help,
+        ));
     }
 }
 
 /// Rejects names that the emitted code uses, such as `$r`.
-fn names(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn names(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let is_ours = |name: &str| {
         let rest = name.strip_prefix('$');
         rest.is_some_and(|rest| {
@@ -80,7 +86,7 @@ fn names(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
             _ => continue,
         };
         if is_ours(&name) {
-            found.push(Diagnostic::error(
+            found.push(ScriptDiagnostic::error(
                 Says::ReservedName,
                 code.place(node.id()),
                 format!("the name `{name}` is taken"),
@@ -92,7 +98,7 @@ fn names(code: &Code<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Reports changes of variables outside of handlers, since each worker has its own.
-fn shared(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn shared(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let code = &analysis.code;
     for change in &analysis.flow.changes {
         let is_plain = analysis.names.thing(change.symbol).is_none();
@@ -105,10 +111,10 @@ fn shared(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
         }
         let name = code.name(change.symbol);
         let place = match code.functions[code.function_of(declared)].role {
-            Role::Resource(_) => "resource",
+            FunctionRole::Resource(_) => "resource",
             _ => "service",
         };
-        let error = Diagnostic::error(
+        let error = ScriptDiagnostic::error(
             Says::SharedVariable,
             code.place(change.node),
             format!("`{name}` is changed by a request, and each worker has its own"),
@@ -122,20 +128,20 @@ fn shared(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Whether a variable exists once in each worker. The block of a nested resource is outside of the enclosing
 /// handler.
-fn is_outside(code: &Code<'_, '_>, declared: NodeId) -> bool {
+fn is_outside(code: &CodeText<'_, '_>, declared: NodeId) -> bool {
     let role = code.functions[code.function_of(declared)].role;
-    matches!(role, Role::File | Role::Service(_) | Role::Resource(_))
+    matches!(role, FunctionRole::File | FunctionRole::Service(_) | FunctionRole::Resource(_))
 }
 
 /// Checks that the paths of top-level resources are literals.
-fn paths(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn paths(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let code = &analysis.code;
     for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
         let ConstructKind::Res { path, literal: None, .. } = &construct.kind else { continue };
         if code.handler_of(code.statements[id]).is_some() {
             continue;
         }
-        found.push(Diagnostic::error(
+        found.push(ScriptDiagnostic::error(
             Says::ResPath,
             path.clone(),
             "the path of a resource outside of handlers must be a literal",
@@ -145,12 +151,12 @@ fn paths(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn runs_in_request(code: &Code<'_, '_>, node: NodeId) -> bool {
-    matches!(code.functions[code.function_of(node)].role, Role::Plain | Role::Handler(_))
+fn runs_in_request(code: &CodeText<'_, '_>, node: NodeId) -> bool {
+    matches!(code.functions[code.function_of(node)].role, FunctionRole::Plain | FunctionRole::Handler(_))
 }
 
-fn cells(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Analysis { code, names, .. } = analysis;
+fn cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    let ScriptAnalysis { code, names, .. } = analysis;
     for cell in &names.cells {
         if let Some(initial) = cell.initial.filter(|initial| is_function(code, *initial)) {
             found.push(function_as_state(code, initial));
@@ -160,16 +166,20 @@ fn cells(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             let seen = captured_at(code, node, code.declaration(cell.symbol)).unwrap_or(node);
             let role = code.functions[code.function_of(seen)].role;
             let in_initial = cells_initial(code, node);
-            if in_initial && !matches!(cell.scope, Scope::Handler(_)) && seen == node {
-                found.push(Diagnostic::error(
+            if in_initial && !matches!(cell.scope, CellScope::Handler(_)) && seen == node {
+                found.push(ScriptDiagnostic::error(
                     Says::InitialState,
                     code.place(node),
                     format!("an initial value uses the state `{}`", cell.name),
                     "the order of the two is undefined",
                     "begin with a constant, and compute the rest in a handler",
                 ));
-            } else if matches!(role, Role::Service(_) | Role::Resource(_) | Role::File) && !in_initial {
-                found.push(Diagnostic::error(
+            } else if matches!(
+                role,
+                FunctionRole::Service(_) | FunctionRole::Resource(_) | FunctionRole::File
+            ) && !in_initial
+            {
+                found.push(ScriptDiagnostic::error(
                     Says::StateUse,
                     code.place(node),
                     format!("the state `{}` is used outside of a handler", cell.name),
@@ -183,10 +193,10 @@ fn cells(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Rejects uses of functions that need a request where there is none.
-fn calls(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Analysis { code, names, touched, calls, .. } = analysis;
+fn calls(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    let ScriptAnalysis { code, names, touched, calls, .. } = analysis;
     for (id, routine) in code.functions.iter().enumerate() {
-        if matches!(routine.role, Role::Plain | Role::Handler(_)) {
+        if matches!(routine.role, FunctionRole::Plain | FunctionRole::Handler(_)) {
             continue;
         }
         for (used, node) in touched.uses_of(id) {
@@ -194,7 +204,7 @@ fn calls(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             if code.function_of(*node) != id || calls.asynchronous.contains(used) {
                 continue;
             }
-            let is_shared = |cell: usize| !matches!(names.cells[cell].scope, Scope::Handler(_));
+            let is_shared = |cell: usize| !matches!(names.cells[cell].scope, CellScope::Handler(_));
             // A handler's function that is copied into an initial value is not in `given`.
             let is_handlers = code.own_handler_of(code.functions[*used].node).is_some();
             let touches = || touched.all_by(*used).iter().any(|access| is_shared(access.cell));
@@ -203,7 +213,7 @@ fn calls(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                 continue;
             }
             let name = code.text_of(*node);
-            found.push(Diagnostic::error(
+            found.push(ScriptDiagnostic::error(
                 Says::StateUse,
                 code.place(*node),
                 format!("`{name}` needs the request that it runs for, and is used outside of a handler"),
@@ -215,13 +225,13 @@ fn calls(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Whether a node is in a declaration of state.
-fn cells_initial(code: &Code<'_, '_>, node: NodeId) -> bool {
+fn cells_initial(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     let mut around = code.ancestors(node).filter_map(|it| code.construct_at(it));
     around.next().is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::State { .. }))
 }
 
 /// Checks rule 8: state is data.
-fn assigned(code: &Code<'_, '_>, node: NodeId, found: &mut Vec<Diagnostic>) {
+fn assigned(code: &CodeText<'_, '_>, node: NodeId, found: &mut Vec<ScriptDiagnostic>) {
     let AstKind::AssignmentExpression(assignment) = code.kind(code.parent(node)) else { return };
     let value = super::code::node_of(code, code.parent(node), assignment.right.span());
     if let Some(value) = value.filter(|value| *value != node && is_function(code, *value)) {
@@ -229,13 +239,13 @@ fn assigned(code: &Code<'_, '_>, node: NodeId, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn is_function(code: &Code<'_, '_>, node: NodeId) -> bool {
+fn is_function(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     matches!(code.kind(node), AstKind::Function(_) | AstKind::ArrowFunctionExpression(_) | AstKind::Class(_))
 }
 
-fn function_as_state(code: &Code<'_, '_>, node: NodeId) -> Diagnostic {
+fn function_as_state(code: &CodeText<'_, '_>, node: NodeId) -> ScriptDiagnostic {
     let place = code.place(node);
-    Diagnostic::error(
+    ScriptDiagnostic::error(
         Says::StateFunction,
         place.start..place.end,
         "state can't be a function",

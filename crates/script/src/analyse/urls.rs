@@ -3,23 +3,23 @@
 use oxc_ast::AstKind;
 use oxc_ast::ast::Argument;
 
-use super::Analysis;
-use super::calls::Wait;
-use crate::diagnostic::{Code as Says, Diagnostic};
-use crate::method::Method;
+use super::ScriptAnalysis;
+use super::calls::WaitOperation;
+use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::method::HandlerMethod;
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Analysis { code, names, .. } = analysis;
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    let ScriptAnalysis { code, names, .. } = analysis;
     for (node, wait) in &analysis.calls.waits {
-        let Wait::Resource { external, symbol, method } = wait else { continue };
+        let WaitOperation::Resource { external, symbol, method } = wait else { continue };
         let AstKind::CallExpression(call) = code.kind(*node) else { continue };
         // The number of arguments of `...` is only known at runtime.
         if call.arguments.iter().any(|argument| matches!(argument, Argument::SpreadElement(_))) {
             continue;
         }
         let (holes, given) = (names.externals[*external].template.holes(), call.arguments.len());
-        let has_body = matches!(method, Method::Post | Method::Put | Method::Patch);
+        let has_body = matches!(method, HandlerMethod::Post | HandlerMethod::Put | HandlerMethod::Patch);
         if given == holes || (has_body && given == holes + 1) {
             continue;
         }
@@ -35,7 +35,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             "give as many values as the URL has `@`; an `@` that is part of the URL is written `@@`. It takes {wanted}"
         );
         found.push(
-            Diagnostic::error(
+            ScriptDiagnostic::error(
                 Says::Placeholders,
                 code.place(*node),
                 format!("`{}.{word}` is given {count}, and takes {wanted}", code.name(*symbol)),
@@ -58,7 +58,7 @@ pub(crate) fn check(analysis: &Analysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             let may_lead =
                 !is_whole && ["http://", "https://"].iter().any(|scheme| scheme.starts_with(beginning));
             if !leads && !may_lead {
-                found.push(Diagnostic::error(
+                found.push(ScriptDiagnostic::error(
                     Says::Url,
                     code.declared(symbol),
                     "a resource's URL begins with `/`, `http://` or `https://`",

@@ -4,7 +4,7 @@
 /// of the S language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are self-explanatory, and docs/errors.md documents each code")]
-pub enum Code {
+pub enum DiagnosticCode {
     TooLarge,
     MissingBrace,
     Bracket,
@@ -60,7 +60,7 @@ pub enum Code {
     Module,
 }
 
-impl Code {
+impl DiagnosticCode {
     /// Returns the code as it is printed and documented.
     #[must_use]
     pub fn code(self) -> &'static str {

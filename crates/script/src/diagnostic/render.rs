@@ -3,16 +3,18 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::{Diagnostic, Severity};
-use crate::line::{Lines, count};
+use super::{DiagnosticSeverity, ScriptDiagnostic};
+use crate::line::{LineStarts, count};
 
-impl Diagnostic {
+impl ScriptDiagnostic {
     /// Renders the diagnostic with the source lines that it refers to. `file` is the file name to print.
     #[must_use]
     pub fn render(&self, file: &str, source: &str) -> String {
-        let lines = Lines::new(source);
-        let mut marks = vec![Mark::new(&lines, &self.primary.span, &self.primary.text, '^')];
-        marks.extend(self.others.iter().map(|label| Mark::new(&lines, &label.span, &label.text, '-')));
+        let lines = LineStarts::new(source);
+        let mut marks = vec![UnderlinedRange::new(&lines, &self.primary.span, &self.primary.text, '^')];
+        marks.extend(
+            self.others.iter().map(|label| UnderlinedRange::new(&lines, &label.span, &label.text, '-')),
+        );
         let place = lines.position(self.primary.span.start);
         let width = marks.iter().map(|mark| mark.line).max().unwrap_or(1).to_string().len();
         let mut text = format!("{}[{}]: {}\n", self.severity.name(), self.code.code(), self.message);
@@ -31,7 +33,7 @@ impl Diagnostic {
     }
 }
 
-impl Severity {
+impl DiagnosticSeverity {
     /// Returns the name that is printed.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -44,7 +46,7 @@ impl Severity {
 }
 
 /// A source range to underline, with its description.
-struct Mark<'d> {
+struct UnderlinedRange<'d> {
     line: u32,
     column: u32,
     length: usize,
@@ -52,8 +54,8 @@ struct Mark<'d> {
     sign: char,
 }
 
-impl<'d> Mark<'d> {
-    fn new(lines: &Lines<'_>, span: &Range<usize>, text: &'d str, sign: char) -> Self {
+impl<'d> UnderlinedRange<'d> {
+    fn new(lines: &LineStarts<'_>, span: &Range<usize>, text: &'d str, sign: char) -> Self {
         let (from, to) = (lines.position(span.start), lines.position(span.end));
         let end =
             if to.line == from.line { to.column } else { count(lines.text(from.line).chars().count() + 1) };
@@ -66,7 +68,7 @@ impl<'d> Mark<'d> {
         }
     }
 
-    fn write(&self, text: &mut String, lines: &Lines<'_>, width: usize, last: Option<u32>) {
+    fn write(&self, text: &mut String, lines: &LineStarts<'_>, width: usize, last: Option<u32>) {
         let line = lines.text(self.line);
         if last.is_some_and(|last| last + 1 < self.line) {
             let _ = writeln!(text, "{:.<width$}...", "");

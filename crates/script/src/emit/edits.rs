@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use super::output::Output;
+use super::output::MappedText;
 
 /// A part of the replacement of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum ReplacementPiece {
     /// Generated text.
     Words(String),
     /// A source offset that the following generated text is mapped to.
@@ -24,69 +24,73 @@ pub(crate) enum Piece {
 
 /// The edits of a text.
 #[derive(Debug, Default)]
-pub(crate) struct Edits {
-    edits: Vec<Edit>,
+pub(crate) struct TextEdits {
+    edits: Vec<RangeEdit>,
 }
 
 #[derive(Debug)]
-struct Edit {
+struct RangeEdit {
     range: Range<usize>,
-    pieces: Vec<Piece>,
+    pieces: Vec<ReplacementPiece>,
 }
 
-impl Piece {
+impl ReplacementPiece {
     pub(crate) fn words(words: impl Into<String>) -> Self {
         Self::Words(words.into())
     }
 }
 
-impl Edits {
+impl TextEdits {
     /// Replaces a range by `pieces`. Of two edits of one range, the later is nested in the earlier.
-    pub(crate) fn replace(&mut self, range: Range<usize>, pieces: Vec<Piece>) {
-        self.edits.push(Edit { range, pieces });
+    pub(crate) fn replace(&mut self, range: Range<usize>, pieces: Vec<ReplacementPiece>) {
+        self.edits.push(RangeEdit { range, pieces });
     }
 
     /// Replaces a range by generated text.
     pub(crate) fn words(&mut self, range: Range<usize>, words: impl Into<String>) {
-        self.replace(range, vec![Piece::words(words)]);
+        self.replace(range, vec![ReplacementPiece::words(words)]);
     }
 
     /// Inserts generated text before and after a range.
     pub(crate) fn wrap(&mut self, range: Range<usize>, before: &str, after: &str) {
-        let pieces = vec![Piece::words(before), Piece::Source(range.clone()), Piece::words(after)];
+        let pieces = vec![
+            ReplacementPiece::words(before),
+            ReplacementPiece::Source(range.clone()),
+            ReplacementPiece::words(after),
+        ];
         self.replace(range, pieces);
     }
 
     /// Writes the pieces, with all edits applied.
-    pub(crate) fn write(mut self, source: &str, pieces: &[Piece]) -> Output {
+    pub(crate) fn write(mut self, source: &str, pieces: &[ReplacementPiece]) -> MappedText {
         self.edits.sort_by_key(|edit| (edit.range.start, std::cmp::Reverse(edit.range.end)));
-        let mut writer = Writer {
+        let mut writer = EditWriter {
             source,
             edits: &self.edits,
             open: vec![false; self.edits.len()],
-            out: Output::new(source),
+            out: MappedText::new(source),
         };
         writer.pieces(pieces);
         writer.out
     }
 }
 
-struct Writer<'a> {
+struct EditWriter<'a> {
     source: &'a str,
-    edits: &'a [Edit],
+    edits: &'a [RangeEdit],
     /// Whether each edit is being written. An edit does not apply within itself.
     open: Vec<bool>,
-    out: Output,
+    out: MappedText,
 }
 
-impl Writer<'_> {
-    fn pieces(&mut self, pieces: &[Piece]) {
+impl EditWriter<'_> {
+    fn pieces(&mut self, pieces: &[ReplacementPiece]) {
         for piece in pieces {
             match piece {
-                Piece::Words(words) => self.out.words(words),
-                Piece::At(offset) => self.out.at(*offset),
-                Piece::Source(range) => self.source(range.clone(), None),
-                Piece::Inside(range) => self.source(range.clone(), Some(range)),
+                ReplacementPiece::Words(words) => self.out.words(words),
+                ReplacementPiece::At(offset) => self.out.at(*offset),
+                ReplacementPiece::Source(range) => self.source(range.clone(), None),
+                ReplacementPiece::Inside(range) => self.source(range.clone(), Some(range)),
             }
         }
     }

@@ -9,16 +9,16 @@ use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 
-use super::Emitter;
-use super::edits::Piece;
-use crate::analyse::capture::{self, Captured};
+use super::CodeEmitter;
+use super::edits::ReplacementPiece;
+use crate::analyse::capture::{self, CapturedVariables};
 use crate::analyse::cells::captured_at;
-use crate::analyse::code::{FunctionId, Role, statements};
-use crate::analyse::names::Thing;
-use crate::program::Scope;
-use crate::syntax::{Construct, ConstructId, ConstructKind};
+use crate::analyse::code::{FunctionId, FunctionRole, statements};
+use crate::analyse::names::SymbolMeaning;
+use crate::program::CellScope;
+use crate::syntax::{ConstructId, ConstructKind, SyntaxConstruct};
 
-impl Emitter<'_, '_, '_> {
+impl CodeEmitter<'_, '_, '_> {
     pub(super) fn services(&mut self) {
         let it = self.it;
         for service in &it.names.services {
@@ -56,7 +56,7 @@ impl Emitter<'_, '_, '_> {
         }
         let (open, close) = self.scope(id);
         self.edits.words(span.start..body.start + 1, open);
-        let last = self.last_end(id, &body).into_iter().chain(lifted).chain([Piece::words(close)]);
+        let last = self.last_end(id, &body).into_iter().chain(lifted).chain([ReplacementPiece::words(close)]);
         self.edits.replace(body.end - 1..body.end, last.collect());
     }
 
@@ -80,16 +80,16 @@ impl Emitter<'_, '_, '_> {
 
     /// Returns the semicolon that replaces the removed closing brace of a block as the end of the block's
     /// last statement.
-    fn last_end(&self, resource: ConstructId, body: &Range<usize>) -> Option<Piece> {
+    fn last_end(&self, resource: ConstructId, body: &Range<usize>) -> Option<ReplacementPiece> {
         let parsed = &self.it.code.parsed;
         let text = parsed.source.get(body.start + 1..body.end - 1)?.trim_end();
         let end = body.start + 1 + text.len();
-        let ends = |construct: &Construct| {
+        let ends = |construct: &SyntaxConstruct| {
             matches!(construct.kind, ConstructKind::On { .. } | ConstructKind::Res { .. })
                 && construct.span.end == end
         };
         let is_ended = text.is_empty() || parsed.syntax.within(resource).any(|(_, it)| ends(it));
-        (!is_ended).then(|| Piece::words(";"))
+        (!is_ended).then(|| ReplacementPiece::words(";"))
     }
 
     /// Emits the handlers of a block in place.
@@ -103,22 +103,22 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    fn inline_handler(&self, resource: ConstructId) -> Vec<Piece> {
+    fn inline_handler(&self, resource: ConstructId) -> Vec<ReplacementPiece> {
         let mut within = self.it.code.parsed.syntax.within(resource);
-        let is_its = |construct: &Construct| {
+        let is_its = |construct: &SyntaxConstruct| {
             construct.parent == Some(resource) && matches!(construct.kind, ConstructKind::On { .. })
         };
         within.find(|(_, it)| is_its(it)).map(|(on, _)| self.handler(on)).unwrap_or_default()
     }
 
     /// Returns the handlers of all resources nested in `outer`, at any depth.
-    fn lifted(&self, outer: ConstructId) -> Vec<Piece> {
+    fn lifted(&self, outer: ConstructId) -> Vec<ReplacementPiece> {
         let syntax = &self.it.code.parsed.syntax;
         let mut pieces = Vec::new();
         for (id, construct) in syntax.within(outer).filter(|(id, _)| self.resource_around(*id) == Some(outer))
         {
             let ConstructKind::Res { inline, .. } = construct.kind else { continue };
-            pieces.push(Piece::words(" "));
+            pieces.push(ReplacementPiece::words(" "));
             match construct.body.clone() {
                 Some(_) if inline => {
                     pieces.extend(self.inline_handler(id));
@@ -126,11 +126,11 @@ impl Emitter<'_, '_, '_> {
                 }
                 Some(body) => {
                     let (open, close) = self.scope(id);
-                    pieces.push(Piece::words(open));
+                    pieces.push(ReplacementPiece::words(open));
                     pieces.extend(self.block(id, body.start + 1..body.end - 1));
                     pieces.extend(self.last_end(id, &body));
                     pieces.extend(self.lifted(id));
-                    pieces.push(Piece::words(close));
+                    pieces.push(ReplacementPiece::words(close));
                 }
                 None => {}
             }
@@ -140,9 +140,9 @@ impl Emitter<'_, '_, '_> {
 
     /// Returns the text of a nested block without the declarations that are copied into its handlers, because
     /// captured variables are not in scope there.
-    fn block(&self, resource: ConstructId, body: Range<usize>) -> Vec<Piece> {
+    fn block(&self, resource: ConstructId, body: Range<usize>) -> Vec<ReplacementPiece> {
         let code = &self.it.code;
-        let Some(function) = code.function_for(resource) else { return vec![Piece::Source(body)] };
+        let Some(function) = code.function_for(resource) else { return vec![ReplacementPiece::Source(body)] };
         let capturing = &self.it.names.capturing;
         let is_left_out = |statement: &NodeId| match code.kind(*statement) {
             AstKind::VariableDeclaration(it) => {
@@ -153,10 +153,10 @@ impl Emitter<'_, '_, '_> {
         let copied = statements(code, code.functions[function].node).into_iter().filter(is_left_out);
         let (mut pieces, mut at) = (Vec::new(), body.start);
         for place in copied.map(|statement| code.place(statement)) {
-            pieces.extend([Piece::Source(at..place.start), Piece::words(";")]);
+            pieces.extend([ReplacementPiece::Source(at..place.start), ReplacementPiece::words(";")]);
             at = place.end;
         }
-        pieces.push(Piece::Source(at..body.end));
+        pieces.push(ReplacementPiece::Source(at..body.end));
         pieces
     }
 
@@ -168,7 +168,7 @@ impl Emitter<'_, '_, '_> {
 
     /// Returns the call that registers a handler: `$s.handler(5, async function (query, response, $r,
     /// {total}) {..});`
-    fn handler(&self, on: ConstructId) -> Vec<Piece> {
+    fn handler(&self, on: ConstructId) -> Vec<ReplacementPiece> {
         let it = self.it;
         let construct = it.code.construct(on);
         let (Some(index), Some(body)) = (it.names.handler_at(on), construct.body.clone()) else {
@@ -181,23 +181,26 @@ impl Emitter<'_, '_, '_> {
         let word = if is_async { "async function" } else { "function" };
         let taken = self.pattern(&captured).map(|names| format!(", {names}")).unwrap_or_default();
         let mut pieces = vec![
-            Piece::At(construct.span.start),
-            Piece::words(format!("$s.handler({}, {word} (query, response, $r{taken}) {{", handler.number)),
+            ReplacementPiece::At(construct.span.start),
+            ReplacementPiece::words(format!(
+                "$s.handler({}, {word} (query, response, $r{taken}) {{",
+                handler.number
+            )),
         ];
         if self.sees_cells(node, &captured) {
-            pieces.push(Piece::words(" const $c = $r.cells;"));
+            pieces.push(ReplacementPiece::words(" const $c = $r.cells;"));
         }
         let (copies, close) = self.copies(&captured);
         pieces.extend(copies);
-        pieces.push(Piece::Source(body.start + 1..body.end - 1));
-        pieces.push(Piece::words(format!("{close}}});")));
+        pieces.push(ReplacementPiece::Source(body.start + 1..body.end - 1));
+        pieces.push(ReplacementPiece::words(format!("{close}}});")));
         pieces
     }
 
     /// Returns the variables and declarations that a handler of a nested resource captures.
-    fn taken_along(&self, on: ConstructId, handler: NodeId) -> Captured {
+    fn taken_along(&self, on: ConstructId, handler: NodeId) -> CapturedVariables {
         let code = &self.it.code;
-        let mut captured = Captured::default();
+        let mut captured = CapturedVariables::default();
         let resource = code.construct(on).parent.and_then(|resource| code.function_for(resource));
         if let Some(resource) = resource {
             capture::within(code, &self.it.names, handler, code.functions[resource].node, &mut captured);
@@ -207,13 +210,13 @@ impl Emitter<'_, '_, '_> {
 
     /// Returns the destructuring pattern of captured values, such as `{total, id}`, or `None` if there are
     /// none.
-    fn pattern(&self, captured: &Captured) -> Option<String> {
+    fn pattern(&self, captured: &CapturedVariables) -> Option<String> {
         let names: Vec<&str> = captured.values.keys().map(|symbol| self.it.code.name(*symbol)).collect();
         (!names.is_empty()).then(|| format!("{{{}}}", names.join(", ")))
     }
 
     /// Whether a handler's text, or a declaration copied into it, refers to state.
-    fn sees_cells(&self, handler: NodeId, captured: &Captured) -> bool {
+    fn sees_cells(&self, handler: NodeId, captured: &CapturedVariables) -> bool {
         let code = &self.it.code;
         let own = code.function_at(handler);
         let mut nodes =
@@ -223,7 +226,7 @@ impl Emitter<'_, '_, '_> {
             let Some(symbol) = symbol.filter(|_| code.reference(node).is_some()) else { return false };
             let seen = captured_at(code, node, code.declaration(symbol)).unwrap_or(node);
             let mut around = code.functions_around(code.function_of(seen));
-            let is_own = around.find(|id| code.functions[*id].role != Role::Plain) == own;
+            let is_own = around.find(|id| code.functions[*id].role != FunctionRole::Plain) == own;
             let is_copied = || captured.copies.keys().any(|copy| code.is_inside(seen, *copy));
             is_own || (code.own_handler_of(seen).is_some() && is_copied())
         })
@@ -232,30 +235,30 @@ impl Emitter<'_, '_, '_> {
     /// Returns copies of captured functions and classes, and the closing braces of their blocks. The
     /// declarations of each enclosing function get a block of their own, outermost first, so that shadowed
     /// names stay shadowed.
-    fn copies(&self, captured: &Captured) -> (Vec<Piece>, String) {
+    fn copies(&self, captured: &CapturedVariables) -> (Vec<ReplacementPiece>, String) {
         let code = &self.it.code;
-        let mut scopes: BTreeMap<FunctionId, Vec<Piece>> = BTreeMap::new();
+        let mut scopes: BTreeMap<FunctionId, Vec<ReplacementPiece>> = BTreeMap::new();
         for declaration in captured.copies.keys() {
             let is_variable = matches!(code.kind(*declaration), AstKind::VariableDeclarator(_));
             scopes.entry(code.function_of(*declaration)).or_default().extend([
-                Piece::words(if is_variable { " const " } else { " " }),
-                Piece::Source(code.place(*declaration)),
-                Piece::words(";"),
+                ReplacementPiece::words(if is_variable { " const " } else { " " }),
+                ReplacementPiece::Source(code.place(*declaration)),
+                ReplacementPiece::words(";"),
             ]);
         }
         let close = "}".repeat(scopes.len());
-        let open = |copies: Vec<Piece>| copies.into_iter().chain([Piece::words(" {")]);
+        let open = |copies: Vec<ReplacementPiece>| copies.into_iter().chain([ReplacementPiece::words(" {")]);
         (scopes.into_values().flat_map(open).collect(), close)
     }
 
     /// Returns the code that declares a nested resource at runtime.
-    fn declaration(&self, id: ConstructId) -> Vec<Piece> {
+    fn declaration(&self, id: ConstructId) -> Vec<ReplacementPiece> {
         let it = self.it;
         let ConstructKind::Res { path, .. } = &it.code.construct(id).kind else { return Vec::new() };
         let Some(index) = it.names.resource_at(id) else { return Vec::new() };
         let resource = &it.names.resources[index];
         if resource.parent.is_none() {
-            return vec![Piece::words(";")];
+            return vec![ReplacementPiece::words(";")];
         }
         let statement = it.code.statements[id];
         let site = self.sites.get(&statement).copied().unwrap_or(0);
@@ -269,9 +272,9 @@ impl Emitter<'_, '_, '_> {
             );
         }
         vec![
-            Piece::words(format!("await $r.declare({site}, {}, ", resource.number)),
-            Piece::Source(path.clone()),
-            Piece::words(format!(", {{{}}});", taken.join(", "))),
+            ReplacementPiece::words(format!("await $r.declare({site}, {}, ", resource.number)),
+            ReplacementPiece::Source(path.clone()),
+            ReplacementPiece::words(format!(", {{{}}});", taken.join(", "))),
         ]
     }
 
@@ -294,20 +297,20 @@ impl Emitter<'_, '_, '_> {
 
     /// Returns initialisers: `$s.initial(0, () => ('World'));` for shared state, `$r.initial(0, () => (0));`
     /// for the state of a handler.
-    fn initials(&self, construct: ConstructId) -> Vec<Piece> {
+    fn initials(&self, construct: ConstructId) -> Vec<ReplacementPiece> {
         let it = self.it;
         let mut pieces = Vec::new();
         for (index, cell) in it.names.cells.iter().enumerate().filter(|(_, cell)| cell.construct == construct)
         {
             let Some(initial) = cell.initial else { continue };
             let head = match cell.scope {
-                Scope::Handler(handler) => {
+                CellScope::Handler(handler) => {
                     let slot = it.handlers[handler].classified.cells.iter().position(|slot| *slot == index);
                     format!("$r.initial({}, () => (", slot.unwrap_or(0))
                 }
-                Scope::Service => format!("$s.initial({}, () => (", cell.number),
-                Scope::Resource(_) => {
-                    let mut captured = Captured::default();
+                CellScope::Service => format!("$s.initial({}, () => (", cell.number),
+                CellScope::Resource(_) => {
+                    let mut captured = CapturedVariables::default();
                     let resource =
                         it.code.construct(construct).parent.and_then(|id| it.code.function_for(id));
                     if let Some(resource) = resource {
@@ -319,18 +322,21 @@ impl Emitter<'_, '_, '_> {
                         format!("$s.initial({}, ({names}) => (", cell.number)
                     } else {
                         let (copies, close) = self.copies(&captured);
-                        pieces.push(Piece::words(format!("$s.initial({}, ({names}) => {{", cell.number)));
+                        pieces.push(ReplacementPiece::words(format!(
+                            "$s.initial({}, ({names}) => {{",
+                            cell.number
+                        )));
                         pieces.extend(copies);
-                        pieces.push(Piece::words(" return ("));
-                        pieces.push(Piece::Source(it.code.place(initial)));
-                        pieces.push(Piece::words(format!(");{close}}});")));
+                        pieces.push(ReplacementPiece::words(" return ("));
+                        pieces.push(ReplacementPiece::Source(it.code.place(initial)));
+                        pieces.push(ReplacementPiece::words(format!(");{close}}});")));
                         continue;
                     }
                 }
             };
-            pieces.push(Piece::words(head));
-            pieces.push(Piece::Source(it.code.place(initial)));
-            pieces.push(Piece::words("));"));
+            pieces.push(ReplacementPiece::words(head));
+            pieces.push(ReplacementPiece::Source(it.code.place(initial)));
+            pieces.push(ReplacementPiece::words("));"));
         }
         pieces
     }
@@ -365,18 +371,19 @@ impl Emitter<'_, '_, '_> {
             if self.lifts.assigned.contains(&it.code.statements[id]) {
                 continue;
             }
-            let mut pieces = vec![Piece::words("const ")];
+            let mut pieces = vec![ReplacementPiece::words("const ")];
             for (index, name) in names.iter().enumerate() {
-                let Some(Thing::External(external)) = name.symbol.and_then(|symbol| it.names.thing(symbol))
+                let Some(SymbolMeaning::External(external)) =
+                    name.symbol.and_then(|symbol| it.names.thing(symbol))
                 else {
                     continue;
                 };
-                pieces.push(Piece::words(if index == 0 { "" } else { ", " }));
-                pieces.push(Piece::Source(name.span.clone()));
-                pieces.push(Piece::words(" = "));
+                pieces.push(ReplacementPiece::words(if index == 0 { "" } else { ", " }));
+                pieces.push(ReplacementPiece::Source(name.span.clone()));
+                pieces.push(ReplacementPiece::words(" = "));
                 pieces.extend(self.template(external));
             }
-            pieces.push(Piece::words(";"));
+            pieces.push(ReplacementPiece::words(";"));
             let end = it.code.place(it.code.statements[id]).end.max(construct.span.end);
             self.edits.replace(construct.span.start..end, pieces);
         }
@@ -384,6 +391,6 @@ impl Emitter<'_, '_, '_> {
 
     /// Whether a function is a handler.
     pub(super) fn is_handler(&self, function: usize) -> bool {
-        matches!(self.it.code.functions[function].role, Role::Handler(_))
+        matches!(self.it.code.functions[function].role, FunctionRole::Handler(_))
     }
 }

@@ -8,15 +8,15 @@ use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
-use super::Emitter;
-use super::edits::Piece;
-use crate::analyse::Analysis;
-use crate::analyse::code::Code;
+use super::CodeEmitter;
+use super::edits::ReplacementPiece;
+use crate::analyse::ScriptAnalysis;
+use crate::analyse::code::CodeText;
 use crate::analyse::flow::bound;
 use crate::analyse::parallel::units::keyword;
 use crate::syntax::ConstructKind;
 
-impl Emitter<'_, '_, '_> {
+impl CodeEmitter<'_, '_, '_> {
     /// Returns the names that a block declares for its units: `var` names, which belong to the enclosing
     /// function, or others.
     pub(super) fn declared_by(&self, block: NodeId, is_var: bool) -> Vec<String> {
@@ -49,17 +49,17 @@ impl Emitter<'_, '_, '_> {
 
 /// The variables that `par` blocks declare for their units.
 #[derive(Debug, Default)]
-pub(super) struct Lifts {
+pub(super) struct LiftedVariables {
     /// Whether the declaration is a `var`, by block and variable.
     names: BTreeMap<(NodeId, SymbolId), bool>,
     /// Declarations that become assignments.
     pub(super) assigned: BTreeSet<NodeId>,
 }
 
-impl Lifts {
+impl LiftedVariables {
     /// Collects the lifted variables. Plans are visited from the innermost, so that a name is declared by the
     /// outermost block whose units share it.
-    pub(super) fn of(it: &Analysis<'_, '_>) -> Self {
+    pub(super) fn of(it: &ScriptAnalysis<'_, '_>) -> Self {
         let mut lifts = Self::default();
         for plan in it.plans.iter().rev() {
             for statement in plan.moved() {
@@ -71,7 +71,7 @@ impl Lifts {
         lifts
     }
 
-    fn visit(&mut self, it: &Analysis<'_, '_>, block: NodeId, statement: NodeId, node: NodeId) {
+    fn visit(&mut self, it: &ScriptAnalysis<'_, '_>, block: NodeId, statement: NodeId, node: NodeId) {
         let code = &it.code;
         let (symbols, is_var) = match code.kind(node) {
             AstKind::VariableDeclaration(declaration) => {
@@ -112,7 +112,7 @@ impl Lifts {
 }
 
 /// Whether a node is in the body of a `pfor` within `statement`. Each iteration has its own variables.
-fn is_in_turn(it: &Analysis<'_, '_>, node: NodeId, statement: NodeId) -> bool {
+fn is_in_turn(it: &ScriptAnalysis<'_, '_>, node: NodeId, statement: NodeId) -> bool {
     let code = &it.code;
     let mut around = code.ancestors(node).take_while(|outer| code.is_inside(*outer, statement));
     around.any(|outer| {
@@ -121,7 +121,7 @@ fn is_in_turn(it: &Analysis<'_, '_>, node: NodeId, statement: NodeId) -> bool {
     })
 }
 
-fn is_seen_outside(code: &Code<'_, '_>, symbol: SymbolId, statement: NodeId) -> bool {
+fn is_seen_outside(code: &CodeText<'_, '_>, symbol: SymbolId, statement: NodeId) -> bool {
     let scoping = code.semantic.scoping();
     let declared = scoping.symbol_declarations(symbol);
     let used = code.uses(symbol).map(|reference| reference.node_id());
@@ -130,10 +130,10 @@ fn is_seen_outside(code: &Code<'_, '_>, symbol: SymbolId, statement: NodeId) -> 
 
 /// Returns the assignments for a declaration: `x = 1` for `var x = 1`.
 fn assignments(
-    emitter: &Emitter<'_, '_, '_>,
+    emitter: &CodeEmitter<'_, '_, '_>,
     node: NodeId,
     declaration: &VariableDeclaration<'_>,
-) -> Vec<Piece> {
+) -> Vec<ReplacementPiece> {
     let code = &emitter.it.code;
     let is_external = code
         .construct_at(node)
@@ -147,39 +147,39 @@ fn assignments(
     let mut pieces = Vec::new();
     for declarator in &declaration.declarations {
         if in_head {
-            return vec![Piece::Source(code.source(declarator.id.span()))];
+            return vec![ReplacementPiece::Source(code.source(declarator.id.span()))];
         }
         let assigned = assignment(emitter, declarator, is_external);
         if !pieces.is_empty() && !assigned.is_empty() {
-            pieces.push(Piece::words(", "));
+            pieces.push(ReplacementPiece::words(", "));
         }
         pieces.extend(assigned);
     }
     let is_in_for = matches!(code.kind(parent), AstKind::ForStatement(_));
-    pieces.push(Piece::words(if is_in_for { "" } else { ";" }));
+    pieces.push(ReplacementPiece::words(if is_in_for { "" } else { ";" }));
     pieces
 }
 
 /// Returns the assignment for one variable of a declaration. It is empty if the variable has no initial
 /// value.
 fn assignment(
-    emitter: &Emitter<'_, '_, '_>,
+    emitter: &CodeEmitter<'_, '_, '_>,
     declarator: &VariableDeclarator<'_>,
     is_external: bool,
-) -> Vec<Piece> {
+) -> Vec<ReplacementPiece> {
     let code = &emitter.it.code;
     let Some(init) = &declarator.init else { return Vec::new() };
     let is_pattern = declarator.id.get_binding_identifier().is_none();
     let mut pieces = vec![
-        Piece::words(if is_pattern { "(" } else { "" }),
-        Piece::Source(code.source(declarator.id.span())),
-        Piece::words(" = "),
+        ReplacementPiece::words(if is_pattern { "(" } else { "" }),
+        ReplacementPiece::Source(code.source(declarator.id.span())),
+        ReplacementPiece::words(" = "),
     ];
     let symbol = bound(&declarator.id).first().copied();
     match symbol.and_then(|symbol| emitter.it.names.external(symbol)).filter(|_| is_external) {
         Some(external) => pieces.extend(emitter.template(external)),
-        None => pieces.push(Piece::Source(code.source(init.span()))),
+        None => pieces.push(ReplacementPiece::Source(code.source(init.span()))),
     }
-    pieces.push(Piece::words(if is_pattern { ")" } else { "" }));
+    pieces.push(ReplacementPiece::words(if is_pattern { ")" } else { "" }));
     pieces
 }

@@ -2,22 +2,22 @@
 
 use std::ops::Range;
 
-use crate::line::{Position, count};
-use crate::map::{Segment, SourceMap};
+use crate::line::{TextPosition, count};
+use crate::map::{MappedSegment, SourceMap};
 
 /// An emitted text with its source map.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct MappedText {
     pub(crate) code: String,
     line: u32,
     /// The column in the emitted text, in UTF-16 code units as JavaScript engines count them, from 1.
     column: u32,
-    segments: Vec<Segment>,
+    segments: Vec<MappedSegment>,
     /// The start offset of each source line.
     starts: Vec<usize>,
 }
 
-impl Output {
+impl MappedText {
     pub(crate) fn new(source: &str) -> Self {
         let starts = std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
         let code = String::with_capacity(source.len() * 2);
@@ -77,8 +77,9 @@ impl Output {
     /// Maps the position of the next character. Original columns are in bytes from 0 until `map` converts
     /// them.
     fn mark(&mut self, line: u32, bytes: usize) {
-        let emitted = Position { line: self.line, column: self.column };
-        let segment = Segment { emitted, original: Position { line, column: count(bytes) }, units: 0 };
+        let emitted = TextPosition { line: self.line, column: self.column };
+        let segment =
+            MappedSegment { emitted, original: TextPosition { line, column: count(bytes) }, units: 0 };
         match self.segments.last_mut() {
             Some(last) if last.emitted == emitted => *last = segment,
             _ => self.segments.push(segment),

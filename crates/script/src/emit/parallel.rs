@@ -7,11 +7,11 @@ use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 
-use super::Emitter;
-use super::edits::Piece;
+use super::CodeEmitter;
+use super::edits::ReplacementPiece;
 use crate::analyse::effects::target;
 use crate::analyse::parallel::units::keyword;
-use crate::analyse::parallel::{Plan, Segment, Step, Unit};
+use crate::analyse::parallel::{ParPlan, ParSegment, ParUnit, UnitStep};
 use crate::analyse::pfor;
 use crate::syntax::{ConstructId, ConstructKind};
 
@@ -19,7 +19,7 @@ use crate::syntax::{ConstructId, ConstructKind};
 const KEYS: &str = "((e) => Array.isArray(e) || ArrayBuffer.isView(e) || typeof e === \"string\" \
                     ? Object.keys(e).map(Number) : Object.keys(Object(e)))";
 
-impl Emitter<'_, '_, '_> {
+impl CodeEmitter<'_, '_, '_> {
     pub(super) fn parallel(&mut self) {
         for plan in &self.it.plans {
             self.par(plan);
@@ -47,18 +47,18 @@ impl Emitter<'_, '_, '_> {
         let waits = !it.calls.inside(&it.code, body).is_empty();
         if !waits || pfor::is_sequential(&it.code, id) {
             let head = [
-                Piece::words(format!("for (const {index} of {KEYS}(")),
-                Piece::Source(list),
-                Piece::words(")) "),
+                ReplacementPiece::words(format!("for (const {index} of {KEYS}(")),
+                ReplacementPiece::Source(list),
+                ReplacementPiece::words(")) "),
             ];
-            return self.edits.replace(span, [head.as_slice(), &[Piece::Source(text)]].concat());
+            return self.edits.replace(span, [head.as_slice(), &[ReplacementPiece::Source(text)]].concat());
         }
         let pieces = vec![
-            Piece::words("await $r.pfor("),
-            Piece::Source(list),
-            Piece::words(format!(", async ({index}) => {{")),
-            Piece::Source(text),
-            Piece::words("});"),
+            ReplacementPiece::words("await $r.pfor("),
+            ReplacementPiece::Source(list),
+            ReplacementPiece::words(format!(", async ({index}) => {{")),
+            ReplacementPiece::Source(text),
+            ReplacementPiece::words("});"),
         ];
         self.edits.replace(span, pieces);
         for node in
@@ -73,34 +73,44 @@ impl Emitter<'_, '_, '_> {
         }
     }
 
-    fn par(&mut self, plan: &Plan) {
+    fn par(&mut self, plan: &ParPlan) {
         let it = self.it;
         let construct = it.code.construct(plan.construct);
         let Some(body) = construct.body.clone() else { return };
         let block = it.code.statements[plan.construct];
-        let mut pieces = vec![Piece::words("{")];
+        let mut pieces = vec![ReplacementPiece::words("{")];
         let results: Vec<String> = plan.taken_out().map(|call| self.result(call)).collect();
         let names = [
             ("var", self.declared_by(block, true)),
             ("let", [results, self.declared_by(block, false)].concat()),
         ];
         for (word, names) in names.iter().filter(|(_, names)| !names.is_empty()) {
-            pieces.push(Piece::words(format!(" {word} {};", names.join(", "))));
+            pieces.push(ReplacementPiece::words(format!(" {word} {};", names.join(", "))));
         }
         for function in &plan.functions {
-            pieces.extend([Piece::words(" "), Piece::Source(it.code.place(*function)), Piece::words(";")]);
+            pieces.extend([
+                ReplacementPiece::words(" "),
+                ReplacementPiece::Source(it.code.place(*function)),
+                ReplacementPiece::words(";"),
+            ]);
         }
         let mut at = body.start + 1;
         for segment in &plan.segments {
             self.segment(plan, segment, &mut at, &mut pieces);
         }
         let functions = plan.functions.iter().map(|function| it.code.place(*function).end);
-        pieces.push(Piece::Source(functions.max().unwrap_or(at).max(at)..body.end - 1));
-        pieces.push(Piece::words("}"));
+        pieces.push(ReplacementPiece::Source(functions.max().unwrap_or(at).max(at)..body.end - 1));
+        pieces.push(ReplacementPiece::words("}"));
         self.edits.replace(construct.span.clone(), pieces);
     }
 
-    fn segment(&self, plan: &Plan, segment: &Segment, at: &mut usize, pieces: &mut Vec<Piece>) {
+    fn segment(
+        &self,
+        plan: &ParPlan,
+        segment: &ParSegment,
+        at: &mut usize,
+        pieces: &mut Vec<ReplacementPiece>,
+    ) {
         let parallel: Vec<usize> = segment.parallel().map(|(index, _)| index).collect();
         for (index, unit) in segment.units.iter().enumerate() {
             let number = parallel.binary_search(&index).ok();
@@ -108,31 +118,39 @@ impl Emitter<'_, '_, '_> {
                 let needs = unit.needs.keys().filter_map(|needed| parallel.binary_search(needed).ok());
                 let needs: Vec<String> = needs.map(|needed| needed.to_string()).collect();
                 let begin = if number == 0 { " await $r.par(" } else { ", " };
-                pieces.push(Piece::words(format!("{begin}[[{}], async () => {{", needs.join(", "))));
+                pieces
+                    .push(ReplacementPiece::words(format!("{begin}[[{}], async () => {{", needs.join(", "))));
             }
             self.unit(plan, unit, number.is_some(), at, pieces);
             if number.is_some() {
-                pieces.push(Piece::words("}]"));
+                pieces.push(ReplacementPiece::words("}]"));
             }
             if number.is_some_and(|number| number + 1 == parallel.len()) {
-                pieces.push(Piece::words(");"));
+                pieces.push(ReplacementPiece::words(");"));
             }
         }
     }
 
-    fn unit(&self, plan: &Plan, unit: &Unit, in_parallel: bool, at: &mut usize, pieces: &mut Vec<Piece>) {
+    fn unit(
+        &self,
+        plan: &ParPlan,
+        unit: &ParUnit,
+        in_parallel: bool,
+        at: &mut usize,
+        pieces: &mut Vec<ReplacementPiece>,
+    ) {
         let code = &self.it.code;
         for step in &unit.steps {
             match step {
-                Step::Call(call) if in_parallel || self.hoisted.contains_key(call) => {
-                    pieces.push(Piece::words(format!(" {} = await ", self.result(*call))));
-                    pieces.push(Piece::At(code.place(*call).start));
+                UnitStep::Call(call) if in_parallel || self.hoisted.contains_key(call) => {
+                    pieces.push(ReplacementPiece::words(format!(" {} = await ", self.result(*call))));
+                    pieces.push(ReplacementPiece::At(code.place(*call).start));
                     pieces.extend(self.call(*call));
-                    pieces.push(Piece::words(";"));
+                    pieces.push(ReplacementPiece::words(";"));
                 }
                 // In sequential code the call stays in place.
-                Step::Call(_) => {}
-                Step::Statement(part) => {
+                UnitStep::Call(_) => {}
+                UnitStep::Statement(part) => {
                     let place = self.statement(*part);
                     // The text before the part, comments included, but without functions, which have been
                     // moved.
@@ -142,10 +160,10 @@ impl Emitter<'_, '_, '_> {
                     let before = (*at).max(before).min(place.start)..place.start;
                     match keyword(code, *part) {
                         Some(word) => self.declarator(*part, word, before, pieces),
-                        None => pieces.push(Piece::Source(before)),
+                        None => pieces.push(ReplacementPiece::Source(before)),
                     }
-                    pieces.push(Piece::Source(place.clone()));
-                    pieces.push(Piece::words(";"));
+                    pieces.push(ReplacementPiece::Source(place.clone()));
+                    pieces.push(ReplacementPiece::words(";"));
                     *at = self.end_of(*part).max(*at);
                 }
             }
@@ -154,7 +172,7 @@ impl Emitter<'_, '_, '_> {
 
     /// Emits the text before a declarator that is a unit of its own. It replaces the common keyword or the
     /// comma by a keyword of its own.
-    fn declarator(&self, part: NodeId, word: &str, before: Range<usize>, pieces: &mut Vec<Piece>) {
+    fn declarator(&self, part: NodeId, word: &str, before: Range<usize>, pieces: &mut Vec<ReplacementPiece>) {
         let code = &self.it.code;
         let declaration = code.parent(part);
         let AstKind::VariableDeclaration(it) = code.kind(declaration) else { return };
@@ -164,10 +182,10 @@ impl Emitter<'_, '_, '_> {
             Some(comma) => comma..comma + 1,
             None => code.place(declaration).start..code.place(declaration).start + word.len(),
         };
-        pieces.push(Piece::Source(before.start.min(cut.start)..cut.start));
-        pieces.push(Piece::Source(cut.end..before.end));
+        pieces.push(ReplacementPiece::Source(before.start.min(cut.start)..cut.start));
+        pieces.push(ReplacementPiece::Source(cut.end..before.end));
         if !self.lifts.assigned.contains(&part) {
-            pieces.push(Piece::words(format!(" {word} ")));
+            pieces.push(ReplacementPiece::words(format!(" {word} ")));
         }
     }
 

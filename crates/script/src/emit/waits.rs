@@ -7,24 +7,24 @@ use oxc_ast::ast::{CallExpression, Expression, ObjectExpression, ObjectPropertyK
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 
-use super::Emitter;
-use super::edits::Piece;
-use crate::analyse::calls::{Wait, call_by};
-use crate::analyse::code::{Code, FunctionId, node_of};
-use crate::analyse::template::Part;
-use crate::method::Method;
+use super::CodeEmitter;
+use super::edits::ReplacementPiece;
+use crate::analyse::calls::{WaitOperation, call_by};
+use crate::analyse::code::{CodeText, FunctionId, node_of};
+use crate::analyse::template::UrlPatternPart;
+use crate::method::HandlerMethod;
 use crate::status::StatusResponse;
 use crate::syntax::ConstructKind;
 
-impl<'a> Emitter<'_, '_, 'a> {
+impl<'a> CodeEmitter<'_, '_, 'a> {
     pub(super) fn waits(&mut self) {
         let it = self.it;
         for (node, wait) in &it.calls.waits {
-            if matches!(wait, Wait::Declare(_) | Wait::Await) {
+            if matches!(wait, WaitOperation::Declare(_) | WaitOperation::Await) {
                 continue;
             }
             let pieces = match self.hoisted.get(node) {
-                Some(_) => vec![Piece::words(self.result(*node))],
+                Some(_) => vec![ReplacementPiece::words(self.result(*node))],
                 None => self.waited(*node),
             };
             self.edits.replace(it.code.place(*node), pieces);
@@ -39,17 +39,17 @@ impl<'a> Emitter<'_, '_, 'a> {
     }
 
     /// Returns a call with `await`, in parentheses unless those would continue the previous line.
-    fn waited(&self, node: NodeId) -> Vec<Piece> {
+    fn waited(&self, node: NodeId) -> Vec<ReplacementPiece> {
         let code = &self.it.code;
         let is_statement = matches!(code.kind(code.parent(node)), AstKind::ExpressionStatement(_));
         let (before, after) = if is_statement { ("await ", "") } else { ("(await ", ")") };
-        let mut pieces = vec![Piece::words(before)];
+        let mut pieces = vec![ReplacementPiece::words(before)];
         pieces.extend(self.call(node));
-        pieces.push(Piece::words(after));
+        pieces.push(ReplacementPiece::words(after));
         let starts = self.starts_statement(node);
         if !is_statement && starts {
             // `a = b` newline `g.get().c` must not become `a = b(await ..)`.
-            pieces.insert(0, Piece::words("void 0, "));
+            pieces.insert(0, ReplacementPiece::words("void 0, "));
         }
         pieces
     }
@@ -64,28 +64,28 @@ impl<'a> Emitter<'_, '_, 'a> {
 
     /// Returns a resource call without `await`: `$r.call(1, g, 0, [a])` or `$r.unread(..)`. A function call
     /// is returned unchanged.
-    pub(super) fn call(&self, node: NodeId) -> Vec<Piece> {
+    pub(super) fn call(&self, node: NodeId) -> Vec<ReplacementPiece> {
         match self.it.calls.waits.get(&node) {
-            Some(Wait::Resource { method, .. }) => {
+            Some(WaitOperation::Resource { method, .. }) => {
                 let word = if self.is_unread(node) { "unread" } else { "call" };
                 self.resource_call(node, word, *method)
             }
-            _ => vec![Piece::Inside(self.it.code.place(node))],
+            _ => vec![ReplacementPiece::Inside(self.it.code.place(node))],
         }
     }
 
-    fn resource_call(&self, node: NodeId, word: &str, method: Method) -> Vec<Piece> {
+    fn resource_call(&self, node: NodeId, word: &str, method: HandlerMethod) -> Vec<ReplacementPiece> {
         let code = &self.it.code;
         let AstKind::CallExpression(call) = code.kind(node) else { return Vec::new() };
         let site = self.sites.get(&node).copied().unwrap_or(0);
         let name = member_object(call).map(|object| code.source(object.span())).unwrap_or_default();
         let mut pieces = vec![
-            Piece::words(format!("$r.{word}({site}, ")),
-            Piece::Source(name),
-            Piece::words(format!(", {}, [", method as u8)),
+            ReplacementPiece::words(format!("$r.{word}({site}, ")),
+            ReplacementPiece::Source(name),
+            ReplacementPiece::words(format!(", {}, [", method as u8)),
         ];
-        pieces.extend(arguments(code, call).map(Piece::Source));
-        pieces.push(Piece::words("])"));
+        pieces.extend(arguments(code, call).map(ReplacementPiece::Source));
+        pieces.push(ReplacementPiece::words("])"));
         pieces
     }
 
@@ -124,7 +124,9 @@ impl<'a> Emitter<'_, '_, 'a> {
             ObjectPropertyKind::SpreadProperty(spread) => {
                 let argument = spread.argument.without_parentheses().span();
                 let node = node_of(&self.it.code, spread.node_id.get(), argument);
-                node.is_some_and(|node| matches!(self.it.calls.waits.get(&node), Some(Wait::Resource { .. })))
+                node.is_some_and(|node| {
+                    matches!(self.it.calls.waits.get(&node), Some(WaitOperation::Resource { .. }))
+                })
             }
         })
     }
@@ -172,20 +174,22 @@ impl<'a> Emitter<'_, '_, 'a> {
         self.edits.words(code.place(name), words);
     }
 
-    pub(super) fn template(&self, external: usize) -> Vec<Piece> {
-        let mut pieces = vec![Piece::words("$s.resource([")];
+    pub(super) fn template(&self, external: usize) -> Vec<ReplacementPiece> {
+        let mut pieces = vec![ReplacementPiece::words("$s.resource([")];
         for (index, part) in self.it.names.externals[external].template.parts.iter().enumerate() {
-            pieces.push(Piece::words(if index == 0 { "" } else { ", " }));
+            pieces.push(ReplacementPiece::words(if index == 0 { "" } else { ", " }));
             match part {
-                Part::Text(text) => {
-                    pieces.push(Piece::words(serde_json::Value::from(text.as_str()).to_string()))
+                UrlPatternPart::Text(text) => {
+                    pieces.push(ReplacementPiece::words(serde_json::Value::from(text.as_str()).to_string()))
                 }
-                Part::Value(range) => {
-                    pieces.extend([Piece::words("{v: "), Piece::Source(range.clone()), Piece::words("}")])
-                }
+                UrlPatternPart::Value(range) => pieces.extend([
+                    ReplacementPiece::words("{v: "),
+                    ReplacementPiece::Source(range.clone()),
+                    ReplacementPiece::words("}"),
+                ]),
             }
         }
-        pieces.push(Piece::words("])"));
+        pieces.push(ReplacementPiece::words("])"));
         pieces
     }
 
@@ -200,23 +204,27 @@ impl<'a> Emitter<'_, '_, 'a> {
         }
     }
 
-    fn respond(&self, node: NodeId, value: Range<usize>) -> Vec<Piece> {
+    fn respond(&self, node: NodeId, value: Range<usize>) -> Vec<ReplacementPiece> {
         let code = &self.it.code;
         let AstKind::ThrowStatement(statement) = code.kind(node) else { return Vec::new() };
         let bare = node_of(code, node, statement.argument.without_parentheses().span());
-        if let Some((call, Wait::Resource { method, .. })) =
+        if let Some((call, WaitOperation::Resource { method, .. })) =
             bare.and_then(|call| Some((call, self.it.calls.waits.get(&call)?)))
         {
             let word = if self.is_last(node) { "return " } else { "await " };
-            let mut pieces = vec![Piece::words(word)];
+            let mut pieces = vec![ReplacementPiece::words(word)];
             pieces.extend(self.resource_call(call, "pass", *method));
-            pieces.push(Piece::words(";"));
+            pieces.push(ReplacementPiece::words(";"));
             return pieces;
         }
         if let Some(response) = StatusResponse::of(&statement.argument) {
             return status_answer(code, &response);
         }
-        vec![Piece::words("$r.respond("), Piece::Source(value), Piece::words(");")]
+        vec![
+            ReplacementPiece::words("$r.respond("),
+            ReplacementPiece::Source(value),
+            ReplacementPiece::words(");"),
+        ]
     }
 
     /// Whether this statement ends the handler on its path.
@@ -261,29 +269,32 @@ fn member_object<'b, 'a>(call: &'b CallExpression<'a>) -> Option<&'b Expression<
 }
 
 /// Returns the range from a call's first argument to its last.
-pub(super) fn arguments(code: &Code<'_, '_>, call: &CallExpression<'_>) -> Option<Range<usize>> {
+pub(super) fn arguments(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> Option<Range<usize>> {
     let (first, last) = (call.arguments.first()?, call.arguments.last()?);
     Some(code.source(first.span()).start..code.source(last.span()).end)
 }
 
 /// Returns `$r.answer(302, {Location: u}, body)` for `respond {302: {Location: u, body: ..}}`.
-fn status_answer(code: &Code<'_, '_>, response: &StatusResponse<'_, '_>) -> Vec<Piece> {
-    let mut pieces = vec![Piece::words(format!("$r.answer({}, {{", response.status))];
+fn status_answer(code: &CodeText<'_, '_>, response: &StatusResponse<'_, '_>) -> Vec<ReplacementPiece> {
+    let mut pieces = vec![ReplacementPiece::words(format!("$r.answer({}, {{", response.status))];
     for (index, header) in response.headers().enumerate() {
-        pieces.push(Piece::words(if index == 0 { "" } else { ", " }));
-        pieces.push(Piece::Source(code.source(header.span())));
+        pieces.push(ReplacementPiece::words(if index == 0 { "" } else { ", " }));
+        pieces.push(ReplacementPiece::Source(code.source(header.span())));
     }
-    pieces.push(Piece::words("}"));
+    pieces.push(ReplacementPiece::words("}"));
     match response.bodies().last() {
         // The name may have an edit that expands a shorthand property: `body: $c.body`.
         Some(body) if body.shorthand => pieces.extend([
-            Piece::words(", ({"),
-            Piece::Source(code.source(body.span)),
-            Piece::words("}).body"),
+            ReplacementPiece::words(", ({"),
+            ReplacementPiece::Source(code.source(body.span)),
+            ReplacementPiece::words("}).body"),
         ]),
-        Some(body) => pieces.extend([Piece::words(", "), Piece::Source(code.source(body.value.span()))]),
+        Some(body) => pieces.extend([
+            ReplacementPiece::words(", "),
+            ReplacementPiece::Source(code.source(body.value.span())),
+        ]),
         None => {}
     }
-    pieces.push(Piece::words(");"));
+    pieces.push(ReplacementPiece::words(");"));
     pieces
 }

@@ -7,14 +7,14 @@ use oxc_span::SourceType;
 use std::collections::BTreeSet;
 
 use super::{WORDS, write};
-use crate::{Lines, Options, Program, compile, parse};
+use crate::{CompileOptions, LineStarts, ScriptProgram, compile, parse};
 
 /// Globals that only the emitted code uses.
 const BUILT_IN: [&str; 4] = ["Array", "ArrayBuffer", "Number", "Object"];
 
 /// Compiles a text, and checks the program for consistency.
-fn compiled(source: &str) -> Option<Program> {
-    match compile(source, "a.sjs", &Options::default()) {
+fn compiled(source: &str) -> Option<ScriptProgram> {
+    match compile(source, "a.sjs", &CompileOptions::default()) {
         Ok(program) => {
             check(source, &program);
             Some(program)
@@ -33,7 +33,7 @@ fn compiled(source: &str) -> Option<Program> {
     }
 }
 
-fn check(source: &str, program: &Program) {
+fn check(source: &str, program: &ScriptProgram) {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, &program.code, SourceType::script()).parse();
     let errors: Vec<_> = parsed.diagnostics.errors().collect();
@@ -70,7 +70,7 @@ fn check(source: &str, program: &Program) {
         assert!(graph.edges.iter().all(|(from, to, _)| from < to && *to < graph.nodes.len()), "{graph:?}");
         assert!(!graph.text().is_empty() && graph.svg().ends_with("</svg>\n"));
     }
-    assert!(Lines::new(source).position(source.len()).line > 0);
+    assert!(LineStarts::new(source).position(source.len()).line > 0);
 }
 
 /// Returns the names that a text uses without a declaration.

@@ -10,18 +10,18 @@ const QUIET: [&str; 7] = ["a", "b", "res", "on", "state", "service", "get"];
 const DEPTH: u32 = 4;
 
 /// A generated construct: its kind, and its start.
-pub(super) type Written = (&'static str, usize);
+pub(super) type GeneratedConstruct = (&'static str, usize);
 
 pub(super) fn javascript(bytes: &[u8]) -> String {
-    let mut writer = Writer::new(bytes, &NAMES);
+    let mut writer = ConstructWriter::new(bytes, &NAMES);
     while !writer.bytes.is_empty() {
         writer.statement(0);
     }
     writer.text
 }
 
-pub(super) fn program(bytes: &[u8]) -> (String, Vec<Written>) {
-    let mut writer = Writer::new(bytes, &QUIET);
+pub(super) fn program(bytes: &[u8]) -> (String, Vec<GeneratedConstruct>) {
+    let mut writer = ConstructWriter::new(bytes, &QUIET);
     let mut number = 0;
     while !writer.bytes.is_empty() {
         number += 1;
@@ -33,20 +33,20 @@ pub(super) fn program(bytes: &[u8]) -> (String, Vec<Written>) {
 /// Returns a service with functions in all of its blocks, which use state, resources, variables and each
 /// other under a few names.
 pub(super) fn functions(bytes: &[u8]) -> String {
-    let mut writer = Writer::new(bytes, &QUIET);
+    let mut writer = ConstructWriter::new(bytes, &QUIET);
     writer.between("service s {\n", |it| it.functions_block(0), "}\n");
     writer.text
 }
 
-struct Writer<'b> {
+struct ConstructWriter<'b> {
     bytes: &'b [u8],
     names: &'static [&'static str],
     text: String,
-    written: Vec<Written>,
+    written: Vec<GeneratedConstruct>,
     numbers: usize,
 }
 
-impl<'b> Writer<'b> {
+impl<'b> ConstructWriter<'b> {
     fn new(bytes: &'b [u8], names: &'static [&'static str]) -> Self {
         Self { bytes, names, text: String::new(), written: Vec::new(), numbers: 0 }
     }

@@ -4,7 +4,10 @@
 //! This is not a parser: it never rejects a text, and only has to be right about valid JavaScript and S. For
 //! invalid texts it only affects the error messages.
 
-use super::{After, Fault, Frame, FrameId, FrameKind, Kind, Lexed, Place, Token, TokenId, Unterminated};
+use super::{
+    BracketFrame, FollowingSyntax, FrameId, FrameKind, FunctionPosition, LexToken, LexicalError, TokenId,
+    TokenKind, TokenList, UnterminatedKind,
+};
 
 mod brackets;
 
@@ -45,7 +48,7 @@ const OPERANDS: [&str; 8] = ["this", "super", "null", "true", "false", "break", 
 
 /// The state of an open bracket.
 #[derive(Default)]
-struct Open {
+struct OpenBracket {
     frame: FrameId,
     /// The number of `?` without their `:` yet, in the current statement.
     ternaries: u32,
@@ -56,39 +59,39 @@ struct Open {
     /// Whether the last `while` belongs to a `do`.
     ends_do: bool,
     /// The `function` keyword whose parameters have not been read yet.
-    function: Option<Place>,
+    function: Option<FunctionPosition>,
     /// The `class` keywords whose bodies have not been read yet. A class can be nested in the head of
     /// another.
-    classes: Vec<Place>,
+    classes: Vec<FunctionPosition>,
 }
 
-pub(super) struct Context<'s> {
-    lexed: Lexed<'s>,
-    open: Vec<Open>,
+pub(super) struct LexContext<'s> {
+    lexed: TokenList<'s>,
+    open: Vec<OpenBracket>,
     respond_is_ours: bool,
 }
 
-impl<'s> Context<'s> {
+impl<'s> LexContext<'s> {
     pub(super) fn new(source: &'s str, respond_is_ours: bool) -> Self {
-        let program = Frame { kind: FrameKind::Program, parent: None, open: None, close: None };
-        let lexed = Lexed { source, tokens: Vec::new(), frames: vec![program], faults: Vec::new() };
-        Self { lexed, open: vec![Open::default()], respond_is_ours }
+        let program = BracketFrame { kind: FrameKind::Program, parent: None, open: None, close: None };
+        let lexed = TokenList { source, tokens: Vec::new(), frames: vec![program], faults: Vec::new() };
+        Self { lexed, open: vec![OpenBracket::default()], respond_is_ours }
     }
 
-    pub(super) fn unterminated(&mut self, what: Unterminated, start: usize, end: usize) {
-        self.lexed.faults.push(Fault::Unterminated { what, start, end });
+    pub(super) fn unterminated(&mut self, what: UnterminatedKind, start: usize, end: usize) {
+        self.lexed.faults.push(LexicalError::Unterminated { what, start, end });
     }
 
     /// Finishes at the end of the text.
-    pub(super) fn finish(mut self) -> Lexed<'s> {
+    pub(super) fn finish(mut self) -> TokenList<'s> {
         if let [_, .., open] = self.open.as_slice() {
-            self.lexed.faults.push(Fault::Unclosed { open: open.frame });
+            self.lexed.faults.push(LexicalError::Unclosed { open: open.frame });
         }
         self.lexed
     }
 
     /// Finishes at an error after which the rest cannot be read.
-    pub(super) fn stop(self) -> Lexed<'s> {
+    pub(super) fn stop(self) -> TokenList<'s> {
         self.lexed
     }
 
@@ -98,10 +101,10 @@ impl<'s> Context<'s> {
 
     pub(super) fn regex_may_follow(&self, newline: bool) -> bool {
         let Some(previous) = self.lexed.tokens.last() else { return true };
-        previous.after != After::Operator || (!newline && self.respond_goes_on())
+        previous.after != FollowingSyntax::Operator || (!newline && self.respond_goes_on())
     }
 
-    fn top(&mut self) -> &mut Open {
+    fn top(&mut self) -> &mut OpenBracket {
         let last = self.open.len() - 1;
         &mut self.open[last]
     }
@@ -123,13 +126,13 @@ impl<'s> Context<'s> {
         self.last().is_some_and(|last| self.lexed.is_name(last, name))
     }
 
-    fn after(&self) -> After {
-        self.lexed.tokens.last().map_or(After::Statement, |token| token.after)
+    fn after(&self) -> FollowingSyntax {
+        self.lexed.tokens.last().map_or(FollowingSyntax::Statement, |token| token.after)
     }
 
     /// Adds the next token. Returns false for a mismatched bracket, because the rest of the text cannot be
     /// read then.
-    pub(super) fn push(&mut self, kind: Kind, start: usize, end: usize, newline: bool) -> bool {
+    pub(super) fn push(&mut self, kind: TokenKind, start: usize, end: usize, newline: bool) -> bool {
         let text = &self.lexed.source[start..end];
         self.end_field(kind, text, newline);
         let kind = self.name_or_keyword(kind, text);
@@ -140,28 +143,39 @@ impl<'s> Context<'s> {
             self.mark_respond(kind, text, newline);
         }
         let frame = self.open.last().map_or(0, |open| open.frame);
-        let token = Token { kind, start, end, newline, starts, after: After::Operand, frame, bracket: None };
+        let token = LexToken {
+            kind,
+            start,
+            end,
+            newline,
+            starts,
+            after: FollowingSyntax::Operand,
+            frame,
+            bracket: None,
+        };
         match (kind, text) {
-            (Kind::TemplateHead, _) => self.open(token, FrameKind::Hole),
-            (Kind::Punctuator, "(") => {
+            (TokenKind::TemplateHead, _) => self.open(token, FrameKind::Hole),
+            (TokenKind::Punctuator, "(") => {
                 let kind = self.parenthesis();
                 self.open(token, kind);
             }
-            (Kind::Punctuator, "[") => self.open(token, FrameKind::Square),
-            (Kind::Punctuator, "{") => {
+            (TokenKind::Punctuator, "[") => self.open(token, FrameKind::Square),
+            (TokenKind::Punctuator, "{") => {
                 let kind = self.brace(starts);
                 self.open(token, kind);
             }
-            (Kind::TemplateTail, _) | (Kind::Punctuator, ")" | "]" | "}") => return self.close(token, text),
+            (TokenKind::TemplateTail, _) | (TokenKind::Punctuator, ")" | "]" | "}") => {
+                return self.close(token, text);
+            }
             _ => self.plain(token, text, newline),
         }
         true
     }
 
-    fn name_or_keyword(&self, kind: Kind, text: &str) -> Kind {
-        let reserved = kind == Kind::Name && (OPERATORS.contains(&text) || OPERANDS.contains(&text));
+    fn name_or_keyword(&self, kind: TokenKind, text: &str) -> TokenKind {
+        let reserved = kind == TokenKind::Name && (OPERATORS.contains(&text) || OPERANDS.contains(&text));
         let any_name = self.follows(".") || self.follows("?.") || self.at_key();
-        if reserved && !any_name { Kind::Keyword } else { kind }
+        if reserved && !any_name { TokenKind::Keyword } else { kind }
     }
 
     fn at_key(&self) -> bool {
@@ -169,28 +183,30 @@ impl<'s> Context<'s> {
     }
 
     /// Handles the end of a class field: like a statement, its value ends at a line break.
-    fn end_field(&mut self, kind: Kind, text: &str, newline: bool) {
-        let ended = newline && self.after() == After::Operator && !continues(kind, text);
-        if matches!(self.kind(), FrameKind::Class(_)) && (ended || self.after() == After::End) {
+    fn end_field(&mut self, kind: TokenKind, text: &str, newline: bool) {
+        let ended = newline && self.after() == FollowingSyntax::Operator && !continues(kind, text);
+        if matches!(self.kind(), FrameKind::Class(_)) && (ended || self.after() == FollowingSyntax::End) {
             self.top().at_key = true;
         }
     }
 
-    fn starts_statement(&self, kind: Kind, text: &str, newline: bool) -> bool {
-        if !self.kind().holds_statements() || (kind == Kind::Punctuator && text == "}") {
+    fn starts_statement(&self, kind: TokenKind, text: &str, newline: bool) -> bool {
+        if !self.kind().holds_statements() || (kind == TokenKind::Punctuator && text == "}") {
             return false;
         }
         match self.after() {
-            After::Statement => true,
-            After::Operand => self.lexed.tokens.last().is_some_and(|last| self.opened(last)),
-            After::Restricted => newline,
-            After::Operator => newline && !continues(kind, text),
-            After::End => newline && !(kind == Kind::Punctuator && [",", ")", "]", ";", ":"].contains(&text)),
+            FollowingSyntax::Statement => true,
+            FollowingSyntax::Operand => self.lexed.tokens.last().is_some_and(|last| self.opened(last)),
+            FollowingSyntax::Restricted => newline,
+            FollowingSyntax::Operator => newline && !continues(kind, text),
+            FollowingSyntax::End => {
+                newline && !(kind == TokenKind::Punctuator && [",", ")", "]", ";", ":"].contains(&text))
+            }
         }
     }
 
     /// Whether a token opened the innermost bracket.
-    fn opened(&self, token: &Token) -> bool {
+    fn opened(&self, token: &LexToken) -> bool {
         token.bracket.is_some() && token.bracket == self.open.last().map(|open| open.frame)
     }
 
@@ -205,48 +221,54 @@ impl<'s> Context<'s> {
     }
 
     /// Marks the previous `respond` as followed by an operand, if it is the word of S.
-    fn mark_respond(&mut self, kind: Kind, text: &str, newline: bool) {
+    fn mark_respond(&mut self, kind: TokenKind, text: &str, newline: bool) {
         let Some(last) = self.last() else { return };
         if newline || !self.lexed.is_name(last, "respond") || !self.lexed.tokens[last].starts {
             return;
         }
         let ours = match kind {
-            Kind::Name | Kind::Private | Kind::Number | Kind::String => true,
-            Kind::Keyword => !["in", "instanceof"].contains(&text),
-            Kind::Regex => true,
-            Kind::Template | Kind::TemplateHead => self.respond_goes_on(),
-            Kind::TemplateMiddle | Kind::TemplateTail => false,
-            Kind::Punctuator => {
+            TokenKind::Name | TokenKind::Private | TokenKind::Number | TokenKind::String => true,
+            TokenKind::Keyword => !["in", "instanceof"].contains(&text),
+            TokenKind::Regex => true,
+            TokenKind::Template | TokenKind::TemplateHead => self.respond_goes_on(),
+            TokenKind::TemplateMiddle | TokenKind::TemplateTail => false,
+            TokenKind::Punctuator => {
                 ["{", "!", "~"].contains(&text)
                     || (["(", "[", "+", "-"].contains(&text) && self.respond_goes_on())
             }
         };
         if ours {
-            self.lexed.tokens[last].after = After::Operand;
+            self.lexed.tokens[last].after = FollowingSyntax::Operand;
         }
     }
 
-    fn plain(&mut self, mut token: Token, text: &str, newline: bool) {
+    fn plain(&mut self, mut token: LexToken, text: &str, newline: bool) {
         self.note_loop_variable(text);
         token.after = match token.kind {
-            Kind::Keyword => self.keyword(&token, text),
-            Kind::Name if text == "let" && !self.follows(".") && !self.at_key() => After::Operand,
-            Kind::Name
-                if text == "of" && self.kind() == FrameKind::Head && self.after() == After::Operator =>
+            TokenKind::Keyword => self.keyword(&token, text),
+            TokenKind::Name if text == "let" && !self.follows(".") && !self.at_key() => {
+                FollowingSyntax::Operand
+            }
+            TokenKind::Name
+                if text == "of"
+                    && self.kind() == FrameKind::Head
+                    && self.after() == FollowingSyntax::Operator =>
             {
-                After::Operand
+                FollowingSyntax::Operand
             }
             // The end of an import or jump, which no token can continue.
-            Kind::String if self.follows("import") || self.follows_name("from") => After::End,
-            Kind::Name if !newline && (self.follows("break") || self.follows("continue")) => After::End,
-            Kind::TemplateMiddle => After::Operand,
-            Kind::Punctuator => self.punctuator(text, newline),
-            _ => After::Operator,
+            TokenKind::String if self.follows("import") || self.follows_name("from") => FollowingSyntax::End,
+            TokenKind::Name if !newline && (self.follows("break") || self.follows("continue")) => {
+                FollowingSyntax::End
+            }
+            TokenKind::TemplateMiddle => FollowingSyntax::Operand,
+            TokenKind::Punctuator => self.punctuator(text, newline),
+            _ => FollowingSyntax::Operator,
         };
         self.lexed.tokens.push(token);
     }
 
-    fn keyword(&mut self, token: &Token, text: &str) -> After {
+    fn keyword(&mut self, token: &LexToken, text: &str) -> FollowingSyntax {
         match text {
             "function" => self.top().function = Some(self.place(token.starts)),
             "do" => self.top().dos += 1,
@@ -262,11 +284,11 @@ impl<'s> Context<'s> {
             _ => {}
         }
         match text {
-            "do" | "else" | "try" | "finally" => After::Statement,
-            "return" | "yield" => After::Restricted,
-            "break" | "continue" | "debugger" => After::End,
-            _ if OPERANDS.contains(&text) => After::Operator,
-            _ => After::Operand,
+            "do" | "else" | "try" | "finally" => FollowingSyntax::Statement,
+            "return" | "yield" => FollowingSyntax::Restricted,
+            "break" | "continue" | "debugger" => FollowingSyntax::End,
+            _ if OPERANDS.contains(&text) => FollowingSyntax::Operator,
+            _ => FollowingSyntax::Operand,
         }
     }
 
@@ -277,7 +299,7 @@ impl<'s> Context<'s> {
 
     /// Whether `function` or `class` begins a declaration: at the beginning of a statement, after `async`
     /// there, and in exports.
-    fn place(&self, starts: bool) -> Place {
+    fn place(&self, starts: bool) -> FunctionPosition {
         let exported = |id: TokenId| self.lexed.is(id, "export") || self.lexed.is(id, "default");
         let declares = self.last().is_some_and(|last| {
             let before = last.checked_sub(1);
@@ -285,25 +307,27 @@ impl<'s> Context<'s> {
                 && (self.lexed.tokens[last].starts || before.is_some_and(exported));
             exported(last) || is_async
         });
-        if starts || declares { Place::Declaration } else { Place::Expression }
+        if starts || declares { FunctionPosition::Declaration } else { FunctionPosition::Expression }
     }
 
-    fn punctuator(&mut self, text: &str, newline: bool) -> After {
+    fn punctuator(&mut self, text: &str, newline: bool) -> FollowingSyntax {
         let kind = self.kind();
         let in_class = matches!(kind, FrameKind::Class(_));
         match text {
-            ";" if kind.holds_statements() => return After::Statement,
+            ";" if kind.holds_statements() => return FollowingSyntax::Statement,
             ";" => self.top().at_key = in_class,
             "," if kind == FrameKind::Object => self.top().at_key = true,
             "=" | "..." => self.top().at_key = false,
             "?" => self.top().ternaries += 1,
             ":" if kind == FrameKind::Object => self.top().at_key = false,
             ":" if self.top().ternaries > 0 => self.top().ternaries -= 1,
-            ":" if kind.holds_statements() => return After::Statement,
-            "++" | "--" if !newline && self.after() == After::Operator => return After::Operator,
+            ":" if kind.holds_statements() => return FollowingSyntax::Statement,
+            "++" | "--" if !newline && self.after() == FollowingSyntax::Operator => {
+                return FollowingSyntax::Operator;
+            }
             _ => {}
         }
-        After::Operand
+        FollowingSyntax::Operand
     }
 
     /// Turns the parentheses of `pfor (var` into a head, like those of `for (`.
@@ -318,11 +342,14 @@ impl<'s> Context<'s> {
 }
 
 /// Whether a token on a new line continues the previous expression.
-fn continues(kind: Kind, text: &str) -> bool {
+fn continues(kind: TokenKind, text: &str) -> bool {
     match kind {
-        Kind::Punctuator => !["{", "}", "++", "--", "!", "~", "@", "#"].contains(&text),
-        Kind::Template | Kind::TemplateHead | Kind::TemplateMiddle | Kind::TemplateTail => true,
-        Kind::Keyword | Kind::Name => ["in", "instanceof"].contains(&text),
-        Kind::Private | Kind::Number | Kind::String | Kind::Regex => false,
+        TokenKind::Punctuator => !["{", "}", "++", "--", "!", "~", "@", "#"].contains(&text),
+        TokenKind::Template
+        | TokenKind::TemplateHead
+        | TokenKind::TemplateMiddle
+        | TokenKind::TemplateTail => true,
+        TokenKind::Keyword | TokenKind::Name => ["in", "instanceof"].contains(&text),
+        TokenKind::Private | TokenKind::Number | TokenKind::String | TokenKind::Regex => false,
     }
 }

@@ -5,7 +5,7 @@
 
 use oxc_syntax::identifier::{is_identifier_part, is_identifier_start};
 
-use super::{Kind, Unterminated};
+use super::{TokenKind, UnterminatedKind};
 
 /// All punctuators, longest first, so that the first match is the longest.
 const PUNCTUATORS: [&str; 34] = [
@@ -15,14 +15,14 @@ const PUNCTUATORS: [&str; 34] = [
 ];
 
 /// A token's end and kind, and its error if it is unterminated.
-pub(super) struct Scanned {
+pub(super) struct ScannedToken {
     pub(super) end: usize,
-    pub(super) kind: Kind,
-    pub(super) unterminated: Option<Unterminated>,
+    pub(super) kind: TokenKind,
+    pub(super) unterminated: Option<UnterminatedKind>,
 }
 
 /// White space and comments before a token.
-pub(super) struct Gap {
+pub(super) struct TokenGap {
     pub(super) start: usize,
     pub(super) newline: bool,
     /// The start of an unterminated comment.
@@ -38,8 +38,8 @@ fn is_space(c: char) -> bool {
 }
 
 /// Skips white space and comments.
-pub(super) fn gap(source: &str, from: usize) -> Gap {
-    let mut gap = Gap { start: from, newline: from == 0, open_comment: None };
+pub(super) fn gap(source: &str, from: usize) -> TokenGap {
+    let mut gap = TokenGap { start: from, newline: from == 0, open_comment: None };
     if from == 0 && source.starts_with("#!") {
         gap.start = line_end(source, 0);
     }
@@ -70,23 +70,23 @@ fn line_end(source: &str, from: usize) -> usize {
 }
 
 /// Scans the token at `start`. `in_template` makes a `}` continue the template.
-pub(super) fn token(source: &str, start: usize, regex: bool, in_template: bool) -> Scanned {
+pub(super) fn token(source: &str, start: usize, regex: bool, in_template: bool) -> ScannedToken {
     let rest = &source[start..];
     let mut chars = rest.chars();
     let first = chars.next().unwrap_or('\0');
     let second = chars.next();
     match first {
         '\'' | '"' => string(source, start, first),
-        '`' => template(source, start, (Kind::Template, Kind::TemplateHead)),
-        '}' if in_template => template(source, start, (Kind::TemplateTail, Kind::TemplateMiddle)),
+        '`' => template(source, start, (TokenKind::Template, TokenKind::TemplateHead)),
+        '}' if in_template => template(source, start, (TokenKind::TemplateTail, TokenKind::TemplateMiddle)),
         '/' if regex => regular_expression(source, start),
-        '0'..='9' => whole(number(source, start), Kind::Number),
-        '.' if second.is_some_and(|c| c.is_ascii_digit()) => whole(number(source, start), Kind::Number),
-        '#' if second.is_some_and(begins_name) => whole(name_end(source, start + 1), Kind::Private),
-        c if begins_name(c) => whole(name_end(source, start), Kind::Name),
+        '0'..='9' => whole(number(source, start), TokenKind::Number),
+        '.' if second.is_some_and(|c| c.is_ascii_digit()) => whole(number(source, start), TokenKind::Number),
+        '#' if second.is_some_and(begins_name) => whole(name_end(source, start + 1), TokenKind::Private),
+        c if begins_name(c) => whole(name_end(source, start), TokenKind::Name),
         c => {
             let known = PUNCTUATORS.iter().find(|text| rest.starts_with(**text) && !is_ternary(rest, text));
-            whole(start + known.map_or(c.len_utf8(), |text| text.len()), Kind::Punctuator)
+            whole(start + known.map_or(c.len_utf8(), |text| text.len()), TokenKind::Punctuator)
         }
     }
 }
@@ -96,8 +96,8 @@ fn is_ternary(rest: &str, punctuator: &str) -> bool {
     punctuator == "?." && rest[2..].starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn whole(end: usize, kind: Kind) -> Scanned {
-    Scanned { end, kind, unterminated: None }
+fn whole(end: usize, kind: TokenKind) -> ScannedToken {
+    ScannedToken { end, kind, unterminated: None }
 }
 
 fn begins_name(c: char) -> bool {
@@ -157,20 +157,24 @@ fn number(source: &str, start: usize) -> usize {
     if byte(at) == b'n' { at + 1 } else { at }
 }
 
-fn string(source: &str, start: usize, quote: char) -> Scanned {
+fn string(source: &str, start: usize, quote: char) -> ScannedToken {
     let mut chars = source[start + 1..].char_indices();
     while let Some((at, c)) = chars.next() {
         let at = start + 1 + at;
         match c {
             '\\' => skip_escaped(&mut chars),
             '\n' | '\r' => {
-                return Scanned { end: at, kind: Kind::String, unterminated: Some(Unterminated::String) };
+                return ScannedToken {
+                    end: at,
+                    kind: TokenKind::String,
+                    unterminated: Some(UnterminatedKind::String),
+                };
             }
-            c if c == quote => return whole(at + 1, Kind::String),
+            c if c == quote => return whole(at + 1, TokenKind::String),
             _ => {}
         }
     }
-    Scanned { end: source.len(), kind: Kind::String, unterminated: Some(Unterminated::String) }
+    ScannedToken { end: source.len(), kind: TokenKind::String, unterminated: Some(UnterminatedKind::String) }
 }
 
 /// Skips the character after a backslash, or both of `\r\n`.
@@ -183,7 +187,7 @@ fn skip_escaped(chars: &mut std::str::CharIndices<'_>) {
 }
 
 /// Scans a template from its first character, a backtick or brace, to the next end or hole.
-fn template(source: &str, start: usize, (closed, open): (Kind, Kind)) -> Scanned {
+fn template(source: &str, start: usize, (closed, open): (TokenKind, TokenKind)) -> ScannedToken {
     let mut chars = source[start + 1..].char_indices();
     while let Some((at, c)) = chars.next() {
         let at = start + 1 + at;
@@ -194,24 +198,28 @@ fn template(source: &str, start: usize, (closed, open): (Kind, Kind)) -> Scanned
             _ => {}
         }
     }
-    Scanned { end: source.len(), kind: closed, unterminated: Some(Unterminated::Template) }
+    ScannedToken { end: source.len(), kind: closed, unterminated: Some(UnterminatedKind::Template) }
 }
 
-fn regular_expression(source: &str, start: usize) -> Scanned {
+fn regular_expression(source: &str, start: usize) -> ScannedToken {
     let mut in_class = false;
     let mut chars = source[start + 1..].char_indices();
     while let Some((at, c)) = chars.next() {
         let at = start + 1 + at;
         match c {
             c if is_newline(c) => {
-                return Scanned { end: at, kind: Kind::Regex, unterminated: Some(Unterminated::Regex) };
+                return ScannedToken {
+                    end: at,
+                    kind: TokenKind::Regex,
+                    unterminated: Some(UnterminatedKind::Regex),
+                };
             }
             '\\' if !chars.as_str().starts_with(is_newline) => skip_escaped(&mut chars),
             '[' => in_class = true,
             ']' => in_class = false,
-            '/' if !in_class => return whole(name_end(source, at + 1), Kind::Regex),
+            '/' if !in_class => return whole(name_end(source, at + 1), TokenKind::Regex),
             _ => {}
         }
     }
-    Scanned { end: source.len(), kind: Kind::Regex, unterminated: Some(Unterminated::Regex) }
+    ScannedToken { end: source.len(), kind: TokenKind::Regex, unterminated: Some(UnterminatedKind::Regex) }
 }

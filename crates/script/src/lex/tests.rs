@@ -25,8 +25,8 @@ fn same(source: &str) {
     let text =
         |bounds: Option<&(usize, usize)>| bounds.map_or("nothing", |&(start, end)| &source[start..end]);
     if let Some(at) = different {
-        let place =
-            crate::line::Lines::new(source).position(theirs.get(at).map_or(source.len(), |token| token.0));
+        let place = crate::line::LineStarts::new(source)
+            .position(theirs.get(at).map_or(source.len(), |token| token.0));
         panic!("{place}: oxc has `{}`, this lexer `{}`\n{source}", text(theirs.get(at)), text(ours.get(at)));
     }
     assert_eq!(crate::prepass::encode(source).text, source);

@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use crate::diagnostic::{Code, Diagnostic};
-use crate::method::Method;
-use crate::syntax::{Construct, ConstructId, ConstructKind, Syntax};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::method::HandlerMethod;
+use crate::syntax::{ConstructId, ConstructKind, SyntaxConstruct, SyntaxConstructs};
 
-pub(super) fn check(syntax: &Syntax, diagnostics: &mut Vec<Diagnostic>) {
+pub(super) fn check(syntax: &SyntaxConstructs, diagnostics: &mut Vec<ScriptDiagnostic>) {
     diagnostics.extend(services(syntax));
     // An invalid method does not conflict with others.
     let told: BTreeSet<usize> = diagnostics.iter().map(|it| it.primary.span.start).collect();
@@ -16,7 +16,7 @@ pub(super) fn check(syntax: &Syntax, diagnostics: &mut Vec<Diagnostic>) {
 }
 
 /// Reports services with the same name.
-fn services(syntax: &Syntax) -> Vec<Diagnostic> {
+fn services(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
     let mut seen: HashMap<&str, Range<usize>> = HashMap::new();
     let mut found = Vec::new();
     for construct in &syntax.constructs {
@@ -27,7 +27,13 @@ fn services(syntax: &Syntax) -> Vec<Diagnostic> {
         };
         let message = format!("there are two services called `{}`", name.text);
         let help = "give one of them another name, or put the resources of both into one";
-        let error = Diagnostic::error(Code::ServiceTwice, name.span.clone(), message, "the second one", help);
+        let error = ScriptDiagnostic::error(
+            DiagnosticCode::ServiceTwice,
+            name.span.clone(),
+            message,
+            "the second one",
+            help,
+        );
         found.push(error.and(first.clone(), "the first one"));
     }
     found
@@ -36,39 +42,45 @@ fn services(syntax: &Syntax) -> Vec<Diagnostic> {
 /// The scope in which a method may have only one handler: a resource, or all resources of a service with the
 /// same literal path.
 #[derive(PartialEq, Eq, Hash)]
-enum Domain<'s> {
+enum HandlerScope<'s> {
     Path(Option<ConstructId>, &'s str),
     Resource(ConstructId),
 }
 
-fn handlers(syntax: &Syntax) -> Vec<Diagnostic> {
-    let mut seen: HashMap<(Domain<'_>, Method), &Range<usize>> = HashMap::new();
+fn handlers(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
+    let mut seen: HashMap<(HandlerScope<'_>, HandlerMethod), &Range<usize>> = HashMap::new();
     let mut found = Vec::new();
     for (id, construct) in syntax.constructs.iter().enumerate() {
         let ConstructKind::On { method, method_span } = &construct.kind else { continue };
         let Some((resource, path)) = resource_of(syntax, id) else { continue };
         let domain = match path {
-            Some(path) => Domain::Path(syntax.service_of(resource), path),
-            None => Domain::Resource(resource),
+            Some(path) => HandlerScope::Path(syntax.service_of(resource), path),
+            None => HandlerScope::Resource(resource),
         };
         let Some(first) = seen.get(&(domain, *method)) else {
-            let domain = path
-                .map_or(Domain::Resource(resource), |path| Domain::Path(syntax.service_of(resource), path));
+            let domain = path.map_or(HandlerScope::Resource(resource), |path| {
+                HandlerScope::Path(syntax.service_of(resource), path)
+            });
             seen.insert((domain, *method), method_span);
             continue;
         };
         let of = path.map_or_else(|| "this resource".to_owned(), |path| format!("`{path}`"));
         let message = format!("{of} has two handlers for {}", method.word());
         let help = "keep one of them; resources of the same path are one resource";
-        let error =
-            Diagnostic::error(Code::HandlerTwice, method_span.clone(), message, "the second one", help);
+        let error = ScriptDiagnostic::error(
+            DiagnosticCode::HandlerTwice,
+            method_span.clone(),
+            message,
+            "the second one",
+            help,
+        );
         found.push(error.and((*first).clone(), "the first one"));
     }
     found
 }
 
 /// Returns the resource of a handler, and its path if that is a literal.
-fn resource_of(syntax: &Syntax, handler: ConstructId) -> Option<(ConstructId, Option<&str>)> {
+fn resource_of(syntax: &SyntaxConstructs, handler: ConstructId) -> Option<(ConstructId, Option<&str>)> {
     let parent = syntax.constructs[handler].parent?;
     match &syntax.constructs[parent].kind {
         ConstructKind::Res { literal, .. } => Some((parent, literal.as_deref())),
@@ -77,15 +89,21 @@ fn resource_of(syntax: &Syntax, handler: ConstructId) -> Option<(ConstructId, Op
 }
 
 /// Reports resources whose braces contain neither a handler nor an invalid one that has been reported.
-fn resources(syntax: &Syntax, told: &BTreeSet<usize>) -> Vec<Diagnostic> {
+fn resources(syntax: &SyntaxConstructs, told: &BTreeSet<usize>) -> Vec<ScriptDiagnostic> {
     let handlers =
         syntax.constructs.iter().filter(|construct| matches!(construct.kind, ConstructKind::On { .. }));
     let with_handler: HashSet<ConstructId> = handlers.filter_map(|handler| handler.parent).collect();
-    let bare = |(id, construct): (ConstructId, &Construct)| {
+    let bare = |(id, construct): (ConstructId, &SyntaxConstruct)| {
         let ConstructKind::Res { path, inline: false, .. } = &construct.kind else { return None };
         let message = "a resource needs a handler";
         let help = "write one in its braces: `on GET { .. }`";
-        let error = Diagnostic::error(Code::ResBody, path.clone(), message, "this one has none", help);
+        let error = ScriptDiagnostic::error(
+            DiagnosticCode::ResBody,
+            path.clone(),
+            message,
+            "this one has none",
+            help,
+        );
         let is_told = told.range(construct.span.clone()).next().is_some();
         (!with_handler.contains(&id) && !is_told).then_some(error)
     };

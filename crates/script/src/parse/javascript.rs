@@ -4,14 +4,19 @@ use std::ops::Range;
 
 use oxc_diagnostics::OxcDiagnostic;
 
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::prepass::OffsetMap;
 
 /// Adds oxc's errors to the diagnostics, except at places with an earlier error, which probably caused them.
-pub(super) fn explain(source: &str, errors: &[OxcDiagnostic], map: &OffsetMap, found: &mut Vec<Diagnostic>) {
+pub(super) fn explain(
+    source: &str,
+    errors: &[OxcDiagnostic],
+    map: &OffsetMap,
+    found: &mut Vec<ScriptDiagnostic>,
+) {
     for error in errors {
         let translated = translate(source, error, map);
-        let overlaps = |it: &Diagnostic| {
+        let overlaps = |it: &ScriptDiagnostic| {
             let (a, b) = (&it.primary.span, &translated.primary.span);
             a.start.max(b.start) < a.end.min(b.end) || a.start == b.start
         };
@@ -21,7 +26,7 @@ pub(super) fn explain(source: &str, errors: &[OxcDiagnostic], map: &OffsetMap, f
     }
 }
 
-fn translate(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> Diagnostic {
+fn translate(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> ScriptDiagnostic {
     let labels: Vec<(Range<usize>, &str)> = error
         .labels
         .iter()
@@ -49,11 +54,11 @@ fn translate(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> Diagnostic
     };
     let mut labels = labels.into_iter();
     let (span, label) = labels.next().unwrap_or((0..0, "here"));
-    let told = Diagnostic::error(Code::Syntax, span, said, label, help);
+    let told = ScriptDiagnostic::error(DiagnosticCode::Syntax, span, said, label, help);
     labels.fold(told, |told, (span, label)| told.and(span, label))
 }
 
-fn unexpected(source: &str, place: Range<usize>) -> Diagnostic {
+fn unexpected(source: &str, place: Range<usize>) -> ScriptDiagnostic {
     let token = &source[place.clone()];
     let help = match token {
         "..." => "replace these dots by code; between brackets they would spread a list",
@@ -63,11 +68,11 @@ fn unexpected(source: &str, place: Range<usize>) -> Diagnostic {
         _ => "check the code before it: something may be missing or superfluous",
     };
     let label = "this is not valid JavaScript here";
-    Diagnostic::error(Code::Syntax, place, format!("unexpected `{token}`"), label, help)
+    ScriptDiagnostic::error(DiagnosticCode::Syntax, place, format!("unexpected `{token}`"), label, help)
 }
 
 /// Reports two statements on one line, or an unexpected token in place of the end of a statement.
-fn joined(source: &str, end: usize) -> Diagnostic {
+fn joined(source: &str, end: usize) -> ScriptDiagnostic {
     let rest = source[end..].trim_start();
     let start = source.len() - rest.len();
     match rest.chars().next() {
@@ -76,8 +81,8 @@ fn joined(source: &str, end: usize) -> Diagnostic {
         }
         _ => {
             let help = "write `;`, or begin a new line";
-            Diagnostic::error(
-                Code::Syntax,
+            ScriptDiagnostic::error(
+                DiagnosticCode::Syntax,
                 end..end,
                 "there are two statements on one line",
                 "`;` is missing here",
@@ -87,11 +92,11 @@ fn joined(source: &str, end: usize) -> Diagnostic {
     }
 }
 
-fn declared_again(said: &str, first: Range<usize>, again: Range<usize>, is_theirs: bool) -> Diagnostic {
+fn declared_again(said: &str, first: Range<usize>, again: Range<usize>, is_theirs: bool) -> ScriptDiagnostic {
     if !is_theirs {
         let help = "choose another name";
-        return Diagnostic::error(
-            Code::Syntax,
+        return ScriptDiagnostic::error(
+            DiagnosticCode::Syntax,
             again,
             said,
             "each handler has a `query` and a `response`",
@@ -99,6 +104,6 @@ fn declared_again(said: &str, first: Range<usize>, again: Range<usize>, is_their
         );
     }
     let help = "give one of them another name, or only set it the second time";
-    Diagnostic::error(Code::Syntax, again, said, "it is declared again here", help)
+    ScriptDiagnostic::error(DiagnosticCode::Syntax, again, said, "it is declared again here", help)
         .and(first, "it is first declared here")
 }

@@ -10,33 +10,34 @@ use oxc_ast_visit::{Visit, walk};
 use oxc_span::GetSpan;
 use oxc_syntax::scope::{ScopeFlags, ScopeId};
 
-use crate::diagnostic::{Code, Diagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::prepass::OffsetMap;
 use crate::status::StatusResponse;
-use crate::syntax::{ConstructId, ConstructKind, Name, Syntax};
+use crate::syntax::{ConstructId, ConstructKind, ConstructName, SyntaxConstructs};
 
 /// Links the constructs, and runs the checks that need the tree.
 pub(super) fn link(
     program: &Program<'_>,
     map: &OffsetMap,
-    syntax: &mut Syntax,
-    diagnostics: &mut Vec<Diagnostic>,
+    syntax: &mut SyntaxConstructs,
+    diagnostics: &mut Vec<ScriptDiagnostic>,
 ) {
-    let mut linker = Linker { map, syntax, diagnostics, declarative: HashSet::new(), functions: Vec::new() };
+    let mut linker =
+        SyntaxLinker { map, syntax, diagnostics, declarative: HashSet::new(), functions: Vec::new() };
     linker.visit_program(program);
 }
 
-struct Linker<'s> {
+struct SyntaxLinker<'s> {
     map: &'s OffsetMap,
-    syntax: &'s mut Syntax,
-    diagnostics: &'s mut Vec<Diagnostic>,
+    syntax: &'s mut SyntaxConstructs,
+    diagnostics: &'s mut Vec<ScriptDiagnostic>,
     /// The scopes of the functions that represent services and resources.
     declarative: HashSet<ScopeId>,
     /// Whether each enclosing function is in `declarative`, outermost first.
     functions: Vec<bool>,
 }
 
-impl<'a> Visit<'a> for Linker<'_> {
+impl<'a> Visit<'a> for SyntaxLinker<'_> {
     fn visit_statement(&mut self, statement: &Statement<'a>) {
         if let Some((id, _)) = self.syntax.at(statement.span().start) {
             self.link(id, statement);
@@ -56,8 +57,8 @@ impl<'a> Visit<'a> for Linker<'_> {
             let span = self.map.span_to_source(statement.span);
             let message = "`return` is only allowed in a handler or a function";
             let help = "services and resources only declare; put code that runs for a request into a handler";
-            self.diagnostics.push(Diagnostic::error(
-                Code::ReturnPlace,
+            self.diagnostics.push(ScriptDiagnostic::error(
+                DiagnosticCode::ReturnPlace,
                 span,
                 message,
                 "not allowed here",
@@ -68,7 +69,7 @@ impl<'a> Visit<'a> for Linker<'_> {
     }
 }
 
-impl Linker<'_> {
+impl SyntaxLinker<'_> {
     fn link(&mut self, id: ConstructId, statement: &Statement<'_>) {
         let scope = match statement {
             Statement::ExpressionStatement(statement) => self.function(id, &statement.expression),
@@ -135,7 +136,13 @@ impl Linker<'_> {
         let message = "the body of a status response is a value";
         let help = "write the value after its name: `body: value`";
         let span = self.map.span_to_source(body.span);
-        self.diagnostics.push(Diagnostic::error(Code::RespondValue, span, message, label, help));
+        self.diagnostics.push(ScriptDiagnostic::error(
+            DiagnosticCode::RespondValue,
+            span,
+            message,
+            label,
+            help,
+        ));
     }
 
     /// Reports a function as the value of `respond`. The author probably forgot to call it.
@@ -150,7 +157,13 @@ impl Linker<'_> {
         let help = "respond with what it returns: give it a name before, and write `respond name(..)`";
         let span = self.map.span_to_source(value.span());
         let label = format!("this is a {what}");
-        self.diagnostics.push(Diagnostic::error(Code::RespondValue, span, message, label, help));
+        self.diagnostics.push(ScriptDiagnostic::error(
+            DiagnosticCode::RespondValue,
+            span,
+            message,
+            label,
+            help,
+        ));
     }
 
     /// Reports a path that does not begin with `/` or that contains a query.
@@ -179,7 +192,7 @@ impl Linker<'_> {
             return;
         };
         let span = self.map.span_to_source(first.span());
-        self.diagnostics.push(Diagnostic::error(Code::ResPath, span, message, label, help));
+        self.diagnostics.push(ScriptDiagnostic::error(DiagnosticCode::ResPath, span, message, label, help));
     }
 
     fn literal(&mut self, id: ConstructId, path: Option<&Expression<'_>>) {
@@ -196,7 +209,7 @@ impl Linker<'_> {
     }
 
     fn names(&mut self, id: ConstructId, declaration: &VariableDeclaration<'_>) {
-        let names: &mut [Name] = match &mut self.syntax.constructs[id].kind {
+        let names: &mut [ConstructName] = match &mut self.syntax.constructs[id].kind {
             ConstructKind::State { names } | ConstructKind::External { names } => names,
             ConstructKind::Pfor { name } => std::slice::from_mut(name),
             _ => return,

@@ -6,8 +6,8 @@
 use oxc_allocator::Allocator;
 
 use super::*;
-use crate::line::Lines;
-use crate::syntax::Construct;
+use crate::line::LineStarts;
+use crate::syntax::SyntaxConstruct;
 
 mod bad;
 mod good;
@@ -28,7 +28,7 @@ fn told(source: &str) -> String {
 /// Returns the codes and positions of a text's diagnostics.
 fn mistakes(source: &str) -> Vec<String> {
     let allocator = Allocator::default();
-    let lines = Lines::new(source);
+    let lines = LineStarts::new(source);
     let found = parse(&allocator, source).diagnostics;
     found.iter().map(|it| format!("{} {}", it.code.code(), lines.position(it.primary.span.start))).collect()
 }
@@ -44,8 +44,8 @@ fn encoded(source: &str) -> String {
 fn constructs(source: &str) -> String {
     let allocator = Allocator::default();
     let parsed = parse(&allocator, source);
-    let lines = Lines::new(source);
-    let line = |(id, construct): (usize, &Construct)| {
+    let lines = LineStarts::new(source);
+    let line = |(id, construct): (usize, &SyntaxConstruct)| {
         let indent = parsed.syntax.around(id).count() * 2;
         let (from, to) = (lines.position(construct.span.start), lines.position(construct.span.end));
         let text = source[construct.span.clone()].lines().next().unwrap_or("");

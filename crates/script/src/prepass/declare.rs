@@ -1,11 +1,11 @@
 //! `state` and external resources.
 
-use super::{Finder, Place};
-use crate::diagnostic::Code;
-use crate::lex::{Kind, TokenId};
-use crate::syntax::{ConstructKind, Name};
+use super::{ConstructFinder, StatementPosition};
+use crate::diagnostic::DiagnosticCode;
+use crate::lex::{TokenId, TokenKind};
+use crate::syntax::{ConstructKind, ConstructName};
 
-impl Finder<'_> {
+impl ConstructFinder<'_> {
     pub(super) fn state(&mut self, id: TokenId) {
         let next = id + 1;
         let ours = self.same_line(next) && (self.operand_begins(next) || self.lexed.is(next, "{"));
@@ -17,7 +17,7 @@ impl Finder<'_> {
             let help =
                 "write `state count = 0`; a list or an object is one state: `state both = { a: 1, b: 2 }`";
             self.error(
-                Code::StateName,
+                DiagnosticCode::StateName,
                 self.span(next),
                 "a state needs a name",
                 "expected a name here",
@@ -39,7 +39,7 @@ impl Finder<'_> {
 
     fn check_state_place(&mut self, id: TokenId) {
         let Some(token) = self.token(id) else { return };
-        let Place { around, in_function, .. } = self.place(token.frame);
+        let StatementPosition { around, in_function, .. } = self.place(token.frame);
         let (message, help) = if around.is_none() && self.lost {
             return;
         } else if around.is_none() {
@@ -57,7 +57,7 @@ impl Finder<'_> {
         } else {
             return;
         };
-        self.error(Code::StatePlace, self.span(id), message, "not allowed here", help);
+        self.error(DiagnosticCode::StatePlace, self.span(id), message, "not allowed here", help);
     }
 
     /// Whether a statement is the body of `if (a)`, `else` or a label, where declarations are not allowed.
@@ -70,7 +70,7 @@ impl Finder<'_> {
             let message = "an external resource can't be declared on a condition";
             let help =
                 "declare it before, and call it here; put the statements in braces where there are several";
-            self.error(Code::ResPlace, self.span(id), message, "this one is", help);
+            self.error(DiagnosticCode::ResPlace, self.span(id), message, "this one is", help);
             self.replace(self.span(id), "", None);
             return;
         }
@@ -78,7 +78,13 @@ impl Finder<'_> {
             let message = "an external resource has no handler here";
             let help = "a resource of this service is `res '/path' on GET { .. }`, without a name; an external one ends \
                         after its URL";
-            self.error(Code::ResBody, self.span(behind), message, "its service has the handlers", help);
+            self.error(
+                DiagnosticCode::ResBody,
+                self.span(behind),
+                message,
+                "its service has the handlers",
+                help,
+            );
             self.skip(id, self.statement_end(id));
             return;
         }
@@ -96,11 +102,11 @@ impl Finder<'_> {
     }
 
     /// Returns the names in `a = 1, b`.
-    fn declared(&self, first: TokenId) -> Vec<Name> {
+    fn declared(&self, first: TokenId) -> Vec<ConstructName> {
         let mut names = Vec::new();
         let mut id = first;
-        while self.token(id).is_some_and(|token| token.kind == Kind::Name) {
-            names.push(Name { text: self.lexed.text(id).into(), span: self.span(id), symbol: None });
+        while self.token(id).is_some_and(|token| token.kind == TokenKind::Name) {
+            names.push(ConstructName { text: self.lexed.text(id).into(), span: self.span(id), symbol: None });
             let last = self.expression_end(id).unwrap_or(id);
             if !self.lexed.is(last + 1, ",") {
                 break;

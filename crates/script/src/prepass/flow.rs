@@ -1,21 +1,21 @@
 //! `respond`, `par` and `pfor`.
 
-use super::{Finder, Place};
-use crate::diagnostic::Code;
-use crate::lex::{After, TokenId};
-use crate::syntax::{ConstructKind, Name};
+use super::{ConstructFinder, StatementPosition};
+use crate::diagnostic::DiagnosticCode;
+use crate::lex::{FollowingSyntax, TokenId};
+use crate::syntax::{ConstructKind, ConstructName};
 
-impl Finder<'_> {
+impl ConstructFinder<'_> {
     pub(super) fn respond(&mut self, id: TokenId) {
         let Some(token) = self.token(id) else { return };
-        if token.after != After::Operand {
+        if token.after != FollowingSyntax::Operand {
             self.check_lone_respond(id);
             return;
         }
         if !self.in_handler(token.frame) {
             let help = "write it in a handler, `on GET { respond 'Hello' }`; elsewhere a function returns its result";
             self.error(
-                Code::RespondPlace,
+                DiagnosticCode::RespondPlace,
                 self.span(id),
                 "`respond` is only allowed in a handler",
                 "not allowed here",
@@ -37,7 +37,7 @@ impl Finder<'_> {
         }
         let help = "write the value after it, on this line: `respond result`; `respond null` answers 204, without a body";
         let message = "`respond` needs a value on the same line";
-        self.error(Code::RespondValue, self.span(id), message, "no value follows", help);
+        self.error(DiagnosticCode::RespondValue, self.span(id), message, "no value follows", help);
     }
 
     /// Whether an ambiguous word cannot be meant as a name: it is in a service, and the file does not use it
@@ -58,11 +58,11 @@ impl Finder<'_> {
         if !ours {
             return;
         }
-        self.check_flow_place(id, Code::ParPlace, "`par`");
+        self.check_flow_place(id, DiagnosticCode::ParPlace, "`par`");
         if !braces {
             let help = "write the statements in braces: `par { .. }`";
             let message = "`par` needs a block: one statement has nothing to be parallel to";
-            self.error(Code::ParBody, self.span(next), message, "`{` is missing before this", help);
+            self.error(DiagnosticCode::ParBody, self.span(next), message, "`{` is missing before this", help);
             self.replace(self.span(id), "", None);
             return;
         }
@@ -71,9 +71,9 @@ impl Finder<'_> {
         self.replace(head, "", Some((construct, 0)));
     }
 
-    fn check_flow_place(&mut self, id: TokenId, code: Code, word: &str) {
+    fn check_flow_place(&mut self, id: TokenId, code: DiagnosticCode, word: &str) {
         let Some(token) = self.token(id) else { return };
-        let Place { in_function, .. } = self.place(token.frame);
+        let StatementPosition { in_function, .. } = self.place(token.frame);
         if in_function || self.in_handler(token.frame) {
             return;
         }
@@ -98,10 +98,10 @@ impl Finder<'_> {
         if !ours {
             return;
         }
-        self.check_flow_place(id, Code::PforPlace, "`pfor`");
+        self.check_flow_place(id, DiagnosticCode::PforPlace, "`pfor`");
         self.check_pfor_head(open, declared, name, close);
         let text = self.lexed.text(name).to_owned();
-        let name = Name { text, span: self.span(name), symbol: None };
+        let name = ConstructName { text, span: self.span(name), symbol: None };
         let end = self.statement_end(close + 1);
         let construct = self.add(ConstructKind::Pfor { name }, self.between(id, end), None);
         self.syntax.constructs[construct].body = Some(self.between(close + 1, end));
@@ -139,6 +139,6 @@ impl Finder<'_> {
         } else {
             return;
         };
-        self.error(Code::PforHead, span, message, shown, help);
+        self.error(DiagnosticCode::PforHead, span, message, shown, help);
     }
 }

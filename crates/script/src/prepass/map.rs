@@ -8,7 +8,7 @@ use crate::syntax::ConstructId;
 
 /// A replacement of a range of the S text.
 #[derive(Clone, Debug)]
-pub(crate) struct Edit {
+pub(crate) struct TextReplacement {
     /// The range in the S text.
     pub(crate) range: Range<usize>,
     pub(crate) text: String,
@@ -18,7 +18,7 @@ pub(crate) struct Edit {
 
 /// A range that is identical in both texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct IdenticalRange {
     source: usize,
     encoded: usize,
     length: usize,
@@ -27,11 +27,11 @@ struct Piece {
 /// The offset map between the S text and the encoded text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OffsetMap {
-    pieces: Vec<Piece>,
+    pieces: Vec<IdenticalRange>,
 }
 
 /// The result of edits.
-pub(crate) struct Applied {
+pub(crate) struct AppliedEdits {
     pub(crate) text: String,
     pub(crate) map: OffsetMap,
     /// The start of each construct's statement in `text`.
@@ -39,7 +39,7 @@ pub(crate) struct Applied {
 }
 
 /// Applies edits, which must not overlap.
-pub(crate) fn apply(source: &str, mut edits: Vec<Edit>) -> Applied {
+pub(crate) fn apply(source: &str, mut edits: Vec<TextReplacement>) -> AppliedEdits {
     edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut encoded =
         String::with_capacity(source.len() + edits.iter().map(|edit| edit.text.len()).sum::<usize>());
@@ -52,12 +52,12 @@ pub(crate) fn apply(source: &str, mut edits: Vec<Edit>) -> Applied {
         from = edit.range.end;
     }
     map.copy(source, from..source.len(), &mut encoded);
-    Applied { text: encoded, map, begins }
+    AppliedEdits { text: encoded, map, begins }
 }
 
 impl OffsetMap {
     fn copy(&mut self, source: &str, range: Range<usize>, encoded: &mut String) {
-        self.pieces.push(Piece { source: range.start, encoded: encoded.len(), length: range.len() });
+        self.pieces.push(IdenticalRange { source: range.start, encoded: encoded.len(), length: range.len() });
         encoded.push_str(&source[range]);
     }
 

@@ -1,13 +1,13 @@
 //! `service`, `res` and `on`.
 
-use super::{Finder, Place};
-use crate::diagnostic::{Code, Diagnostic};
-use crate::lex::{Kind, TokenId};
-use crate::method::Method;
-use crate::syntax::{ConstructKind, Name};
+use super::{ConstructFinder, StatementPosition};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::lex::{TokenId, TokenKind};
+use crate::method::HandlerMethod;
+use crate::syntax::{ConstructKind, ConstructName};
 
 /// The code after a resource's path.
-enum Behind {
+enum PathSuffix {
     Block(TokenId),
     /// `on METHOD`.
     Handler {
@@ -19,7 +19,7 @@ enum Behind {
     Nothing,
 }
 
-impl Finder<'_> {
+impl ConstructFinder<'_> {
     pub(super) fn service(&mut self, id: TokenId) {
         let next = id + 1;
         let begins = self.same_line(next) && (self.lexed.is(next, "{") || self.operand_begins(next));
@@ -31,7 +31,7 @@ impl Finder<'_> {
         if !named {
             let help = "name it, as in `service shop {`; its route in the config has this name";
             self.error(
-                Code::ServiceName,
+                DiagnosticCode::ServiceName,
                 self.span(next),
                 "a service needs a name",
                 "a name is missing here",
@@ -42,7 +42,13 @@ impl Finder<'_> {
             let found = self.found(open);
             let help = "write the resources in braces: `service shop { .. }`";
             let message = format!("expected `{{` after the service's name, found {found}");
-            self.error(Code::ServiceBody, self.span(open), message, "`{` is missing before this", help);
+            self.error(
+                DiagnosticCode::ServiceBody,
+                self.span(open),
+                message,
+                "`{` is missing before this",
+                help,
+            );
             self.skip(id, self.statement_end(id));
             self.lost = true;
             return;
@@ -50,7 +56,7 @@ impl Finder<'_> {
         self.check_service_place(id);
         let close = self.lexed.closing(open);
         let text = if named { self.lexed.text(next) } else { "" };
-        let name = Name { text: text.into(), span: self.span(next), symbol: None };
+        let name = ConstructName { text: text.into(), span: self.span(next), symbol: None };
         let construct = self.add(ConstructKind::Service { name }, self.between(id, close), Some(open));
         let head = self.span(id).start..self.span(open).start;
         self.replace(head, "void function() ", Some((construct, 0)));
@@ -65,8 +71,13 @@ impl Finder<'_> {
         let place = self.place(token.frame);
         let help = "move it out, to the file's top level; services reach each other by HTTP";
         let message = "a service must be at the top level of a file";
-        let mut error =
-            Diagnostic::error(Code::ServicePlace, self.span(id), message, "not allowed here", help);
+        let mut error = ScriptDiagnostic::error(
+            DiagnosticCode::ServicePlace,
+            self.span(id),
+            message,
+            "not allowed here",
+            help,
+        );
         if let Some(around) = place.around {
             let construct = &self.syntax.constructs[around];
             let head =
@@ -80,8 +91,12 @@ impl Finder<'_> {
     pub(super) fn operand_begins(&self, id: TokenId) -> bool {
         let Some(token) = self.token(id) else { return false };
         match token.kind {
-            Kind::Name | Kind::Private | Kind::Number | Kind::String | Kind::Regex => true,
-            Kind::Keyword => !["in", "instanceof"].contains(&self.lexed.text(id)),
+            TokenKind::Name
+            | TokenKind::Private
+            | TokenKind::Number
+            | TokenKind::String
+            | TokenKind::Regex => true,
+            TokenKind::Keyword => !["in", "instanceof"].contains(&self.lexed.text(id)),
             _ => false,
         }
     }
@@ -103,34 +118,38 @@ impl Finder<'_> {
         let could_be = ["(", "[", "+", "-"].contains(&self.lexed.text(next))
             || self
                 .token(next)
-                .is_some_and(|token| matches!(token.kind, Kind::Template | Kind::TemplateHead));
-        let follows = !matches!(behind, Behind::Nothing) && end.is_some_and(|end| self.same_line(end + 1));
+                .is_some_and(|token| matches!(token.kind, TokenKind::Template | TokenKind::TemplateHead));
+        let follows =
+            !matches!(behind, PathSuffix::Nothing) && end.is_some_and(|end| self.same_line(end + 1));
         if sure || (could_be && follows) {
             self.resource(id, end, behind);
         }
     }
 
-    fn behind(&self, id: TokenId) -> Behind {
+    fn behind(&self, id: TokenId) -> PathSuffix {
         let braces = self.lexed.is(id + 1, "{");
         let method = self.same_line(id + 1) && self.operand_begins(id + 1);
         if self.is_block(id) {
-            Behind::Block(id)
+            PathSuffix::Block(id)
         } else if self.lexed.is_name(id, "on") && (method || braces) {
-            Behind::Handler { from: id, word: id + 1 }
-        } else if self.names(id) && braces && Method::handled(&self.lexed.text(id).to_uppercase()).is_some() {
-            Behind::Handler { from: id, word: id }
+            PathSuffix::Handler { from: id, word: id + 1 }
+        } else if self.names(id)
+            && braces
+            && HandlerMethod::handled(&self.lexed.text(id).to_uppercase()).is_some()
+        {
+            PathSuffix::Handler { from: id, word: id }
         } else {
-            Behind::Nothing
+            PathSuffix::Nothing
         }
     }
 
-    fn resource(&mut self, id: TokenId, end: Option<TokenId>, behind: Behind) {
+    fn resource(&mut self, id: TokenId, end: Option<TokenId>, behind: PathSuffix) {
         self.check_resource_place(id);
         self.check_path(id, end);
         let path = end.map_or_else(|| self.span(id).end..self.span(id).end, |end| self.between(id + 1, end));
         let head = if end.is_some() { "void [" } else { "void [0" };
         match behind {
-            Behind::Block(open) => {
+            PathSuffix::Block(open) => {
                 let close = self.lexed.closing(open);
                 let kind = ConstructKind::Res { path, literal: None, inline: false };
                 let construct = self.add(kind, self.between(id, close), Some(open));
@@ -139,7 +158,7 @@ impl Finder<'_> {
                 self.replace(start..start, ", function() ", None);
                 self.insert_after(close, "];");
             }
-            Behind::Handler { from, word } => {
+            PathSuffix::Handler { from, word } => {
                 self.taken.insert(from);
                 if from == word {
                     self.on_missing(word);
@@ -155,13 +174,13 @@ impl Finder<'_> {
                 self.replace(self.span(id), head, Some((resource, 0)));
                 self.handler(from, (word, method), open, (", function() {", ";}];"));
             }
-            Behind::Nothing => {
+            PathSuffix::Nothing => {
                 let help = "write `on GET { .. }` after the path, or several handlers in braces; an external resource \
                             is `res name = 'http://..'`";
                 let message = "a resource needs a handler";
                 let end = end.unwrap_or(id);
                 self.error(
-                    Code::ResBody,
+                    DiagnosticCode::ResBody,
                     self.between(id, end),
                     message,
                     "this has neither `on` nor a block",
@@ -177,12 +196,12 @@ impl Finder<'_> {
         let text = self.lexed.text(word);
         let message = format!("expected `on` before `{text}`");
         let help = format!("write `on {} {{`", text.to_uppercase());
-        self.error(Code::ResBody, self.span(word), message, "`on` is missing before this", &help);
+        self.error(DiagnosticCode::ResBody, self.span(word), message, "`on` is missing before this", &help);
     }
 
     fn check_resource_place(&mut self, id: TokenId) {
         let Some(token) = self.token(id) else { return };
-        let Place { around, in_function, .. } = self.place(token.frame);
+        let StatementPosition { around, in_function, .. } = self.place(token.frame);
         let kind = around.map(|around| &self.syntax.constructs[around].kind);
         let (message, help) = match kind {
             None if self.lost => return,
@@ -200,13 +219,19 @@ impl Finder<'_> {
             ),
             Some(_) => return,
         };
-        self.error(Code::ResPlace, self.span(id), message, "not allowed here", help);
+        self.error(DiagnosticCode::ResPlace, self.span(id), message, "not allowed here", help);
     }
 
     fn check_path(&mut self, id: TokenId, end: Option<TokenId>) {
         let Some(end) = end else {
             let help = "write the path first: `res '/data' on GET { .. }`";
-            self.error(Code::ResPath, self.span(id), "a resource needs a path", "no path follows", help);
+            self.error(
+                DiagnosticCode::ResPath,
+                self.span(id),
+                "a resource needs a path",
+                "no path follows",
+                help,
+            );
             return;
         };
         if self.lexed.is(id + 1, "(") {
@@ -214,7 +239,7 @@ impl Finder<'_> {
                 "write the path without parentheses, as in `res '/red/' + id on GET {`, or compute it before";
             let message = "a path in parentheses reads like a call of `res`";
             self.error(
-                Code::ResParentheses,
+                DiagnosticCode::ResParentheses,
                 self.between(id + 1, end),
                 message,
                 "this is read as a path",
@@ -241,11 +266,12 @@ impl Finder<'_> {
     fn handler(
         &mut self,
         from: TokenId,
-        (word, method): (TokenId, Option<Method>),
+        (word, method): (TokenId, Option<HandlerMethod>),
         open: TokenId,
         (before, after): (&str, &str),
     ) {
-        let kind = ConstructKind::On { method: method.unwrap_or(Method::Get), method_span: self.span(word) };
+        let kind =
+            ConstructKind::On { method: method.unwrap_or(HandlerMethod::Get), method_span: self.span(word) };
         let close = self.lexed.closing(open);
         let handler = self.add(kind, self.between(from, close), Some(open));
         let head = self.span(from).start..self.span(open).start;
@@ -255,9 +281,9 @@ impl Finder<'_> {
     }
 
     /// Returns the method, if it is valid, and the brace of `on METHOD {`.
-    fn handler_head(&mut self, word: TokenId) -> Option<(Option<Method>, TokenId)> {
+    fn handler_head(&mut self, word: TokenId) -> Option<(Option<HandlerMethod>, TokenId)> {
         let open = if self.lexed.is(word, "{") { word } else { word + 1 };
-        let method = Method::handled(self.lexed.text(word));
+        let method = HandlerMethod::handled(self.lexed.text(word));
         if method.is_none() {
             self.unknown_method(word);
         }
@@ -270,14 +296,14 @@ impl Finder<'_> {
         } else {
             "write the handler in braces: `on GET { respond 'Hello' }`"
         };
-        self.error(Code::OnBody, self.span(open), message, "`{` is missing before this", help);
+        self.error(DiagnosticCode::OnBody, self.span(open), message, "`{` is missing before this", help);
         None
     }
 
     fn unknown_method(&mut self, word: TokenId) {
         let text = self.lexed.text(word);
-        let all = Method::HANDLED.map(Method::word).join(", ");
-        let (message, help) = match Method::handled(&text.to_uppercase()) {
+        let all = HandlerMethod::HANDLED.map(HandlerMethod::word).join(", ");
+        let (message, help) = match HandlerMethod::handled(&text.to_uppercase()) {
             _ if text == "{" => {
                 ("`on` needs a method".into(), format!("write one of {all} before the brace"))
             }
@@ -291,12 +317,12 @@ impl Finder<'_> {
             ),
             None => (format!("`{text}` is not an HTTP method"), format!("write one of {all}")),
         };
-        self.error(Code::OnMethod, self.span(word), message, "expected a method here", &help);
+        self.error(DiagnosticCode::OnMethod, self.span(word), message, "expected a method here", &help);
     }
 
     fn check_handler_place(&mut self, id: TokenId) {
         let Some(token) = self.token(id) else { return };
-        let Place { around, in_function, directly } = self.place(token.frame);
+        let StatementPosition { around, in_function, directly } = self.place(token.frame);
         let in_resource = around.is_some_and(|around| {
             matches!(self.syntax.constructs[around].kind, ConstructKind::Res { inline: false, .. })
         });
@@ -315,7 +341,7 @@ impl Finder<'_> {
             "write the path before it: `res '/data' on GET { .. }`"
         };
         self.error(
-            Code::OnPlace,
+            DiagnosticCode::OnPlace,
             self.span(id),
             "`on` is only allowed in a resource",
             "this one is not in a resource",

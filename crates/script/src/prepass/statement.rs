@@ -1,9 +1,9 @@
 //! The ends of statements and expressions, as determined from tokens.
 
-use super::Finder;
-use crate::lex::{After, FrameKind, Kind, TokenId};
+use super::ConstructFinder;
+use crate::lex::{FollowingSyntax, FrameKind, TokenId, TokenKind};
 
-impl Finder<'_> {
+impl ConstructFinder<'_> {
     /// Returns the last token of the expression that begins here, or `None` if there is none. The expression
     /// ends before a comma, a semicolon, a closing bracket or the next statement, and where `on`, another
     /// operand or a brace follows an operand.
@@ -12,8 +12,8 @@ impl Finder<'_> {
         let mut last = None;
         let mut id = first;
         while let Some(token) = self.token(id) {
-            let operand_before =
-                id > first && self.token(id - 1).is_some_and(|before| before.after == After::Operator);
+            let operand_before = id > first
+                && self.token(id - 1).is_some_and(|before| before.after == FollowingSyntax::Operator);
             let closes = token.frame != frame;
             let separates = self.lexed.is(id, ",") || self.lexed.is(id, ";");
             let of_async = id > first && self.lexed.is_name(id - 1, "async");
@@ -66,7 +66,8 @@ impl Finder<'_> {
 
     /// Whether a keyword continues one of these statements. Those nested in it have then ended.
     fn take_expected(&self, expected: &mut Vec<&[&str]>, id: TokenId) -> bool {
-        let keyword = self.token(id).filter(|token| token.kind == Kind::Keyword).map(|_| self.lexed.text(id));
+        let keyword =
+            self.token(id).filter(|token| token.kind == TokenKind::Keyword).map(|_| self.lexed.text(id));
         let waits = |words: &&[&str]| keyword.is_some_and(|keyword| words.contains(&keyword));
         let Some(place) = expected.iter().rposition(waits) else { return false };
         expected.truncate(place);

@@ -4,17 +4,17 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use script::{Options, Program, compile};
+use script::{CompileOptions, ScriptProgram, compile};
 use serde_json::{Value, json};
 
 /// A process that runs handlers sequentially.
-pub(crate) struct Node {
+pub(crate) struct NodeProcess {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-impl Node {
+impl NodeProcess {
     pub(crate) fn start() -> Self {
         Self::of(Path::new("node"))
     }
@@ -36,14 +36,14 @@ impl Node {
     }
 
     /// Returns the result of a run of a handler.
-    pub(crate) fn run(&mut self, program: &Program, handler: usize, seed: u32, query: &Value) -> Value {
+    pub(crate) fn run(&mut self, program: &ScriptProgram, handler: usize, seed: u32, query: &Value) -> Value {
         self.run_nested(program, handler, seed, query, &json!({}))
     }
 
     /// Like `run`, for a resource that was declared with these captured values.
     pub(crate) fn run_nested(
         &mut self,
-        program: &Program,
+        program: &ScriptProgram,
         handler: usize,
         seed: u32,
         query: &Value,
@@ -64,7 +64,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -72,8 +72,8 @@ impl Drop for Node {
 }
 
 /// Compiles a valid text.
-pub(crate) fn program(source: &str) -> Program {
-    compile(source, "test.sjs", &Options::default()).unwrap_or_else(|found| {
+pub(crate) fn program(source: &str) -> ScriptProgram {
+    compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|found| {
         let said: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
         panic!("{}\n{source}", said.join("\n"))
     })

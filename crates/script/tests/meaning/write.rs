@@ -1,7 +1,7 @@
 //! A generator of random programs with `par` and `pfor` that always terminate and never violate a rule.
 
 /// The generator. Input bytes make its choices, so that smaller inputs give smaller programs.
-pub(crate) struct Writer<'b> {
+pub(crate) struct HandlerGenerator<'b> {
     bytes: &'b [u8],
     text: String,
     fresh: usize,
@@ -26,7 +26,7 @@ const HEAD: &str = "service s {
     function store(x) { g1.put(x); return g1.get(x) }
 ";
 
-impl<'b> Writer<'b> {
+impl<'b> HandlerGenerator<'b> {
     /// Returns the program for the bytes.
     pub(crate) fn program(bytes: &'b [u8]) -> String {
         let mut writer = Self { bytes, text: HEAD.to_owned(), fresh: 0, known: Vec::new() };

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
-use script::{Options, compile};
+use script::{CompileOptions, compile};
 
 use crate::progress::Progress;
 use crate::ratios::Headline;
@@ -25,7 +25,7 @@ pub(super) fn run(progress: &Progress) -> Result<Headline> {
     let mut took = Vec::new();
     for _ in 0..TURNS {
         let began = Instant::now();
-        let compiled = compile(&source, "bench.sjs", &Options::default());
+        let compiled = compile(&source, "bench.sjs", &CompileOptions::default());
         took.push(began.elapsed().as_secs_f64() * 1e3);
         if let Err(found) = compiled {
             bail!("the bench's script does not compile: {found:?}");

@@ -7,14 +7,14 @@ use serde_json::json;
 use store::CommitDurability;
 
 use super::instances::{declare_on, nested};
-use super::replica::Replica;
-use super::{Ground, Scope, Settings, cell, counter, plan, pool, read, set, write};
+use super::replica::WorkerReplica;
+use super::{CellScope, StateFixture, StateSettings, cell, counter, plan, pool, read, set, write};
 use crate::state::group::NEVER;
-use crate::state::{Held, States};
+use crate::state::{HeldLocks, StateRegistry};
 
 #[tokio::test]
 async fn a_writer_waits_for_the_lease_of_a_draining_gateway() {
-    let old = Ground::new(counter()).await;
+    let old = StateFixture::new(counter()).await;
     old.set(0, "/data", "1").await;
     let new = old.beside(counter()).await;
     let waiting = tokio::spawn({
@@ -29,7 +29,7 @@ async fn a_writer_waits_for_the_lease_of_a_draining_gateway() {
 
 #[tokio::test]
 async fn a_draining_gateway_releases_its_lease_after_the_last_writer() {
-    let old = Ground::new(counter()).await;
+    let old = StateFixture::new(counter()).await;
     let running = write(&old.edition(), 0, "/data").await.unwrap();
     old.states.drain().await;
     let new = old.beside(counter()).await;
@@ -40,17 +40,17 @@ async fn a_draining_gateway_releases_its_lease_after_the_last_writer() {
 
 #[tokio::test]
 async fn waiting_too_long_for_another_gateway_s_lease_is_an_error() {
-    let old = Ground::new(counter()).await;
+    let old = StateFixture::new(counter()).await;
     old.set(0, "/data", "1").await;
-    let settings = Settings { patience: Duration::ZERO, ..Settings::default() };
-    let new = Ground::on(Arc::clone(&old.folder), counter(), settings).await;
+    let settings = StateSettings { patience: Duration::ZERO, ..StateSettings::default() };
+    let new = StateFixture::on(Arc::clone(&old.folder), counter(), settings).await;
     let refused = write(&new.edition(), 0, "/data").await.unwrap_err();
     assert_eq!((refused.code(), refused.status()), ("state-lease-taken", 503));
 }
 
 #[tokio::test]
 async fn a_write_after_a_lost_lease_fails_and_is_dropped() {
-    let old = Ground::new(counter()).await;
+    let old = StateFixture::new(counter()).await;
     old.set(0, "/data", "1").await;
     let running = write(&old.edition(), 0, "/data").await.unwrap();
     old.steal("Shop/shared/n").await;
@@ -63,7 +63,7 @@ async fn a_write_after_a_lost_lease_fails_and_is_dropped() {
 
 #[tokio::test]
 async fn readers_see_commits_of_another_gateway_at_a_later_version() {
-    let old = Ground::new(counter()).await;
+    let old = StateFixture::new(counter()).await;
     old.set(0, "/data", "[1]").await;
     let new = old.beside(counter()).await;
     assert_eq!(new.value(0, "/data").await, [Some(json!([1]))]);
@@ -81,13 +81,13 @@ async fn readers_see_commits_of_another_gateway_at_a_later_version() {
 
 #[tokio::test]
 async fn readers_do_not_use_a_writer_s_copies_of_cells_if_another_gateway_commits_meanwhile() {
-    let cells = || vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)];
+    let cells = || vec![cell("a", CellScope::Service, false), cell("b", CellScope::Service, false)];
     let two = || plan(cells(), &[(0, &[0, 1])]);
-    let old = Ground::new(two()).await;
+    let old = StateFixture::new(two()).await;
     let first = write(&old.edition(), 0, "/data").await.unwrap();
     first.commit(0, b"[[0,[],1],[1,[],[1]]]").unwrap().wait().await.unwrap();
     let new = old.beside(two()).await;
-    let mut replica = Replica::new(1);
+    let mut replica = WorkerReplica::new(1);
     let mut running = write(&old.edition(), 0, "/data").await.unwrap();
     replica.begin(&mut running);
     // Workers write in place, at the version that the writer produces.
@@ -113,7 +113,7 @@ async fn readers_do_not_use_a_writer_s_copies_of_cells_if_another_gateway_commit
 
 #[tokio::test]
 async fn instances_created_or_removed_by_another_gateway_are_detected() {
-    let old = Ground::new(nested()).await;
+    let old = StateFixture::new(nested()).await;
     let new = old.beside(nested()).await;
     let epoch = new.states.0.epoch();
     declare_on(&old, "/made/1").await;
@@ -122,7 +122,7 @@ async fn instances_created_or_removed_by_another_gateway_are_detected() {
     }
     assert!(new.edition().instance("/made/1").await.unwrap().is_some());
     let epoch = old.states.0.epoch();
-    assert!(new.edition().remove("/made/1", &Held::none(), "a test").await.unwrap());
+    assert!(new.edition().remove("/made/1", &HeldLocks::none(), "a test").await.unwrap());
     while old.states.0.epoch() == epoch {
         tokio::task::yield_now().await;
     }
@@ -133,13 +133,13 @@ async fn instances_created_or_removed_by_another_gateway_are_detected() {
 #[tokio::test]
 async fn the_leases_of_a_killed_gateway_are_taken_over_at_once() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    let states = States::open(folder.path(), CommitDurability::Process, pool()).unwrap();
+    let states = StateRegistry::open(folder.path(), CommitDurability::Process, pool()).unwrap();
     let dead = "00000000deadbeef.gateway";
     states.0.store.lease("Shop/shared/n", dead, Duration::from_secs(3600)).await.unwrap();
     drop(states);
     std::fs::write(folder.path().join(dead), "").unwrap();
-    let settings = Settings { patience: Duration::ZERO, ..Settings::default() };
-    let ground = Ground::on(folder, counter(), settings).await;
+    let settings = StateSettings { patience: Duration::ZERO, ..StateSettings::default() };
+    let ground = StateFixture::on(folder, counter(), settings).await;
     ground.set(0, "/data", "1").await;
     assert_eq!(ground.value(0, "/data").await, [Some(json!(1))]);
 }

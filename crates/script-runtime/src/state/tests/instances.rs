@@ -6,42 +6,47 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use serde_json::json;
 
-use super::{Ground, Settings, ask, cell, plan, read, set, write};
+use super::{StateFixture, StateSettings, ask, cell, plan, read, set, write};
 use crate::state::instances::{MAX_CAPTURES, MAX_PATH, record_text};
-use crate::state::{Declaration, Declared, Edition, Error, Frame, Held, Instance, Plan, Scope};
+use crate::state::{
+    CellScope, DeclarationResult, DynamicInstance, HeldLocks, PrecedingFrame, ResourceDeclaration,
+    StateError, StatePlan, StateView,
+};
 
 /// A nested resource with an initialised cell and a cell of its handler; and a cell of the service.
-pub(super) fn nested() -> Plan {
+pub(super) fn nested() -> StatePlan {
     let cells = vec![
-        cell("/data POST > /made list", Scope::Resource(1), true),
-        cell("/data POST > /made PUT n", Scope::Handler(1), false),
-        cell("shared", Scope::Service, false),
+        cell("/data POST > /made list", CellScope::Resource(1), true),
+        cell("/data POST > /made PUT n", CellScope::Handler(1), false),
+        cell("shared", CellScope::Service, false),
     ];
     plan(cells, &[(1, &[0]), (1, &[1]), (0, &[2])])
 }
 
-async fn declare(edition: &Edition, path: &str, captures: &str) -> Result<Declared, Error> {
+async fn declare(edition: &StateView, path: &str, captures: &str) -> Result<DeclarationResult, StateError> {
     let (captures, initials) = (captures.to_owned().into(), r#"{"list":[1]}"#.into());
-    edition.declare(Declaration { resource: 1, path, captures, initials, after: None }).await
+    edition.declare(ResourceDeclaration { resource: 1, path, captures, initials, after: None }).await
 }
 
-pub(super) async fn declare_on(ground: &Ground, path: &str) {
+pub(super) async fn declare_on(ground: &StateFixture, path: &str) {
     new(declare(&ground.edition(), path, "1").await);
 }
 
-fn new(declared: Result<Declared, Error>) -> Instance {
+fn new(declared: Result<DeclarationResult, StateError>) -> DynamicInstance {
     match declared {
-        Ok(Declared::New(instance)) => instance,
+        Ok(DeclarationResult::New(instance)) => instance,
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test]
 async fn rule_9_captures_and_initial_values_survive_a_restart() {
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     let instance = new(declare(&ground.edition(), "/made/1", r#"{"total":3}"#).await);
     let frames = instance.ship(1);
-    assert!(matches!(&frames[..], [Frame::Instance { captures, .. }] if &captures[..] == br#"{"total":3}"#));
+    assert!(
+        matches!(&frames[..], [PrecedingFrame::Instance { captures, .. }] if &captures[..] == br#"{"total":3}"#)
+    );
     assert!(instance.ship(1).is_empty(), "captures are sent once to a worker");
     ground.set(1, "/made/1", "5").await;
     drop(instance);
@@ -61,18 +66,18 @@ async fn rule_10_redeclaring_keeps_the_instance_and_another_declaration_cannot_t
         is_dynamic: true,
         cells: Vec::new(),
     });
-    let ground = Ground::new(two).await;
+    let ground = StateFixture::new(two).await;
     let first = new(declare(&ground.edition(), "/made/1", "1").await);
     ground.set(0, "/made/1", "[1,2]").await;
     match declare(&ground.edition(), "/made/1", "2").await {
-        Ok(Declared::Existing(again)) => {
+        Ok(DeclarationResult::Existing(again)) => {
             assert_eq!((again.id(), &again.captures()[..]), (first.id(), &b"1"[..]));
         }
         other => panic!("{other:?}"),
     }
     assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1, 2]))]);
     let (captures, initials) = ("{}".into(), "".into());
-    let other = Declaration { resource: 2, path: "/made/1", captures, initials, after: None };
+    let other = ResourceDeclaration { resource: 2, path: "/made/1", captures, initials, after: None };
     let taken = ground.edition().declare(other).await.unwrap_err();
     assert_eq!((taken.code(), taken.status()), ("state-path-taken", 500));
     let text =
@@ -89,7 +94,7 @@ async fn rule_10_a_computed_path_cannot_be_a_literal_one() {
         is_dynamic: true,
         cells: Vec::new(),
     });
-    let ground = Ground::new(plan).await;
+    let ground = StateFixture::new(plan).await;
     let edition = ground.edition();
     for (path, owner) in [("/data", "/data"), ("/literal", "/data POST > /literal")] {
         let taken = declare(&edition, path, "1").await.unwrap_err();
@@ -99,24 +104,24 @@ async fn rule_10_a_computed_path_cannot_be_a_literal_one() {
         assert_eq!((taken.code(), taken.to_string()), ("state-path-taken", text));
     }
     let (captures, initials) = ("1".into(), "".into());
-    let literal = Declaration { resource: 2, path: "/literal", captures, initials, after: None };
+    let literal = ResourceDeclaration { resource: 2, path: "/literal", captures, initials, after: None };
     new(edition.declare(literal).await);
 }
 
 #[tokio::test]
 async fn state_of_a_literal_resource_is_not_removed_with_an_instance_at_its_path() {
     let mut plan = nested();
-    plan.cells.push(cell("/data n", Scope::Resource(0), false));
+    plan.cells.push(cell("/data n", CellScope::Resource(0), false));
     plan.groups.push(vec![3]);
     plan.handlers.push(crate::state::PlanHandler { resource: 0, group: Some(3), cells: vec![3] });
-    let ground = Ground::new(plan.clone()).await;
+    let ground = StateFixture::new(plan.clone()).await;
     let edition = ground.edition();
     ground.set(3, "/made/1", "7").await;
     // As if an earlier program had declared it.
     new(declare(&edition, "/made/1", "1").await);
     ground.set(1, "/made/1", "5").await;
     let running = write(&edition, 3, "/made/1").await.unwrap();
-    assert!(edition.remove("/made/1", &Held::none(), "a test").await.unwrap());
+    assert!(edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap());
     assert_eq!(ground.value(3, "/made/1").await, [Some(json!(7))]);
     running.commit(1, b"[[0,[],8]]").unwrap().wait().await.unwrap();
     new(declare(&edition, "/made/1", "1").await);
@@ -130,8 +135,8 @@ async fn state_of_a_literal_resource_is_not_removed_with_an_instance_at_its_path
 
 #[tokio::test]
 async fn a_declaration_and_a_removal_that_have_begun_are_completed_without_their_caller() {
-    let ground = Ground::new(nested()).await;
-    let (edition, none) = (ground.edition(), Held::none());
+    let ground = StateFixture::new(nested()).await;
+    let (edition, none) = (ground.edition(), HeldLocks::none());
     let has = |is_there: bool| {
         let instances = &edition.home.instances;
         async move {
@@ -151,7 +156,7 @@ async fn a_declaration_and_a_removal_that_have_begun_are_completed_without_their
 
 #[tokio::test]
 async fn rule_10_concurrent_declarations_yield_the_same_instance() {
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     let edition = ground.edition();
     // Either declaration may be processed first.
     for number in 0..20 {
@@ -159,11 +164,11 @@ async fn rule_10_concurrent_declarations_yield_the_same_instance() {
         let (one, other) = tokio::join!(declare(&edition, &path, "1"), declare(&edition, &path, "2"));
         let mut new = 0;
         let ids = [one.unwrap(), other.unwrap()].map(|declared| match declared {
-            Declared::New(instance) => {
+            DeclarationResult::New(instance) => {
                 new += 1;
                 instance.id()
             }
-            Declared::Existing(instance) => instance.id(),
+            DeclarationResult::Existing(instance) => instance.id(),
         });
         assert_eq!((new, ids[0]), (1, ids[1]));
         assert_eq!(edition.instance(&path).await.unwrap().unwrap().id(), ids[0]);
@@ -172,15 +177,15 @@ async fn rule_10_concurrent_declarations_yield_the_same_instance() {
 
 #[tokio::test]
 async fn rule_10_removal_deletes_the_state_and_allows_a_new_declaration() {
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     let edition = ground.edition();
     let instance = new(declare(&edition, "/made/1", "1").await);
     assert_eq!(instance.ship(1).len(), 1);
     ground.set(0, "/made/1", "[1,2]").await;
     ground.set(1, "/made/1", "5").await;
     let running = write(&edition, 1, "/made/1").await.unwrap();
-    assert!(edition.remove("/made/1", &Held::none(), "a test").await.unwrap());
-    assert!(!edition.remove("/made/1", &Held::none(), "a test").await.unwrap());
+    assert!(edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap());
+    assert!(!edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap());
     assert!(edition.instance("/made/1").await.unwrap().is_none());
     let gone = running.commit(1, b"[[0,[],6]]").unwrap_err();
     assert_eq!((gone.code(), gone.status()), ("state-resource-gone", 404));
@@ -198,7 +203,7 @@ async fn rule_10_removal_deletes_the_state_and_allows_a_new_declaration() {
 
 #[tokio::test]
 async fn rule_10_response_remove_takes_effect_with_the_commit() {
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     let edition = ground.edition();
     new(declare(&edition, "/made/1", "1").await);
     drop(write(&edition, 1, "/made/1").await.unwrap());
@@ -224,24 +229,24 @@ async fn rule_10_response_remove_takes_effect_with_the_commit() {
 #[tokio::test]
 async fn rule_10_the_number_of_instances_is_limited_and_a_removal_makes_room() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    let settings = Settings { instances: 2, ..Settings::default() };
-    let ground = Ground::on(folder, nested(), settings).await;
+    let settings = StateSettings { instances: 2, ..StateSettings::default() };
+    let ground = StateFixture::on(folder, nested(), settings).await;
     let edition = ground.edition();
     new(declare(&edition, "/made/1", "1").await);
     new(declare(&edition, "/made/2", "1").await);
     let full = declare(&edition, "/made/3", "1").await.unwrap_err();
     assert_eq!((full.code(), full.status()), ("state-resources-full", 503));
     assert_eq!(full.to_string(), "`Shop` has 2 dynamic resources, which is the maximum");
-    assert!(matches!(declare(&edition, "/made/2", "1").await, Ok(Declared::Existing(_))));
-    edition.remove("/made/1", &Held::none(), "a test").await.unwrap();
+    assert!(matches!(declare(&edition, "/made/2", "1").await, Ok(DeclarationResult::Existing(_))));
+    edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap();
     new(declare(&edition, "/made/3", "1").await);
 }
 
 #[tokio::test]
 async fn rule_10_an_expired_instance_is_removed_even_after_a_restart() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    let settings = Settings { ttl: Some(Duration::from_secs(60)), ..Settings::default() };
-    let ground = Ground::on(folder, nested(), settings).await;
+    let settings = StateSettings { ttl: Some(Duration::from_secs(60)), ..StateSettings::default() };
+    let ground = StateFixture::on(folder, nested(), settings).await;
     new(declare(&ground.edition(), "/made/1", "1").await);
     let ground = ground.restart(nested()).await;
     ground.states.tick(SystemTime::now() + Duration::from_secs(50)).await;
@@ -252,7 +257,7 @@ async fn rule_10_an_expired_instance_is_removed_even_after_a_restart() {
 
 #[tokio::test]
 async fn rule_10_invalid_declarations_are_refused() {
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     for (path, captures) in [("made", "1"), ("/a\nb", "1"), ("/made", "{"), ("/made", "")] {
         let refused = declare(&ground.edition(), path, captures).await.unwrap_err();
         assert_eq!(refused.code(), "state-declaration-invalid", "{path} {captures}");
@@ -262,7 +267,8 @@ async fn rule_10_invalid_declarations_are_refused() {
 #[tokio::test]
 async fn rule_10_declaring_a_path_that_no_request_can_have_is_refused() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    let ground = Ground::on(folder, nested(), Settings { instances: 1, ..Settings::default() }).await;
+    let ground =
+        StateFixture::on(folder, nested(), StateSettings { instances: 1, ..StateSettings::default() }).await;
     let edition = ground.edition();
     let long = |length: usize| format!("/{}", "x".repeat(length - 1));
     let (longest, too_long) = (long(MAX_PATH), long(MAX_PATH + 1));
@@ -288,13 +294,13 @@ async fn rule_10_declaring_a_path_that_no_request_can_have_is_refused() {
     for path in ["/made/a b", "/made/é", "/made/50%", "/made/%3F", "/made/...", "/made//1/", longest.as_str()]
     {
         new(declare(&edition, path, "1").await);
-        assert!(edition.remove(path, &Held::none(), "a test").await.unwrap());
+        assert!(edition.remove(path, &HeldLocks::none(), "a test").await.unwrap());
     }
 }
 
 #[tokio::test]
 async fn rule_9_the_size_of_captures_is_limited() {
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     let edition = ground.edition();
     let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
     new(declare(&edition, "/made/1", &text(MAX_CAPTURES)).await);
@@ -310,36 +316,37 @@ async fn captures_are_in_memory_once_without_spare_capacity() {
     let record = record_text("/data POST > /made", Some(7), captures.as_bytes()).unwrap();
     let record = record.try_into_mut().unwrap();
     assert_eq!(record.capacity(), record.len());
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     let instance = new(declare(&ground.edition(), "/made/1", &captures).await);
     let place = instance.captures().as_ptr();
     let again = ground.edition().instance("/made/1").await.unwrap().unwrap();
     assert_eq!(again.captures().as_ptr(), place);
     let frames = again.ship(1);
-    assert!(matches!(&frames[..], [Frame::Instance { captures, .. }] if captures.as_ptr() == place));
+    assert!(matches!(&frames[..], [PrecedingFrame::Instance { captures, .. }] if captures.as_ptr() == place));
 }
 
 #[tokio::test]
 async fn rule_11_a_declaration_follows_the_commit_of_its_run() {
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     ground.set(2, "/data", "1").await;
     let early = set(&ground.edition(), 2, "/data", "2").await.unwrap();
     let edition = ground.edition();
     let after = Some(&early);
     let (captures, initials) = ("{}".into(), "".into());
-    let declaration = Declaration { resource: 1, path: "/made/2", captures, initials, after };
+    let declaration = ResourceDeclaration { resource: 1, path: "/made/2", captures, initials, after };
     edition.declare(declaration.clone()).await.unwrap();
     assert_eq!(ground.value(2, "/data").await, [Some(json!(2))], "the commit is durable by then");
     ground.steal("Shop/shared/shared").await;
     let late = set(&edition, 2, "/data", "4").await.unwrap();
-    let declared = edition.declare(Declaration { path: "/made/4", after: Some(&late), ..declaration }).await;
+    let declared =
+        edition.declare(ResourceDeclaration { path: "/made/4", after: Some(&late), ..declaration }).await;
     assert!(declared.is_err(), "the preceding commit failed");
     assert!(edition.instance("/made/4").await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn instances_of_a_removed_declaration_are_dormant() {
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     new(declare(&ground.edition(), "/made/1", "1").await);
     ground.set(0, "/made/1", "[7]").await;
     let mut without = nested();
@@ -355,19 +362,21 @@ async fn instances_of_a_removed_declaration_are_dormant() {
     let edition = ground.service.reload(nested());
     assert!(edition.instance("/made/1").await.unwrap().is_some());
     assert_eq!(ground.value(0, "/made/1").await, [Some(json!([7]))]);
-    assert!(edition.remove("/made/1", &Held::none(), "a test").await.unwrap());
+    assert!(edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap());
 }
 
 #[tokio::test]
 async fn cells_grouped_with_those_of_the_service_are_removed_with_their_instance() {
-    let cells =
-        vec![cell("shared", Scope::Service, false), cell("/data POST > /made s", Scope::Resource(1), false)];
+    let cells = vec![
+        cell("shared", CellScope::Service, false),
+        cell("/data POST > /made s", CellScope::Resource(1), false),
+    ];
     let plan = plan(cells, &[(1, &[0, 1])]);
-    let ground = Ground::new(plan.clone()).await;
+    let ground = StateFixture::new(plan.clone()).await;
     let edition = ground.edition();
     for path in ["/made/1", "/made/2"] {
         edition
-            .declare(Declaration {
+            .declare(ResourceDeclaration {
                 resource: 1,
                 path,
                 captures: "{}".into(),
@@ -380,7 +389,7 @@ async fn cells_grouped_with_those_of_the_service_are_removed_with_their_instance
         ticket.commit(1, format!("[[1,[],\"{path}\"],[0,[],1]]").as_bytes()).unwrap().wait().await.unwrap();
     }
     let before = read(&edition, 0, "/made/1").await.unwrap().version();
-    let ticket = edition.write(ask(0, "/made/1", &Held::none(), "shop.sjs:1:1")).await.unwrap();
+    let ticket = edition.write(ask(0, "/made/1", &HeldLocks::none(), "shop.sjs:1:1")).await.unwrap();
     ticket.commit_and_remove(1, b"[[0,[],2]]", "/made/1").unwrap().wait().await.unwrap();
     assert_eq!(read(&edition, 0, "/made/1").await.unwrap_err().code(), "state-resource-gone");
     assert_eq!(ground.value(0, "/made/2").await, [Some(json!(2)), Some(json!("/made/2"))]);

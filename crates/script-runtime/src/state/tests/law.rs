@@ -6,18 +6,18 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::replica::{Replica, apply};
-use super::values::{Wish, wish};
-use super::{Ground, cell, plan, read, write};
-use crate::state::{Durable, Plan, Scope};
+use super::replica::{WorkerReplica, apply};
+use super::values::{EditParameters, wish};
+use super::{StateFixture, cell, plan, read, write};
+use crate::state::{CellScope, DurableCommit, StatePlan};
 
 /// A step of an interleaving.
 #[derive(Clone, Debug)]
-enum Step {
+enum InterleavingStep {
     /// A run in a worker, with its writes and their slots.
     Write {
         worker: u8,
-        wishes: Vec<(bool, Wish)>,
+        wishes: Vec<(bool, EditParameters)>,
     },
     /// A run that throws at its end.
     Throw {
@@ -26,7 +26,7 @@ enum Step {
     /// A run whose change set has an invalid last edit.
     Misfit {
         worker: u8,
-        wishes: Vec<(bool, Wish)>,
+        wishes: Vec<(bool, EditParameters)>,
     },
     Read {
         worker: u8,
@@ -48,47 +48,47 @@ enum Step {
     Restart,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = InterleavingStep> {
     let wishes = || prop::collection::vec((any::<bool>(), wish()), 0..4);
     let worker = || 0..3_u8;
     prop_oneof![
-        8 => (worker(), wishes()).prop_map(|(worker, wishes)| Step::Write { worker, wishes }),
-        1 => worker().prop_map(|worker| Step::Throw { worker }),
-        1 => (worker(), wishes()).prop_map(|(worker, wishes)| Step::Misfit { worker, wishes }),
-        4 => worker().prop_map(|worker| Step::Read { worker }),
-        2 => worker().prop_map(|worker| Step::Late { worker }),
-        2 => Just(Step::Wait),
-        1 => Just(Step::Steal),
-        1 => worker().prop_map(|worker| Step::Kill { worker }),
-        1 => Just(Step::Idle),
-        1 => Just(Step::Restart),
+        8 => (worker(), wishes()).prop_map(|(worker, wishes)| InterleavingStep::Write { worker, wishes }),
+        1 => worker().prop_map(|worker| InterleavingStep::Throw { worker }),
+        1 => (worker(), wishes()).prop_map(|(worker, wishes)| InterleavingStep::Misfit { worker, wishes }),
+        4 => worker().prop_map(|worker| InterleavingStep::Read { worker }),
+        2 => worker().prop_map(|worker| InterleavingStep::Late { worker }),
+        2 => Just(InterleavingStep::Wait),
+        1 => Just(InterleavingStep::Steal),
+        1 => worker().prop_map(|worker| InterleavingStep::Kill { worker }),
+        1 => Just(InterleavingStep::Idle),
+        1 => Just(InterleavingStep::Restart),
     ]
 }
 
-type Values = Vec<Option<Value>>;
+type ModelValues = Vec<Option<Value>>;
 
 /// The system under test and the model.
-struct World {
+struct SystemAndModel {
     /// `None` only during a restart.
-    ground: Option<Ground>,
-    replicas: HashMap<u8, Replica>,
+    ground: Option<StateFixture>,
+    replicas: HashMap<u8, WorkerReplica>,
     workers: u32,
     /// The values by version; those after the durable version may still be rolled back.
-    versions: Vec<(u64, Values)>,
-    pending: Vec<(u64, Durable)>,
+    versions: Vec<(u64, ModelValues)>,
+    pending: Vec<(u64, DurableCommit)>,
     /// The last version that a reader saw.
     seen: u64,
     late: Vec<(u8, crate::state::ReadTicket)>,
 }
 
 /// Two cells of the service in one group.
-fn two() -> Plan {
-    plan(vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)], &[(0, &[0, 1])])
+fn two() -> StatePlan {
+    plan(vec![cell("a", CellScope::Service, false), cell("b", CellScope::Service, false)], &[(0, &[0, 1])])
 }
 
-impl World {
+impl SystemAndModel {
     async fn new() -> Self {
-        let ground = Some(Ground::new(two()).await);
+        let ground = Some(StateFixture::new(two()).await);
         let versions = vec![(0, vec![None, None])];
         Self {
             ground,
@@ -101,35 +101,35 @@ impl World {
         }
     }
 
-    fn replica(&mut self, worker: u8) -> &mut Replica {
+    fn replica(&mut self, worker: u8) -> &mut WorkerReplica {
         let workers = &mut self.workers;
         self.replicas.entry(worker).or_insert_with(|| {
             *workers += 1;
-            Replica::new(*workers)
+            WorkerReplica::new(*workers)
         })
     }
 
-    fn ground(&self) -> &Ground {
+    fn ground(&self) -> &StateFixture {
         self.ground.as_ref().unwrap()
     }
 
-    fn last(&self) -> &(u64, Values) {
+    fn last(&self) -> &(u64, ModelValues) {
         self.versions.last().unwrap()
     }
 
-    async fn step(&mut self, step: Step) {
+    async fn step(&mut self, step: InterleavingStep) {
         match step {
-            Step::Write { worker, wishes } => self.write(worker, wishes, true).await,
-            Step::Misfit { worker, wishes } => self.write(worker, wishes, false).await,
-            Step::Throw { worker } => {
+            InterleavingStep::Write { worker, wishes } => self.write(worker, wishes, true).await,
+            InterleavingStep::Misfit { worker, wishes } => self.write(worker, wishes, false).await,
+            InterleavingStep::Throw { worker } => {
                 let mut ticket = write(&self.ground().edition(), 0, "/data").await.unwrap();
                 self.replica(worker).begin(&mut ticket);
             }
-            Step::Read { worker } => {
+            InterleavingStep::Read { worker } => {
                 let ticket = read(&self.ground().edition(), 0, "/data").await.unwrap();
                 self.read(worker, ticket);
             }
-            Step::Late { worker } => {
+            InterleavingStep::Late { worker } => {
                 let ticket = read(&self.ground().edition(), 0, "/data").await.unwrap();
                 self.late.push((worker, ticket));
                 if self.late.len() > 2 {
@@ -137,17 +137,17 @@ impl World {
                     self.read(worker, ticket);
                 }
             }
-            Step::Wait => self.wait().await,
-            Step::Steal => {
+            InterleavingStep::Wait => self.wait().await,
+            InterleavingStep::Steal => {
                 self.ground().steal("Shop/shared/a").await;
                 self.wait().await;
             }
-            Step::Kill { worker } => {
+            InterleavingStep::Kill { worker } => {
                 if let Some(replica) = self.replicas.remove(&worker) {
                     self.ground().states.gone(replica.worker);
                 }
             }
-            Step::Idle => {
+            InterleavingStep::Idle => {
                 self.wait().await;
                 for _ in 0..62 {
                     self.ground().tick().await;
@@ -155,11 +155,11 @@ impl World {
                 // After reloading, the version may be higher, since it is the sum over all cells.
                 self.look_again().await;
             }
-            Step::Restart => self.restart().await,
+            InterleavingStep::Restart => self.restart().await,
         }
     }
 
-    async fn write(&mut self, worker: u8, wishes: Vec<(bool, Wish)>, fits: bool) {
+    async fn write(&mut self, worker: u8, wishes: Vec<(bool, EditParameters)>, fits: bool) {
         let edition = self.ground().edition();
         let mut ticket = write(&edition, 0, "/data").await.unwrap();
         if ticket.version() != self.last().0 {
@@ -190,7 +190,7 @@ impl World {
         let Ok(durable) = committed else { return };
         if !touched.is_empty() {
             let touched_cells: Vec<u32> = touched.iter().map(|slot| cells[*slot]).collect();
-            let touched_values: Values = touched.iter().map(|slot| values[*slot].clone()).collect();
+            let touched_values: ModelValues = touched.iter().map(|slot| values[*slot].clone()).collect();
             self.replica(worker).wrote(&touched_cells, version + 1, &touched_values);
             self.versions.push((version + 1, values));
         }
@@ -248,7 +248,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut world = World::new().await;
+            let mut world = SystemAndModel::new().await;
             for step in steps {
                 world.step(step).await;
             }

@@ -13,12 +13,12 @@ use serde_json::{Map, Value, json};
 use store::WriteBatch;
 
 use super::instances::{declare_on, nested};
-use super::replica::{Replica, apply};
-use super::{Ground, Settings, cell, counter, plan, read, set, write};
+use super::replica::{WorkerReplica, apply};
+use super::{StateFixture, StateSettings, cell, counter, plan, read, set, write};
 use crate::state::cell::SHORT;
-use crate::state::group::{NEVER, PAGE, State};
+use crate::state::group::{CellGroupState, NEVER, PAGE};
 use crate::state::instances::record_text;
-use crate::state::{Durable, Error, Held, Plan, Scope};
+use crate::state::{CellScope, DurableCommit, HeldLocks, StateError, StatePlan};
 
 /// The number of items of a long list: its text is long, and so is its removal.
 const LONG: usize = 40_000;
@@ -28,7 +28,7 @@ fn payer() -> QuotaKey {
 }
 
 /// The number of jobs for state so far.
-fn jobs(ground: &Ground) -> u64 {
+fn jobs(ground: &StateFixture) -> u64 {
     ground.states.0.offload.stats().kinds.get("script-state").map_or(0, |kind| kind.jobs)
 }
 
@@ -47,24 +47,24 @@ async fn polls_of<T>(future: impl Future<Output = T>) -> (T, usize) {
 }
 
 /// Returns a plan with a group of the whole service that has a cell at each path.
-fn scattered() -> Plan {
-    let cells = vec![cell("n", Scope::Service, false), cell("/data own", Scope::Resource(0), false)];
+fn scattered() -> StatePlan {
+    let cells = vec![cell("n", CellScope::Service, false), cell("/data own", CellScope::Resource(0), false)];
     plan(cells, &[(0, &[0, 1])])
 }
 
 /// Commits like a run.
-async fn commit(ground: &Ground, changes: &Value) -> Result<Durable, Error> {
+async fn commit(ground: &StateFixture, changes: &Value) -> Result<DurableCommit, StateError> {
     let ticket = write(&ground.edition(), 0, "/data").await?;
     ticket.commit_paced(1, Bytes::from(changes.to_string()), None, payer()).await
 }
 
-async fn value(ground: &Ground) -> Value {
+async fn value(ground: &StateFixture) -> Value {
     ground.value(0, "/data").await.pop().flatten().unwrap_or_default()
 }
 
 #[tokio::test]
 async fn a_long_change_set_is_applied_in_the_pool_and_charged() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     let mut model = list(LONG);
     commit(&ground, &json!([[0, [], model]])).await.unwrap().wait().await.unwrap();
     assert_eq!(jobs(&ground), 1);
@@ -81,7 +81,7 @@ async fn a_long_change_set_is_applied_in_the_pool_and_charged() {
 #[tokio::test]
 async fn a_short_change_set_that_removes_a_long_value_is_applied_in_the_pool() {
     for removal in [json!([0, ["l"]]), json!([0, ["l"], 1]), json!([0, ["l", "length"], 2]), json!([0, []])] {
-        let ground = Ground::new(counter()).await;
+        let ground = StateFixture::new(counter()).await;
         commit(&ground, &json!([[0, [], { "l": list(LONG) }]])).await.unwrap().wait().await.unwrap();
         let before = jobs(&ground);
         commit(&ground, &json!([[0, ["m"], 1]])).await.unwrap().wait().await.unwrap();
@@ -97,13 +97,13 @@ async fn a_short_change_set_that_removes_a_long_value_is_applied_in_the_pool() {
 
 #[tokio::test]
 async fn an_invalid_long_change_set_is_refused_without_an_effect() {
-    let ground = Ground::new(plan(
-        vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)],
+    let ground = StateFixture::new(plan(
+        vec![cell("a", CellScope::Service, false), cell("b", CellScope::Service, false)],
         &[(0, &[0, 1])],
     ))
     .await;
     commit(&ground, &json!([[0, [], [1]], [1, [], [2]]])).await.unwrap().wait().await.unwrap();
-    let mut replica = Replica::new(1);
+    let mut replica = WorkerReplica::new(1);
     replica.read(&mut read(&ground.edition(), 0, "/data").await.unwrap());
     for invalid in [json!([1, [7], 1]), json!([2, [], 1])] {
         let refused =
@@ -119,8 +119,8 @@ async fn an_invalid_long_change_set_is_refused_without_an_effect() {
 
 #[tokio::test]
 async fn a_long_change_set_beyond_the_size_limit_is_refused_without_an_effect() {
-    let settings = Settings { size: 100_000, ..Settings::default() };
-    let ground = Ground::on(Arc::new(tempfile::tempdir().unwrap()), counter(), settings).await;
+    let settings = StateSettings { size: 100_000, ..StateSettings::default() };
+    let ground = StateFixture::on(Arc::new(tempfile::tempdir().unwrap()), counter(), settings).await;
     commit(&ground, &json!([[0, [], { "b": 1, "a": 2 }]])).await.unwrap().wait().await.unwrap();
     let early = commit(&ground, &json!([[0, ["c"], 3]])).await.unwrap();
     let refused = commit(&ground, &json!([[0, ["b"]], [0, ["d"], list(LONG)]])).await.unwrap_err();
@@ -132,7 +132,7 @@ async fn a_long_change_set_beyond_the_size_limit_is_refused_without_an_effect() 
 
 #[tokio::test]
 async fn a_long_change_set_that_the_pool_refuses_has_no_effect() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     commit(&ground, &json!([[0, [], list(LONG)]])).await.unwrap().wait().await.unwrap();
     let (release, blocked) = mpsc::channel::<()>();
     let deadline = Instant::now() + Duration::from_secs(3600);
@@ -156,7 +156,7 @@ async fn a_long_change_set_that_the_pool_refuses_has_no_effect() {
 
 #[tokio::test]
 async fn a_commit_that_has_begun_is_completed_without_its_caller() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     ground.set(0, "/data", "1").await;
     let changes = json!([[0, [], list(LONG)]]);
     // The ticket is ready at once, so the first poll begins the commit.
@@ -168,7 +168,7 @@ async fn a_commit_that_has_begun_is_completed_without_its_caller() {
 
 #[tokio::test]
 async fn a_worker_gets_the_values_again_if_its_run_may_have_ended_without_a_commit() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     ground.set(0, "/data", "1").await;
     for is_rolled_back in [false, true] {
         let mut ticket = write(&ground.edition(), 0, "/data").await.unwrap();
@@ -186,7 +186,7 @@ async fn a_worker_gets_the_values_again_if_its_run_may_have_ended_without_a_comm
 
 #[tokio::test]
 async fn long_values_are_compacted_and_loaded_in_the_pool() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     commit(&ground, &json!([[0, [], { "long": "x".repeat(2 * SHORT) }]]))
         .await
         .unwrap()
@@ -219,7 +219,7 @@ async fn long_values_are_compacted_and_loaded_in_the_pool() {
 
 #[tokio::test]
 async fn many_changes_are_sent_to_a_worker_in_parts() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     commit(&ground, &json!([[0, [], ["x".repeat(500_000)]]])).await.unwrap().wait().await.unwrap();
     let mut last = None;
     for number in 1..=1200 {
@@ -234,13 +234,14 @@ async fn many_changes_are_sent_to_a_worker_in_parts() {
     }
     assert!(parts >= 3 && sent.len() > parts, "{parts} parts, {} frames", sent.len());
     assert!(ticket.ship(1).is_empty());
-    let read = Replica::new(2).read(&mut ticket);
+    let read = WorkerReplica::new(2).read(&mut ticket);
     assert_eq!(read[0].as_ref().and_then(Value::as_array).map(Vec::len), Some(1201));
 }
 
 #[tokio::test]
 async fn maintenance_goes_through_many_groups_in_parts() {
-    let ground = Ground::new(plan(vec![cell("/data own", Scope::Resource(0), false)], &[(0, &[0])])).await;
+    let ground =
+        StateFixture::new(plan(vec![cell("/data own", CellScope::Resource(0), false)], &[(0, &[0])])).await;
     for number in 0..600 {
         read(&ground.edition(), 0, &format!("/{number}")).await.unwrap();
     }
@@ -257,7 +258,7 @@ async fn maintenance_goes_through_many_groups_in_parts() {
 #[tokio::test]
 async fn a_group_of_many_cells_is_loaded_in_parts_and_in_the_pool() {
     const COUNT: usize = 2 * PAGE + 1;
-    let ground = Ground::new(scattered()).await;
+    let ground = StateFixture::new(scattered()).await;
     let ticket = write(&ground.edition(), 0, "/0").await.unwrap();
     ticket.commit(1, b"[[0,[],1],[1,[],2]]").unwrap().wait().await.unwrap();
     for number in 0..COUNT {
@@ -299,7 +300,7 @@ async fn a_group_of_many_cells_is_loaded_in_parts_and_in_the_pool() {
 #[tokio::test]
 async fn a_run_is_sent_all_changes_of_another_gateway_or_none() {
     const COUNT: usize = 2 * PAGE + 1;
-    let ground = Ground::new(scattered()).await;
+    let ground = StateFixture::new(scattered()).await;
     let ticket = write(&ground.edition(), 0, "/0").await.unwrap();
     ticket.commit(1, b"[[0,[],1],[1,[],1]]").unwrap().wait().await.unwrap();
     for number in 0..COUNT {
@@ -334,7 +335,7 @@ async fn a_run_is_sent_all_changes_of_another_gateway_or_none() {
 #[tokio::test]
 async fn many_cells_are_put_in_place_even_if_the_request_ends() {
     const COUNT: usize = 2 * PAGE + 1;
-    let ground = Ground::new(scattered()).await;
+    let ground = StateFixture::new(scattered()).await;
     for number in 0..COUNT {
         read(&ground.edition(), 0, &format!("/{number}")).await.unwrap();
     }
@@ -368,7 +369,7 @@ async fn many_cells_are_put_in_place_even_if_the_request_ends() {
 
 #[tokio::test]
 async fn a_refused_commit_resets_only_its_own_cells() {
-    let ground = Ground::new(scattered()).await;
+    let ground = StateFixture::new(scattered()).await;
     let edition = ground.edition();
     let mut before = Vec::new();
     for path in ["/0", "/1"] {
@@ -392,9 +393,11 @@ async fn a_refused_commit_resets_only_its_own_cells() {
 
 #[tokio::test]
 async fn a_refused_removal_resets_the_cells_of_the_instance() {
-    let cells =
-        vec![cell("shared", Scope::Service, false), cell("/data POST > /made s", Scope::Resource(1), false)];
-    let ground = Ground::new(plan(cells, &[(1, &[0, 1])])).await;
+    let cells = vec![
+        cell("shared", CellScope::Service, false),
+        cell("/data POST > /made s", CellScope::Resource(1), false),
+    ];
+    let ground = StateFixture::new(plan(cells, &[(1, &[0, 1])])).await;
     declare_on(&ground, "/made/1").await;
     let edition = ground.edition();
     let ticket = write(&edition, 0, "/made/1").await.unwrap();
@@ -414,12 +417,12 @@ async fn a_refused_removal_resets_the_cells_of_the_instance() {
 #[tokio::test]
 async fn copies_of_many_cells_are_discarded_in_parts() {
     const COUNT: usize = 2 * PAGE + 1;
-    let ground = Ground::new(scattered()).await;
+    let ground = StateFixture::new(scattered()).await;
     for number in 0..COUNT {
         read(&ground.edition(), 0, &format!("/{number}")).await.unwrap().ship(1);
     }
     let discarded = || ground.states.0.workers.ship(1, |_, _| {}).len();
-    ground.edition().home.groups().pop().unwrap().close(State::Closed);
+    ground.edition().home.groups().pop().unwrap().close(CellGroupState::Closed);
     let mut count = discarded();
     assert_eq!(count, PAGE);
     let rest = async {
@@ -434,11 +437,13 @@ async fn copies_of_many_cells_are_discarded_in_parts() {
 
 #[tokio::test]
 async fn a_removed_resource_with_a_long_value_is_dropped_in_the_pool() {
-    let cells =
-        vec![cell("shared", Scope::Service, false), cell("/data POST > /made s", Scope::Resource(1), false)];
+    let cells = vec![
+        cell("shared", CellScope::Service, false),
+        cell("/data POST > /made s", CellScope::Resource(1), false),
+    ];
     // Its cell is in the group of the service, or in one of its own.
     for (plan, slot) in [(plan(cells, &[(1, &[0, 1])]), 1), (nested(), 0)] {
-        let ground = Ground::new(plan).await;
+        let ground = StateFixture::new(plan).await;
         let changes = json!([[slot, [], list(LONG)]]).to_string();
         for path in ["/made/1", "/made/2"] {
             declare_on(&ground, path).await;
@@ -446,7 +451,7 @@ async fn a_removed_resource_with_a_long_value_is_dropped_in_the_pool() {
             ticket.commit(1, changes.as_bytes()).unwrap().wait().await.unwrap();
         }
         let before = jobs(&ground);
-        assert!(ground.edition().remove("/made/1", &Held::none(), "a test").await.unwrap());
+        assert!(ground.edition().remove("/made/1", &HeldLocks::none(), "a test").await.unwrap());
         let dropped = async {
             while jobs(&ground) == before {
                 tokio::task::yield_now().await;
@@ -460,7 +465,7 @@ async fn a_removed_resource_with_a_long_value_is_dropped_in_the_pool() {
 #[tokio::test]
 async fn many_instances_of_another_gateway_are_loaded_and_dropped_in_parts() {
     const COUNT: usize = 1500;
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     let (home, before) = (Arc::clone(&ground.edition().home), jobs(&ground));
     let long = format!("\"{}\"", "x".repeat(SHORT));
     let mut batch = WriteBatch::new();

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
-use crate::state::{Forget, Frame, ReadTicket, WriteTicket};
+use crate::state::{DiscardedKind, PrecedingFrame, ReadTicket, WriteTicket};
 
 /// A worker's cells, at each version that it has received.
 #[derive(Debug)]
-pub(super) struct Replica {
+pub(super) struct WorkerReplica {
     pub(super) worker: u32,
     cells: HashMap<u32, BTreeMap<u64, Option<Value>>>,
     pub(super) frames: usize,
 }
 
-impl Replica {
+impl WorkerReplica {
     pub(super) fn new(worker: u32) -> Self {
         Self { worker, cells: HashMap::new(), frames: 0 }
     }
@@ -49,15 +49,15 @@ impl Replica {
         versions.range(..=version).next_back().expect("an earlier or equal version was sent").1.clone()
     }
 
-    fn take(&mut self, frames: Vec<Frame>) {
+    fn take(&mut self, frames: Vec<PrecedingFrame>) {
         self.frames += frames.len();
         for frame in frames {
             match frame {
-                Frame::Whole { cell, version, value } => {
+                PrecedingFrame::Whole { cell, version, value } => {
                     self.add(cell, version, Some(serde_json::from_slice(&value).unwrap()));
                 }
-                Frame::Unset { cell, version } => self.add(cell, version, None),
-                Frame::Changes { cell, version, changes } => {
+                PrecedingFrame::Unset { cell, version } => self.add(cell, version, None),
+                PrecedingFrame::Changes { cell, version, changes } => {
                     let mut value = self.cells[&cell].last_key_value().unwrap().1.clone();
                     for changes in changes {
                         let edits: Vec<Value> = serde_json::from_slice(&changes).unwrap();
@@ -65,10 +65,10 @@ impl Replica {
                     }
                     self.add(cell, version, value);
                 }
-                Frame::Forget { what: Forget::Cell, id } => {
+                PrecedingFrame::Forget { what: DiscardedKind::Cell, id } => {
                     self.cells.remove(&id).expect("only sent cells are forgotten");
                 }
-                Frame::Forget { .. } | Frame::Instance { .. } => {}
+                PrecedingFrame::Forget { .. } | PrecedingFrame::Instance { .. } => {}
             }
         }
     }

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::replica::Replica;
-use super::{Ground, ask, cell, counter, plan, read, set, write};
-use crate::state::{Held, Plan, Scope};
+use super::replica::WorkerReplica;
+use super::{StateFixture, ask, cell, counter, plan, read, set, write};
+use crate::state::{CellScope, HeldLocks, StatePlan};
 
 #[tokio::test]
 async fn rule_1_a_cell_exists_once_per_service_or_once_per_path_of_its_resource() {
-    let cells = vec![cell("shared", Scope::Service, false), cell("/data own", Scope::Resource(0), false)];
-    let ground = Ground::new(plan(cells, &[(0, &[0]), (0, &[1])])).await;
+    let cells =
+        vec![cell("shared", CellScope::Service, false), cell("/data own", CellScope::Resource(0), false)];
+    let ground = StateFixture::new(plan(cells, &[(0, &[0]), (0, &[1])])).await;
     ground.set(0, "/a", "1").await;
     ground.set(1, "/a", "2").await;
     ground.set(1, "/b", "3").await;
@@ -24,7 +25,7 @@ async fn rule_1_a_cell_exists_once_per_service_or_once_per_path_of_its_resource(
 
 #[tokio::test]
 async fn rule_5_writers_of_a_group_run_one_at_a_time_in_order_of_arrival() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let first = write(&ground.edition(), 0, "/data").await.unwrap();
     let mut waiting = Vec::new();
@@ -47,22 +48,22 @@ async fn rule_5_writers_of_a_group_run_one_at_a_time_in_order_of_arrival() {
 
 #[tokio::test]
 async fn rule_5_a_run_that_throws_leaves_nothing_behind() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     ground.set(0, "/data", "1").await;
     let mut ticket = write(&ground.edition(), 0, "/data").await.unwrap();
-    Replica::new(1).begin(&mut ticket);
+    WorkerReplica::new(1).begin(&mut ticket);
     drop(ticket);
     assert_eq!(ground.value(0, "/data").await, [Some(json!(1))]);
 }
 
 #[tokio::test]
 async fn rule_5_a_writer_builds_on_the_finished_version_and_a_reader_sees_the_durable_one() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     ground.set(0, "/data", "1").await;
     let durable = set(&ground.edition(), 0, "/data", "2").await.unwrap();
     // No await since the write, so the store has not responded.
     let mut reader = read(&ground.edition(), 0, "/data").await.unwrap();
-    let mut replica = Replica::new(1);
+    let mut replica = WorkerReplica::new(1);
     assert_eq!(replica.read(&mut reader), [Some(json!(1))]);
     let mut writer = write(&ground.edition(), 0, "/data").await.unwrap();
     assert_eq!(replica.begin(&mut writer), [Some(json!(2))]);
@@ -72,7 +73,7 @@ async fn rule_5_a_writer_builds_on_the_finished_version_and_a_reader_sees_the_du
 
 #[tokio::test]
 async fn rule_5_a_run_without_changes_waits_until_its_version_is_durable() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     ground.set(0, "/data", "1").await;
     ground.steal("Shop/shared/n").await;
     let seen = set(&ground.edition(), 0, "/data", "2").await.unwrap();
@@ -84,7 +85,7 @@ async fn rule_5_a_run_without_changes_waits_until_its_version_is_durable() {
 
 #[tokio::test]
 async fn rule_6_an_early_commit_passes_the_slot_on_while_the_run_continues() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     let early = write(&ground.edition(), 0, "/data").await.unwrap();
     let held = early.held();
     let durable = early.commit(1, b"[[0,[],1]]").unwrap();
@@ -98,26 +99,26 @@ async fn rule_6_an_early_commit_passes_the_slot_on_while_the_run_continues() {
 
 #[tokio::test]
 async fn rule_7_a_run_cannot_write_the_state_that_its_caller_holds_but_may_read_it() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     ground.set(0, "/data", "1").await;
     let edition = ground.edition();
-    let outer = edition.write(ask(0, "/data", &Held::none(), "shop.sjs:3:5")).await.unwrap();
+    let outer = edition.write(ask(0, "/data", &HeldLocks::none(), "shop.sjs:3:5")).await.unwrap();
     let held = outer.held();
     let refused = edition.write(ask(0, "/data", &held, "shop.sjs:8:5")).await.unwrap_err();
     assert_eq!((refused.code(), refused.status()), ("state-self-call", 508));
     let text = "shop.sjs:8:5 needs state that shop.sjs:3:5 holds, and shop.sjs:3:5 waits for shop.sjs:8:5: neither could go on";
     assert_eq!(refused.to_string(), text);
     let mut reader = edition.read(ask(0, "/data", &held, "shop.sjs:8:5")).await.unwrap();
-    assert_eq!(Replica::new(1).read(&mut reader), [Some(json!(1))]);
+    assert_eq!(WorkerReplica::new(1).read(&mut reader), [Some(json!(1))]);
 }
 
 #[tokio::test]
 async fn rule_7_a_circular_wait_is_refused() {
-    let cells = vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)];
-    let ground = Ground::new(plan(cells, &[(0, &[0]), (0, &[1])])).await;
+    let cells = vec![cell("a", CellScope::Service, false), cell("b", CellScope::Service, false)];
+    let ground = StateFixture::new(plan(cells, &[(0, &[0]), (0, &[1])])).await;
     let edition = ground.edition();
-    let has_a = edition.write(ask(0, "/data", &Held::none(), "shop.sjs:1:1")).await.unwrap();
-    let has_b = edition.write(ask(1, "/data", &Held::none(), "shop.sjs:2:2")).await.unwrap();
+    let has_a = edition.write(ask(0, "/data", &HeldLocks::none(), "shop.sjs:1:1")).await.unwrap();
+    let has_b = edition.write(ask(1, "/data", &HeldLocks::none(), "shop.sjs:2:2")).await.unwrap();
     let waits = tokio::spawn({
         let (edition, held) = (edition.clone(), has_a.held());
         async move { edition.write(ask(1, "/data", &held, "shop.sjs:3:3")).await.map(|_| ()) }
@@ -132,20 +133,23 @@ async fn rule_7_a_circular_wait_is_refused() {
 #[tokio::test]
 async fn rule_8_only_eager_cells_are_initialised_and_only_once() {
     let cells = vec![
-        cell("n", Scope::Service, true),
-        cell("/data m", Scope::Resource(0), true),
-        cell("/data GET k", Scope::Handler(0), false),
+        cell("n", CellScope::Service, true),
+        cell("/data m", CellScope::Resource(0), true),
+        cell("/data GET k", CellScope::Handler(0), false),
     ];
     let plan = plan(cells, &[(0, &[0, 1, 2])]);
-    let ground = Ground::new(plan.clone()).await;
-    let (edition, none) = (ground.edition(), Held::none());
+    let ground = StateFixture::new(plan.clone()).await;
+    let (edition, none) = (ground.edition(), HeldLocks::none());
     let asked = ask(0, "/data", &none, "shop.sjs:1:1");
     let ticket = edition.initialise(asked).await.unwrap().expect("nothing has a value");
     assert_eq!(ticket.planned(), [0, 1]);
     let second = tokio::spawn({
         let edition = edition.clone();
         async move {
-            edition.initialise(ask(0, "/data", &Held::none(), "shop.sjs:1:1")).await.map(|it| it.is_none())
+            edition
+                .initialise(ask(0, "/data", &HeldLocks::none(), "shop.sjs:1:1"))
+                .await
+                .map(|it| it.is_none())
         }
     });
     tokio::task::yield_now().await;
@@ -165,8 +169,8 @@ async fn rule_8_only_eager_cells_are_initialised_and_only_once() {
 
 #[tokio::test]
 async fn rule_8_a_reader_waits_until_an_initial_value_is_durable() {
-    let ground = Ground::new(plan(vec![cell("n", Scope::Service, true)], &[(0, &[0])])).await;
-    let (edition, none) = (ground.edition(), Held::none());
+    let ground = StateFixture::new(plan(vec![cell("n", CellScope::Service, true)], &[(0, &[0])])).await;
+    let (edition, none) = (ground.edition(), HeldLocks::none());
     let ticket = edition.initialise(ask(0, "/data", &none, "shop.sjs:1:1")).await.unwrap().unwrap();
     drop(ticket.commit(1, b"[[0,[],7]]").unwrap());
     assert_eq!(ground.value(0, "/data").await, [Some(json!(7))]);
@@ -174,15 +178,15 @@ async fn rule_8_a_reader_waits_until_an_initial_value_is_durable() {
 
 #[tokio::test]
 async fn rule_8_a_failed_initialiser_is_retried() {
-    let ground = Ground::new(plan(vec![cell("n", Scope::Service, true)], &[(0, &[0])])).await;
-    let (edition, none) = (ground.edition(), Held::none());
+    let ground = StateFixture::new(plan(vec![cell("n", CellScope::Service, true)], &[(0, &[0])])).await;
+    let (edition, none) = (ground.edition(), HeldLocks::none());
     drop(edition.initialise(ask(0, "/data", &none, "shop.sjs:1:1")).await.unwrap().unwrap());
     assert!(edition.initialise(ask(0, "/data", &none, "shop.sjs:1:1")).await.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn an_invalid_change_set_is_refused_without_affecting_the_next_run() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     ground.set(0, "/data", "[1]").await;
     for (changes, part) in
         [("[[0,[7],1]]", "hole"), ("[[1,[],1]]", "slot 1"), ("[[0,[", "not JSON"), ("{}", "edit 0")]
@@ -200,10 +204,10 @@ async fn an_invalid_change_set_is_refused_without_affecting_the_next_run() {
 
 #[tokio::test]
 async fn an_append_sends_only_the_appended_element_to_store_and_workers() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     let many: Vec<u32> = (0..10_000).collect();
     ground.set(0, "/data", &json!(many).to_string()).await;
-    let mut replicas = [Replica::new(1), Replica::new(2)];
+    let mut replicas = [WorkerReplica::new(1), WorkerReplica::new(2)];
     for replica in &mut replicas {
         replica.read(&mut read(&ground.edition(), 0, "/data").await.unwrap());
     }
@@ -212,7 +216,9 @@ async fn an_append_sends_only_the_appended_element_to_store_and_workers() {
     for replica in &mut replicas {
         let mut ticket = read(&ground.edition(), 0, "/data").await.unwrap();
         let frames = ticket.ship(replica.worker);
-        let [crate::state::Frame::Changes { changes, .. }] = &frames[..] else { panic!("{frames:?}") };
+        let [crate::state::PrecedingFrame::Changes { changes, .. }] = &frames[..] else {
+            panic!("{frames:?}")
+        };
         assert_eq!(changes[..], ["[[0,[10000],1]]"]);
         assert!(ticket.ship(replica.worker).is_empty(), "nothing is sent twice");
     }
@@ -222,7 +228,7 @@ async fn an_append_sends_only_the_appended_element_to_store_and_workers() {
 
 #[tokio::test]
 async fn many_changes_are_compacted_without_loss() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     ground.set(0, "/data", "[]").await;
     let mut durable = None;
     for number in 0..3000_u32 {
@@ -245,22 +251,22 @@ async fn many_changes_are_compacted_without_loss() {
 
 #[tokio::test]
 async fn hot_reload_preserves_values_by_key_even_with_new_groups() {
-    let apart = |second: &str| -> Plan {
-        let cells = vec![cell("a", Scope::Service, false), cell(second, Scope::Service, false)];
+    let apart = |second: &str| -> StatePlan {
+        let cells = vec![cell("a", CellScope::Service, false), cell(second, CellScope::Service, false)];
         plan(cells, &[(0, &[0]), (0, &[1])])
     };
-    let ground = Ground::new(apart("b")).await;
+    let ground = StateFixture::new(apart("b")).await;
     ground.set(0, "/data", "1").await;
     ground.set(1, "/data", "2").await;
     let old = ground.edition();
     let running = write(&old, 1, "/data").await.unwrap();
-    let cells = vec![cell("b", Scope::Service, false), cell("a", Scope::Service, false)];
+    let cells = vec![cell("b", CellScope::Service, false), cell("a", CellScope::Service, false)];
     let new = ground.service.reload(plan(cells, &[(0, &[0, 1])]));
     let waiting = tokio::spawn({
         let new = new.clone();
         async move {
             let mut ticket = write(&new, 0, "/data").await.unwrap();
-            let values = Replica::new(1).begin(&mut ticket);
+            let values = WorkerReplica::new(1).begin(&mut ticket);
             ticket.commit(1, b"[[0,[],30],[1,[],10]]").unwrap().wait().await.unwrap();
             values
         }
@@ -274,7 +280,7 @@ async fn hot_reload_preserves_values_by_key_even_with_new_groups() {
     );
     let mut ticket = read(&old, 0, "/data").await.unwrap();
     assert_eq!(
-        Replica::new(2).read(&mut ticket),
+        WorkerReplica::new(2).read(&mut ticket),
         [Some(json!(10))],
         "runs of the old program see what the new one wrote"
     );
@@ -288,9 +294,10 @@ async fn hot_reload_preserves_values_by_key_even_with_new_groups() {
 
 #[tokio::test]
 async fn a_new_group_does_not_depend_on_retired_groups_at_other_paths() {
-    let cells =
-        || vec![cell("/data a", Scope::Resource(0), false), cell("/data b", Scope::Resource(0), false)];
-    let ground = Ground::new(plan(cells(), &[(0, &[0]), (0, &[1])])).await;
+    let cells = || {
+        vec![cell("/data a", CellScope::Resource(0), false), cell("/data b", CellScope::Resource(0), false)]
+    };
+    let ground = StateFixture::new(plan(cells(), &[(0, &[0]), (0, &[1])])).await;
     read(&ground.edition(), 1, "/0").await.unwrap();
     let home = Arc::clone(&ground.edition().home);
     let retired = home.groups().pop().unwrap();
@@ -311,9 +318,10 @@ async fn a_new_group_does_not_depend_on_retired_groups_at_other_paths() {
 
 #[tokio::test]
 async fn a_retired_group_is_dropped_once_its_successor_has_replaced_it() {
-    let cells =
-        || vec![cell("/data a", Scope::Resource(0), false), cell("/data b", Scope::Resource(0), false)];
-    let ground = Ground::new(plan(cells(), &[(0, &[0]), (0, &[1])])).await;
+    let cells = || {
+        vec![cell("/data a", CellScope::Resource(0), false), cell("/data b", CellScope::Resource(0), false)]
+    };
+    let ground = StateFixture::new(plan(cells(), &[(0, &[0]), (0, &[1])])).await;
     read(&ground.edition(), 1, "/0").await.unwrap();
     let retired = Arc::downgrade(&ground.edition().home.groups().pop().unwrap());
     let new = ground.service.reload(plan(cells(), &[(0, &[0, 1])]));
@@ -323,7 +331,7 @@ async fn a_retired_group_is_dropped_once_its_successor_has_replaced_it() {
 
 #[tokio::test]
 async fn a_worker_is_not_sent_its_own_changes() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     ground.set(0, "/data", "[]").await;
     let mut ticket = write(&ground.edition(), 0, "/data").await.unwrap();
     ticket.ship(1);
@@ -359,8 +367,8 @@ async fn a_worker_is_not_sent_its_own_changes() {
 
 #[tokio::test]
 async fn rule_7_holds_between_an_old_program_and_its_successor() {
-    let cells = || vec![cell("a", Scope::Service, false), cell("b", Scope::Service, false)];
-    let ground = Ground::new(plan(cells(), &[(0, &[0]), (0, &[1])])).await;
+    let cells = || vec![cell("a", CellScope::Service, false), cell("b", CellScope::Service, false)];
+    let ground = StateFixture::new(plan(cells(), &[(0, &[0]), (0, &[1])])).await;
     let ticket = write(&ground.edition(), 0, "/data").await.unwrap();
     let new = ground.service.reload(plan(cells(), &[(0, &[0, 1])]));
     let refused = new.write(ask(0, "/data", &ticket.held(), "shop.sjs:5:5")).await.unwrap_err();
@@ -369,7 +377,7 @@ async fn rule_7_holds_between_an_old_program_and_its_successor() {
 
 #[tokio::test]
 async fn a_service_cannot_be_deployed_twice() {
-    let ground = Ground::new(counter()).await;
-    let twice = ground.states.service(counter(), super::Settings::default()).await.unwrap_err();
+    let ground = StateFixture::new(counter()).await;
+    let twice = ground.states.service(counter(), super::StateSettings::default()).await.unwrap_err();
     assert_eq!(twice.code(), "state-service-twice");
 }

@@ -5,26 +5,26 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::instances::{declare_on, nested};
-use super::{Ground, Settings, counter, set, write};
+use super::{StateFixture, StateSettings, counter, set, write};
 use crate::state::instances::MAX_CAPTURES;
 use crate::state::sizes::entry_size;
-use crate::state::{Declaration, Edition, Error, Held, Plan};
+use crate::state::{HeldLocks, ResourceDeclaration, StateError, StatePlan, StateView};
 
 /// The key of [`counter`]'s cell.
 const KEY: &str = "Shop/shared/n";
 
 /// Starts a gateway with this maximum size of the service's state.
-async fn bounded(plan: Plan, size: u64) -> Ground {
-    let settings = Settings { size, ..Settings::default() };
-    Ground::on(Arc::new(tempfile::tempdir().unwrap()), plan, settings).await
+async fn bounded(plan: StatePlan, size: u64) -> StateFixture {
+    let settings = StateSettings { size, ..StateSettings::default() };
+    StateFixture::on(Arc::new(tempfile::tempdir().unwrap()), plan, settings).await
 }
 
-fn total(ground: &Ground) -> u64 {
+fn total(ground: &StateFixture) -> u64 {
     ground.edition().home.sizes.total()
 }
 
 /// Applies an edit to a handler's first cell, durably.
-async fn edit(edition: &Edition, edit: &str) -> Result<(), Error> {
+async fn edit(edition: &StateView, edit: &str) -> Result<(), StateError> {
     let ticket = write(edition, 0, "/data").await?;
     ticket.commit(0, format!("[{edit}]").as_bytes())?.wait().await
 }
@@ -52,7 +52,7 @@ async fn accepts_writes_that_shrink_a_state_above_its_limit() {
     let ground = bounded(counter(), 1000).await;
     let edition = ground.edition();
     ground.set(0, "/data", r#"{"list":[1,22,333],"name":"a"}"#).await;
-    ground.service.set(Settings { size: 10, ..Settings::default() });
+    ground.service.set(StateSettings { size: 10, ..StateSettings::default() });
     for larger in
         [r#"[0,["list",3],4]"#, r#"[0,["more"],0]"#, r#"[0,["name"],"ab"]"#, r#"[0,["list",0],0,[9]]"#]
     {
@@ -71,7 +71,7 @@ async fn accepts_writes_that_shrink_a_state_above_its_limit() {
 
 #[tokio::test]
 async fn a_write_that_the_store_refuses_does_not_count() {
-    let ground = Ground::new(counter()).await;
+    let ground = StateFixture::new(counter()).await;
     ground.set(0, "/data", "1").await;
     let before = total(&ground);
     let ticket = write(&ground.edition(), 0, "/data").await.unwrap();
@@ -89,10 +89,10 @@ async fn refuses_a_declaration_that_grows_the_state_beyond_its_limit() {
     declare_on(&ground, "/made/1").await;
     let edition = ground.edition();
     let (captures, initials) = ("1".into(), r#"{"list":[1]}"#.into());
-    let second = Declaration { resource: 1, path: "/made/2", captures, initials, after: None };
+    let second = ResourceDeclaration { resource: 1, path: "/made/2", captures, initials, after: None };
     assert_eq!(edition.declare(second).await.unwrap_err().code(), "state-full");
     assert!(edition.instance("/made/2").await.unwrap().is_none());
-    edition.remove("/made/1", &Held::none(), "a test").await.unwrap();
+    edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap();
     assert_eq!(total(&ground), 0);
     declare_on(&ground, "/made/2").await;
 }
@@ -107,7 +107,7 @@ async fn refuses_a_resource_whose_captures_and_path_exceed_the_limit() {
     let refused = loop {
         let path = format!("/made/{made}");
         let (captures, initials) = (captures.clone().into(), "".into());
-        let declaration = Declaration { resource: 1, path: &path, captures, initials, after: None };
+        let declaration = ResourceDeclaration { resource: 1, path: &path, captures, initials, after: None };
         match edition.declare(declaration).await {
             Ok(_) => made += 1,
             Err(error) => break error,
@@ -115,7 +115,7 @@ async fn refuses_a_resource_whose_captures_and_path_exceed_the_limit() {
     };
     assert_eq!((made, refused.code(), refused.status()), (3, "state-full", 503));
     assert!(total(&ground) <= most);
-    edition.remove("/made/1", &Held::none(), "a test").await.unwrap();
+    edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap();
     declare_on(&ground, "/made/1").await;
 }
 
@@ -124,7 +124,7 @@ async fn a_resource_counts_at_least_its_memory() {
     let ground = bounded(nested(), 1 << 20).await;
     let path = format!("/made/{}", "x".repeat(1000));
     let (captures, initials) = ("1".into(), "".into());
-    let declaration = Declaration { resource: 1, path: &path, captures, initials, after: None };
+    let declaration = ResourceDeclaration { resource: 1, path: &path, captures, initials, after: None };
     ground.edition().declare(declaration).await.unwrap();
     // The path, its copy in the key, the instance, and two map entries.
     assert!(total(&ground) > 2 * path.len() as u64 + 256 + 64, "{}", total(&ground));
@@ -132,7 +132,7 @@ async fn a_resource_counts_at_least_its_memory() {
 
 #[tokio::test]
 async fn a_restart_counts_the_state_before_it_is_loaded() {
-    let ground = Ground::new(nested()).await;
+    let ground = StateFixture::new(nested()).await;
     declare_on(&ground, "/made/1").await;
     ground.set(2, "/data", r#"{"name":"a"}"#).await;
     let before = total(&ground);

@@ -6,8 +6,8 @@ use proptest::sample::Index;
 use serde_json::{Value, json};
 
 use super::replica::apply;
-use crate::state::changes::{Changes, tree};
-use crate::state::tree::{Node, SizeChange, Undo, take_back};
+use crate::state::changes::{ChangeSet, tree};
+use crate::state::tree::{EditUndo, SizeChange, StateValue, take_back};
 
 /// Generates any small value.
 pub(super) fn value() -> impl Strategy<Value = Value> {
@@ -29,7 +29,7 @@ pub(super) fn value() -> impl Strategy<Value = Value> {
 
 /// The parameters of an edit; the actual edit depends on the value that it is applied to.
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct EditParameters {
     depth: usize,
     place: Index,
     what: u8,
@@ -37,12 +37,12 @@ pub(super) struct Wish {
     value: Value,
 }
 
-pub(super) fn wish() -> impl Strategy<Value = Wish> {
+pub(super) fn wish() -> impl Strategy<Value = EditParameters> {
     let parts = (0..4_usize, any::<Index>(), any::<u8>(), "[a-z]{1,2}", value());
-    parts.prop_map(|(depth, place, what, name, value)| Wish { depth, place, what, name, value })
+    parts.prop_map(|(depth, place, what, name, value)| EditParameters { depth, place, what, name, value })
 }
 
-impl Wish {
+impl EditParameters {
     /// Returns an edit of a slot that is valid for its value.
     pub(super) fn edit(&self, slot: usize, root: Option<&Value>) -> Value {
         let mut path = Vec::new();
@@ -88,19 +88,19 @@ impl Wish {
 
 const NO_EDIT: &str = "edit 0 is not `[slot, path]`, `[slot, path, value]` or `[slot, path, count, values]`";
 
-fn text(root: Option<&Node>) -> Option<String> {
+fn text(root: Option<&StateValue>) -> Option<String> {
     let mut text = Vec::new();
     root?.write(&mut text);
     Some(String::from_utf8(text).unwrap())
 }
 
-fn read(value: &Value) -> Option<Node> {
+fn read(value: &Value) -> Option<StateValue> {
     tree(Some(&Bytes::from(value.to_string())), std::iter::empty()).unwrap()
 }
 
-fn made(root: &mut Option<Node>, text: &str) -> Result<Vec<Undo>, String> {
+fn made(root: &mut Option<StateValue>, text: &str) -> Result<Vec<EditUndo>, String> {
     let changes =
-        Changes::read(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
+        ChangeSet::read(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
     changes.apply(root).map_err(|refused| refused.to_string())
 }
 
@@ -118,14 +118,14 @@ proptest! {
             let before = text(root.as_ref());
             let undos = made(&mut root, &json!([edit]).to_string()).unwrap();
             apply(&mut model, &edit);
-            size = undos.iter().map(Undo::size_change).sum::<SizeChange>().apply(size);
+            size = undos.iter().map(EditUndo::size_change).sum::<SizeChange>().apply(size);
             prop_assert_eq!(size, text(root.as_ref()).map_or(0, |text| text.len()));
             let after = text(root.as_ref()).map(|text| serde_json::from_str::<Value>(&text).unwrap());
             prop_assert_eq!(after.as_ref().map(Value::to_string), model.as_ref().map(Value::to_string));
             history.push((before, undos));
         }
         for (before, undos) in history.into_iter().rev() {
-            size = undos.iter().map(Undo::size_change).sum::<SizeChange>().revert(size);
+            size = undos.iter().map(EditUndo::size_change).sum::<SizeChange>().revert(size);
             prop_assert_eq!(size, before.as_ref().map_or(0, String::len));
             take_back(&mut root, undos);
             prop_assert_eq!(text(root.as_ref()), before, "including the order of members");
@@ -152,7 +152,7 @@ proptest! {
     fn arbitrary_bytes_never_make_a_change_set_panic(start in value(), bytes in prop::collection::vec(any::<u8>(), 0..60), text in "\\[(\\[[0-2]?,(\\[[0-9\",a-l]{0,6}\\])?,?[0-9\\[\\]{}\"a]{0,5}\\],?){0,3}\\]") {
         let mut root = read(&start);
         for bytes in [bytes, text.into_bytes()] {
-            if let Ok(changes) = Changes::read(&Bytes::from(bytes)) {
+            if let Ok(changes) = ChangeSet::read(&Bytes::from(bytes)) {
                 let _ = changes.parts(2);
                 let _ = changes.apply(&mut root);
             }

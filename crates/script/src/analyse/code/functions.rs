@@ -7,24 +7,24 @@ use oxc_span::GetSpan;
 use oxc_syntax::reference::Reference;
 use oxc_syntax::symbol::SymbolId;
 
-use super::{Code, FunctionId, identifier};
+use super::{CodeText, FunctionId, identifier};
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// A function, or another node with code of its own.
 #[derive(Debug)]
-pub(crate) struct Routine {
+pub(crate) struct CodeFunction {
     pub(crate) node: NodeId,
     pub(crate) parent: FunctionId,
-    pub(crate) role: Role,
+    pub(crate) role: FunctionRole,
     /// Whether the author declared it `async`.
     pub(crate) is_async: bool,
     /// The way in which callers refer to it.
-    pub(crate) called: Called,
+    pub(crate) called: CallForm,
 }
 
 /// The construct that a function represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum FunctionRole {
     File,
     Service(ConstructId),
     Resource(ConstructId),
@@ -34,7 +34,7 @@ pub(crate) enum Role {
 
 /// The way in which a function is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Called {
+pub(crate) enum CallForm {
     /// By its name. The name is never assigned to.
     ByName(SymbolId),
     /// By the enclosing code, in place.
@@ -45,14 +45,14 @@ pub(crate) enum Called {
     Never,
 }
 
-impl<'a> Code<'_, 'a> {
+impl<'a> CodeText<'_, 'a> {
     pub(super) fn find_functions(&mut self) {
-        let file = Routine {
+        let file = CodeFunction {
             node: NodeId::ROOT,
             parent: 0,
-            role: Role::File,
+            role: FunctionRole::File,
             is_async: true,
-            called: Called::AtOnce,
+            called: CallForm::AtOnce,
         };
         self.functions.push(file);
         for index in 1..self.ends.len() {
@@ -66,7 +66,7 @@ impl<'a> Code<'_, 'a> {
             }
         }
         for id in 1..self.functions.len() {
-            if let Called::ByName(symbol) = self.functions[id].called {
+            if let CallForm::ByName(symbol) = self.functions[id].called {
                 self.named.insert(symbol, id);
             }
         }
@@ -78,7 +78,7 @@ impl<'a> Code<'_, 'a> {
         opened.unwrap_or_else(|| self.within[node.index()])
     }
 
-    fn routine(&self, node: NodeId, parent: FunctionId) -> Routine {
+    fn routine(&self, node: NodeId, parent: FunctionId) -> CodeFunction {
         let role = self.role(node);
         let (is_async, is_generator) = match self.kind(node) {
             AstKind::Function(function) => (function.r#async, function.generator),
@@ -86,26 +86,26 @@ impl<'a> Code<'_, 'a> {
             _ => (false, true),
         };
         let called = match role {
-            Role::Plain if is_generator => Called::Never,
-            Role::Plain => self.called(node),
-            _ => Called::AtOnce,
+            FunctionRole::Plain if is_generator => CallForm::Never,
+            FunctionRole::Plain => self.called(node),
+            _ => CallForm::AtOnce,
         };
-        Routine { node, parent, role, is_async: is_async && role == Role::Plain, called }
+        CodeFunction { node, parent, role, is_async: is_async && role == FunctionRole::Plain, called }
     }
 
-    fn role(&self, node: NodeId) -> Role {
+    fn role(&self, node: NodeId) -> FunctionRole {
         let mut statement = self.parent(node);
         while matches!(self.kind(statement), AstKind::UnaryExpression(_) | AstKind::ArrayExpression(_)) {
             statement = self.parent(statement);
         }
-        let Some(id) = self.construct_at(statement) else { return Role::Plain };
+        let Some(id) = self.construct_at(statement) else { return FunctionRole::Plain };
         match self.construct(id).kind {
-            ConstructKind::Service { .. } => Role::Service(id),
+            ConstructKind::Service { .. } => FunctionRole::Service(id),
             // The path may contain functions.
-            ConstructKind::Res { .. } if self.is_in_path(node, id) => Role::Plain,
-            ConstructKind::Res { .. } => Role::Resource(id),
-            ConstructKind::On { .. } => Role::Handler(id),
-            _ => Role::Plain,
+            ConstructKind::Res { .. } if self.is_in_path(node, id) => FunctionRole::Plain,
+            ConstructKind::Res { .. } => FunctionRole::Resource(id),
+            ConstructKind::On { .. } => FunctionRole::Handler(id),
+            _ => FunctionRole::Plain,
         }
     }
 
@@ -114,38 +114,38 @@ impl<'a> Code<'_, 'a> {
         self.source(self.span(node)).start < path.end
     }
 
-    fn called(&self, node: NodeId) -> Called {
+    fn called(&self, node: NodeId) -> CallForm {
         let kind = self.kind(node);
         if let AstKind::Function(Function { id: Some(id), .. }) = kind
             && kind.is_declaration()
         {
-            return id.symbol_id.get().map_or(Called::Unknown, |symbol| self.by_name(symbol));
+            return id.symbol_id.get().map_or(CallForm::Unknown, |symbol| self.by_name(symbol));
         }
         let outer = self.past_parentheses(node);
         match self.kind(self.parent(outer)) {
             AstKind::VariableDeclarator(declarator) => {
                 let symbol = declarator.id.get_binding_identifier().and_then(|id| id.symbol_id.get());
-                symbol.map_or(Called::Unknown, |symbol| self.by_name(symbol))
+                symbol.map_or(CallForm::Unknown, |symbol| self.by_name(symbol))
             }
-            AstKind::CallExpression(call) if call.callee.span() == self.span(outer) => Called::AtOnce,
+            AstKind::CallExpression(call) if call.callee.span() == self.span(outer) => CallForm::AtOnce,
             AstKind::MethodDefinition(method)
                 if method.kind != oxc_ast::ast::MethodDefinitionKind::Method =>
             {
-                Called::Never
+                CallForm::Never
             }
             AstKind::ObjectProperty(property) if property.kind != oxc_ast::ast::PropertyKind::Init => {
-                Called::Never
+                CallForm::Never
             }
-            _ => Called::Unknown,
+            _ => CallForm::Unknown,
         }
     }
 
     /// Returns how a named function is called. The callers of a function that can be replaced are unknown.
-    fn by_name(&self, symbol: SymbolId) -> Called {
+    fn by_name(&self, symbol: SymbolId) -> CallForm {
         let scoping = self.semantic.scoping();
         let is_replaced =
             scoping.symbol_is_mutated(symbol) || !scoping.symbol_redeclarations(symbol).is_empty();
-        if is_replaced { Called::Unknown } else { Called::ByName(symbol) }
+        if is_replaced { CallForm::Unknown } else { CallForm::ByName(symbol) }
     }
 
     /// Returns the innermost function that contains a node.
@@ -166,8 +166,8 @@ impl<'a> Code<'_, 'a> {
 
     /// Returns the function that a function belongs to from a caller's view.
     pub(crate) fn home_of(&self, mut function: FunctionId) -> FunctionId {
-        while self.functions[function].role == Role::Plain
-            && !matches!(self.functions[function].called, Called::ByName(_))
+        while self.functions[function].role == FunctionRole::Plain
+            && !matches!(self.functions[function].called, CallForm::ByName(_))
         {
             function = self.functions[function].parent;
         }
@@ -195,7 +195,7 @@ impl<'a> Code<'_, 'a> {
     /// Returns the handler that contains a node.
     pub(crate) fn handler_of(&self, node: NodeId) -> Option<ConstructId> {
         self.functions_around(self.function_of(node)).find_map(|id| match self.functions[id].role {
-            Role::Handler(construct) => Some(construct),
+            FunctionRole::Handler(construct) => Some(construct),
             _ => None,
         })
     }
@@ -204,8 +204,8 @@ impl<'a> Code<'_, 'a> {
     /// even if a handler declares the resource.
     pub(crate) fn own_handler_of(&self, node: NodeId) -> Option<ConstructId> {
         let mut roles = self.functions_around(self.function_of(node)).map(|id| self.functions[id].role);
-        match roles.find(|role| *role != Role::Plain)? {
-            Role::Handler(construct) => Some(construct),
+        match roles.find(|role| *role != FunctionRole::Plain)? {
+            FunctionRole::Handler(construct) => Some(construct),
             _ => None,
         }
     }
@@ -215,7 +215,7 @@ impl<'a> Code<'_, 'a> {
     pub(crate) fn mentions(&self, function: FunctionId) -> Vec<NodeId> {
         let routine = &self.functions[function];
         let variable = match routine.called {
-            Called::ByName(symbol) => Some(symbol),
+            CallForm::ByName(symbol) => Some(symbol),
             _ => None,
         };
         let own = match self.kind(routine.node) {
@@ -229,7 +229,7 @@ impl<'a> Code<'_, 'a> {
     /// Returns the service that contains a node.
     pub(crate) fn service_of(&self, node: NodeId) -> Option<ConstructId> {
         self.functions_around(self.function_of(node)).find_map(|id| match self.functions[id].role {
-            Role::Service(construct) => Some(construct),
+            FunctionRole::Service(construct) => Some(construct),
             _ => None,
         })
     }
@@ -238,7 +238,9 @@ impl<'a> Code<'_, 'a> {
     pub(crate) fn function_for(&self, construct: ConstructId) -> Option<FunctionId> {
         let statement = self.statements[construct];
         let is_its = |id: &FunctionId| match self.functions[*id].role {
-            Role::Service(it) | Role::Resource(it) | Role::Handler(it) => it == construct,
+            FunctionRole::Service(it) | FunctionRole::Resource(it) | FunctionRole::Handler(it) => {
+                it == construct
+            }
             _ => false,
         };
         self.inside(statement).filter_map(|node| self.function_at(node)).find(is_its)

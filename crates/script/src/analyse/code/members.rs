@@ -11,11 +11,11 @@ use oxc_ast::ast::{
 use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
-use super::{Code, identifier};
+use super::{CodeText, identifier};
 
 /// The members of a text's objects and classes that run code of the text.
 #[derive(Debug, Default)]
-pub(crate) struct Members {
+pub(crate) struct CodeMembers {
     names: HashSet<String>,
     /// Whether a member has a computed name.
     has_computed: bool,
@@ -23,8 +23,8 @@ pub(crate) struct Members {
     pub(crate) has_setter: bool,
 }
 
-impl Members {
-    pub(super) fn of(code: &Code<'_, '_>) -> Self {
+impl CodeMembers {
+    pub(super) fn of(code: &CodeText<'_, '_>) -> Self {
         let mut members = Self::default();
         for node in code.semantic.nodes().iter() {
             members.visit(code, node.kind());
@@ -37,7 +37,7 @@ impl Members {
         self.has_computed || self.names.contains(name)
     }
 
-    fn visit(&mut self, code: &Code<'_, '_>, kind: AstKind<'_>) {
+    fn visit(&mut self, code: &CodeText<'_, '_>, kind: AstKind<'_>) {
         match kind {
             AstKind::ObjectProperty(it) => {
                 self.has_setter |= it.kind == PropertyKind::Set;
@@ -72,7 +72,7 @@ impl Members {
         }
     }
 
-    fn add(&mut self, code: &Code<'_, '_>, key: &PropertyKey<'_>) {
+    fn add(&mut self, code: &CodeText<'_, '_>, key: &PropertyKey<'_>) {
         if let Some(name) = key.static_name() {
             self.names.insert(name.into_owned());
             return;
@@ -84,7 +84,7 @@ impl Members {
 }
 
 /// Whether an object has no code of its own, so that only the values of its members can run code.
-pub(crate) fn is_data(code: &Code<'_, '_>, object: &ObjectExpression<'_>) -> bool {
+pub(crate) fn is_data(code: &CodeText<'_, '_>, object: &ObjectExpression<'_>) -> bool {
     object.properties.iter().all(|property| match property {
         ObjectPropertyKind::ObjectProperty(it) => {
             let is_arrow = matches!(it.value.get_inner_expression(), Expression::ArrowFunctionExpression(_));
@@ -95,7 +95,7 @@ pub(crate) fn is_data(code: &Code<'_, '_>, object: &ObjectExpression<'_>) -> boo
 }
 
 /// Whether an expression is definitely a function, or the name of one.
-pub(crate) fn is_function(code: &Code<'_, '_>, value: &Expression<'_>) -> bool {
+pub(crate) fn is_function(code: &CodeText<'_, '_>, value: &Expression<'_>) -> bool {
     let is_declared = |symbol: SymbolId| {
         code.named.contains_key(&symbol)
             || matches!(code.kind(code.declaration(symbol)), AstKind::Function(_))

@@ -9,21 +9,21 @@ use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
-use super::super::Analysis;
-use super::super::calls::Wait;
-use super::super::code::{Code, children};
-use super::super::effects::{Location, Observer};
+use super::super::ScriptAnalysis;
+use super::super::calls::WaitOperation;
+use super::super::code::{CodeText, children};
+use super::super::effects::{EffectAnalyzer, EffectLocation};
 use super::super::flow::bound;
-use super::{Step, Unit};
+use super::{ParUnit, UnitStep};
 use crate::syntax::ConstructKind;
 
 /// Returns the parts of a block: its statements, with declarations of several variables split up.
-pub(super) fn parts(code: &Code<'_, '_>, block: NodeId) -> Vec<NodeId> {
+pub(super) fn parts(code: &CodeText<'_, '_>, block: NodeId) -> Vec<NodeId> {
     let parts = |statement| declarators(code, statement).unwrap_or_else(|| vec![statement]);
     children(code, block).into_iter().flat_map(parts).collect()
 }
 
-fn declarators(code: &Code<'_, '_>, statement: NodeId) -> Option<Vec<NodeId>> {
+fn declarators(code: &CodeText<'_, '_>, statement: NodeId) -> Option<Vec<NodeId>> {
     use VariableDeclarationKind::{Const, Let, Var};
     let AstKind::VariableDeclaration(declaration) = code.kind(statement) else { return None };
     let is_ours = code.construct_at(statement).is_some();
@@ -33,7 +33,7 @@ fn declarators(code: &Code<'_, '_>, statement: NodeId) -> Option<Vec<NodeId>> {
 }
 
 /// Returns the keyword of a declarator that is a part: `var`, `let` or `const`.
-pub(crate) fn keyword(code: &Code<'_, '_>, part: NodeId) -> Option<&'static str> {
+pub(crate) fn keyword(code: &CodeText<'_, '_>, part: NodeId) -> Option<&'static str> {
     let AstKind::VariableDeclarator(_) = code.kind(part) else { return None };
     match code.kind(code.parent(part)) {
         AstKind::VariableDeclaration(declaration) => Some(declaration.kind.as_str()),
@@ -44,16 +44,16 @@ pub(crate) fn keyword(code: &Code<'_, '_>, part: NodeId) -> Option<&'static str>
 /// Whether declarations can become assignments to variables that are declared at the beginning of the block.
 /// They cannot if a variable is used before its declaration, or a constant is assigned: both throw, and must
 /// continue to throw.
-pub(super) fn mean_the_same_without_their_declarations(code: &Code<'_, '_>, units: &[Unit]) -> bool {
+pub(super) fn mean_the_same_without_their_declarations(code: &CodeText<'_, '_>, units: &[ParUnit]) -> bool {
     let scoping = code.semantic.scoping();
     units.iter().enumerate().all(|(index, unit)| {
         let mut symbols = unit.steps.iter().flat_map(|step| match step {
-            Step::Statement(part) => declared(code, *part),
-            Step::Call(_) => Vec::new(),
+            UnitStep::Statement(part) => declared(code, *part),
+            UnitStep::Call(_) => Vec::new(),
         });
         symbols.all(|symbol| {
-            let variable = Location::Variable(symbol);
-            let touches = |unit: &Unit| {
+            let variable = EffectLocation::Variable(symbol);
+            let touches = |unit: &ParUnit| {
                 unit.effects.reads.contains(&variable) || unit.effects.writes.contains(&variable)
             };
             let is_set = scoping.symbol_flags(symbol).is_const_variable()
@@ -64,7 +64,7 @@ pub(super) fn mean_the_same_without_their_declarations(code: &Code<'_, '_>, unit
 }
 
 /// Returns the variables that a part declares in the scope of its block.
-fn declared(code: &Code<'_, '_>, part: NodeId) -> Vec<SymbolId> {
+fn declared(code: &CodeText<'_, '_>, part: NodeId) -> Vec<SymbolId> {
     let of = |declarator: &VariableDeclarator<'_>| bound(&declarator.id);
     let symbols = match code.kind(part) {
         AstKind::VariableDeclaration(declaration) => declaration.declarations.iter().flat_map(of).collect(),
@@ -82,7 +82,7 @@ fn declared(code: &Code<'_, '_>, part: NodeId) -> Vec<SymbolId> {
 
 /// Whether a variable is used in its own initial value, or before its position in a pattern: `let a = a`.
 /// Uses in a function that is called by its name are ignored, because it runs later.
-fn is_early_in_itself(code: &Code<'_, '_>, symbol: SymbolId) -> bool {
+fn is_early_in_itself(code: &CodeText<'_, '_>, symbol: SymbolId) -> bool {
     let declaration = code.declaration(symbol);
     let AstKind::VariableDeclarator(declarator) = code.kind(declaration) else { return false };
     let name = code.semantic.scoping().symbol_span(symbol);
@@ -97,13 +97,14 @@ fn is_early_in_itself(code: &Code<'_, '_>, symbol: SymbolId) -> bool {
 
 /// Splits a part into units: one for each call that is made unconditionally, and one for the rest.
 pub(super) fn split(
-    analysis: &Analysis<'_, '_>,
-    observer: &Observer<'_, '_, '_>,
+    analysis: &ScriptAnalysis<'_, '_>,
+    observer: &EffectAnalyzer<'_, '_, '_>,
     statement: NodeId,
-) -> Vec<Unit> {
+) -> Vec<ParUnit> {
     let code = &analysis.code;
-    let whole =
-        |effects| vec![Unit { steps: vec![Step::Statement(statement)], effects, needs: BTreeMap::new() }];
+    let whole = |effects| {
+        vec![ParUnit { steps: vec![UnitStep::Statement(statement)], effects, needs: BTreeMap::new() }]
+    };
     let calls = taken_out(analysis, observer, statement);
     if calls.is_empty() {
         return whole(observer.effects(statement, &[]));
@@ -116,8 +117,8 @@ pub(super) fn split(
         let mut effects = observer.effects(*call, &inner);
         outer.push(*call);
         effects.io = 1;
-        effects.writes.insert(Location::Result(*call));
-        units.push(Unit { steps: vec![Step::Call(*call)], effects, needs: BTreeMap::new() });
+        effects.writes.insert(EffectLocation::Result(*call));
+        units.push(ParUnit { steps: vec![UnitStep::Call(*call)], effects, needs: BTreeMap::new() });
     }
     let mut rest = observer.effects(statement, &outer);
     rest.io = 0;
@@ -125,24 +126,28 @@ pub(super) fn split(
     if let Some(last) = calls.last() {
         // The last call is the whole statement, or its result is only assigned to a variable.
         let is_alone = matches!(code.kind(code.parent(*last)), AstKind::ExpressionStatement(_));
-        let puts = effects.writes.iter().all(|it| matches!(it, Location::Variable(_)));
-        let reads = effects.reads.iter().all(|it| *it == Location::Result(*last));
+        let puts = effects.writes.iter().all(|it| matches!(it, EffectLocation::Variable(_)));
+        let reads = effects.reads.iter().all(|it| *it == EffectLocation::Result(*last));
         if (is_alone || (puts && reads)) && !effects.barrier && !effects.full {
             let call = units.pop().map(|unit| unit.effects).unwrap_or_default();
             effects.io = 1;
             effects.reads.extend(call.reads);
             effects.writes.extend(call.writes);
             effects.barrier |= call.barrier;
-            effects.reads.remove(&Location::Result(*last));
+            effects.reads.remove(&EffectLocation::Result(*last));
         }
     }
-    units.push(Unit { steps: vec![Step::Statement(statement)], effects, needs: BTreeMap::new() });
+    units.push(ParUnit { steps: vec![UnitStep::Statement(statement)], effects, needs: BTreeMap::new() });
     units
 }
 
 /// Returns the calls of a statement that can be made before the rest of it, in evaluation order. Returns none
 /// if the statement branches, or has side effects before a call.
-fn taken_out(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, statement: NodeId) -> Vec<NodeId> {
+fn taken_out(
+    analysis: &ScriptAnalysis<'_, '_>,
+    observer: &EffectAnalyzer<'_, '_, '_>,
+    statement: NodeId,
+) -> Vec<NodeId> {
     let code = &analysis.code;
     let is_plain = matches!(
         code.kind(statement),
@@ -156,7 +161,9 @@ fn taken_out(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, state
         .construct_at(statement)
         .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Res { .. }));
     let waits = analysis.calls.inside(code, statement);
-    if !is_plain || is_nested || waits.iter().any(|(_, wait)| matches!(wait, Wait::Await | Wait::Declare(_)))
+    if !is_plain
+        || is_nested
+        || waits.iter().any(|(_, wait)| matches!(wait, WaitOperation::Await | WaitOperation::Declare(_)))
     {
         return Vec::new();
     }
@@ -177,31 +184,41 @@ fn taken_out(analysis: &Analysis<'_, '_>, observer: &Observer<'_, '_, '_>, state
 
 /// Whether a call changes something that the rest of its statement may read. A call that is made after all
 /// extracted calls keeps its place.
-fn disturbs(code: &Code<'_, '_>, observer: &Observer<'_, '_, '_>, calls: &[NodeId], node: NodeId) -> bool {
+fn disturbs(
+    code: &CodeText<'_, '_>,
+    observer: &EffectAnalyzer<'_, '_, '_>,
+    calls: &[NodeId],
+    node: NodeId,
+) -> bool {
     let is_call = matches!(code.kind(node), AstKind::CallExpression(_) | AstKind::NewExpression(_));
     let is_last = !calls.contains(&node) && calls.iter().all(|call| code.is_inside(*call, node));
     if !is_call || is_last {
         return false;
     }
     let effects = observer.effects(node, &[]);
-    let changes = effects.writes.iter().any(|it| matches!(it, Location::Variable(_) | Location::Content(_)));
+    let changes = effects
+        .writes
+        .iter()
+        .any(|it| matches!(it, EffectLocation::Variable(_) | EffectLocation::Content(_)));
     changes || effects.barrier
 }
 
-fn is_called_at_once(code: &Code<'_, '_>, node: NodeId) -> bool {
+fn is_called_at_once(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     matches!(code.kind(node), AstKind::CallExpression(call) if call.callee.get_inner_expression().is_function())
 }
 
 /// Whether the statement passes a response through: `respond g.get(x)`.
-fn is_passed_on(code: &Code<'_, '_>, statement: NodeId, waits: &[(NodeId, Wait)]) -> bool {
+fn is_passed_on(code: &CodeText<'_, '_>, statement: NodeId, waits: &[(NodeId, WaitOperation)]) -> bool {
     let AstKind::ThrowStatement(throw) = code.kind(statement) else { return false };
     let value = throw.argument.without_parentheses().span();
     code.construct_at(statement).is_some()
-        && waits.iter().any(|(node, wait)| code.span(*node) == value && matches!(wait, Wait::Resource { .. }))
+        && waits
+            .iter()
+            .any(|(node, wait)| code.span(*node) == value && matches!(wait, WaitOperation::Resource { .. }))
 }
 
 /// Whether an expression branches, or changes a variable before the rest is evaluated.
-fn orders(code: &Code<'_, '_>, statement: NodeId, node: NodeId) -> bool {
+fn orders(code: &CodeText<'_, '_>, statement: NodeId, node: NodeId) -> bool {
     if code.function_of(node) != code.function_of(statement) {
         return false;
     }

@@ -1,24 +1,26 @@
 //! Brackets: the purpose of each opening bracket, and the syntax that can follow its closing bracket.
 
-use super::super::{After, Fault, Frame, FrameKind, Kind, Place, Token, TokenId};
-use super::{Context, Open};
+use super::super::{
+    BracketFrame, FollowingSyntax, FrameKind, FunctionPosition, LexToken, LexicalError, TokenId, TokenKind,
+};
+use super::{LexContext, OpenBracket};
 
-impl Context<'_> {
-    pub(super) fn open(&mut self, mut token: Token, kind: FrameKind) {
+impl LexContext<'_> {
+    pub(super) fn open(&mut self, mut token: LexToken, kind: FrameKind) {
         let frame = self.lexed.frames.len();
         let id = self.lexed.tokens.len();
-        self.lexed.frames.push(Frame { kind, parent: Some(token.frame), open: Some(id), close: None });
+        self.lexed.frames.push(BracketFrame { kind, parent: Some(token.frame), open: Some(id), close: None });
         token.bracket = Some(frame);
         self.lexed.tokens.push(token);
         let at_key = matches!(kind, FrameKind::Object | FrameKind::Class(_));
-        self.open.push(Open { frame, at_key, ..Open::default() });
+        self.open.push(OpenBracket { frame, at_key, ..OpenBracket::default() });
     }
 
-    pub(super) fn close(&mut self, mut token: Token, text: &str) -> bool {
+    pub(super) fn close(&mut self, mut token: LexToken, text: &str) -> bool {
         let id = self.lexed.tokens.len();
         let opened = self.lexed.frames[token.frame].open;
         if !opened.is_some_and(|open| fits(self.lexed.text(open), text)) {
-            self.lexed.faults.push(Fault::Mismatched { close: id, open: opened });
+            self.lexed.faults.push(LexicalError::Mismatched { close: id, open: opened });
             self.lexed.tokens.push(token);
             return false;
         }
@@ -29,7 +31,7 @@ impl Context<'_> {
         token.frame = self.lexed.frames[frame].parent.unwrap_or(0);
         let exports =
             opened.and_then(|open| open.checked_sub(1)).is_some_and(|before| self.lexed.is(before, "export"));
-        token.after = if exports { After::End } else { after_close(kind) };
+        token.after = if exports { FollowingSyntax::End } else { after_close(kind) };
         self.open.pop();
         self.lexed.tokens.push(token);
         true
@@ -42,9 +44,9 @@ impl Context<'_> {
         }
         let Some(last) = self.last() else { return FrameKind::Group };
         if self.at_key() {
-            return FrameKind::Parameters(Place::Member);
+            return FrameKind::Parameters(FunctionPosition::Member);
         }
-        if self.lexed.tokens[last].kind != Kind::Keyword {
+        if self.lexed.tokens[last].kind != TokenKind::Keyword {
             return FrameKind::Group;
         }
         match self.lexed.text(last) {
@@ -62,7 +64,7 @@ impl Context<'_> {
         let closed =
             self.lexed.tokens.last().and_then(|last| last.bracket).map(|frame| self.lexed.frames[frame]);
         let closed = closed.filter(|frame| frame.close == self.last()).map(|frame| frame.kind);
-        let operand_ended = self.after() == After::Operator;
+        let operand_ended = self.after() == FollowingSyntax::Operator;
         match closed {
             Some(FrameKind::Parameters(place)) => return FrameKind::Function(place),
             Some(FrameKind::SwitchHead | FrameKind::CatchHead) => return FrameKind::Block,
@@ -79,7 +81,7 @@ impl Context<'_> {
             return FrameKind::StaticBlock;
         }
         if self.follows("=>") {
-            return FrameKind::Function(Place::Arrow);
+            return FrameKind::Function(FunctionPosition::Arrow);
         }
         // A brace after an operand is not valid JavaScript, but valid S.
         if operand_ended {
@@ -119,7 +121,7 @@ fn fits(open: &str, close: &str) -> bool {
     }
 }
 
-fn after_close(kind: FrameKind) -> After {
+fn after_close(kind: FrameKind) -> FollowingSyntax {
     match kind {
         FrameKind::Head
         | FrameKind::DoHead
@@ -128,15 +130,17 @@ fn after_close(kind: FrameKind) -> After {
         | FrameKind::Handler
         | FrameKind::StaticBlock
         | FrameKind::Program
-        | FrameKind::Function(Place::Declaration | Place::Member)
-        | FrameKind::Class(Place::Declaration | Place::Member | Place::Arrow) => After::Statement,
-        FrameKind::Function(Place::Arrow) => After::End,
-        FrameKind::SwitchHead | FrameKind::CatchHead | FrameKind::Parameters(_) => After::Operand,
-        FrameKind::Function(Place::Expression)
-        | FrameKind::Class(Place::Expression)
+        | FrameKind::Function(FunctionPosition::Declaration | FunctionPosition::Member)
+        | FrameKind::Class(
+            FunctionPosition::Declaration | FunctionPosition::Member | FunctionPosition::Arrow,
+        ) => FollowingSyntax::Statement,
+        FrameKind::Function(FunctionPosition::Arrow) => FollowingSyntax::End,
+        FrameKind::SwitchHead | FrameKind::CatchHead | FrameKind::Parameters(_) => FollowingSyntax::Operand,
+        FrameKind::Function(FunctionPosition::Expression)
+        | FrameKind::Class(FunctionPosition::Expression)
         | FrameKind::Object
         | FrameKind::Group
         | FrameKind::Square
-        | FrameKind::Hole => After::Operator,
+        | FrameKind::Hole => FollowingSyntax::Operator,
     }
 }
