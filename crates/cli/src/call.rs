@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use query::{Recording, RecordingError};
+use query::{RecordingError, RunRecording};
 
 use crate::exit::{Complaint, Exit};
 use crate::{draw, terminal, units};
@@ -88,8 +88,8 @@ fn record(file: &Path, answer: &Answer, program: &Program) -> anyhow::Result<Exi
 }
 
 /// Parses a recording.
-pub(crate) fn recording(bytes: &[u8]) -> Result<Recording, Complaint> {
-    Recording::read(bytes).map_err(|error| unreadable(&error))
+pub(crate) fn recording(bytes: &[u8]) -> Result<RunRecording, Complaint> {
+    RunRecording::read(bytes).map_err(|error| unreadable(&error))
 }
 
 /// Returns the error for an invalid recording, with a hint.

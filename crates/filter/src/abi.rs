@@ -3,7 +3,7 @@
 /// The status that a host function returns. Modules built with the Rust SDK panic on one that they do not
 /// expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum HostStatus {
     Ok = 0,
     NotFound = 1,
     BadArgument = 2,
@@ -15,7 +15,7 @@ pub(crate) enum Status {
     Unimplemented = 12,
 }
 
-impl Status {
+impl HostStatus {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ok => "OK",
@@ -33,13 +33,13 @@ impl Status {
 
 /// The ABI version that a module was built for, which its marker export names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Abi {
+pub(crate) enum AbiVersion {
     V0_1_0,
     V0_2_0,
     V0_2_1,
 }
 
-impl Abi {
+impl AbiVersion {
     /// The marker exports, newest first: a module may have several.
     pub(crate) const MARKERS: [(&str, Self); 3] = [
         ("proxy_abi_version_0_2_1", Self::V0_2_1),
@@ -50,12 +50,12 @@ impl Abi {
 
 /// The action that a callback for headers, body or trailers returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum FilterAction {
     Continue,
     Pause,
 }
 
-impl Action {
+impl FilterAction {
     /// Converts the returned number. Envoy's additional values all pause in some way.
     pub(crate) fn of(value: u32) -> Self {
         if value == 0 { Self::Continue } else { Self::Pause }
@@ -64,7 +64,7 @@ impl Action {
 
 /// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum MessageSide {
     Request = 0,
     Response = 1,
 }
@@ -83,7 +83,7 @@ pub(crate) enum MapType {
 }
 
 impl MapType {
-    pub(crate) fn of(number: u32) -> Result<Self, Status> {
+    pub(crate) fn of(number: u32) -> Result<Self, HostStatus> {
         Ok(match number {
             0 => Self::RequestHeaders,
             1 => Self::RequestTrailers,
@@ -93,7 +93,7 @@ impl MapType {
             5 => Self::GrpcTrailingMetadata,
             6 => Self::CallHeaders,
             7 => Self::CallTrailers,
-            _ => return Err(Status::BadArgument),
+            _ => return Err(HostStatus::BadArgument),
         })
     }
 
@@ -126,7 +126,7 @@ pub(crate) enum BufferType {
 }
 
 impl BufferType {
-    pub(crate) fn of(number: u32) -> Result<Self, Status> {
+    pub(crate) fn of(number: u32) -> Result<Self, HostStatus> {
         Ok(match number {
             0 => Self::RequestBody,
             1 => Self::ResponseBody,
@@ -136,7 +136,7 @@ impl BufferType {
             6 => Self::VmConfiguration,
             7 => Self::PluginConfiguration,
             8 => Self::ForeignArguments,
-            _ => return Err(Status::BadArgument),
+            _ => return Err(HostStatus::BadArgument),
         })
     }
 

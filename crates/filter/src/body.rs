@@ -27,12 +27,12 @@ use services::turn::TURN_BYTES;
 use services::{StreamedServiceBody, ToProblem};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use crate::abi::{Action, Side};
+use crate::abi::{FilterAction, MessageSide};
 use crate::callbacks::{BodyCallback, TrailersCallback};
 use crate::entry::CallbackFuture;
-use crate::problem::Failed;
+use crate::problem::FilterFailure;
 use crate::stats::count;
-use crate::stream::{Stream, Waiter};
+use crate::stream::{StreamContext, StreamWaiter};
 
 /// The time for which a response body may be held back when the request's own deadline has already passed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,9 +44,9 @@ const GROWTH_PART: usize = 8;
 const FIRST_DELAY: Duration = Duration::from_millis(1);
 
 /// A body on its way through a filter.
-pub(crate) struct Filtered {
-    stream: Arc<Stream>,
-    side: Side,
+pub(crate) struct FilteredBody {
+    stream: Arc<StreamContext>,
+    side: MessageSide,
     inner: StreamedServiceBody,
     /// The bytes of a long frame that have not been taken yet.
     rest: Bytes,
@@ -70,16 +70,21 @@ pub(crate) struct Filtered {
     growth_timer: Option<Pin<Box<Sleep>>>,
     growth_delay: Duration,
     /// The callback in flight.
-    calling: Option<CallbackFuture<Action>>,
+    calling: Option<CallbackFuture<FilterAction>>,
 }
 
 /// The error of a body whose exchange has ended. The exchange reports the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the exchange has ended")]
-struct Ended;
+struct ExchangeEndedError;
 
-impl Filtered {
-    pub(crate) fn new(stream: &Arc<Stream>, side: Side, inner: StreamedServiceBody, counts: bool) -> Self {
+impl FilteredBody {
+    pub(crate) fn new(
+        stream: &Arc<StreamContext>,
+        side: MessageSide,
+        inner: StreamedServiceBody,
+        counts: bool,
+    ) -> Self {
         Self {
             stream: Arc::clone(stream),
             side,
@@ -311,9 +316,9 @@ impl Filtered {
         }
     }
 
-    fn follow(&mut self, action: Action) {
+    fn follow(&mut self, action: FilterAction) {
         let resumed = self.stream.take_resumed(self.side);
-        self.set_paused(action == Action::Pause && !resumed);
+        self.set_paused(action == FilterAction::Pause && !resumed);
         if self.paused {
             self.check_length();
         }
@@ -332,8 +337,8 @@ impl Filtered {
         if length > limit {
             let filter = Arc::clone(&self.stream.spec.name);
             self.stream.fail(match self.side {
-                Side::Request => Failed::RequestTooLarge { filter, limit },
-                Side::Response => Failed::ResponseTooLarge { filter, limit },
+                MessageSide::Request => FilterFailure::RequestTooLarge { filter, limit },
+                MessageSide::Response => FilterFailure::ResponseTooLarge { filter, limit },
             });
         }
     }
@@ -352,17 +357,17 @@ impl Filtered {
         let side = self.side;
         let timer = self.timer.get_or_insert_with(|| {
             let later = Instant::now() + PATIENCE;
-            let until = if side == Side::Request { deadline } else { deadline.max(later) };
+            let until = if side == MessageSide::Request { deadline } else { deadline.max(later) };
             Box::pin(sleep_until(until))
         });
         ready!(timer.as_mut().poll(context));
-        self.stream.fail(Failed::Paused(Arc::clone(&self.stream.spec.name)));
+        self.stream.fail(FilterFailure::Paused(Arc::clone(&self.stream.spec.name)));
         Poll::Ready(())
     }
 
     /// Whether calls are in flight that the request has to wait for.
     fn waits(&self) -> bool {
-        self.side == Side::Request && self.stream.is_lenient() && self.stream.state().waiting > 0
+        self.side == MessageSide::Request && self.stream.is_lenient() && self.stream.state().waiting > 0
     }
 
     /// Bypasses the filter or ends the body if the filter's stream is over.
@@ -376,7 +381,7 @@ impl Filtered {
             (state.is_cut_off(self.side), is_ended, state.failed.clone())
         };
         if is_cut_off {
-            return Err(Ended.into());
+            return Err(ExchangeEndedError.into());
         }
         if is_ended || !self.stream.is_skipped() {
             // Before the response head has left, the exchange reports the failure.
@@ -384,7 +389,7 @@ impl Filtered {
                 count(&self.stream.spec.stats.failed);
                 failed.iter().for_each(|failed| self.tell(failed));
             }
-            return Err(Ended.into());
+            return Err(ExchangeEndedError.into());
         }
         count(&self.stream.spec.stats.bypassed);
         self.skipped = true;
@@ -394,20 +399,20 @@ impl Filtered {
     }
 
     /// Logs a failure that can no longer be reported to the client.
-    fn tell(&self, failed: &Failed) {
+    fn tell(&self, failed: &FilterFailure) {
         let filter = &*self.stream.spec.name;
         tracing::warn!(target: "filter", filter, code = failed.code(), "a response is cut short: {failed}");
     }
 
-    fn waiter(&self) -> Waiter {
+    fn waiter(&self) -> StreamWaiter {
         match self.side {
-            Side::Request => Waiter::Request,
-            Side::Response => Waiter::Response,
+            MessageSide::Request => StreamWaiter::Request,
+            MessageSide::Response => StreamWaiter::Response,
         }
     }
 }
 
-impl http_body::Body for Filtered {
+impl http_body::Body for FilteredBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -436,7 +441,7 @@ impl http_body::Body for Filtered {
                 continue;
             }
             // Callbacks of calls may have been refused something since the body was released.
-            if !this.skipped && this.side == Side::Request && !this.stream.let_go() {
+            if !this.skipped && this.side == MessageSide::Request && !this.stream.let_go() {
                 continue;
             }
             if !this.skipped && this.is_end_shown && this.trailers.is_some() {
@@ -474,14 +479,14 @@ impl http_body::Body for Filtered {
 
 /// The outermost wrapper of a message: its first piece, which was awaited before the head was sent, and the
 /// rest.
-pub(crate) struct Held {
+pub(crate) struct HeldMessage {
     pub(crate) first: Option<Frame<Bytes>>,
     pub(crate) rest: StreamedServiceBody,
     /// The number of bytes left, if it is known.
     pub(crate) length: Option<u64>,
 }
 
-impl Held {
+impl HeldMessage {
     /// Wraps a body, with its length if the first piece is the whole body.
     pub(crate) fn new(
         first: Option<Frame<Bytes>>,
@@ -494,7 +499,7 @@ impl Held {
     }
 }
 
-impl http_body::Body for Held {
+impl http_body::Body for HeldMessage {
     type Data = Bytes;
     type Error = BodyError;
 

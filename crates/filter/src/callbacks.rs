@@ -7,63 +7,63 @@ use offload::QuotaKey;
 use sandbox::GuestResult;
 use services::RequestCall;
 
-use crate::abi::{Action, Side};
+use crate::abi::{FilterAction, MessageSide};
 use crate::entry::ModuleCallback;
-use crate::host::Received;
-use crate::instance::{Grpc, Instance};
-use crate::messages::Exchange;
-use crate::plugin::Spec;
+use crate::host::ReceivedData;
+use crate::instance::{FilterInstance, RootGrpcEvent};
+use crate::messages::FilterExchange;
+use crate::plugin::PluginSpec;
 use crate::stats::count;
-use crate::stream::{Stream, StreamGuard};
+use crate::stream::{StreamContext, StreamGuard};
 
 /// A new stream context together with the request's head, in one turn at the instance.
 pub(crate) struct OpenStream {
-    pub(crate) spec: Arc<Spec>,
-    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) spec: Arc<PluginSpec>,
+    pub(crate) exchange: Arc<FilterExchange>,
     pub(crate) count: u32,
     pub(crate) is_end: bool,
 }
 
 /// The head of a message.
 pub(crate) struct HeadersCallback {
-    pub(crate) stream: Arc<Stream>,
-    pub(crate) side: Side,
+    pub(crate) stream: Arc<StreamContext>,
+    pub(crate) side: MessageSide,
     pub(crate) count: u32,
     pub(crate) is_end: bool,
 }
 
 /// A piece of a body, with everything that is held back.
 pub(crate) struct BodyCallback {
-    pub(crate) stream: Arc<Stream>,
-    pub(crate) side: Side,
+    pub(crate) stream: Arc<StreamContext>,
+    pub(crate) side: MessageSide,
     pub(crate) size: u32,
     pub(crate) is_end: bool,
 }
 
 /// The trailers of a message.
 pub(crate) struct TrailersCallback {
-    pub(crate) stream: Arc<Stream>,
-    pub(crate) side: Side,
+    pub(crate) stream: Arc<StreamContext>,
+    pub(crate) side: MessageSide,
     pub(crate) count: u32,
 }
 
 /// The end of a stream context.
-pub(crate) struct EndStream(pub(crate) Arc<Stream>);
+pub(crate) struct EndStream(pub(crate) Arc<StreamContext>);
 
 /// The response to an HTTP call.
 pub(crate) struct CallResponse {
     pub(crate) token: u32,
     pub(crate) payer: QuotaKey,
-    pub(crate) received: Received,
+    pub(crate) received: ReceivedData,
 }
 
 /// An event of a gRPC call.
 pub(crate) struct GrpcEvent {
     pub(crate) token: u32,
     pub(crate) payer: QuotaKey,
-    pub(crate) event: Grpc,
+    pub(crate) event: RootGrpcEvent,
     pub(crate) is_last: bool,
-    pub(crate) received: Received,
+    pub(crate) received: ReceivedData,
 }
 
 /// A tick of a root context's timer.
@@ -81,13 +81,13 @@ pub(crate) struct QueueReady {
 pub(crate) struct PrepareRoot;
 
 /// No callback: allows a root context's timer to start.
-pub(crate) struct StartTimer(pub(crate) Arc<Spec>);
+pub(crate) struct StartTimer(pub(crate) Arc<PluginSpec>);
 
 /// The end of a root context.
-pub(crate) struct EndRoot(pub(crate) Arc<Spec>);
+pub(crate) struct EndRoot(pub(crate) Arc<PluginSpec>);
 
 impl ModuleCallback for OpenStream {
-    type Output = (StreamGuard, Action);
+    type Output = (StreamGuard, FilterAction);
     const IS_FIRST: bool = true;
     const IS_OPTIONAL: bool = true;
 
@@ -96,10 +96,10 @@ impl ModuleCallback for OpenStream {
     }
 
     #[inline]
-    async fn call(self, instance: &mut Instance) -> GuestResult<Self::Output> {
+    async fn call(self, instance: &mut FilterInstance) -> GuestResult<Self::Output> {
         count(&self.spec.stats.requests);
         let stream = instance.open(&self.spec, &self.exchange).await?;
-        let action = instance.on_headers(&stream, Side::Request, self.count, self.is_end).await?;
+        let action = instance.on_headers(&stream, MessageSide::Request, self.count, self.is_end).await?;
         instance.note_served();
         Ok((StreamGuard::new(stream), action))
     }
@@ -120,7 +120,7 @@ macro_rules! callbacks {
             })?
 
             #[inline]
-            async fn call($self, $instance: &mut Instance) -> GuestResult<$output> {
+            async fn call($self, $instance: &mut FilterInstance) -> GuestResult<$output> {
                 $call
             }
         }
@@ -128,13 +128,13 @@ macro_rules! callbacks {
 }
 
 callbacks! {
-    HeadersCallback => Action, IS_OPTIONAL: |self, instance| {
+    HeadersCallback => FilterAction, IS_OPTIONAL: |self, instance| {
         instance.on_headers(&self.stream, self.side, self.count, self.is_end).await
     }, payer: self.stream.payer();
-    BodyCallback => Action, IS_OPTIONAL: |self, instance| {
+    BodyCallback => FilterAction, IS_OPTIONAL: |self, instance| {
         instance.on_body(&self.stream, self.side, self.size, self.is_end).await
     }, payer: self.stream.payer();
-    TrailersCallback => Action, IS_OPTIONAL: |self, instance| {
+    TrailersCallback => FilterAction, IS_OPTIONAL: |self, instance| {
         instance.on_trailers(&self.stream, self.side, self.count).await
     }, payer: self.stream.payer();
     EndStream => (): |self, instance| instance.end(&self.0).await, payer: self.0.payer();

@@ -7,23 +7,23 @@ use std::sync::Arc;
 use http::{Request, Response};
 use services::{RequestCall, ServiceSet, StreamedServiceBody};
 
-use crate::abi::Side;
+use crate::abi::MessageSide;
 use crate::config::FilterConfig;
 use crate::exchange;
-use crate::facts::Facts;
-use crate::filters::Filters;
-use crate::plugin::Plugin;
-use crate::problem::Failed;
-use crate::refused::Refused;
+use crate::facts::ExchangeInfo;
+use crate::filters::FilterRuntime;
+use crate::plugin::FilterPlugin;
+use crate::problem::FilterFailure;
+use crate::refused::RefusedFilter;
 
 /// The filters of a route. Dropping the last handle, including those of requests in flight, ends the modules'
 /// background activity.
 #[derive(Debug)]
-pub struct Chain {
-    plugins: Vec<Arc<Plugin>>,
+pub struct FilterChain {
+    plugins: Vec<Arc<FilterPlugin>>,
 }
 
-impl Chain {
+impl FilterChain {
     /// Creates the filters of a config, ordered by priority and then by position. Each module is loaded,
     /// started and configured once, before the chain is in use: a module that refuses its configuration
     /// affects no request of any config. The modules' paths are relative to `folder`. Each new module takes
@@ -32,18 +32,18 @@ impl Chain {
     /// # Errors
     /// Every filter that can't be created, with the reason.
     pub fn new(
-        filters: &Arc<Filters>,
+        filters: &Arc<FilterRuntime>,
         config: &[FilterConfig],
         folder: &Path,
         services: &ServiceSet,
-    ) -> Result<Self, Vec<Refused>> {
+    ) -> Result<Self, Vec<RefusedFilter>> {
         let mut plugins = Vec::with_capacity(config.len());
         let mut refused = Vec::new();
         for (index, entry) in config.iter().enumerate() {
-            match Plugin::new(filters, entry, folder, services) {
+            match FilterPlugin::new(filters, entry, folder, services) {
                 Ok(plugin) => plugins.push((entry.priority, Arc::new(plugin))),
                 Err(reason) => {
-                    refused.push(Refused { pointer: format!("/{index}{}", reason.field()), reason });
+                    refused.push(RefusedFilter { pointer: format!("/{index}{}", reason.field()), reason });
                 }
             }
         }
@@ -70,13 +70,14 @@ impl Chain {
     /// callback for it hold none.
     #[must_use]
     pub fn request_buffer(&self) -> u64 {
-        let reading = self.plugins.iter().filter(|plugin| plugin.vm.core.module.has.body(Side::Request));
+        let reading =
+            self.plugins.iter().filter(|plugin| plugin.vm.core.module.has.body(MessageSide::Request));
         let buffers = reading.map(|plugin| plugin.spec.limits.buffer.0);
         buffers.fold(0, u64::saturating_add)
     }
 
     /// The filters, in order.
-    pub(crate) fn plugins(&self) -> &[Arc<Plugin>] {
+    pub(crate) fn plugins(&self) -> &[Arc<FilterPlugin>] {
         &self.plugins
     }
 
@@ -96,9 +97,9 @@ impl Chain {
         self: &Arc<Self>,
         request: Request<StreamedServiceBody>,
         call: RequestCall,
-        facts: Facts,
+        facts: ExchangeInfo,
         handle: H,
-    ) -> impl Future<Output = Result<Response<StreamedServiceBody>, Failed>> + use<H, F>
+    ) -> impl Future<Output = Result<Response<StreamedServiceBody>, FilterFailure>> + use<H, F>
     where
         H: FnOnce(Request<StreamedServiceBody>) -> F,
         F: Future<Output = Response<StreamedServiceBody>>,

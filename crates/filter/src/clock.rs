@@ -21,13 +21,13 @@ pub(crate) struct CallbackClock {
     gate: HeavyGate,
     /// The instance, which takes turns with programs as a payer of its own: it runs one callback at a time.
     payer: QuotaKey,
-    slice: Arc<Mutex<Option<Slice>>>,
+    slice: Arc<Mutex<Option<ThreadTimeSlice>>>,
     /// Whether the callback in flight has had a tick.
     has_ticked: bool,
 }
 
 /// Time on one thread, from one tick to the next.
-struct Slice {
+struct ThreadTimeSlice {
     since: CpuClock,
     _permit: Option<TurnPermit>,
 }
@@ -40,7 +40,7 @@ struct OverTime(Duration);
 impl CallbackClock {
     pub(crate) fn new(gate: &HeavyGate) -> Self {
         let (limit, spent) = (Duration::ZERO, Duration::ZERO);
-        let slice: Arc<Mutex<Option<Slice>>> = Arc::default();
+        let slice: Arc<Mutex<Option<ThreadTimeSlice>>> = Arc::default();
         let payer = QuotaKey::new(&Arc::as_ptr(&slice));
         Self { limit, spent, gate: gate.clone(), payer, slice, has_ticked: false }
     }
@@ -62,7 +62,7 @@ impl CallbackClock {
     /// Counts time from here on, without waiting for the tick. For host functions that take long.
     pub(crate) fn begin_slice(&mut self) {
         self.has_ticked = true;
-        lock(&self.slice).get_or_insert_with(|| Slice { since: CpuClock::now(), _permit: None });
+        lock(&self.slice).get_or_insert_with(|| ThreadTimeSlice { since: CpuClock::now(), _permit: None });
     }
 
     /// Counts CPU time that the callback has used on another thread.
@@ -87,7 +87,7 @@ impl CallbackClock {
         Ok(async move {
             tokio::task::yield_now().await;
             let permit = gate.wait_turn(payer, spent).await;
-            *lock(&slice) = Some(Slice { since: CpuClock::now(), _permit: permit });
+            *lock(&slice) = Some(ThreadTimeSlice { since: CpuClock::now(), _permit: permit });
         })
     }
 }

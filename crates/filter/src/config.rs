@@ -44,7 +44,7 @@ pub struct FilterConfig {
     /// The rules where hosts differ: `lenient` runs modules that run on APISIX, Kong or Envoy, `strict`
     /// applies Envoy's rules.
     #[serde(default)]
-    pub dialect: Dialect,
+    pub dialect: HostDialect,
     /// The names of the services that the module may call. Default: all services of the config.
     #[serde(default)]
     pub services: Option<Vec<String>>,
@@ -84,7 +84,7 @@ pub enum OnRefusal {
 /// The rules to apply where hosts differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Dialect {
+pub enum HostDialect {
     /// Allows everything that APISIX, Kong or Envoy allows.
     #[default]
     Lenient,
@@ -136,7 +136,7 @@ impl FilterConfig {
             priority: 0,
             on_trap: OnTrap::Closed,
             on_refusal: OnRefusal::Closed,
-            dialect: Dialect::Lenient,
+            dialect: HostDialect::Lenient,
             services: None,
             hosts: Vec::new(),
             limits: FilterLimits::default(),

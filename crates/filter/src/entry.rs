@@ -20,9 +20,9 @@ use services::RequestCall;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::instance::{Instance, NotReady};
-use crate::plugin::Spec;
-use crate::slot::{Slot, StateGuard};
+use crate::instance::{FilterInstance, NotReady};
+use crate::plugin::PluginSpec;
+use crate::slot::{InstanceSlot, StateGuard};
 
 /// The longest sleep of a thread without a runtime before it polls again.
 const NAP: Duration = Duration::from_millis(1);
@@ -48,17 +48,17 @@ pub(crate) trait ModuleCallback: Send + Sized + 'static {
     }
 
     /// Runs the callback in an instance.
-    fn call(self, instance: &mut Instance) -> impl Future<Output = GuestResult<Self::Output>> + Send;
+    fn call(self, instance: &mut FilterInstance) -> impl Future<Output = GuestResult<Self::Output>> + Send;
 }
 
 /// The instance that a callback is for.
-pub(crate) enum Target {
+pub(crate) enum CallbackTarget {
     /// The instance of this generation.
     Generation(u64),
     /// The current instance, if there is one.
     Present,
     /// An instance in which this filter has its root context, created if there is none.
-    With(Arc<Spec>),
+    With(Arc<PluginSpec>),
 }
 
 /// The reason for which a callback was not run, or not completed.
@@ -79,11 +79,11 @@ pub(crate) enum CallbackFuture<T> {
     Task(oneshot::Receiver<Result<T, EntryError>>),
 }
 
-impl Slot {
+impl InstanceSlot {
     /// Runs a callback in the instance, now or when its turn comes.
     pub(crate) fn enter<C: ModuleCallback>(
         self: &Arc<Self>,
-        target: Target,
+        target: CallbackTarget,
         callback: C,
     ) -> CallbackFuture<C::Output> {
         match self.take(|| callback.payer(), C::IS_FIRST) {
@@ -98,7 +98,7 @@ impl<T: Send + 'static> CallbackFuture<T> {
     /// Runs a callback in an instance that is already locked.
     pub(crate) fn begin<C: ModuleCallback<Output = T>>(
         state: StateGuard,
-        target: Target,
+        target: CallbackTarget,
         callback: C,
     ) -> Self {
         let mut running = Box::pin(state.run(target, callback));
@@ -118,7 +118,7 @@ impl<T: Send + 'static> CallbackFuture<T> {
 
     fn wait<C: ModuleCallback<Output = T>>(
         turn: oneshot::Receiver<StateGuard>,
-        target: Target,
+        target: CallbackTarget,
         callback: C,
     ) -> Self {
         // Only drops happen without a runtime. The thread that owns the instance drops the instance as well.
@@ -164,15 +164,15 @@ impl<T: Unpin> Future for CallbackFuture<T> {
 
 /// Blocks a thread that has no other work until the future is ready, inside or outside a runtime.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
+    struct UnparkGuard(Thread);
 
-    impl Wake for Unpark {
+    impl Wake for UnparkGuard {
         fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
 
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let waker = Waker::from(Arc::new(UnparkGuard(std::thread::current())));
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {

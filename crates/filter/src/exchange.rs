@@ -24,90 +24,90 @@ use services::headers::TargetServiceName;
 use services::{RequestCall, StreamedServiceBody, body};
 use tokio::runtime::Handle;
 
-use crate::abi::{Action, Side};
-use crate::body::{Filtered, Held};
+use crate::abi::{FilterAction, MessageSide};
+use crate::body::{FilteredBody, HeldMessage};
 use crate::callbacks::HeadersCallback;
-use crate::chain::Chain;
+use crate::chain::FilterChain;
 use crate::config::OnTrap;
 use crate::entry::{CallbackFuture, EntryError};
-use crate::facts::Facts;
+use crate::facts::ExchangeInfo;
 use crate::instance::NotReady;
-use crate::messages::{Exchange, Messages};
-use crate::plugin::Plugin;
-use crate::problem::Failed;
+use crate::messages::{ExchangeMessages, FilterExchange};
+use crate::plugin::FilterPlugin;
+use crate::problem::FilterFailure;
 use crate::slot::BackOff;
 use crate::stats::count;
-use crate::stream::{Local, Stream, StreamGuard, Verdict, Waiter};
+use crate::stream::{FilterVerdict, LocalResponse, StreamContext, StreamGuard, StreamWaiter};
 
 /// An exchange in progress. When it is dropped, its streams end.
-struct Run {
+struct ExchangeRun {
     /// Ended before the chain is dropped: the end has to reach instances that the chain may own.
     streams: Vec<StreamGuard>,
     /// Keeps the filters of requests in flight alive across a reload.
-    chain: Arc<Chain>,
-    exchange: Arc<Exchange>,
+    chain: Arc<FilterChain>,
+    exchange: Arc<FilterExchange>,
 }
 
 /// A stream context, with the module's result for the request's head.
-type Opened = Result<(StreamGuard, Action), EntryError>;
+type OpenedStream = Result<(StreamGuard, FilterAction), EntryError>;
 
 /// The next step for a message after a filter.
-enum Step {
+enum ExchangeStep {
     Next(StreamedServiceBody),
-    Answer(Local),
+    Answer(LocalResponse),
 }
 
 /// See [`Chain::around`]. Large parts of the request are moved to the heap before the future is created, to
 /// keep the future small.
 pub(crate) fn run<H, F>(
-    chain: &Arc<Chain>,
+    chain: &Arc<FilterChain>,
     request: Request<StreamedServiceBody>,
     call: RequestCall,
-    facts: Facts,
+    facts: ExchangeInfo,
     handle: H,
-) -> impl Future<Output = Result<Response<StreamedServiceBody>, Failed>> + use<H, F>
+) -> impl Future<Output = Result<Response<StreamedServiceBody>, FilterFailure>> + use<H, F>
 where
     H: FnOnce(Request<StreamedServiceBody>) -> F,
     F: Future<Output = Response<StreamedServiceBody>>,
 {
     let (mut head, body) = request.into_parts();
     let extensions = std::mem::take(&mut head.extensions);
-    let exchange = Exchange::new(head, call, facts);
+    let exchange = FilterExchange::new(head, call, facts);
     let streams = Vec::with_capacity(chain.plugins().len());
-    let run = Run { chain: Arc::clone(chain), exchange, streams };
+    let run = ExchangeRun { chain: Arc::clone(chain), exchange, streams };
     run.go(body, extensions, handle)
 }
 
-impl Run {
+impl ExchangeRun {
     /// Runs the request and the response phase.
     async fn go<H, F>(
         mut self,
         body: StreamedServiceBody,
         extensions: Extensions,
         handle: H,
-    ) -> Result<Response<StreamedServiceBody>, Failed>
+    ) -> Result<Response<StreamedServiceBody>, FilterFailure>
     where
         H: FnOnce(Request<StreamedServiceBody>) -> F,
         F: Future<Output = Response<StreamedServiceBody>>,
     {
         let answered = match self.request(body).await? {
-            Step::Next(body) => {
+            ExchangeStep::Next(body) => {
                 let request = self.let_go(body, extensions)?;
                 let answer = pin!(handle(request));
                 self.wait(answer).await?
             }
-            Step::Answer(local) => Err(local),
+            ExchangeStep::Answer(local) => Err(local),
         };
         let response = answered.unwrap_or_else(|local| self.local(local));
         self.respond(response).await
     }
 
     /// Passes the request's head and the first piece of its body through all filters.
-    async fn request(&mut self, mut body: StreamedServiceBody) -> Result<Step, Failed> {
+    async fn request(&mut self, mut body: StreamedServiceBody) -> Result<ExchangeStep, FilterFailure> {
         let chain = Arc::clone(&self.chain);
         for plugin in chain.plugins() {
             let is_end = body.is_end_stream();
-            let number = self.exchange.messages().count(Side::Request);
+            let number = self.exchange.messages().count(MessageSide::Request);
             let mut opened = match plugin.open(&self.exchange, number, is_end) {
                 CallbackFuture::Done(opened) => opened.unwrap_or(Err(EntryError::Gone)),
                 opening => self.until_deadline(opening).await,
@@ -116,23 +116,28 @@ impl Run {
                 opened = Box::pin(self.open_later(plugin, back_off, (number, is_end))).await;
             }
             let Some((stream, action)) = self.take_opened(plugin, opened)? else { continue };
-            match self.head(&stream, Side::Request, body, action, is_end).await? {
-                Step::Next(next) => body = next,
-                answer @ Step::Answer(_) => return Ok(answer),
+            match self.head(&stream, MessageSide::Request, body, action, is_end).await? {
+                ExchangeStep::Next(next) => body = next,
+                answer @ ExchangeStep::Answer(_) => return Ok(answer),
             }
         }
         let waits = || self.streams.iter().all(|stream| stream.is_lenient()) && !self.exchange.is_grpc();
-        self.begun(body, Side::Request, waits).await
+        self.begun(body, MessageSide::Request, waits).await
     }
 
     /// Waits for a stream context until the request's deadline.
-    async fn until_deadline(&self, opening: CallbackFuture<(StreamGuard, Action)>) -> Opened {
+    async fn until_deadline(&self, opening: CallbackFuture<(StreamGuard, FilterAction)>) -> OpenedStream {
         let in_time = tokio::time::timeout_at(self.exchange.deadline(), opening).await;
         in_time.unwrap_or(Err(EntryError::Full))
     }
 
     /// Opens a stream context after the back-off, with at most one more attempt.
-    async fn open_later(&self, plugin: &Plugin, back_off: BackOff, (number, is_end): (u32, bool)) -> Opened {
+    async fn open_later(
+        &self,
+        plugin: &FilterPlugin,
+        back_off: BackOff,
+        (number, is_end): (u32, bool),
+    ) -> OpenedStream {
         if back_off.until >= self.exchange.deadline() {
             tokio::time::sleep_until(self.exchange.deadline()).await;
             return Err(EntryError::NotReady(NotReady::Later(back_off)));
@@ -145,9 +150,9 @@ impl Run {
     /// filter is bypassed.
     fn take_opened(
         &mut self,
-        plugin: &Plugin,
-        opened: Opened,
-    ) -> Result<Option<(Arc<Stream>, Action)>, Failed> {
+        plugin: &FilterPlugin,
+        opened: OpenedStream,
+    ) -> Result<Option<(Arc<StreamContext>, FilterAction)>, FilterFailure> {
         let error = match opened {
             Ok((stream, action)) => {
                 let opened = Arc::clone(&stream);
@@ -160,10 +165,10 @@ impl Run {
         let may_skip = match &error {
             EntryError::Full => {
                 count(&plugin.spec.stats.failed);
-                return Err(Failed::Busy(filter()));
+                return Err(FilterFailure::Busy(filter()));
             }
             EntryError::OverQuota(retry_after) => {
-                return Err(Failed::RestartQuota { retry_after: *retry_after });
+                return Err(FilterFailure::RestartQuota { retry_after: *retry_after });
             }
             // The instance trapped for this request, or does not start at all.
             EntryError::Gone | EntryError::NotReady(NotReady::Trapped(_) | NotReady::Refused(_)) => true,
@@ -175,31 +180,32 @@ impl Run {
             return Ok(None);
         }
         count(&plugin.spec.stats.failed);
-        Err(Failed::Trapped(filter()))
+        Err(FilterFailure::Trapped(filter()))
     }
 
     /// Waits until a filter that has seen a head releases it.
     async fn head(
         &self,
-        stream: &Arc<Stream>,
-        side: Side,
+        stream: &Arc<StreamContext>,
+        side: MessageSide,
         body: StreamedServiceBody,
-        action: Action,
+        action: FilterAction,
         is_end: bool,
-    ) -> Result<Step, Failed> {
+    ) -> Result<ExchangeStep, FilterFailure> {
         let mut passing = if is_end || !stream.has.body(side) {
-            Passing::Plain(body)
+            BodyPath::Plain(body)
         } else {
             let before = self.streams.iter().take_while(|before| !Arc::ptr_eq(before, stream));
-            let counts = side == Side::Request && before.into_iter().all(|before| !before.has.body(side));
-            Passing::Filtered(Box::new(Filtered::new(stream, side, body, counts)))
+            let counts =
+                side == MessageSide::Request && before.into_iter().all(|before| !before.has.body(side));
+            BodyPath::Filtered(Box::new(FilteredBody::new(stream, side, body, counts)))
         };
         // The callback of a call may have run since the module released the head.
-        let goes_on = side == Side::Response || action == Action::Pause || stream.let_go();
-        if action == Action::Continue && goes_on && !stream.has_news() {
-            return Ok(Step::Next(passing.into_body()));
+        let goes_on = side == MessageSide::Response || action == FilterAction::Pause || stream.let_go();
+        if action == FilterAction::Continue && goes_on && !stream.has_news() {
+            return Ok(ExchangeStep::Next(passing.into_body()));
         }
-        let mut held = action == Action::Pause;
+        let mut held = action == FilterAction::Pause;
         let mut timer = None;
         let answer = poll_fn(|context| {
             self.listen(context);
@@ -216,10 +222,10 @@ impl Run {
                     held = false;
                     passing.resume();
                 }
-                let waits = side == Side::Request && stream.is_lenient() && stream.state().waiting > 0;
+                let waits = side == MessageSide::Request && stream.is_lenient() && stream.state().waiting > 0;
                 if !held && !waits && !is_calling {
                     // Callbacks of calls may have been refused something since the head was released.
-                    if side == Side::Request && !stream.let_go() {
+                    if side == MessageSide::Request && !stream.let_go() {
                         continue;
                     }
                     return Poll::Ready(Ok(None));
@@ -232,7 +238,7 @@ impl Run {
                         }
                         // Another filter may have ended the body; its verdict is the reason.
                         Poll::Ready(Err(_)) => {
-                            let broken = || Err(Failed::Broken(side.name()));
+                            let broken = || Err(FilterFailure::Broken(side.name()));
                             let news = self.news();
                             return Poll::Ready(news.map_or_else(broken, |news| news.map(Some)));
                         }
@@ -248,28 +254,28 @@ impl Run {
             }
         });
         Ok(match answer.await? {
-            Some(local) => Step::Answer(local),
-            None => Step::Next(passing.into_body()),
+            Some(local) => ExchangeStep::Answer(local),
+            None => ExchangeStep::Next(passing.into_body()),
         })
     }
 
-    fn fail(&self, stream: &Stream) -> Failed {
+    fn fail(&self, stream: &StreamContext) -> FilterFailure {
         count(&stream.spec.stats.failed);
-        Failed::Paused(Arc::clone(&stream.spec.name))
+        FilterFailure::Paused(Arc::clone(&stream.spec.name))
     }
 
     /// Registers the task to be woken by verdicts of the filters.
     fn listen(&self, context: &Context<'_>) {
-        self.streams.iter().for_each(|stream| stream.register(Waiter::Exchange, context.waker()));
+        self.streams.iter().for_each(|stream| stream.register(StreamWaiter::Exchange, context.waker()));
     }
 
     /// The first verdict of any filter that answers or fails the exchange.
-    fn news(&self) -> Option<Result<Local, Failed>> {
+    fn news(&self) -> Option<Result<LocalResponse, FilterFailure>> {
         for stream in &self.streams {
             match stream.verdict() {
-                Verdict::Go | Verdict::Skip => {}
-                Verdict::Answer(local) => return Some(Ok(local)),
-                Verdict::Fail(failed) => {
+                FilterVerdict::Go | FilterVerdict::Skip => {}
+                FilterVerdict::Answer(local) => return Some(Ok(local)),
+                FilterVerdict::Fail(failed) => {
                     count(&stream.spec.stats.failed);
                     return Some(Err(failed));
                 }
@@ -283,8 +289,8 @@ impl Run {
         &self,
         body: StreamedServiceBody,
         extensions: Extensions,
-    ) -> Result<Request<StreamedServiceBody>, Failed> {
-        let keeps = self.streams.iter().any(|stream| stream.has.looks_back(Side::Request));
+    ) -> Result<Request<StreamedServiceBody>, FilterFailure> {
+        let keeps = self.streams.iter().any(|stream| stream.has.looks_back(MessageSide::Request));
         let calls_before = self.exchange.call.budget.made_count();
         let mut messages = self.exchange.messages();
         messages.calls_before = calls_before;
@@ -300,7 +306,7 @@ impl Run {
     async fn wait(
         &self,
         mut answer: Pin<&mut impl Future<Output = Response<StreamedServiceBody>>>,
-    ) -> Result<Result<Response<StreamedServiceBody>, Local>, Failed> {
+    ) -> Result<Result<Response<StreamedServiceBody>, LocalResponse>, FilterFailure> {
         poll_fn(|context| {
             let answered = answer.as_mut().poll(context);
             if answered.is_pending() {
@@ -321,12 +327,12 @@ impl Run {
     async fn begun(
         &self,
         mut body: StreamedServiceBody,
-        side: Side,
+        side: MessageSide,
         waits: impl Fn() -> bool,
-    ) -> Result<Step, Failed> {
+    ) -> Result<ExchangeStep, FilterFailure> {
         if body.is_end_stream() || !self.streams.iter().any(|stream| stream.has.body(side)) {
             drop(self.settle_length(side));
-            return Ok(Step::Next(body));
+            return Ok(ExchangeStep::Next(body));
         }
         let waits = waits();
         let first = poll_fn(|context| {
@@ -337,26 +343,26 @@ impl Run {
             }
             match polled {
                 Poll::Ready(Some(Ok(frame))) => Poll::Ready(Ok(Ok(Some(frame)))),
-                Poll::Ready(Some(Err(_))) => Poll::Ready(Err(Failed::Broken(side.name()))),
+                Poll::Ready(Some(Err(_))) => Poll::Ready(Err(FilterFailure::Broken(side.name()))),
                 Poll::Ready(None) => Poll::Ready(Ok(Ok(None))),
                 Poll::Pending if waits || self.is_held(side) => Poll::Pending,
                 Poll::Pending => Poll::Ready(Ok(Ok(None))),
             }
         });
         Ok(match first.await? {
-            Ok(first) => {
-                Step::Next(Held::new(first, body, self.settle_length(side).length(side)).boxed_unsync())
-            }
-            Err(local) => Step::Answer(local),
+            Ok(first) => ExchangeStep::Next(
+                HeldMessage::new(first, body, self.settle_length(side).length(side)).boxed_unsync(),
+            ),
+            Err(local) => ExchangeStep::Answer(local),
         })
     }
 
-    fn is_held(&self, side: Side) -> bool {
+    fn is_held(&self, side: MessageSide) -> bool {
         self.streams.iter().any(|stream| stream.state().half(side).held)
     }
 
     /// Removes the announced length of a head that is about to leave if its body has been changed.
-    fn settle_length(&self, side: Side) -> MutexGuard<'_, Messages> {
+    fn settle_length(&self, side: MessageSide) -> MutexGuard<'_, ExchangeMessages> {
         let changes = |stream: &StreamGuard| stream.has.body(side) && stream.state().half(side).changed;
         let is_changed = self.streams.iter().any(changes);
         let mut messages = self.exchange.messages();
@@ -365,8 +371,8 @@ impl Run {
     }
 
     /// Converts a filter's local response.
-    fn local(&self, local: Local) -> Response<StreamedServiceBody> {
-        let Local { status, mut headers, body, details } = local;
+    fn local(&self, local: LocalResponse) -> Response<StreamedServiceBody> {
+        let LocalResponse { status, mut headers, body, details } = local;
         self.exchange.messages().details = details;
         // The length of the actual body, regardless of the module's header.
         headers.remove(CONTENT_LENGTH);
@@ -380,37 +386,37 @@ impl Run {
     async fn respond(
         self,
         response: Response<StreamedServiceBody>,
-    ) -> Result<Response<StreamedServiceBody>, Failed> {
+    ) -> Result<Response<StreamedServiceBody>, FilterFailure> {
         let (mut body, mut extensions) = self.set_response(response);
         for stream in self.streams.iter().rev() {
             let (number, is_bodiless) = {
                 let mut messages = self.exchange.messages();
-                (messages.count(Side::Response), messages.is_bodiless())
+                (messages.count(MessageSide::Response), messages.is_bodiless())
             };
             let is_end = is_bodiless || body.is_end_stream();
-            let (stream, side) = (Arc::clone(stream), Side::Response);
+            let (stream, side) = (Arc::clone(stream), MessageSide::Response);
             let callback = HeadersCallback { stream: Arc::clone(&stream), side, count: number, is_end };
             // If the instance is gone, the verdict decides whether the exchange ends.
             let action = stream.enter(callback).await.unwrap_or_else(|_| {
                 stream.note_lost_callback(side);
-                Action::Continue
+                FilterAction::Continue
             });
             match self.head(&stream, side, body, action, is_end).await? {
-                Step::Next(next) => body = next,
-                Step::Answer(local) => (body, extensions) = self.set_response(self.local(local)),
+                ExchangeStep::Next(next) => body = next,
+                ExchangeStep::Answer(local) => (body, extensions) = self.set_response(self.local(local)),
             }
         }
-        match self.begun(body, Side::Response, || false).await? {
-            Step::Next(next) => body = next,
-            Step::Answer(local) => {
+        match self.begun(body, MessageSide::Response, || false).await? {
+            ExchangeStep::Next(next) => body = next,
+            ExchangeStep::Answer(local) => {
                 (body, extensions) = self.set_response(self.local(local));
-                drop(self.settle_length(Side::Response));
+                drop(self.settle_length(MessageSide::Response));
             }
         }
-        let keeps = self.streams.iter().any(|stream| stream.has.looks_back(Side::Response));
+        let keeps = self.streams.iter().any(|stream| stream.has.looks_back(MessageSide::Response));
         let mut head = self.exchange.messages().let_response_go(keeps).ok_or_else(no_head)?;
         head.extensions = extensions;
-        Ok(Response::from_parts(head, Outgoing { body, run: self }.boxed_unsync()))
+        Ok(Response::from_parts(head, ResponseBodyStream { body, run: self }.boxed_unsync()))
     }
 
     /// Stores the head of a response of the handler or a filter. Returns the parts that filters do not see.
@@ -422,13 +428,13 @@ impl Run {
     }
 }
 
-fn no_head() -> Failed {
-    Failed::Head("its head is missing".to_owned())
+fn no_head() -> FilterFailure {
+    FilterFailure::Head("its head is missing".to_owned())
 }
 
 /// Marks the exchange as over, on every path, and ends its streams. If the end of one takes until a tick,
 /// those after it end in a task, each in a poll of its own.
-impl Drop for Run {
+impl Drop for ExchangeRun {
     fn drop(&mut self) {
         self.exchange.messages().is_over = true;
         let Some(long) = self.streams.iter_mut().position(StreamGuard::end) else { return };
@@ -447,12 +453,12 @@ impl Drop for Run {
 }
 
 /// A body after a filter has seen the head.
-enum Passing {
+enum BodyPath {
     Plain(StreamedServiceBody),
-    Filtered(Box<Filtered>),
+    Filtered(Box<FilteredBody>),
 }
 
-impl Passing {
+impl BodyPath {
     fn resume(&mut self) {
         if let Self::Filtered(filtered) = self {
             filtered.resume();
@@ -483,12 +489,12 @@ impl Passing {
 }
 
 /// The response's body, sent to the client. The exchange ends with it.
-struct Outgoing {
+struct ResponseBodyStream {
     body: StreamedServiceBody,
-    run: Run,
+    run: ExchangeRun,
 }
 
-impl http_body::Body for Outgoing {
+impl http_body::Body for ResponseBodyStream {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -499,7 +505,7 @@ impl http_body::Body for Outgoing {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(Ok(frame)) = &frame {
             match (frame.data_ref(), frame.trailers_ref()) {
-                (Some(data), _) => self.run.exchange.count(Side::Response, data.len()),
+                (Some(data), _) => self.run.exchange.count(MessageSide::Response, data.len()),
                 (None, trailers) => self.run.exchange.messages().trailers = trailers.cloned(),
             }
         }
@@ -515,7 +521,7 @@ impl http_body::Body for Outgoing {
     }
 }
 
-impl Side {
+impl MessageSide {
     fn name(self) -> &'static str {
         match self {
             Self::Request => "request",

@@ -2,53 +2,53 @@
 
 use sandbox::{Instance as Guest, Store, TypedFunc, WasmParams, WasmResults};
 
-use crate::host::Host;
+use crate::host::FilterHost;
 use crate::instance::NotReady;
-use crate::refused::Reason;
+use crate::refused::FilterRefusalReason;
 
 /// A callback, if the module exports it.
-pub(crate) type F<P, R> = Option<TypedFunc<P, R>>;
+pub(crate) type CallbackFunction<P, R> = Option<TypedFunc<P, R>>;
 
 /// The exports of a module that the host uses.
-pub(crate) struct Exports {
-    pub(crate) on_context_create: F<(u32, u32), ()>,
-    pub(crate) on_vm_start: F<(u32, u32), u32>,
-    pub(crate) validate_configuration: F<(u32, u32), u32>,
-    pub(crate) on_configure: F<(u32, u32), u32>,
-    pub(crate) on_request_headers: Headers,
-    pub(crate) on_response_headers: Headers,
-    pub(crate) on_request_body: F<(u32, u32, u32), u32>,
-    pub(crate) on_response_body: F<(u32, u32, u32), u32>,
-    pub(crate) on_request_trailers: F<(u32, u32), u32>,
-    pub(crate) on_response_trailers: F<(u32, u32), u32>,
-    pub(crate) on_http_call_response: F<(u32, u32, u32, u32, u32), ()>,
-    pub(crate) on_grpc_receive_initial_metadata: F<(u32, u32, u32), ()>,
-    pub(crate) on_grpc_receive: F<(u32, u32, u32), ()>,
-    pub(crate) on_grpc_receive_trailing_metadata: F<(u32, u32, u32), ()>,
-    pub(crate) on_grpc_close: F<(u32, u32, u32), ()>,
-    pub(crate) on_tick: F<u32, ()>,
-    pub(crate) on_queue_ready: F<(u32, u32), ()>,
-    pub(crate) on_done: F<u32, u32>,
-    pub(crate) on_log: F<u32, ()>,
-    pub(crate) on_delete: F<u32, ()>,
+pub(crate) struct ModuleExports {
+    pub(crate) on_context_create: CallbackFunction<(u32, u32), ()>,
+    pub(crate) on_vm_start: CallbackFunction<(u32, u32), u32>,
+    pub(crate) validate_configuration: CallbackFunction<(u32, u32), u32>,
+    pub(crate) on_configure: CallbackFunction<(u32, u32), u32>,
+    pub(crate) on_request_headers: HeadersExport,
+    pub(crate) on_response_headers: HeadersExport,
+    pub(crate) on_request_body: CallbackFunction<(u32, u32, u32), u32>,
+    pub(crate) on_response_body: CallbackFunction<(u32, u32, u32), u32>,
+    pub(crate) on_request_trailers: CallbackFunction<(u32, u32), u32>,
+    pub(crate) on_response_trailers: CallbackFunction<(u32, u32), u32>,
+    pub(crate) on_http_call_response: CallbackFunction<(u32, u32, u32, u32, u32), ()>,
+    pub(crate) on_grpc_receive_initial_metadata: CallbackFunction<(u32, u32, u32), ()>,
+    pub(crate) on_grpc_receive: CallbackFunction<(u32, u32, u32), ()>,
+    pub(crate) on_grpc_receive_trailing_metadata: CallbackFunction<(u32, u32, u32), ()>,
+    pub(crate) on_grpc_close: CallbackFunction<(u32, u32, u32), ()>,
+    pub(crate) on_tick: CallbackFunction<u32, ()>,
+    pub(crate) on_queue_ready: CallbackFunction<(u32, u32), ()>,
+    pub(crate) on_done: CallbackFunction<u32, u32>,
+    pub(crate) on_log: CallbackFunction<u32, ()>,
+    pub(crate) on_delete: CallbackFunction<u32, ()>,
 }
 
 /// A headers callback. Before 0.2.0 it has no parameter for the end of the stream.
-pub(crate) enum Headers {
+pub(crate) enum HeadersExport {
     None,
     Two(TypedFunc<(u32, u32), u32>),
     Three(TypedFunc<(u32, u32, u32), u32>),
 }
 
-impl Exports {
-    pub(crate) fn of(store: &mut Store<Host>, guest: &Guest) -> Result<Self, NotReady> {
+impl ModuleExports {
+    pub(crate) fn of(store: &mut Store<FilterHost>, guest: &Guest) -> Result<Self, NotReady> {
         Ok(Self {
             on_context_create: find(store, guest, "proxy_on_context_create")?,
             on_vm_start: find(store, guest, "proxy_on_vm_start")?,
             validate_configuration: find(store, guest, "proxy_validate_configuration")?,
             on_configure: find(store, guest, "proxy_on_configure")?,
-            on_request_headers: Headers::of(store, guest, "proxy_on_request_headers")?,
-            on_response_headers: Headers::of(store, guest, "proxy_on_response_headers")?,
+            on_request_headers: HeadersExport::of(store, guest, "proxy_on_request_headers")?,
+            on_response_headers: HeadersExport::of(store, guest, "proxy_on_response_headers")?,
             on_request_body: find(store, guest, "proxy_on_request_body")?,
             on_response_body: find(store, guest, "proxy_on_response_body")?,
             on_request_trailers: find(store, guest, "proxy_on_request_trailers")?,
@@ -67,29 +67,30 @@ impl Exports {
     }
 }
 
-impl Headers {
-    fn of(store: &mut Store<Host>, guest: &Guest, name: &'static str) -> Result<Self, NotReady> {
+impl HeadersExport {
+    fn of(store: &mut Store<FilterHost>, guest: &Guest, name: &'static str) -> Result<Self, NotReady> {
         let Some(function) = guest.get_func(&mut *store, name) else { return Ok(Self::None) };
         if let Ok(three) = function.typed(&*store) {
             return Ok(Self::Three(three));
         }
-        let two = function.typed(&*store).map_err(|_| NotReady::Refused(Reason::Signature(name)))?;
+        let two =
+            function.typed(&*store).map_err(|_| NotReady::Refused(FilterRefusalReason::Signature(name)))?;
         Ok(Self::Two(two))
     }
 }
 
 /// Looks up a callback, if it is exported. A callback of another type is refused.
 pub(crate) fn find<P: WasmParams, R: WasmResults>(
-    store: &mut Store<Host>,
+    store: &mut Store<FilterHost>,
     guest: &Guest,
     name: &'static str,
-) -> Result<F<P, R>, NotReady> {
+) -> Result<CallbackFunction<P, R>, NotReady> {
     let Some(function) = guest.get_func(&mut *store, name) else { return Ok(None) };
-    function.typed(&*store).map(Some).map_err(|_| NotReady::Refused(Reason::Signature(name)))
+    function.typed(&*store).map(Some).map_err(|_| NotReady::Refused(FilterRefusalReason::Signature(name)))
 }
 
 /// Runs the initialisation of the language runtime: `_initialize` and then `main`, or `_start`.
-pub(crate) async fn initialise(store: &mut Store<Host>, guest: &Guest) -> Result<(), NotReady> {
+pub(crate) async fn initialise(store: &mut Store<FilterHost>, guest: &Guest) -> Result<(), NotReady> {
     if !run_nullary(store, guest, "_initialize").await? {
         return run_nullary(store, guest, "_start").await.map(drop);
     }
@@ -102,7 +103,7 @@ pub(crate) async fn initialise(store: &mut Store<Host>, guest: &Guest) -> Result
         } else if let Ok(main) = main.typed::<(), ()>(&*store) {
             main.call_async(&mut *store, ()).await
         } else {
-            return Err(NotReady::Refused(Reason::Signature(name)));
+            return Err(NotReady::Refused(FilterRefusalReason::Signature(name)));
         };
         return called.map_err(NotReady::Trapped);
     }
@@ -110,7 +111,11 @@ pub(crate) async fn initialise(store: &mut Store<Host>, guest: &Guest) -> Result
 }
 
 /// Calls an export without arguments, if it exists.
-async fn run_nullary(store: &mut Store<Host>, guest: &Guest, name: &'static str) -> Result<bool, NotReady> {
+async fn run_nullary(
+    store: &mut Store<FilterHost>,
+    guest: &Guest,
+    name: &'static str,
+) -> Result<bool, NotReady> {
     let Some(function) = find::<(), ()>(store, guest, name)? else { return Ok(false) };
     function.call_async(store, ()).await.map_err(NotReady::Trapped)?;
     Ok(true)

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 
 /// The origin and the route of a request. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ExchangeInfo {
     /// The route's path: `route_name`.
     pub route: Arc<str>,
     /// The service that the route proxies to, if it has one: `cluster_name`.
@@ -18,14 +18,14 @@ pub struct Facts {
     /// The number of the connection, unique in this process: `connection.id`.
     pub connection: u64,
     /// The TLS session, if there is one.
-    pub tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<TlsInfo>>,
     /// The start of the request on both clocks: `request.time`, `request.duration`.
     pub began: (Instant, SystemTime),
 }
 
 /// The TLS session of a client's connection.
 #[derive(Clone, Debug, Default)]
-pub struct Tls {
+pub struct TlsInfo {
     /// The version, e.g. `TLSv1.3`: `connection.tls_version`.
     pub version: Option<&'static str>,
     /// The server name that the client requested (SNI): `connection.requested_server_name`.
@@ -33,12 +33,12 @@ pub struct Tls {
     /// Whether the client has presented a trusted certificate: `connection.mtls`.
     pub is_mutual: bool,
     /// The client's certificate.
-    pub certificate: Option<Certificate>,
+    pub certificate: Option<CertificateInfo>,
 }
 
 /// A client's certificate.
 #[derive(Clone, Debug, Default)]
-pub struct Certificate {
+pub struct CertificateInfo {
     /// The subject, e.g. `CN=checkout,O=Shop` (RFC 4514): `connection.subject_peer_certificate`.
     pub subject: String,
     /// The first DNS subject alternative name: `connection.dns_san_peer_certificate`.

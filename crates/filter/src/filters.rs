@@ -11,40 +11,40 @@ use std::time::Duration;
 use offload::OffloadConfig;
 use sandbox::{EpochTicker, GuestClass, HeavyGate, InstancePre, Linker, Sandbox};
 
-use crate::host::{self, Host};
-use crate::metrics::{Metric, Metrics};
-use crate::module::Module;
-use crate::observe::Observe;
-use crate::refused::Reason;
+use crate::host::{self, FilterHost};
+use crate::metrics::{FilterMetric, FilterMetrics};
+use crate::module::FilterModule;
+use crate::observe::FilterObserver;
+use crate::refused::FilterRefusalReason;
 use crate::restarts::RestartQuota;
-use crate::shared::{Queues, Shared};
+use crate::shared::{SharedData, SharedQueues};
 use crate::shim;
-use crate::stats::{FilterStats, Stats};
+use crate::stats::{FilterCounters, FilterStats};
 use crate::vm::{Vm, VmKey};
 
 /// The runtime of all filters. There is one per process: a reload reuses it, with the data that modules
 /// share.
-pub struct Filters {
+pub struct FilterRuntime {
     sandbox: Sandbox,
-    pub(crate) linker: Linker<Host>,
-    pub(crate) shim: InstancePre<Host>,
+    pub(crate) linker: Linker<FilterHost>,
+    pub(crate) shim: InstancePre<FilterHost>,
     pub(crate) ticker: EpochTicker,
     pub(crate) gate: HeavyGate,
     pub(crate) restarts: RestartQuota,
     /// The maximum number of instances of a virtual machine.
     pub(crate) threads: NonZero<usize>,
-    pub(crate) observer: Option<Arc<dyn Observe>>,
-    pub(crate) metrics: Metrics,
-    modules: Mutex<HashMap<sandbox::CacheKey, Weak<Module>>>,
+    pub(crate) observer: Option<Arc<dyn FilterObserver>>,
+    pub(crate) metrics: FilterMetrics,
+    modules: Mutex<HashMap<sandbox::CacheKey, Weak<FilterModule>>>,
     vms: Mutex<HashMap<VmKey, Weak<Vm>>>,
-    shared: Mutex<HashMap<String, Arc<Shared>>>,
-    pub(crate) queues: Arc<Queues>,
-    stats: Mutex<HashMap<String, Arc<Stats>>>,
+    shared: Mutex<HashMap<String, Arc<SharedData>>>,
+    pub(crate) queues: Arc<SharedQueues>,
+    stats: Mutex<HashMap<String, Arc<FilterCounters>>>,
 }
 
 /// The reasons for which filters are not available at all.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum FilterStartError {
     /// The engine does not start.
     #[error(transparent)]
     Sandbox(#[from] sandbox::SandboxError),
@@ -56,14 +56,14 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
-impl Filters {
+impl FilterRuntime {
     /// Creates an engine without modules. Long callbacks take turns at the gate, shared with other guests or
     /// their own. `restarts` is the CPU time for restarts that the traps of one client's requests may cause
     /// in ten seconds.
     ///
     /// # Errors
     /// Fails if the system refuses a thread.
-    pub fn new(gate: Option<HeavyGate>, restarts: Duration) -> Result<Arc<Self>, StartError> {
+    pub fn new(gate: Option<HeavyGate>, restarts: Duration) -> Result<Arc<Self>, FilterStartError> {
         let gate = gate.unwrap_or_else(|| HeavyGate::new(threads().get()));
         Self::build(None, gate, threads(), restarts)
     }
@@ -72,7 +72,7 @@ impl Filters {
     ///
     /// # Errors
     /// Fails if the system refuses a thread.
-    pub fn observed(observer: Arc<dyn Observe>) -> Result<Arc<Self>, StartError> {
+    pub fn observed(observer: Arc<dyn FilterObserver>) -> Result<Arc<Self>, FilterStartError> {
         Self::build(
             Some(observer),
             HeavyGate::new(threads().get()),
@@ -82,14 +82,14 @@ impl Filters {
     }
 
     pub(crate) fn build(
-        observer: Option<Arc<dyn Observe>>,
+        observer: Option<Arc<dyn FilterObserver>>,
         gate: HeavyGate,
         threads: NonZero<usize>,
         restarts: Duration,
-    ) -> Result<Arc<Self>, StartError> {
+    ) -> Result<Arc<Self>, FilterStartError> {
         let sandbox = Sandbox::unpooled(GuestClass::Filter)?;
         let engine = sandbox.engine();
-        let cannot_link = |error| StartError::Link(format!("{error:#}"));
+        let cannot_link = |error| FilterStartError::Link(format!("{error:#}"));
         let mut linker = Linker::new(engine);
         host::add(&mut linker).map_err(cannot_link)?;
         let shim = sandbox.compile(&shim::encode(host::GIVING))?;
@@ -105,7 +105,7 @@ impl Filters {
             restarts: RestartQuota::new(restarts),
             threads,
             observer,
-            metrics: Metrics::default(),
+            metrics: FilterMetrics::default(),
             modules: Mutex::default(),
             vms: Mutex::default(),
             shared: Mutex::default(),
@@ -116,7 +116,7 @@ impl Filters {
 
     /// The metrics that modules have defined, in alphabetical order.
     #[must_use]
-    pub fn metrics(&self) -> Vec<Metric> {
+    pub fn metrics(&self) -> Vec<FilterMetric> {
         self.metrics.snapshot()
     }
 
@@ -129,13 +129,14 @@ impl Filters {
     }
 
     /// Returns the module in a file, compiled once per content while it is in use.
-    pub(crate) fn module(&self, path: &Path) -> Result<Arc<Module>, Reason> {
-        let bytes = std::fs::read(path).map_err(|error| Reason::Unreadable(error.to_string()))?;
-        let key = Module::key(&bytes);
+    pub(crate) fn module(&self, path: &Path) -> Result<Arc<FilterModule>, FilterRefusalReason> {
+        let bytes =
+            std::fs::read(path).map_err(|error| FilterRefusalReason::Unreadable(error.to_string()))?;
+        let key = FilterModule::key(&bytes);
         if let Some(known) = lock(&self.modules).get(&key).and_then(Weak::upgrade) {
             return Ok(known);
         }
-        let module = Arc::new(Module::load(key, &bytes, &self.sandbox, &self.linker)?);
+        let module = Arc::new(FilterModule::load(key, &bytes, &self.sandbox, &self.linker)?);
         let mut modules = lock(&self.modules);
         modules.retain(|_, module| module.strong_count() > 0);
         modules.insert(key, Arc::downgrade(&module));
@@ -143,7 +144,7 @@ impl Filters {
     }
 
     /// Returns the virtual machine with this key, created from the module if there is none.
-    pub(crate) fn vm(self: &Arc<Self>, key: VmKey, module: &Arc<Module>) -> Arc<Vm> {
+    pub(crate) fn vm(self: &Arc<Self>, key: VmKey, module: &Arc<FilterModule>) -> Arc<Vm> {
         let mut vms = lock(&self.vms);
         if let Some(known) = vms.get(&key).and_then(Weak::upgrade) {
             return known;
@@ -155,7 +156,7 @@ impl Filters {
     }
 
     /// The data that filters with this `vm_id` share.
-    pub(crate) fn shared(&self, vm_id: &str) -> Arc<Shared> {
+    pub(crate) fn shared(&self, vm_id: &str) -> Arc<SharedData> {
         Arc::clone(lock(&self.shared).entry(vm_id.to_owned()).or_default())
     }
 
@@ -171,12 +172,12 @@ impl Filters {
     }
 
     /// The counters of the filters of this name, which outlive a reload.
-    pub(crate) fn stats_of(&self, name: &str) -> Arc<Stats> {
+    pub(crate) fn stats_of(&self, name: &str) -> Arc<FilterCounters> {
         Arc::clone(lock(&self.stats).entry(name.to_owned()).or_default())
     }
 }
 
-impl std::fmt::Debug for Filters {
+impl std::fmt::Debug for FilterRuntime {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Filters").finish_non_exhaustive()
     }

@@ -4,7 +4,7 @@
 use http::HeaderMap;
 
 use crate::host::parse_property;
-use crate::message::{self, Head, MAX_PAIRS};
+use crate::message::{self, MAX_PAIRS, MessageHead};
 
 #[test]
 fn parsed_header_lists_round_trip() {
@@ -13,7 +13,7 @@ fn parsed_header_lists_round_trip() {
         let Ok(pairs) = message::read(bytes) else { return };
         assert!(pairs.len() <= MAX_PAIRS);
         let mut headers = HeaderMap::new();
-        let mut head = Head::Plain(&mut headers);
+        let mut head = MessageHead::Plain(&mut headers);
         if head.set_all(&pairs).is_err() {
             return;
         }
@@ -21,7 +21,7 @@ fn parsed_header_lists_round_trip() {
         message::write(&head, &mut written).expect("the buffer has the head's size");
         let mut again = HeaderMap::new();
         let read = message::read(&written).expect("a written list can be read");
-        Head::Plain(&mut again).set_all(&read).expect("a header stays valid");
+        MessageHead::Plain(&mut again).set_all(&read).expect("a header stays valid");
         assert_eq!(headers, again);
     });
 }
@@ -32,12 +32,12 @@ fn damaged_header_lists_never_panic() {
     for (name, value) in [("accept", "text/html"), ("cookie", "a=b"), ("x-empty", "")] {
         headers.insert(name, http::HeaderValue::from_static(value));
     }
-    let head = Head::Plain(&mut headers);
+    let head = MessageHead::Plain(&mut headers);
     let mut good = vec![0; message::size(&head)];
     message::write(&head, &mut good).expect("the buffer has the head's size");
     ::fuzz::check(&[], |bytes: &[u8]| {
         if let Ok(pairs) = message::read(&::fuzz::damaged(&good, bytes)) {
-            let _ = Head::Plain(&mut HeaderMap::new()).set_all(&pairs);
+            let _ = MessageHead::Plain(&mut HeaderMap::new()).set_all(&pairs);
         }
     });
 }

@@ -28,23 +28,23 @@ use offload::polls::{PollSite, watched};
 use sandbox::{Caller, GuestResult, Memory, ResourceLimiter};
 use tokio::task::AbortHandle;
 
-use crate::abi::Status;
+use crate::abi::HostStatus;
 use crate::callbacks::TimerTick;
 use crate::clock::CallbackClock;
-use crate::entry::Target;
+use crate::entry::CallbackTarget;
 use crate::filters::lock;
-use crate::observe::Event;
-use crate::plugin::Spec;
+use crate::observe::FilterEvent;
+use crate::plugin::PluginSpec;
 use crate::shim;
-use crate::slot::Slot;
-use crate::stream::Stream;
-use crate::vm::Core;
+use crate::slot::InstanceSlot;
+use crate::stream::StreamContext;
+use crate::vm::VmCore;
 
 #[cfg(test)]
 pub(crate) use calls::MAX_DETACHED;
-pub(crate) use calls::Pending;
+pub(crate) use calls::PendingCall;
 pub(crate) use link::{GIVING, add, halves};
-use memory::Gift;
+use memory::ModuleAllocation;
 #[cfg(test)]
 pub(crate) use properties::parse as parse_property;
 pub(crate) use refusals::RefusalLog;
@@ -58,35 +58,35 @@ const MEMORIES: usize = 1;
 pub(crate) const ENDED_AT_ONCE: usize = 1024;
 
 /// The host data of an instance.
-pub(crate) struct Host {
-    pub(crate) core: Arc<Core>,
-    pub(crate) slot: Weak<Slot>,
+pub(crate) struct FilterHost {
+    pub(crate) core: Arc<VmCore>,
+    pub(crate) slot: Weak<InstanceSlot>,
     pub(crate) generation: u64,
     pub(crate) memory: Option<Memory>,
     /// Data to be given to the module once its allocator has returned memory for it. The allocator itself
     /// can't use such functions.
-    pub(crate) gift: Option<Gift>,
-    pub(crate) contexts: HashMap<u32, Context, RandomState>,
+    pub(crate) gift: Option<ModuleAllocation>,
+    pub(crate) contexts: HashMap<u32, ModuleContext, RandomState>,
     /// The effective context, by its id.
-    pub(crate) current: Option<(u32, Context)>,
+    pub(crate) current: Option<(u32, ModuleContext)>,
     /// The context in which the callback in flight began, even if the module has changed the effective one.
     entered: u32,
     /// The context that made the call whose response the callback in flight delivers.
     delivering: Option<u32>,
     /// Whether a request's first callback has completed.
     pub(crate) has_served: bool,
-    pub(crate) phase: Phase,
+    pub(crate) phase: RootPhase,
     /// The data that the callback in flight is about.
-    pub(crate) received: Received,
-    pub(crate) calls: calls::Calls,
+    pub(crate) received: ReceivedData,
+    pub(crate) calls: calls::PendingCalls,
     /// The filter that an instance is created for, before there are contexts.
-    pub(crate) starting: Option<Arc<Spec>>,
+    pub(crate) starting: Option<Arc<PluginSpec>>,
     /// Streams whose module called `proxy_done` and that are about to end.
     pub(crate) ended: Vec<u32>,
     /// Streams whose module has not finished with them.
     lingering: VecDeque<u32>,
     pub(crate) clock: CallbackClock,
-    pub(crate) room: Room,
+    pub(crate) room: InstanceMemoryLimit,
     /// Output to stdout and stderr since the last end of a line.
     lines: [Vec<u8>; 2],
     /// Scratch space for data that is given to the module.
@@ -98,15 +98,15 @@ pub(crate) struct Host {
 
 /// A context of the module.
 #[derive(Clone)]
-pub(crate) enum Context {
-    Root(Arc<Root>),
-    Stream(Arc<Stream>),
+pub(crate) enum ModuleContext {
+    Root(Arc<RootContext>),
+    Stream(Arc<StreamContext>),
 }
 
 /// A root context: a filter in an instance.
-pub(crate) struct Root {
+pub(crate) struct RootContext {
     pub(crate) id: u32,
-    pub(crate) spec: Arc<Spec>,
+    pub(crate) spec: Arc<PluginSpec>,
     /// Milliseconds between ticks; 0 for none.
     pub(crate) period: AtomicU64,
     timer: Mutex<Option<AbortHandle>>,
@@ -114,7 +114,7 @@ pub(crate) struct Root {
 
 /// The phase of a root context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum RootPhase {
     Starting,
     Configuring,
     Serving,
@@ -122,7 +122,7 @@ pub(crate) enum Phase {
 
 /// Received data that the callback in flight reads.
 #[derive(Default)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedData {
     /// The head of a call's response, including `:status`; or initial metadata.
     pub(crate) head: Option<http::response::Parts>,
     /// Whether the head is that of a call that failed.
@@ -137,24 +137,24 @@ pub(crate) struct Received {
 }
 
 /// The memory limit of an instance.
-pub(crate) struct Room {
+pub(crate) struct InstanceMemoryLimit {
     limit: u64,
     /// Whether the instance has requested more than the limit.
     pub(crate) is_over: bool,
 }
 
 /// The calling module and its host data.
-pub(crate) struct Guest<'a> {
-    caller: Caller<'a, Host>,
+pub(crate) struct GuestModule<'a> {
+    caller: Caller<'a, FilterHost>,
     about: String,
     gave: String,
 }
 
 /// The result of a host function. An error is reported to the module as a status.
-pub(crate) type Done<T = ()> = Result<T, Status>;
+pub(crate) type HostResult<T = ()> = Result<T, HostStatus>;
 
-impl Context {
-    pub(crate) fn spec(&self) -> &Arc<Spec> {
+impl ModuleContext {
+    pub(crate) fn spec(&self) -> &Arc<PluginSpec> {
         match self {
             Self::Root(root) => &root.spec,
             Self::Stream(stream) => &stream.spec,
@@ -162,19 +162,19 @@ impl Context {
     }
 }
 
-impl Root {
-    pub(crate) fn new(id: u32, spec: &Arc<Spec>) -> Self {
+impl RootContext {
+    pub(crate) fn new(id: u32, spec: &Arc<PluginSpec>) -> Self {
         Self { id, spec: Arc::clone(spec), period: AtomicU64::new(0), timer: Mutex::default() }
     }
 }
 
-impl Drop for Root {
+impl Drop for RootContext {
     fn drop(&mut self) {
         lock(&self.timer).take().iter().for_each(AbortHandle::abort);
     }
 }
 
-impl Received {
+impl ReceivedData {
     /// The result of a call that failed. The specification has 0 headers for it, and Envoy a response of its
     /// own. Modules rely on either, so the number of headers is 0, and Envoy's status can still be read.
     pub(crate) fn failure(status: StatusCode) -> Self {
@@ -193,8 +193,8 @@ impl Received {
     }
 }
 
-impl Host {
-    pub(crate) fn new(core: &Arc<Core>, (slot, generation): (Weak<Slot>, u64)) -> Self {
+impl FilterHost {
+    pub(crate) fn new(core: &Arc<VmCore>, (slot, generation): (Weak<InstanceSlot>, u64)) -> Self {
         Self {
             core: Arc::clone(core),
             slot,
@@ -207,14 +207,14 @@ impl Host {
             entered: 0,
             delivering: None,
             has_served: false,
-            phase: Phase::Serving,
-            received: Received::default(),
-            calls: calls::Calls::default(),
+            phase: RootPhase::Serving,
+            received: ReceivedData::default(),
+            calls: calls::PendingCalls::default(),
             starting: None,
             ended: Vec::new(),
             lingering: VecDeque::new(),
             clock: CallbackClock::new(&core.filters.gate),
-            room: Room { limit: core.memory, is_over: false },
+            room: InstanceMemoryLimit { limit: core.memory, is_over: false },
             lines: [Vec::new(), Vec::new()],
             last_context: 0,
             has_wrapped: false,
@@ -235,14 +235,14 @@ impl Host {
     }
 
     /// Inserts a new context and makes it the effective one.
-    pub(crate) fn insert(&mut self, id: u32, context: Context) {
+    pub(crate) fn insert(&mut self, id: u32, context: ModuleContext) {
         self.current = Some((id, context.clone()));
         self.contexts.insert(id, context);
     }
 
     /// Removes a context, with the calls that belong to it alone.
     pub(crate) fn forget(&mut self, id: u32) {
-        if let Some(Context::Root(_)) = self.contexts.remove(&id) {
+        if let Some(ModuleContext::Root(_)) = self.contexts.remove(&id) {
             self.core.filters.queues.leave(&self.slot, self.generation, Some(id));
         }
         self.calls.drop_of(id);
@@ -266,11 +266,11 @@ impl Host {
     /// time limit of its callback, unless a context of the call is gone.
     pub(crate) fn begin_delivery(
         &mut self,
-        pending: &Pending,
-        received: Received,
+        pending: &PendingCall,
+        received: ReceivedData,
     ) -> Option<(u32, Duration)> {
         let time = self.time_of(pending.root)?;
-        if let Context::Stream(stream) = self.contexts.get(&pending.context)? {
+        if let ModuleContext::Stream(stream) = self.contexts.get(&pending.context)? {
             stream.state().in_response = pending.in_response;
         }
         self.delivering = Some(pending.context);
@@ -281,13 +281,13 @@ impl Host {
     /// Ends the delivery of a call's response or event.
     pub(crate) fn end_delivery(&mut self) {
         self.delivering = None;
-        self.received = Received::default();
+        self.received = ReceivedData::default();
     }
 
     /// Ends the wait of the stream that made a call. The call's last callback has to return first: until then
     /// the module may still answer the request, or be refused something.
-    pub(crate) fn end_call(&self, pending: &Pending) {
-        if let Some(Context::Stream(stream)) = self.contexts.get(&pending.context) {
+    pub(crate) fn end_call(&self, pending: &PendingCall) {
+        if let Some(ModuleContext::Stream(stream)) = self.contexts.get(&pending.context) {
             stream.end_call(pending.era);
             stream.wake();
         }
@@ -295,9 +295,9 @@ impl Host {
 
     /// The stream that the callback in flight is about: its own, or the one that made the call whose response
     /// it delivers.
-    pub(crate) fn served_stream(&self) -> Option<&Arc<Stream>> {
+    pub(crate) fn served_stream(&self) -> Option<&Arc<StreamContext>> {
         match self.contexts.get(&self.delivering.unwrap_or(self.entered)) {
-            Some(Context::Stream(stream)) => Some(stream),
+            Some(ModuleContext::Stream(stream)) => Some(stream),
             _ => None,
         }
     }
@@ -305,36 +305,36 @@ impl Host {
     /// The stream that a call or a local response of the module is for: the effective context, or else the
     /// stream that the callback in flight is about. In APISIX, too, a module answers the request of a call in
     /// the call's callback without a change of the effective context.
-    pub(crate) fn answerable_stream(&self) -> Option<&Arc<Stream>> {
+    pub(crate) fn answerable_stream(&self) -> Option<&Arc<StreamContext>> {
         self.stream().or_else(|| self.served_stream())
     }
 
     /// The filter whose callback is in flight.
-    pub(crate) fn spec(&self) -> Option<&Arc<Spec>> {
+    pub(crate) fn spec(&self) -> Option<&Arc<PluginSpec>> {
         self.current.as_ref().map(|(_, context)| context.spec()).or(self.starting.as_ref())
     }
 
     pub(crate) fn is_lenient(&self) -> bool {
-        self.spec().is_none_or(|spec| spec.dialect == crate::config::Dialect::Lenient)
+        self.spec().is_none_or(|spec| spec.dialect == crate::config::HostDialect::Lenient)
     }
 
     /// The effective context, if it is a stream.
-    pub(crate) fn stream(&self) -> Option<&Arc<Stream>> {
+    pub(crate) fn stream(&self) -> Option<&Arc<StreamContext>> {
         match &self.current {
-            Some((_, Context::Stream(stream))) => Some(stream),
+            Some((_, ModuleContext::Stream(stream))) => Some(stream),
             _ => None,
         }
     }
 
     /// The root context of the effective context.
-    pub(crate) fn root(&self) -> Option<Arc<Root>> {
+    pub(crate) fn root(&self) -> Option<Arc<RootContext>> {
         let root = match &self.current {
-            Some((_, Context::Root(root))) => return Some(Arc::clone(root)),
-            Some((_, Context::Stream(stream))) => stream.root,
+            Some((_, ModuleContext::Root(root))) => return Some(Arc::clone(root)),
+            Some((_, ModuleContext::Stream(stream))) => stream.root,
             None => return None,
         };
         match self.contexts.get(&root) {
-            Some(Context::Root(root)) => Some(Arc::clone(root)),
+            Some(ModuleContext::Root(root)) => Some(Arc::clone(root)),
             _ => None,
         }
     }
@@ -353,26 +353,26 @@ impl Host {
     /// The streams of a root context whose module has not finished with them.
     pub(crate) fn lingering_of(&self, root: u32) -> Vec<u32> {
         let is_of_it = |id: &u32| match self.contexts.get(id) {
-            Some(Context::Stream(stream)) => stream.root == root,
+            Some(ModuleContext::Stream(stream)) => stream.root == root,
             _ => false,
         };
         self.lingering.iter().copied().filter(is_of_it).collect()
     }
 
     /// The streams of a root context.
-    pub(crate) fn streams_of(&self, root: u32) -> Vec<Arc<Stream>> {
-        let stream = |context: &Context| match context {
-            Context::Stream(stream) if stream.root == root => Some(Arc::clone(stream)),
+    pub(crate) fn streams_of(&self, root: u32) -> Vec<Arc<StreamContext>> {
+        let stream = |context: &ModuleContext| match context {
+            ModuleContext::Stream(stream) if stream.root == root => Some(Arc::clone(stream)),
             _ => None,
         };
         self.contexts.values().filter_map(stream).collect()
     }
 
     /// Marks the effective context as done, if `proxy_on_done` was called for it.
-    pub(crate) fn done(&mut self) -> Result<(), Status> {
-        let id = self.current.as_ref().map(|(id, _)| *id).ok_or(Status::NotFound)?;
+    pub(crate) fn done(&mut self) -> Result<(), HostStatus> {
+        let id = self.current.as_ref().map(|(id, _)| *id).ok_or(HostStatus::NotFound)?;
         if !self.lingering.contains(&id) {
-            return Err(Status::NotFound);
+            return Err(HostStatus::NotFound);
         }
         self.lingering.retain(|lingering| *lingering != id);
         self.ended.push(id);
@@ -381,12 +381,12 @@ impl Host {
 
     /// Starts the timer of a root context.
     pub(crate) fn start_timer(&mut self, id: u32) {
-        let Some(Context::Root(root)) = self.contexts.get(&id) else { return };
+        let Some(ModuleContext::Root(root)) = self.contexts.get(&id) else { return };
         let root = Arc::clone(root);
         self.set_timer(&root);
     }
 
-    fn set_timer(&self, root: &Root) {
+    fn set_timer(&self, root: &RootContext) {
         let mut timer = lock(&root.timer);
         timer.take().iter().for_each(AbortHandle::abort);
         let period = root.period.load(Relaxed);
@@ -400,13 +400,13 @@ impl Host {
 
     /// Marks every stream of the instance as dead, and the one that trapped, and ends timers. Returns the
     /// streams, whose waiting futures have to be woken ([`Self::end_some`]).
-    pub(crate) fn bury(&mut self) -> Vec<Arc<Stream>> {
+    pub(crate) fn bury(&mut self) -> Vec<Arc<StreamContext>> {
         self.served_stream().iter().for_each(|stream| stream.state().trapped = true);
         self.core.filters.queues.leave(&self.slot, self.generation, None);
         self.current = None;
         let streams = self.contexts.drain().filter_map(|(_, context)| match context {
-            Context::Stream(stream) => Some(stream),
-            Context::Root(_) => None,
+            ModuleContext::Stream(stream) => Some(stream),
+            ModuleContext::Root(_) => None,
         });
         let streams: Vec<_> = streams.collect();
         streams.iter().for_each(|stream| stream.state().dead = true);
@@ -415,7 +415,7 @@ impl Host {
 
     /// Wakes some of the dead streams and ends some of the calls. Returns whether any are left: there may be
     /// tens of thousands.
-    pub(crate) fn end_some(&mut self, dead: &mut Vec<Arc<Stream>>) -> bool {
+    pub(crate) fn end_some(&mut self, dead: &mut Vec<Arc<StreamContext>>) -> bool {
         let part = dead.split_off(dead.len().saturating_sub(ENDED_AT_ONCE));
         part.iter().for_each(|stream| stream.wake());
         let has_calls = self.calls.drop_some(ENDED_AT_ONCE);
@@ -426,40 +426,40 @@ impl Host {
         self.core.filters.observer.is_some()
     }
 
-    pub(crate) fn see(&self, event: &Event<'_>) {
+    pub(crate) fn see(&self, event: &FilterEvent<'_>) {
         self.core.filters.observer.iter().for_each(|observer| observer.see(event));
     }
 
     pub(crate) fn see_callback(&self, name: &'static str, arguments: &[u32]) {
         let filter = self.spec().map_or("", |spec| &spec.name);
-        self.see(&Event::Callback { filter, name, arguments });
+        self.see(&FilterEvent::Callback { filter, name, arguments });
     }
 }
 
 /// Sends the ticks of one root context. Ticks that are due while one is in flight are skipped.
-async fn ticks(slot: Weak<Slot>, generation: u64, root: u32, period: u64) {
+async fn ticks(slot: Weak<InstanceSlot>, generation: u64, root: u32, period: u64) {
     let period = Duration::from_millis(period);
     let mut interval = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         interval.tick().await;
         let Some(slot) = slot.upgrade() else { return };
-        if slot.enter(Target::Generation(generation), TimerTick(root)).await.is_err() {
+        if slot.enter(CallbackTarget::Generation(generation), TimerTick(root)).await.is_err() {
             return;
         }
     }
 }
 
-impl<'a> Guest<'a> {
-    fn new(caller: Caller<'a, Host>) -> Self {
+impl<'a> GuestModule<'a> {
+    fn new(caller: Caller<'a, FilterHost>) -> Self {
         Self { caller, about: String::new(), gave: String::new() }
     }
 
-    pub(crate) fn host(&self) -> &Host {
+    pub(crate) fn host(&self) -> &FilterHost {
         self.caller.data()
     }
 
-    pub(crate) fn host_mut(&mut self) -> &mut Host {
+    pub(crate) fn host_mut(&mut self) -> &mut FilterHost {
         self.caller.data_mut()
     }
 
@@ -471,28 +471,28 @@ impl<'a> Guest<'a> {
     }
 
     /// Records a description that the module wrote itself.
-    pub(crate) fn about_text(&mut self, span: memory::Span) {
+    pub(crate) fn about_text(&mut self, span: memory::MemorySpan) {
         if self.host().is_observed() {
             self.about = self.text(span).unwrap_or_default();
         }
     }
 
     /// Returns the status to the module.
-    fn finish(self, name: &'static str, done: Done) -> u32 {
-        let status = done.err().unwrap_or(Status::Ok);
-        if status != Status::Ok {
+    fn finish(self, name: &'static str, done: HostResult) -> u32 {
+        let status = done.err().unwrap_or(HostStatus::Ok);
+        if status != HostStatus::Ok {
             self.host().note_refusal(name, status);
         }
         if self.host().is_observed() {
             let (about, gave) = (&*self.about, &*self.gave);
-            let event = Event::HostCall { name, about, gave, status: status.name() };
+            let event = FilterEvent::HostCall { name, about, gave, status: status.name() };
             self.host().see(&event);
         }
         status as u32
     }
 
     /// Returns to the shim the number of bytes to give, or a status.
-    fn begin(mut self, name: &'static str, done: Done) -> u64 {
+    fn begin(mut self, name: &'static str, done: HostResult) -> u64 {
         let observed = self.host().is_observed().then(|| (self.about.clone(), self.gave.clone()));
         if let Some(gift) = self.host_mut().gift.as_mut().filter(|gift| !gift.is_begun()) {
             if done.is_ok() {
@@ -504,7 +504,7 @@ impl<'a> Guest<'a> {
     }
 }
 
-impl ResourceLimiter for Room {
+impl ResourceLimiter for InstanceMemoryLimit {
     fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> GuestResult<bool> {
         let fits = desired as u64 <= self.limit;
         self.is_over |= !fits;

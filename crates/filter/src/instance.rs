@@ -18,26 +18,26 @@ use sandbox::{
     WasmResults, discard_memory,
 };
 
-use crate::abi::{Action, Side};
-use crate::exports::{Exports, Headers, find, initialise};
-use crate::host::{Context, Host, Phase, Received, Root};
-use crate::messages::Exchange;
-use crate::observe::Event;
-use crate::plugin::Spec;
-use crate::refused::Reason;
+use crate::abi::{FilterAction, MessageSide};
+use crate::exports::{HeadersExport, ModuleExports, find, initialise};
+use crate::host::{FilterHost, ModuleContext, ReceivedData, RootContext, RootPhase};
+use crate::messages::FilterExchange;
+use crate::observe::FilterEvent;
+use crate::plugin::PluginSpec;
+use crate::refused::FilterRefusalReason;
 use crate::shim;
-use crate::slot::{BackOff, Slot};
+use crate::slot::{BackOff, InstanceSlot};
 use crate::stats::count;
-use crate::stream::Stream;
-use crate::vm::Core;
+use crate::stream::StreamContext;
+use crate::vm::VmCore;
 
 /// The maximum number of streams that wait for `proxy_done` after their exchange.
 pub(crate) const MAX_LINGERING: usize = 1024;
 
 /// An instance of a module.
-pub(crate) struct Instance {
-    store: Store<Host>,
-    exports: Exports,
+pub(crate) struct FilterInstance {
+    store: Store<FilterHost>,
+    exports: ModuleExports,
     /// Root contexts by the number of their plugin.
     roots: HashMap<u64, u32, RandomState>,
 }
@@ -49,26 +49,26 @@ pub(crate) enum NotReady {
     /// The module trapped at its start.
     Trapped(Trapped),
     /// The module refused to start, or is not valid.
-    Refused(Reason),
+    Refused(FilterRefusalReason),
 }
 
 /// An event of a gRPC call, for its root context.
-pub(crate) enum Grpc {
+pub(crate) enum RootGrpcEvent {
     InitialMetadata(u32),
     Message(u32),
     TrailingMetadata(u32),
     Close(u32),
 }
 
-impl Instance {
+impl FilterInstance {
     /// Creates an instance and initialises it to the point at which it needs a filter.
     pub(crate) async fn new(
-        core: &Arc<Core>,
-        place: (Weak<Slot>, u64),
-        first: &Arc<Spec>,
+        core: &Arc<VmCore>,
+        place: (Weak<InstanceSlot>, u64),
+        first: &Arc<PluginSpec>,
     ) -> Result<Self, NotReady> {
         let engine = core.module.pre.module().engine();
-        let mut store = Store::new(engine, Host::new(core, place));
+        let mut store = Store::new(engine, FilterHost::new(core, place));
         store.limiter(|host| &mut host.room);
         store.epoch_deadline_callback(|mut context| {
             let turn = context.data_mut().clock.tick()?;
@@ -78,16 +78,17 @@ impl Instance {
         store.set_epoch_deadline(1);
         store.data_mut().starting = Some(Arc::clone(first));
         let (guest, allocator) = link(&mut store, core).await?;
-        let memory = guest.get_memory(&mut store, "memory").ok_or(NotReady::Refused(Reason::Memory))?;
+        let memory =
+            guest.get_memory(&mut store, "memory").ok_or(NotReady::Refused(FilterRefusalReason::Memory))?;
         let allocate = match find::<u32, u32>(&mut store, &guest, "proxy_on_memory_allocate")? {
             Some(allocate) => Some(allocate),
             None => find::<u32, u32>(&mut store, &guest, "malloc")?,
         };
-        let allocate = allocate.ok_or(NotReady::Refused(Reason::Allocator))?;
+        let allocate = allocate.ok_or(NotReady::Refused(FilterRefusalReason::Allocator))?;
         let allocate = Ref::Func(Some(*allocate.func()));
         allocator.set(&mut store, 0, allocate).map_err(NotReady::Trapped)?;
         store.data_mut().memory = Some(memory);
-        let exports = Exports::of(&mut store, &guest)?;
+        let exports = ModuleExports::of(&mut store, &guest)?;
         initialise(&mut store, &guest).await?;
         store.data_mut().starting = None;
         store.data_mut().clock.rest();
@@ -100,20 +101,20 @@ impl Instance {
         self.store.set_epoch_deadline(1);
     }
 
-    pub(crate) fn has_root(&self, spec: &Spec) -> bool {
+    pub(crate) fn has_root(&self, spec: &PluginSpec) -> bool {
         self.roots.contains_key(&spec.number)
     }
 
     /// Creates a filter's root context, unless it has one, starts and configures it.
-    pub(crate) async fn start(&mut self, spec: &Arc<Spec>) -> Result<(), NotReady> {
+    pub(crate) async fn start(&mut self, spec: &Arc<PluginSpec>) -> Result<(), NotReady> {
         if self.has_root(spec) {
             return Ok(());
         }
         let id = self.store.data_mut().next_context();
-        let root = Arc::new(Root::new(id, spec));
-        self.store.data_mut().insert(id, Context::Root(root));
+        let root = Arc::new(RootContext::new(id, spec));
+        self.store.data_mut().insert(id, ModuleContext::Root(root));
         let started = self.start_root(id, spec).await;
-        self.store.data_mut().phase = Phase::Serving;
+        self.store.data_mut().phase = RootPhase::Serving;
         match started {
             Ok(()) => {
                 self.roots.insert(spec.number, id);
@@ -128,7 +129,7 @@ impl Instance {
         }
     }
 
-    async fn start_root(&mut self, id: u32, spec: &Arc<Spec>) -> Result<(), NotReady> {
+    async fn start_root(&mut self, id: u32, spec: &Arc<PluginSpec>) -> Result<(), NotReady> {
         let time = spec.limits.startup_cpu.0;
         let create = self.exports.on_context_create.as_ref();
         call(&mut self.store, id, time, "proxy_on_context_create", create, (id, 0), ())
@@ -136,16 +137,16 @@ impl Instance {
             .map_err(NotReady::Trapped)?;
         let length = |bytes: &bytes::Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let (vm, plugin) = (length(&spec.vm_config), length(&spec.config));
-        self.store.data_mut().phase = Phase::Starting;
+        self.store.data_mut().phase = RootPhase::Starting;
         let start = self.exports.on_vm_start.as_ref();
         if call(&mut self.store, id, time, "proxy_on_vm_start", start, (id, vm), 1)
             .await
             .map_err(NotReady::Trapped)?
             == 0
         {
-            return Err(NotReady::Refused(Reason::VmStart));
+            return Err(NotReady::Refused(FilterRefusalReason::VmStart));
         }
-        self.store.data_mut().phase = Phase::Configuring;
+        self.store.data_mut().phase = RootPhase::Configuring;
         let configure = [
             ("proxy_validate_configuration", self.exports.validate_configuration.as_ref()),
             ("proxy_on_configure", self.exports.on_configure.as_ref()),
@@ -156,14 +157,14 @@ impl Instance {
                 .map_err(NotReady::Trapped)?
                 == 0
             {
-                return Err(NotReady::Refused(Reason::Configure));
+                return Err(NotReady::Refused(FilterRefusalReason::Configure));
             }
         }
         Ok(())
     }
 
     /// Starts a filter's timer, if it has set one that is not running.
-    pub(crate) fn start_timer(&mut self, spec: &Spec) {
+    pub(crate) fn start_timer(&mut self, spec: &PluginSpec) {
         if let Some(id) = self.roots.get(&spec.number) {
             self.store.data_mut().start_timer(*id);
         }
@@ -172,15 +173,15 @@ impl Instance {
     /// Opens a filter's stream context for an exchange.
     pub(crate) async fn open(
         &mut self,
-        spec: &Arc<Spec>,
-        exchange: &Arc<Exchange>,
-    ) -> GuestResult<Arc<Stream>> {
+        spec: &Arc<PluginSpec>,
+        exchange: &Arc<FilterExchange>,
+    ) -> GuestResult<Arc<StreamContext>> {
         let root = self.roots.get(&spec.number).copied().unwrap_or_default();
         let host = self.store.data_mut();
         let id = host.next_context();
         let place = (host.slot.clone(), host.generation);
-        let stream = Stream::new((id, root), spec, exchange, host.core.module.has, place);
-        host.insert(id, Context::Stream(Arc::clone(&stream)));
+        let stream = StreamContext::new((id, root), spec, exchange, host.core.module.has, place);
+        host.insert(id, ModuleContext::Stream(Arc::clone(&stream)));
         let create = self.exports.on_context_create.as_ref();
         call(&mut self.store, id, spec.limits.cpu.0, "proxy_on_context_create", create, (id, root), ())
             .await?;
@@ -190,34 +191,34 @@ impl Instance {
     /// Delivers the head of a message; `end` if no body follows.
     pub(crate) async fn on_headers(
         &mut self,
-        stream: &Stream,
-        side: Side,
+        stream: &StreamContext,
+        side: MessageSide,
         count: u32,
         end: bool,
-    ) -> GuestResult<Action> {
+    ) -> GuestResult<FilterAction> {
         let (name, callback) = match side {
-            Side::Request => ("proxy_on_request_headers", &self.exports.on_request_headers),
-            Side::Response => ("proxy_on_response_headers", &self.exports.on_response_headers),
+            MessageSide::Request => ("proxy_on_request_headers", &self.exports.on_request_headers),
+            MessageSide::Response => ("proxy_on_response_headers", &self.exports.on_response_headers),
         };
         let (id, time) = (stream.id, stream.spec.limits.cpu.0);
         stream.begin_callback(side, true);
         let action = match callback {
-            Headers::None => return Ok(Action::Continue),
-            Headers::Two(callback) => {
+            HeadersExport::None => return Ok(FilterAction::Continue),
+            HeadersExport::Two(callback) => {
                 let callback = Some(callback);
                 call(&mut self.store, id, time, name, callback, (id, count), 0).await?
             }
-            Headers::Three(callback) => {
+            HeadersExport::Three(callback) => {
                 let callback = Some(callback);
                 call(&mut self.store, id, time, name, callback, (id, count, u32::from(end)), 0).await?
             }
         };
-        Ok(Self::end_callback(stream, side, Action::of(action)))
+        Ok(Self::end_callback(stream, side, FilterAction::of(action)))
     }
 
     /// Applies the result of a callback to its stream.
-    fn end_callback(stream: &Stream, side: Side, action: Action) -> Action {
-        if side == Side::Request && action == Action::Continue {
+    fn end_callback(stream: &StreamContext, side: MessageSide, action: FilterAction) -> FilterAction {
+        if side == MessageSide::Request && action == FilterAction::Continue {
             stream.let_go();
         }
         action
@@ -225,7 +226,7 @@ impl Instance {
 
     /// Whether the module still has the context of this stream. Nothing of a message passes without it, since
     /// its exchange has ended.
-    fn knows(&self, stream: &Stream) -> bool {
+    fn knows(&self, stream: &StreamContext) -> bool {
         self.has_context(stream.id)
     }
 
@@ -237,48 +238,48 @@ impl Instance {
     /// Delivers a piece of a body, with everything that is held back; `end` if it is the last.
     pub(crate) async fn on_body(
         &mut self,
-        stream: &Stream,
-        side: Side,
+        stream: &StreamContext,
+        side: MessageSide,
         size: u32,
         end: bool,
-    ) -> GuestResult<Action> {
+    ) -> GuestResult<FilterAction> {
         if !self.knows(stream) {
-            return Ok(Action::Continue);
+            return Ok(FilterAction::Continue);
         }
         let (name, callback) = match side {
-            Side::Request => ("proxy_on_request_body", &self.exports.on_request_body),
-            Side::Response => ("proxy_on_response_body", &self.exports.on_response_body),
+            MessageSide::Request => ("proxy_on_request_body", &self.exports.on_request_body),
+            MessageSide::Response => ("proxy_on_response_body", &self.exports.on_response_body),
         };
         let (id, callback) = (stream.id, callback.as_ref());
         stream.begin_callback(side, false);
         let time = stream.spec.limits.cpu.0;
         let action = call(&mut self.store, id, time, name, callback, (id, size, u32::from(end)), 0).await?;
-        Ok(Self::end_callback(stream, side, Action::of(action)))
+        Ok(Self::end_callback(stream, side, FilterAction::of(action)))
     }
 
     /// Delivers the trailers of a message.
     pub(crate) async fn on_trailers(
         &mut self,
-        stream: &Stream,
-        side: Side,
+        stream: &StreamContext,
+        side: MessageSide,
         count: u32,
-    ) -> GuestResult<Action> {
+    ) -> GuestResult<FilterAction> {
         if !self.knows(stream) {
-            return Ok(Action::Continue);
+            return Ok(FilterAction::Continue);
         }
         let (name, callback) = match side {
-            Side::Request => ("proxy_on_request_trailers", &self.exports.on_request_trailers),
-            Side::Response => ("proxy_on_response_trailers", &self.exports.on_response_trailers),
+            MessageSide::Request => ("proxy_on_request_trailers", &self.exports.on_request_trailers),
+            MessageSide::Response => ("proxy_on_response_trailers", &self.exports.on_response_trailers),
         };
         let (id, callback) = (stream.id, callback.as_ref());
         stream.begin_callback(side, false);
         let time = stream.spec.limits.cpu.0;
         let action = call(&mut self.store, id, time, name, callback, (id, count), 0).await?;
-        Ok(Self::end_callback(stream, side, Action::of(action)))
+        Ok(Self::end_callback(stream, side, FilterAction::of(action)))
     }
 
     /// Ends a stream after its exchange: done, log, delete. A stream whose module has not finished lingers.
-    pub(crate) async fn end(&mut self, stream: &Stream) -> GuestResult<()> {
+    pub(crate) async fn end(&mut self, stream: &StreamContext) -> GuestResult<()> {
         if !self.knows(stream) {
             return Ok(());
         }
@@ -322,7 +323,7 @@ impl Instance {
     }
 
     /// Ends the root context of a filter that is removed.
-    pub(crate) async fn retire(&mut self, spec: &Spec) -> GuestResult<()> {
+    pub(crate) async fn retire(&mut self, spec: &PluginSpec) -> GuestResult<()> {
         let Some(id) = self.roots.remove(&spec.number) else { return Ok(()) };
         // Its lingering streams end first: the removed root would not receive the events that they wait for.
         for child in self.store.data().lingering_of(id) {
@@ -339,7 +340,7 @@ impl Instance {
     }
 
     /// Delivers the response to an HTTP call, or its failure. Does nothing if the call was cancelled.
-    pub(crate) async fn on_call_response(&mut self, token: u32, received: Received) -> GuestResult<()> {
+    pub(crate) async fn on_call_response(&mut self, token: u32, received: ReceivedData) -> GuestResult<()> {
         let Some(pending) = self.store.data_mut().calls.take(token) else { return Ok(()) };
         let sizes = received.sizes();
         let delivery = self.store.data_mut().begin_delivery(&pending, received);
@@ -357,9 +358,9 @@ impl Instance {
     pub(crate) async fn on_grpc(
         &mut self,
         token: u32,
-        what: Grpc,
+        what: RootGrpcEvent,
         is_last: bool,
-        received: Received,
+        received: ReceivedData,
     ) -> GuestResult<()> {
         let host = self.store.data_mut();
         let pending = if is_last { host.calls.take(token) } else { host.calls.get(token) };
@@ -367,18 +368,18 @@ impl Instance {
         let Some((root, time)) = host.begin_delivery(&pending, received) else { return Ok(()) };
         let exports = &self.exports;
         let (name, callback, value) = match what {
-            Grpc::InitialMetadata(count) => (
+            RootGrpcEvent::InitialMetadata(count) => (
                 "proxy_on_grpc_receive_initial_metadata",
                 exports.on_grpc_receive_initial_metadata.as_ref(),
                 count,
             ),
-            Grpc::Message(size) => ("proxy_on_grpc_receive", exports.on_grpc_receive.as_ref(), size),
-            Grpc::TrailingMetadata(count) => (
+            RootGrpcEvent::Message(size) => ("proxy_on_grpc_receive", exports.on_grpc_receive.as_ref(), size),
+            RootGrpcEvent::TrailingMetadata(count) => (
                 "proxy_on_grpc_receive_trailing_metadata",
                 exports.on_grpc_receive_trailing_metadata.as_ref(),
                 count,
             ),
-            Grpc::Close(status) => ("proxy_on_grpc_close", exports.on_grpc_close.as_ref(), status),
+            RootGrpcEvent::Close(status) => ("proxy_on_grpc_close", exports.on_grpc_close.as_ref(), status),
         };
         call(&mut self.store, root, time, name, callback, (root, token, value), ()).await?;
         let host = self.store.data_mut();
@@ -432,16 +433,16 @@ impl Instance {
     }
 
     /// The filter of the current or last callback.
-    pub(crate) fn current_spec(&self) -> Option<Arc<Spec>> {
+    pub(crate) fn current_spec(&self) -> Option<Arc<PluginSpec>> {
         self.store.data().spec().cloned()
     }
 
     /// The filters that the next instance in this slot needs before there is a request: those with timers,
     /// and the one that failed.
-    pub(crate) fn to_revive(&self) -> Vec<Arc<Spec>> {
+    pub(crate) fn to_revive(&self) -> Vec<Arc<PluginSpec>> {
         let host = self.store.data();
         let roots = host.contexts.values().filter_map(|context| match context {
-            Context::Root(root) if root.period.load(Relaxed) > 0 => Some(Arc::clone(&root.spec)),
+            ModuleContext::Root(root) if root.period.load(Relaxed) > 0 => Some(Arc::clone(&root.spec)),
             _ => None,
         });
         let mut specs: Vec<_> = roots.chain(self.current_spec()).collect();
@@ -476,8 +477,8 @@ impl Instance {
 }
 
 /// Runs one callback in a context.
-async fn call<P: Arguments, R: WasmResults + Returned + Copy + Sync>(
-    store: &mut Store<Host>,
+async fn call<P: CallbackArguments, R: WasmResults + CallbackResult + Copy + Sync>(
+    store: &mut Store<FilterHost>,
     context: u32,
     time: Duration,
     name: &'static str,
@@ -496,16 +497,17 @@ async fn call<P: Arguments, R: WasmResults + Returned + Copy + Sync>(
     store.data_mut().clock.rest();
     let result = result?;
     if store.data().is_observed() {
-        store.data().see(&Event::Returned { name, value: result.value() });
+        store.data().see(&FilterEvent::Returned { name, value: result.value() });
     }
     Ok(result)
 }
 
 /// Instantiates the module, and returns it with the table for its allocator.
-async fn link(store: &mut Store<Host>, core: &Core) -> Result<(Guest, sandbox::Table), NotReady> {
+async fn link(store: &mut Store<FilterHost>, core: &VmCore) -> Result<(Guest, sandbox::Table), NotReady> {
     let (filters, module) = (&core.filters, core.module.pre.module());
     let shim = filters.shim.instantiate_async(&mut *store).await.map_err(NotReady::Trapped)?;
-    let missing = || NotReady::Refused(Reason::Import("the allocation shim is incomplete".to_owned()));
+    let missing =
+        || NotReady::Refused(FilterRefusalReason::Import("the allocation shim is incomplete".to_owned()));
     let allocator = shim.get_table(&mut *store, shim::ALLOCATOR).ok_or_else(missing)?;
     let mut imports = Vec::new();
     for import in module.imports() {
@@ -527,56 +529,56 @@ fn words(trapped: &Trapped) -> String {
 }
 
 impl NotReady {
-    pub(crate) fn into_reason(self) -> Reason {
+    pub(crate) fn into_reason(self) -> FilterRefusalReason {
         match self {
-            Self::Later(_) => Reason::Start("it trapped just now".to_owned()),
-            Self::Trapped(trapped) => Reason::Start(words(&trapped)),
+            Self::Later(_) => FilterRefusalReason::Start("it trapped just now".to_owned()),
+            Self::Trapped(trapped) => FilterRefusalReason::Start(words(&trapped)),
             Self::Refused(reason) => reason,
         }
     }
 }
 
 /// The arguments of a callback, as a list for the observer.
-pub(crate) trait Arguments: WasmParams + Sync {
+pub(crate) trait CallbackArguments: WasmParams + Sync {
     fn list(&self) -> ([u32; 5], usize);
 }
 
-impl Arguments for u32 {
+impl CallbackArguments for u32 {
     fn list(&self) -> ([u32; 5], usize) {
         ([*self, 0, 0, 0, 0], 1)
     }
 }
 
-impl Arguments for (u32, u32) {
+impl CallbackArguments for (u32, u32) {
     fn list(&self) -> ([u32; 5], usize) {
         ([self.0, self.1, 0, 0, 0], 2)
     }
 }
 
-impl Arguments for (u32, u32, u32) {
+impl CallbackArguments for (u32, u32, u32) {
     fn list(&self) -> ([u32; 5], usize) {
         ([self.0, self.1, self.2, 0, 0], 3)
     }
 }
 
-impl Arguments for (u32, u32, u32, u32, u32) {
+impl CallbackArguments for (u32, u32, u32, u32, u32) {
     fn list(&self) -> ([u32; 5], usize) {
         ([self.0, self.1, self.2, self.3, self.4], 5)
     }
 }
 
 /// The result of a callback, as a number for the observer.
-pub(crate) trait Returned {
+pub(crate) trait CallbackResult {
     fn value(&self) -> u32;
 }
 
-impl Returned for () {
+impl CallbackResult for () {
     fn value(&self) -> u32 {
         0
     }
 }
 
-impl Returned for u32 {
+impl CallbackResult for u32 {
     fn value(&self) -> u32 {
         *self
     }

@@ -53,12 +53,12 @@ mod fuzz;
 #[cfg(test)]
 mod tests;
 
-pub use chain::Chain;
-pub use config::{Dialect, FilterConfig, FilterLimits, OnRefusal, OnTrap};
-pub use facts::{Certificate, Facts, Tls};
-pub use filters::{Filters, StartError};
-pub use metrics::{Metric, Value};
-pub use observe::{Event, Observe};
-pub use problem::Failed;
-pub use refused::{Reason, Refused};
+pub use chain::FilterChain;
+pub use config::{FilterConfig, FilterLimits, HostDialect, OnRefusal, OnTrap};
+pub use facts::{CertificateInfo, ExchangeInfo, TlsInfo};
+pub use filters::{FilterRuntime, FilterStartError};
+pub use metrics::{FilterMetric, MetricValue};
+pub use observe::{FilterEvent, FilterObserver};
+pub use problem::FilterFailure;
+pub use refused::{FilterRefusalReason, RefusedFilter};
 pub use stats::FilterStats;

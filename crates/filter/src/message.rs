@@ -5,7 +5,7 @@ use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, StatusCode, Uri, request, response};
 
-use crate::abi::Status;
+use crate::abi::HostStatus;
 use crate::spelling::WrittenNames;
 
 /// The maximum number of headers that a module may read or write at once, and that a message may have.
@@ -15,39 +15,39 @@ pub(crate) const MAX_LIST: usize = 256 << 10;
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// A message head, or headers alone.
-pub(crate) enum Head<'a> {
-    Request(&'a mut request::Parts, &'a mut Aside),
+pub(crate) enum MessageHead<'a> {
+    Request(&'a mut request::Parts, &'a mut HeadOverrides),
     Response(&'a mut response::Parts),
     Plain(&'a mut HeaderMap),
 }
 
 /// Changes of a request by modules that its head can't represent or must not lose.
 #[derive(Clone, Debug)]
-pub(crate) struct Aside {
-    pub(crate) scheme: Scheme,
+pub(crate) struct HeadOverrides {
+    pub(crate) scheme: ClientScheme,
     /// The authority to send upstream, if a module has changed it. The head keeps the client's own.
     pub(crate) authority: Option<Authority>,
     /// The headers that filters have written.
     written: WrittenNames,
 }
 
-impl Aside {
-    pub(crate) fn new(scheme: Scheme) -> Self {
+impl HeadOverrides {
+    pub(crate) fn new(scheme: ClientScheme) -> Self {
         Self { scheme, authority: None, written: WrittenNames::default() }
     }
 }
 
 /// The scheme of the client's connection: `true` for `https`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Scheme(pub(crate) bool);
+pub(crate) struct ClientScheme(pub(crate) bool);
 
-impl Scheme {
+impl ClientScheme {
     pub(crate) fn name(self) -> &'static str {
         if self.0 { "https" } else { "http" }
     }
 }
 
-impl Head<'_> {
+impl MessageHead<'_> {
     /// Passes each name and value to `see`, pseudo headers first. `host` appears as `:authority`.
     pub(crate) fn each(&self, mut see: impl FnMut(&[u8], &[u8])) {
         let headers = match self {
@@ -98,7 +98,7 @@ impl Head<'_> {
     }
 
     /// Adds a value to this name. The client's other spellings of the field are removed.
-    pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Status> {
+    pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), HostStatus> {
         if let Some(name) = self.append(name, value)? {
             self.note_written(&name);
         }
@@ -106,16 +106,16 @@ impl Head<'_> {
     }
 
     /// Appends a value, and returns the name unless it is a pseudo header.
-    fn append(&mut self, name: &[u8], value: &[u8]) -> Result<Option<HeaderName>, Status> {
+    fn append(&mut self, name: &[u8], value: &[u8]) -> Result<Option<HeaderName>, HostStatus> {
         if self.set_pseudo(name, value)? {
             return Ok(None);
         }
         let (name, value) = field(name, value)?;
         let headers = self.headers_mut();
         if headers.len() >= MAX_PAIRS {
-            return Err(Status::BadArgument);
+            return Err(HostStatus::BadArgument);
         }
-        headers.try_append(name.clone(), value).map_err(|_| Status::BadArgument)?;
+        headers.try_append(name.clone(), value).map_err(|_| HostStatus::BadArgument)?;
         Ok(Some(name))
     }
 
@@ -126,16 +126,16 @@ impl Head<'_> {
     }
 
     /// Replaces all values of this name. The client's other spellings of the field are removed.
-    pub(crate) fn replace(&mut self, name: &[u8], value: &[u8]) -> Result<(), Status> {
+    pub(crate) fn replace(&mut self, name: &[u8], value: &[u8]) -> Result<(), HostStatus> {
         if self.set_pseudo(name, value)? {
             return Ok(());
         }
         let (name, value) = field(name, value)?;
         let headers = self.headers_mut();
         if headers.len() >= MAX_PAIRS && !headers.contains_key(&name) {
-            return Err(Status::BadArgument);
+            return Err(HostStatus::BadArgument);
         }
-        headers.try_insert(name.clone(), value).map_err(|_| Status::BadArgument)?;
+        headers.try_insert(name.clone(), value).map_err(|_| HostStatus::BadArgument)?;
         self.note_written(&name);
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Head<'_> {
     }
 
     /// Replaces all headers.
-    pub(crate) fn set_all(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), Status> {
+    pub(crate) fn set_all(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), HostStatus> {
         let host = match self {
             Self::Request(head, _) => head.headers.get(HOST).cloned(),
             _ => None,
@@ -188,8 +188,8 @@ impl Head<'_> {
     }
 
     /// Sets a pseudo header. Returns `false` if the name is a regular field.
-    fn set_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<bool, Status> {
-        let bad = Status::BadArgument;
+    fn set_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<bool, HostStatus> {
+        let bad = HostStatus::BadArgument;
         match (self, name) {
             (Self::Request(head, aside), b":authority" | b"host" | b"Host") => {
                 let same = own_authority(head) == Some(value);
@@ -203,8 +203,8 @@ impl Head<'_> {
             }
             (Self::Request(_, aside), b":scheme") => {
                 aside.scheme = match value {
-                    b"http" => Scheme(false),
-                    b"https" => Scheme(true),
+                    b"http" => ClientScheme(false),
+                    b"https" => ClientScheme(true),
                     _ => return Err(bad),
                 };
             }
@@ -230,7 +230,7 @@ pub(crate) fn path(uri: &Uri) -> &str {
 }
 
 /// The authority that modules see.
-pub(crate) fn authority<'a>(head: &'a request::Parts, aside: &'a Aside) -> Option<&'a [u8]> {
+pub(crate) fn authority<'a>(head: &'a request::Parts, aside: &'a HeadOverrides) -> Option<&'a [u8]> {
     let changed = aside.authority.as_ref().map(|authority| authority.as_str().as_bytes());
     changed.or_else(|| own_authority(head))
 }
@@ -253,14 +253,14 @@ fn named(value: &[u8]) -> Option<Authority> {
     Authority::try_from(value).ok().filter(|authority| !authority.as_str().contains('@'))
 }
 
-fn field(name: &[u8], value: &[u8]) -> Result<(HeaderName, HeaderValue), Status> {
-    let name = HeaderName::from_bytes(name).map_err(|_| Status::BadArgument)?;
-    let value = HeaderValue::from_bytes(value).map_err(|_| Status::BadArgument)?;
+fn field(name: &[u8], value: &[u8]) -> Result<(HeaderName, HeaderValue), HostStatus> {
+    let name = HeaderName::from_bytes(name).map_err(|_| HostStatus::BadArgument)?;
+    let value = HeaderValue::from_bytes(value).map_err(|_| HostStatus::BadArgument)?;
     Ok((name, value))
 }
 
 /// The encoded size of a head in bytes; 0 if it is empty.
-pub(crate) fn size(head: &Head<'_>) -> usize {
+pub(crate) fn size(head: &MessageHead<'_>) -> usize {
     let mut size = 0;
     head.each(|name, value| size += 8 + name.len() + 1 + value.len() + 1);
     if size == 0 { 0 } else { size + 4 }
@@ -268,7 +268,7 @@ pub(crate) fn size(head: &Head<'_>) -> usize {
 
 /// Encodes a head as in the ABI: the number of pairs; the two lengths of each; then each name and value,
 /// terminated by a zero. Returns `None` if the size does not match because the head has changed.
-pub(crate) fn write(head: &Head<'_>, into: &mut [u8]) -> Option<()> {
+pub(crate) fn write(head: &MessageHead<'_>, into: &mut [u8]) -> Option<()> {
     if into.is_empty() {
         return Some(());
     }
@@ -299,20 +299,20 @@ pub(crate) fn write(head: &Head<'_>, into: &mut [u8]) -> Option<()> {
 }
 
 /// Names and values.
-pub(crate) type Pairs<'a> = Vec<(&'a [u8], &'a [u8])>;
+pub(crate) type HeaderPairs<'a> = Vec<(&'a [u8], &'a [u8])>;
 
 /// Parses a list of names and values that a module has written.
 ///
 /// # Errors
 /// Returns [`Status::BadArgument`] if lengths and bytes do not match, or there are too many pairs or bytes.
-pub(crate) fn read(bytes: &[u8]) -> Result<Pairs<'_>, Status> {
+pub(crate) fn read(bytes: &[u8]) -> Result<HeaderPairs<'_>, HostStatus> {
     if bytes.len() > MAX_LIST {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
-    read_pairs(bytes).ok_or(Status::BadArgument)
+    read_pairs(bytes).ok_or(HostStatus::BadArgument)
 }
 
-fn read_pairs(bytes: &[u8]) -> Option<Pairs<'_>> {
+fn read_pairs(bytes: &[u8]) -> Option<HeaderPairs<'_>> {
     let Some((count, rest)) = bytes.split_first_chunk::<4>() else {
         // No bytes, or zeros alone, are an empty list.
         return bytes.iter().all(|byte| *byte == 0).then(Vec::new);
@@ -348,11 +348,11 @@ mod tests {
             .body(())
             .unwrap()
             .into_parts();
-        let mut aside = Aside::new(Scheme(false));
-        let head = Head::Request(&mut head, &mut aside);
+        let mut aside = HeadOverrides::new(ClientScheme(false));
+        let head = MessageHead::Request(&mut head, &mut aside);
         let mut bytes = vec![0xff; size(&head)];
         write(&head, &mut bytes).unwrap();
-        let expected: Pairs<'_> = vec![
+        let expected: HeaderPairs<'_> = vec![
             (b":authority", b"example.org"),
             (b":path", b"/a?b=1"),
             (b":method", b"GET"),
@@ -369,9 +369,9 @@ mod tests {
         assert_eq!(read(b""), Ok(vec![]));
         assert_eq!(read(b"\0"), Ok(vec![]));
         assert_eq!(read(b"\0\0\0\0"), Ok(vec![]));
-        assert_eq!(read(b"\x01"), Err(Status::BadArgument));
-        assert_eq!(read(b"\xff\xff\xff\xff"), Err(Status::BadArgument));
-        assert_eq!(read(&[0; MAX_LIST + 1]), Err(Status::BadArgument));
+        assert_eq!(read(b"\x01"), Err(HostStatus::BadArgument));
+        assert_eq!(read(b"\xff\xff\xff\xff"), Err(HostStatus::BadArgument));
+        assert_eq!(read(&[0; MAX_LIST + 1]), Err(HostStatus::BadArgument));
     }
 
     #[test]
@@ -380,12 +380,12 @@ mod tests {
         for (before, status, expected) in [
             (200, "201", Ok(())),
             (200, "599", Ok(())),
-            (200, "101", Err(Status::BadArgument)),
-            (200, "600", Err(Status::BadArgument)),
+            (200, "101", Err(HostStatus::BadArgument)),
+            (200, "600", Err(HostStatus::BadArgument)),
             (101, "101", Ok(())),
         ] {
             parts.status = StatusCode::from_u16(before).unwrap();
-            let written = Head::Response(&mut parts).replace(b":status", status.as_bytes());
+            let written = MessageHead::Response(&mut parts).replace(b":status", status.as_bytes());
             assert_eq!(written, expected, "{status}");
         }
     }
@@ -393,15 +393,15 @@ mod tests {
     #[test]
     fn pseudo_headers_are_written_through() {
         let (mut parts, ()) = http::Request::get("/a").header("host", "a.org").body(()).unwrap().into_parts();
-        let mut aside = Aside::new(Scheme(false));
-        let mut head = Head::Request(&mut parts, &mut aside);
+        let mut aside = HeadOverrides::new(ClientScheme(false));
+        let mut head = MessageHead::Request(&mut parts, &mut aside);
         head.replace(b":path", b"/b?c").unwrap();
         head.replace(b":method", b"PUT").unwrap();
         head.replace(b":authority", b"b.org").unwrap();
-        assert_eq!(head.replace(b":path", b"no path"), Err(Status::BadArgument));
-        assert_eq!(head.add(b"bad name", b"x"), Err(Status::BadArgument));
-        assert_eq!(head.add(b"x", b"a\nb"), Err(Status::BadArgument));
-        assert_eq!(head.replace(b":authority", b"me@b.org"), Err(Status::BadArgument));
+        assert_eq!(head.replace(b":path", b"no path"), Err(HostStatus::BadArgument));
+        assert_eq!(head.add(b"bad name", b"x"), Err(HostStatus::BadArgument));
+        assert_eq!(head.add(b"x", b"a\nb"), Err(HostStatus::BadArgument));
+        assert_eq!(head.replace(b":authority", b"me@b.org"), Err(HostStatus::BadArgument));
         assert_eq!(head.get(b"host").unwrap(), "b.org");
         assert_eq!((parts.uri.to_string(), parts.method), ("/b?c".to_owned(), Method::PUT));
         assert_eq!(
@@ -413,9 +413,9 @@ mod tests {
     #[test]
     fn restoring_the_clients_authority_clears_the_override() {
         let (mut parts, ()) = http::Request::get("/a").header("host", "a.org").body(()).unwrap().into_parts();
-        let mut aside = Aside::new(Scheme(false));
+        let mut aside = HeadOverrides::new(ClientScheme(false));
         for name in ["b.org", "a.org"] {
-            Head::Request(&mut parts, &mut aside).replace(b":authority", name.as_bytes()).unwrap();
+            MessageHead::Request(&mut parts, &mut aside).replace(b":authority", name.as_bytes()).unwrap();
         }
         assert_eq!(aside.authority, None);
     }

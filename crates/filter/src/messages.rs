@@ -10,23 +10,23 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, request, response};
 use services::RequestCall;
 
-use crate::abi::Side;
-use crate::facts::Facts;
+use crate::abi::MessageSide;
+use crate::facts::ExchangeInfo;
 use crate::filters::lock;
-use crate::message::{Aside, Head, Scheme};
+use crate::message::{ClientScheme, HeadOverrides, MessageHead};
 
 /// An exchange, shared by all its filters.
-pub(crate) struct Exchange {
-    pub(crate) facts: Facts,
+pub(crate) struct FilterExchange {
+    pub(crate) facts: ExchangeInfo,
     pub(crate) call: RequestCall,
     counts: [AtomicU64; 2],
-    messages: Mutex<Messages>,
+    messages: Mutex<ExchangeMessages>,
 }
 
 /// The heads of the two messages, and the data that filters share.
-pub(crate) struct Messages {
+pub(crate) struct ExchangeMessages {
     pub(crate) request: Option<request::Parts>,
-    pub(crate) aside: Aside,
+    pub(crate) aside: HeadOverrides,
     pub(crate) response: Option<response::Parts>,
     /// The response's trailers, once they have left.
     pub(crate) trailers: Option<HeaderMap>,
@@ -34,16 +34,16 @@ pub(crate) struct Messages {
     pub(crate) calls_before: usize,
     /// Whether the request's head has left for the handler.
     request_has_left: bool,
-    was: Was,
+    was: RequestProperties,
     /// Whether the response's head has left for the client.
     pub(crate) has_left: bool,
     /// Whether the exchange is over and only read by final callbacks.
     pub(crate) is_over: bool,
     /// The announced lengths of the request and the response before a filter changed the heads; `None` if
     /// none did.
-    announced: [Option<Announced>; 2],
+    announced: [Option<AnnouncedLength>; 2],
     /// Changes of a response that has not arrived yet.
-    pub(crate) early: Vec<Early>,
+    pub(crate) early: Vec<EarlyResponseChange>,
     pub(crate) properties: HashMap<Vec<u8>, Bytes>,
     /// The id of the request, if it has no id header.
     pub(crate) id: Option<Bytes>,
@@ -53,31 +53,31 @@ pub(crate) struct Messages {
 
 /// The properties of a request that affect its response, kept after the head has left.
 #[derive(Default)]
-struct Was {
+struct RequestProperties {
     head: bool,
     grpc: bool,
 }
 
 /// The `content-length` of a head, if it has one.
-struct Announced(Option<HeaderValue>);
+struct AnnouncedLength(Option<HeaderValue>);
 
 /// A change of a response that has not arrived yet.
-pub(crate) enum Early {
+pub(crate) enum EarlyResponseChange {
     Add((Vec<u8>, HeaderValue)),
     Replace((Vec<u8>, HeaderValue)),
     Remove(Vec<u8>),
 }
 
-impl Exchange {
-    pub(crate) fn new(head: request::Parts, call: RequestCall, facts: Facts) -> Arc<Self> {
-        let messages = Messages {
+impl FilterExchange {
+    pub(crate) fn new(head: request::Parts, call: RequestCall, facts: ExchangeInfo) -> Arc<Self> {
+        let messages = ExchangeMessages {
             request: Some(head),
-            aside: Aside::new(Scheme(facts.tls.is_some())),
+            aside: HeadOverrides::new(ClientScheme(facts.tls.is_some())),
             response: None,
             trailers: None,
             calls_before: 0,
             request_has_left: false,
-            was: Was::default(),
+            was: RequestProperties::default(),
             has_left: false,
             is_over: false,
             announced: [None, None],
@@ -89,7 +89,7 @@ impl Exchange {
         Arc::new(Self { facts, call, counts: Default::default(), messages: Mutex::new(messages) })
     }
 
-    pub(crate) fn messages(&self) -> MutexGuard<'_, Messages> {
+    pub(crate) fn messages(&self) -> MutexGuard<'_, ExchangeMessages> {
         lock(&self.messages)
     }
 
@@ -99,16 +99,16 @@ impl Exchange {
     }
 
     /// Counts bytes of a body.
-    pub(crate) fn count(&self, side: Side, bytes: usize) {
+    pub(crate) fn count(&self, side: MessageSide, bytes: usize) {
         let [request, response] = &self.counts;
-        let counter = if side == Side::Request { request } else { response };
+        let counter = if side == MessageSide::Request { request } else { response };
         counter.fetch_add(bytes as u64, Relaxed);
     }
 
     /// The number of bytes of a body so far.
-    pub(crate) fn counted(&self, side: Side) -> u64 {
+    pub(crate) fn counted(&self, side: MessageSide) -> u64 {
         let [request, response] = &self.counts;
-        if side == Side::Request { request.load(Relaxed) } else { response.load(Relaxed) }
+        if side == MessageSide::Request { request.load(Relaxed) } else { response.load(Relaxed) }
     }
 
     pub(crate) fn is_grpc(&self) -> bool {
@@ -117,19 +117,19 @@ impl Exchange {
     }
 }
 
-impl Messages {
+impl ExchangeMessages {
     /// Returns a head, if it is present.
-    pub(crate) fn head(&mut self, is_request: bool) -> Option<Head<'_>> {
+    pub(crate) fn head(&mut self, is_request: bool) -> Option<MessageHead<'_>> {
         if is_request {
-            self.request.as_mut().map(|head| Head::Request(head, &mut self.aside))
+            self.request.as_mut().map(|head| MessageHead::Request(head, &mut self.aside))
         } else {
-            self.response.as_mut().map(Head::Response)
+            self.response.as_mut().map(MessageHead::Response)
         }
     }
 
     /// The number of headers of a head.
-    pub(crate) fn count(&mut self, side: Side) -> u32 {
-        self.head(side == Side::Request).map_or(0, |head| head.count())
+    pub(crate) fn count(&mut self, side: MessageSide) -> u32 {
+        self.head(side == MessageSide::Request).map_or(0, |head| head.count())
     }
 
     /// Whether the response has no body, regardless of its headers.
@@ -161,7 +161,7 @@ impl Messages {
             return self.request.clone();
         }
         let request = self.request.take()?;
-        self.was = Was { head: request.method == Method::HEAD, grpc: is_grpc(&request) };
+        self.was = RequestProperties { head: request.method == Method::HEAD, grpc: is_grpc(&request) };
         Some(request)
     }
 
@@ -171,38 +171,40 @@ impl Messages {
     }
 
     /// Returns a head to be changed, and records the length that it announced before.
-    pub(crate) fn change(&mut self, is_request: bool) -> Option<Head<'_>> {
+    pub(crate) fn change(&mut self, is_request: bool) -> Option<MessageHead<'_>> {
         let [of_request, of_response] = &mut self.announced;
         let (announced, headers) = match is_request {
             true => (of_request, &self.request.as_ref()?.headers),
             false => (of_response, &self.response.as_ref()?.headers),
         };
-        announced.get_or_insert_with(|| Announced(headers.get(CONTENT_LENGTH).cloned()));
+        announced.get_or_insert_with(|| AnnouncedLength(headers.get(CONTENT_LENGTH).cloned()));
         self.head(is_request)
     }
 
     /// Removes the announced length before a head leaves if filters have changed the header or the body,
     /// since the value is then unverified.
-    pub(crate) fn settle_length(&mut self, side: Side, is_changed: bool) {
-        let is_bodiless = side == Side::Response && self.is_bodiless();
+    pub(crate) fn settle_length(&mut self, side: MessageSide, is_changed: bool) {
+        let is_bodiless = side == MessageSide::Response && self.is_bodiless();
         let [of_request, of_response] = &mut self.announced;
         let (before, headers) = match side {
-            Side::Request => (of_request.take(), self.request.as_mut().map(|head| &mut head.headers)),
-            Side::Response => (of_response.take(), self.response.as_mut().map(|head| &mut head.headers)),
+            MessageSide::Request => (of_request.take(), self.request.as_mut().map(|head| &mut head.headers)),
+            MessageSide::Response => {
+                (of_response.take(), self.response.as_mut().map(|head| &mut head.headers))
+            }
         };
         let Some(headers) = headers.filter(|_| !is_bodiless) else { return };
-        let is_other = |Announced(before)| !headers.get_all(CONTENT_LENGTH).iter().eq(&before);
+        let is_other = |AnnouncedLength(before)| !headers.get_all(CONTENT_LENGTH).iter().eq(&before);
         if is_changed || before.is_some_and(is_other) {
             headers.remove(CONTENT_LENGTH);
         }
     }
 
     /// The announced length of the body that follows a head.
-    pub(crate) fn length(&self, side: Side) -> Option<u64> {
+    pub(crate) fn length(&self, side: MessageSide) -> Option<u64> {
         let headers = match side {
-            Side::Request => &self.request.as_ref()?.headers,
-            Side::Response if self.is_bodiless() => return None,
-            Side::Response => &self.response.as_ref()?.headers,
+            MessageSide::Request => &self.request.as_ref()?.headers,
+            MessageSide::Response if self.is_bodiless() => return None,
+            MessageSide::Response => &self.response.as_ref()?.headers,
         };
         headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
     }
@@ -220,9 +222,9 @@ impl Messages {
         for early in &early {
             // Early changes were validated when they were made. Any that no longer fits is skipped.
             let _ = match early {
-                Early::Add((name, value)) => head.add(name, value.as_bytes()),
-                Early::Replace((name, value)) => head.replace(name, value.as_bytes()),
-                Early::Remove(name) => {
+                EarlyResponseChange::Add((name, value)) => head.add(name, value.as_bytes()),
+                EarlyResponseChange::Replace((name, value)) => head.replace(name, value.as_bytes()),
+                EarlyResponseChange::Remove(name) => {
                     head.remove(name);
                     Ok(())
                 }

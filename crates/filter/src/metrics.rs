@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::abi::Status;
+use crate::abi::HostStatus;
 
 /// The maximum number of metrics of a process.
 const MAX_METRICS: usize = 10_000;
@@ -21,16 +21,16 @@ const BOUNDS: [f64; 19] = [
 
 /// A metric with its current value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Metric {
+pub struct FilterMetric {
     /// The name that the module chose; any text.
     pub name: String,
     /// The value.
-    pub value: Value,
+    pub value: MetricValue,
 }
 
 /// The value of a metric.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum MetricValue {
     /// A number that never decreases.
     Counter(u64),
     /// A number.
@@ -48,67 +48,69 @@ pub enum Value {
 
 /// All metrics of a process.
 #[derive(Default)]
-pub(crate) struct Metrics {
-    inner: RwLock<Inner>,
+pub(crate) struct FilterMetrics {
+    inner: RwLock<FilterMetricsInner>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct FilterMetricsInner {
     by_name: BTreeMap<String, u32>,
-    all: Vec<Arc<Cell>>,
+    all: Vec<Arc<MetricCell>>,
 }
 
-enum Cell {
+enum MetricCell {
     Counter(AtomicU64),
     Gauge(AtomicI64),
-    Histogram(Mutex<Histogram>),
+    Histogram(Mutex<FilterHistogram>),
 }
 
 #[derive(Clone, Default)]
-struct Histogram {
+struct FilterHistogram {
     counts: [u64; BOUNDS.len()],
     sum: f64,
     count: u64,
 }
 
-impl Metrics {
+impl FilterMetrics {
     /// Returns the id of the metric with this name, created if there is none.
-    pub(crate) fn define(&self, kind: u32, name: &[u8]) -> Result<u32, Status> {
+    pub(crate) fn define(&self, kind: u32, name: &[u8]) -> Result<u32, HostStatus> {
         if name.len() > MAX_NAME {
-            return Err(Status::InternalFailure);
+            return Err(HostStatus::InternalFailure);
         }
-        let name = std::str::from_utf8(name).map_err(|_| Status::BadArgument)?;
-        let cell = Cell::new(kind).ok_or(Status::BadArgument)?;
+        let name = std::str::from_utf8(name).map_err(|_| HostStatus::BadArgument)?;
+        let cell = MetricCell::new(kind).ok_or(HostStatus::BadArgument)?;
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(id) = inner.by_name.get(name).copied() {
             let same = inner.get(id).is_some_and(|cell| cell.kind() == kind);
-            return if same { Ok(id) } else { Err(Status::BadArgument) };
+            return if same { Ok(id) } else { Err(HostStatus::BadArgument) };
         }
         if inner.all.len() >= MAX_METRICS {
-            return Err(Status::InternalFailure);
+            return Err(HostStatus::InternalFailure);
         }
         inner.all.push(Arc::new(cell));
-        let id = u32::try_from(inner.all.len()).map_err(|_| Status::InternalFailure)?;
+        let id = u32::try_from(inner.all.len()).map_err(|_| HostStatus::InternalFailure)?;
         inner.by_name.insert(name.to_owned(), id);
         Ok(id)
     }
 
     /// Adds to a counter or a gauge. A counter never decreases.
-    pub(crate) fn increment(&self, id: u32, by: i64) -> Result<(), Status> {
+    pub(crate) fn increment(&self, id: u32, by: i64) -> Result<(), HostStatus> {
         match (&*self.find(id)?, u64::try_from(by)) {
-            (Cell::Counter(counter), Ok(by)) => drop(counter.fetch_add(by, Relaxed)),
-            (Cell::Gauge(gauge), _) => drop(gauge.fetch_add(by, Relaxed)),
-            (Cell::Counter(_), Err(_)) | (Cell::Histogram(_), _) => return Err(Status::BadArgument),
+            (MetricCell::Counter(counter), Ok(by)) => drop(counter.fetch_add(by, Relaxed)),
+            (MetricCell::Gauge(gauge), _) => drop(gauge.fetch_add(by, Relaxed)),
+            (MetricCell::Counter(_), Err(_)) | (MetricCell::Histogram(_), _) => {
+                return Err(HostStatus::BadArgument);
+            }
         }
         Ok(())
     }
 
     /// Sets a gauge, records a value in a histogram, or adds to a counter.
-    pub(crate) fn record(&self, id: u32, value: u64) -> Result<(), Status> {
+    pub(crate) fn record(&self, id: u32, value: u64) -> Result<(), HostStatus> {
         match &*self.find(id)? {
-            Cell::Counter(counter) => drop(counter.fetch_add(value, Relaxed)),
-            Cell::Gauge(gauge) => gauge.store(value.cast_signed(), Relaxed),
-            Cell::Histogram(histogram) => {
+            MetricCell::Counter(counter) => drop(counter.fetch_add(value, Relaxed)),
+            MetricCell::Gauge(gauge) => gauge.store(value.cast_signed(), Relaxed),
+            MetricCell::Histogram(histogram) => {
                 histogram.lock().unwrap_or_else(PoisonError::into_inner).record(value as f64);
             }
         }
@@ -116,34 +118,35 @@ impl Metrics {
     }
 
     /// The value of a counter or a gauge.
-    pub(crate) fn get(&self, id: u32) -> Result<u64, Status> {
+    pub(crate) fn get(&self, id: u32) -> Result<u64, HostStatus> {
         match &*self.find(id)? {
-            Cell::Counter(counter) => Ok(counter.load(Relaxed)),
-            Cell::Gauge(gauge) => Ok(gauge.load(Relaxed).cast_unsigned()),
-            Cell::Histogram(_) => Err(Status::BadArgument),
+            MetricCell::Counter(counter) => Ok(counter.load(Relaxed)),
+            MetricCell::Gauge(gauge) => Ok(gauge.load(Relaxed).cast_unsigned()),
+            MetricCell::Histogram(_) => Err(HostStatus::BadArgument),
         }
     }
 
     /// All metrics with their current values, in alphabetical order.
-    pub(crate) fn snapshot(&self) -> Vec<Metric> {
+    pub(crate) fn snapshot(&self) -> Vec<FilterMetric> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let metric =
-            |(name, id): (&String, &u32)| Some(Metric { name: name.clone(), value: inner.get(*id)?.value() });
+        let metric = |(name, id): (&String, &u32)| {
+            Some(FilterMetric { name: name.clone(), value: inner.get(*id)?.value() })
+        };
         inner.by_name.iter().filter_map(metric).collect()
     }
 
-    fn find(&self, id: u32) -> Result<Arc<Cell>, Status> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned().ok_or(Status::NotFound)
+    fn find(&self, id: u32) -> Result<Arc<MetricCell>, HostStatus> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned().ok_or(HostStatus::NotFound)
     }
 }
 
-impl Inner {
-    fn get(&self, id: u32) -> Option<&Arc<Cell>> {
+impl FilterMetricsInner {
+    fn get(&self, id: u32) -> Option<&Arc<MetricCell>> {
         self.all.get((id as usize).checked_sub(1)?)
     }
 }
 
-impl Cell {
+impl MetricCell {
     fn new(kind: u32) -> Option<Self> {
         match kind {
             0 => Some(Self::Counter(AtomicU64::default())),
@@ -161,20 +164,20 @@ impl Cell {
         }
     }
 
-    fn value(&self) -> Value {
+    fn value(&self) -> MetricValue {
         match self {
-            Self::Counter(counter) => Value::Counter(counter.load(Relaxed)),
-            Self::Gauge(gauge) => Value::Gauge(gauge.load(Relaxed)),
+            Self::Counter(counter) => MetricValue::Counter(counter.load(Relaxed)),
+            Self::Gauge(gauge) => MetricValue::Gauge(gauge.load(Relaxed)),
             Self::Histogram(histogram) => {
-                let Histogram { counts, sum, count } =
+                let FilterHistogram { counts, sum, count } =
                     histogram.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                Value::Histogram { buckets: BOUNDS.into_iter().zip(counts).collect(), sum, count }
+                MetricValue::Histogram { buckets: BOUNDS.into_iter().zip(counts).collect(), sum, count }
             }
         }
     }
 }
 
-impl Histogram {
+impl FilterHistogram {
     fn record(&mut self, value: f64) {
         let within = BOUNDS.iter().zip(&mut self.counts).filter(|(bound, _)| value <= **bound);
         within.for_each(|(_, count)| *count += 1);
@@ -189,33 +192,33 @@ mod tests {
 
     #[test]
     fn same_name_and_type_share_a_metric() {
-        let metrics = Metrics::default();
+        let metrics = FilterMetrics::default();
         let id = metrics.define(0, b"hits").unwrap();
         assert_eq!(metrics.define(0, b"hits"), Ok(id));
-        assert_eq!(metrics.define(1, b"hits"), Err(Status::BadArgument));
-        assert_eq!(metrics.define(3, b"other"), Err(Status::BadArgument));
+        assert_eq!(metrics.define(1, b"hits"), Err(HostStatus::BadArgument));
+        assert_eq!(metrics.define(3, b"other"), Err(HostStatus::BadArgument));
         assert_eq!(metrics.increment(id, 2), Ok(()));
-        assert_eq!(metrics.increment(id, -1), Err(Status::BadArgument));
+        assert_eq!(metrics.increment(id, -1), Err(HostStatus::BadArgument));
         assert_eq!(metrics.get(id), Ok(2));
-        assert_eq!(metrics.get(id + 1), Err(Status::NotFound));
+        assert_eq!(metrics.get(id + 1), Err(HostStatus::NotFound));
     }
 
     #[test]
     fn limits_number_and_name_length_of_metrics() {
-        let metrics = Metrics::default();
-        assert_eq!(metrics.define(0, &[b'n'; MAX_NAME + 1]), Err(Status::InternalFailure));
+        let metrics = FilterMetrics::default();
+        assert_eq!(metrics.define(0, &[b'n'; MAX_NAME + 1]), Err(HostStatus::InternalFailure));
         (0..MAX_METRICS).for_each(|number| _ = metrics.define(0, number.to_string().as_bytes()).unwrap());
-        assert_eq!(metrics.define(0, b"more"), Err(Status::InternalFailure));
+        assert_eq!(metrics.define(0, b"more"), Err(HostStatus::InternalFailure));
         assert!(metrics.define(0, b"7").is_ok(), "an existing metric");
     }
 
     #[test]
     fn histogram_counts_values_up_to_each_bound() {
-        let metrics = Metrics::default();
+        let metrics = FilterMetrics::default();
         let id = metrics.define(2, b"ms").unwrap();
         [1, 7, 7, 99_999_999].into_iter().for_each(|value| metrics.record(id, value).unwrap());
-        assert_eq!(metrics.get(id), Err(Status::BadArgument));
-        let Value::Histogram { buckets, count, .. } = &metrics.snapshot()[0].value else {
+        assert_eq!(metrics.get(id), Err(HostStatus::BadArgument));
+        let MetricValue::Histogram { buckets, count, .. } = &metrics.snapshot()[0].value else {
             panic!("no histogram")
         };
         assert_eq!((buckets[1], buckets[3], buckets[18].1, *count), ((1.0, 1), (10.0, 3), 3, 4));

@@ -4,16 +4,16 @@
 use sandbox::{CacheKey, InstancePre, Linker, Sandbox};
 use sha2::{Digest, Sha256};
 
-use crate::abi::Abi;
-use crate::host::Host;
-use crate::refused::Reason;
+use crate::abi::AbiVersion;
+use crate::host::FilterHost;
+use crate::refused::FilterRefusalReason;
 
 /// A module, ready to be instantiated.
-pub(crate) struct Module {
+pub(crate) struct FilterModule {
     pub(crate) key: CacheKey,
-    pub(crate) abi: Abi,
-    pub(crate) has: Has,
-    pub(crate) pre: InstancePre<Host>,
+    pub(crate) abi: AbiVersion,
+    pub(crate) has: ModuleFeatures,
+    pub(crate) pre: InstancePre<FilterHost>,
 }
 
 /// The host functions through which a module reads heads.
@@ -26,7 +26,7 @@ const READING: [&str; 4] = [
 
 /// The exports and imports of a module that affect the work of the host.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Has {
+pub(crate) struct ModuleFeatures {
     pub(crate) request_body: bool,
     pub(crate) request_trailers: bool,
     pub(crate) response_headers: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Has {
     pub(crate) reads: bool,
 }
 
-impl Module {
+impl FilterModule {
     /// The key of a module: the hash of its bytes.
     pub(crate) fn key(wasm: &[u8]) -> CacheKey {
         Sha256::digest(wasm).into()
@@ -48,18 +48,22 @@ impl Module {
         key: CacheKey,
         wasm: &[u8],
         sandbox: &Sandbox,
-        linker: &Linker<Host>,
-    ) -> Result<Self, Reason> {
-        let module = sandbox.compile(wasm).map_err(|error| Reason::Malformed(error.to_string()))?;
+        linker: &Linker<FilterHost>,
+    ) -> Result<Self, FilterRefusalReason> {
+        let module =
+            sandbox.compile(wasm).map_err(|error| FilterRefusalReason::Malformed(error.to_string()))?;
         let has = |name: &str| module.get_export(name).is_some();
-        let (_, abi) = Abi::MARKERS.into_iter().find(|(marker, _)| has(marker)).ok_or(Reason::Abi)?;
+        let (_, abi) = AbiVersion::MARKERS
+            .into_iter()
+            .find(|(marker, _)| has(marker))
+            .ok_or(FilterRefusalReason::Abi)?;
         if !matches!(module.get_export("memory"), Some(sandbox::ExternType::Memory(_))) {
-            return Err(Reason::Memory);
+            return Err(FilterRefusalReason::Memory);
         }
         if !has("proxy_on_memory_allocate") && !has("malloc") {
-            return Err(Reason::Allocator);
+            return Err(FilterRefusalReason::Allocator);
         }
-        let has = Has {
+        let has = ModuleFeatures {
             request_body: has("proxy_on_request_body"),
             request_trailers: has("proxy_on_request_trailers"),
             response_headers: has("proxy_on_response_headers"),
@@ -68,33 +72,37 @@ impl Module {
             end: has("proxy_on_log") || has("proxy_on_done") || has("proxy_on_delete"),
             reads: module.imports().any(|import| READING.contains(&import.name())),
         };
-        let pre = linker.instantiate_pre(&module).map_err(|error| Reason::Import(format!("{error:#}")))?;
+        let pre = linker
+            .instantiate_pre(&module)
+            .map_err(|error| FilterRefusalReason::Import(format!("{error:#}")))?;
         Ok(Self { key, abi, has, pre })
     }
 }
 
-impl Has {
+impl ModuleFeatures {
     /// Whether the module reads bodies in this direction.
-    pub(crate) fn body(self, side: crate::abi::Side) -> bool {
+    pub(crate) fn body(self, side: crate::abi::MessageSide) -> bool {
         match side {
-            crate::abi::Side::Request => self.request_body || self.request_trailers,
-            crate::abi::Side::Response => self.response_body || self.response_trailers,
+            crate::abi::MessageSide::Request => self.request_body || self.request_trailers,
+            crate::abi::MessageSide::Response => self.response_body || self.response_trailers,
         }
     }
 
     /// Whether the module has a callback for trailers in this direction.
-    pub(crate) fn trailers(self, side: crate::abi::Side) -> bool {
+    pub(crate) fn trailers(self, side: crate::abi::MessageSide) -> bool {
         match side {
-            crate::abi::Side::Request => self.request_trailers,
-            crate::abi::Side::Response => self.response_trailers,
+            crate::abi::MessageSide::Request => self.request_trailers,
+            crate::abi::MessageSide::Response => self.response_trailers,
         }
     }
 
     /// Whether the module can still read a message's head after it has left.
-    pub(crate) fn looks_back(self, side: crate::abi::Side) -> bool {
+    pub(crate) fn looks_back(self, side: crate::abi::MessageSide) -> bool {
         let is_called = match side {
-            crate::abi::Side::Request => self.response_headers || self.body(crate::abi::Side::Response),
-            crate::abi::Side::Response => self.response_body,
+            crate::abi::MessageSide::Request => {
+                self.response_headers || self.body(crate::abi::MessageSide::Response)
+            }
+            crate::abi::MessageSide::Response => self.response_body,
         };
         self.reads && (is_called || self.end)
     }

@@ -2,14 +2,14 @@
 //! each.
 
 /// An observer of filters.
-pub trait Observe: Send + Sync {
+pub trait FilterObserver: Send + Sync {
     /// Receives an event. Called with the virtual machine locked, so it must not block.
-    fn see(&self, event: &Event<'_>);
+    fn see(&self, event: &FilterEvent<'_>);
 }
 
 /// An event. Events arrive in order: the host calls of a callback come between its start and its return.
 #[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
+pub enum FilterEvent<'a> {
     /// The host calls the module.
     Callback {
         /// The filter's name.

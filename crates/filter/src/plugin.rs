@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use services::{PermittedHosts, ServiceSet};
 
-use crate::abi::Action;
+use crate::abi::FilterAction;
 use crate::callbacks::{EndRoot, OpenStream, PrepareRoot, StartTimer};
-use crate::config::{self, Dialect, FilterConfig, FilterLimits, OnRefusal, OnTrap};
-use crate::entry::{CallbackFuture, EntryError, Target, block_on};
-use crate::filters::Filters;
+use crate::config::{self, FilterConfig, FilterLimits, HostDialect, OnRefusal, OnTrap};
+use crate::entry::{CallbackFuture, CallbackTarget, EntryError, block_on};
+use crate::filters::FilterRuntime;
 use crate::instance::NotReady;
-use crate::messages::Exchange;
-use crate::refused::Reason;
-use crate::slot::Slot;
-use crate::stats::Stats;
+use crate::messages::FilterExchange;
+use crate::refused::FilterRefusalReason;
+use crate::slot::InstanceSlot;
+use crate::stats::FilterCounters;
 use crate::stream::StreamGuard;
 use crate::vm::{Vm, VmKey};
 
@@ -24,13 +24,13 @@ use crate::vm::{Vm, VmKey};
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// A filter of a route. When it is dropped, its root contexts end.
-pub(crate) struct Plugin {
-    pub(crate) spec: Arc<Spec>,
+pub(crate) struct FilterPlugin {
+    pub(crate) spec: Arc<PluginSpec>,
     pub(crate) vm: Arc<Vm>,
 }
 
 /// The configuration of a filter, prepared for the host.
-pub(crate) struct Spec {
+pub(crate) struct PluginSpec {
     /// The number of the plugin, unique in this process.
     pub(crate) number: u64,
     pub(crate) name: Arc<str>,
@@ -38,7 +38,7 @@ pub(crate) struct Spec {
     pub(crate) vm_id: String,
     pub(crate) config: Bytes,
     pub(crate) vm_config: Bytes,
-    pub(crate) dialect: Dialect,
+    pub(crate) dialect: HostDialect,
     pub(crate) on_trap: OnTrap,
     pub(crate) on_refusal: OnRefusal,
     pub(crate) limits: FilterLimits,
@@ -47,32 +47,33 @@ pub(crate) struct Spec {
     pub(crate) open: Option<Vec<String>>,
     /// The hosts that the filter may call besides services.
     pub(crate) hosts: PermittedHosts,
-    pub(crate) stats: Arc<Stats>,
+    pub(crate) stats: Arc<FilterCounters>,
     /// Whether background activity may start, and whether it has to end.
     pub(crate) started: AtomicBool,
     pub(crate) ended: AtomicBool,
 }
 
-impl Plugin {
+impl FilterPlugin {
     /// Loads, starts and configures a filter. If the virtual machine already has instances, a separate one is
     /// used, since a bad configuration could take an existing instance down.
     ///
     /// # Errors
     /// The reason for which the filter can't be created.
     pub(crate) fn new(
-        filters: &Arc<Filters>,
+        filters: &Arc<FilterRuntime>,
         config: &FilterConfig,
         folder: &Path,
         services: &ServiceSet,
-    ) -> Result<Self, Reason> {
+    ) -> Result<Self, FilterRefusalReason> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut named = config.services.iter().flatten();
         if let Some(unknown) = named.find(|name| services.get(name).is_none()) {
-            return Err(Reason::Service(unknown.clone()));
+            return Err(FilterRefusalReason::Service(unknown.clone()));
         }
-        let hosts = PermittedHosts::new(&config.hosts).map_err(|error| Reason::Host(error.to_string()))?;
-        if config.dialect == Dialect::Strict && !config.hosts.is_empty() {
-            return Err(Reason::Host(
+        let hosts = PermittedHosts::new(&config.hosts)
+            .map_err(|error| FilterRefusalReason::Host(error.to_string()))?;
+        if config.dialect == HostDialect::Strict && !config.hosts.is_empty() {
+            return Err(FilterRefusalReason::Host(
                 "`dialect: strict` does not support `hosts`, as Envoy does not".to_owned(),
             ));
         }
@@ -85,7 +86,7 @@ impl Plugin {
             memory: config.limits.memory.0,
             alone: config.vm_id.is_empty().then(|| NUMBERS.fetch_add(1, Relaxed)),
         };
-        let spec = Arc::new(Spec {
+        let spec = Arc::new(PluginSpec {
             number: NEXT.fetch_add(1, Relaxed),
             name: config.name().into(),
             root_id: config.root_id.clone(),
@@ -108,13 +109,13 @@ impl Plugin {
         Ok(plugin)
     }
 
-    fn try_out(&self) -> Result<(), Reason> {
+    fn try_out(&self) -> Result<(), FilterRefusalReason> {
         let is_used = self.vm.slots.iter().any(|slot| slot.is_used());
-        let slot = if is_used { Slot::new(&self.vm.core) } else { Arc::clone(self.vm.pick().0) };
+        let slot = if is_used { InstanceSlot::new(&self.vm.core) } else { Arc::clone(self.vm.pick().0) };
         match block_on(slot.prepare(Arc::clone(&self.spec))) {
             Err(EntryError::NotReady(not_ready)) => Err(not_ready.into_reason()),
             Err(EntryError::Gone | EntryError::Full | EntryError::OverQuota(_)) => {
-                Err(Reason::Start("it trapped just now".to_owned()))
+                Err(FilterRefusalReason::Start("it trapped just now".to_owned()))
             }
             Ok(()) => Ok(()),
         }
@@ -126,10 +127,10 @@ impl Plugin {
         self.spec.started.store(true, Relaxed);
         let used = self.vm.slots.iter().find(|slot| slot.is_used());
         if let Some(slot) = used.or(self.vm.slots.first()) {
-            drop(slot.enter(Target::With(Arc::clone(&self.spec)), PrepareRoot));
+            drop(slot.enter(CallbackTarget::With(Arc::clone(&self.spec)), PrepareRoot));
         }
         for slot in &self.vm.slots {
-            drop(slot.enter(Target::Present, StartTimer(Arc::clone(&self.spec))));
+            drop(slot.enter(CallbackTarget::Present, StartTimer(Arc::clone(&self.spec))));
         }
     }
 
@@ -137,13 +138,14 @@ impl Plugin {
     /// result for the request's head.
     pub(crate) fn open(
         &self,
-        exchange: &Arc<Exchange>,
+        exchange: &Arc<FilterExchange>,
         count: u32,
         is_end: bool,
-    ) -> CallbackFuture<(StreamGuard, Action)> {
+    ) -> CallbackFuture<(StreamGuard, FilterAction)> {
         let (slot, state) = self.vm.pick();
         let (spec, exchange) = (Arc::clone(&self.spec), Arc::clone(exchange));
-        let (target, open) = (Target::With(Arc::clone(&spec)), OpenStream { spec, exchange, count, is_end });
+        let (target, open) =
+            (CallbackTarget::With(Arc::clone(&spec)), OpenStream { spec, exchange, count, is_end });
         match state {
             Some(state) => CallbackFuture::begin(state, target, open),
             None => slot.enter(target, open),
@@ -159,22 +161,22 @@ impl Plugin {
     }
 }
 
-impl Drop for Plugin {
+impl Drop for FilterPlugin {
     fn drop(&mut self) {
         self.spec.ended.store(true, Relaxed);
         for slot in self.vm.slots.iter().filter(|slot| slot.is_used()) {
-            drop(slot.enter(Target::Present, EndRoot(Arc::clone(&self.spec))));
+            drop(slot.enter(CallbackTarget::Present, EndRoot(Arc::clone(&self.spec))));
         }
     }
 }
 
-impl std::fmt::Debug for Plugin {
+impl std::fmt::Debug for FilterPlugin {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Plugin").field("name", &self.spec.name).finish_non_exhaustive()
     }
 }
 
-impl Spec {
+impl PluginSpec {
     /// Whether the filter may call this service.
     pub(crate) fn opens(&self, service: &str) -> bool {
         self.open.as_ref().is_none_or(|open| open.iter().any(|name| name.eq_ignore_ascii_case(service)))

@@ -8,7 +8,7 @@ use services::{FaultParty, ToProblem};
 
 /// The reason for which a filter ended a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failed {
+pub enum FilterFailure {
     /// The instance of a filter with `on_trap: closed` trapped, in a callback of this request or of another
     /// one.
     #[error("the filter `{0}` failed")]
@@ -58,7 +58,7 @@ pub enum Failed {
     Head(String),
 }
 
-impl ToProblem for Failed {
+impl ToProblem for FilterFailure {
     fn code(&self) -> &'static str {
         match self {
             Self::Trapped(_) => "filter-failed",

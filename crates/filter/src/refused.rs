@@ -5,16 +5,16 @@ use services::ConfigProblem;
 /// A refused filter, with its position.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason} ({})", .reason.code())]
-pub struct Refused {
+pub struct RefusedFilter {
     /// The position as a JSON Pointer below the route's `filters`: `/0/wasm`.
     pub pointer: String,
     /// The reason.
-    pub reason: Reason,
+    pub reason: FilterRefusalReason,
 }
 
 /// The reason for which a filter was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum FilterRefusalReason {
     /// The file can't be read.
     #[error("the module can't be read: {0}")]
     Unreadable(String),
@@ -53,7 +53,7 @@ pub enum Reason {
     Host(String),
 }
 
-impl Reason {
+impl FilterRefusalReason {
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -103,8 +103,8 @@ impl Reason {
     }
 }
 
-impl From<Refused> for ConfigProblem {
-    fn from(refused: Refused) -> Self {
+impl From<RefusedFilter> for ConfigProblem {
+    fn from(refused: RefusedFilter) -> Self {
         let message = refused.to_string();
         Self { pointer: refused.pointer, message, hint: refused.reason.hint().to_owned() }
     }

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, Weak};
 use bytes::Bytes;
 use offload::polls::{PollSite, watched};
 
-use crate::abi::Status;
+use crate::abi::HostStatus;
 use crate::callbacks::QueueReady;
-use crate::entry::Target;
+use crate::entry::CallbackTarget;
 use crate::filters::lock;
-use crate::slot::Slot;
+use crate::slot::InstanceSlot;
 
 /// The maximum number of bytes of data per `vm_id`, and of all its queues together.
 pub(crate) const MAX_BYTES: usize = 32 << 20;
@@ -29,12 +29,12 @@ const MAX_CONSUMERS: usize = 64;
 
 /// Data under one `vm_id`: versioned values.
 #[derive(Default)]
-pub(crate) struct Shared {
-    data: Mutex<Data>,
+pub(crate) struct SharedData {
+    data: Mutex<SharedEntries>,
 }
 
 #[derive(Default)]
-struct Data {
+struct SharedEntries {
     /// A tree, since clients may cause hundreds of thousands of keys, and a growing hash table would move all
     /// of them at once.
     values: BTreeMap<Vec<u8>, (Bytes, u32)>,
@@ -44,14 +44,14 @@ struct Data {
 
 /// All queues of a process.
 #[derive(Default)]
-pub(crate) struct Queues {
-    inner: Mutex<Inner>,
+pub(crate) struct SharedQueues {
+    inner: Mutex<SharedQueuesInner>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct SharedQueuesInner {
     by_name: HashMap<(String, String), u32>,
-    all: Vec<Queue>,
+    all: Vec<SharedQueue>,
     /// The usage of each `vm_id`. There are as many entries as the configs have named.
     held: HashMap<String, QueueUse>,
 }
@@ -63,22 +63,22 @@ struct QueueUse {
 }
 
 #[derive(Default)]
-struct Queue {
+struct SharedQueue {
     vm_id: String,
     /// A list, since a growing deque of hundreds of thousands of items would move all of them at once.
     items: LinkedList<Bytes>,
-    consumers: VecDeque<Consumer>,
+    consumers: VecDeque<QueueConsumer>,
 }
 
 /// A root context that is notified of items in a queue.
 #[derive(Clone)]
-pub(crate) struct Consumer {
-    pub(crate) slot: Weak<Slot>,
+pub(crate) struct QueueConsumer {
+    pub(crate) slot: Weak<InstanceSlot>,
     pub(crate) generation: u64,
     pub(crate) root: u32,
 }
 
-impl Shared {
+impl SharedData {
     /// Returns a value and its version.
     pub(crate) fn get(&self, key: &[u8]) -> Option<(Bytes, u32)> {
         lock(&self.data).values.get(key).cloned()
@@ -91,7 +91,7 @@ impl Shared {
     }
 
     /// Sets a value if its version is still this one; 0 matches any version.
-    pub(crate) fn set(&self, key: &[u8], value: Bytes, cas: u32) -> Result<(), Status> {
+    pub(crate) fn set(&self, key: &[u8], value: Bytes, cas: u32) -> Result<(), HostStatus> {
         let before = lock(&self.data).set(key, value, cas)?;
         // Freeing a long value takes time, so it follows the unlocking.
         drop(before);
@@ -99,17 +99,17 @@ impl Shared {
     }
 }
 
-impl Data {
+impl SharedEntries {
     /// Sets a value, and returns the previous one.
-    fn set(&mut self, key: &[u8], value: Bytes, cas: u32) -> Result<Option<(Bytes, u32)>, Status> {
+    fn set(&mut self, key: &[u8], value: Bytes, cas: u32) -> Result<Option<(Bytes, u32)>, HostStatus> {
         let before = self.values.get(key);
         if cas != 0 && before.is_some_and(|(_, version)| *version != cas) {
-            return Err(Status::CasMismatch);
+            return Err(HostStatus::CasMismatch);
         }
         let freed = before.map_or(0, |(value, _)| key.len() + value.len() + OVERHEAD);
         let bytes = self.bytes - freed + key.len() + value.len() + OVERHEAD;
         if bytes > MAX_BYTES || key.len() > MAX_KEY {
-            return Err(Status::InternalFailure);
+            return Err(HostStatus::InternalFailure);
         }
         self.bytes = bytes;
         // 0 is reserved for "any version".
@@ -118,21 +118,26 @@ impl Data {
     }
 }
 
-impl Queues {
+impl SharedQueues {
     /// Returns the queue of this name, created if there is none, and adds a consumer.
-    pub(crate) fn register(&self, vm_id: &str, name: &str, consumer: Consumer) -> Result<u32, Status> {
+    pub(crate) fn register(
+        &self,
+        vm_id: &str,
+        name: &str,
+        consumer: QueueConsumer,
+    ) -> Result<u32, HostStatus> {
         let mut inner = lock(&self.inner);
         let id = match inner.find(vm_id, name) {
             Some(id) => id,
-            None if name.len() > MAX_NAME => return Err(Status::BadArgument),
+            None if name.len() > MAX_NAME => return Err(HostStatus::BadArgument),
             None => {
                 let held = inner.held.entry(vm_id.to_owned()).or_default();
                 if held.queues >= MAX_QUEUES {
-                    return Err(Status::InternalFailure);
+                    return Err(HostStatus::InternalFailure);
                 }
                 held.queues += 1;
-                inner.all.push(Queue { vm_id: vm_id.to_owned(), ..Queue::default() });
-                let id = u32::try_from(inner.all.len()).map_err(|_| Status::InternalFailure)?;
+                inner.all.push(SharedQueue { vm_id: vm_id.to_owned(), ..SharedQueue::default() });
+                let id = u32::try_from(inner.all.len()).map_err(|_| HostStatus::InternalFailure)?;
                 inner.by_name.insert((vm_id.to_owned(), name.to_owned()), id);
                 id
             }
@@ -147,7 +152,7 @@ impl Queues {
     }
 
     /// Removes a root context, or all root contexts of an instance, from the consumers.
-    pub(crate) fn leave(&self, slot: &Weak<Slot>, generation: u64, root: Option<u32>) {
+    pub(crate) fn leave(&self, slot: &Weak<InstanceSlot>, generation: u64, root: Option<u32>) {
         for queue in &mut lock(&self.inner).all {
             queue.consumers.retain(|known| {
                 let is_of_it = known.slot.ptr_eq(slot) && known.generation == generation;
@@ -161,12 +166,12 @@ impl Queues {
     }
 
     /// Appends an item and notifies one of the consumers.
-    pub(crate) fn enqueue(self: &Arc<Self>, id: u32, item: Bytes) -> Result<(), Status> {
+    pub(crate) fn enqueue(self: &Arc<Self>, id: u32, item: Bytes) -> Result<(), HostStatus> {
         let mut inner = lock(&self.inner);
         let (queue, held) = inner.queue_and_use(id)?;
         let bytes = held.bytes + item.len() + OVERHEAD;
         if bytes > MAX_BYTES {
-            return Err(Status::InternalFailure);
+            return Err(HostStatus::InternalFailure);
         }
         held.bytes = bytes;
         queue.items.push_back(item);
@@ -180,7 +185,7 @@ impl Queues {
 
     /// Notifies a consumer in a task of its own, since it may be the one that is running. If the consumer is
     /// gone before its turn comes, the next one is notified.
-    fn notify(self: &Arc<Self>, id: u32, consumer: Consumer) {
+    fn notify(self: &Arc<Self>, id: u32, consumer: QueueConsumer) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let queues = Arc::clone(self);
         runtime.spawn(watched(PollSite::Filters, async move {
@@ -192,17 +197,17 @@ impl Queues {
     }
 
     /// Removes a consumer that is gone, and returns the next one if items are left.
-    fn other_consumer(&self, id: u32, gone: &Consumer) -> Option<Consumer> {
+    fn other_consumer(&self, id: u32, gone: &QueueConsumer) -> Option<QueueConsumer> {
         let mut inner = lock(&self.inner);
         let queue = inner.queue(id).ok()?;
         queue.consumers.retain(|consumer| !consumer.is_same_root(gone));
         if queue.items.is_empty() { None } else { queue.next_consumer() }
     }
 
-    pub(crate) fn dequeue(&self, id: u32) -> Result<Bytes, Status> {
+    pub(crate) fn dequeue(&self, id: u32) -> Result<Bytes, HostStatus> {
         let mut inner = lock(&self.inner);
         let (queue, held) = inner.queue_and_use(id)?;
-        let item = queue.items.pop_front().ok_or(Status::Empty)?;
+        let item = queue.items.pop_front().ok_or(HostStatus::Empty)?;
         held.bytes = held.bytes.saturating_sub(item.len() + OVERHEAD);
         Ok(item)
     }
@@ -215,27 +220,27 @@ impl Queues {
     }
 }
 
-impl Inner {
+impl SharedQueuesInner {
     fn find(&self, vm_id: &str, name: &str) -> Option<u32> {
         self.by_name.get(&(vm_id.to_owned(), name.to_owned())).copied()
     }
 
-    fn queue(&mut self, id: u32) -> Result<&mut Queue, Status> {
-        let index = (id as usize).checked_sub(1).ok_or(Status::NotFound)?;
-        self.all.get_mut(index).ok_or(Status::NotFound)
+    fn queue(&mut self, id: u32) -> Result<&mut SharedQueue, HostStatus> {
+        let index = (id as usize).checked_sub(1).ok_or(HostStatus::NotFound)?;
+        self.all.get_mut(index).ok_or(HostStatus::NotFound)
     }
 
-    fn queue_and_use(&mut self, id: u32) -> Result<(&mut Queue, &mut QueueUse), Status> {
-        let index = (id as usize).checked_sub(1).ok_or(Status::NotFound)?;
-        let queue = self.all.get_mut(index).ok_or(Status::NotFound)?;
-        let held = self.held.get_mut(&queue.vm_id).ok_or(Status::NotFound)?;
+    fn queue_and_use(&mut self, id: u32) -> Result<(&mut SharedQueue, &mut QueueUse), HostStatus> {
+        let index = (id as usize).checked_sub(1).ok_or(HostStatus::NotFound)?;
+        let queue = self.all.get_mut(index).ok_or(HostStatus::NotFound)?;
+        let held = self.held.get_mut(&queue.vm_id).ok_or(HostStatus::NotFound)?;
         Ok((queue, held))
     }
 }
 
-impl Queue {
+impl SharedQueue {
     /// The consumer to notify next: live ones are notified in turn.
-    fn next_consumer(&mut self) -> Option<Consumer> {
+    fn next_consumer(&mut self) -> Option<QueueConsumer> {
         self.consumers.retain(|consumer| consumer.slot.strong_count() > 0);
         let consumer = self.consumers.pop_front()?;
         self.consumers.push_back(consumer.clone());
@@ -243,7 +248,7 @@ impl Queue {
     }
 }
 
-impl Consumer {
+impl QueueConsumer {
     /// Whether this is the same root context of the same instance.
     fn is_same_root(&self, other: &Self) -> bool {
         self.slot.ptr_eq(&other.slot) && self.generation == other.generation && self.root == other.root
@@ -260,7 +265,7 @@ impl Consumer {
         let is_delivered = Arc::new(AtomicBool::new(false));
         let ready = QueueReady { root: self.root, queue, is_delivered: Arc::clone(&is_delivered) };
         // An error means that the instance is gone, or that it trapped in the callback.
-        let _ = slot.enter(Target::Generation(self.generation), ready).await;
+        let _ = slot.enter(CallbackTarget::Generation(self.generation), ready).await;
         is_delivered.load(Relaxed)
     }
 }
@@ -271,55 +276,55 @@ mod tests {
 
     #[test]
     fn set_requires_the_current_version() {
-        let shared = Shared::default();
+        let shared = SharedData::default();
         assert_eq!(shared.set(b"k", "1".into(), 0), Ok(()));
         let (_, version) = shared.get(b"k").unwrap();
         assert_eq!(shared.set(b"k", "2".into(), version), Ok(()));
-        assert_eq!(shared.set(b"k", "3".into(), version), Err(Status::CasMismatch));
+        assert_eq!(shared.set(b"k", "3".into(), version), Err(HostStatus::CasMismatch));
         assert_eq!(shared.get(b"k").unwrap().0, "2");
         assert_eq!(shared.set(b"new", "1".into(), 77), Ok(()));
         let longest = [b'k'; MAX_KEY + 1];
-        assert_eq!(shared.set(&longest, Bytes::new(), 0), Err(Status::InternalFailure));
+        assert_eq!(shared.set(&longest, Bytes::new(), 0), Err(HostStatus::InternalFailure));
         assert_eq!(shared.set(&longest[1..], Bytes::new(), 0), Ok(()));
     }
 
     #[test]
     fn shared_data_is_bounded_and_space_is_reclaimed() {
-        let shared = Shared::default();
+        let shared = SharedData::default();
         let large = Bytes::from(vec![0; MAX_BYTES - 1024]);
         assert_eq!(shared.set(b"k", large.clone(), 0), Ok(()));
-        assert_eq!(shared.set(b"l", large.clone(), 0), Err(Status::InternalFailure));
+        assert_eq!(shared.set(b"l", large.clone(), 0), Err(HostStatus::InternalFailure));
         assert_eq!(shared.set(b"k", Bytes::new(), 0), Ok(()));
         assert_eq!(shared.set(b"l", large, 0), Ok(()));
     }
 
     #[test]
     fn queues_are_first_in_first_out() {
-        let queues = Arc::new(Queues::default());
-        let consumer = Consumer { slot: Weak::new(), generation: 0, root: 1 };
+        let queues = Arc::new(SharedQueues::default());
+        let consumer = QueueConsumer { slot: Weak::new(), generation: 0, root: 1 };
         let id = queues.register("vm", "q", consumer).unwrap();
         assert_eq!(queues.resolve("vm", "q"), Some(id));
         assert_eq!(queues.resolve("other", "q"), None);
-        assert_eq!(queues.dequeue(id), Err(Status::Empty));
+        assert_eq!(queues.dequeue(id), Err(HostStatus::Empty));
         queues.enqueue(id, "a".into()).unwrap();
         queues.enqueue(id, "b".into()).unwrap();
         assert_eq!(queues.dequeue(id).unwrap(), "a");
-        assert_eq!(queues.dequeue(id + 1), Err(Status::NotFound));
+        assert_eq!(queues.dequeue(id + 1), Err(HostStatus::NotFound));
     }
 
     #[test]
     fn the_queues_of_one_vm_id_are_bounded_together() {
-        let queues = Arc::new(Queues::default());
+        let queues = Arc::new(SharedQueues::default());
         let register = |vm_id: &str, name: &str| {
-            queues.register(vm_id, name, Consumer { slot: Weak::new(), generation: 0, root: 1 })
+            queues.register(vm_id, name, QueueConsumer { slot: Weak::new(), generation: 0, root: 1 })
         };
         let ids: Vec<u32> = (0..MAX_QUEUES).map(|name| register("vm", &name.to_string()).unwrap()).collect();
-        assert_eq!(register("vm", "more"), Err(Status::InternalFailure));
-        assert_eq!(register("other", &"n".repeat(MAX_NAME + 1)), Err(Status::BadArgument));
+        assert_eq!(register("vm", "more"), Err(HostStatus::InternalFailure));
+        assert_eq!(register("other", &"n".repeat(MAX_NAME + 1)), Err(HostStatus::BadArgument));
         let large = Bytes::from(vec![0; MAX_BYTES / 2 - OVERHEAD]);
         queues.enqueue(ids[0], large.clone()).unwrap();
         queues.enqueue(ids[1], large.clone()).unwrap();
-        assert_eq!(queues.enqueue(ids[2], Bytes::new()), Err(Status::InternalFailure));
+        assert_eq!(queues.enqueue(ids[2], Bytes::new()), Err(HostStatus::InternalFailure));
         // Other queues have space, and space is reclaimed.
         let other = register("other", "q").unwrap();
         queues.enqueue(other, large).unwrap();

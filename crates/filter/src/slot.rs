@@ -21,14 +21,14 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::callbacks::PrepareRoot;
-use crate::entry::{EntryError, ModuleCallback, Target};
+use crate::entry::{CallbackTarget, EntryError, ModuleCallback};
 use crate::filters::lock;
-use crate::instance::{Instance, NotReady};
-use crate::observe::Event;
-use crate::plugin::Spec;
+use crate::instance::{FilterInstance, NotReady};
+use crate::observe::FilterEvent;
+use crate::plugin::PluginSpec;
 use crate::restarts::measured;
 use crate::stats::count;
-use crate::vm::Core;
+use crate::vm::VmCore;
 
 /// The maximum number of requests that wait for one instance before they have a stream there.
 pub(crate) const MAX_WAITING: usize = 1024;
@@ -40,30 +40,30 @@ const LONGEST: Duration = Duration::from_secs(1);
 const LONG_LIFE: Duration = Duration::from_secs(5);
 
 /// A slot for one instance.
-pub(crate) struct Slot {
-    core: Arc<Core>,
+pub(crate) struct InstanceSlot {
+    core: Arc<VmCore>,
     me: Weak<Self>,
     used: AtomicBool,
-    line: Mutex<Line>,
+    line: Mutex<SlotQueue>,
 }
 
 /// The state of a slot, unless it is taken, and the queue of tasks that wait for it.
-struct Line {
-    state: Option<State>,
+struct SlotQueue {
+    state: Option<SlotState>,
     waiting: WaitQueue<StateGuard>,
 }
 
 /// Exclusive access to the state of a slot. Dropping it passes the state to the next task in the queue.
 pub(crate) struct StateGuard {
-    slot: Arc<Slot>,
+    slot: Arc<InstanceSlot>,
     /// Present until it is passed on.
-    state: Option<State>,
+    state: Option<SlotState>,
 }
 
 /// The state of a slot.
 #[derive(Default)]
-pub(crate) struct State {
-    instance: Option<Box<Instance>>,
+pub(crate) struct SlotState {
+    instance: Option<Box<FilterInstance>>,
     /// The number of earlier instances.
     generation: u64,
     /// The number of consecutive failures that count for the back-off.
@@ -88,7 +88,7 @@ pub(crate) struct BackOff {
 }
 
 /// A failure of an instance.
-struct Failure {
+struct InstanceFailure {
     /// Whether it failed to start, in general or for the filter that it was started for.
     is_start: bool,
     /// Whether it has served a request.
@@ -102,13 +102,16 @@ struct Failure {
 #[error("it was interrupted in the middle of a callback")]
 struct LeftHalfway;
 
-impl Slot {
-    pub(crate) fn new(core: &Arc<Core>) -> Arc<Self> {
+impl InstanceSlot {
+    pub(crate) fn new(core: &Arc<VmCore>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             core: Arc::clone(core),
             me: me.clone(),
             used: AtomicBool::new(false),
-            line: Mutex::new(Line { state: Some(State::default()), waiting: WaitQueue::new(MAX_WAITING) }),
+            line: Mutex::new(SlotQueue {
+                state: Some(SlotState::default()),
+                waiting: WaitQueue::new(MAX_WAITING),
+            }),
         })
     }
 
@@ -146,16 +149,16 @@ impl Slot {
     ///
     /// # Errors
     /// Fails if the instance can't be created, or not yet.
-    pub(crate) async fn prepare(self: Arc<Self>, spec: Arc<Spec>) -> Result<(), EntryError> {
+    pub(crate) async fn prepare(self: Arc<Self>, spec: Arc<PluginSpec>) -> Result<(), EntryError> {
         let state = match self.take(|| None, false) {
             Some(Ok(state)) => Ok(state),
             Some(Err(turn)) => turn.await.map_err(|_| EntryError::Gone),
             None => Err(EntryError::Full),
         };
-        state?.run(Target::With(spec), PrepareRoot).await
+        state?.run(CallbackTarget::With(spec), PrepareRoot).await
     }
 
-    fn give_back(self: &Arc<Self>, mut state: State) {
+    fn give_back(self: &Arc<Self>, mut state: SlotState) {
         loop {
             let next = {
                 let mut line = lock(&self.line);
@@ -176,7 +179,7 @@ impl Slot {
     }
 
     /// Creates a filter's root context, and the instance if there is none.
-    async fn make_root(&self, state: &mut State, spec: &Arc<Spec>) -> Result<(), EntryError> {
+    async fn make_root(&self, state: &mut SlotState, spec: &Arc<PluginSpec>) -> Result<(), EntryError> {
         if let Some(burial) = &mut state.burial {
             // A slot never has two memories at once. A task that panicked has released its memory as well.
             let _ = burial.await;
@@ -192,7 +195,7 @@ impl Slot {
         made.map_err(EntryError::NotReady)
     }
 
-    async fn start_root(&self, state: &mut State, spec: &Arc<Spec>) -> Result<(), NotReady> {
+    async fn start_root(&self, state: &mut SlotState, spec: &Arc<PluginSpec>) -> Result<(), NotReady> {
         let instance = match state.instance.take() {
             Some(instance) => instance,
             None => self.create(state, spec).await?,
@@ -205,10 +208,14 @@ impl Slot {
         started
     }
 
-    async fn create(&self, state: &mut State, spec: &Arc<Spec>) -> Result<Box<Instance>, NotReady> {
+    async fn create(
+        &self,
+        state: &mut SlotState,
+        spec: &Arc<PluginSpec>,
+    ) -> Result<Box<FilterInstance>, NotReady> {
         state.wait_over()?;
         self.used.store(true, Relaxed);
-        let created = Instance::new(&self.core, (self.me.clone(), state.generation), spec).await;
+        let created = FilterInstance::new(&self.core, (self.me.clone(), state.generation), spec).await;
         match created {
             Ok(instance) => {
                 state.made = Some(Instant::now());
@@ -216,7 +223,7 @@ impl Slot {
             }
             Err(error) => {
                 count(&spec.stats.traps);
-                state.note_failure(&Failure::START);
+                state.note_failure(&InstanceFailure::START);
                 Err(error)
             }
         }
@@ -224,7 +231,7 @@ impl Slot {
 
     /// Discards an instance that trapped: logs it, notifies all its contexts, and starts the creation of the
     /// next one for the remaining filters, except the filter `without`.
-    fn replace(&self, state: &mut State, trapped: &Trapped, without: Option<u64>) {
+    fn replace(&self, state: &mut SlotState, trapped: &Trapped, without: Option<u64>) {
         let clock = CpuClock::now();
         let Some((dead, payer)) = state.kill(without.is_some()) else { return };
         let (spec, reason) = (dead.current_spec(), dead.reason(trapped));
@@ -232,7 +239,7 @@ impl Slot {
         tracing::error!(target: "filter", filter = name, "trapped, its instance is replaced: {reason}");
         spec.iter().for_each(|spec| count(&spec.stats.traps));
         if let Some(observer) = &self.core.filters.observer {
-            observer.see(&Event::Trapped { filter: name, reason: &reason });
+            observer.see(&FilterEvent::Trapped { filter: name, reason: &reason });
         }
         let mut specs = dead.to_revive();
         specs.retain(|spec| without != Some(spec.number));
@@ -264,7 +271,7 @@ impl Slot {
     }
 
     /// Creates the next instance in the background, for the filter that trapped and for those with timers.
-    fn revive(&self, specs: Vec<Arc<Spec>>, again: Option<Instant>) {
+    fn revive(&self, specs: Vec<Arc<PluginSpec>>, again: Option<Instant>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let me = self.me.clone();
         runtime.spawn(watched(PollSite::Filters, async move {
@@ -289,7 +296,7 @@ impl StateGuard {
     /// Fails if the instance does not exist, or traps.
     pub(crate) async fn run<C: ModuleCallback>(
         mut self,
-        target: Target,
+        target: CallbackTarget,
         callback: C,
     ) -> Result<C::Output, EntryError> {
         let Self { slot, state: Some(state) } = &mut self else { return Err(EntryError::Gone) };
@@ -306,13 +313,16 @@ impl StateGuard {
         if let Some(instance) = &mut state.instance {
             instance.begin_turn();
         }
-        if let Target::With(spec) = &target
+        if let CallbackTarget::With(spec) = &target
             && !state.instance.as_ref().is_some_and(|instance| instance.has_root(spec))
         {
             Box::pin(slot.make_root(state, spec)).await?;
         }
-        let is_there = !matches!(target, Target::Generation(generation) if generation != state.generation);
-        let State { instance: Some(instance), is_entered, .. } = state else { return Err(EntryError::Gone) };
+        let is_there =
+            !matches!(target, CallbackTarget::Generation(generation) if generation != state.generation);
+        let SlotState { instance: Some(instance), is_entered, .. } = state else {
+            return Err(EntryError::Gone);
+        };
         if !is_there {
             return Err(EntryError::Gone);
         }
@@ -362,22 +372,22 @@ impl Drop for StateGuard {
     }
 }
 
-impl State {
+impl SlotState {
     /// Takes the instance out of the slot and starts a new generation. Returns the instance with the client
     /// whose request trapped it.
-    fn kill(&mut self, is_start: bool) -> Option<(Box<Instance>, Option<QuotaKey>)> {
+    fn kill(&mut self, is_start: bool) -> Option<(Box<FilterInstance>, Option<QuotaKey>)> {
         self.generation += 1;
         let Some(dead) = self.instance.take() else {
-            self.note_failure(&Failure::START);
+            self.note_failure(&InstanceFailure::START);
             return None;
         };
         let payer = if is_start { None } else { dead.payer() };
-        self.note_failure(&Failure { is_start, has_served: dead.has_served(), payer });
+        self.note_failure(&InstanceFailure { is_start, has_served: dead.has_served(), payer });
         Some((dead, payer))
     }
 
     /// Determines the back-off for the next instance, and the client that is charged for it.
-    fn note_failure(&mut self, failure: &Failure) {
+    fn note_failure(&mut self, failure: &InstanceFailure) {
         self.debtor = failure.payer;
         if !failure.counts() {
             self.made = None;
@@ -405,7 +415,7 @@ impl State {
     }
 }
 
-impl Failure {
+impl InstanceFailure {
     const START: Self = Self { is_start: true, has_served: false, payer: None };
 
     /// Whether the failure counts for the back-off. A trap in a request does not, since its client could then

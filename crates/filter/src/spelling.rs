@@ -36,9 +36,9 @@ impl WrittenNames {
         let (stripped, changed): (Vec<HeaderName>, Vec<HeaderName>) = {
             let is_changed =
                 |name: &&HeaderName| !headers.get_all(*name).iter().eq(before.get_all(*name).iter());
-            let mut fields: HashMap<String, Spellings<'_>, RandomState> = HashMap::default();
+            let mut fields: HashMap<String, FieldSpellings<'_>, RandomState> = HashMap::default();
             for name in headers.keys().chain(before.keys()) {
-                let spellings = fields.entry(dashed(name)).or_insert(Spellings::of(name));
+                let spellings = fields.entry(dashed(name)).or_insert(FieldSpellings::of(name));
                 spellings.has_several |= spellings.first != name;
                 spellings.is_changed |= is_changed(&name);
             }
@@ -46,7 +46,7 @@ impl WrittenNames {
                 let spellings = fields.get(&dashed(name)).filter(|spellings| spellings.has_several);
                 let is_clients = !is_changed(name) && !self.0.contains(*name);
                 let has_precedence =
-                    |spellings: &Spellings<'_>| spellings.is_changed || dashed(name) != name.as_str();
+                    |spellings: &FieldSpellings<'_>| spellings.is_changed || dashed(name) != name.as_str();
                 is_clients && spellings.is_some_and(has_precedence)
             };
             let stripped = headers.keys().filter(is_stripped).cloned().collect();
@@ -66,14 +66,14 @@ impl WrittenNames {
 }
 
 /// The spellings of one field.
-struct Spellings<'a> {
+struct FieldSpellings<'a> {
     first: &'a HeaderName,
     has_several: bool,
     /// Whether a filter has written or removed one of them.
     is_changed: bool,
 }
 
-impl<'a> Spellings<'a> {
+impl<'a> FieldSpellings<'a> {
     fn of(first: &'a HeaderName) -> Self {
         Self { first, has_several: false, is_changed: false }
     }

@@ -6,7 +6,7 @@ use crate::host::RefusalLog;
 
 /// The counters of all filters with one name.
 #[derive(Debug, Default)]
-pub(crate) struct Stats {
+pub(crate) struct FilterCounters {
     pub(crate) requests: AtomicU64,
     pub(crate) local_responses: AtomicU64,
     pub(crate) traps: AtomicU64,
@@ -44,7 +44,7 @@ pub struct FilterStats {
     pub hostcall_errors: u64,
 }
 
-impl Stats {
+impl FilterCounters {
     pub(crate) fn snapshot(&self, filter: &str) -> FilterStats {
         FilterStats {
             filter: filter.to_owned(),

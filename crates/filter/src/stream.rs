@@ -11,50 +11,50 @@ use futures_util::task::AtomicWaker;
 use http::{HeaderMap, StatusCode};
 use offload::QuotaKey;
 
-use crate::abi::Side;
+use crate::abi::MessageSide;
 use crate::callbacks::EndStream;
-use crate::config::{Dialect, OnRefusal, OnTrap};
-use crate::entry::{CallbackFuture, EntryError, ModuleCallback, Target};
+use crate::config::{HostDialect, OnRefusal, OnTrap};
+use crate::entry::{CallbackFuture, CallbackTarget, EntryError, ModuleCallback};
 use crate::filters::lock;
-use crate::messages::Exchange;
-use crate::module::Has;
-use crate::plugin::Spec;
-use crate::problem::Failed;
-use crate::slot::Slot;
+use crate::messages::FilterExchange;
+use crate::module::ModuleFeatures;
+use crate::plugin::PluginSpec;
+use crate::problem::FilterFailure;
+use crate::slot::InstanceSlot;
 use crate::stats::count;
 
 /// A stream context.
-pub(crate) struct Stream {
+pub(crate) struct StreamContext {
     pub(crate) id: u32,
     /// The root context of the same filter in the same instance.
     pub(crate) root: u32,
-    pub(crate) spec: Arc<Spec>,
-    pub(crate) exchange: Arc<Exchange>,
-    pub(crate) has: Has,
-    pub(crate) slot: Weak<Slot>,
+    pub(crate) spec: Arc<PluginSpec>,
+    pub(crate) exchange: Arc<FilterExchange>,
+    pub(crate) has: ModuleFeatures,
+    pub(crate) slot: Weak<InstanceSlot>,
     /// The generation of the slot's instance that has this context.
     pub(crate) generation: u64,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<StreamState>,
     /// The wakers of the exchange, the request's body and the response's body.
     wakers: [AtomicWaker; 3],
 }
 
 /// Owns a stream of an exchange. The stream ends when it is dropped.
 pub(crate) struct StreamGuard {
-    stream: Arc<Stream>,
+    stream: Arc<StreamContext>,
     has_ended: bool,
 }
 
 impl std::ops::Deref for StreamGuard {
-    type Target = Arc<Stream>;
+    type Target = Arc<StreamContext>;
 
-    fn deref(&self) -> &Arc<Stream> {
+    fn deref(&self) -> &Arc<StreamContext> {
         &self.stream
     }
 }
 
 impl StreamGuard {
-    pub(crate) fn new(stream: Arc<Stream>) -> Self {
+    pub(crate) fn new(stream: Arc<StreamContext>) -> Self {
         Self { stream, has_ended: false }
     }
 
@@ -73,7 +73,8 @@ impl StreamGuard {
         match slot.try_take() {
             Some(mut state) if !stream.has.end => state.forget(stream.generation, stream.id),
             Some(state) => {
-                let ending = CallbackFuture::begin(state, Target::Generation(stream.generation), end());
+                let ending =
+                    CallbackFuture::begin(state, CallbackTarget::Generation(stream.generation), end());
                 return matches!(ending, CallbackFuture::Task(_));
             }
             None => drop(stream.enter(end())),
@@ -90,7 +91,7 @@ impl Drop for StreamGuard {
 
 /// The futures that wait for changes of a stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Waiter {
+pub(crate) enum StreamWaiter {
     Exchange = 0,
     Request = 1,
     Response = 2,
@@ -98,9 +99,9 @@ pub(crate) enum Waiter {
 
 /// The signals of the module.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct StreamState {
     /// The module's own response, not sent yet.
-    pub(crate) local: Option<Local>,
+    pub(crate) local: Option<LocalResponse>,
     /// Whether the module has given a response. Only the first one counts.
     pub(crate) answered: bool,
     /// Whether the instance with this context is gone.
@@ -112,7 +113,7 @@ pub(crate) struct State {
     /// Whether the exchange has ended. Its module sees no more of it.
     pub(crate) ended: bool,
     /// The failure with which the host ends the exchange because of this filter.
-    pub(crate) failed: Option<Failed>,
+    pub(crate) failed: Option<FilterFailure>,
     /// The number of calls that the stream waits for, without gRPC streams; and the number of all its calls.
     pub(crate) waiting: u32,
     pub(crate) calls: u32,
@@ -124,12 +125,12 @@ pub(crate) struct State {
     pub(crate) in_response: bool,
     /// The number of bytes of headers that the module has written.
     pub(crate) written: usize,
-    pub(crate) halves: [Half; 2],
+    pub(crate) halves: [HalfStream; 2],
 }
 
 /// The state of one of the two messages.
 #[derive(Default)]
-pub(crate) struct Half {
+pub(crate) struct HalfStream {
     /// The part of the body that the module may see: the last piece and everything held back before it.
     pub(crate) data: Bytes,
     /// The number of bytes at the end of `data` that no body callback has shown yet.
@@ -152,7 +153,7 @@ pub(crate) struct Half {
 
 /// A local response of the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Local {
+pub(crate) struct LocalResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -160,24 +161,24 @@ pub(crate) struct Local {
 }
 
 /// The effect of one filter on its exchange.
-pub(crate) enum Verdict {
+pub(crate) enum FilterVerdict {
     /// The exchange continues.
     Go,
     /// The filter answers the request.
-    Answer(Local),
+    Answer(LocalResponse),
     /// The exchange ends with a problem.
-    Fail(Failed),
+    Fail(FilterFailure),
     /// The filter is bypassed: one of its own callbacks trapped, and it has `on_trap: open`.
     Skip,
 }
 
-impl Stream {
+impl StreamContext {
     pub(crate) fn new(
         (id, root): (u32, u32),
-        spec: &Arc<Spec>,
-        exchange: &Arc<Exchange>,
-        has: Has,
-        (slot, generation): (Weak<Slot>, u64),
+        spec: &Arc<PluginSpec>,
+        exchange: &Arc<FilterExchange>,
+        has: ModuleFeatures,
+        (slot, generation): (Weak<InstanceSlot>, u64),
     ) -> Arc<Self> {
         let (spec, exchange) = (Arc::clone(spec), Arc::clone(exchange));
         let wakers = [AtomicWaker::new(), AtomicWaker::new(), AtomicWaker::new()];
@@ -187,12 +188,12 @@ impl Stream {
     /// Runs a callback in the instance that has this context.
     pub(crate) fn enter<C: ModuleCallback>(&self, callback: C) -> CallbackFuture<C::Output> {
         match self.slot.upgrade() {
-            Some(slot) => slot.enter(Target::Generation(self.generation), callback),
+            Some(slot) => slot.enter(CallbackTarget::Generation(self.generation), callback),
             None => CallbackFuture::failed(EntryError::Gone),
         }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, StreamState> {
         lock(&self.state)
     }
 
@@ -202,11 +203,11 @@ impl Stream {
     }
 
     pub(crate) fn is_lenient(&self) -> bool {
-        self.spec.dialect == Dialect::Lenient
+        self.spec.dialect == HostDialect::Lenient
     }
 
     /// Registers a waker.
-    pub(crate) fn register(&self, waiter: Waiter, waker: &Waker) {
+    pub(crate) fn register(&self, waiter: StreamWaiter, waker: &Waker) {
         if let Some(place) = self.wakers.get(waiter as usize) {
             place.register(waker);
         }
@@ -218,40 +219,41 @@ impl Stream {
     }
 
     /// Ends the exchange with a problem, unless it has one already.
-    pub(crate) fn fail(&self, failed: Failed) {
+    pub(crate) fn fail(&self, failed: FilterFailure) {
         self.state().failed.get_or_insert(failed);
         self.wake();
     }
 
     /// Returns the current effect on the exchange. A local response is returned once.
-    pub(crate) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> FilterVerdict {
         let mut state = self.state();
         if let Some(local) = state.local.take() {
             count(&self.spec.stats.local_responses);
-            return Verdict::Answer(local);
+            return FilterVerdict::Answer(local);
         }
         if let Some(failed) = &state.failed {
-            return Verdict::Fail(failed.clone());
+            return FilterVerdict::Fail(failed.clone());
         }
         if state.dead {
             let has_trapped = state.trapped;
             drop(state);
             return match (has_trapped, self.spec.on_trap) {
-                (true, OnTrap::Open) => Verdict::Skip,
-                (false, _) if self.is_finished() => Verdict::Go,
-                _ => Verdict::Fail(Failed::Trapped(Arc::clone(&self.spec.name))),
+                (true, OnTrap::Open) => FilterVerdict::Skip,
+                (false, _) if self.is_finished() => FilterVerdict::Go,
+                _ => FilterVerdict::Fail(FilterFailure::Trapped(Arc::clone(&self.spec.name))),
             };
         }
         if state.closed {
-            return Verdict::Fail(Failed::Closed(Arc::clone(&self.spec.name)));
+            return FilterVerdict::Fail(FilterFailure::Closed(Arc::clone(&self.spec.name)));
         }
-        Verdict::Go
+        FilterVerdict::Go
     }
 
     /// Whether the module has released everything that it is shown of the exchange.
     fn is_finished(&self) -> bool {
-        let sees_more =
-            self.has.response_headers || self.has.body(Side::Request) || self.has.body(Side::Response);
+        let sees_more = self.has.response_headers
+            || self.has.body(MessageSide::Request)
+            || self.has.body(MessageSide::Response);
         !sees_more && self.exchange.messages().has_request_left()
     }
 
@@ -262,16 +264,16 @@ impl Stream {
     }
 
     /// Whether there is a verdict other than to continue, or no more of this message passes.
-    pub(crate) fn is_over(&self, side: Side) -> bool {
+    pub(crate) fn is_over(&self, side: MessageSide) -> bool {
         let state = self.state();
         state.has_verdict() || state.is_cut_off(side)
     }
 
     /// Ends the exchange if a callback about a message has no result and there is no other reason to end it:
     /// the callback's task panicked. The message would pass unseen.
-    pub(crate) fn note_lost_callback(&self, side: Side) {
+    pub(crate) fn note_lost_callback(&self, side: MessageSide) {
         if !self.is_over(side) {
-            self.fail(Failed::Trapped(Arc::clone(&self.spec.name)));
+            self.fail(FilterFailure::Trapped(Arc::clone(&self.spec.name)));
         }
     }
 
@@ -282,31 +284,31 @@ impl Stream {
     }
 
     /// Whether the module has resumed the message since the last call.
-    pub(crate) fn take_resumed(&self, side: Side) -> bool {
+    pub(crate) fn take_resumed(&self, side: MessageSide) -> bool {
         std::mem::take(&mut self.state().half(side).resumed)
     }
 
     /// Whether the module has resumed the head since the last call.
-    pub(crate) fn take_head_resumed(&self, side: Side) -> bool {
+    pub(crate) fn take_head_resumed(&self, side: MessageSide) -> bool {
         std::mem::take(&mut self.state().half(side).head_resumed)
     }
 
     /// Starts a callback about a message, which resets earlier signals. Must only be called inside the
     /// instance, since queued callbacks may still release earlier parts.
-    pub(crate) fn begin_callback(&self, side: Side, is_head: bool) {
+    pub(crate) fn begin_callback(&self, side: MessageSide, is_head: bool) {
         let mut state = self.state();
-        state.in_response = side == Side::Response;
+        state.in_response = side == MessageSide::Response;
         let half = state.half(side);
         half.resumed = false;
         half.head_resumed &= !is_head;
     }
 
     /// Resumes a message, even if the module's calls are still in flight.
-    pub(crate) fn resume(&self, side: Side) {
+    pub(crate) fn resume(&self, side: MessageSide) {
         let mut state = self.state();
         let half = state.half(side);
         (half.resumed, half.head_resumed) = (true, true);
-        if side == Side::Request {
+        if side == MessageSide::Request {
             self.check_refusal(&mut state);
             state.waiting = 0;
             state.era = state.era.wrapping_add(1);
@@ -327,10 +329,10 @@ impl Stream {
 
     /// Ends the exchange if the module lets a request pass although the host refused its call or its local
     /// response. Only a local response settles a refusal: a call made later may have another purpose.
-    fn check_refusal(&self, state: &mut State) -> bool {
+    fn check_refusal(&self, state: &mut StreamState) -> bool {
         let is_refused = state.refused && !state.answered && self.spec.on_refusal == OnRefusal::Closed;
         if is_refused {
-            state.failed.get_or_insert_with(|| Failed::Refused(Arc::clone(&self.spec.name)));
+            state.failed.get_or_insert_with(|| FilterFailure::Refused(Arc::clone(&self.spec.name)));
         }
         !is_refused
     }
@@ -351,27 +353,27 @@ impl Stream {
     }
 }
 
-impl State {
+impl StreamState {
     /// Whether there is a verdict other than to continue.
     fn has_verdict(&self) -> bool {
         self.local.is_some() || self.failed.is_some() || self.dead || self.closed
     }
 
     /// Whether no more of a message passes: the exchange has ended, or the module has answered the request.
-    pub(crate) fn is_cut_off(&self, side: Side) -> bool {
-        self.ended || (side == Side::Request && self.answered)
+    pub(crate) fn is_cut_off(&self, side: MessageSide) -> bool {
+        self.ended || (side == MessageSide::Request && self.answered)
     }
 
-    pub(crate) fn half(&mut self, side: Side) -> &mut Half {
+    pub(crate) fn half(&mut self, side: MessageSide) -> &mut HalfStream {
         let [request, response] = &mut self.halves;
         match side {
-            Side::Request => request,
-            Side::Response => response,
+            MessageSide::Request => request,
+            MessageSide::Response => response,
         }
     }
 }
 
-impl Half {
+impl HalfStream {
     /// The number of bytes that a body callback has shown.
     pub(crate) fn seen(&self) -> usize {
         self.data.len().saturating_sub(self.unseen)

@@ -32,7 +32,10 @@ use services::{
     TransportError, body,
 };
 
-use crate::{Chain, Event, Facts, Failed, FilterConfig, Filters, Observe, Refused};
+use crate::{
+    ExchangeInfo, FilterChain, FilterConfig, FilterEvent, FilterFailure, FilterObserver, FilterRuntime,
+    RefusedFilter,
+};
 
 /// The imports that tests use: the name, the name in the text, the number of parameters.
 const IMPORTS: &[(&str, &str, usize)] = &[
@@ -148,28 +151,30 @@ fn pairs(text: &str) -> Vec<u8> {
 
 /// Records the events of a module as text.
 #[derive(Default)]
-struct Seen {
+struct EventRecorder {
     events: Mutex<Vec<String>>,
     /// The engine for which a tick is due after each callback, if there is one.
     ticking: OnceLock<sandbox::Engine>,
 }
 
-impl Seen {
+impl EventRecorder {
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.events.lock().unwrap())
     }
 }
 
-impl Observe for Seen {
-    fn see(&self, event: &Event<'_>) {
+impl FilterObserver for EventRecorder {
+    fn see(&self, event: &FilterEvent<'_>) {
         let words = match event {
-            Event::Callback { name, .. } => (*name).to_owned(),
-            Event::HostCall { name, status, .. } => format!("{name} {status}"),
+            FilterEvent::Callback { name, .. } => (*name).to_owned(),
+            FilterEvent::HostCall { name, status, .. } => format!("{name} {status}"),
             // No hook runs, which would take long to print a backtrace.
-            Event::Log { message: "panic", .. } => std::panic::resume_unwind(Box::new("a panic of the host")),
-            Event::Log { message, .. } => format!("log {message}"),
-            Event::Trapped { .. } => "trapped".to_owned(),
-            Event::Returned { .. } => {
+            FilterEvent::Log { message: "panic", .. } => {
+                std::panic::resume_unwind(Box::new("a panic of the host"))
+            }
+            FilterEvent::Log { message, .. } => format!("log {message}"),
+            FilterEvent::Trapped { .. } => "trapped".to_owned(),
+            FilterEvent::Returned { .. } => {
                 self.ticking.get().iter().for_each(|engine| engine.increment_epoch());
                 return;
             }
@@ -181,7 +186,7 @@ impl Observe for Seen {
 /// A service: `GET /path` is answered with the path, `/wait` never; gRPC with the messages of the request,
 /// `/s/no` with a status, `/s/many` with [`MESSAGES`] empty messages.
 #[derive(Default)]
-struct Answers {
+struct TestService {
     asked: Mutex<Vec<String>>,
     told: tokio::sync::Notify,
     /// Releases the response to `/gate`.
@@ -189,15 +194,15 @@ struct Answers {
     dropped: Arc<tokio::sync::Notify>,
 }
 
-struct Dropped(Arc<tokio::sync::Notify>);
+struct DropFlag(Arc<tokio::sync::Notify>);
 
-impl Drop for Dropped {
+impl Drop for DropFlag {
     fn drop(&mut self) {
         self.0.notify_one();
     }
 }
 
-impl ServiceTransport for Answers {
+impl ServiceTransport for TestService {
     fn send(
         &self,
         endpoint: &RequestEndpoint,
@@ -206,7 +211,7 @@ impl ServiceTransport for Answers {
         let (service, path) = (endpoint.origin.service.clone(), request.uri().path().to_owned());
         self.asked.lock().unwrap().push(format!("{} {service} {path}", request.method()));
         self.told.notify_one();
-        let dropped = Dropped(Arc::clone(&self.dropped));
+        let dropped = DropFlag(Arc::clone(&self.dropped));
         let gate = Arc::clone(&self.gate);
         let hops = services::headers::hops(request.headers()).to_string();
         let called = request.uri().authority().map_or("", |called| called.as_str()).to_owned();
@@ -252,15 +257,15 @@ fn grpc_answer(mut request: Request<StreamedServiceBody>) -> Response<StreamedSe
 }
 
 /// A test setup: modules in files, the engine, a service.
-struct Bench {
+struct FilterFixture {
     folder: tempfile::TempDir,
-    filters: Arc<Filters>,
+    filters: Arc<FilterRuntime>,
     services: ServiceSet,
-    answers: Arc<Answers>,
-    seen: Arc<Seen>,
+    answers: Arc<TestService>,
+    seen: Arc<EventRecorder>,
 }
 
-impl Bench {
+impl FilterFixture {
     /// A setup with at most one instance per module, so that it is deterministic which callbacks share one.
     fn new() -> Self {
         Self::with_restarts(Duration::from_secs(3600))
@@ -269,12 +274,13 @@ impl Bench {
     /// A setup with this quota of CPU time for the restarts that one client may cause.
     fn with_restarts(limit: Duration) -> Self {
         refusals::hear();
-        let seen = Arc::new(Seen::default());
-        let answers = Arc::new(Answers::default());
+        let seen = Arc::new(EventRecorder::default());
+        let answers = Arc::new(TestService::default());
         let config = BTreeMap::from([("auth".to_owned(), ServiceConfig::at("http://127.0.0.1:1980"))]);
         let services = ServiceSet::new(&config).unwrap().with_transport(answers.clone());
         let one = std::num::NonZero::<usize>::MIN;
-        let filters = Filters::build(Some(seen.clone()), sandbox::HeavyGate::new(2), one, limit).unwrap();
+        let filters =
+            FilterRuntime::build(Some(seen.clone()), sandbox::HeavyGate::new(2), one, limit).unwrap();
         Self { folder: tempfile::tempdir().unwrap(), filters, services, answers, seen }
     }
 
@@ -294,16 +300,16 @@ impl Bench {
         filter
     }
 
-    fn try_chain(&self, config: &[FilterConfig]) -> Result<Arc<Chain>, Vec<Refused>> {
-        Chain::new(&self.filters, config, self.folder.path(), &self.services).map(Arc::new)
+    fn try_chain(&self, config: &[FilterConfig]) -> Result<Arc<FilterChain>, Vec<RefusedFilter>> {
+        FilterChain::new(&self.filters, config, self.folder.path(), &self.services).map(Arc::new)
     }
 
-    fn chain(&self, config: &[FilterConfig]) -> Arc<Chain> {
+    fn chain(&self, config: &[FilterConfig]) -> Arc<FilterChain> {
         self.try_chain(config).unwrap_or_else(|refused| panic!("{refused:?}"))
     }
 
     /// A chain of one filter with a module of this text.
-    fn of(&self, code: &str) -> Arc<Chain> {
+    fn of(&self, code: &str) -> Arc<FilterChain> {
         self.chain(&[self.filter("test", code)])
     }
 
@@ -325,7 +331,7 @@ impl Bench {
 
 /// Occupies the instance of a chain's filter until other tasks have run. The next callback waits for it, in a
 /// task of its own.
-fn occupy(chain: &Chain) {
+fn occupy(chain: &FilterChain) {
     let instance = chain.plugins()[0].vm.slots[0].try_take().expect("the instance is free");
     tokio::spawn(async move {
         tokio::task::yield_now().await;
@@ -333,8 +339,8 @@ fn occupy(chain: &Chain) {
     });
 }
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> ExchangeInfo {
+    ExchangeInfo {
         route: "/test/*".into(),
         service: Some("shop".into()),
         source: "192.0.2.1:1234".parse().unwrap(),
@@ -412,19 +418,22 @@ fn call(time: Duration) -> RequestCall {
 
 /// A complete response.
 #[derive(Debug)]
-struct Answer {
+struct CompleteResponse {
     status: StatusCode,
     headers: http::HeaderMap,
     body: Bytes,
 }
 
-impl Answer {
+impl CompleteResponse {
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 }
 
-async fn send(chain: &Arc<Chain>, request: Request<StreamedServiceBody>) -> Result<Answer, Failed> {
+async fn send(
+    chain: &Arc<FilterChain>,
+    request: Request<StreamedServiceBody>,
+) -> Result<CompleteResponse, FilterFailure> {
     let response = chain.around(request, call(Duration::from_secs(60)), facts(), echo).await?;
     Ok(whole(response).await.expect("the response's body ends without an error"))
 }
@@ -432,17 +441,19 @@ async fn send(chain: &Arc<Chain>, request: Request<StreamedServiceBody>) -> Resu
 /// Sends a request of the caller with this name.
 async fn send_as(
     name: &str,
-    chain: &Arc<Chain>,
+    chain: &Arc<FilterChain>,
     request: Request<StreamedServiceBody>,
-) -> Result<Answer, Failed> {
+) -> Result<CompleteResponse, FilterFailure> {
     let call =
         RequestCall { caller: services::CallerId::Named(name.into()), ..call(Duration::from_secs(60)) };
     let response = chain.around(request, call, facts(), echo).await?;
     Ok(whole(response).await.expect("the response's body ends without an error"))
 }
 
-async fn whole(response: Response<StreamedServiceBody>) -> Result<Answer, services::body::BodyError> {
+async fn whole(
+    response: Response<StreamedServiceBody>,
+) -> Result<CompleteResponse, services::body::BodyError> {
     let (head, body) = response.into_parts();
     let body = body.collect().await?.to_bytes();
-    Ok(Answer { status: head.status, headers: head.headers, body })
+    Ok(CompleteResponse { status: head.status, headers: head.headers, body })
 }

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 
-use crate::filters::Filters;
-use crate::module::Module;
-use crate::shared::Shared;
-use crate::slot::{Slot, StateGuard};
+use crate::filters::FilterRuntime;
+use crate::module::FilterModule;
+use crate::shared::SharedData;
+use crate::slot::{InstanceSlot, StateGuard};
 
 /// The key of filters that share instances.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,28 +27,28 @@ pub(crate) struct VmKey {
 
 /// A virtual machine.
 pub(crate) struct Vm {
-    pub(crate) core: Arc<Core>,
-    pub(crate) slots: Vec<Arc<Slot>>,
+    pub(crate) core: Arc<VmCore>,
+    pub(crate) slots: Vec<Arc<InstanceSlot>>,
 }
 
 /// The part of a virtual machine that its instances need.
-pub(crate) struct Core {
-    pub(crate) filters: Arc<Filters>,
-    pub(crate) module: Arc<Module>,
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct VmCore {
+    pub(crate) filters: Arc<FilterRuntime>,
+    pub(crate) module: Arc<FilterModule>,
+    pub(crate) shared: Arc<SharedData>,
     /// The memory limit of an instance.
     pub(crate) memory: u64,
 }
 
 impl Vm {
-    pub(crate) fn new(filters: &Arc<Filters>, key: &VmKey, module: &Arc<Module>) -> Arc<Self> {
-        let core = Arc::new(Core {
+    pub(crate) fn new(filters: &Arc<FilterRuntime>, key: &VmKey, module: &Arc<FilterModule>) -> Arc<Self> {
+        let core = Arc::new(VmCore {
             filters: Arc::clone(filters),
             module: Arc::clone(module),
             shared: filters.shared(&key.vm_id),
             memory: key.memory,
         });
-        let slots = (0..filters.threads.get()).map(|_| Slot::new(&core)).collect();
+        let slots = (0..filters.threads.get()).map(|_| InstanceSlot::new(&core)).collect();
         Arc::new(Self { core, slots })
     }
 
@@ -56,7 +56,7 @@ impl Vm {
     /// has an instance, or else an unused one. If none is free, the one with the shortest queue is picked. A
     /// slot in back-off is picked only if no other is in use, since a module that traps everywhere must not
     /// do so in more and more slots.
-    pub(crate) fn pick(&self) -> (&Arc<Slot>, Option<StateGuard>) {
+    pub(crate) fn pick(&self) -> (&Arc<InstanceSlot>, Option<StateGuard>) {
         let own = thread_number() % self.slots.len().max(1);
         if let Some(slot) = self.slots.get(own).filter(|slot| slot.is_used())
             && let Some(state) = slot.try_take()

@@ -41,13 +41,13 @@ pub enum BuildError {
     Offload(io::Error),
     /// The query runtime can't be started.
     #[error("the query runtime can't be started: {0}")]
-    Runtime(#[from] query::StartError),
+    Runtime(#[from] query::RuntimeStartError),
     /// The script runtime can't be started.
     #[error("the script runtime can't be started: {0}")]
     Scripts(#[from] script_runtime::ScriptStartError),
     /// The filter runtime can't be started.
     #[error("the filter runtime can't be started: {0}")]
-    Filters(#[from] filter::StartError),
+    Filters(#[from] filter::FilterStartError),
     /// The access log can't be started.
     #[error("the access log can't be started: {0}")]
     Log(#[from] io::Error),
@@ -56,17 +56,17 @@ pub enum BuildError {
 struct Builder<'a> {
     services: ServiceSet,
     offload: OffloadPool,
-    runtime: Option<Arc<query::Runtime>>,
-    filters: Option<Arc<filter::Filters>>,
+    runtime: Option<Arc<query::QueryRuntime>>,
+    filters: Option<Arc<filter::FilterRuntime>>,
     scripts: Option<Arc<script_runtime::ScriptRuntime>>,
     compiled: Vec<Compiled>,
     declared: Vec<Declared>,
     graphqls: graphqls::Read,
     schemas: Arc<graphql::RemoteSchemas>,
     deployed: script_runtime::DeployedNames,
-    trusted: Arc<query::Trusted>,
+    trusted: Arc<query::SigningKeys>,
     blocked: Arc<query::BlockedPrograms>,
-    documents: query::Documents,
+    documents: query::RouteDocuments,
     source: &'a Source,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Builder<'a> {
         let gate = runtime.as_ref().map(|runtime| runtime.gate().clone());
         let filters = filters(config, gate, previous.and_then(|life| life.filters.as_ref()))?;
         let scripts = scripts(config, &offload, previous.and_then(|life| life.scripts.as_ref()))?;
-        let trusted = query::Trusted::new(&config.trust);
+        let trusted = query::SigningKeys::new(&config.trust);
         let trusted = trusted.map_err(|problems| BuildError::Config(mistakes(source, "/trust", problems)))?;
         let blocked = query::BlockedPrograms::new(&config.programs);
         let blocked =
@@ -201,7 +201,7 @@ impl<'a> Builder<'a> {
                 .map_err(|problems| mistakes(self.source, &pointer, problems));
         }
         if let (Some(config), Some(runtime)) = (&route.query, &self.runtime) {
-            let query = query::Query::new(config, &self.ground(&route.normal_path(), runtime));
+            let query = query::QueryRoute::new(config, &self.ground(&route.normal_path(), runtime));
             let pointer = format!("{pointer}/query");
             return query
                 .map(Box::new)
@@ -234,8 +234,12 @@ impl<'a> Builder<'a> {
         proxy.map(Way::Proxy).ok_or_else(missing)
     }
 
-    fn ground<'b>(&'b self, path: &'b str, runtime: &'b Arc<query::Runtime>) -> query::Ground<'b> {
-        query::Ground {
+    fn ground<'b>(
+        &'b self,
+        path: &'b str,
+        runtime: &'b Arc<query::QueryRuntime>,
+    ) -> query::QueryRouteContext<'b> {
+        query::QueryRouteContext {
             path,
             services: &self.services,
             documents: &self.documents,
@@ -247,11 +251,15 @@ impl<'a> Builder<'a> {
     }
 
     /// Builds the filter chain of a route.
-    fn chain(&self, pointer: &str, route: &RouteConfig) -> Result<Option<Arc<filter::Chain>>, Vec<Mistake>> {
+    fn chain(
+        &self,
+        pointer: &str,
+        route: &RouteConfig,
+    ) -> Result<Option<Arc<filter::FilterChain>>, Vec<Mistake>> {
         let Some(filters) = self.filters.as_ref().filter(|_| !route.filters.is_empty()) else {
             return Ok(None);
         };
-        let chain = filter::Chain::new(filters, &route.filters, self.source.folder(), &self.services);
+        let chain = filter::FilterChain::new(filters, &route.filters, self.source.folder(), &self.services);
         chain.map(|chain| Some(Arc::new(chain))).map_err(|refused| {
             let problems = refused.into_iter().map(Into::into).collect();
             mistakes(self.source, &format!("{pointer}/filters"), problems)
@@ -263,13 +271,13 @@ impl<'a> Builder<'a> {
 fn filters(
     config: &Config,
     gate: Option<query::HeavyGate>,
-    previous: Option<&Arc<filter::Filters>>,
-) -> Result<Option<Arc<filter::Filters>>, BuildError> {
+    previous: Option<&Arc<filter::FilterRuntime>>,
+) -> Result<Option<Arc<filter::FilterRuntime>>, BuildError> {
     if let Some(previous) = previous {
         return Ok(Some(Arc::clone(previous)));
     }
     let is_needed = config.routes.iter().any(|route| !route.filters.is_empty());
-    Ok(is_needed.then(|| filter::Filters::new(gate, config.runtime.offload().quota)).transpose()?)
+    Ok(is_needed.then(|| filter::FilterRuntime::new(gate, config.runtime.offload().quota)).transpose()?)
 }
 
 /// The state that scripts share, and their runs in flight. It lives as long as the process.
@@ -300,8 +308,8 @@ fn identity(config: &Config, previous: Option<&Life>) -> Result<Identity, BuildE
 fn runtime(
     config: &Config,
     offload: &OffloadPool,
-    previous: Option<&Arc<query::Runtime>>,
-) -> Result<Option<Arc<query::Runtime>>, BuildError> {
+    previous: Option<&Arc<query::QueryRuntime>>,
+) -> Result<Option<Arc<query::QueryRuntime>>, BuildError> {
     let is_needed = config.routes.iter().any(|route| route.query.is_some());
     let delay = config.shed.automatic.then_some(config.shed.delay.0);
     if let Some(previous) = previous {
@@ -310,9 +318,9 @@ fn runtime(
     }
     let mut settings = config.runtime.clone();
     settings.cache_dir = settings.cache_dir.map(|folder| config.source.folder().join(folder));
-    let runtime = is_needed.then(|| query::Runtime::new(&settings, offload.clone())).transpose()?;
+    let runtime = is_needed.then(|| query::QueryRuntime::new(&settings, offload.clone())).transpose()?;
     runtime.iter().for_each(|runtime| runtime.keep_to(delay));
-    if let Some((instances, wanted)) = runtime.as_deref().map(query::Runtime::instances)
+    if let Some((instances, wanted)) = runtime.as_deref().map(query::QueryRuntime::instances)
         && instances < wanted
     {
         tracing::warn!(instances, wanted, "the system refuses address space: the instance pools are smaller");

@@ -56,7 +56,7 @@ pub(crate) struct Link {
 pub(crate) struct Secured {
     /// The client's verified certificate, if it has sent one.
     pub(crate) certificate: Option<Certificate>,
-    pub(crate) tls: Arc<filter::Tls>,
+    pub(crate) tls: Arc<filter::TlsInfo>,
 }
 
 impl Client {
@@ -139,8 +139,8 @@ impl Client {
         route: &Arc<str>,
         service: Option<&Arc<str>>,
         began: (Instant, SystemTime),
-    ) -> filter::Facts {
-        filter::Facts {
+    ) -> filter::ExchangeInfo {
+        filter::ExchangeInfo {
             route: Arc::clone(route),
             service: service.cloned(),
             source: self.address,

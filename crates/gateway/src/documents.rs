@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::Uri;
 use json::pointer::below;
 use openapi::OpenApiDocument;
-use query::Documents;
+use query::RouteDocuments;
 use services::ServiceConfig;
 
 use crate::config::{Config, Mistake};
@@ -17,8 +17,8 @@ use crate::config::{Config, Mistake};
 ///
 /// # Errors
 /// A mistake for each file that is not an OpenAPI document.
-pub fn read(config: &Config) -> Result<Documents, Vec<Mistake>> {
-    let (mut documents, mut mistakes) = (Documents::new(), Vec::new());
+pub fn read(config: &Config) -> Result<RouteDocuments, Vec<Mistake>> {
+    let (mut documents, mut mistakes) = (RouteDocuments::new(), Vec::new());
     for (name, service) in &config.services {
         let Some(file) = &service.openapi else { continue };
         match OpenApiDocument::open(&config.source.folder().join(file)) {
@@ -41,7 +41,7 @@ pub fn read(config: &Config) -> Result<Documents, Vec<Mistake>> {
 }
 
 /// Logs the number of findings in each document.
-pub(crate) fn warn(documents: &Documents) {
+pub(crate) fn warn(documents: &RouteDocuments) {
     for (service, document) in documents.iter().filter(|(_, document)| !document.findings.is_empty()) {
         let odd = document.findings.len();
         tracing::warn!(service, odd, "the OpenAPI document has questionable parts; `orfa check` lists them");

@@ -56,8 +56,8 @@ pub(crate) struct Life {
     // The next config takes these over if it still uses them: see `build.rs`.
     pub(crate) services: ServiceSet,
     pub(crate) offload: OffloadPool,
-    pub(crate) runtime: Option<Arc<query::Runtime>>,
-    pub(crate) filters: Option<Arc<filter::Filters>>,
+    pub(crate) runtime: Option<Arc<query::QueryRuntime>>,
+    pub(crate) filters: Option<Arc<filter::FilterRuntime>>,
     pub(crate) scripts: Option<Arc<script_runtime::ScriptRuntime>>,
     pub(crate) schemas: Arc<graphql::RemoteSchemas>,
 }
@@ -272,12 +272,12 @@ fn blamed(problem: Box<dyn ToProblem>, route: &Route, entry: &Entry) -> Box<dyn 
 
 /// Handles a request on a route with filters. The filters see problems as responses.
 fn filtered<'a>(
-    (route, chain): (&'a Route, &Arc<filter::Chain>),
+    (route, chain): (&'a Route, &Arc<filter::FilterChain>),
     comes: Comes,
     (request, credentials): (Request<StreamedServiceBody>, HeaderMap),
     mut call: RequestCall,
     entry: &'a Entry,
-) -> impl Future<Output = Result<Response<StreamedServiceBody>, filter::Failed>> + use<'a> {
+) -> impl Future<Output = Result<Response<StreamedServiceBody>, filter::FilterFailure>> + use<'a> {
     let facts = entry.client.facts(&route.path, route.way.service(), (entry.began, entry.at));
     if route.way.makes_calls() {
         call.headers = Some(lent(request.headers(), comes, &credentials));

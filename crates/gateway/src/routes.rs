@@ -27,7 +27,7 @@ pub(crate) struct Route {
     pub(crate) encoding: Encoding,
     pub(crate) way: Way,
     /// The filters for its requests and responses, if there are any.
-    pub(crate) filters: Option<Arc<filter::Chain>>,
+    pub(crate) filters: Option<Arc<filter::FilterChain>>,
     /// The metrics of its requests.
     pub(crate) metrics: Arc<RouteMetrics>,
 }

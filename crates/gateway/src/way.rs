@@ -20,7 +20,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 /// The handler of a route.
 pub(crate) enum Way {
     /// Runs the program in the request.
-    Query(Box<query::Query>),
+    Query(Box<query::QueryRoute>),
     /// Runs a handler of a service in S.
     Script(Box<script_runtime::ScriptRoute>),
     /// Composes responses of several services as a file declares.

@@ -15,7 +15,7 @@ use http::{HeaderMap, Response, StatusCode};
 use services::call::UpstreamCallOutcome;
 use services::{StreamedServiceBody, UpstreamCallRecord};
 
-use crate::guest::{Access, Answer};
+use crate::guest::{AnswerBuilder, CallPermissions};
 use crate::problem::clip;
 
 /// The maximum number of upstream calls listed: proxies reject long headers.
@@ -31,7 +31,7 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The durations of a request's phases.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub(crate) struct PhaseTimes {
     pub(crate) total: Duration,
     pub(crate) compiled: Option<Duration>,
     pub(crate) cpu: Duration,
@@ -40,11 +40,11 @@ pub(crate) struct Times {
 
 /// Builds the response of a successful run.
 pub(crate) fn respond(
-    answer: Answer,
+    answer: AnswerBuilder,
     timing: String,
     vary: Option<HeaderValue>,
 ) -> Response<StreamedServiceBody> {
-    let Answer { status, headers, body } = answer;
+    let AnswerBuilder { status, headers, body } = answer;
     let mut response = Response::new(services::body::full(body.unwrap_or_default()));
     *response.status_mut() = status.unwrap_or(StatusCode::OK);
     *response.headers_mut() = headers;
@@ -101,7 +101,7 @@ fn private(control: &HeaderValue) -> Option<HeaderValue> {
 }
 
 /// Builds `Vary`: the client's headers that were forwarded to the called services.
-pub(crate) fn vary(access: &Access, made: &[UpstreamCallRecord]) -> Option<HeaderValue> {
+pub(crate) fn vary(access: &CallPermissions, made: &[UpstreamCallRecord]) -> Option<HeaderValue> {
     let called =
         access.services.values().filter(|service| made.iter().any(|made| made.service == *service.name()));
     let mut names: Vec<&str> =
@@ -113,13 +113,13 @@ pub(crate) fn vary(access: &Access, made: &[UpstreamCallRecord]) -> Option<Heade
 
 /// Builds `Server-Timing`: compile time (if the program was compiled), the program's CPU time, upstream
 /// calls, the total.
-pub(crate) fn timing(times: &Times, made: &[UpstreamCallRecord]) -> String {
+pub(crate) fn timing(times: &PhaseTimes, made: &[UpstreamCallRecord]) -> String {
     let mut text = String::with_capacity(96);
     if let Some(compiled) = times.compiled {
-        let _ = write!(text, "compile;dur={}, ", Millis(compiled));
+        let _ = write!(text, "compile;dur={}, ", DecimalMillis(compiled));
     }
     text.push_str("cpu;dur=");
-    Millis(times.cpu).put(&mut text);
+    DecimalMillis(times.cpu).put(&mut text);
     text.push_str(", ");
     if !made.is_empty() {
         let _ = write!(text, "calls;desc={}, ", made.len());
@@ -128,13 +128,13 @@ pub(crate) fn timing(times: &Times, made: &[UpstreamCallRecord]) -> String {
         made.iter().take(LISTED).for_each(|made| list(&mut text, made));
     }
     text.push_str("total;dur=");
-    Millis(times.total).put(&mut text);
+    DecimalMillis(times.total).put(&mut text);
     text
 }
 
 fn list(text: &mut String, made: &UpstreamCallRecord) {
     let (start, end) = made.span;
-    let took = Millis(end.map_or(Duration::ZERO, |end| end.saturating_sub(start)));
+    let took = DecimalMillis(end.map_or(Duration::ZERO, |end| end.saturating_sub(start)));
     let status = match made.outcome {
         UpstreamCallOutcome::Status(status) => status.to_string(),
         UpstreamCallOutcome::NoAnswer => "no answer".into(),
@@ -142,14 +142,17 @@ fn list(text: &mut String, made: &UpstreamCallRecord) {
     };
     let path = clip(&made.path, LISTED_PATH).replace(['"', '\\'], "");
     let (service, method) = (&made.service, &made.method);
-    let _ =
-        write!(text, "call;desc=\"{service} {method} {path} {status}\";dur={took};start={}, ", Millis(start));
+    let _ = write!(
+        text,
+        "call;desc=\"{service} {method} {path} {status}\";dur={took};start={}, ",
+        DecimalMillis(start)
+    );
 }
 
 /// Milliseconds with two decimals. Formatted from integers, which is several times as fast as from floats.
-struct Millis(Duration);
+struct DecimalMillis(Duration);
 
-impl Millis {
+impl DecimalMillis {
     /// Appends the text. Avoids formatting machinery, since every answer has two of them.
     fn put(&self, text: &mut String) {
         let nanos = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);
@@ -162,7 +165,7 @@ impl Millis {
     }
 }
 
-impl fmt::Display for Millis {
+impl fmt::Display for DecimalMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
         self.put(&mut text);
@@ -195,7 +198,7 @@ mod tests {
         for (micros, text) in
             [(0, "0.00"), (4, "0.00"), (5, "0.01"), (12_345, "12.35"), (1_000_000, "1000.00")]
         {
-            assert_eq!(Millis(Duration::from_micros(micros)).to_string(), text);
+            assert_eq!(DecimalMillis(Duration::from_micros(micros)).to_string(), text);
         }
     }
 }

@@ -18,15 +18,15 @@ use services::headers::lists;
 use services::{DecoderPool, StreamedServiceBody};
 
 use crate::cached::CacheAsk;
-use crate::config::LimitsConfig;
-use crate::fields::{Field, Fields};
-use crate::limits::Limits;
+use crate::config::QueryLimitsConfig;
+use crate::fields::{RequestFields, SingleField};
+use crate::limits::RunLimits;
 use crate::problem::{QueryError, content_type};
-use crate::trust::Signature;
+use crate::trust::ProgramSignature;
 
 /// The language of a program, by its media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Language {
+pub enum ProgramLanguage {
     /// A module of WebAssembly.
     Wasm,
     /// JavaScript source.
@@ -40,17 +40,17 @@ pub(crate) const FORM: &str = "multipart/form-data";
 
 /// The program of a request.
 #[derive(Debug)]
-pub(crate) struct Which {
-    pub(crate) language: Language,
+pub(crate) struct ProgramSource {
+    pub(crate) language: ProgramLanguage,
     /// `None` if the request names the program instead of sending it.
     pub(crate) program: Option<Bytes>,
     pub(crate) cache: Option<CacheAsk>,
-    pub(crate) trust: Option<Signature>,
+    pub(crate) trust: Option<ProgramSignature>,
 }
 
 /// The parameters of a run.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct QueryRequest {
     pub(crate) input: Bytes,
     /// The client's limits, the text of `ORFA-Limit`.
     pub(crate) granted: Option<String>,
@@ -63,12 +63,12 @@ pub(crate) struct Ask {
 }
 
 /// The layout of a body.
-enum Layout {
-    Plain(Language),
+enum BodyLayout {
+    Plain(ProgramLanguage),
     Form(String),
 }
 
-impl Language {
+impl ProgramLanguage {
     /// Returns the language's media type (RFC 9239 for JavaScript).
     pub(crate) fn media_type(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl Language {
     }
 }
 
-impl Ask {
+impl QueryRequest {
     /// Reads all of a request that contains a program, or names a cached one.
     ///
     /// # Errors
@@ -97,35 +97,35 @@ impl Ask {
     pub(crate) async fn read(
         head: &Parts,
         body: StreamedServiceBody,
-        config: &LimitsConfig,
+        config: &QueryLimitsConfig,
         pool: Option<DecoderPool<'_>>,
-    ) -> Result<(Which, Self), QueryError> {
+    ) -> Result<(ProgramSource, Self), QueryError> {
         let safe_only = match head.method.as_str() {
             "POST" => false,
             "QUERY" => true,
             _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
-        let fields = Fields::of(&head.headers);
-        let rest = Rest::read(&head.headers, &fields, config)?;
+        let fields = RequestFields::of(&head.headers);
+        let rest = CommonHeaders::read(&head.headers, &fields, config)?;
         let layout = layout(&head.headers)?;
-        if matches!(layout, Layout::Form(_)) {
+        if matches!(layout, BodyLayout::Form(_)) {
             refuse_header(fields.input, "ORFA-Input with a form")?;
         }
         refuse_parameters(&head.uri)?;
         let cache = CacheAsk::read(fields.cache)?;
-        let trust = Signature::read(fields.trust)?;
+        let trust = ProgramSignature::read(fields.trust)?;
         let body = read_body(&head.headers, body, config, pool).await?;
         let is_named = cache.as_ref().is_some_and(|cache| cache.named.is_some());
         let (language, input, program) = match layout {
-            Layout::Plain(language) => {
+            BodyLayout::Plain(language) => {
                 let (input, program) = split(fields.input, body, is_named)?;
                 (language, input, program)
             }
-            Layout::Form(boundary) => Box::pin(read_form(boundary, body, pool)).await?,
+            BodyLayout::Form(boundary) => Box::pin(read_form(boundary, body, pool)).await?,
         };
         let program = Some(program).filter(|program| !program.is_empty() || !is_named);
         program.iter().try_for_each(|program| check_size(program, config.program_bytes.0))?;
-        Ok((Which { language, program, cache, trust }, rest.ask(input, safe_only)))
+        Ok((ProgramSource { language, program, cache, trust }, rest.ask(input, safe_only)))
     }
 
     /// Reads a request for a stored program: the input is the body, or the URL's parameters.
@@ -135,13 +135,13 @@ impl Ask {
     pub(crate) async fn read_input(
         head: &Parts,
         body: StreamedServiceBody,
-        config: &LimitsConfig,
+        config: &QueryLimitsConfig,
         pool: Option<DecoderPool<'_>>,
     ) -> Result<Self, QueryError> {
         let rest = {
-            let fields = Fields::of(&head.headers);
+            let fields = RequestFields::of(&head.headers);
             refuse_header(fields.input, "ORFA-Input with a stored program")?;
-            Rest::read(&head.headers, &fields, config)?
+            CommonHeaders::read(&head.headers, &fields, config)?
         };
         let (is_in_url, safe_only) = match head.method.as_str() {
             "GET" | "HEAD" => (true, true),
@@ -161,7 +161,7 @@ impl Ask {
 }
 
 /// Rejects `ORFA-Input` in a request whose input is not in front of a program.
-fn refuse_header(input: Field<'_>, place: &'static str) -> Result<(), QueryError> {
+fn refuse_header(input: SingleField<'_>, place: &'static str) -> Result<(), QueryError> {
     input.text()?.map_or(Ok(()), |_| Err(QueryError::InputMisplaced(place)))
 }
 
@@ -191,23 +191,27 @@ pub(crate) const METHODS: &str = "GET, HEAD, POST, QUERY";
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// The headers that both kinds of requests share.
-struct Rest {
+struct CommonHeaders {
     granted: Option<String>,
     list_calls: bool,
     records: bool,
 }
 
-impl Rest {
-    fn read(headers: &HeaderMap, fields: &Fields<'_>, config: &LimitsConfig) -> Result<Self, QueryError> {
+impl CommonHeaders {
+    fn read(
+        headers: &HeaderMap,
+        fields: &RequestFields<'_>,
+        config: &QueryLimitsConfig,
+    ) -> Result<Self, QueryError> {
         let granted = fields.limit.text()?;
-        granted.map(|text| Limits::caps(config).granted(text)).transpose()?;
+        granted.map(|text| RunLimits::caps(config).granted(text)).transpose()?;
         let list_calls = fields.has_preferences && lists(headers, &PREFER, b"calls");
         Ok(Self { granted: granted.map(str::to_owned), list_calls, records: records(fields.debug)? })
     }
 
-    fn ask(self, input: Bytes, safe_only: bool) -> Ask {
+    fn ask(self, input: Bytes, safe_only: bool) -> QueryRequest {
         let Self { granted, list_calls, records } = self;
-        Ask { input, granted, safe_only, list_calls, records }
+        QueryRequest { input, granted, safe_only, list_calls, records }
     }
 }
 
@@ -258,7 +262,7 @@ fn parameters(query: &str) -> Bytes {
 async fn read_body(
     headers: &HeaderMap,
     body: StreamedServiceBody,
-    config: &LimitsConfig,
+    config: &QueryLimitsConfig,
     pool: Option<DecoderPool<'_>>,
 ) -> Result<Bytes, QueryError> {
     let body = read_within(body, config.request_body.0).await.map_err(|error| match error {
@@ -269,38 +273,38 @@ async fn read_body(
 }
 
 /// Parses `ORFA-Debug`, a boolean (RFC 9651).
-fn records(debug: Field<'_>) -> Result<bool, QueryError> {
+fn records(debug: SingleField<'_>) -> Result<bool, QueryError> {
     let Some(text) = debug.text()? else { return Ok(false) };
     let item: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
     let said = item.ok().and_then(|item| item.bare_item.as_boolean());
     said.ok_or_else(|| debug.wrong("it has to be ?1 or ?0"))
 }
 
-fn layout(headers: &HeaderMap) -> Result<Layout, QueryError> {
+fn layout(headers: &HeaderMap) -> Result<BodyLayout, QueryError> {
     let value = content_type(headers).ok_or(QueryError::NoContentType)?;
     if let Some(language) = language(value) {
-        return Ok(Layout::Plain(language));
+        return Ok(BodyLayout::Plain(language));
     }
     let essence = value.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
     if essence == FORM {
         let boundary = multer::parse_boundary(value).map_err(|error| QueryError::Form(error.to_string()))?;
-        return Ok(Layout::Form(boundary));
+        return Ok(BodyLayout::Form(boundary));
     }
-    language(&essence).map(Layout::Plain).ok_or_else(|| QueryError::ContentType(essence))
+    language(&essence).map(BodyLayout::Plain).ok_or_else(|| QueryError::ContentType(essence))
 }
 
-fn language(essence: &str) -> Option<Language> {
+fn language(essence: &str) -> Option<ProgramLanguage> {
     match essence {
-        "application/wasm" => Some(Language::Wasm),
-        "text/javascript" | "application/javascript" => Some(Language::Javascript),
-        "text/typescript" | "application/typescript" => Some(Language::Typescript),
+        "application/wasm" => Some(ProgramLanguage::Wasm),
+        "text/javascript" | "application/javascript" => Some(ProgramLanguage::Javascript),
+        "text/typescript" | "application/typescript" => Some(ProgramLanguage::Typescript),
         _ => None,
     }
 }
 
 /// Splits the body into input and program. Without `ORFA-Input`, all of it is the program, or the input if
 /// the headers name the program.
-fn split(input: Field<'_>, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
+fn split(input: SingleField<'_>, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
     let Some(text) = input.text()? else {
         return Ok(if is_named { (body, Bytes::new()) } else { (Bytes::new(), body) });
     };
@@ -319,7 +323,7 @@ async fn read_form(
     boundary: String,
     body: Bytes,
     pool: Option<DecoderPool<'_>>,
-) -> Result<(Language, Bytes, Bytes), QueryError> {
+) -> Result<(ProgramLanguage, Bytes, Bytes), QueryError> {
     if body.len() <= SHORT_TEXT {
         return form(boundary, body).await;
     }
@@ -331,7 +335,7 @@ async fn read_form(
 
 /// Reads the form. The program's language follows from the extension of its file name, or from its part's
 /// type.
-async fn form(boundary: String, body: Bytes) -> Result<(Language, Bytes, Bytes), QueryError> {
+async fn form(boundary: String, body: Bytes) -> Result<(ProgramLanguage, Bytes, Bytes), QueryError> {
     let wrong = |error: multer::Error| QueryError::Form(error.to_string());
     let stream = futures_util::stream::once(async { Ok::<_, std::io::Error>(body) });
     let mut form = multer::Multipart::new(stream, boundary);
@@ -358,10 +362,10 @@ fn unexpected(name: Option<&str>) -> String {
     }
 }
 
-fn part_language(field: &multer::Field<'_>) -> Result<Language, QueryError> {
+fn part_language(field: &multer::Field<'_>) -> Result<ProgramLanguage, QueryError> {
     let by_type = field.content_type().and_then(|mime| language(mime.essence_str()));
     let ending = field.file_name().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
-    let by_name = ending.and_then(Language::by_ending);
+    let by_name = ending.and_then(ProgramLanguage::by_ending);
     // The file name takes precedence: clients guess types, and guess `video/mp2t` for `.ts`.
     by_name.or(by_type).ok_or_else(|| match field.content_type() {
         Some(mime) => QueryError::ContentType(mime.to_string()),
@@ -392,10 +396,10 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(3600);
         let decoders = Some(DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline });
         let (head, body) = request.into_parts();
-        let (config, body) = (LimitsConfig::default(), services::body::full(body));
+        let (config, body) = (QueryLimitsConfig::default(), services::body::full(body));
         let ask = match head.method.as_str() {
-            "GET" => Ask::read_input(&head, body, &config, decoders).await,
-            _ => Ask::read(&head, body, &config, decoders).await.map(|(_, ask)| ask),
+            "GET" => QueryRequest::read_input(&head, body, &config, decoders).await,
+            _ => QueryRequest::read(&head, body, &config, decoders).await.map(|(_, ask)| ask),
         };
         (ask.unwrap().input, pool.stats().kinds.get("request").map_or(0, |kind| kind.jobs))
     }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use services::ConfigProblem;
 
-use crate::owner::Hash;
+use crate::owner::ProgramHash;
 use crate::problem::QueryError;
 
 /// Rules for the programs of all query routes.
@@ -25,7 +25,7 @@ pub struct ProgramsConfig {
 
 /// The blocked programs of a config.
 #[derive(Debug, Default)]
-pub struct BlockedPrograms(HashSet<Hash>);
+pub struct BlockedPrograms(HashSet<ProgramHash>);
 
 impl BlockedPrograms {
     /// Reads the blocked programs, or returns every invalid entry. The pointers are relative to `programs`.
@@ -48,7 +48,7 @@ impl BlockedPrograms {
     }
 
     /// Whether a program of this hash is blocked.
-    pub(crate) fn contains(&self, hash: &Hash) -> bool {
+    pub(crate) fn contains(&self, hash: &ProgramHash) -> bool {
         !self.0.is_empty() && self.0.contains(hash)
     }
 
@@ -56,12 +56,12 @@ impl BlockedPrograms {
     ///
     /// # Errors
     /// [`QueryError::ProgramBlocked`].
-    pub(crate) fn check(&self, hash: &Hash) -> Result<(), QueryError> {
+    pub(crate) fn check(&self, hash: &ProgramHash) -> Result<(), QueryError> {
         if self.contains(hash) { Err(QueryError::ProgramBlocked) } else { Ok(()) }
     }
 }
 
-fn hash(text: &str) -> Option<Hash> {
+fn hash(text: &str) -> Option<ProgramHash> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));

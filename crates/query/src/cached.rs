@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sfv::{BareItem, Item, Parser};
 
-use crate::fields::Field;
-use crate::owner::Hash;
+use crate::fields::SingleField;
+use crate::owner::ProgramHash;
 use crate::problem::QueryError;
 use crate::token::TEXT;
 
@@ -22,7 +22,7 @@ pub(crate) const CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 /// A way of caching programs between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum CacheMode {
     /// Cache the compiled code, for requests that send a token or the program's hash.
     Code,
     /// Keep an instance alive, for one caller.
@@ -32,21 +32,21 @@ pub enum Mode {
 /// The contents of the header in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CacheAsk {
-    pub(crate) mode: Mode,
-    pub(crate) named: Option<Named>,
+    pub(crate) mode: CacheMode,
+    pub(crate) named: Option<CachedProgramReference>,
 }
 
 /// A reference to a cached program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(crate) enum CachedProgramReference {
     /// A token from an earlier response, in base64.
     Token(String),
-    Hash(Hash),
+    Hash(ProgramHash),
 }
 
 /// The work done for a request with a mode, reported in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
+pub(crate) enum CacheModeResult {
     /// The program was compiled.
     Compiled,
     /// The compiled code was in the cache.
@@ -55,7 +55,7 @@ pub(crate) enum Done {
     Reused,
 }
 
-impl Mode {
+impl CacheMode {
     const ALL: [Self; 2] = [Self::Code, Self::Instance];
 
     fn of(word: &str) -> Option<Self> {
@@ -71,7 +71,7 @@ impl Mode {
     }
 }
 
-impl Done {
+impl CacheModeResult {
     fn word(self) -> &'static str {
         match self {
             Self::Compiled => "compiled",
@@ -86,7 +86,7 @@ impl CacheAsk {
     ///
     /// # Errors
     /// If the header is malformed.
-    pub(crate) fn read(field: Field<'_>) -> Result<Option<Self>, QueryError> {
+    pub(crate) fn read(field: SingleField<'_>) -> Result<Option<Self>, QueryError> {
         let wrong = |detail: &str| field.wrong(detail);
         let Some(text) = field.text()? else { return Ok(None) };
         if let Some(usual) = Self::usual(text) {
@@ -94,7 +94,7 @@ impl CacheAsk {
         }
         let item: Result<Item, _> = Parser::new(text).parse();
         let item = item.map_err(|_| wrong("it is not an item of RFC 9651, as `code;token=:...:`"))?;
-        let mode = item.bare_item.as_token().and_then(|token| Mode::of(token.as_str()));
+        let mode = item.bare_item.as_token().and_then(|token| CacheMode::of(token.as_str()));
         let mode = mode.ok_or_else(|| wrong("the mode has to be `code` or `instance`"))?;
         let bytes = |name: &str| match item.params.get(name) {
             None => Ok(None),
@@ -103,11 +103,11 @@ impl CacheAsk {
         };
         let named = match (bytes("token")?, bytes("hash")?) {
             (Some(_), Some(_)) => return Err(wrong("`token` and `hash` name one program each: send one")),
-            (Some(token), None) => Some(Named::Token(STANDARD.encode(token))),
+            (Some(token), None) => Some(CachedProgramReference::Token(STANDARD.encode(token))),
             (None, Some(hash)) => {
                 let hash =
                     hash.try_into().map_err(|_| wrong("`hash` has to be the 32 bytes of a SHA-256"))?;
-                Some(Named::Hash(hash))
+                Some(CachedProgramReference::Hash(hash))
             }
             (None, None) => None,
         };
@@ -117,18 +117,18 @@ impl CacheAsk {
     /// Parses the most common form without the general parser: a mode and a token. The token is not decoded
     /// here, since opening it validates it.
     fn usual(text: &str) -> Option<Self> {
-        let of = |mode: Mode| Some((mode, text.strip_prefix(mode.word())?));
-        let (mode, rest) = Mode::ALL.into_iter().find_map(of)?;
+        let of = |mode: CacheMode| Some((mode, text.strip_prefix(mode.word())?));
+        let (mode, rest) = CacheMode::ALL.into_iter().find_map(of)?;
         let token = rest.strip_prefix(";token=:")?.strip_suffix(':').filter(|token| token.len() == TEXT)?;
-        Some(Self { mode, named: Some(Named::Token(token.to_owned())) })
+        Some(Self { mode, named: Some(CachedProgramReference::Token(token.to_owned())) })
     }
 }
 
 /// Builds the response header: the mode, the work done, a token if the client needs a new one, and the
 /// gateway's name if the request contained the program.
 pub(crate) fn told(
-    mode: Mode,
-    done: Done,
+    mode: CacheMode,
+    done: CacheModeResult,
     token: Option<&[u8]>,
     gateway: Option<&str>,
 ) -> Option<HeaderValue> {
@@ -146,14 +146,22 @@ pub(crate) fn told(
 }
 
 /// Returns the most common responses, those without a token.
-fn usual(mode: Mode, done: Done) -> HeaderValue {
+fn usual(mode: CacheMode, done: CacheModeResult) -> HeaderValue {
     match (mode, done) {
-        (Mode::Code, Done::Compiled) => const { HeaderValue::from_static("code;did=compiled") },
-        (Mode::Code, Done::Found) => const { HeaderValue::from_static("code;did=found") },
-        (Mode::Code, Done::Reused) => const { HeaderValue::from_static("code;did=reused") },
-        (Mode::Instance, Done::Compiled) => const { HeaderValue::from_static("instance;did=compiled") },
-        (Mode::Instance, Done::Found) => const { HeaderValue::from_static("instance;did=found") },
-        (Mode::Instance, Done::Reused) => const { HeaderValue::from_static("instance;did=reused") },
+        (CacheMode::Code, CacheModeResult::Compiled) => {
+            const { HeaderValue::from_static("code;did=compiled") }
+        }
+        (CacheMode::Code, CacheModeResult::Found) => const { HeaderValue::from_static("code;did=found") },
+        (CacheMode::Code, CacheModeResult::Reused) => const { HeaderValue::from_static("code;did=reused") },
+        (CacheMode::Instance, CacheModeResult::Compiled) => {
+            const { HeaderValue::from_static("instance;did=compiled") }
+        }
+        (CacheMode::Instance, CacheModeResult::Found) => {
+            const { HeaderValue::from_static("instance;did=found") }
+        }
+        (CacheMode::Instance, CacheModeResult::Reused) => {
+            const { HeaderValue::from_static("instance;did=reused") }
+        }
     }
 }
 
@@ -162,24 +170,27 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::fields::Fields;
+    use crate::fields::RequestFields;
 
     fn read(text: &str) -> Result<Option<CacheAsk>, QueryError> {
         let mut headers = HeaderMap::new();
         headers.insert(CACHE, text.parse().unwrap());
-        CacheAsk::read(Fields::of(&headers).cache)
+        CacheAsk::read(RequestFields::of(&headers).cache)
     }
 
     #[test]
     fn parses_the_mode_and_the_named_program() {
-        assert_eq!(CacheAsk::read(Fields::of(&HeaderMap::new()).cache).unwrap(), None);
-        assert_eq!(read("code").unwrap(), Some(CacheAsk { mode: Mode::Code, named: None }));
-        let token = Some(CacheAsk { mode: Mode::Instance, named: Some(Named::Token("YWJj".into())) });
+        assert_eq!(CacheAsk::read(RequestFields::of(&HeaderMap::new()).cache).unwrap(), None);
+        assert_eq!(read("code").unwrap(), Some(CacheAsk { mode: CacheMode::Code, named: None }));
+        let token = Some(CacheAsk {
+            mode: CacheMode::Instance,
+            named: Some(CachedProgramReference::Token("YWJj".into())),
+        });
         for text in ["instance;token=:YWJj:", "instance; token=:YWJj:", "instance;token=:YWJj:;did=reused"] {
             assert_eq!(read(text).unwrap(), token, "{text}");
         }
         let hash = format!("code;hash=:{}:", "A".repeat(43) + "=");
-        assert_eq!(read(&hash).unwrap().unwrap().named, Some(Named::Hash([0; 32])));
+        assert_eq!(read(&hash).unwrap().unwrap().named, Some(CachedProgramReference::Hash([0; 32])));
     }
 
     #[test]
@@ -199,12 +210,12 @@ mod tests {
 
     #[test]
     fn formats_the_response_header() {
-        let value = told(Mode::Code, Done::Compiled, Some(b"abc"), Some("g1")).unwrap();
+        let value = told(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), Some("g1")).unwrap();
         assert_eq!(value, "code;token=:YWJj:;did=compiled;gateway=g1");
-        let value = told(Mode::Code, Done::Compiled, Some(b"abc"), None).unwrap();
+        let value = told(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), None).unwrap();
         assert_eq!(value, "code;token=:YWJj:;did=compiled");
-        for mode in [Mode::Code, Mode::Instance] {
-            for done in [Done::Compiled, Done::Found, Done::Reused] {
+        for mode in [CacheMode::Code, CacheMode::Instance] {
+            for done in [CacheModeResult::Compiled, CacheModeResult::Found, CacheModeResult::Reused] {
                 let words = format!("{};did={}", mode.word(), done.word());
                 assert_eq!(told(mode, done, None, None).unwrap(), words);
             }

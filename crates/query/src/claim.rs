@@ -7,21 +7,21 @@ use sandbox::{CacheKey, DiskEntryName};
 use services::RequestCall;
 use sha2::{Digest, Sha256};
 
-use crate::ask::{Language, Which};
+use crate::ask::{ProgramLanguage, ProgramSource};
 use crate::blocked::BlockedPrograms;
-use crate::cached::{CacheAsk, Mode, Named};
-use crate::config::Programs;
-use crate::owner::{Hash, Mark, Owner, holder};
+use crate::cached::{CacheAsk, CacheMode, CachedProgramReference};
+use crate::config::AllowedPrograms;
+use crate::owner::{OwnerPrefix, ProgramHash, ProgramOwner, holder};
 use crate::problem::QueryError;
-use crate::token::{Judged, Sealer, Session, Token, now};
-use crate::trust::{Trusted, TrustedKey};
+use crate::token::{SessionId, TokenContents, TokenIdentity, TokenSealer, now};
+use crate::trust::{SigningKeys, TrustedKey};
 
 /// A resolved program, with the client's rights to run it.
 #[derive(Debug)]
-pub(crate) struct Claim {
-    pub(crate) owner: Owner,
-    pub(crate) language: Language,
-    pub(crate) hash: Hash,
+pub(crate) struct ResolvedProgram {
+    pub(crate) owner: ProgramOwner,
+    pub(crate) language: ProgramLanguage,
+    pub(crate) hash: ProgramHash,
     /// The program's key in the cache.
     pub(crate) key: CacheKey,
     /// The key that signed the program.
@@ -29,40 +29,44 @@ pub(crate) struct Claim {
     /// Whether the request contains the program.
     pub(crate) is_sent: bool,
     /// The cache mode: the requested one, reduced to those that the operator and the signing key allow.
-    pub(crate) mode: Option<Mode>,
+    pub(crate) mode: Option<CacheMode>,
     /// The session of the warm instance, in the mode *instance*.
-    pub(crate) session: Session,
-    holder: Mark,
+    pub(crate) session: SessionId,
+    holder: OwnerPrefix,
     /// Whether the client needs a new token.
     wants_token: bool,
 }
 
 /// An opened and verified token.
-struct Opened {
-    token: Token,
+struct VerifiedToken {
+    token: TokenContents,
     /// The key that signed the token's program.
     signer: Option<Arc<TrustedKey>>,
-    owner: Owner,
+    owner: ProgramOwner,
     /// The key of the program's code in the cache.
     key: CacheKey,
 }
 
 /// The resolver of programs, with the config that applies to a route.
-pub(crate) struct Judge<'a> {
+pub(crate) struct ProgramResolver<'a> {
     pub(crate) blocked: &'a BlockedPrograms,
-    pub(crate) trusted: &'a Trusted,
-    pub(crate) sealer: &'a Sealer,
-    pub(crate) programs: Programs,
-    pub(crate) modes: &'a [Mode],
+    pub(crate) trusted: &'a SigningKeys,
+    pub(crate) sealer: &'a TokenSealer,
+    pub(crate) programs: AllowedPrograms,
+    pub(crate) modes: &'a [CacheMode],
 }
 
-impl Judge<'_> {
+impl ProgramResolver<'_> {
     /// Resolves the program of a request.
     ///
     /// # Errors
     /// Invalid tokens and signatures, and programs that the route does not run.
-    pub(crate) fn claim(&self, which: &Which, call: &RequestCall) -> Result<Claim, QueryError> {
-        if self.programs == Programs::Stored {
+    pub(crate) fn claim(
+        &self,
+        which: &ProgramSource,
+        call: &RequestCall,
+    ) -> Result<ResolvedProgram, QueryError> {
+        if self.programs == AllowedPrograms::Stored {
             return Err(QueryError::NotStored);
         }
         let now = now();
@@ -70,7 +74,7 @@ impl Judge<'_> {
         let hash = match (&which.program, &opened, &which.cache) {
             (Some(program), ..) => Sha256::digest(program).into(),
             (None, Some(opened), _) => opened.token.hash,
-            (None, None, Some(CacheAsk { named: Some(Named::Hash(hash)), .. })) => *hash,
+            (None, None, Some(CacheAsk { named: Some(CachedProgramReference::Hash(hash)), .. })) => *hash,
             _ => return Err(QueryError::NoProgram),
         };
         self.blocked.check(&hash)?;
@@ -78,12 +82,12 @@ impl Judge<'_> {
         let signed = signature.map(|signature| self.trusted.verify(signature, which.language, &hash));
         let signed = signed.transpose()?.map(Arc::clone);
         let (token, trusted, judged) = match opened {
-            Some(Opened { token, signer, owner, key }) if signed.is_none() => {
+            Some(VerifiedToken { token, signer, owner, key }) if signed.is_none() => {
                 (Some(token), signer, Some((owner, token.holder, key)))
             }
             opened => (opened.map(|opened| opened.token), signed, None),
         };
-        if trusted.is_none() && self.programs == Programs::Signed {
+        if trusted.is_none() && self.programs == AllowedPrograms::Signed {
             return Err(QueryError::Unsigned);
         }
         let (owner, holder, key) = judged.unwrap_or_else(|| {
@@ -93,11 +97,11 @@ impl Judge<'_> {
         });
         let mode = which.cache.as_ref().and_then(|cache| self.mode(cache.mode, trusted.as_deref()));
         let token = token.filter(|token| Some(token.mode) == mode);
-        Ok(Claim {
+        Ok(ResolvedProgram {
             key,
             holder,
             session: session(mode, token.as_ref())?,
-            wants_token: token.is_none_or(|token| Sealer::is_old(&token, now)),
+            wants_token: token.is_none_or(|token| TokenSealer::is_old(&token, now)),
             is_sent: which.program.is_some(),
             language: which.language,
             owner,
@@ -109,12 +113,19 @@ impl Judge<'_> {
 
     /// Opens and verifies the token of a request without a program. Includes the key that signed the token's
     /// program.
-    fn token(&self, which: &Which, call: &RequestCall, now: u32) -> Result<Option<Opened>, QueryError> {
-        let Some(CacheAsk { named: Some(Named::Token(text)), .. }) = &which.cache else { return Ok(None) };
+    fn token(
+        &self,
+        which: &ProgramSource,
+        call: &RequestCall,
+        now: u32,
+    ) -> Result<Option<VerifiedToken>, QueryError> {
+        let Some(CacheAsk { named: Some(CachedProgramReference::Token(text)), .. }) = &which.cache else {
+            return Ok(None);
+        };
         if which.program.is_some() {
             return Ok(None);
         }
-        let judge = |token: Token, judged: &mut Option<Judged>| {
+        let judge = |token: TokenContents, judged: &mut Option<TokenIdentity>| {
             if token.language != which.language {
                 return Err(QueryError::TokenUnknown);
             }
@@ -123,45 +134,45 @@ impl Judge<'_> {
                 mark => Some(Arc::clone(self.trusted.by_mark(mark).ok_or(QueryError::TokenRevoked)?)),
             };
             let owner = owner(signer.as_ref(), call);
-            let is_same = |known: &&mut Judged| known.owner == owner && known.caller == call.caller;
+            let is_same = |known: &&mut TokenIdentity| known.owner == owner && known.caller == call.caller;
             let key = match judged.as_mut().filter(is_same) {
                 Some(known) => known.key,
                 None if token.holder != holder(call, &owner) => return Err(QueryError::TokenCaller),
                 None => {
                     let (key, caller) = (owner.key(token.language, &token.hash), call.caller.clone());
-                    judged.insert(Judged { owner: owner.clone(), caller, key }).key
+                    judged.insert(TokenIdentity { owner: owner.clone(), caller, key }).key
                 }
             };
-            Ok(Opened { token, signer, owner, key })
+            Ok(VerifiedToken { token, signer, owner, key })
         };
         self.sealer.open(text, now, judge).map(Some)
     }
 
     /// Returns the requested mode, or else the next lower one that is allowed.
-    fn mode(&self, asked: Mode, key: Option<&TrustedKey>) -> Option<Mode> {
-        let open = |mode: &Mode| {
+    fn mode(&self, asked: CacheMode, key: Option<&TrustedKey>) -> Option<CacheMode> {
+        let open = |mode: &CacheMode| {
             let by_key = key.and_then(|key| key.config.modes.as_ref());
             self.modes.contains(mode) && by_key.is_none_or(|modes| modes.contains(mode))
         };
-        [Mode::Instance, Mode::Code].into_iter().find(|mode| *mode <= asked && open(mode))
+        [CacheMode::Instance, CacheMode::Code].into_iter().find(|mode| *mode <= asked && open(mode))
     }
 }
 
 /// Returns the owner of a program sent with this call: the signing key, if any, or the caller.
-fn owner(key: Option<&Arc<TrustedKey>>, call: &RequestCall) -> Owner {
-    key.map_or_else(|| Owner::of(call), |key| Owner::Key(Arc::clone(&key.name)))
+fn owner(key: Option<&Arc<TrustedKey>>, call: &RequestCall) -> ProgramOwner {
+    key.map_or_else(|| ProgramOwner::of(call), |key| ProgramOwner::Key(Arc::clone(&key.name)))
 }
 
 /// Returns the session whose instance may be used: the token's, or a new one.
-fn session(mode: Option<Mode>, token: Option<&Token>) -> Result<Session, QueryError> {
+fn session(mode: Option<CacheMode>, token: Option<&TokenContents>) -> Result<SessionId, QueryError> {
     let mut session = token.map(|token| token.session).unwrap_or_default();
-    if mode == Some(Mode::Instance) && token.is_none() {
+    if mode == Some(CacheMode::Instance) && token.is_none() {
         getrandom::fill(&mut session).map_err(|error| QueryError::Gateway(error.to_string()))?;
     }
     Ok(session)
 }
 
-impl Claim {
+impl ResolvedProgram {
     /// Returns the name of the program's code in the disk cache.
     pub(crate) fn name(&self) -> DiskEntryName {
         DiskEntryName { owner: self.owner.id(), key: self.key }
@@ -171,10 +182,10 @@ impl Claim {
     ///
     /// # Errors
     /// If the system has no random bytes.
-    pub(crate) fn token(&self, sealer: &Sealer) -> Result<Option<Vec<u8>>, QueryError> {
+    pub(crate) fn token(&self, sealer: &TokenSealer) -> Result<Option<Vec<u8>>, QueryError> {
         let Some(mode) = self.mode.filter(|_| self.wants_token) else { return Ok(None) };
         let key = self.trusted.as_ref().map(|key| key.mark()).unwrap_or_default();
         let (language, hash, holder, session) = (self.language, self.hash, self.holder, self.session);
-        sealer.seal(Token { mode, language, hash, holder, key, session, ends: 0 }).map(Some)
+        sealer.seal(TokenContents { mode, language, hash, holder, key, session, ends: 0 }).map(Some)
     }
 }

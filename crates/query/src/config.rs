@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use services::{BytesConfig, DurationConfig};
 
-use crate::cached::Mode;
-use crate::record::Recordings;
+use crate::cached::CacheMode;
+use crate::record::RecordingPolicy;
 
 /// A route that runs query programs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -22,9 +22,9 @@ pub struct QueryConfig {
     pub methods: Vec<String>,
     /// The programs that the route runs.
     #[serde(default)]
-    pub programs: Programs,
+    pub programs: AllowedPrograms,
     /// The recording settings, for requests with `ORFA-Debug`. Without them, no runs are recorded.
-    pub recordings: Option<Recordings>,
+    pub recordings: Option<RecordingPolicy>,
     /// Files with the operator's programs, relative to the config; `*` matches any name: `./queries/*`.
     /// Clients call each by its name below the route's path, or as `NAME@HASH`.
     #[serde(default)]
@@ -32,16 +32,16 @@ pub struct QueryConfig {
     /// The ways in which programs may be reused between requests. `instance` keeps the instance of a program
     /// that promises to be stateless, separately for each client.
     #[serde(default = "code_mode")]
-    pub modes: Vec<Mode>,
+    pub modes: Vec<CacheMode>,
     /// The limits of each run. A client can lower them with `ORFA-Limit`, but not raise them.
     #[serde(default)]
-    pub limits: LimitsConfig,
+    pub limits: QueryLimitsConfig,
 }
 
 /// The programs that a route runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Programs {
+pub enum AllowedPrograms {
     /// Any program.
     #[default]
     Any,
@@ -51,7 +51,7 @@ pub enum Programs {
     Stored,
 }
 
-impl Programs {
+impl AllowedPrograms {
     /// Returns the value's spelling in the config.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl Programs {
 /// The limits of a route's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct LimitsConfig {
+pub struct QueryLimitsConfig {
     /// The CPU time of a program, including host functions.
     pub cpu: DurationConfig,
     /// The time from the first byte of the request to the answer.
@@ -109,7 +109,7 @@ pub struct CallerLimits {
     pub response_body: Option<BytesConfig>,
 }
 
-impl LimitsConfig {
+impl QueryLimitsConfig {
     /// Returns these limits, lowered to the caller's where those are smaller.
     pub(crate) fn and(mut self, caller: &CallerLimits) -> Self {
         fn lower<T: Ord + Copy>(cap: &mut T, caller: Option<T>) {
@@ -126,7 +126,7 @@ impl LimitsConfig {
     }
 }
 
-impl Default for LimitsConfig {
+impl Default for QueryLimitsConfig {
     fn default() -> Self {
         Self {
             cpu: DurationConfig::from_millis(50),
@@ -203,8 +203,8 @@ impl Default for RuntimeConfig {
     }
 }
 
-fn code_mode() -> Vec<Mode> {
-    vec![Mode::Code]
+fn code_mode() -> Vec<CacheMode> {
+    vec![CacheMode::Code]
 }
 
 fn safe_methods() -> Vec<String> {

@@ -6,19 +6,19 @@ use std::collections::HashMap;
 use query_abi::{ALLOC, MEMORY};
 use sandbox::{ExternType, GuestClass, InstancePre, Linker, Module, ModuleExport, PoolSize, Sandbox};
 
-use crate::guest::Guest;
+use crate::guest::QueryGuest;
 use crate::host;
-use crate::start::StartError;
+use crate::start::RuntimeStartError;
 
 /// The exports of the JavaScript environment that load and run a program.
 const LOAD_JAVASCRIPT: &str = "orfa_javascript_load";
 const RUN_JAVASCRIPT: &str = "orfa_javascript_run";
 
 /// An environment, loaded and linked in its sandbox.
-pub(crate) struct Environment {
+pub(crate) struct LinkedEnvironment {
     pub(crate) sandbox: Sandbox,
-    pub(crate) linker: Linker<Guest>,
-    pub(crate) instance: InstancePre<Guest>,
+    pub(crate) linker: Linker<QueryGuest>,
+    pub(crate) instance: InstancePre<QueryGuest>,
     pub(crate) memory: ModuleExport,
     pub(crate) alloc: ModuleExport,
     module: Module,
@@ -26,25 +26,29 @@ pub(crate) struct Environment {
 
 /// `env:c@1` and the exports that a query module may import from it.
 pub(crate) struct CEnvironment {
-    pub(crate) base: Environment,
+    pub(crate) base: LinkedEnvironment,
     pub(crate) sandbox: Sandbox,
     exports: HashMap<String, (ModuleExport, ExternType)>,
 }
 
 /// `env:javascript@1`.
 pub(crate) struct JavascriptEnvironment {
-    pub(crate) base: Environment,
+    pub(crate) base: LinkedEnvironment,
     pub(crate) load: ModuleExport,
     pub(crate) run: ModuleExport,
 }
 
-impl Environment {
-    fn load(class: GuestClass, pool: PoolSize, from: &environments::Environment) -> Result<Self, StartError> {
+impl LinkedEnvironment {
+    fn load(
+        class: GuestClass,
+        pool: PoolSize,
+        from: &environments::Environment,
+    ) -> Result<Self, RuntimeStartError> {
         let sandbox = Sandbox::new(class, pool)?;
         let module = sandbox.load(from.precompiled, from.wasm)?;
         let mut linker = Linker::new(sandbox.engine());
-        host::add(&mut linker).map_err(StartError::link(from.name))?;
-        let instance = linker.instantiate_pre(&module).map_err(StartError::link(from.name))?;
+        host::add(&mut linker).map_err(RuntimeStartError::link(from.name))?;
+        let instance = linker.instantiate_pre(&module).map_err(RuntimeStartError::link(from.name))?;
         let memory = export(&module, from.name, MEMORY)?;
         let alloc = export(&module, from.name, ALLOC)?;
         Ok(Self { sandbox, linker, instance, memory, alloc, module })
@@ -52,8 +56,8 @@ impl Environment {
 }
 
 impl CEnvironment {
-    pub(crate) fn load(pool: PoolSize) -> Result<Self, StartError> {
-        let base = Environment::load(GuestClass::C, pool, &environments::C)?;
+    pub(crate) fn load(pool: PoolSize) -> Result<Self, RuntimeStartError> {
+        let base = LinkedEnvironment::load(GuestClass::C, pool, &environments::C)?;
         let export = |export: sandbox::ExportType<'_>| {
             let index = base.module.get_export_index(export.name())?;
             Some((export.name().to_owned(), (index, export.ty())))
@@ -69,8 +73,8 @@ impl CEnvironment {
 }
 
 impl JavascriptEnvironment {
-    pub(crate) fn load(pool: PoolSize) -> Result<Self, StartError> {
-        let base = Environment::load(GuestClass::Javascript, pool, &environments::JAVASCRIPT)?;
+    pub(crate) fn load(pool: PoolSize) -> Result<Self, RuntimeStartError> {
+        let base = LinkedEnvironment::load(GuestClass::Javascript, pool, &environments::JAVASCRIPT)?;
         let load = export(&base.module, environments::JAVASCRIPT.name, LOAD_JAVASCRIPT)?;
         let run = export(&base.module, environments::JAVASCRIPT.name, RUN_JAVASCRIPT)?;
         Ok(Self { base, load, run })
@@ -81,6 +85,6 @@ fn export(
     module: &Module,
     environment: &'static str,
     name: &'static str,
-) -> Result<ModuleExport, StartError> {
-    module.get_export_index(name).ok_or(StartError::Export { environment, name })
+) -> Result<ModuleExport, RuntimeStartError> {
+    module.get_export_index(name).ok_or(RuntimeStartError::Export { environment, name })
 }

@@ -12,7 +12,7 @@ const MOST: usize = 4096;
 
 /// A field that may occur once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Field<'a> {
+pub(crate) struct SingleField<'a> {
     /// The name in messages.
     pub(crate) name: &'static str,
     only: SingletonField<'a>,
@@ -20,24 +20,24 @@ pub(crate) struct Field<'a> {
 
 /// The fields of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields<'a> {
-    pub(crate) cache: Field<'a>,
-    pub(crate) debug: Field<'a>,
-    pub(crate) input: Field<'a>,
-    pub(crate) limit: Field<'a>,
-    pub(crate) trust: Field<'a>,
+pub(crate) struct RequestFields<'a> {
+    pub(crate) cache: SingleField<'a>,
+    pub(crate) debug: SingleField<'a>,
+    pub(crate) input: SingleField<'a>,
+    pub(crate) limit: SingleField<'a>,
+    pub(crate) trust: SingleField<'a>,
     /// Whether there is a `Prefer` (RFC 7240), which may occur several times.
     pub(crate) has_preferences: bool,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> RequestFields<'a> {
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
         let mut fields = Self {
-            cache: Field::none("ORFA-Cache"),
-            debug: Field::none("ORFA-Debug"),
-            input: Field::none("ORFA-Input"),
-            limit: Field::none("ORFA-Limit"),
-            trust: Field::none("ORFA-Trust"),
+            cache: SingleField::none("ORFA-Cache"),
+            debug: SingleField::none("ORFA-Debug"),
+            input: SingleField::none("ORFA-Input"),
+            limit: SingleField::none("ORFA-Limit"),
+            trust: SingleField::none("ORFA-Trust"),
             has_preferences: false,
         };
         for (name, value) in headers {
@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Field<'a> {
+impl<'a> SingleField<'a> {
     fn none(name: &'static str) -> Self {
         Self { name, only: SingletonField::default() }
     }
@@ -90,13 +90,13 @@ mod tests {
     #[test]
     fn rejects_repeated_fields() {
         let mut headers = HeaderMap::new();
-        assert_eq!(Fields::of(&headers).cache.text().unwrap(), None);
+        assert_eq!(RequestFields::of(&headers).cache.text().unwrap(), None);
         headers.insert("orfa-cache", HeaderValue::from_static("code"));
         headers.insert("orfa-limit", HeaderValue::from_bytes(b"\xe9").unwrap());
         for said in ["wait=1", "calls"] {
             headers.append("prefer", HeaderValue::from_static(said));
         }
-        let fields = Fields::of(&headers);
+        let fields = RequestFields::of(&headers);
         assert_eq!(fields.cache.text().unwrap(), Some("code"));
         assert_eq!(
             fields.limit.text().unwrap_err().to_string(),
@@ -105,7 +105,7 @@ mod tests {
         assert!(fields.has_preferences);
         for _ in 0..2 {
             headers.append("orfa-cache", HeaderValue::from_static("code"));
-            let error = Fields::of(&headers).cache.text().unwrap_err();
+            let error = RequestFields::of(&headers).cache.text().unwrap_err();
             assert_eq!(error.to_string(), "the header ORFA-Cache: it occurs more than once");
         }
     }
@@ -115,7 +115,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         let mut text = |length: usize| {
             headers.insert("orfa-limit", "a".repeat(length).parse().unwrap());
-            let text = Fields::of(&headers).limit.text();
+            let text = RequestFields::of(&headers).limit.text();
             text.map(|text| text.map(str::len)).map_err(|error| error.to_string())
         };
         assert_eq!(text(MOST), Ok(Some(MOST)));

@@ -7,7 +7,7 @@ use tokio::task::AbortHandle;
 
 /// The state of a handle.
 #[derive(Debug)]
-pub(crate) enum Slot {
+pub(crate) enum HandleState {
     /// In flight. `sent` is the number of bytes that the host holds for the request.
     Pending { task: AbortHandle, safe: bool, sent: usize },
     /// Finished, with a response or an error.
@@ -17,20 +17,20 @@ pub(crate) enum Slot {
 }
 
 /// A finished call that has not been stored in its slot yet.
-pub(crate) type Ended = (usize, Result<ProgramResponse, CallError>);
+pub(crate) type UnstoredCall = (usize, Result<ProgramResponse, CallError>);
 
 /// The futures of a run. Handles start from 1.
 #[derive(Debug, Default)]
-pub(crate) struct Futures {
+pub(crate) struct RunFutures {
     /// The last handle of earlier runs in a warm instance. New handles are larger, so that a stale handle
     /// never refers to another call's response.
     base: usize,
-    slots: Vec<Slot>,
+    slots: Vec<HandleState>,
     /// The channel for finished calls, created with the first call.
-    channel: Option<(UnboundedSender<Ended>, UnboundedReceiver<Ended>)>,
+    channel: Option<(UnboundedSender<UnstoredCall>, UnboundedReceiver<UnstoredCall>)>,
 }
 
-impl Futures {
+impl RunFutures {
     /// Creates the futures of the next run in the same instance.
     pub(crate) fn after(before: &Self) -> Self {
         Self { base: before.base + before.slots.len(), slots: Vec::new(), channel: None }
@@ -58,16 +58,16 @@ impl Futures {
             // The receiver is gone if the run is over.
             let _ = sender.send((number, call.await));
         }));
-        self.slots.push(Slot::Pending { task: task.abort_handle(), safe, sent });
+        self.slots.push(HandleState::Pending { task: task.abort_handle(), safe, sent });
         self.handle(number)
     }
 
     /// Finishes a call with a recorded response.
-    pub(crate) fn end(&mut self, ended: Ended) {
+    pub(crate) fn end(&mut self, ended: UnstoredCall) {
         let _ = self.sender().send(ended);
     }
 
-    fn sender(&mut self) -> &UnboundedSender<Ended> {
+    fn sender(&mut self) -> &UnboundedSender<UnstoredCall> {
         &self.channel.get_or_insert_with(unbounded_channel).0
     }
 
@@ -79,57 +79,57 @@ impl Futures {
     /// Returns the handle of a call that is still in flight.
     pub(crate) fn pending(&self, number: usize) -> Option<i32> {
         let handle = self.handle(number);
-        matches!(self.get(handle)?, Slot::Pending { .. }).then_some(handle)
+        matches!(self.get(handle)?, HandleState::Pending { .. }).then_some(handle)
     }
 
     /// Returns the slot of a handle.
-    pub(crate) fn get(&self, handle: i32) -> Option<&Slot> {
+    pub(crate) fn get(&self, handle: i32) -> Option<&HandleState> {
         let slot = self.slots.get(self.place(handle)?)?;
-        (!matches!(slot, Slot::Deleted)).then_some(slot)
+        (!matches!(slot, HandleState::Deleted)).then_some(slot)
     }
 
     /// Deletes a handle: cancels its call, or returns the response, which is not needed any more.
-    pub(crate) fn delete(&mut self, handle: i32) -> Option<Slot> {
+    pub(crate) fn delete(&mut self, handle: i32) -> Option<HandleState> {
         self.get(handle)?;
         let place = self.place(handle)?;
         let slot = self.slots.get_mut(place)?;
-        let slot = std::mem::replace(slot, Slot::Deleted);
-        if let Slot::Pending { task, .. } = &slot {
+        let slot = std::mem::replace(slot, HandleState::Deleted);
+        if let HandleState::Pending { task, .. } = &slot {
             task.abort();
         }
         Some(slot)
     }
 
     /// Returns the next finished call, if there is one.
-    pub(crate) fn try_next(&mut self) -> Option<Ended> {
+    pub(crate) fn try_next(&mut self) -> Option<UnstoredCall> {
         self.channel.as_mut()?.1.try_recv().ok()
     }
 
     /// Waits for the next call to finish.
-    pub(crate) async fn next(&mut self) -> Option<Ended> {
+    pub(crate) async fn next(&mut self) -> Option<UnstoredCall> {
         self.channel.as_mut()?.1.recv().await
     }
 
     /// Stores a finished call in its slot. Returns the number of bytes held for its request, or `None` if the
     /// handle was deleted.
-    pub(crate) fn put(&mut self, (number, result): Ended) -> Option<usize> {
+    pub(crate) fn put(&mut self, (number, result): UnstoredCall) -> Option<usize> {
         let slot = self.slots.get_mut(number)?;
-        let Slot::Pending { sent, .. } = *slot else { return None };
-        *slot = Slot::Ended(result);
+        let HandleState::Pending { sent, .. } = *slot else { return None };
+        *slot = HandleState::Ended(result);
         Some(sent)
     }
 
     /// Whether an unsafe call is in flight. A run waits for such calls, since otherwise their outcome would
     /// be unknown.
     pub(crate) fn unsafe_pending(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot, Slot::Pending { safe: false, .. }))
+        self.slots.iter().any(|slot| matches!(slot, HandleState::Pending { safe: false, .. }))
     }
 }
 
-impl Drop for Futures {
+impl Drop for RunFutures {
     fn drop(&mut self) {
         for slot in &self.slots {
-            if let Slot::Pending { task, .. } = slot {
+            if let HandleState::Pending { task, .. } = slot {
                 task.abort();
             }
         }

@@ -6,10 +6,10 @@ use futures_util::FutureExt;
 use http::Request;
 use services::body;
 
-use crate::LimitsConfig;
-use crate::Recording;
-use crate::ask::Ask;
-use crate::limits::{Limit, Limits};
+use crate::QueryLimitsConfig;
+use crate::RunRecording;
+use crate::ask::QueryRequest;
+use crate::limits::{LimitKind, RunLimits};
 use crate::program::check;
 use crate::typescript;
 
@@ -62,10 +62,13 @@ fn parses_a_request_or_blames_the_client() {
         "content-type: text/typescript\r\n\r\n",
     ];
     ::fuzz::run("query_requests", words, |text: &[u8]| {
-        let config = LimitsConfig::default();
+        let config = QueryLimitsConfig::default();
         let Some(request) = request(text) else { return };
         let (head, body) = request.into_parts();
-        match Ask::read(&head, body, &config, None).now_or_never().expect("the body is there already") {
+        match QueryRequest::read(&head, body, &config, None)
+            .now_or_never()
+            .expect("the body is there already")
+        {
             Ok((which, ask)) => {
                 let program = which.program.map_or(0, |program| program.len() as u64);
                 assert!(program <= config.program_bytes.0 && ask.input.len() as u64 <= config.request_body.0);
@@ -95,10 +98,12 @@ fn a_client_cannot_raise_limits() {
         ")",
         "-",
     ];
-    let caps = Limits::caps(&LimitsConfig::default());
+    let caps = RunLimits::caps(&QueryLimitsConfig::default());
     ::fuzz::check(words, |text: &[u8]| {
         let Ok(granted) = caps.granted(&String::from_utf8_lossy(text)) else { return };
-        assert!(Limit::ALL.into_iter().all(|limit| (1..=caps.value(limit)).contains(&granted.value(limit))));
+        assert!(
+            LimitKind::ALL.into_iter().all(|limit| (1..=caps.value(limit)).contains(&granted.value(limit)))
+        );
     });
 }
 
@@ -211,7 +216,7 @@ fn reads_or_rejects_a_damaged_recording() {
         "calls":[{"function":"http","with":{"url":"http://a/"},"result":1},{"function":"return","ended":[1],"part":[0,1]}],
         "responses":{"1":{"answer":{"status":200,"headers":"a: b\r\n","body":"c"}},"2":{"error":-7}},
         "end":{"problem":{"code":"limit-cpu","detail":"so","line":1,"column":null,"inside":true}}}"#;
-    assert!(Recording::read(GOOD.as_bytes()).is_ok());
+    assert!(RunRecording::read(GOOD.as_bytes()).is_ok());
     let words = &[
         "{",
         "}",
@@ -230,7 +235,7 @@ fn reads_or_rejects_a_damaged_recording() {
     ];
     ::fuzz::check(words, |bytes: &[u8]| {
         for text in [bytes.to_vec(), ::fuzz::damaged(GOOD.as_bytes(), bytes)] {
-            let Err(error) = Recording::read(&text) else { continue };
+            let Err(error) = RunRecording::read(&text) else { continue };
             assert!(!error.to_string().is_empty());
         }
     });

@@ -11,11 +11,11 @@ use offload::OffloadPool;
 use sandbox::{Caller, GuestResult, Memory, ResourceLimiter, RunPermit, Trapped};
 use services::{RequestCall, RequestTrace, ServiceSet, UpstreamService};
 
-use crate::futures::Futures;
-use crate::host::Documents;
-use crate::limits::{Limit, Limits};
+use crate::futures::RunFutures;
+use crate::host::RunDocuments;
+use crate::limits::{LimitKind, RunLimits};
 use crate::problem::{QueryError, short};
-use crate::record::{self, Tape};
+use crate::record::{self, HostCallMode};
 use crate::trust::KeyConfig;
 
 /// The length of the console's end that is kept, in bytes.
@@ -24,7 +24,7 @@ const CONSOLE: usize = 4096;
 const QUOTED: u32 = 4 * 4096 + 4;
 
 /// The services and methods that a route's programs may use.
-pub(crate) struct Access {
+pub(crate) struct CallPermissions {
     pub(crate) services: HashMap<String, Arc<UpstreamService>>,
     /// The client for those services.
     pub(crate) all: ServiceSet,
@@ -33,7 +33,7 @@ pub(crate) struct Access {
     pub(crate) names: String,
 }
 
-impl Access {
+impl CallPermissions {
     pub(crate) fn new(
         services: HashMap<String, Arc<UpstreamService>>,
         all: ServiceSet,
@@ -58,19 +58,19 @@ impl Access {
 }
 
 /// The host's state of a program.
-pub(crate) struct Guest {
+pub(crate) struct QueryGuest {
     pub(crate) memory: Option<Memory>,
-    pub(crate) access: Arc<Access>,
+    pub(crate) access: Arc<CallPermissions>,
     pub(crate) call: RequestCall,
     /// The pool that indexes long answers.
     pub(crate) offload: OffloadPool,
-    pub(crate) limits: Limits,
+    pub(crate) limits: RunLimits,
     pub(crate) safe_only: bool,
-    pub(crate) futures: Futures,
-    pub(crate) documents: Documents,
-    pub(crate) answer: Answer,
-    pub(crate) console: Console,
-    pub(crate) tape: Tape,
+    pub(crate) futures: RunFutures,
+    pub(crate) documents: RunDocuments,
+    pub(crate) answer: AnswerBuilder,
+    pub(crate) console: ConsoleTail,
+    pub(crate) tape: HostCallMode,
     /// The run permit. Released while the program waits for a service, and when it becomes heavy.
     place: Option<RunPermit>,
     /// The bytes of linear memory, and the bytes that the host holds for the program.
@@ -81,7 +81,7 @@ pub(crate) struct Guest {
 
 /// The answer under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerBuilder {
     pub(crate) status: Option<StatusCode>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Option<Bytes>,
@@ -89,9 +89,9 @@ pub(crate) struct Answer {
 
 /// The last lines of a program's log.
 #[derive(Debug, Default)]
-pub(crate) struct Console(String);
+pub(crate) struct ConsoleTail(String);
 
-impl Answer {
+impl AnswerBuilder {
     /// An answer with a recording instead of the program's output.
     pub(crate) fn recording(document: Bytes) -> Self {
         let media_type = HeaderValue::from_static(record::MEDIA_TYPE);
@@ -100,12 +100,12 @@ impl Answer {
     }
 }
 
-impl Guest {
+impl QueryGuest {
     pub(crate) fn new(
-        access: Arc<Access>,
+        access: Arc<CallPermissions>,
         call: RequestCall,
         offload: OffloadPool,
-        limits: Limits,
+        limits: RunLimits,
         safe_only: bool,
     ) -> Self {
         Self {
@@ -115,11 +115,11 @@ impl Guest {
             offload,
             limits,
             safe_only,
-            futures: Futures::default(),
-            documents: Documents::default(),
-            answer: Answer::default(),
-            console: Console::default(),
-            tape: Tape::default(),
+            futures: RunFutures::default(),
+            documents: RunDocuments::default(),
+            answer: AnswerBuilder::default(),
+            console: ConsoleTail::default(),
+            tape: HostCallMode::default(),
             place: None,
             used: (0, 0),
             first: 0,
@@ -130,21 +130,21 @@ impl Guest {
     /// run's limit, or if the two runs have different access.
     pub(crate) fn follow(&mut self, before: &Self) -> bool {
         let is_same = Arc::ptr_eq(&before.access, &self.access);
-        if !is_same || before.used.0 > self.limits.size(Limit::Memory) {
+        if !is_same || before.used.0 > self.limits.size(LimitKind::Memory) {
             return false;
         }
         self.memory = before.memory;
         self.used = (before.used.0, 0);
-        self.futures = Futures::after(&before.futures);
+        self.futures = RunFutures::after(&before.futures);
         true
     }
 
     /// Resets the state after a run and returns the answer and the console. Only the memory and the numbering
     /// of handles stay.
-    pub(crate) fn rest(&mut self) -> (Answer, Console) {
+    pub(crate) fn rest(&mut self) -> (AnswerBuilder, ConsoleTail) {
         self.steps_aside();
-        self.futures = Futures::after(&self.futures);
-        self.documents = Documents::default();
+        self.futures = RunFutures::after(&self.futures);
+        self.documents = RunDocuments::default();
         self.call.headers = None;
         self.call.payer = None;
         self.call.trace = RequestTrace::default();
@@ -181,7 +181,7 @@ impl Guest {
 
     /// Returns the memory that the run may still use, in bytes.
     pub(crate) fn rest_memory(&self) -> usize {
-        self.limits.size(Limit::Memory).saturating_sub(self.used.0.saturating_add(self.used.1))
+        self.limits.size(LimitKind::Memory).saturating_sub(self.used.0.saturating_add(self.used.1))
     }
 
     /// Counts bytes that the host has released.
@@ -190,14 +190,14 @@ impl Guest {
     }
 
     fn check_memory(&self) -> Result<(), QueryError> {
-        if self.used.0.saturating_add(self.used.1) > self.limits.size(Limit::Memory) {
-            return Err(self.limits.exceeded(Limit::Memory));
+        if self.used.0.saturating_add(self.used.1) > self.limits.size(LimitKind::Memory) {
+            return Err(self.limits.exceeded(LimitKind::Memory));
         }
         Ok(())
     }
 }
 
-impl ResourceLimiter for Guest {
+impl ResourceLimiter for QueryGuest {
     /// Ends the program rather than failing the allocation: few programs can continue without the memory that
     /// they requested, and the author should see the limit's name.
     fn memory_growing(
@@ -221,7 +221,7 @@ impl ResourceLimiter for Guest {
     }
 }
 
-impl Console {
+impl ConsoleTail {
     /// Adds a line. Reads no more of a long line than the console keeps.
     pub(crate) fn add(&mut self, line: &[u8]) {
         let (_, mut end) = line.split_at(line.len().saturating_sub(CONSOLE));
@@ -245,17 +245,17 @@ impl Console {
 }
 
 /// A checked view of a program's memory during a host call.
-pub(crate) struct View<'a> {
+pub(crate) struct MemoryView<'a> {
     pub(crate) function: &'static str,
     pub(crate) bytes: &'a mut [u8],
-    pub(crate) guest: &'a mut Guest,
+    pub(crate) guest: &'a mut QueryGuest,
 }
 
-impl<'a> View<'a> {
+impl<'a> MemoryView<'a> {
     /// Creates a view for a call of `function`.
-    pub(crate) fn new(caller: &'a mut Caller<'_, Guest>, function: &'static str) -> GuestResult<Self> {
+    pub(crate) fn new(caller: &'a mut Caller<'_, QueryGuest>, function: &'static str) -> GuestResult<Self> {
         // A start function runs before the instance's memory has been stored in the guest.
-        let exported = |caller: &mut Caller<'_, Guest>| caller.get_export("memory")?.into_memory();
+        let exported = |caller: &mut Caller<'_, QueryGuest>| caller.get_export("memory")?.into_memory();
         let memory = caller.data().memory.or_else(|| exported(caller));
         let memory =
             memory.ok_or_else(|| Trapped::new(QueryError::Gateway(format!("{function}: no memory"))))?;
@@ -277,7 +277,11 @@ impl<'a> View<'a> {
     }
 
     /// Mutable variant of [`Self::slice`] that also returns the guest's state.
-    pub(crate) fn slice_and_guest(&mut self, address: u32, len: u32) -> GuestResult<(&mut [u8], &mut Guest)> {
+    pub(crate) fn slice_and_guest(
+        &mut self,
+        address: u32,
+        len: u32,
+    ) -> GuestResult<(&mut [u8], &mut QueryGuest)> {
         let bad = self.bad_pointer(address, len);
         let range = address as usize..address as usize + len as usize;
         Ok((self.bytes.get_mut(range).ok_or(bad)?, self.guest))
@@ -310,24 +314,24 @@ impl<'a> View<'a> {
 }
 
 #[cfg(test)]
-impl Guest {
+impl QueryGuest {
     /// Returns a guest that can't call any service.
     pub(crate) fn isolated() -> Self {
         let services = ServiceSet::new(&BTreeMap::new()).unwrap();
-        let access = Arc::new(Access::new(HashMap::new(), services, Vec::new()));
+        let access = Arc::new(CallPermissions::new(HashMap::new(), services, Vec::new()));
         let pool = OffloadPool::start(offload::OffloadConfig::default()).unwrap();
-        let limits = Limits::caps(&crate::LimitsConfig::default());
+        let limits = RunLimits::caps(&crate::QueryLimitsConfig::default());
         Self::new(access, RequestCall::unlimited(), pool, limits, true)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Console;
+    use super::ConsoleTail;
 
     #[test]
     fn keeps_the_end_of_the_console() {
-        let mut console = Console::default();
+        let mut console = ConsoleTail::default();
         (0..1000).for_each(|number| console.add(format!("ä{number}").as_bytes()));
         let text = console.into_text();
         assert!(text.len() <= 4096 && text.ends_with("ä999\n"), "{text}");
@@ -338,13 +342,13 @@ mod tests {
         for (line, end) in
             [("ä".repeat(1 << 20), "ää\n"), ("x".repeat(4097), "xx\n"), ("\u{1f600}".repeat(9999), "\n")]
         {
-            let mut console = Console::default();
+            let mut console = ConsoleTail::default();
             console.add(line.as_bytes());
             let text = console.into_text();
             assert!(text.len() <= 4096 && text.len() > 4088 && text.ends_with(end), "{}", text.len());
             assert!(!text.contains('\u{fffd}'), "no character is split");
         }
-        let mut console = Console::default();
+        let mut console = ConsoleTail::default();
         console.add(&[0xff; 1 << 20]);
         assert!(console.0.capacity() < 1 << 16, "invalid UTF-8 is cut, too");
     }

@@ -10,7 +10,7 @@ mod json;
 mod steps;
 mod values;
 
-pub(crate) use documents::Documents;
+pub(crate) use documents::RunDocuments;
 pub(crate) use steps::COPIED;
 
 pub(crate) use calls::{HEADERS, code, head_len, header_text, most_waited};
@@ -18,7 +18,7 @@ use query_abi::{FailureKind, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
 
-use crate::guest::{Guest, View};
+use crate::guest::{MemoryView, QueryGuest};
 use crate::problem::QueryError;
 
 /// The maximum length of a request for random bytes: more than any program needs at once.
@@ -27,25 +27,25 @@ const RANDOM: u32 = 64 << 10;
 const TEXT: u32 = 16 << 10;
 
 /// Adds every function of `query_abi::HOST_FUNCTIONS` to a linker.
-pub(crate) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
+pub(crate) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
     answer::add(linker)?;
     calls::add(linker)?;
     json::add(linker)?;
-    linker.func_wrap(HOST_MODULE, "clock", |mut caller: Caller<'_, Guest>| {
+    linker.func_wrap(HOST_MODULE, "clock", |mut caller: Caller<'_, QueryGuest>| {
         call(&mut caller, "clock", |_| Ok(Value::Null), |view| Ok(clock(view)))
     })?;
-    linker.func_wrap(HOST_MODULE, "random", |mut caller: Caller<'_, Guest>, data: u32, len: u32| {
+    linker.func_wrap(HOST_MODULE, "random", |mut caller: Caller<'_, QueryGuest>, data: u32, len: u32| {
         call(&mut caller, "random", |_| Ok(json!({ "len": len })), |view| random(view, data, len))
     })?;
-    linker.func_wrap(HOST_MODULE, "log", |mut caller: Caller<'_, Guest>, text: u32, len: u32| {
-        let with = |view: &mut View<'_>| Ok(json!({ "text": view.note_text(text, len)? }));
+    linker.func_wrap(HOST_MODULE, "log", |mut caller: Caller<'_, QueryGuest>, text: u32, len: u32| {
+        let with = |view: &mut MemoryView<'_>| Ok(json!({ "text": view.note_text(text, len)? }));
         call(&mut caller, "log", with, |view| log(view, text, len))
     })?;
     linker.func_wrap(
         HOST_MODULE,
         "fail",
-        |mut caller: Caller<'_, Guest>, kind: i32, text: u32, len: u32, line: u32, column: u32| {
-            let with = |view: &mut View<'_>| {
+        |mut caller: Caller<'_, QueryGuest>, kind: i32, text: u32, len: u32, line: u32, column: u32| {
+            let with = |view: &mut MemoryView<'_>| {
                 Ok(json!({ "kind": kind, "text": view.note_text(text, len)?, "line": line, "column": column }))
             };
             call(&mut caller, "fail", with, |view| fail(view, kind, (text, len), (line, column)))
@@ -56,13 +56,13 @@ pub(crate) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
 
 /// Runs a host function for a program and records the call. All host functions use it, so that no call is
 /// missing in a recording. `with` builds the call's arguments in the form that recordings have.
-fn call<R: Gives>(
-    caller: &mut Caller<'_, Guest>,
+fn call<R: RecordedResult>(
+    caller: &mut Caller<'_, QueryGuest>,
     function: &'static str,
-    with: impl FnOnce(&mut View<'_>) -> Result<Value, QueryError>,
-    body: impl FnOnce(&mut View<'_>) -> GuestResult<R>,
+    with: impl FnOnce(&mut MemoryView<'_>) -> Result<Value, QueryError>,
+    body: impl FnOnce(&mut MemoryView<'_>) -> GuestResult<R>,
 ) -> GuestResult<R> {
-    let mut view = View::new(caller, function)?;
+    let mut view = MemoryView::new(caller, function)?;
     called(&mut view, with).map_err(Trapped::new)?;
     let result = body(&mut view)?;
     view.guest.tape.gave(result.number()).map_err(Trapped::new)?;
@@ -70,8 +70,8 @@ fn call<R: Gives>(
 }
 
 fn called(
-    view: &mut View<'_>,
-    with: impl FnOnce(&mut View<'_>) -> Result<Value, QueryError>,
+    view: &mut MemoryView<'_>,
+    with: impl FnOnce(&mut MemoryView<'_>) -> Result<Value, QueryError>,
 ) -> Result<(), QueryError> {
     if view.guest.tape.is_off() {
         return Ok(());
@@ -81,30 +81,30 @@ fn called(
 }
 
 /// The result of a host function, as recordings have it.
-trait Gives {
+trait RecordedResult {
     fn number(&self) -> Option<i64>;
 }
 
-impl Gives for () {
+impl RecordedResult for () {
     fn number(&self) -> Option<i64> {
         None
     }
 }
 
-impl Gives for i32 {
+impl RecordedResult for i32 {
     fn number(&self) -> Option<i64> {
         Some((*self).into())
     }
 }
 
-impl Gives for i64 {
+impl RecordedResult for i64 {
     fn number(&self) -> Option<i64> {
         Some(*self)
     }
 }
 
 /// Returns milliseconds since the Unix epoch. The resolution is coarse to prevent timing attacks.
-fn clock(view: &View<'_>) -> i64 {
+fn clock(view: &MemoryView<'_>) -> i64 {
     if let Some(call) = view.guest.tape.recorded() {
         return call.result.unwrap_or_default();
     }
@@ -112,7 +112,7 @@ fn clock(view: &View<'_>) -> i64 {
     since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-fn random(view: &mut View<'_>, data: u32, len: u32) -> GuestResult<()> {
+fn random(view: &mut MemoryView<'_>, data: u32, len: u32) -> GuestResult<()> {
     let (bytes, guest) = view.slice_and_guest(data, len)?;
     if len > RANDOM {
         return Err(Trapped::new(QueryError::BadPointer { function: "random", address: data, len }));
@@ -126,7 +126,7 @@ fn random(view: &mut View<'_>, data: u32, len: u32) -> GuestResult<()> {
     guest.tape.gives(bytes, &[]).map_err(Trapped::new)
 }
 
-fn log(view: &mut View<'_>, text: u32, len: u32) -> GuestResult<()> {
+fn log(view: &mut MemoryView<'_>, text: u32, len: u32) -> GuestResult<()> {
     view.slice(text, len)?;
     let line = &view.bytes[text as usize..][..len as usize];
     view.guest.console.add(line);
@@ -134,7 +134,7 @@ fn log(view: &mut View<'_>, text: u32, len: u32) -> GuestResult<()> {
 }
 
 /// Ends the run. Always returns an error.
-fn fail(view: &View<'_>, kind: i32, text: (u32, u32), place: (u32, u32)) -> GuestResult<()> {
+fn fail(view: &MemoryView<'_>, kind: i32, text: (u32, u32), place: (u32, u32)) -> GuestResult<()> {
     let kind = FailureKind::from_number(kind).unwrap_or(FailureKind::Refused);
     let text = view.quote(text.0, text.1)?;
     let (line, column) = place;

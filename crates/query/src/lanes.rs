@@ -13,10 +13,10 @@ use std::sync::{Arc, OnceLock};
 use sandbox::{Engine, GuestClass, Linker, PoolSize, Sandbox};
 
 use crate::environment::{CEnvironment, JavascriptEnvironment};
-use crate::guest::Guest;
+use crate::guest::QueryGuest;
 use crate::host;
-use crate::program::Program;
-use crate::start::StartError;
+use crate::program::CompiledProgram;
+use crate::start::RuntimeStartError;
 
 /// The default number of slots, if nothing else is configured and memory is not limited.
 const INSTANCES: u32 = 256;
@@ -26,35 +26,35 @@ const MOST: usize = 8;
 const USES: u32 = 16;
 
 /// A shard: an engine and a pool for each kind of program.
-pub(crate) struct Lane {
+pub(crate) struct EngineShard {
     pub(crate) c: CEnvironment,
     pub(crate) javascript: JavascriptEnvironment,
-    pub(crate) plain: (Sandbox, Linker<Guest>),
+    pub(crate) plain: (Sandbox, Linker<QueryGuest>),
 }
 
 /// All shards, with the number of slots for each kind of program in each.
-pub(crate) struct Lanes {
-    lanes: Vec<Lane>,
+pub(crate) struct EngineShards {
+    lanes: Vec<EngineShard>,
     pub(crate) instances: u32,
 }
 
-impl Lanes {
+impl EngineShards {
     /// Reserves shards and slots, or fewer if the address space is too small: first one shard instead of
     /// several, then half of the slots until they fit.
     ///
     /// # Errors
     /// If there is not room for a single slot, or an environment does not load.
-    pub(crate) fn reserve(lanes: usize, instances: u32, memory: usize) -> Result<Self, StartError> {
+    pub(crate) fn reserve(lanes: usize, instances: u32, memory: usize) -> Result<Self, RuntimeStartError> {
         let (mut lanes, mut instances) = (lanes.max(1), instances.max(1));
         loop {
-            let made: Result<Vec<Lane>, _> =
-                (0..lanes).map(|_| Lane::reserve(PoolSize { instances, memory })).collect();
+            let made: Result<Vec<EngineShard>, _> =
+                (0..lanes).map(|_| EngineShard::reserve(PoolSize { instances, memory })).collect();
             let is_least = (lanes, instances) == (1, 1);
             match made {
                 Ok(lanes) if is_least || sandbox::has_address_space() => {
                     return Ok(Self { lanes, instances });
                 }
-                Err(StartError::Sandbox(error)) if !is_least && error.is_refusal() => {}
+                Err(RuntimeStartError::Sandbox(error)) if !is_least && error.is_refusal() => {}
                 Ok(_) => {}
                 Err(error) => return Err(error),
             }
@@ -75,28 +75,28 @@ impl Lanes {
     }
 
     /// Returns a shard. Panics if the index is out of range.
-    pub(crate) fn at(&self, lane: usize) -> &Lane {
+    pub(crate) fn at(&self, lane: usize) -> &EngineShard {
         &self.lanes[lane]
     }
 
     /// Returns the engines of all shards.
     pub(crate) fn engines(&self) -> Vec<&Engine> {
-        self.lanes.iter().flat_map(Lane::engines).collect()
+        self.lanes.iter().flat_map(EngineShard::engines).collect()
     }
 
     /// Wraps code that was compiled for a shard.
-    pub(crate) fn compiled<T>(&self, home: usize, made: T) -> Arc<Compiled<T>> {
-        Arc::new(Compiled::new(made, home, self.lanes.len()))
+    pub(crate) fn compiled<T>(&self, home: usize, made: T) -> Arc<ShardedCode<T>> {
+        Arc::new(ShardedCode::new(made, home, self.lanes.len()))
     }
 }
 
-impl Lane {
+impl EngineShard {
     /// Returns the engine that runs a program.
-    pub(crate) fn engine(&self, program: &Program) -> &Engine {
+    pub(crate) fn engine(&self, program: &CompiledProgram) -> &Engine {
         match program {
-            Program::C(_) => self.c.sandbox.engine(),
-            Program::Javascript(_) => self.javascript.base.sandbox.engine(),
-            Program::Plain(_) => self.plain.0.engine(),
+            CompiledProgram::C(_) => self.c.sandbox.engine(),
+            CompiledProgram::Javascript(_) => self.javascript.base.sandbox.engine(),
+            CompiledProgram::Plain(_) => self.plain.0.engine(),
         }
     }
 
@@ -104,10 +104,10 @@ impl Lane {
         [self.c.sandbox.engine(), self.javascript.base.sandbox.engine(), self.plain.0.engine()]
     }
 
-    fn reserve(pool: PoolSize) -> Result<Self, StartError> {
+    fn reserve(pool: PoolSize) -> Result<Self, RuntimeStartError> {
         let plain = Sandbox::new(GuestClass::Plain, pool)?;
         let mut linker = Linker::new(plain.engine());
-        host::add(&mut linker).map_err(StartError::link("of plain modules"))?;
+        host::add(&mut linker).map_err(RuntimeStartError::link("of plain modules"))?;
         Ok(Self {
             c: CEnvironment::load(pool)?,
             javascript: JavascriptEnvironment::load(pool)?,
@@ -117,14 +117,14 @@ impl Lane {
 }
 
 /// Compiled code, by shard.
-pub(crate) struct Compiled<T> {
+pub(crate) struct ShardedCode<T> {
     home: usize,
     lanes: Box<[OnceLock<T>]>,
     /// The number of uses from shards that lack the code.
     uses: AtomicU32,
 }
 
-impl<T> Compiled<T> {
+impl<T> ShardedCode<T> {
     /// Creates an entry for one of `count` shards.
     fn new(made: T, home: usize, count: usize) -> Self {
         let lanes: Box<[OnceLock<T>]> = (0..count).map(|_| OnceLock::new()).collect();
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn requests_replication_after_some_uses_from_other_shards() {
-        let compiled = Compiled::new('a', 1, 2);
+        let compiled = ShardedCode::new('a', 1, 2);
         assert_eq!(compiled.lane(1), (1, false));
         let wanted: Vec<u32> = (1..=3 * USES).filter(|_| compiled.lane(0).1).collect();
         assert_eq!(wanted.len(), 3, "and again if replication failed");

@@ -44,15 +44,15 @@ mod typescript;
 #[cfg(test)]
 mod fuzz;
 
-pub use ask::Language;
+pub use ask::ProgramLanguage;
 pub use blocked::{BlockedPrograms, ProgramsConfig};
-pub use cached::Mode;
-pub use config::{CallerLimits, LimitsConfig, Programs, QueryConfig, RuntimeConfig};
-pub use record::{ANYONE, Recording, RecordingError};
-pub use replay::{Replay, ReplayError, Replayed, javascript};
-pub use route::{Documents, Ground, Query};
-pub use runtime::{Instances, Runtime};
+pub use cached::CacheMode;
+pub use config::{AllowedPrograms, CallerLimits, QueryConfig, QueryLimitsConfig, RuntimeConfig};
+pub use record::{ANYONE, RecordingError, RunRecording};
+pub use replay::{ReplayEnd, ReplayError, ReplayResult, javascript};
+pub use route::{QueryRoute, QueryRouteContext, RouteDocuments};
+pub use runtime::{PoolUsage, QueryRuntime};
 pub use sandbox::HeavyGate;
-pub use start::StartError;
+pub use start::RuntimeStartError;
 pub use stored::files as stored_files;
-pub use trust::{KeyConfig, TrustConfig, Trusted, is_low, public_key, signed};
+pub use trust::{KeyConfig, SigningKeys, TrustConfig, is_low, public_key, signed};

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use crate::config::LimitsConfig;
+use crate::config::QueryLimitsConfig;
 use crate::problem::QueryError;
 
 /// A limited resource. The names are those of `ORFA-Limit`; the config has others for some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
+pub(crate) enum LimitKind {
     Cpu,
     Deadline,
     Memory,
@@ -22,18 +22,18 @@ pub(crate) enum Limit {
 
 /// An effective limit. `granted` is whether it comes from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cap {
+pub(crate) struct EffectiveLimit {
     pub(crate) value: u64,
     pub(crate) granted: bool,
 }
 
 /// The limits of one run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    caps: [Cap; 7],
+pub(crate) struct RunLimits {
+    caps: [EffectiveLimit; 7],
 }
 
-impl Limit {
+impl LimitKind {
     pub(crate) const ALL: [Self; 7] =
         [Self::Cpu, Self::Deadline, Self::Memory, Self::Calls, Self::Parallel, Self::Received, Self::Output];
 
@@ -77,21 +77,21 @@ impl Limit {
     }
 }
 
-impl Limits {
+impl RunLimits {
     /// Returns the operator's limits.
-    pub(crate) fn caps(config: &LimitsConfig) -> Self {
+    pub(crate) fn caps(config: &QueryLimitsConfig) -> Self {
         let millis =
             |duration: services::DurationConfig| u64::try_from(duration.0.as_millis()).unwrap_or(u64::MAX);
         let cap = |limit| match limit {
-            Limit::Cpu => millis(config.cpu),
-            Limit::Deadline => millis(config.timeout),
-            Limit::Memory => config.memory.0,
-            Limit::Calls => config.calls.into(),
-            Limit::Parallel => config.concurrency.into(),
-            Limit::Received => config.upstream_bytes.0,
-            Limit::Output => config.response_body.0,
+            LimitKind::Cpu => millis(config.cpu),
+            LimitKind::Deadline => millis(config.timeout),
+            LimitKind::Memory => config.memory.0,
+            LimitKind::Calls => config.calls.into(),
+            LimitKind::Parallel => config.concurrency.into(),
+            LimitKind::Received => config.upstream_bytes.0,
+            LimitKind::Output => config.response_body.0,
         };
-        Self { caps: Limit::ALL.map(|limit| Cap { value: cap(limit), granted: false }) }
+        Self { caps: LimitKind::ALL.map(|limit| EffectiveLimit { value: cap(limit), granted: false }) }
     }
 
     /// Applies the client's `ORFA-Limit`.
@@ -103,13 +103,13 @@ impl Limits {
         let dictionary: Dictionary =
             Parser::new(header).parse().map_err(|error| wrong(format!("not a dictionary: {error}")))?;
         for (word, entry) in &dictionary {
-            let limit = Limit::ALL.into_iter().find(|limit| limit.word() == word.as_str());
+            let limit = LimitKind::ALL.into_iter().find(|limit| limit.word() == word.as_str());
             let limit = limit.ok_or_else(|| wrong(format!("there is no limit `{word}`")))?;
             let number = whole_number(entry).filter(|number| *number > 0);
             let value = number.ok_or_else(|| wrong(format!("`{word}` is not a whole number above 0")))?;
             let cap = &mut self.caps[limit as usize];
             if value < cap.value {
-                *cap = Cap { value, granted: true };
+                *cap = EffectiveLimit { value, granted: true };
             }
         }
         Ok(self)
@@ -117,34 +117,34 @@ impl Limits {
 
     /// Returns every limit by name.
     pub(crate) fn words(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Limit::ALL.into_iter().map(|limit| (limit.word(), self.value(limit)))
+        LimitKind::ALL.into_iter().map(|limit| (limit.word(), self.value(limit)))
     }
 
     /// Returns these limits with another value for one of them.
-    pub(crate) fn with(mut self, limit: Limit, value: u64) -> Self {
+    pub(crate) fn with(mut self, limit: LimitKind, value: u64) -> Self {
         self.caps[limit as usize].value = value;
         self
     }
 
-    pub(crate) fn cap(&self, limit: Limit) -> Cap {
+    pub(crate) fn cap(&self, limit: LimitKind) -> EffectiveLimit {
         self.caps[limit as usize]
     }
 
-    pub(crate) fn value(&self, limit: Limit) -> u64 {
+    pub(crate) fn value(&self, limit: LimitKind) -> u64 {
         self.cap(limit).value
     }
 
-    pub(crate) fn millis(&self, limit: Limit) -> Duration {
+    pub(crate) fn millis(&self, limit: LimitKind) -> Duration {
         Duration::from_millis(self.value(limit))
     }
 
-    pub(crate) fn size(&self, limit: Limit) -> usize {
+    pub(crate) fn size(&self, limit: LimitKind) -> usize {
         usize::try_from(self.value(limit)).unwrap_or(usize::MAX)
     }
 
     /// Returns the error for exceeding a limit.
-    pub(crate) fn exceeded(&self, limit: Limit) -> QueryError {
-        let Cap { value, granted } = self.cap(limit);
+    pub(crate) fn exceeded(&self, limit: LimitKind) -> QueryError {
+        let EffectiveLimit { value, granted } = self.cap(limit);
         QueryError::Limit { limit, value, granted }
     }
 }
@@ -165,27 +165,27 @@ mod tests {
 
     #[test]
     fn applies_the_smaller_limit() {
-        let caps = Limits::caps(&LimitsConfig::default());
+        let caps = RunLimits::caps(&QueryLimitsConfig::default());
         let limits = caps.granted("cpu=10, calls=100000, memory=1048576").unwrap();
-        assert_eq!(limits.cap(Limit::Cpu), Cap { value: 10, granted: true });
-        assert_eq!(limits.cap(Limit::Calls), Cap { value: 200, granted: false });
-        assert_eq!(limits.value(Limit::Memory), 1 << 20);
+        assert_eq!(limits.cap(LimitKind::Cpu), EffectiveLimit { value: 10, granted: true });
+        assert_eq!(limits.cap(LimitKind::Calls), EffectiveLimit { value: 200, granted: false });
+        assert_eq!(limits.value(LimitKind::Memory), 1 << 20);
     }
 
     #[test]
     fn rejects_unknown_limits_and_invalid_values() {
         for header in ["cpus=1", "cpu=fast", "cpu=1.5", "cpu", "cpu=(1 2)", "cpu=0", "cpu=-1", "=", "cpu=1,"]
         {
-            assert!(Limits::caps(&LimitsConfig::default()).granted(header).is_err(), "{header}");
+            assert!(RunLimits::caps(&QueryLimitsConfig::default()).granted(header).is_err(), "{header}");
         }
     }
 
     proptest::proptest! {
         #[test]
         fn parses_any_header_without_raising_limits(header in "[a-z0-9=, .;\"()-]{0,40}") {
-            let caps = Limits::caps(&LimitsConfig::default());
+            let caps = RunLimits::caps(&QueryLimitsConfig::default());
             if let Ok(limits) = caps.granted(&header) {
-                for limit in Limit::ALL {
+                for limit in LimitKind::ALL {
                     proptest::prop_assert!(limits.value(limit) <= caps.value(limit));
                 }
             }

@@ -15,10 +15,10 @@ use offload::polls::{PollSite, watched};
 use offload::{FairPermit, ShareKey};
 use sandbox::{CacheKey, Store};
 
-use crate::guest::Guest;
+use crate::guest::QueryGuest;
 use crate::random::RandomMap;
-use crate::run::Entry;
-use crate::token::Session;
+use crate::run::EntryPoints;
+use crate::token::SessionId;
 
 /// The maximum growth of an instance, in bytes of linear memory.
 pub(crate) const GROWTH: usize = 512 << 10;
@@ -31,14 +31,14 @@ const SHARE: usize = 8;
 const SWEEP: Duration = Duration::from_secs(10);
 
 /// A warm instance, between two requests.
-pub(crate) struct Live {
-    pub(crate) store: Store<Guest>,
-    pub(crate) seat: Box<Seat>,
+pub(crate) struct WarmInstance {
+    pub(crate) store: Store<QueryGuest>,
+    pub(crate) seat: Box<WarmInstanceState>,
 }
 
 /// The state of an instance in addition to its store.
-pub(crate) struct Seat {
-    pub(crate) entry: Entry,
+pub(crate) struct WarmInstanceState {
+    pub(crate) entry: EntryPoints,
     /// Its slot in the instance pool, idle between requests.
     permit: FairPermit,
     /// The client that it was made for, which may have a part of all warm instances.
@@ -50,23 +50,23 @@ pub(crate) struct Seat {
 }
 
 /// The pool of warm instances.
-pub(crate) struct Lives {
+pub(crate) struct WarmInstancePool {
     most: usize,
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<WarmInstancePoolInner>>,
 }
 
 #[derive(Default)]
-struct Inner {
-    sessions: RandomMap<Session, Lot>,
+struct WarmInstancePoolInner {
+    sessions: RandomMap<SessionId, SessionBucket>,
     count: usize,
     is_swept: bool,
 }
 
 /// The instances of a session: at least one.
-struct Lot {
+struct SessionBucket {
     /// The key of the session's program.
     key: CacheKey,
-    lives: Vec<Live>,
+    lives: Vec<WarmInstance>,
 }
 
 /// Whether an instance has grown too much to be kept, given its linear memory now and before its first run.
@@ -74,8 +74,8 @@ pub(crate) fn has_outgrown(linear: usize, first: usize) -> bool {
     linear > first + GROWTH
 }
 
-impl Seat {
-    pub(crate) fn new(entry: Entry, permit: FairPermit, client: ShareKey, first: usize) -> Self {
+impl WarmInstanceState {
+    pub(crate) fn new(entry: EntryPoints, permit: FairPermit, client: ShareKey, first: usize) -> Self {
         Self { entry, permit, client, first, uses: 0, last: Instant::now() }
     }
 
@@ -90,13 +90,13 @@ impl Seat {
     }
 }
 
-impl Lives {
+impl WarmInstancePool {
     pub(crate) fn new(instances: u32) -> Self {
         Self { most: (instances / 2) as usize, inner: Arc::default() }
     }
 
     /// Takes an instance of this session for one request.
-    pub(crate) fn take(&self, session: Session, key: CacheKey) -> Option<Live> {
+    pub(crate) fn take(&self, session: SessionId, key: CacheKey) -> Option<WarmInstance> {
         let mut inner = lock(&self.inner);
         let hash_map::Entry::Occupied(mut lot) = inner.sessions.entry(session) else { return None };
         if lot.get().key != key {
@@ -115,7 +115,7 @@ impl Lives {
     }
 
     /// Adds an instance, after its first run or a later one.
-    pub(crate) fn put(&self, session: Session, key: CacheKey, mut live: Live, now: Instant) {
+    pub(crate) fn put(&self, session: SessionId, key: CacheKey, mut live: WarmInstance, now: Instant) {
         if has_outgrown(live.store.data().linear(), live.seat.first) || self.most == 0 {
             return;
         }
@@ -125,7 +125,7 @@ impl Lives {
         // Evicted instances are dropped after the lock is released.
         let mut gone = Vec::new();
         let mut inner = lock(&self.inner);
-        let lot = inner.sessions.entry(session).or_insert_with(|| Lot { key, lives: Vec::new() });
+        let lot = inner.sessions.entry(session).or_insert_with(|| SessionBucket { key, lives: Vec::new() });
         if lot.key != key || lot.lives.len() >= EACH {
             return;
         }
@@ -150,14 +150,14 @@ impl Lives {
     }
 }
 
-impl Inner {
+impl WarmInstancePoolInner {
     /// Returns the number of a client's instances. There are at most a few hundred in all.
     fn held(&self, client: ShareKey) -> usize {
         self.sessions.values().flat_map(|lot| &lot.lives).filter(|live| live.seat.client == client).count()
     }
 
     /// Removes and returns the instance with the lowest value among those that match.
-    fn least(&mut self, now: Instant, which: impl Fn(&Seat) -> bool) -> Option<Live> {
+    fn least(&mut self, now: Instant, which: impl Fn(&WarmInstanceState) -> bool) -> Option<WarmInstance> {
         let all = self.sessions.iter().flat_map(|(key, lot)| {
             lot.lives
                 .iter()
@@ -177,9 +177,9 @@ impl Inner {
     }
 
     /// Removes and returns the idle instances.
-    fn idle(&mut self, now: Instant) -> Vec<Live> {
+    fn idle(&mut self, now: Instant) -> Vec<WarmInstance> {
         let mut idle = Vec::new();
-        self.sessions.retain(|_, Lot { lives, .. }| {
+        self.sessions.retain(|_, SessionBucket { lives, .. }| {
             idle.extend(lives.extract_if(.., |live| now.saturating_duration_since(live.seat.last) > IDLE));
             !lives.is_empty()
         });
@@ -189,7 +189,7 @@ impl Inner {
 }
 
 /// Drops idle instances periodically, until the pool is empty.
-async fn sweep(lives: std::sync::Weak<Mutex<Inner>>) {
+async fn sweep(lives: std::sync::Weak<Mutex<WarmInstancePoolInner>>) {
     loop {
         tokio::time::sleep(SWEEP).await;
         let Some(lives) = lives.upgrade() else { return };
@@ -210,7 +210,7 @@ async fn sweep(lives: std::sync::Weak<Mutex<Inner>>) {
     }
 }
 
-fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+fn lock(inner: &Mutex<WarmInstancePoolInner>) -> MutexGuard<'_, WarmInstancePoolInner> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -226,20 +226,23 @@ mod tests {
     const KEY: CacheKey = [7; 32];
 
     /// Returns an instance of a client.
-    async fn live(sandbox: &Sandbox, slots: &FairSemaphore, client: QuotaKey) -> Live {
+    async fn live(sandbox: &Sandbox, slots: &FairSemaphore, client: QuotaKey) -> WarmInstance {
         let wasm = r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32)))"#;
         let module = sandbox.compile(&wat::parse_str(wasm).unwrap()).unwrap();
-        let mut store = Store::new(sandbox.engine(), Guest::isolated());
+        let mut store = Store::new(sandbox.engine(), QueryGuest::isolated());
         let instance = Linker::new(sandbox.engine()).instantiate_async(&mut store, &module).await.unwrap();
         let run = instance.get_typed_func(&mut store, ENTRY).unwrap();
         let permit = slots.acquire(client).await.unwrap();
-        Live { store, seat: Box::new(Seat::new(Entry::plain(run), permit, client.queue_share(), 0)) }
+        WarmInstance {
+            store,
+            seat: Box::new(WarmInstanceState::new(EntryPoints::plain(run), permit, client.queue_share(), 0)),
+        }
     }
 
     #[tokio::test]
     async fn keeps_nothing_of_sessions_without_instances() {
         let (sandbox, slots) = (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::new(16));
-        let (lives, client) = (Lives::new(16), QuotaKey::new(&"client"));
+        let (lives, client) = (WarmInstancePool::new(16), QuotaKey::new(&"client"));
         for number in 0..4 {
             lives.put([number; 8], KEY, live(&sandbox, &slots, client).await, Instant::now());
             let inner = lock(&lives.inner);
@@ -255,7 +258,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_evicts_only_its_own_instances_above_its_share() {
         let (sandbox, slots) = (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::new(16));
-        let lives = Lives::new(16);
+        let lives = WarmInstancePool::new(16);
         let (attacker, neighbour) = (QuotaKey::new(&"attacker"), QuotaKey::new(&"neighbour"));
         lives.put([255; 8], KEY, live(&sandbox, &slots, neighbour).await, Instant::now());
         for number in 0..4 {
@@ -269,7 +272,7 @@ mod tests {
     async fn an_idle_instance_leaves_the_other_slot_to_its_client() {
         let (sandbox, slots) =
             (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::with_reserve(2));
-        let (lives, client) = (Lives::new(2), QuotaKey::new(&"client"));
+        let (lives, client) = (WarmInstancePool::new(2), QuotaKey::new(&"client"));
         let instance = live(&sandbox, &slots, client).await;
         let mut next = Box::pin(slots.acquire(client));
         assert!((&mut next).now_or_never().is_none(), "an instance in use counts");

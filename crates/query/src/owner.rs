@@ -12,16 +12,16 @@ use sandbox::{CacheKey, OwnerId};
 use services::{CallerId, RequestCall, network, quota_key};
 use sha2::{Digest, Sha256};
 
-use crate::ask::Language;
+use crate::ask::ProgramLanguage;
 
 /// SHA-256 of a program's bytes.
-pub(crate) type Hash = [u8; 32];
+pub(crate) type ProgramHash = [u8; 32];
 /// A prefix of an owner's hash: long enough to distinguish owners, too short to identify them.
-pub(crate) type Mark = [u8; 8];
+pub(crate) type OwnerPrefix = [u8; 8];
 
 /// The owner of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum ProgramOwner {
     /// A registered developer's key.
     Key(Arc<str>),
     /// An authenticated caller.
@@ -30,7 +30,7 @@ pub(crate) enum Owner {
     Network(IpAddr),
 }
 
-impl Owner {
+impl ProgramOwner {
     /// Returns the owner of unsigned programs sent with a call.
     pub(crate) fn of(call: &RequestCall) -> Self {
         match (&call.caller, call.arrival) {
@@ -40,7 +40,7 @@ impl Owner {
     }
 
     /// Returns the cache key of a program of this owner.
-    pub(crate) fn key(&self, language: Language, hash: &Hash) -> CacheKey {
+    pub(crate) fn key(&self, language: ProgramLanguage, hash: &ProgramHash) -> CacheKey {
         self.hasher().chain_update([language as u8]).chain_update(hash).finalize().into()
     }
 
@@ -58,8 +58,8 @@ impl Owner {
         }
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        let mut mark = Mark::default();
+    pub(crate) fn mark(&self) -> OwnerPrefix {
+        let mut mark = OwnerPrefix::default();
         mark.copy_from_slice(&self.hasher().finalize()[..8]);
         mark
     }
@@ -85,9 +85,9 @@ impl Owner {
 }
 
 /// Returns the holder of a token. For a signed program, an anonymous client's address does not matter.
-pub(crate) fn holder(call: &RequestCall, owner: &Owner) -> Mark {
+pub(crate) fn holder(call: &RequestCall, owner: &ProgramOwner) -> OwnerPrefix {
     match owner {
-        Owner::Key(_) => Owner::Caller(call.caller.clone()).mark(),
+        ProgramOwner::Key(_) => ProgramOwner::Caller(call.caller.clone()).mark(),
         owner => owner.mark(),
     }
 }
@@ -99,21 +99,24 @@ mod tests {
     #[test]
     fn gives_each_owner_a_separate_cache_key() {
         let name = || Arc::from("shop");
-        let address = |text: &str| Owner::Network(network(text.parse().unwrap()));
+        let address = |text: &str| ProgramOwner::Network(network(text.parse().unwrap()));
         let owners = [
-            Owner::Key(name()),
-            Owner::Caller(CallerId::Named(name())),
-            Owner::Caller(CallerId::Subject(name())),
-            Owner::Caller(CallerId::Anonymous),
+            ProgramOwner::Key(name()),
+            ProgramOwner::Caller(CallerId::Named(name())),
+            ProgramOwner::Caller(CallerId::Subject(name())),
+            ProgramOwner::Caller(CallerId::Anonymous),
             address("192.0.2.1"),
             address("192.0.2.2"),
             address("2001:db8:0:1::1"),
             address("2001:db8:0:2::1"),
         ];
         let keys: std::collections::HashSet<CacheKey> =
-            owners.iter().map(|owner| owner.key(Language::Wasm, &[7; 32])).collect();
+            owners.iter().map(|owner| owner.key(ProgramLanguage::Wasm, &[7; 32])).collect();
         assert_eq!(keys.len(), owners.len());
-        assert_ne!(owners[0].key(Language::Wasm, &[7; 32]), owners[0].key(Language::Javascript, &[7; 32]));
+        assert_ne!(
+            owners[0].key(ProgramLanguage::Wasm, &[7; 32]),
+            owners[0].key(ProgramLanguage::Javascript, &[7; 32])
+        );
     }
 
     #[test]

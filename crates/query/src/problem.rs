@@ -13,9 +13,9 @@ use services::{
     DecompressError, FaultParty, GatewayOverloaded, ToProblem, UnfinishedResponse, UpstreamCallRecord,
 };
 
-use crate::limits::Limit;
-use crate::program::check::Refusal;
-use crate::replay::Stop;
+use crate::limits::LimitKind;
+use crate::program::check::ModuleRefusal;
+use crate::replay::ReplayStop;
 
 /// An error of a query request.
 #[derive(Debug, thiserror::Error)]
@@ -77,11 +77,11 @@ pub(crate) enum QueryError {
     #[error("the program is not UTF-8")]
     NotText,
     #[error("{0}")]
-    Module(#[from] Refusal),
+    Module(#[from] ModuleRefusal),
     #[error("{message}")]
     Syntax { message: String, hint: Option<String>, line: u32, column: u32 },
     #[error("the program needs more than {}, {}", .limit.show(*.value), whose(*.granted))]
-    Limit { limit: Limit, value: u64, granted: bool },
+    Limit { limit: LimitKind, value: u64, granted: bool },
     /// The request's deadline passed before the pool had done the work. The route adds the limit's value.
     #[error("the request's deadline has passed")]
     Late,
@@ -118,7 +118,7 @@ pub(crate) enum QueryError {
     #[error("the recording needs more than {0} bytes, which is the cap of this route")]
     RecordingSize(u64),
     #[error("{0}")]
-    Replay(#[from] Stop),
+    Replay(#[from] ReplayStop),
     #[error(transparent)]
     Overloaded(#[from] GatewayOverloaded),
     #[error(transparent)]
@@ -215,7 +215,7 @@ impl ToProblem for QueryError {
             Self::Module(refusal) => refusal.code(),
             Self::Syntax { .. } => "program-syntax",
             Self::Limit { limit, .. } => limit.code(),
-            Self::Late => Limit::Deadline.code(),
+            Self::Late => LimitKind::Deadline.code(),
             Self::Failed { kind, .. } => failure_code(*kind),
             Self::Trapped(_) => "program-trapped",
             Self::NoAnswer => "program-no-answer",
@@ -400,13 +400,13 @@ fn failure_code(kind: FailureKind) -> &'static str {
 /// The error of a failed run, with its calls, console output and timing.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-pub(crate) struct Failed {
+pub(crate) struct FailedRun {
     error: QueryError,
     members: Map<String, Value>,
     headers: HeaderMap,
 }
 
-impl ToProblem for Failed {
+impl ToProblem for FailedRun {
     fn code(&self) -> &'static str {
         self.error.code()
     }
@@ -442,13 +442,13 @@ pub(crate) fn failed(
     timing: &str,
     console: String,
     made: &[UpstreamCallRecord],
-) -> Failed {
+) -> FailedRun {
     let calls: Vec<Value> = made.iter().filter(|made| told(made)).map(call).collect();
     let members = Map::from_iter([("calls".into(), calls.into()), ("console".into(), console.into())]);
     let timing = HeaderValue::from_str(timing).ok();
     let headers =
         timing.map(|timing| (HeaderName::from_static("server-timing"), timing)).into_iter().collect();
-    Failed { error, members, headers }
+    FailedRun { error, members, headers }
 }
 
 /// Whether a problem lists this call: unsafe calls, since they may have changed something, and failed ones.

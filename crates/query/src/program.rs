@@ -9,25 +9,25 @@ use std::time::Duration;
 use query_abi::{CONSTRUCTORS, ENTRY, HOST_MODULE};
 use sandbox::{Extern, ExternType, Module, ModuleExport};
 
-use crate::ask::Language;
+use crate::ask::ProgramLanguage;
 use crate::environment::CEnvironment;
-use crate::lanes::Compiled;
+use crate::lanes::ShardedCode;
 use crate::problem::QueryError;
 use crate::typescript;
-use check::Refusal;
+use check::ModuleRefusal;
 
 /// A compiled program, which can run any number of times.
 #[derive(Clone)]
-pub(crate) enum Program {
+pub(crate) enum CompiledProgram {
     /// A query module for the C environment.
-    C(Arc<Compiled<CProgram>>),
+    C(Arc<ShardedCode<CProgram>>),
     /// JavaScript source, types stripped.
     Javascript(Arc<str>),
     /// A module with its own memory.
-    Plain(Arc<Compiled<Module>>),
+    Plain(Arc<ShardedCode<Module>>),
 }
 
-impl Program {
+impl CompiledProgram {
     /// Returns the name of the program's environment, if it has one.
     pub(crate) fn environment(&self) -> Option<&'static str> {
         match self {
@@ -69,13 +69,13 @@ impl Program {
 /// A query module with its resolved imports.
 pub(crate) struct CProgram {
     pub(crate) module: Module,
-    pub(crate) imports: Vec<Import>,
+    pub(crate) imports: Vec<ImportOrigin>,
     pub(crate) constructors: Option<ModuleExport>,
     pub(crate) entry: ModuleExport,
 }
 
 /// The origin of an import.
-pub(crate) enum Import {
+pub(crate) enum ImportOrigin {
     Environment(ModuleExport),
     Host(String),
 }
@@ -85,13 +85,13 @@ pub(crate) enum Import {
 ///
 /// The CPU time of the thread that strips types is passed to `elsewhere`.
 pub(crate) fn javascript(
-    language: Language,
+    language: ProgramLanguage,
     source: &[u8],
     elsewhere: impl FnOnce(Duration),
 ) -> Result<Arc<str>, QueryError> {
     let text = std::str::from_utf8(source).map_err(|_| QueryError::NotText)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    if language == Language::Javascript {
+    if language == ProgramLanguage::Javascript {
         return Ok(text.into());
     }
     let (stripped, took) = typescript::strip_timed(text);
@@ -110,21 +110,21 @@ pub(crate) fn link(environment: &CEnvironment, module: Module) -> Result<CProgra
     let imports = module.imports().map(|import| find(environment, &import)).collect::<Result<_, _>>()?;
     let has_constructors = module.get_export(CONSTRUCTORS).is_some_and(|export| export.func().is_some());
     let constructors = has_constructors.then(|| module.get_export_index(CONSTRUCTORS)).flatten();
-    let entry = module.get_export_index(ENTRY).ok_or(Refusal::NoEntry)?;
+    let entry = module.get_export_index(ENTRY).ok_or(ModuleRefusal::NoEntry)?;
     Ok(CProgram { module, imports, constructors, entry })
 }
 
-fn find(environment: &CEnvironment, import: &sandbox::ImportType<'_>) -> Result<Import, Refusal> {
+fn find(environment: &CEnvironment, import: &sandbox::ImportType<'_>) -> Result<ImportOrigin, ModuleRefusal> {
     let (module, name) = (import.module(), import.name());
     if module == HOST_MODULE {
-        return Ok(Import::Host(name.into()));
+        return Ok(ImportOrigin::Host(name.into()));
     }
-    let missing = || Refusal::Import { module: module.into(), name: name.into() };
+    let missing = || ModuleRefusal::Import { module: module.into(), name: name.into() };
     let (export, ty) = environment.export(name).ok_or_else(missing)?;
     if !same_kind(&import.ty(), ty) {
-        return Err(Refusal::ImportType { module: module.into(), name: name.into() });
+        return Err(ModuleRefusal::ImportType { module: module.into(), name: name.into() });
     }
-    Ok(Import::Environment(export))
+    Ok(ImportOrigin::Environment(export))
 }
 
 /// Whether an export satisfies an import. Function types have to be equal; the engine checks the sizes of
@@ -146,4 +146,4 @@ fn same_kind(import: &ExternType, export: &ExternType) -> bool {
 }
 
 /// The externs of a program's imports in one store.
-pub(crate) type Externs = Vec<Extern>;
+pub(crate) type ImportExterns = Vec<Extern>;

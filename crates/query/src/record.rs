@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::claim::Claim;
-use crate::program::Program;
+use crate::claim::ResolvedProgram;
+use crate::program::CompiledProgram;
 use crate::stored::hex;
 
-pub(crate) use data::Data;
+pub(crate) use data::RecordedBytes;
 pub use recorder::ANYONE;
-pub(crate) use recorder::{Recorder, Recordings};
-pub(crate) use tape::{Tape, note_bytes};
+pub(crate) use recorder::{RecordingPolicy, RunRecorder};
+pub(crate) use tape::{HostCallMode, note_bytes};
 
 /// The version of the format. Changes with incompatible revisions.
 const VERSION: u64 = 1;
@@ -36,7 +36,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/vnd.orfa.recording+json";
 /// A recorded run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recording {
+pub struct RunRecording {
     version: u64,
     pub(crate) program: ProgramFacts,
     /// The services that the program could call.
@@ -47,12 +47,12 @@ pub struct Recording {
     pub(crate) safe_only: bool,
     /// The effective limits, by their names in `ORFA-Limit`.
     pub(crate) limits: BTreeMap<String, u64>,
-    pub(crate) input: Data,
+    pub(crate) input: RecordedBytes,
     /// The host calls of the program, in order.
     pub(crate) calls: Vec<HostCall>,
     /// The results of the upstream calls, by handle.
-    pub(crate) responses: BTreeMap<i32, Received>,
-    pub(crate) end: End,
+    pub(crate) responses: BTreeMap<i32, RecordedResponse>,
+    pub(crate) end: RunEnd,
 }
 
 /// The identity of the recorded program.
@@ -82,7 +82,7 @@ pub(crate) struct HostCall {
     pub(crate) result: Option<i64>,
     /// The bytes that the call returned, unless they are part of a response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) data: Option<Data>,
+    pub(crate) data: Option<RecordedBytes>,
     /// The part of the response's body that the call returned: its start and length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<(usize, usize)>,
@@ -91,13 +91,13 @@ pub(crate) struct HostCall {
 /// The result of an upstream call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
-pub(crate) enum Received {
+pub(crate) enum RecordedResponse {
     /// A response.
     Answer {
         status: u16,
         /// The headers that a program may read, in the form of lines.
-        headers: Data,
-        body: Data,
+        headers: RecordedBytes,
+        body: RecordedBytes,
     },
     /// A failed call, with its `orfa_code`.
     Error(i32),
@@ -106,9 +106,9 @@ pub(crate) enum Received {
 /// The end of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
-pub(crate) enum End {
+pub(crate) enum RunEnd {
     /// The run ended with an answer. The recording contains only its hash, since a replay produces the bytes.
-    Answer { status: u16, headers: Data, length: usize, sha256: String },
+    Answer { status: u16, headers: RecordedBytes, length: usize, sha256: String },
     /// The run ended with a problem: within the last host call if `inside`, otherwise after it.
     Problem { code: String, detail: String, line: Option<u32>, column: Option<u32>, inside: bool },
 }
@@ -133,7 +133,7 @@ pub enum RecordingError {
 }
 
 impl ProgramFacts {
-    pub(crate) fn of(claim: &Claim, program: &Program) -> Self {
+    pub(crate) fn of(claim: &ResolvedProgram, program: &CompiledProgram) -> Self {
         Self {
             media_type: claim.language.media_type().to_owned(),
             sha256: hex(&claim.hash),
@@ -142,7 +142,7 @@ impl ProgramFacts {
     }
 }
 
-impl Recording {
+impl RunRecording {
     /// Parses a recording.
     ///
     /// # Errors
@@ -150,10 +150,10 @@ impl Recording {
     pub fn read(text: &[u8]) -> Result<Self, RecordingError> {
         /// The part that all versions have in common.
         #[derive(Deserialize)]
-        struct Versioned {
+        struct VersionHeader {
             version: Option<Value>,
         }
-        let versioned: Versioned = serde_json::from_slice(text).map_err(|error| wrong(&error))?;
+        let versioned: VersionHeader = serde_json::from_slice(text).map_err(|error| wrong(&error))?;
         match versioned.version {
             Some(version) if version == VERSION => {}
             Some(version) => return Err(RecordingError::Version(version.to_string())),
@@ -192,7 +192,7 @@ impl Recording {
     }
 }
 
-impl End {
+impl RunEnd {
     /// Whether both are the same answer, or problems with the same code.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
@@ -202,7 +202,7 @@ impl End {
     }
 }
 
-impl fmt::Display for End {
+impl fmt::Display for RunEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answer { status, length, .. } => {

@@ -16,17 +16,17 @@ use offload::OffloadPool;
 use serde_json::json;
 use services::{RequestCall, ServiceConfig, ServiceSet, ToProblem};
 
-use crate::ask::Language;
+use crate::ask::ProgramLanguage;
 use crate::config::QueryConfig;
-use crate::guest::{Answer, Guest};
-use crate::limits::{Limit, Limits};
+use crate::guest::{AnswerBuilder, QueryGuest};
+use crate::limits::{LimitKind, RunLimits};
 use crate::problem::QueryError;
-use crate::record::{End, Recording, Tape};
+use crate::record::{HostCallMode, RunEnd, RunRecording};
 use crate::route;
-use crate::run::{Ended, Stage, run};
-use crate::runtime::Runtime;
+use crate::run::{ExecutionSlot, RunResult, run};
+use crate::runtime::QueryRuntime;
 
-pub(crate) use player::{Player, Stop};
+pub(crate) use player::{ReplayState, ReplayStop};
 
 /// The factor by which the CPU limit is raised, since this machine may be slower or busy.
 const SLOWER: u64 = 20;
@@ -35,9 +35,9 @@ const DEADLINE: u64 = 600_000;
 
 /// The result of a replay.
 #[derive(Debug)]
-pub struct Replay {
+pub struct ReplayResult {
     /// The end of the run.
-    pub end: Replayed,
+    pub end: ReplayEnd,
     /// Whether the recorded run ended in the same way. Always true for the recorded program.
     pub same: bool,
     /// The end of the program's console output.
@@ -48,7 +48,7 @@ pub struct Replay {
 
 /// The end of a replayed run.
 #[derive(Debug)]
-pub enum Replayed {
+pub enum ReplayEnd {
     /// The program's answer.
     Answer {
         /// The status.
@@ -88,25 +88,25 @@ pub enum ReplayError {
     Malformed(String),
 }
 
-impl Recording {
+impl RunRecording {
     /// Runs a program against this recording.
     ///
     /// # Errors
     /// A program that can't run, or that diverges from the recording.
     pub async fn replay(
         self,
-        runtime: &Arc<Runtime>,
-        language: Language,
+        runtime: &Arc<QueryRuntime>,
+        language: ProgramLanguage,
         program: Bytes,
-    ) -> Result<Replay, ReplayError> {
+    ) -> Result<ReplayResult, ReplayError> {
         let exact = self.is_of(&program);
         let end = self.end.clone();
         let known = runtime.stored(language, &program).map_err(|error| unfit(&error))?;
         let program = &known.program;
         let (mut guest, input) = (guest(&self, runtime.offload().clone())?, self.input.0.clone());
-        guest.tape = Tape::Plays(Box::new(Player::new(self, exact)));
+        guest.tape = HostCallMode::Plays(Box::new(ReplayState::new(self, exact)));
         let client = guest.call.quota_key();
-        let stage = Stage::new(runtime, program, guest, None, None);
+        let stage = ExecutionSlot::new(runtime, program, guest, None, None);
         let ended = run(runtime, program, client, stage, &input, false).await;
         judge(ended, end, exact)
     }
@@ -116,24 +116,24 @@ impl Recording {
 ///
 /// # Errors
 /// Syntax errors, and bytes that are not UTF-8.
-pub fn javascript(language: Language, source: &[u8]) -> Result<Arc<str>, ReplayError> {
+pub fn javascript(language: ProgramLanguage, source: &[u8]) -> Result<Arc<str>, ReplayError> {
     crate::program::javascript(language, source, drop).map_err(|error| unfit(&error))
 }
 
 /// Returns the recorded limits, with raised time limits.
-fn limits(words: &BTreeMap<String, u64>) -> Result<Limits, ReplayError> {
-    let mut limits = Limits::caps(&crate::config::LimitsConfig::default());
-    for limit in Limit::ALL {
+fn limits(words: &BTreeMap<String, u64>) -> Result<RunLimits, ReplayError> {
+    let mut limits = RunLimits::caps(&crate::config::QueryLimitsConfig::default());
+    for limit in LimitKind::ALL {
         let value = words.get(limit.word()).copied();
         let missing = || ReplayError::Malformed(format!("`limits` has no `{}`", limit.word()));
         limits = limits.with(limit, value.ok_or_else(missing)?);
     }
-    let cpu = limits.value(Limit::Cpu).saturating_mul(SLOWER).min(DEADLINE);
-    Ok(limits.with(Limit::Cpu, cpu).with(Limit::Deadline, DEADLINE))
+    let cpu = limits.value(LimitKind::Cpu).saturating_mul(SLOWER).min(DEADLINE);
+    Ok(limits.with(LimitKind::Cpu, cpu).with(LimitKind::Deadline, DEADLINE))
 }
 
 /// Creates a guest whose services exist by name only: no requests are sent.
-fn guest(recording: &Recording, offload: OffloadPool) -> Result<Guest, ReplayError> {
+fn guest(recording: &RunRecording, offload: OffloadPool) -> Result<QueryGuest, ReplayError> {
     let malformed = |what: String| ReplayError::Malformed(what);
     let nowhere = |name: &String| {
         let config: Result<ServiceConfig, _> =
@@ -154,7 +154,7 @@ fn guest(recording: &Recording, offload: OffloadPool) -> Result<Guest, ReplayErr
         budget: Arc::new(crate::run::budget(&limits, std::time::Instant::now())),
         ..RequestCall::unlimited()
     };
-    Ok(Guest::new(access, call, offload, limits, recording.safe_only))
+    Ok(QueryGuest::new(access, call, offload, limits, recording.safe_only))
 }
 
 fn first(problems: &[services::ConfigProblem]) -> String {
@@ -166,35 +166,35 @@ fn unfit(error: &QueryError) -> ReplayError {
 }
 
 /// Compares the end of a run with the recorded one.
-fn judge(ended: Ended, recorded: End, exact: bool) -> Result<Replay, ReplayError> {
-    let Tape::Plays(player) = ended.tape else {
+fn judge(ended: RunResult, recorded: RunEnd, exact: bool) -> Result<ReplayResult, ReplayError> {
+    let HostCallMode::Plays(player) = ended.tape else {
         return Err(ReplayError::Malformed("the recording is missing".into()));
     };
     let (calls, rest) = player.place();
-    let over = matches!(&ended.result, Err(QueryError::Replay(Stop::Over)));
+    let over = matches!(&ended.result, Err(QueryError::Replay(ReplayStop::Over)));
     let end = match &ended.result {
-        Ok(()) => End::of(&ended.answer),
-        Err(QueryError::Replay(Stop::Over)) => recorded.clone(),
+        Ok(()) => RunEnd::of(&ended.answer),
+        Err(QueryError::Replay(ReplayStop::Over)) => recorded.clone(),
         Err(QueryError::Replay(stop)) => return Err(ReplayError::Diverged(stop.to_string())),
-        Err(error) => End::failed(error, false),
+        Err(error) => RunEnd::failed(error, false),
     };
     let same = over || (rest == 0 && end.is_like(&recorded));
     if exact && !same {
         let diverged = format!("the run ended with {end}, the recorded one with {recorded}");
         return Err(ReplayError::Diverged(diverged));
     }
-    Ok(Replay { end: replayed(end, ended.answer), same, console: ended.console.into_text(), calls })
+    Ok(ReplayResult { end: replayed(end, ended.answer), same, console: ended.console.into_text(), calls })
 }
 
-fn replayed(end: End, answer: Answer) -> Replayed {
+fn replayed(end: RunEnd, answer: AnswerBuilder) -> ReplayEnd {
     match end {
-        End::Answer { .. } => Replayed::Answer {
+        RunEnd::Answer { .. } => ReplayEnd::Answer {
             status: answer.status.unwrap_or_default(),
             headers: answer.headers,
             body: answer.body.unwrap_or_default(),
         },
-        End::Problem { code, detail, line, column, .. } => {
-            Replayed::Problem { code, detail, place: line.zip(column) }
+        RunEnd::Problem { code, detail, line, column, .. } => {
+            ReplayEnd::Problem { code, detail, place: line.zip(column) }
         }
     }
 }

@@ -18,58 +18,58 @@ use services::{
     StreamedServiceBody, ToProblem, UnfinishedResponse, UpstreamCallRecord, by,
 };
 
-use crate::answer::{self, Times};
-use crate::ask::{Ask, METHODS, Which};
+use crate::answer::{self, PhaseTimes};
+use crate::ask::{METHODS, ProgramSource, QueryRequest};
 use crate::blocked::BlockedPrograms;
-use crate::cached::{self, Done, Mode};
-use crate::claim::{Claim, Judge};
-use crate::config::{CallerLimits, Programs, QueryConfig};
-use crate::guest::{Access, Answer, Guest};
-use crate::limits::{Limit, Limits};
+use crate::cached::{self, CacheMode, CacheModeResult};
+use crate::claim::{ProgramResolver, ResolvedProgram};
+use crate::config::{AllowedPrograms, CallerLimits, QueryConfig};
+use crate::guest::{AnswerBuilder, CallPermissions, QueryGuest};
+use crate::limits::{LimitKind, RunLimits};
 use crate::problem::{QueryError, failed};
-use crate::program::Program;
-use crate::record::{ProgramFacts, Recorder, Tape};
-use crate::run::{self, Ended, Stage, run};
-use crate::runtime::{Known, Runtime};
-use crate::stored::Stored;
-use crate::trust::Trusted;
-use describe::Pages;
+use crate::program::CompiledProgram;
+use crate::record::{HostCallMode, ProgramFacts, RunRecorder};
+use crate::run::{self, ExecutionSlot, RunResult, run};
+use crate::runtime::{CachedProgram, QueryRuntime};
+use crate::stored::StoredPrograms;
+use crate::trust::SigningKeys;
+use describe::DescriptionPages;
 
 /// The services' OpenAPI documents, by service name.
-pub type Documents = BTreeMap<String, Arc<openapi::OpenApiDocument>>;
+pub type RouteDocuments = BTreeMap<String, Arc<openapi::OpenApiDocument>>;
 
 /// The maximum time to complete a recording, and the estimated CPU time per byte.
 const RECORDING_TIME: Duration = Duration::from_secs(10);
 const RECORDING_BYTE: Duration = Duration::from_nanos(10);
 
 /// A query route.
-pub struct Query {
+pub struct QueryRoute {
     /// The route's path. The names of stored programs follow it.
     path: Box<str>,
     config: QueryConfig,
-    access: Arc<Access>,
+    access: Arc<CallPermissions>,
     /// Access of the programs signed by each key.
-    by_key: HashMap<Arc<str>, Arc<Access>>,
-    trusted: Arc<Trusted>,
+    by_key: HashMap<Arc<str>, Arc<CallPermissions>>,
+    trusted: Arc<SigningKeys>,
     blocked: Arc<BlockedPrograms>,
-    stored: Stored,
-    pages: Pages,
-    runtime: Arc<Runtime>,
+    stored: StoredPrograms,
+    pages: DescriptionPages,
+    runtime: Arc<QueryRuntime>,
 }
 
 /// The context that a route is built from, in addition to its own config.
 #[derive(Clone, Copy)]
-pub struct Ground<'a> {
+pub struct QueryRouteContext<'a> {
     /// The route's path.
     pub path: &'a str,
     /// The services of the gateway.
     pub services: &'a ServiceSet,
     /// The OpenAPI documents of the services.
-    pub documents: &'a Documents,
+    pub documents: &'a RouteDocuments,
     /// The runtime that runs the programs.
-    pub runtime: &'a Arc<Runtime>,
+    pub runtime: &'a Arc<QueryRuntime>,
     /// The developers' signing keys.
-    pub trusted: &'a Arc<Trusted>,
+    pub trusted: &'a Arc<SigningKeys>,
     /// The programs that must not run.
     pub blocked: &'a Arc<BlockedPrograms>,
     /// The folder that relative paths start from.
@@ -77,37 +77,37 @@ pub struct Ground<'a> {
 }
 
 /// A program that is ready to run, with its parameters.
-struct Ready<'a> {
+struct ReadyProgram<'a> {
     client: QuotaKey,
-    program: Arc<Known>,
-    ask: Ask,
-    limits: Limits,
-    access: &'a Arc<Access>,
+    program: Arc<CachedProgram>,
+    ask: QueryRequest,
+    limits: RunLimits,
+    access: &'a Arc<CallPermissions>,
     /// The client's headers.
     headers: HeaderMap,
-    claim: Option<Claim>,
+    claim: Option<ResolvedProgram>,
     compiled: Option<Duration>,
 }
 
-impl Query {
+impl QueryRoute {
     /// Creates a route, or returns every mistake in its config that the schema can't find. The pointers are
     /// relative to the route's `query:`.
     ///
     /// # Errors
     /// Unknown services, invalid methods, a memory limit above the pool's, invalid stored programs.
-    pub fn new(config: &QueryConfig, ground: &Ground<'_>) -> Result<Self, Vec<ConfigProblem>> {
-        let Ground { path, services, documents, runtime, trusted, blocked, .. } = *ground;
+    pub fn new(config: &QueryConfig, ground: &QueryRouteContext<'_>) -> Result<Self, Vec<ConfigProblem>> {
+        let QueryRouteContext { path, services, documents, runtime, trusted, blocked, .. } = *ground;
         let mut problems = Vec::new();
         let access = access(config, services, &mut problems);
         if config.limits.memory.0 > runtime.memory {
             let message = "this is more than `runtime.memory`, the largest memory of any program";
             problems.push(problem("/limits/memory", message.into(), "raise `runtime.memory`, or grant less"));
         }
-        if config.programs == Programs::Stored && config.stored.is_empty() {
+        if config.programs == AllowedPrograms::Stored && config.stored.is_empty() {
             let message = "only stored programs run here, and there are none";
             problems.push(problem("/programs", message.into(), "list files under `stored`"));
         }
-        let stored = Stored::new(&config.stored, ground, config.limits.program_bytes.0);
+        let stored = StoredPrograms::new(&config.stored, ground, config.limits.program_bytes.0);
         let stored = stored.map_err(|wrong| {
             let place = |problem: ConfigProblem| ConfigProblem {
                 pointer: format!("/stored{}", problem.pointer),
@@ -120,7 +120,7 @@ impl Query {
         let by_key = by_key.collect();
         let path: Box<str> = path.trim_end_matches("/*").into();
         let access = Arc::new(access);
-        let pages = Pages::new(Box::clone(&path), config, &access, documents, &stored);
+        let pages = DescriptionPages::new(Box::clone(&path), config, &access, documents, &stored);
         Ok(Self {
             path,
             by_key,
@@ -184,25 +184,30 @@ impl Query {
     /// Runs a program.
     async fn answer(
         &self,
-        ready: &mut Ready<'_>,
+        ready: &mut ReadyProgram<'_>,
         seen: &RequestCall,
     ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         let started = seen.budget.started;
-        let Ready { client, program, ask, limits, access, headers, claim, compiled } = ready;
+        let ReadyProgram { client, program, ask, limits, access, headers, claim, compiled } = ready;
         let program = &program.program;
         let is_named = seen.caller != CallerId::Anonymous;
         let budget = Arc::new(run::budget(limits, started));
         // A replay would lack the state that an instance keeps from earlier runs.
-        let may_live = |claim: &&Claim| claim.mode == Some(Mode::Instance) && !ask.records;
+        let may_live = |claim: &&ResolvedProgram| claim.mode == Some(CacheMode::Instance) && !ask.records;
         let session = claim.as_ref().filter(may_live);
         let stage = {
             let call = seen.within(Arc::clone(&budget), std::mem::take(headers));
             let tape = self.tape(ask, claim.as_ref(), program, access, limits);
-            let mut guest =
-                Guest::new(Arc::clone(access), call, self.runtime.offload().clone(), *limits, ask.safe_only);
+            let mut guest = QueryGuest::new(
+                Arc::clone(access),
+                call,
+                self.runtime.offload().clone(),
+                *limits,
+                ask.safe_only,
+            );
             guest.tape = tape;
             let key = claim.as_ref().map(|claim| claim.key);
-            Stage::new(&self.runtime, program, guest, key, session.map(|claim| claim.session))
+            ExecutionSlot::new(&self.runtime, program, guest, key, session.map(|claim| claim.session))
         };
         let mut ended = run(&self.runtime, program, *client, stage, &ask.input, session.is_some()).await;
         let now = Instant::now();
@@ -211,7 +216,7 @@ impl Query {
         }
         let is_reused = ended.is_reused;
         let (made, total) = (budget.take_made(), now.saturating_duration_since(started));
-        let times = Times { total, compiled: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
+        let times = PhaseTimes { total, compiled: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
         if let Some(recorder) = std::mem::take(&mut ended.tape).into_recorder().await {
             ended = Box::pin(self.recorded(*recorder, ended, seen)).await;
         }
@@ -223,9 +228,9 @@ impl Query {
         }
         if let Some(claim) = claim {
             let done = match compiled {
-                _ if is_reused => Done::Reused,
-                Some(_) => Done::Compiled,
-                None => Done::Found,
+                _ if is_reused => CacheModeResult::Reused,
+                Some(_) => CacheModeResult::Compiled,
+                None => CacheModeResult::Found,
             };
             let token = claim.token(&self.runtime.sealer)?;
             let gateway = claim.is_sent.then(|| self.runtime.sealer.gateway());
@@ -237,7 +242,7 @@ impl Query {
 
     /// Replaces the answer by the recording, which the pool completes. Failures of the gateway or of the
     /// recording itself are not replaced.
-    async fn recorded(&self, recorder: Recorder, mut ended: Ended, seen: &RequestCall) -> Ended {
+    async fn recorded(&self, recorder: RunRecorder, mut ended: RunResult, seen: &RequestCall) -> RunResult {
         let size = matches!(ended.result, Err(QueryError::RecordingSize(_)));
         if size || ended.result.as_ref().is_err_and(|error| error.fault() == FaultParty::Gateway) {
             return ended;
@@ -254,8 +259,8 @@ impl Query {
         let finish = move |_: &JobContext| recorder.finish(failed, &answer);
         let document = self.runtime.offload().run_paced(request, finish).await;
         match document.unwrap_or(Err(UnfinishedResponse.into())) {
-            Ok(document) => Ended { result: Ok(()), answer: Answer::recording(document), ..ended },
-            Err(error) => Ended { result: Err(error), ..ended },
+            Ok(document) => RunResult { result: Ok(()), answer: AnswerBuilder::recording(document), ..ended },
+            Err(error) => RunResult { result: Err(error), ..ended },
         }
     }
 
@@ -265,27 +270,38 @@ impl Query {
         head: &mut Parts,
         body: StreamedServiceBody,
         seen: &RequestCall,
-    ) -> Result<Ready<'a>, QueryError> {
+    ) -> Result<ReadyProgram<'a>, QueryError> {
         let started = seen.budget.started;
         let reads = seen.trace.phase("read");
         let config = match head.extensions.get::<Arc<CallerLimits>>() {
             Some(caller) => self.config.limits.and(caller),
             None => self.config.limits,
         };
-        let caps = Limits::caps(&config);
-        let time = started + caps.millis(Limit::Deadline);
+        let caps = RunLimits::caps(&config);
+        let time = started + caps.millis(LimitKind::Deadline);
         let (client, pool) = (seen.quota_key(), self.runtime.offload());
         let pool = Some(DecoderPool { pool, payer: client, deadline: time });
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find(name)?;
-            let ask = in_time(by(time, pin!(Ask::read_input(head, body, &config, pool))).await, &caps)?;
+            let ask =
+                in_time(by(time, pin!(QueryRequest::read_input(head, body, &config, pool))).await, &caps)?;
             self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (Arc::clone(program), &self.access);
             let limits = granted(caps, &ask)?;
             let headers = std::mem::take(&mut head.headers);
-            return Ok(Ready { client, program, ask, limits, access, headers, claim: None, compiled: None });
+            return Ok(ReadyProgram {
+                client,
+                program,
+                ask,
+                limits,
+                access,
+                headers,
+                claim: None,
+                compiled: None,
+            });
         }
-        let (which, ask) = in_time(by(time, pin!(Ask::read(head, body, &config, pool))).await, &caps)?;
+        let (which, ask) =
+            in_time(by(time, pin!(QueryRequest::read(head, body, &config, pool))).await, &caps)?;
         drop(reads);
         let claim = self.claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;
@@ -296,18 +312,27 @@ impl Query {
         let (access, caps) = match &claim.trusted {
             Some(key) => {
                 let access = self.by_key.get(&key.name).unwrap_or(&self.access);
-                (access, Limits::caps(&config.and(&key.config.limits)))
+                (access, RunLimits::caps(&config.and(&key.config.limits)))
             }
             None => (&self.access, caps),
         };
         let limits = granted(caps, &ask)?;
         let headers = std::mem::take(&mut head.headers);
-        Ok(Ready { client, program: known, ask, limits, access, headers, claim: Some(claim), compiled })
+        Ok(ReadyProgram {
+            client,
+            program: known,
+            ask,
+            limits,
+            access,
+            headers,
+            claim: Some(claim),
+            compiled,
+        })
     }
 
     /// Resolves and authorises the program. Checking a signature costs more than sending a wrong one, so
     /// senders of many wrong signatures are rate limited.
-    fn claim(&self, which: &Which, seen: &RequestCall) -> Result<Claim, QueryError> {
+    fn claim(&self, which: &ProgramSource, seen: &RequestCall) -> Result<ResolvedProgram, QueryError> {
         if which.trust.is_none() {
             return self.judge().claim(which, seen);
         }
@@ -324,7 +349,12 @@ impl Query {
 
     /// Checks that the operator allows the run to be recorded, if the client asks for a recording. Stored
     /// programs have no claim, since they do not belong to the caller, and are not recorded.
-    fn may_record(&self, ask: &Ask, claim: Option<&Claim>, caller: &CallerId) -> Result<(), QueryError> {
+    fn may_record(
+        &self,
+        ask: &QueryRequest,
+        claim: Option<&ResolvedProgram>,
+        caller: &CallerId,
+    ) -> Result<(), QueryError> {
         if !ask.records {
             return Ok(());
         }
@@ -336,18 +366,24 @@ impl Query {
     /// Returns the tape of a run: a recorder if the run is recorded.
     fn tape(
         &self,
-        ask: &Ask,
-        claim: Option<&Claim>,
-        program: &Program,
-        access: &Access,
-        limits: &Limits,
-    ) -> Tape {
+        ask: &QueryRequest,
+        claim: Option<&ResolvedProgram>,
+        program: &CompiledProgram,
+        access: &CallPermissions,
+        limits: &RunLimits,
+    ) -> HostCallMode {
         match (claim, self.config.recordings.as_ref().filter(|_| ask.records)) {
             (Some(claim), Some(recordings)) => {
                 let facts = ProgramFacts::of(claim, program);
-                Tape::Records(Box::new(Recorder::new(facts, ask, access, limits, recordings.size.0)))
+                HostCallMode::Records(Box::new(RunRecorder::new(
+                    facts,
+                    ask,
+                    access,
+                    limits,
+                    recordings.size.0,
+                )))
             }
-            _ => Tape::Off,
+            _ => HostCallMode::Off,
         }
     }
 
@@ -356,29 +392,35 @@ impl Query {
         path.strip_prefix(&*self.path)?.strip_prefix('/').filter(|name| !name.is_empty())
     }
 
-    fn judge(&self) -> Judge<'_> {
+    fn judge(&self) -> ProgramResolver<'_> {
         let (blocked, trusted, sealer) = (&*self.blocked, &*self.trusted, &self.runtime.sealer);
-        Judge { blocked, trusted, sealer, programs: self.config.programs, modes: &self.config.modes }
+        ProgramResolver {
+            blocked,
+            trusted,
+            sealer,
+            programs: self.config.programs,
+            modes: &self.config.modes,
+        }
     }
 }
 
 /// Returns the result, or the deadline's error if it was not ready in time.
-fn in_time<T>(done: Option<Result<T, QueryError>>, caps: &Limits) -> Result<T, QueryError> {
+fn in_time<T>(done: Option<Result<T, QueryError>>, caps: &RunLimits) -> Result<T, QueryError> {
     match done {
-        None | Some(Err(QueryError::Late)) => Err(caps.exceeded(Limit::Deadline)),
+        None | Some(Err(QueryError::Late)) => Err(caps.exceeded(LimitKind::Deadline)),
         Some(result) => result,
     }
 }
 
 /// Returns the effective limits: the operator's, lowered to the client's.
-fn granted(caps: Limits, ask: &Ask) -> Result<Limits, QueryError> {
+fn granted(caps: RunLimits, ask: &QueryRequest) -> Result<RunLimits, QueryError> {
     ask.granted.as_ref().map_or(Ok(caps), |text| caps.granted(text))
 }
 
 fn finish(
-    ended: Ended,
-    access: &Access,
-    times: &Times,
+    ended: RunResult,
+    access: &CallPermissions,
+    times: &PhaseTimes,
     made: &[UpstreamCallRecord],
 ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
     let timing = answer::timing(times, made);
@@ -393,7 +435,7 @@ pub(crate) fn access(
     config: &QueryConfig,
     services: &ServiceSet,
     problems: &mut Vec<ConfigProblem>,
-) -> Access {
+) -> CallPermissions {
     let mut known = HashMap::new();
     for (index, name) in config.services.iter().enumerate() {
         match services.get(name) {
@@ -408,7 +450,7 @@ pub(crate) fn access(
             }
         }
     }
-    Access::new(known, services.clone(), methods(config, problems))
+    CallPermissions::new(known, services.clone(), methods(config, problems))
 }
 
 fn methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Method> {
@@ -440,11 +482,11 @@ mod tests {
     use offload::OffloadError;
 
     use super::*;
-    use crate::config::LimitsConfig;
+    use crate::config::QueryLimitsConfig;
 
     #[test]
     fn reports_pool_timeouts_as_deadline_and_other_pool_errors_as_themselves() {
-        let caps = Limits::caps(&LimitsConfig::default());
+        let caps = RunLimits::caps(&QueryLimitsConfig::default());
         let told = |done: Option<OffloadError>| {
             let error = in_time::<()>(done.map(|error| Err(error.into())), &caps).unwrap_err();
             (error.code(), error.status().as_u16(), error.to_string())

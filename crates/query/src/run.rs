@@ -4,16 +4,16 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::environment::{CEnvironment, Environment, JavascriptEnvironment};
-use crate::guest::{Answer, Console, Guest};
+use crate::environment::{CEnvironment, JavascriptEnvironment, LinkedEnvironment};
+use crate::guest::{AnswerBuilder, ConsoleTail, QueryGuest};
 use crate::host::COPIED;
-use crate::limits::Limit;
-use crate::live::{Live, Seat, has_outgrown};
+use crate::limits::LimitKind;
+use crate::live::{WarmInstance, WarmInstanceState, has_outgrown};
 use crate::problem::QueryError;
-use crate::program::{CProgram, Externs, Import, Program};
-use crate::record::Tape;
-use crate::runtime::Runtime;
-use crate::token::Session;
+use crate::program::{CProgram, CompiledProgram, ImportExterns, ImportOrigin};
+use crate::record::HostCallMode;
+use crate::runtime::QueryRuntime;
+use crate::token::SessionId;
 use bytes::Bytes;
 use offload::polls::{PollSite, watched};
 use offload::{FairPermit, QuotaKey};
@@ -29,62 +29,62 @@ use tokio::runtime::Handle;
 use tokio::task::coop::consume_budget;
 
 /// The result of a run.
-pub(crate) struct Ended {
+pub(crate) struct RunResult {
     pub(crate) result: Result<(), QueryError>,
-    pub(crate) answer: Answer,
-    pub(crate) console: Console,
-    pub(crate) tape: Tape,
+    pub(crate) answer: AnswerBuilder,
+    pub(crate) console: ConsoleTail,
+    pub(crate) tape: HostCallMode,
     pub(crate) cpu: Duration,
     /// The instance, if it can be reused.
-    pub(crate) live: Option<Live>,
+    pub(crate) live: Option<WarmInstance>,
     /// Whether the run reused an instance.
     pub(crate) is_reused: bool,
 }
 
 /// The functions of an instance that start another run.
-pub(crate) struct Entry {
+pub(crate) struct EntryPoints {
     run: TypedFunc<(u32, u32), ()>,
-    alloc: Alloc,
+    alloc: InputAllocator,
 }
 
 /// The ways to allocate memory for an input.
-enum Alloc {
+enum InputAllocator {
     Function(TypedFunc<u32, u32>),
     /// For a plain module without an allocator: its memory grows.
     Growing,
 }
 
 #[cfg(test)]
-impl Entry {
+impl EntryPoints {
     /// Returns the entry of a plain module without an allocator.
     pub(crate) fn plain(run: TypedFunc<(u32, u32), ()>) -> Self {
-        Self { run, alloc: Alloc::Growing }
+        Self { run, alloc: InputAllocator::Growing }
     }
 }
 
-enum Within {
+enum RunPlacement {
     /// A warm instance.
-    Seat(Box<Seat>),
+    Seat(Box<WarmInstanceState>),
     /// A fresh instance in this shard.
     Lane(usize),
 }
 
 /// An execution slot: a warm instance, or a shard for a fresh one.
-pub(crate) struct Stage {
-    store: Store<Guest>,
-    within: Within,
+pub(crate) struct ExecutionSlot {
+    store: Store<QueryGuest>,
+    within: RunPlacement,
     /// The session whose instances it may use.
-    session: Option<(Session, CacheKey)>,
+    session: Option<(SessionId, CacheKey)>,
 }
 
-impl Stage {
+impl ExecutionSlot {
     /// Creates a slot, with a warm instance if the session has one.
     pub(crate) fn new(
-        runtime: &Arc<Runtime>,
-        program: &Program,
-        mut guest: Guest,
+        runtime: &Arc<QueryRuntime>,
+        program: &CompiledProgram,
+        mut guest: QueryGuest,
         key: Option<CacheKey>,
-        session: Option<Session>,
+        session: Option<SessionId>,
     ) -> Self {
         let session = session.zip(key);
         if let Some(live) = taken(runtime, session, &mut guest) {
@@ -93,20 +93,24 @@ impl Stage {
         let lane = runtime.lane(program, key);
         Self {
             store: store(runtime.lanes.at(lane).engine(program), guest),
-            within: Within::Lane(lane),
+            within: RunPlacement::Lane(lane),
             session,
         }
     }
 
-    fn within(Live { mut store, seat }: Live, guest: Guest, session: Option<(Session, CacheKey)>) -> Self {
+    fn within(
+        WarmInstance { mut store, seat }: WarmInstance,
+        guest: QueryGuest,
+        session: Option<(SessionId, CacheKey)>,
+    ) -> Self {
         *store.data_mut() = guest;
         store.set_epoch_deadline(1);
-        Self { store, within: Within::Seat(seat), session }
+        Self { store, within: RunPlacement::Seat(seat), session }
     }
 
     /// Tries again to reuse an instance, once the run may start.
-    fn again(mut self, runtime: &Runtime) -> Self {
-        if let Within::Seat(_) = self.within {
+    fn again(mut self, runtime: &QueryRuntime) -> Self {
+        if let RunPlacement::Seat(_) = self.within {
             return self;
         }
         match taken(runtime, self.session, self.store.data_mut()) {
@@ -117,7 +121,11 @@ impl Stage {
 }
 
 /// Takes a warm instance of the session that this guest may reuse.
-fn taken(runtime: &Runtime, session: Option<(Session, CacheKey)>, guest: &mut Guest) -> Option<Live> {
+fn taken(
+    runtime: &QueryRuntime,
+    session: Option<(SessionId, CacheKey)>,
+    guest: &mut QueryGuest,
+) -> Option<WarmInstance> {
     let (session, key) = session?;
     runtime.lives.take(session, key).filter(|live| guest.follow(live.store.data()))
 }
@@ -126,19 +134,19 @@ fn taken(runtime: &Runtime, session: Option<(Session, CacheKey)>, guest: &mut Gu
 /// also of a signed program, whose code all clients share. `keeps_instance` is whether its instance is to be
 /// kept for reuse.
 pub(crate) async fn run(
-    runtime: &Runtime,
-    program: &Program,
+    runtime: &QueryRuntime,
+    program: &CompiledProgram,
     client: QuotaKey,
-    mut stage: Stage,
+    mut stage: ExecutionSlot,
     input: &Bytes,
     keeps_instance: bool,
-) -> Ended {
+) -> RunResult {
     let call = &stage.store.data().call;
     let (trace, payer, deadline) = (call.trace.clone(), call.payer.clone(), call.budget.deadline);
     let waits = trace.phase("queue");
     let mut permit = match &stage.within {
-        Within::Seat(_) => None,
-        Within::Lane(_) => match by(deadline, pin!(runtime.place(program, client))).await {
+        RunPlacement::Seat(_) => None,
+        RunPlacement::Lane(_) => match by(deadline, pin!(runtime.place(program, client))).await {
             Some(permit) => permit,
             None => return overloaded(stage.store),
         },
@@ -149,26 +157,26 @@ pub(crate) async fn run(
     }
     // While this run queued, other runs may have returned instances of its session. An instance that is taken
     // before queueing would be unavailable to them in vain.
-    let Stage { store, within, .. } = stage.again(runtime);
-    if let Within::Seat(_) = within {
+    let ExecutionSlot { store, within, .. } = stage.again(runtime);
+    if let RunPlacement::Seat(_) = within {
         permit = None;
     }
-    let is_plain = matches!(program, Program::Plain(_));
+    let is_plain = matches!(program, CompiledProgram::Plain(_));
     let mut staged = scopeguard::guard((store, within, permit), |staged| abandon(staged, is_plain));
     let (store, within, _) = &mut *staged;
     drop(waits);
     let _runs = trace.phase("run");
     let _running = runtime.ticker.run();
-    let most = store.data().limits.millis(Limit::Cpu);
+    let most = store.data().limits.millis(LimitKind::Cpu);
     let engine = store.engine().clone();
     let entered = enter(runtime, program, store, within, input);
     let mut charged =
-        Charged { metered: MeteredFuture::new(entered, most, &runtime.gate, client, &engine), payer };
+        CpuChargeGuard { metered: MeteredFuture::new(entered, most, &runtime.gate, client, &engine), payer };
     let result = by(deadline, Pin::new(&mut charged.metered)).await;
     let cpu = charged.metered.spent();
     drop(charged);
     let guest = store.data();
-    let first = if let Within::Seat(seat) = within { seat.first() } else { guest.first };
+    let first = if let RunPlacement::Seat(seat) = within { seat.first() } else { guest.first };
     let keeps_instance = keeps_instance && !has_outgrown(guest.linear(), first);
     if !matches!(result, Some(Ok(Ok(_)))) || !keeps_instance {
         give_back(store, is_plain).await;
@@ -177,27 +185,29 @@ pub(crate) async fn run(
     let entry = match result {
         Some(Ok(Ok(entry))) => entry,
         Some(Ok(Err(error))) => return ended(Err(reason(error)), store.into_data(), cpu),
-        Some(Err(sandbox::OverCpu)) => return exceeded(Limit::Cpu, store, cpu),
-        None => return exceeded(Limit::Deadline, store, cpu),
+        Some(Err(sandbox::OverCpu)) => return exceeded(LimitKind::Cpu, store, cpu),
+        None => return exceeded(LimitKind::Deadline, store, cpu),
     };
     if !keeps_instance || store.data().answer.body.is_none() {
         return ended(Ok(()), store.into_data(), cpu);
     }
     let first = store.data().first;
     let share = client.queue_share();
-    let fresh = entry.zip(permit).map(|(entry, permit)| Box::new(Seat::new(entry, permit, share, first)));
+    let fresh = entry
+        .zip(permit)
+        .map(|(entry, permit)| Box::new(WarmInstanceState::new(entry, permit, share, first)));
     let (answer, console) = store.data_mut().rest();
     let (seat, is_reused) = match within {
-        Within::Seat(seat) => (Some(seat), true),
-        Within::Lane(_) => (fresh, false),
+        RunPlacement::Seat(seat) => (Some(seat), true),
+        RunPlacement::Lane(_) => (fresh, false),
     };
-    let live = seat.map(|seat| Live { store, seat });
-    Ended { live, is_reused, ..finished(Ok(()), answer, console, cpu) }
+    let live = seat.map(|seat| WarmInstance { store, seat });
+    RunResult { live, is_reused, ..finished(Ok(()), answer, console, cpu) }
 }
 
 /// Discards the memory of a finished run. The initial memory of an environment stays, since programs write
 /// little of it.
-async fn give_back(store: &mut Store<Guest>, is_plain: bool) {
+async fn give_back(store: &mut Store<QueryGuest>, is_plain: bool) {
     let guest = store.data();
     let begin = if is_plain { 0 } else { guest.first };
     if let Some(memory) = guest.memory {
@@ -206,7 +216,7 @@ async fn give_back(store: &mut Store<Guest>, is_plain: bool) {
 }
 
 /// Drops the instance of a cancelled run. It keeps its pool slot until its memory has been discarded.
-fn abandon(mut staged: (Store<Guest>, Within, Option<FairPermit>), is_plain: bool) {
+fn abandon(mut staged: (Store<QueryGuest>, RunPlacement, Option<FairPermit>), is_plain: bool) {
     // Ends its upstream calls and releases the run permit. Calls are cancelled one by one, and a waiting one
     // must not take the place of a cancelled one.
     staged.0.data().call.budget.close();
@@ -224,12 +234,12 @@ fn abandon(mut staged: (Store<Guest>, Within, Option<FairPermit>), is_plain: boo
 }
 
 /// A run with its payer. Charges the payer on drop, so that cancelled runs are charged as well.
-struct Charged<'g, F: Future> {
+struct CpuChargeGuard<'g, F: Future> {
     metered: MeteredFuture<'g, F>,
     payer: Option<Arc<dyn CpuAccounting>>,
 }
 
-impl<F: Future> Drop for Charged<'_, F> {
+impl<F: Future> Drop for CpuChargeGuard<'_, F> {
     fn drop(&mut self) {
         if let Some(payer) = &self.payer {
             payer.charge(self.metered.spent());
@@ -238,44 +248,49 @@ impl<F: Future> Drop for Charged<'_, F> {
 }
 
 /// Ends a run that did not start in time.
-fn overloaded(store: Store<Guest>) -> Ended {
+fn overloaded(store: Store<QueryGuest>) -> RunResult {
     ended(Err(GatewayOverloaded.into()), store.into_data(), Duration::ZERO)
 }
 
-fn exceeded(limit: Limit, store: Store<Guest>, cpu: Duration) -> Ended {
+fn exceeded(limit: LimitKind, store: Store<QueryGuest>, cpu: Duration) -> RunResult {
     let guest = store.into_data();
     ended(Err(guest.limits.exceeded(limit)), guest, cpu)
 }
 
-fn ended(result: Result<(), QueryError>, guest: Guest, cpu: Duration) -> Ended {
-    Ended { tape: guest.tape, ..finished(result, guest.answer, guest.console, cpu) }
+fn ended(result: Result<(), QueryError>, guest: QueryGuest, cpu: Duration) -> RunResult {
+    RunResult { tape: guest.tape, ..finished(result, guest.answer, guest.console, cpu) }
 }
 
 /// Checks that a successful run has an answer.
-fn finished(result: Result<(), QueryError>, answer: Answer, console: Console, cpu: Duration) -> Ended {
+fn finished(
+    result: Result<(), QueryError>,
+    answer: AnswerBuilder,
+    console: ConsoleTail,
+    cpu: Duration,
+) -> RunResult {
     let result = match result {
         Ok(()) if answer.body.is_none() => Err(QueryError::NoAnswer),
         result => result,
     };
-    Ended { result, answer, console, tape: Tape::Off, cpu, live: None, is_reused: false }
+    RunResult { result, answer, console, tape: HostCallMode::Off, cpu, live: None, is_reused: false }
 }
 
 /// Creates the budget of upstream calls from a run's limits.
-pub(crate) fn budget(limits: &crate::limits::Limits, started: Instant) -> RequestBudget {
-    let calls = u32::try_from(limits.value(Limit::Calls)).unwrap_or(u32::MAX);
-    let parallel = limits.size(Limit::Parallel);
+pub(crate) fn budget(limits: &crate::limits::RunLimits, started: Instant) -> RequestBudget {
+    let calls = u32::try_from(limits.value(LimitKind::Calls)).unwrap_or(u32::MAX);
+    let parallel = limits.size(LimitKind::Parallel);
     RequestBudget::since(
         started,
-        limits.millis(Limit::Deadline),
+        limits.millis(LimitKind::Deadline),
         calls,
-        limits.value(Limit::Received),
+        limits.value(LimitKind::Received),
         parallel,
     )
 }
 
 /// Creates the store of a run. At every epoch tick the guest yields like a tokio task: it continues after the
 /// thread has polled for I/O, so that a busy guest delays other tasks by one tick at most.
-fn store(engine: &sandbox::Engine, guest: Guest) -> Store<Guest> {
+fn store(engine: &sandbox::Engine, guest: QueryGuest) -> Store<QueryGuest> {
     let mut store = Store::new(engine, guest);
     store.limiter(|guest| guest);
     store.set_epoch_deadline(1);
@@ -288,49 +303,51 @@ fn store(engine: &sandbox::Engine, guest: Guest) -> Store<Guest> {
 
 /// Runs the program. For a fresh instance, returns the functions that can run it again.
 async fn enter(
-    runtime: &Runtime,
-    program: &Program,
-    store: &mut Store<Guest>,
-    within: &Within,
+    runtime: &QueryRuntime,
+    program: &CompiledProgram,
+    store: &mut Store<QueryGuest>,
+    within: &RunPlacement,
     input: &Bytes,
-) -> GuestResult<Option<Entry>> {
+) -> GuestResult<Option<EntryPoints>> {
     let entry = match within {
-        Within::Seat(seat) => {
+        RunPlacement::Seat(seat) => {
             enter_again(&seat.entry, store, input).await?;
             None
         }
         // Boxed, so that runs in a warm instance do not reserve space for it.
-        Within::Lane(lane) => Some(Box::pin(enter_fresh(runtime, *lane, program, store, input)).await?),
+        RunPlacement::Lane(lane) => Some(Box::pin(enter_fresh(runtime, *lane, program, store, input)).await?),
     };
     settle_unsafe(store.data_mut()).await?;
     Ok(entry)
 }
 
 async fn enter_fresh(
-    runtime: &Runtime,
+    runtime: &QueryRuntime,
     at: usize,
-    program: &Program,
-    store: &mut Store<Guest>,
+    program: &CompiledProgram,
+    store: &mut Store<QueryGuest>,
     input: &Bytes,
-) -> GuestResult<Entry> {
+) -> GuestResult<EntryPoints> {
     let (lane, elsewhere) = (runtime.lanes.at(at), || gateway("the program is not compiled for its shard"));
     match program {
-        Program::C(program) => enter_c(&lane.c, program.at(at).ok_or_else(elsewhere)?, store, input).await,
-        Program::Javascript(source) => enter_javascript(&lane.javascript, source, store, input).await,
-        Program::Plain(module) => {
+        CompiledProgram::C(program) => {
+            enter_c(&lane.c, program.at(at).ok_or_else(elsewhere)?, store, input).await
+        }
+        CompiledProgram::Javascript(source) => enter_javascript(&lane.javascript, source, store, input).await,
+        CompiledProgram::Plain(module) => {
             enter_plain(&lane.plain.1, module.at(at).ok_or_else(elsewhere)?, store, input).await
         }
     }
 }
 
-async fn enter_again(entry: &Entry, store: &mut Store<Guest>, input: &Bytes) -> GuestResult<()> {
+async fn enter_again(entry: &EntryPoints, store: &mut Store<QueryGuest>, input: &Bytes) -> GuestResult<()> {
     let input = entry.alloc.place(store, input).await?;
     entry.run.call_async(&mut *store, input).await
 }
 
 /// Waits for the unsafe calls that the program did not await. A recording models the program's return as a
 /// host call.
-async fn settle_unsafe(guest: &mut Guest) -> GuestResult<()> {
+async fn settle_unsafe(guest: &mut QueryGuest) -> GuestResult<()> {
     guest.called("return", Value::Null).map_err(Trapped::new)?;
     while guest.futures.unsafe_pending() && guest.settle_next().await.map_err(Trapped::new)?.is_some() {
         consume_budget().await;
@@ -341,9 +358,9 @@ async fn settle_unsafe(guest: &mut Guest) -> GuestResult<()> {
 async fn enter_c(
     environment: &CEnvironment,
     program: &CProgram,
-    store: &mut Store<Guest>,
+    store: &mut Store<QueryGuest>,
     input: &Bytes,
-) -> GuestResult<Entry> {
+) -> GuestResult<EntryPoints> {
     let base = instantiate(&environment.base, store).await?;
     let imports = imports(&environment.base, base, program, store)?;
     let query = Instance::new_async(&mut *store, &program.module, &imports).await?;
@@ -351,9 +368,9 @@ async fn enter_c(
         let constructors = function(&query, store, constructors, CONSTRUCTORS)?.typed::<(), ()>(&*store)?;
         constructors.call_async(&mut *store, ()).await?;
     }
-    let alloc = Alloc::of(&environment.base, &base, store)?;
+    let alloc = InputAllocator::of(&environment.base, &base, store)?;
     let run = function(&query, store, &program.entry, ENTRY)?.typed::<(u32, u32), ()>(&*store)?;
-    let entry = Entry { run, alloc };
+    let entry = EntryPoints { run, alloc };
     enter_again(&entry, store, input).await?;
     Ok(entry)
 }
@@ -361,12 +378,12 @@ async fn enter_c(
 async fn enter_javascript(
     environment: &JavascriptEnvironment,
     source: &str,
-    store: &mut Store<Guest>,
+    store: &mut Store<QueryGuest>,
     input: &Bytes,
-) -> GuestResult<Entry> {
+) -> GuestResult<EntryPoints> {
     let instance = instantiate(&environment.base, store).await?;
     let access = store.data().access.clone();
-    let alloc = Alloc::of(&environment.base, &instance, store)?;
+    let alloc = InputAllocator::of(&environment.base, &instance, store)?;
     // Both texts in one allocation, each terminated by NUL: copying is cheaper than a second call into the
     // guest.
     let both = [source.as_bytes(), b"\0", access.names.as_bytes()].concat();
@@ -377,17 +394,17 @@ async fn enter_javascript(
     let load = load.typed::<(u32, u32, u32, u32), ()>(&*store)?;
     load.call_async(&mut *store, (place, source_len, place + names, len - names)).await?;
     let run = function(&instance, store, &environment.run, "orfa_javascript_run")?.typed(&*store)?;
-    let entry = Entry { run, alloc };
+    let entry = EntryPoints { run, alloc };
     enter_again(&entry, store, input).await?;
     Ok(entry)
 }
 
 async fn enter_plain(
-    linker: &Linker<Guest>,
+    linker: &Linker<QueryGuest>,
     module: &Module,
-    store: &mut Store<Guest>,
+    store: &mut Store<QueryGuest>,
     input: &Bytes,
-) -> GuestResult<Entry> {
+) -> GuestResult<EntryPoints> {
     let instance = linker.instantiate_async(&mut *store, module).await?;
     store.data_mut().memory = instance.get_memory(&mut *store, MEMORY);
     store.data_mut().first = store.data().linear();
@@ -397,17 +414,20 @@ async fn enter_plain(
         }
     }
     let alloc = match instance.get_func(&mut *store, ALLOC) {
-        Some(alloc) => Alloc::Function(alloc.typed(&*store)?),
-        None => Alloc::Growing,
+        Some(alloc) => InputAllocator::Function(alloc.typed(&*store)?),
+        None => InputAllocator::Growing,
     };
     let run = instance.get_typed_func::<(u32, u32), ()>(&mut *store, ENTRY)?;
-    let entry = Entry { run, alloc };
+    let entry = EntryPoints { run, alloc };
     enter_again(&entry, store, input).await?;
     Ok(entry)
 }
 
 /// Creates an instance of an environment and makes its memory available to the host functions.
-async fn instantiate(environment: &Environment, store: &mut Store<Guest>) -> GuestResult<Instance> {
+async fn instantiate(
+    environment: &LinkedEnvironment,
+    store: &mut Store<QueryGuest>,
+) -> GuestResult<Instance> {
     let instance = environment.instance.instantiate_async(&mut *store).await?;
     let memory = instance.get_module_export(&mut *store, &environment.memory);
     store.data_mut().memory = memory.and_then(Extern::into_memory);
@@ -416,22 +436,22 @@ async fn instantiate(environment: &Environment, store: &mut Store<Guest>) -> Gue
 }
 
 fn imports(
-    base: &Environment,
+    base: &LinkedEnvironment,
     instance: Instance,
     program: &CProgram,
-    store: &mut Store<Guest>,
-) -> GuestResult<Externs> {
-    let find = |import: &Import| match import {
-        Import::Environment(export) => instance.get_module_export(&mut *store, export),
-        Import::Host(name) => base.linker.get(&mut *store, query_abi::HOST_MODULE, name).ok(),
+    store: &mut Store<QueryGuest>,
+) -> GuestResult<ImportExterns> {
+    let find = |import: &ImportOrigin| match import {
+        ImportOrigin::Environment(export) => instance.get_module_export(&mut *store, export),
+        ImportOrigin::Host(name) => base.linker.get(&mut *store, query_abi::HOST_MODULE, name).ok(),
     };
-    let found: Option<Externs> = program.imports.iter().map(find).collect();
+    let found: Option<ImportExterns> = program.imports.iter().map(find).collect();
     found.ok_or_else(|| gateway("an import of the program is missing"))
 }
 
 fn function(
     instance: &Instance,
-    store: &mut Store<Guest>,
+    store: &mut Store<QueryGuest>,
     export: &ModuleExport,
     name: &str,
 ) -> GuestResult<Func> {
@@ -439,14 +459,18 @@ fn function(
     found.ok_or_else(|| gateway(&format!("`{name}` is missing")))
 }
 
-impl Alloc {
+impl InputAllocator {
     /// The environment's allocator.
-    fn of(environment: &Environment, instance: &Instance, store: &mut Store<Guest>) -> GuestResult<Self> {
+    fn of(
+        environment: &LinkedEnvironment,
+        instance: &Instance,
+        store: &mut Store<QueryGuest>,
+    ) -> GuestResult<Self> {
         Ok(Self::Function(function(instance, store, &environment.alloc, ALLOC)?.typed(&*store)?))
     }
 
     /// Copies bytes into memory allocated by the guest.
-    async fn place(&self, store: &mut Store<Guest>, bytes: &[u8]) -> GuestResult<(u32, u32)> {
+    async fn place(&self, store: &mut Store<QueryGuest>, bytes: &[u8]) -> GuestResult<(u32, u32)> {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         if len == 0 {
             return Ok((0, 0));
@@ -461,17 +485,17 @@ impl Alloc {
 }
 
 /// Grows a plain module's memory by at least `bytes` and returns the address of the new part.
-async fn grow(store: &mut Store<Guest>, bytes: usize) -> GuestResult<u32> {
+async fn grow(store: &mut Store<QueryGuest>, bytes: usize) -> GuestResult<u32> {
     let memory = store.data().memory.ok_or_else(|| gateway("the module has no memory"))?;
     let pages = bytes.div_ceil(64 << 10) as u64;
-    let over = |guest: &Guest| Trapped::new(guest.limits.exceeded(Limit::Memory));
+    let over = |guest: &QueryGuest| Trapped::new(guest.limits.exceeded(LimitKind::Memory));
     let grown = memory.grow_async(&mut *store, pages).await;
     let at = grown.map_err(|_| over(store.data()))? << 16;
     u32::try_from(at).map_err(|_| over(store.data()))
 }
 
 /// Copies bytes to an address of the guest. Yields between parts of long ones.
-async fn write(store: &mut Store<Guest>, address: u32, bytes: &[u8]) -> GuestResult<()> {
+async fn write(store: &mut Store<QueryGuest>, address: u32, bytes: &[u8]) -> GuestResult<()> {
     let memory = store.data().memory.ok_or_else(|| gateway("the module has no memory"))?;
     let mut at = address as usize;
     for part in bytes.chunks(COPIED) {
@@ -479,7 +503,7 @@ async fn write(store: &mut Store<Guest>, address: u32, bytes: &[u8]) -> GuestRes
             store.data_mut().ticked();
             tokio::task::yield_now().await;
         }
-        let over = store.data().limits.exceeded(Limit::Memory);
+        let over = store.data().limits.exceeded(LimitKind::Memory);
         let place = memory.data_mut(&mut *store).get_mut(at..at + part.len()).filter(|_| address != 0);
         place.ok_or_else(|| Trapped::new(over))?.copy_from_slice(part);
         at += part.len();
@@ -515,7 +539,7 @@ mod tests {
         let sandbox = Sandbox::unpooled(GuestClass::Plain).unwrap();
         let wasm = wat::parse_str(r#"(module (memory (export "memory") 40))"#).unwrap();
         let module = sandbox.compile(&wasm).unwrap();
-        let mut store = Store::new(sandbox.engine(), Guest::isolated());
+        let mut store = Store::new(sandbox.engine(), QueryGuest::isolated());
         let linker = Linker::new(sandbox.engine());
         let instance = linker.instantiate_async(&mut store, &module).await.unwrap();
         store.data_mut().memory = instance.get_memory(&mut store, MEMORY);

@@ -16,15 +16,15 @@ use sandbox::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::ask::Language;
-use crate::claim::Claim;
+use crate::ask::ProgramLanguage;
+use crate::claim::ResolvedProgram;
 use crate::config::RuntimeConfig;
-use crate::lanes::{self, Lanes};
-use crate::live::Lives;
+use crate::lanes::{self, EngineShards};
+use crate::live::WarmInstancePool;
 use crate::problem::QueryError;
-use crate::program::{self, Program, check};
-use crate::start::StartError;
-use crate::token::Sealer;
+use crate::program::{self, CompiledProgram, check};
+use crate::start::RuntimeStartError;
+use crate::token::TokenSealer;
 
 /// The longest module whose compile time is estimated inline, in bytes. A local that is set takes two of
 /// them, and up to a tenth of a microsecond for each loop around it.
@@ -33,15 +33,15 @@ const SHORT_MODULE: usize = 16 << 10;
 const REPLICATION_TIME: Duration = Duration::from_secs(60);
 
 /// Runs programs: engine shards, instance pools, the program cache and the epoch ticker.
-pub struct Runtime {
-    pub(crate) lanes: Lanes,
+pub struct QueryRuntime {
+    pub(crate) lanes: EngineShards,
     pub(crate) ticker: EpochTicker,
     pub(crate) gate: HeavyGate,
     pub(crate) line: RunQueue,
     places: [FairSemaphore; 3],
-    pub(crate) lives: Lives,
-    pub(crate) sealer: Sealer,
-    cache: ItemCache<Arc<Known>>,
+    pub(crate) lives: WarmInstancePool,
+    pub(crate) sealer: TokenSealer,
+    cache: ItemCache<Arc<CachedProgram>>,
     disk: Option<DiskCache>,
     offload: OffloadPool,
     /// The quota for invalid signatures.
@@ -53,7 +53,7 @@ pub struct Runtime {
 
 /// Usage of the instance pool of one class of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Instances {
+pub struct PoolUsage {
     /// `c`, `javascript`, or `plain` for modules with their own memory.
     pub class: &'static str,
     /// The number of instances in use.
@@ -62,17 +62,17 @@ pub struct Instances {
     pub all: usize,
 }
 
-impl Runtime {
+impl QueryRuntime {
     /// Reserves the instance pools and loads the environments. `offload` compiles the programs.
     ///
     /// # Errors
     /// If the system refuses memory or a thread.
-    pub fn new(config: &RuntimeConfig, offload: OffloadPool) -> Result<Arc<Self>, StartError> {
+    pub fn new(config: &RuntimeConfig, offload: OffloadPool) -> Result<Arc<Self>, RuntimeStartError> {
         let memory = usize::try_from(config.memory.0).unwrap_or(usize::MAX);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let limit = sandbox::memory_limit();
         let wanted = config.instances.unwrap_or_else(|| lanes::usual_instances(limit));
-        let lanes = Lanes::reserve(lanes::usual_lanes(threads, wanted, limit), wanted, memory)?;
+        let lanes = EngineShards::reserve(lanes::usual_lanes(threads, wanted, limit), wanted, memory)?;
         let instances = lanes.instances;
         let ticker = EpochTicker::start(&lanes.engines())?;
         let secret = secret(config)?;
@@ -85,8 +85,8 @@ impl Runtime {
             gate: HeavyGate::new(threads),
             line: RunQueue::new(threads),
             places: [(); 3].map(|()| FairSemaphore::with_reserve(instances as usize)),
-            lives: Lives::new(instances),
-            sealer: Sealer::new(&secret),
+            lives: WarmInstancePool::new(instances),
+            sealer: TokenSealer::new(&secret),
             cache: ItemCache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
             disk,
             offload,
@@ -135,12 +135,12 @@ impl Runtime {
 
     /// Returns the instances in use, by class.
     #[must_use]
-    pub fn used(&self) -> [Instances; 3] {
+    pub fn used(&self) -> [PoolUsage; 3] {
         let all = self.instances.0 as usize;
         let classes = [("c", 0), ("javascript", 1), ("plain", 2)];
         classes.map(|(class, index)| {
             let used = all.saturating_sub(self.places[index].available());
-            Instances { class, used, all }
+            PoolUsage { class, used, all }
         })
     }
 
@@ -151,7 +151,7 @@ impl Runtime {
 
     /// Picks the shard to run a program in, preferring the thread's own. May start the replication to that
     /// shard; the copy's size is added to the cache entry under `key`.
-    pub(crate) fn lane(self: &Arc<Self>, program: &Program, key: Option<CacheKey>) -> usize {
+    pub(crate) fn lane(self: &Arc<Self>, program: &CompiledProgram, key: Option<CacheKey>) -> usize {
         let own = self.lanes.own();
         let (lane, is_wanted) = program.lane(own);
         if is_wanted {
@@ -177,19 +177,19 @@ impl Runtime {
     }
 
     /// Replicates a program to another shard.
-    fn take_into(&self, at: usize, program: &Program, key: Option<CacheKey>) {
+    fn take_into(&self, at: usize, program: &CompiledProgram, key: Option<CacheKey>) {
         let lane = self.lanes.at(at);
         let Some(module) = program.module() else { return };
         let is_taken = match program {
-            Program::C(compiled) => {
+            CompiledProgram::C(compiled) => {
                 let again = lane.c.sandbox.again(module);
                 let linked = again.and_then(|module| program::link(&lane.c, module).ok());
                 linked.is_some_and(|program| compiled.take_into(at, program))
             }
-            Program::Plain(compiled) => {
+            CompiledProgram::Plain(compiled) => {
                 lane.plain.0.again(module).is_some_and(|module| compiled.take_into(at, module))
             }
-            Program::Javascript(_) => false,
+            CompiledProgram::Javascript(_) => false,
         };
         if let Some(key) = key.filter(|_| is_taken) {
             self.cache.add_weight(key, code_size(module));
@@ -197,7 +197,7 @@ impl Runtime {
     }
 
     /// Waits until the client may have another instance of the pool.
-    pub(crate) async fn place(&self, program: &Program, client: QuotaKey) -> Option<FairPermit> {
+    pub(crate) async fn place(&self, program: &CompiledProgram, client: QuotaKey) -> Option<FairPermit> {
         self.places[usize::from(program.class())].acquire(client).await
     }
 
@@ -207,18 +207,18 @@ impl Runtime {
     /// Named programs that are not cached, invalid programs, and an exhausted compile quota.
     pub(crate) async fn program(
         self: &Arc<Self>,
-        claim: &Claim,
+        claim: &ResolvedProgram,
         sent: Option<Bytes>,
         now: Instant,
         deadline: Instant,
-    ) -> Result<(Arc<Known>, Option<Duration>), QueryError> {
+    ) -> Result<(Arc<CachedProgram>, Option<Duration>), QueryError> {
         if let Some(known) = self.cache.get(claim.key, now) {
             self.outlasts(claim, &known).await;
             return Ok((known, None));
         }
         let started = Instant::now();
         let owner_key = claim.owner.quota_key();
-        let order = Order {
+        let order = ProgramLoad {
             name: claim.name(),
             payer: if claim.trusted.is_none() { owner_key } else { owner_key.exempt() },
             deadline,
@@ -233,7 +233,7 @@ impl Runtime {
     }
 
     /// Returns the program, and whether it was compiled now.
-    async fn fetch(self: &Arc<Self>, order: Order) -> Result<(Arc<Known>, bool), QueryError> {
+    async fn fetch(self: &Arc<Self>, order: ProgramLoad) -> Result<(Arc<CachedProgram>, bool), QueryError> {
         let (name, payer) = (order.name, order.payer);
         let mut compiled = false;
         let make = || async {
@@ -255,7 +255,7 @@ impl Runtime {
     }
 
     /// Loads a program that was compiled by an earlier process from the disk cache.
-    async fn restored(self: &Arc<Self>, order: &Order) -> Option<(Arc<Known>, usize)> {
+    async fn restored(self: &Arc<Self>, order: &ProgramLoad) -> Option<(Arc<CachedProgram>, usize)> {
         self.disk.as_ref()?;
         let (runtime, name, lane) = (Arc::clone(self), order.name, order.lane);
         let request = order.request("restore", order.payer.exempt(), Duration::ZERO);
@@ -269,7 +269,7 @@ impl Runtime {
 
     /// Writes a program to the disk cache if this request asks for caching and the one that compiled it did
     /// not.
-    async fn outlasts(self: &Arc<Self>, claim: &Claim, known: &Arc<Known>) {
+    async fn outlasts(self: &Arc<Self>, claim: &ResolvedProgram, known: &Arc<CachedProgram>) {
         if claim.mode.is_some() && self.disk.is_some() && !known.is_kept.load(Relaxed) {
             let (runtime, known, name) = (Arc::clone(self), Arc::clone(known), claim.name());
             // A failed write only means that the program is not cached on disk.
@@ -280,14 +280,14 @@ impl Runtime {
     /// Checks and compiles a program in the pool, charged to its owner. Once started, compilation is finished
     /// and the result cached even if the client has gone: it can't be interrupted, and the client may send
     /// the program again.
-    async fn made(self: &Arc<Self>, order: Order) -> Result<(Arc<Known>, usize), QueryError> {
+    async fn made(self: &Arc<Self>, order: ProgramLoad) -> Result<(Arc<CachedProgram>, usize), QueryError> {
         let runtime = Arc::clone(self);
         let estimate = self.estimate(&order).await.inspect_err(|_| {
             self.offload.quota().charge(order.payer, Duration::ZERO, Instant::now());
         })?;
         let request = order.request("compile", order.payer, estimate);
         let job = move |job: &JobContext| {
-            let Order { name, lane, language, is_kept, sent, .. } = order;
+            let ProgramLoad { name, lane, language, is_kept, sent, .. } = order;
             let bytes = sent.unwrap_or_default();
             let clock = CpuClock::now();
             let mut elsewhere = Duration::ZERO;
@@ -295,7 +295,7 @@ impl Runtime {
             job.add_cpu(elsewhere);
             let took = clock.elapsed() + elsewhere;
             runtime.compiling_nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-            let made = made.map(|(program, weight)| (Known::new(program, size(&bytes)), weight));
+            let made = made.map(|(program, weight)| (CachedProgram::new(program, size(&bytes)), weight));
             if let (Ok((known, _)), true) = (&made, is_kept) {
                 runtime.keep(&name, known);
             }
@@ -309,9 +309,9 @@ impl Runtime {
     }
 
     /// Estimates the CPU time to compile a program, that of a long module in the pool.
-    async fn estimate(&self, order: &Order) -> Result<Duration, QueryError> {
+    async fn estimate(&self, order: &ProgramLoad) -> Result<Duration, QueryError> {
         let (language, sent) = (order.language, order.sent.clone().unwrap_or_default());
-        if language != Language::Wasm || sent.len() <= SHORT_MODULE {
+        if language != ProgramLanguage::Wasm || sent.len() <= SHORT_MODULE {
             return Ok(estimate(language, &sent)?);
         }
         let request = order.request("estimate", order.payer, Duration::ZERO);
@@ -319,43 +319,49 @@ impl Runtime {
     }
 
     /// Compiles a stored program of the operator, without the pool.
-    pub(crate) fn stored(&self, language: Language, bytes: &[u8]) -> Result<Arc<Known>, QueryError> {
+    pub(crate) fn stored(
+        &self,
+        language: ProgramLanguage,
+        bytes: &[u8],
+    ) -> Result<Arc<CachedProgram>, QueryError> {
         let started = Instant::now();
         // Shards are assigned to request threads, and this thread is not one of them.
         let made = self.compile(0, language, bytes, drop);
         let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.compiling_nanos.fetch_add(took, Relaxed);
-        made.map(|(program, _)| Known::new(program, size(bytes)))
+        made.map(|(program, _)| CachedProgram::new(program, size(bytes)))
     }
 
     /// Checks and compiles a program. Passes the CPU time of other threads to `elsewhere`.
     fn compile(
         &self,
         home: usize,
-        language: Language,
+        language: ProgramLanguage,
         bytes: &[u8],
         elsewhere: impl FnOnce(Duration),
-    ) -> Result<(Program, usize), QueryError> {
-        if language != Language::Wasm {
-            return Ok(weighed(Program::Javascript(program::javascript(language, bytes, elsewhere)?)));
+    ) -> Result<(CompiledProgram, usize), QueryError> {
+        if language != ProgramLanguage::Wasm {
+            return Ok(weighed(CompiledProgram::Javascript(program::javascript(
+                language, bytes, elsewhere,
+            )?)));
         }
         let lane = self.lanes.at(home);
         let facts = check::check(bytes, &|name| lane.c.export(name).is_some())?;
         let sandbox = if facts.environment { &lane.c.sandbox } else { &lane.plain.0 };
         let module = sandbox.compile_untrusted(bytes, facts.environment.then_some(ENVIRONMENT_C));
-        let module = module.map_err(|error| check::Refusal::Malformed(error.to_string()))?;
+        let module = module.map_err(|error| check::ModuleRefusal::Malformed(error.to_string()))?;
         if facts.environment {
             let program = program::link(&lane.c, module)?;
-            return Ok(weighed(Program::C(self.lanes.compiled(home, program))));
+            return Ok(weighed(CompiledProgram::C(self.lanes.compiled(home, program))));
         }
-        Ok(weighed(Program::Plain(self.lanes.compiled(home, module))))
+        Ok(weighed(CompiledProgram::Plain(self.lanes.compiled(home, module))))
     }
 
     /// Writes a program to the disk cache. The label's tag is its class.
-    fn keep(&self, name: &DiskEntryName, known: &Known) {
+    fn keep(&self, name: &DiskEntryName, known: &CachedProgram) {
         let Some(disk) = self.disk.as_ref().filter(|_| !known.is_kept.swap(true, Relaxed)) else { return };
         let content = match &known.program {
-            Program::Javascript(source) => DiskEntryContent::Text(source.as_bytes()),
+            CompiledProgram::Javascript(source) => DiskEntryContent::Text(source.as_bytes()),
             compiled => match compiled.module() {
                 Some(module) => DiskEntryContent::Code(module),
                 None => return,
@@ -367,7 +373,7 @@ impl Runtime {
 
     /// Reads a program from the disk cache. Entries that can't be loaded, such as those of another engine
     /// version, are removed.
-    fn restore(&self, name: &DiskEntryName, home: usize) -> Option<(Arc<Known>, usize)> {
+    fn restore(&self, name: &DiskEntryName, home: usize) -> Option<(Arc<CachedProgram>, usize)> {
         let disk = self.disk.as_ref()?;
         let kept = disk.read(name)?;
         let lane = self.lanes.at(home);
@@ -376,34 +382,36 @@ impl Runtime {
         let program = match tag {
             C => module(&lane.c.sandbox)
                 .and_then(|module| program::link(&lane.c, module).ok())
-                .map(|program| Program::C(self.lanes.compiled(home, program))),
-            JAVASCRIPT => {
-                std::str::from_utf8(kept.bytes()).ok().map(|source| Program::Javascript(source.into()))
+                .map(|program| CompiledProgram::C(self.lanes.compiled(home, program))),
+            JAVASCRIPT => std::str::from_utf8(kept.bytes())
+                .ok()
+                .map(|source| CompiledProgram::Javascript(source.into())),
+            PLAIN => {
+                module(&lane.plain.0).map(|module| CompiledProgram::Plain(self.lanes.compiled(home, module)))
             }
-            PLAIN => module(&lane.plain.0).map(|module| Program::Plain(self.lanes.compiled(home, module))),
             _ => None,
         };
         if program.is_none() {
             disk.remove(name);
         }
         let (program, weight) = program.map(weighed)?;
-        let known = Known::new(program, size);
+        let known = CachedProgram::new(program, size);
         known.is_kept.store(true, Relaxed);
         Some((known, weight))
     }
 }
 
 /// A cached program.
-pub(crate) struct Known {
-    pub(crate) program: Program,
+pub(crate) struct CachedProgram {
+    pub(crate) program: CompiledProgram,
     /// The size of the program as it was sent, in bytes.
     size: u32,
     /// Whether the program is in the disk cache, or being written to it.
     is_kept: AtomicBool,
 }
 
-impl Known {
-    fn new(program: Program, size: u32) -> Arc<Self> {
+impl CachedProgram {
+    fn new(program: CompiledProgram, size: u32) -> Arc<Self> {
         Arc::new(Self { program, size, is_kept: AtomicBool::default() })
     }
 
@@ -415,7 +423,7 @@ impl Known {
 }
 
 /// A request for a program that has to be loaded or compiled.
-struct Order {
+struct ProgramLoad {
     name: DiskEntryName,
     /// The quota that compilation is charged to.
     payer: QuotaKey,
@@ -423,28 +431,28 @@ struct Order {
     deadline: Instant,
     /// The shard to compile for: that of the thread that serves the request.
     lane: usize,
-    language: Language,
+    language: ProgramLanguage,
     /// Whether to write the program to the disk cache.
     is_kept: bool,
     /// `None` if the program is named and not sent.
     sent: Option<Bytes>,
 }
 
-impl Order {
+impl ProgramLoad {
     fn request(&self, kind: &'static str, payer: QuotaKey, estimate: Duration) -> JobRequest {
         JobRequest { kind, payer, estimate, deadline: self.deadline }
     }
 }
 
 /// Estimates the CPU time to compile a program.
-fn estimate(language: Language, program: &[u8]) -> Result<Duration, check::Refusal> {
+fn estimate(language: ProgramLanguage, program: &[u8]) -> Result<Duration, check::ModuleRefusal> {
     match language {
-        Language::Wasm => check::estimate(program),
-        Language::Typescript => {
+        ProgramLanguage::Wasm => check::estimate(program),
+        ProgramLanguage::Typescript => {
             let bytes = u32::try_from(program.len()).unwrap_or(u32::MAX);
             Ok(Duration::from_nanos(500).saturating_mul(bytes))
         }
-        Language::Javascript => Ok(Duration::ZERO),
+        ProgramLanguage::Javascript => Ok(Duration::ZERO),
     }
 }
 
@@ -459,10 +467,10 @@ const JAVASCRIPT: u8 = 1;
 const PLAIN: u8 = 2;
 
 /// Returns a program with its weight in the cache: its code and a fixed overhead.
-fn weighed(program: Program) -> (Program, usize) {
+fn weighed(program: CompiledProgram) -> (CompiledProgram, usize) {
     const OVERHEAD: usize = 1024;
     let weight = match &program {
-        Program::Javascript(source) => source.len(),
+        CompiledProgram::Javascript(source) => source.len(),
         compiled => compiled.module().map_or(0, code_size),
     };
     (program, weight + OVERHEAD)
@@ -476,7 +484,7 @@ fn code_size(module: &Module) -> usize {
 
 /// Returns the secret that seals tokens and signs files in the disk cache: from the config, from the folder,
 /// or random for this process.
-fn secret(config: &RuntimeConfig) -> Result<[u8; 32], StartError> {
+fn secret(config: &RuntimeConfig) -> Result<[u8; 32], RuntimeStartError> {
     match (&config.secret, &config.cache_dir) {
         (Some(secret), _) => Ok(Sha256::digest(secret).into()),
         (None, Some(folder)) => Ok(sandbox::secret_in(folder)?),
@@ -500,13 +508,15 @@ mod tests {
 
     #[tokio::test]
     async fn replicates_a_program_to_every_shard() {
-        let runtime =
-            Runtime::new(&RuntimeConfig::default(), OffloadPool::start(OffloadConfig::default()).unwrap())
-                .unwrap();
+        let runtime = QueryRuntime::new(
+            &RuntimeConfig::default(),
+            OffloadPool::start(OffloadConfig::default()).unwrap(),
+        )
+        .unwrap();
         let bytes = wat::parse_str(PLAIN_PROGRAM).unwrap();
         let make = || async {
-            let made = runtime.compile(0, Language::Wasm, &bytes, drop);
-            made.map(|(program, weight)| (Known::new(program, 0), weight))
+            let made = runtime.compile(0, ProgramLanguage::Wasm, &bytes, drop);
+            made.map(|(program, weight)| (CachedProgram::new(program, 0), weight))
         };
         let program = &runtime.cache.get_or_make([1; 32], 0, make).await.unwrap().program;
         for lane in 1..runtime.lanes.engines().len() / 3 {
@@ -521,8 +531,9 @@ mod tests {
     #[tokio::test]
     async fn a_client_leaves_instances_to_others() {
         let config = RuntimeConfig { instances: Some(4), ..RuntimeConfig::default() };
-        let runtime = Runtime::new(&config, OffloadPool::start(OffloadConfig::default()).unwrap()).unwrap();
-        let program = Program::Javascript("".into());
+        let runtime =
+            QueryRuntime::new(&config, OffloadPool::start(OffloadConfig::default()).unwrap()).unwrap();
+        let program = CompiledProgram::Javascript("".into());
         let place = |client: &'static str| runtime.place(&program, QuotaKey::new(&client)).now_or_never();
         let held = [(); 2].map(|()| place("attacker").expect("half of the instances"));
         assert!(place("attacker").is_none());
@@ -536,11 +547,12 @@ mod tests {
     fn measures_compile_time() {
         use crate::program::check::hostile;
         let config = RuntimeConfig { instances: Some(1), ..RuntimeConfig::default() };
-        let runtime = Runtime::new(&config, OffloadPool::start(OffloadConfig::default()).unwrap()).unwrap();
+        let runtime =
+            QueryRuntime::new(&config, OffloadPool::start(OffloadConfig::default()).unwrap()).unwrap();
         let only = std::env::var("ONLY").unwrap_or_default();
         let measure = |name: &str, bytes: Vec<u8>| {
             let clock = CpuClock::now();
-            let made = runtime.compile(0, Language::Wasm, &bytes, drop);
+            let made = runtime.compile(0, ProgramLanguage::Wasm, &bytes, drop);
             let took = clock.elapsed();
             let said = made.err().map(|error| error.to_string().chars().take(100).collect::<String>());
             println!("{:8.1} ms {:6} bytes  {name} {said:?}", took.as_secs_f64() * 1e3, bytes.len());

@@ -2,7 +2,7 @@
 
 /// An error that keeps the runtime from starting.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum RuntimeStartError {
     /// The instance pool can't be reserved, or an environment does not load.
     #[error(transparent)]
     Sandbox(#[from] sandbox::SandboxError),
@@ -30,7 +30,7 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
-impl StartError {
+impl RuntimeStartError {
     pub(crate) fn link(environment: &'static str) -> impl FnOnce(sandbox::Trapped) -> Self {
         move |error| Self::Link { environment, reason: format!("{error:#}") }
     }

@@ -12,25 +12,25 @@ use std::sync::Arc;
 use services::ConfigProblem;
 use sha2::{Digest, Sha256};
 
-use crate::ask::Language;
-use crate::owner::Hash;
+use crate::ask::ProgramLanguage;
+use crate::owner::ProgramHash;
 use crate::problem::{QueryError, short};
-use crate::route::Ground;
-use crate::runtime::Known;
+use crate::route::QueryRouteContext;
+use crate::runtime::CachedProgram;
 
 /// The minimum number of hash digits that identify a version.
 const DIGITS: usize = 16;
 
 /// A version of a stored program, by its hash. `None` if the program is blocked.
-type StoredVersion = (Hash, Option<Arc<Known>>);
+type StoredVersion = (ProgramHash, Option<Arc<CachedProgram>>);
 
 /// The stored programs of a route, with the versions of each.
 #[derive(Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredPrograms {
     names: HashMap<String, Vec<StoredVersion>>,
 }
 
-impl Stored {
+impl StoredPrograms {
     /// Reads, checks and compiles the files of these patterns, relative to the route's folder, or returns all
     /// mistakes. The pointers are relative to `stored`.
     ///
@@ -38,7 +38,7 @@ impl Stored {
     /// Patterns that match no file, files that can't be read, and invalid programs.
     pub(crate) fn new(
         patterns: &[String],
-        ground: &Ground<'_>,
+        ground: &QueryRouteContext<'_>,
         limit: u64,
     ) -> Result<Self, Vec<ConfigProblem>> {
         let (mut stored, mut problems) = (Self::default(), Vec::new());
@@ -60,14 +60,19 @@ impl Stored {
         if problems.is_empty() { Ok(stored) } else { Err(problems) }
     }
 
-    fn add(&mut self, file: &Path, ground: &Ground<'_>, limit: u64) -> Result<(), (String, String)> {
+    fn add(
+        &mut self,
+        file: &Path,
+        ground: &QueryRouteContext<'_>,
+        limit: u64,
+    ) -> Result<(), (String, String)> {
         let (name, language) =
             named(file).ok_or_else(|| ("this is not a program".to_owned(), HINT.to_owned()))?;
         let bytes = std::fs::read(file).map_err(|error| (error.to_string(), String::new()))?;
         if bytes.len() as u64 > limit {
             return Err((format!("the program has {} bytes, more than {limit}", bytes.len()), String::new()));
         }
-        let hash: Hash = Sha256::digest(&bytes).into();
+        let hash: ProgramHash = Sha256::digest(&bytes).into();
         let is_open = !ground.blocked.contains(&hash);
         let program = is_open.then(|| ground.runtime.stored(language, &bytes)).transpose();
         let program = program.map_err(|error| (placed(&error), services::ToProblem::hint(&error)))?;
@@ -84,7 +89,7 @@ impl Stored {
     }
 
     /// Returns every version of every program: its name and hash.
-    pub(crate) fn listed(&self) -> impl Iterator<Item = (&str, &Hash)> {
+    pub(crate) fn listed(&self) -> impl Iterator<Item = (&str, &ProgramHash)> {
         let mut names: Vec<_> = self.names.iter().collect();
         names.sort_by_key(|(name, _)| *name);
         names.into_iter().flat_map(|(name, versions)| versions.iter().map(|(hash, _)| (&**name, hash)))
@@ -99,12 +104,12 @@ impl Stored {
     ///
     /// # Errors
     /// If there is none, or it is blocked.
-    pub(crate) fn find(&self, name: &str) -> Result<&Arc<Known>, QueryError> {
+    pub(crate) fn find(&self, name: &str) -> Result<&Arc<CachedProgram>, QueryError> {
         let version = self.version(name).ok_or_else(|| QueryError::StoredUnknown(short(name)))?;
         version.1.as_ref().ok_or(QueryError::ProgramBlocked)
     }
 
-    fn version(&self, name: &str) -> Option<&(Hash, Option<Arc<Known>>)> {
+    fn version(&self, name: &str) -> Option<&(ProgramHash, Option<Arc<CachedProgram>>)> {
         let Some((name, digits)) = name.split_once('@') else {
             return self.names.get(name)?.first();
         };
@@ -133,9 +138,9 @@ pub fn files(folder: &Path, pattern: &str) -> Vec<PathBuf> {
 }
 
 /// Returns the name and language of a program file, or `None` for other files.
-fn named(file: &Path) -> Option<(String, Language)> {
+fn named(file: &Path) -> Option<(String, ProgramLanguage)> {
     let name = file.file_stem()?.to_str()?;
-    let language = Language::by_ending(file.extension()?.to_str()?)?;
+    let language = ProgramLanguage::by_ending(file.extension()?.to_str()?)?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (!name.ends_with(".d") && name.bytes().all(is_plain)).then(|| (name.to_owned(), language))
 }
@@ -149,7 +154,7 @@ fn placed(error: &QueryError) -> String {
     }
 }
 
-pub(crate) fn hex(hash: &Hash) -> String {
+pub(crate) fn hex(hash: &ProgramHash) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -24,14 +24,14 @@ use rustix::time::{ClockId, clock_gettime};
 use sandbox::CacheKey;
 use services::CallerId;
 
-use crate::ask::Language;
-use crate::cached::Mode;
-use crate::owner::{Hash, Mark, Owner};
+use crate::ask::ProgramLanguage;
+use crate::cached::CacheMode;
+use crate::owner::{OwnerPrefix, ProgramHash, ProgramOwner};
 use crate::problem::QueryError;
 use crate::random::RandomMap;
 
 /// The identifier of a session. Each token has one session, and a warm instance belongs to one session.
-pub(crate) type Session = [u8; 8];
+pub(crate) type SessionId = [u8; 8];
 
 /// The lifetime of a token in seconds.
 const LIFE: u32 = DAY;
@@ -48,39 +48,39 @@ const REMEMBERED: usize = 1024;
 
 /// The contents of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Token {
-    pub(crate) mode: Mode,
-    pub(crate) language: Language,
-    pub(crate) hash: Hash,
+pub(crate) struct TokenContents {
+    pub(crate) mode: CacheMode,
+    pub(crate) language: ProgramLanguage,
+    pub(crate) hash: ProgramHash,
     /// The client that may use the token.
-    pub(crate) holder: Mark,
+    pub(crate) holder: OwnerPrefix,
     /// The key that signed the program and therefore owns it; zeros if the holder owns the program.
-    pub(crate) key: Mark,
-    pub(crate) session: Session,
+    pub(crate) key: OwnerPrefix,
+    pub(crate) session: SessionId,
     /// The expiry time, in seconds since 1970.
     pub(crate) ends: u32,
 }
 
 /// The owner and caller that a token was verified for, with the owner's cache key for the program.
-pub(crate) struct Judged {
-    pub(crate) owner: Owner,
+pub(crate) struct TokenIdentity {
+    pub(crate) owner: ProgramOwner,
     pub(crate) caller: CallerId,
     pub(crate) key: CacheKey,
 }
 
 /// Opened tokens, by their text.
-type Opened = RandomMap<Box<str>, (Token, Option<Judged>)>;
+type VerifiedTokenCache = RandomMap<Box<str>, (TokenContents, Option<TokenIdentity>)>;
 
 /// Seals and opens tokens.
-pub(crate) struct Sealer {
+pub(crate) struct TokenSealer {
     /// A random name that distinguishes this process from others that share its secret.
     gateway: Box<str>,
     secret: hmac::Key,
     days: Mutex<Vec<(u32, LessSafeKey)>>,
-    opened: Mutex<Opened>,
+    opened: Mutex<VerifiedTokenCache>,
 }
 
-impl Sealer {
+impl TokenSealer {
     pub(crate) fn new(secret: &[u8; 32]) -> Self {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let mut number = [0; 4];
@@ -97,11 +97,11 @@ impl Sealer {
     }
 
     /// Seals a token whose lifetime starts now.
-    pub(crate) fn seal(&self, token: Token) -> Result<Vec<u8>, QueryError> {
-        self.seal_at(Token { ends: now().saturating_add(LIFE), ..token }, now())
+    pub(crate) fn seal(&self, token: TokenContents) -> Result<Vec<u8>, QueryError> {
+        self.seal_at(TokenContents { ends: now().saturating_add(LIFE), ..token }, now())
     }
 
-    fn seal_at(&self, token: Token, now: u32) -> Result<Vec<u8>, QueryError> {
+    fn seal_at(&self, token: TokenContents, now: u32) -> Result<Vec<u8>, QueryError> {
         let failed = |_| QueryError::Gateway("a token could not be sealed".into());
         let day = now / DAY;
         let mut nonce = [0; NONCE_LEN];
@@ -129,7 +129,7 @@ impl Sealer {
         &self,
         text: &str,
         now: u32,
-        judge: impl FnOnce(Token, &mut Option<Judged>) -> Result<T, QueryError>,
+        judge: impl FnOnce(TokenContents, &mut Option<TokenIdentity>) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
         if let Some((token, judged)) = self.opened().get_mut(text) {
             return judge(token.lasting(now)?, judged);
@@ -147,11 +147,11 @@ impl Sealer {
         result
     }
 
-    fn opened(&self) -> MutexGuard<'_, Opened> {
+    fn opened(&self) -> MutexGuard<'_, VerifiedTokenCache> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open_at(&self, bytes: &[u8], now: u32) -> Result<Token, QueryError> {
+    fn open_at(&self, bytes: &[u8], now: u32) -> Result<TokenContents, QueryError> {
         let mut sealed: [u8; TOKEN] = bytes.try_into().map_err(|_| QueryError::TokenUnknown)?;
         let (head, sealed) = sealed.split_at_mut(HEAD);
         let nonce = Nonce::try_assume_unique_for_key(&head[1..]).map_err(|_| QueryError::TokenUnknown)?;
@@ -159,14 +159,14 @@ impl Sealer {
         let today = now / DAY + 1;
         let day = today.saturating_sub(u32::from((today as u8).wrapping_sub(head[0])));
         let open = |key: &LessSafeKey| {
-            key.open_in_place(nonce, Aad::empty(), sealed).map(|bytes| Token::read(bytes))
+            key.open_in_place(nonce, Aad::empty(), sealed).map(|bytes| TokenContents::read(bytes))
         };
         let token = self.with(day, open).map_err(|_| QueryError::TokenUnknown)?;
         token.ok_or(QueryError::TokenUnknown)?.lasting(now)
     }
 
     /// Whether a token has less than half of its lifetime left, so that its holder should get a new one.
-    pub(crate) fn is_old(token: &Token, now: u32) -> bool {
+    pub(crate) fn is_old(token: &TokenContents, now: u32) -> bool {
         token.ends.saturating_sub(now) < LIFE / 2
     }
 
@@ -191,7 +191,7 @@ impl Sealer {
     }
 }
 
-impl Token {
+impl TokenContents {
     /// Returns the token unless it has expired.
     fn lasting(self, now: u32) -> Result<Self, QueryError> {
         if self.ends < now { Err(QueryError::TokenExpired) } else { Ok(self) }
@@ -217,8 +217,9 @@ impl Token {
         let (key, rest) = rest.split_first_chunk()?;
         let (ends, rest) = rest.split_first_chunk()?;
         let (session, _) = rest.split_first_chunk()?;
-        let mode = [Mode::Code, Mode::Instance].into_iter().find(|mode| *mode as u8 == kind >> 4)?;
-        let languages = [Language::Wasm, Language::Javascript, Language::Typescript];
+        let mode =
+            [CacheMode::Code, CacheMode::Instance].into_iter().find(|mode| *mode as u8 == kind >> 4)?;
+        let languages = [ProgramLanguage::Wasm, ProgramLanguage::Javascript, ProgramLanguage::Typescript];
         let language = languages.into_iter().find(|language| *language as u8 == kind & 15)?;
         let ends = u32::from_be_bytes(*ends);
         Some(Self { mode, language, hash: *hash, holder: *holder, key: *key, session: *session, ends })
@@ -237,10 +238,10 @@ mod tests {
 
     const NOON: u32 = 20_000 * DAY + DAY / 2;
 
-    fn token() -> Token {
-        Token {
-            mode: Mode::Instance,
-            language: Language::Typescript,
+    fn token() -> TokenContents {
+        TokenContents {
+            mode: CacheMode::Instance,
+            language: ProgramLanguage::Typescript,
             hash: [1; 32],
             holder: [2; 8],
             key: [3; 8],
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn opens_sealed_tokens_until_they_expire() {
-        let sealer = Sealer::new(&[7; 32]);
+        let sealer = TokenSealer::new(&[7; 32]);
         let sealed = sealer.seal_at(token(), NOON).unwrap();
         assert_eq!(sealer.open_at(&sealed, NOON).unwrap(), token());
         assert_eq!(sealer.open_at(&sealed, NOON + LIFE).unwrap(), token());
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn cached_tokens_expire_and_match_exactly() {
-        let sealer = Sealer::new(&[7; 32]);
+        let sealer = TokenSealer::new(&[7; 32]);
         let open = |text: &str, now| sealer.open(text, now, |token, _| Ok(token));
         let text = STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
         for _ in 0..2 {
@@ -282,13 +283,13 @@ mod tests {
 
     #[test]
     fn keeps_the_verification_of_a_cached_token() {
-        let sealer = Sealer::new(&[7; 32]);
+        let sealer = TokenSealer::new(&[7; 32]);
         let text = || STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
         let (text, other) = (text(), text());
         let mark = |text: &str, key| {
-            let judge = |_, judged: &mut Option<Judged>| {
-                let (owner, caller) = (Owner::Caller(CallerId::Anonymous), CallerId::Anonymous);
-                Ok(judged.replace(Judged { owner, caller, key }).map(|before| before.key))
+            let judge = |_, judged: &mut Option<TokenIdentity>| {
+                let (owner, caller) = (ProgramOwner::Caller(CallerId::Anonymous), CallerId::Anonymous);
+                Ok(judged.replace(TokenIdentity { owner, caller, key }).map(|before| before.key))
             };
             sealer.open(text, NOON, judge).unwrap()
         };
@@ -298,7 +299,7 @@ mod tests {
 
     #[test]
     fn rejects_forged_tokens() {
-        let sealer = Sealer::new(&[7; 32]);
+        let sealer = TokenSealer::new(&[7; 32]);
         let sealed = sealer.seal_at(token(), NOON).unwrap();
         for at in 0..sealed.len() {
             let mut forged = sealed.clone();
@@ -308,7 +309,7 @@ mod tests {
         for len in 0..sealed.len() {
             assert!(matches!(sealer.open_at(&sealed[..len], NOON), Err(QueryError::TokenUnknown)));
         }
-        let other = Sealer::new(&[8; 32]);
+        let other = TokenSealer::new(&[8; 32]);
         assert!(matches!(other.open_at(&sealed, NOON), Err(QueryError::TokenUnknown)));
     }
 }

@@ -15,9 +15,9 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use services::ConfigProblem;
 use sfv::{BareItem, Item, Parser};
 
-use crate::ask::Language;
-use crate::fields::Field;
-use crate::owner::{Hash, Mark, Owner};
+use crate::ask::ProgramLanguage;
+use crate::fields::SingleField;
+use crate::owner::{OwnerPrefix, ProgramHash, ProgramOwner};
 use crate::problem::QueryError;
 
 pub use config::{KeyConfig, TrustConfig, public_key};
@@ -30,14 +30,14 @@ const HALF_ORDER: [u8; 32] = [
 
 /// A signature in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Signature {
+pub(crate) struct ProgramSignature {
     pub(crate) key: String,
     pub(crate) bytes: [u8; 64],
 }
 
 /// The registered keys, shared by all routes.
 #[derive(Debug, Default)]
-pub struct Trusted {
+pub struct SigningKeys {
     keys: HashMap<Arc<str>, Arc<TrustedKey>>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct TrustedKey {
     /// The uncompressed point.
     public: Vec<u8>,
     ends: Option<SystemTime>,
-    mark: Mark,
+    mark: OwnerPrefix,
 }
 
 /// Returns the message that a signature covers. The environment follows from the media type; for a
@@ -57,7 +57,7 @@ pub(crate) struct TrustedKey {
 #[must_use]
 pub fn signed(media_type: &str, hash: &[u8; 32]) -> Vec<u8> {
     let environment =
-        if media_type == Language::Wasm.media_type() { "" } else { query_abi::ENVIRONMENT_JAVASCRIPT };
+        if media_type == ProgramLanguage::Wasm.media_type() { "" } else { query_abi::ENVIRONMENT_JAVASCRIPT };
     let mut message = format!("ORFA-Trust v1\n{media_type}\n{environment}\n").into_bytes();
     message.extend_from_slice(hash);
     message
@@ -69,12 +69,12 @@ pub fn is_low(s: &[u8]) -> bool {
     s <= &HALF_ORDER[..]
 }
 
-impl Signature {
+impl ProgramSignature {
     /// Parses `ORFA-Trust`.
     ///
     /// # Errors
     /// If the header is malformed.
-    pub(crate) fn read(field: Field<'_>) -> Result<Option<Self>, QueryError> {
+    pub(crate) fn read(field: SingleField<'_>) -> Result<Option<Self>, QueryError> {
         let wrong = |detail: &str| field.wrong(detail);
         let Some(text) = field.text()? else { return Ok(None) };
         let item: Result<Item, _> = Parser::new(text).parse();
@@ -91,7 +91,7 @@ impl Signature {
     }
 }
 
-impl Trusted {
+impl SigningKeys {
     /// Reads the keys of a config, or returns all its mistakes. The pointers are relative to `trust`.
     ///
     /// # Errors
@@ -118,9 +118,9 @@ impl Trusted {
     /// If the key is unknown or has expired, or the signature does not match this program.
     pub(crate) fn verify(
         &self,
-        signature: &Signature,
-        language: Language,
-        hash: &Hash,
+        signature: &ProgramSignature,
+        language: ProgramLanguage,
+        hash: &ProgramHash,
     ) -> Result<&Arc<TrustedKey>, QueryError> {
         let shown = || crate::problem::short(&signature.key);
         let key = self.keys.get(&*signature.key).ok_or_else(|| QueryError::KeyUnknown(shown()))?;
@@ -132,7 +132,7 @@ impl Trusted {
     }
 
     /// Returns the key that signed a token's program, if it is registered and has not expired.
-    pub(crate) fn by_mark(&self, mark: Mark) -> Option<&Arc<TrustedKey>> {
+    pub(crate) fn by_mark(&self, mark: OwnerPrefix) -> Option<&Arc<TrustedKey>> {
         let now = SystemTime::now();
         self.keys.values().find(|key| key.mark == mark && !key.is_over(now))
     }
@@ -156,11 +156,11 @@ impl TrustedKey {
         let (Some(public), Some(ends)) = (public, ends) else { return Err(problems) };
         // The mark depends on name and public key, so that a new key under an old name has another mark.
         let point: String = public.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mark = Owner::Key(format!("{name}\0{point}").into()).mark();
+        let mark = ProgramOwner::Key(format!("{name}\0{point}").into()).mark();
         Ok(Self { name: name.into(), config: config.clone(), public, ends, mark })
     }
 
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> OwnerPrefix {
         self.mark
     }
 
@@ -168,7 +168,7 @@ impl TrustedKey {
         self.ends.is_some_and(|ends| ends <= now)
     }
 
-    fn signed(&self, language: Language, hash: &Hash, signature: &[u8]) -> bool {
+    fn signed(&self, language: ProgramLanguage, hash: &ProgramHash, signature: &[u8]) -> bool {
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &self.public);
         key.verify(&signed(language.media_type(), hash), signature).is_ok()
     }

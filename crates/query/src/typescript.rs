@@ -18,9 +18,9 @@ use oxc_diagnostics::OxcDiagnostic;
 use oxc_parser::{Parser, config::TokensParserConfig};
 use oxc_span::SourceType;
 
-use arena::Arena;
-use erase::Eraser;
-use shape::Shape;
+use arena::SyntaxArena;
+use erase::TypeEraser;
+use shape::TreeShape;
 
 mod arena;
 mod erase;
@@ -107,14 +107,14 @@ impl Drop for TimedGuard<'_> {
 }
 
 fn strip_here(source: &str) -> Option<Result<String, SyntaxError>> {
-    let allocator = Arena::for_source(source)?;
+    let allocator = SyntaxArena::for_source(source)?;
     let parsed = Parser::new(&allocator, source, SourceType::ts().with_module(true))
         .with_config(TokensParserConfig)
         .parse();
     if let Some(error) = parsed.diagnostics.errors().next() {
         return Some(Err(jsx(source)?.unwrap_or_else(|| SyntaxError::from_parser(source, error))));
     }
-    let (erased, shape) = match Eraser::run(source, &parsed.tokens, &parsed.program) {
+    let (erased, shape) = match TypeEraser::run(source, &parsed.tokens, &parsed.program) {
         Ok(walked) => walked,
         Err(refused) => return Some(Err(refused)),
     };
@@ -127,7 +127,7 @@ fn strip_here(source: &str) -> Option<Result<String, SyntaxError>> {
 
 /// Returns an error if JSX is the only reason why the program does not parse.
 fn jsx(source: &str) -> Option<Option<SyntaxError>> {
-    let allocator = Arena::for_source(source)?;
+    let allocator = SyntaxArena::for_source(source)?;
     let parsed = Parser::new(&allocator, source, SourceType::tsx().with_module(true)).parse();
     if parsed.diagnostics.has_errors() {
         return Some(None);
@@ -140,13 +140,13 @@ fn jsx(source: &str) -> Option<Option<SyntaxError>> {
 
 /// Verifies the result, as a safeguard for all edge cases of the grammar: it must parse to the tree of the
 /// original.
-fn same_program(source: &str, stripped: &str, before: &Shape) -> Option<Option<SyntaxError>> {
-    let allocator = Arena::for_source(source)?;
+fn same_program(source: &str, stripped: &str, before: &TreeShape) -> Option<Option<SyntaxError>> {
+    let allocator = SyntaxArena::for_source(source)?;
     let parsed = Parser::new(&allocator, stripped, SourceType::mjs()).parse();
     let place = match parsed.diagnostics.errors().next() {
         Some(error) => Some(position(stripped, first_label(error))),
         None => {
-            let difference = before.first_difference(&Shape::of(&parsed.program));
+            let difference = before.first_difference(&TreeShape::of(&parsed.program));
             difference.map(|offset| position(source, offset))
         }
     };

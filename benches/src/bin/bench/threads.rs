@@ -14,7 +14,7 @@ use benches::scoreboard::{Better, Score};
 use benches::stats::{median, spread};
 use bytes::Bytes;
 use http::Request;
-use query::{Ground, Query, QueryConfig, Runtime, RuntimeConfig};
+use query::{QueryConfig, QueryRoute, QueryRouteContext, QueryRuntime, RuntimeConfig};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use services::{RequestCall, ServiceConfig, ServiceSet};
@@ -75,17 +75,17 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("threads", &rows, [("query.fresh.cpu_2_threads_vs_1".to_owned(), score)])
 }
 
-fn route() -> Result<Query> {
+fn route() -> Result<QueryRoute> {
     let config = BTreeMap::from([("nobody".to_owned(), ServiceConfig::at("http://127.0.0.1:9"))]);
     let services = ServiceSet::new(&config).map_err(|problems| anyhow!("{problems:?}"))?;
     let runtime = {
         let config = RuntimeConfig::default();
-        Runtime::new(&config, offload::OffloadPool::start(config.offload())?)?
+        QueryRuntime::new(&config, offload::OffloadPool::start(config.offload())?)?
     };
     let config: QueryConfig = serde_json::from_str(r#"{"services":["nobody"]}"#)?;
     let (trusted, blocked) = (std::sync::Arc::default(), std::sync::Arc::default());
-    let documents = query::Documents::new();
-    let ground = Ground {
+    let documents = query::RouteDocuments::new();
+    let ground = QueryRouteContext {
         path: "/query",
         services: &services,
         documents: &documents,
@@ -94,11 +94,11 @@ fn route() -> Result<Query> {
         blocked: &blocked,
         folder: std::path::Path::new("."),
     };
-    Query::new(&config, &ground).map_err(|problems| anyhow!("{problems:?}"))
+    QueryRoute::new(&config, &ground).map_err(|problems| anyhow!("{problems:?}"))
 }
 
 /// Runs each query on a thread of its own. Returns the number of requests, and the CPU microseconds of each.
-fn measure(queries: &[&Arc<Query>], program: &Bytes) -> Result<(u64, f64)> {
+fn measure(queries: &[&Arc<QueryRoute>], program: &Bytes) -> Result<(u64, f64)> {
     let workers: Vec<_> = queries
         .iter()
         .map(|query| {
@@ -115,7 +115,7 @@ fn measure(queries: &[&Arc<Query>], program: &Bytes) -> Result<(u64, f64)> {
     Ok((requests, cpu / requests.max(1) as f64))
 }
 
-fn work(query: &Query, program: &Bytes) -> Result<(u64, f64)> {
+fn work(query: &QueryRoute, program: &Bytes) -> Result<(u64, f64)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (end, cpu, mut requests) = (Instant::now() + ROUND, thread_cpu(), 0);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use filter::{Chain, Event, Facts, FilterConfig, Filters, Observe};
+use filter::{ExchangeInfo, FilterChain, FilterConfig, FilterEvent, FilterObserver, FilterRuntime};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use services::{RequestCall, ServiceConfig, ServiceSet, StreamedServiceBody, ToProblem, body};
@@ -72,8 +72,9 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 async fn exchange(arguments: &Arguments, lines: &Arc<Lines>) -> anyhow::Result<Exit> {
     let (request, response) = (request(arguments)?, response(arguments)?);
     let services = services(&arguments.services)?;
-    let filters = Filters::observed(Arc::clone(lines) as Arc<dyn Observe>)?;
-    let chain = Chain::new(&filters, &[config(arguments)], Path::new(""), &services).map_err(refused)?;
+    let filters = FilterRuntime::observed(Arc::clone(lines) as Arc<dyn FilterObserver>)?;
+    let chain =
+        FilterChain::new(&filters, &[config(arguments)], Path::new(""), &services).map_err(refused)?;
     let chain = Arc::new(chain);
     chain.start();
     let handle = |request: Request<StreamedServiceBody>| async move {
@@ -107,7 +108,7 @@ fn config(arguments: &Arguments) -> FilterConfig {
         vm_config: text(&arguments.vm_config),
         root_id: arguments.root_id.clone(),
         hosts: arguments.hosts.clone(),
-        dialect: if arguments.strict { filter::Dialect::Strict } else { filter::Dialect::Lenient },
+        dialect: if arguments.strict { filter::HostDialect::Strict } else { filter::HostDialect::Lenient },
         ..FilterConfig::of(&arguments.module)
     }
 }
@@ -158,9 +159,9 @@ fn services(said: &[String]) -> anyhow::Result<ServiceSet> {
     })
 }
 
-fn facts() -> Facts {
+fn facts() -> ExchangeInfo {
     let address = |port| ([127, 0, 0, 1], port).into();
-    Facts {
+    ExchangeInfo {
         route: "/*".into(),
         service: None,
         source: address(50_000),
@@ -171,9 +172,9 @@ fn facts() -> Facts {
     }
 }
 
-fn refused(refused: Vec<filter::Refused>) -> anyhow::Error {
+fn refused(refused: Vec<filter::RefusedFilter>) -> anyhow::Error {
     match refused.into_iter().next() {
-        Some(filter::Refused { reason, .. }) => {
+        Some(filter::RefusedFilter { reason, .. }) => {
             Complaint::failed(reason.code(), reason.to_string(), reason.hint()).into()
         }
         None => anyhow::anyhow!("the module was rejected"),
@@ -190,20 +191,20 @@ impl Lines {
     }
 }
 
-impl Observe for Lines {
-    fn see(&self, event: &Event<'_>) {
+impl FilterObserver for Lines {
+    fn see(&self, event: &FilterEvent<'_>) {
         match event {
-            Event::Callback { name, arguments, .. } => {
+            FilterEvent::Callback { name, arguments, .. } => {
                 let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
                 self.put(&format!("{name}({})\n", arguments.join(", ")));
             }
-            Event::HostCall { name, about, gave, status } => {
+            FilterEvent::HostCall { name, about, gave, status } => {
                 let gave = if gave.is_empty() { String::new() } else { format!(" {gave:?}") };
                 self.put(&format!("    {name}({about}) = {status}{gave}\n"));
             }
-            Event::Log { level, message, .. } => self.put(&format!("    {level}: {message}\n")),
-            Event::Returned { value, .. } => self.put(&format!("  = {value}\n")),
-            Event::Trapped { reason, .. } => self.put(&format!("  trapped: {reason}\n")),
+            FilterEvent::Log { level, message, .. } => self.put(&format!("    {level}: {message}\n")),
+            FilterEvent::Returned { value, .. } => self.put(&format!("  = {value}\n")),
+            FilterEvent::Trapped { reason, .. } => self.put(&format!("  trapped: {reason}\n")),
         }
     }
 }

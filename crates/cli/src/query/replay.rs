@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use offload::OffloadPool;
-use query::{Language, Recording, Replay, ReplayError, Replayed, Runtime, RuntimeConfig};
+use query::{
+    ProgramLanguage, QueryRuntime, ReplayEnd, ReplayError, ReplayResult, RunRecording, RuntimeConfig,
+};
 
 use crate::call::{self, Problem, Program};
 use crate::exit::{Complaint, Exit};
@@ -28,7 +30,7 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         memory: services::BytesConfig(memory),
         ..RuntimeConfig::default()
     };
-    let runtime = Runtime::new(&config, OffloadPool::start(config.offload())?)?;
+    let runtime = QueryRuntime::new(&config, OffloadPool::start(config.offload())?)?;
     let changed = !recording.is_of(&program.bytes);
     if changed {
         terminal::complain(
@@ -41,15 +43,15 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 /// Prints the response as `orfa call` does.
-fn show(replay: Replay, program: &Program) -> Exit {
+fn show(replay: ReplayResult, program: &Program) -> Exit {
     let as_recorded = if replay.same { "as the recorded run" } else { "otherwise than the recorded run" };
     let ended = format!("orfa: ended at host call {}, {as_recorded}\n", replay.calls);
     let exit = match replay.end {
-        Replayed::Answer { status, body, .. } => {
+        ReplayEnd::Answer { status, body, .. } => {
             call::print_body(&body);
             if status.is_client_error() || status.is_server_error() { Exit::Failed } else { Exit::Ok }
         }
-        Replayed::Problem { code, detail, place } => {
+        ReplayEnd::Problem { code, detail, place } => {
             let problem = Problem::replayed(code, detail, place, replay.console);
             terminal::complain(&problem.render(program, terminal::width()));
             Exit::Failed
@@ -60,16 +62,16 @@ fn show(replay: Replay, program: &Program) -> Exit {
 }
 
 /// The language of a program.
-pub(super) fn language(program: &Program) -> Language {
+pub(super) fn language(program: &Program) -> ProgramLanguage {
     match program.content_type {
-        "text/typescript" => Language::Typescript,
-        "text/javascript" => Language::Javascript,
-        _ => Language::Wasm,
+        "text/typescript" => ProgramLanguage::Typescript,
+        "text/javascript" => ProgramLanguage::Javascript,
+        _ => ProgramLanguage::Wasm,
     }
 }
 
 /// Reads a recording from a file.
-pub(super) fn read(file: &Path) -> Result<Recording, Complaint> {
+pub(super) fn read(file: &Path) -> Result<RunRecording, Complaint> {
     call::recording(&call::read(file)?)
 }
 

@@ -5,24 +5,24 @@
 use bytes::{Bytes, BytesMut};
 
 use super::memory::at;
-use super::{Done, Guest, Host, Phase};
-use crate::abi::{BufferType, Side, Status};
+use super::{FilterHost, GuestModule, HostResult, RootPhase};
+use crate::abi::{BufferType, HostStatus, MessageSide};
 
 /// `proxy_get_buffer_bytes`
 pub(super) fn get(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     kind: u32,
     start: u32,
     most: u32,
     address: u32,
     length: u32,
-) -> Done {
+) -> HostResult {
     let kind = BufferType::of(kind)?;
     guest.about(|| format!("{}, {most} bytes from {start}", kind.name()));
     note_asking(guest.host(), kind);
     let data = find(guest.host(), kind)?;
     if data.is_empty() {
-        return Err(Status::NotFound);
+        return Err(HostStatus::NotFound);
     }
     let end = start.saturating_add(most) as usize;
     let piece = data.slice((start as usize).min(data.len())..end.min(data.len()));
@@ -30,7 +30,7 @@ pub(super) fn get(
 }
 
 /// `proxy_get_buffer_status`
-pub(super) fn get_status(guest: &mut Guest<'_>, kind: u32, length: u32, flags: u32) -> Done {
+pub(super) fn get_status(guest: &mut GuestModule<'_>, kind: u32, length: u32, flags: u32) -> HostResult {
     let kind = BufferType::of(kind)?;
     guest.about(|| kind.name().to_owned());
     note_asking(guest.host(), kind);
@@ -41,26 +41,33 @@ pub(super) fn get_status(guest: &mut Guest<'_>, kind: u32, length: u32, flags: u
 
 /// `proxy_set_buffer_bytes`: replaces `size` bytes from `start` on. A range that starts beyond the end is
 /// appended.
-pub(super) fn set(guest: &mut Guest<'_>, kind: u32, start: u32, size: u32, data: u32, length: u32) -> Done {
+pub(super) fn set(
+    guest: &mut GuestModule<'_>,
+    kind: u32,
+    start: u32,
+    size: u32,
+    data: u32,
+    length: u32,
+) -> HostResult {
     let kind = BufferType::of(kind)?;
     guest.about(|| format!("{}, {length} bytes for {size} from {start}", kind.name()));
-    let side = side(kind).ok_or(Status::BadArgument)?;
+    let side = side(kind).ok_or(HostStatus::BadArgument)?;
     let (memory, host) = guest.split()?;
     let new = at(memory, (data, length))?;
-    let stream = host.stream().ok_or(Status::BadArgument)?;
+    let stream = host.stream().ok_or(HostStatus::BadArgument)?;
     let limit = stream.spec.limits.buffer.0;
     let mut state = stream.state();
     let half = state.half(side);
     half.asks = true;
     if !half.open {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
     let old = &half.data;
     let from = (start as usize).min(old.len());
     let to = from.saturating_add(size as usize).min(old.len());
     let whole = old.len() - (to - from) + new.len();
     if whole as u64 > limit.max(old.len() as u64) {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
     let mut built = BytesMut::with_capacity(whole);
     built.extend_from_slice(old.get(..from).unwrap_or_default());
@@ -76,24 +83,24 @@ pub(super) fn set(guest: &mut Guest<'_>, kind: u32, start: u32, size: u32, data:
 }
 
 /// `proxy_get_configuration`, of 0.1.0
-pub(super) fn get_configuration(guest: &mut Guest<'_>, address: u32, length: u32) -> Done {
+pub(super) fn get_configuration(guest: &mut GuestModule<'_>, address: u32, length: u32) -> HostResult {
     let host = guest.host();
-    let spec = host.spec().ok_or(Status::BadArgument)?;
-    let config = if host.phase == Phase::Starting { &spec.vm_config } else { &spec.config };
+    let spec = host.spec().ok_or(HostStatus::BadArgument)?;
+    let config = if host.phase == RootPhase::Starting { &spec.vm_config } else { &spec.config };
     let config = config.clone();
     guest.give_bytes(config, (address, length))
 }
 
-fn side(kind: BufferType) -> Option<Side> {
+fn side(kind: BufferType) -> Option<MessageSide> {
     match kind {
-        BufferType::RequestBody => Some(Side::Request),
-        BufferType::ResponseBody => Some(Side::Response),
+        BufferType::RequestBody => Some(MessageSide::Request),
+        BufferType::ResponseBody => Some(MessageSide::Response),
         _ => None,
     }
 }
 
 /// Records that the module reads the body.
-fn note_asking(host: &Host, kind: BufferType) {
+fn note_asking(host: &FilterHost, kind: BufferType) {
     if let (Some(side), Some(stream)) = (side(kind), host.stream()) {
         stream.state().half(side).asks = true;
     }
@@ -101,24 +108,24 @@ fn note_asking(host: &Host, kind: BufferType) {
 
 /// Returns the bytes of a buffer. In the strict dialect, configurations are available only while the module
 /// is started with them; in the lenient one always.
-fn find(host: &Host, kind: BufferType) -> Result<Bytes, Status> {
-    let is_configuring = host.phase != Phase::Serving || host.is_lenient();
+fn find(host: &FilterHost, kind: BufferType) -> Result<Bytes, HostStatus> {
+    let is_configuring = host.phase != RootPhase::Serving || host.is_lenient();
     match kind {
         BufferType::RequestBody | BufferType::ResponseBody => {
-            let side = side(kind).ok_or(Status::BadArgument)?;
-            let stream = host.stream().ok_or(Status::NotFound)?;
+            let side = side(kind).ok_or(HostStatus::BadArgument)?;
+            let stream = host.stream().ok_or(HostStatus::NotFound)?;
             Ok(stream.state().half(side).data.clone())
         }
         BufferType::CallBody | BufferType::GrpcMessage => Ok(host.received.body.clone()),
         BufferType::ForeignArguments => Ok(host.received.arguments.clone()),
         BufferType::VmConfiguration if is_configuring => {
-            Ok(host.spec().ok_or(Status::NotFound)?.vm_config.clone())
+            Ok(host.spec().ok_or(HostStatus::NotFound)?.vm_config.clone())
         }
         BufferType::PluginConfiguration if is_configuring => {
-            Ok(host.spec().ok_or(Status::NotFound)?.config.clone())
+            Ok(host.spec().ok_or(HostStatus::NotFound)?.config.clone())
         }
         BufferType::VmConfiguration | BufferType::PluginConfiguration | BufferType::Tcp => {
-            Err(Status::NotFound)
+            Err(HostStatus::NotFound)
         }
     }
 }

@@ -22,14 +22,14 @@ use services::{CallError, RequestCall, StreamedServiceBody, ToProblem, UpstreamS
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use super::grpc::Outbox;
+use super::grpc::GrpcOutbox;
 use super::refusals::{CallRefusal, log_failure};
-use super::{Context, Done, Guest, Host, Received};
+use super::{FilterHost, GuestModule, HostResult, ModuleContext, ReceivedData};
 use crate::callbacks::CallResponse;
-use crate::entry::Target;
-use crate::message::{self, Aside, Head, Scheme};
-use crate::plugin::Spec;
-use crate::slot::Slot;
+use crate::entry::CallbackTarget;
+use crate::message::{self, ClientScheme, HeadOverrides, MessageHead};
+use crate::plugin::PluginSpec;
+use crate::slot::InstanceSlot;
 use crate::stats::count;
 
 /// The maximum number of calls of one instance that are in flight although their requests are over.
@@ -37,8 +37,8 @@ pub(crate) const MAX_DETACHED: usize = 1024;
 
 /// The calls of an instance that are in flight.
 #[derive(Default)]
-pub(crate) struct Calls {
-    pending: HashMap<u32, Pending>,
+pub(crate) struct PendingCalls {
+    pending: HashMap<u32, PendingCall>,
     /// The contexts that made the calls, each with its call's token. A context's calls are found without a
     /// look at those of all other requests.
     by_context: BTreeSet<(u32, u32)>,
@@ -49,7 +49,7 @@ pub(crate) struct Calls {
 
 /// A call in flight.
 #[derive(Clone)]
-pub(crate) struct Pending {
+pub(crate) struct PendingCall {
     /// The context that made the call.
     pub(crate) context: u32,
     /// The root context that receives the response.
@@ -63,13 +63,13 @@ pub(crate) struct Pending {
     /// Whether the call was made in a callback about the response.
     pub(crate) in_response: bool,
     /// The queue of messages to send on a gRPC stream.
-    pub(super) messages: Option<Outbox>,
+    pub(super) messages: Option<GrpcOutbox>,
 }
 
 /// The origin of a call and the destination of its response.
-pub(super) struct Maker {
+pub(super) struct CallOrigin {
     pub(super) call: RequestCall,
-    pub(super) slot: Weak<Slot>,
+    pub(super) slot: Weak<InstanceSlot>,
     pub(super) generation: u64,
     pub(super) token: u32,
     runtime: Handle,
@@ -112,7 +112,7 @@ impl CallFailure {
     }
 }
 
-impl Calls {
+impl PendingCalls {
     fn next(&mut self) -> u32 {
         loop {
             self.last = self.last.checked_add(1).unwrap_or(1);
@@ -122,14 +122,14 @@ impl Calls {
         }
     }
 
-    fn insert(&mut self, token: u32, pending: Pending) {
+    fn insert(&mut self, token: u32, pending: PendingCall) {
         self.by_context.insert((pending.context, token));
         self.detached += usize::from(pending.detached);
         self.pending.insert(token, pending);
     }
 
     /// Removes a call that has ended. Returns `None` if it was cancelled.
-    pub(crate) fn take(&mut self, token: u32) -> Option<Pending> {
+    pub(crate) fn take(&mut self, token: u32) -> Option<PendingCall> {
         let pending = self.pending.remove(&token)?;
         self.by_context.remove(&(pending.context, token));
         self.detached -= usize::from(pending.detached);
@@ -137,16 +137,16 @@ impl Calls {
     }
 
     /// A copy of the entry of a call that continues.
-    pub(crate) fn get(&self, token: u32) -> Option<Pending> {
+    pub(crate) fn get(&self, token: u32) -> Option<PendingCall> {
         self.pending.get(&token).cloned()
     }
 
-    pub(super) fn get_mut(&mut self, token: u32) -> Option<&mut Pending> {
+    pub(super) fn get_mut(&mut self, token: u32) -> Option<&mut PendingCall> {
         self.pending.get_mut(&token)
     }
 
     /// Cancels a call.
-    pub(super) fn cancel(&mut self, token: u32) -> Option<Pending> {
+    pub(super) fn cancel(&mut self, token: u32) -> Option<PendingCall> {
         let pending = self.take(token)?;
         pending.task.abort();
         Some(pending)
@@ -177,7 +177,7 @@ impl Calls {
 }
 
 /// Tasks must not outlive the instance, however it ends.
-impl Drop for Calls {
+impl Drop for PendingCalls {
     fn drop(&mut self) {
         self.drop_some(usize::MAX);
     }
@@ -192,7 +192,7 @@ type HttpCallParameters = (u32, u32, u32, u32, u32, u32, u32, u32, u32, u32);
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
 pub(super) async fn http_call(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     (
         upstream_at,
         upstream_length,
@@ -205,7 +205,7 @@ pub(super) async fn http_call(
         timeout,
         to,
     ): HttpCallParameters,
-) -> GuestResult<Done> {
+) -> GuestResult<HostResult> {
     let upstream = guest.text((upstream_at, upstream_length)).unwrap_or_default();
     guest.about(|| upstream.clone());
     let spans = [(upstream_at, upstream_length), (headers, headers_length), (trailers, trailers_length)];
@@ -218,7 +218,7 @@ pub(super) async fn http_call(
 }
 
 fn make(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     upstream: &str,
     [named, headers, trailers]: [(u32, u32); 3],
     body: Bytes,
@@ -233,7 +233,7 @@ fn make(
     // Written before anything is sent, since the module has to learn the token.
     guest.put_u32(to, 0)?;
     let service = target(guest.host(), upstream, scheme)?;
-    let maker = Maker::new(guest.host_mut(), false)?;
+    let maker = CallOrigin::new(guest.host_mut(), false)?;
     maker.mark(&mut head.headers);
     let token = maker.token;
     let time = if timeout == 0 { service.timeout() } else { Duration::from_millis(timeout.into()) };
@@ -247,7 +247,7 @@ fn make(
         let result = tokio::time::timeout(time, whole).await.unwrap_or(Err(CallFailure::Late(time)));
         let received = result.unwrap_or_else(|failure| {
             log_failure(&spec, "proxy_http_call", &upstream, failure.code(), &failure);
-            Received::failure(failure.status())
+            ReceivedData::failure(failure.status())
         });
         deliver(&slot, generation, CallResponse { token, payer, received }).await;
     });
@@ -255,31 +255,33 @@ fn make(
 }
 
 /// Checks that the payload of a call is within the filter's buffer limit.
-pub(super) fn check_payload(guest: &Guest<'_>, span: (u32, u32)) -> Result<(), CallRefusal> {
+pub(super) fn check_payload(guest: &GuestModule<'_>, span: (u32, u32)) -> Result<(), CallRefusal> {
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
     if guest.bytes(span)?.len() as u64 > limit { Err(CallRefusal::TooLarge) } else { Ok(()) }
 }
 
-async fn deliver(slot: &Weak<Slot>, generation: u64, response: CallResponse) {
+async fn deliver(slot: &Weak<InstanceSlot>, generation: u64, response: CallResponse) {
     if let Some(slot) = slot.upgrade() {
         // An error means that the instance is gone.
-        let _ = slot.enter(Target::Generation(generation), response).await;
+        let _ = slot.enter(CallbackTarget::Generation(generation), response).await;
     }
 }
 
-impl Maker {
+impl CallOrigin {
     /// Registers a call of the effective context and checks its limits. A request waits for the end of a
     /// call, but not of a gRPC stream.
-    pub(super) fn new(host: &mut Host, is_stream: bool) -> Result<Self, CallRefusal> {
+    pub(super) fn new(host: &mut FilterHost, is_stream: bool) -> Result<Self, CallRefusal> {
         let runtime = Handle::try_current().map_err(|_| CallRefusal::NoRuntime)?;
         let (context, current) = host.current.clone().ok_or(CallRefusal::Moment)?;
         let spec = Arc::clone(current.spec());
         let (root, call, detached, era, in_response) = match &current {
-            Context::Root(_) if host.calls.of_context(context).count() >= spec.limits.calls as usize => {
+            ModuleContext::Root(_)
+                if host.calls.of_context(context).count() >= spec.limits.calls as usize =>
+            {
                 return Err(CallRefusal::TooMany);
             }
-            Context::Root(root) => (root.id, RequestCall::unlimited(), false, None, false),
-            Context::Stream(stream) => {
+            ModuleContext::Root(root) => (root.id, RequestCall::unlimited(), false, None, false),
+            ModuleContext::Stream(stream) => {
                 let is_over = stream.exchange.messages().is_over;
                 let mut state = stream.state();
                 let is_full = is_over && host.calls.detached >= MAX_DETACHED;
@@ -318,13 +320,13 @@ impl Maker {
     /// Starts the task.
     pub(super) fn spawn(
         self,
-        host: &mut Host,
-        messages: Option<Outbox>,
+        host: &mut FilterHost,
+        messages: Option<GrpcOutbox>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = self.runtime.spawn(watched(PollSite::Filters, task)).abort_handle();
         let Self { context, root, detached, era, in_response, token, .. } = self;
-        host.calls.insert(token, Pending { context, root, task, detached, era, in_response, messages });
+        host.calls.insert(token, PendingCall { context, root, task, detached, era, in_response, messages });
     }
 }
 
@@ -341,7 +343,7 @@ fn cluster(upstream: &str) -> Option<&str> {
 
 /// Resolves the service that a module names. Envoy's modules pass a cluster name, Istio's modules a cluster
 /// name that ends with the host, and nginx's modules a host and a port.
-pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<UpstreamService>, CallRefusal> {
+pub(super) fn service(host: &FilterHost, upstream: &str) -> Result<Arc<UpstreamService>, CallRefusal> {
     let spec = host.spec().ok_or(CallRefusal::Moment)?;
     let upstream = cluster(upstream).unwrap_or(upstream);
     registered(host, spec, upstream).ok_or(CallRefusal::Target)
@@ -349,7 +351,11 @@ pub(super) fn service(host: &Host, upstream: &str) -> Result<Arc<UpstreamService
 
 /// Resolves the target of an HTTP call: a service, or a host that matches one of the filter's patterns. A
 /// host is called with TLS if the module passes `https`, as part of the target or as `:scheme`.
-fn target(host: &Host, upstream: &str, scheme: Scheme) -> Result<Arc<UpstreamService>, CallRefusal> {
+fn target(
+    host: &FilterHost,
+    upstream: &str,
+    scheme: ClientScheme,
+) -> Result<Arc<UpstreamService>, CallRefusal> {
     let spec = host.spec().ok_or(CallRefusal::Moment)?;
     let unregistered = || {
         let said = upstream.split_once("://").map(|(scheme, _)| scheme);
@@ -359,7 +365,7 @@ fn target(host: &Host, upstream: &str, scheme: Scheme) -> Result<Arc<UpstreamSer
     registered(host, spec, upstream).or_else(unregistered).ok_or(CallRefusal::Target)
 }
 
-fn registered(host: &Host, spec: &Spec, upstream: &str) -> Option<Arc<UpstreamService>> {
+fn registered(host: &FilterHost, spec: &PluginSpec, upstream: &str) -> Option<Arc<UpstreamService>> {
     let named = spec.services.get(upstream).or_else(|| {
         let address = address(upstream);
         let address = address.rsplit_once('|').map_or(address, |(_, host)| host);
@@ -378,7 +384,11 @@ fn address(upstream: &str) -> &str {
 /// Builds the head of a request, and its scheme. In the strict dialect, method, path and authority are
 /// required, as in Envoy. In the lenient dialect they have nginx's defaults: `GET`, `/`, and the name of the
 /// target; a path is made to start with `/`.
-fn head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<(http::request::Parts, Scheme), CallRefusal> {
+fn head(
+    pairs: &[u8],
+    target: &str,
+    is_lenient: bool,
+) -> Result<(http::request::Parts, ClientScheme), CallRefusal> {
     let mut pairs = message::read(pairs).map_err(|_| CallRefusal::Headers)?;
     let value = |name: &[u8]| pairs.iter().find(|(known, value)| *known == name && !value.is_empty());
     let value = |name: &[u8]| value(name).map(|(_, value)| *value);
@@ -401,8 +411,8 @@ fn head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<(http::request::
     let mut request = Request::new(());
     *request.uri_mut() = PathAndQuery::from_static("/").into();
     let (mut head, ()) = request.into_parts();
-    let mut aside = Aside::new(Scheme(false));
-    Head::Request(&mut head, &mut aside).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
+    let mut aside = HeadOverrides::new(ClientScheme(false));
+    MessageHead::Request(&mut head, &mut aside).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
     aside.authority.into_iter().for_each(|named| _ = head.extensions.insert(TargetServiceName(named)));
     // A filter that forwards a request's headers for a check must not request an upgrade with them.
     for name in [HOST, CONNECTION, UPGRADE] {
@@ -414,7 +424,7 @@ fn head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<(http::request::
 fn trailers_of(pairs: &[u8]) -> Result<HeaderMap, CallRefusal> {
     let mut trailers = HeaderMap::new();
     let pairs = message::read(pairs).map_err(|_| CallRefusal::Headers)?;
-    Head::Plain(&mut trailers).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
+    MessageHead::Plain(&mut trailers).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
     Ok(trailers)
 }
 
@@ -426,7 +436,10 @@ fn payload(body: Bytes, trailers: HeaderMap) -> StreamedServiceBody {
 }
 
 /// Reads a whole response. Fails if it is too large or breaks off.
-async fn receive(answer: http::Response<StreamedServiceBody>, limit: u64) -> Result<Received, CallFailure> {
+async fn receive(
+    answer: http::Response<StreamedServiceBody>,
+    limit: u64,
+) -> Result<ReceivedData, CallFailure> {
     let (head, mut body) = answer.into_parts();
     let (mut data, mut turn) = (BodyBuffer::default(), ByteTurn::default());
     let mut trailers = HeaderMap::new();
@@ -442,5 +455,5 @@ async fn receive(answer: http::Response<StreamedServiceBody>, limit: u64) -> Res
             Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
         }
     }
-    Ok(Received { head: Some(head), trailers, body: data.finish().await, ..Received::default() })
+    Ok(ReceivedData { head: Some(head), trailers, body: data.finish().await, ..ReceivedData::default() })
 }

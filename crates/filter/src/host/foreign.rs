@@ -14,10 +14,10 @@ use bytes::Bytes;
 use sandbox::{CpuClock, GuestResult};
 use tokio::runtime::Handle;
 
-use self::zlib::Conversion;
-use super::memory::Span;
-use super::{Done, Guest, properties};
-use crate::abi::Status;
+use self::zlib::ZlibConversion;
+use super::memory::MemorySpan;
+use super::{GuestModule, HostResult, properties};
+use crate::abi::HostStatus;
 
 /// The maximum length of a foreign function's name.
 const LONGEST_NAME: usize = 64;
@@ -26,11 +26,11 @@ const SLICE: Duration = Duration::from_micros(500);
 
 /// The parameters of `proxy_call_foreign_function`: pointer and length of the name and of the argument, and
 /// the addresses to which the result's address and length are written.
-pub(super) type Parameters = (u32, u32, u32, u32, u32, u32);
+pub(super) type ForeignParameters = (u32, u32, u32, u32, u32, u32);
 
 /// A foreign function.
 #[derive(Clone, Copy)]
-enum Function {
+enum ForeignFunction {
     /// A function without effect here.
     Nothing,
     Compress,
@@ -41,9 +41,9 @@ enum Function {
 }
 
 /// The result of a foreign function, or its remaining work.
-enum Work {
+enum ForeignWork {
     Done(Bytes),
-    Conversion(Conversion),
+    Conversion(ZlibConversion),
 }
 
 /// `proxy_call_foreign_function`
@@ -51,16 +51,16 @@ enum Work {
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
 pub(super) async fn call(
-    guest: &mut Guest<'_>,
-    (name, name_length, argument, argument_length, address, length): Parameters,
-) -> GuestResult<Done> {
+    guest: &mut GuestModule<'_>,
+    (name, name_length, argument, argument_length, address, length): ForeignParameters,
+) -> GuestResult<HostResult> {
     guest.host_mut().clock.begin_slice();
     let mut since = Instant::now();
     let mut work = match find(guest, (name, name_length), (argument, argument_length)) {
-        Ok(Function::Nothing) => Ok(Work::Done(Bytes::new())),
+        Ok(ForeignFunction::Nothing) => Ok(ForeignWork::Done(Bytes::new())),
         Ok(function) => match guest.copy((argument, argument_length)).await? {
             Ok(argument) => match function.long_signature(&argument) {
-                Some(signature) => aside(guest, move || signature(&argument)).await?.map(Work::Done),
+                Some(signature) => aside(guest, move || signature(&argument)).await?.map(ForeignWork::Done),
                 None => begin(guest, function, argument),
             },
             Err(status) => Err(status),
@@ -73,22 +73,22 @@ pub(super) async fn call(
             since = Instant::now();
         }
         let mut conversion = match work {
-            Ok(Work::Conversion(conversion)) => conversion,
-            Ok(Work::Done(result)) => return Ok(guest.give_bytes(result, (address, length))),
+            Ok(ForeignWork::Conversion(conversion)) => conversion,
+            Ok(ForeignWork::Done(result)) => return Ok(guest.give_bytes(result, (address, length))),
             Err(status) => return Ok(Err(status)),
         };
         work = conversion.step().map(|is_last| match is_last {
-            true => Work::Done(conversion.into_output()),
-            false => Work::Conversion(conversion),
+            true => ForeignWork::Done(conversion.into_output()),
+            false => ForeignWork::Conversion(conversion),
         });
     }
 }
 
 /// Returns the function with this name, if the argument is not too long for it.
-fn find(guest: &mut Guest<'_>, name: Span, argument: Span) -> Done<Function> {
+fn find(guest: &mut GuestModule<'_>, name: MemorySpan, argument: MemorySpan) -> HostResult<ForeignFunction> {
     let name = guest.bytes(name)?;
     if name.len() > LONGEST_NAME {
-        return Err(Status::NotFound);
+        return Err(HostStatus::NotFound);
     }
     let name = String::from_utf8_lossy(name).into_owned();
     guest.about(|| name.clone());
@@ -96,36 +96,38 @@ fn find(guest: &mut Guest<'_>, name: Span, argument: Span) -> Done<Function> {
     let buffer = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
     let (function, limit) = match name.as_str() {
         // The route is chosen before filters run, and properties need no declaration.
-        "clear_route_cache" | "declare_property" => (Function::Nothing, u64::MAX),
-        "compress" => (Function::Compress, buffer),
-        "uncompress" => (Function::Uncompress, buffer),
-        "sign" => (Function::Sign, buffer),
-        "verify_signature" => (Function::Verify, buffer),
+        "clear_route_cache" | "declare_property" => (ForeignFunction::Nothing, u64::MAX),
+        "compress" => (ForeignFunction::Compress, buffer),
+        "uncompress" => (ForeignFunction::Uncompress, buffer),
+        "sign" => (ForeignFunction::Sign, buffer),
+        "verify_signature" => (ForeignFunction::Verify, buffer),
         // A longer message has a path and a value that can't be stored.
-        "set_envoy_filter_state" => (Function::SetFilterState, buffer.min(properties::MAX_BYTES as u64)),
-        _ => return Err(Status::NotFound),
+        "set_envoy_filter_state" => {
+            (ForeignFunction::SetFilterState, buffer.min(properties::MAX_BYTES as u64))
+        }
+        _ => return Err(HostStatus::NotFound),
     };
-    if length > limit { Err(Status::BadArgument) } else { Ok(function) }
+    if length > limit { Err(HostStatus::BadArgument) } else { Ok(function) }
 }
 
 /// Performs short operations, and prepares the others.
-fn begin(guest: &mut Guest<'_>, function: Function, argument: Bytes) -> Done<Work> {
+fn begin(guest: &mut GuestModule<'_>, function: ForeignFunction, argument: Bytes) -> HostResult<ForeignWork> {
     let result = match function {
-        Function::Nothing => Vec::new(),
-        Function::Compress => return Ok(Work::Conversion(Conversion::compress(argument))),
-        Function::Uncompress => {
+        ForeignFunction::Nothing => Vec::new(),
+        ForeignFunction::Compress => return Ok(ForeignWork::Conversion(ZlibConversion::compress(argument))),
+        ForeignFunction::Uncompress => {
             let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            return Ok(Work::Conversion(Conversion::uncompress(argument, limit)));
+            return Ok(ForeignWork::Conversion(ZlibConversion::uncompress(argument, limit)));
         }
-        Function::Sign => signatures::sign(&argument)?,
-        Function::Verify => signatures::verify(&argument)?,
-        Function::SetFilterState => {
+        ForeignFunction::Sign => signatures::sign(&argument)?,
+        ForeignFunction::Verify => signatures::verify(&argument)?,
+        ForeignFunction::SetFilterState => {
             set_filter_state(guest, &argument)?;
             Vec::new()
         }
     };
-    Ok(Work::Done(result.into()))
+    Ok(ForeignWork::Done(result.into()))
 }
 
 /// Does work that takes milliseconds in one piece on a thread that serves no requests. Its CPU time counts as
@@ -136,9 +138,9 @@ fn begin(guest: &mut Guest<'_>, function: Function, argument: Bytes) -> Done<Wor
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
 async fn aside(
-    guest: &mut Guest<'_>,
-    work: impl FnOnce() -> Done<Vec<u8>> + Send + 'static,
-) -> GuestResult<Done<Bytes>> {
+    guest: &mut GuestModule<'_>,
+    work: impl FnOnce() -> HostResult<Vec<u8>> + Send + 'static,
+) -> GuestResult<HostResult<Bytes>> {
     let Ok(runtime) = Handle::try_current() else { return Ok(work().map(Bytes::from)) };
     // The callback's slice ends before the work, and the next one begins after it.
     let turn = guest.host_mut().clock.tick()?;
@@ -146,16 +148,16 @@ async fn aside(
         let clock = CpuClock::now();
         (work(), clock.elapsed())
     });
-    let (done, cpu) = measured.await.unwrap_or((Err(Status::InternalFailure), Duration::ZERO));
+    let (done, cpu) = measured.await.unwrap_or((Err(HostStatus::InternalFailure), Duration::ZERO));
     turn.await;
     guest.host_mut().clock.add(cpu);
     Ok(done.map(Bytes::from))
 }
 
 /// Makes or verifies a signature.
-type SignatureFunction = fn(&[u8]) -> Done<Vec<u8>>;
+type SignatureFunction = fn(&[u8]) -> HostResult<Vec<u8>>;
 
-impl Function {
+impl ForeignFunction {
     /// The operation, if it makes or verifies a signature and takes milliseconds.
     fn long_signature(self, argument: &[u8]) -> Option<SignatureFunction> {
         match self {
@@ -167,29 +169,29 @@ impl Function {
 }
 
 /// Handles `set_envoy_filter_state`: a message with the path as field 1 and the value as field 2.
-fn set_filter_state(guest: &mut Guest<'_>, message: &[u8]) -> Done {
+fn set_filter_state(guest: &mut GuestModule<'_>, message: &[u8]) -> HostResult {
     let [path, value] = fields(message, [1, 2])?;
-    let (Some(path), Some(value)) = (path, value) else { return Err(Status::BadArgument) };
+    let (Some(path), Some(value)) = (path, value) else { return Err(HostStatus::BadArgument) };
     properties::keep(guest.host(), path, value)
 }
 
 /// Extracts length-delimited fields of a Protocol Buffers message by their numbers.
-fn fields<const N: usize>(message: &[u8], numbers: [u64; N]) -> Result<[Option<&[u8]>; N], Status> {
+fn fields<const N: usize>(message: &[u8], numbers: [u64; N]) -> Result<[Option<&[u8]>; N], HostStatus> {
     let mut found = [None; N];
     let mut rest = message;
     while !rest.is_empty() {
-        let (key, after) = varint(rest).ok_or(Status::BadArgument)?;
-        let (number, after) = varint(after).ok_or(Status::BadArgument)?;
+        let (key, after) = varint(rest).ok_or(HostStatus::BadArgument)?;
+        let (number, after) = varint(after).ok_or(HostStatus::BadArgument)?;
         rest = match key & 7 {
             0 => after,
             2 => {
-                let length = usize::try_from(number).map_err(|_| Status::BadArgument)?;
-                let (field, after) = after.split_at_checked(length).ok_or(Status::BadArgument)?;
+                let length = usize::try_from(number).map_err(|_| HostStatus::BadArgument)?;
+                let (field, after) = after.split_at_checked(length).ok_or(HostStatus::BadArgument)?;
                 let places = numbers.iter().zip(&mut found);
                 places.filter(|(number, _)| **number == key >> 3).for_each(|(_, place)| *place = Some(field));
                 after
             }
-            _ => return Err(Status::BadArgument),
+            _ => return Err(HostStatus::BadArgument),
         };
     }
     Ok(found)

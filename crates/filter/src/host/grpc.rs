@@ -19,17 +19,17 @@ use services::turn::ByteTurn;
 use services::{StreamedServiceBody, body};
 use tokio::sync::mpsc;
 
-use super::calls::{Maker, check_payload, service};
-use super::memory::Span;
+use super::calls::{CallOrigin, check_payload, service};
+use super::memory::MemorySpan;
 use super::refusals::{CallRefusal, log_failure};
 use super::system::grpc_status;
-use super::{Done, Guest, Received};
-use crate::abi::Status;
+use super::{GuestModule, HostResult, ReceivedData};
+use crate::abi::HostStatus;
 use crate::callbacks::GrpcEvent;
-use crate::entry::Target;
-use crate::instance::Grpc;
-use crate::message::{self, Head};
-use crate::slot::Slot;
+use crate::entry::CallbackTarget;
+use crate::instance::RootGrpcEvent;
+use crate::message::{self, MessageHead};
+use crate::slot::InstanceSlot;
 
 /// The maximum number of messages that wait to be sent on a stream.
 const WAITING: usize = 256;
@@ -44,8 +44,8 @@ const INTERNAL: u32 = 13;
 const UNAVAILABLE: u32 = 14;
 
 /// The receiver of a call's events.
-struct Told {
-    slot: Weak<Slot>,
+struct GrpcEventTarget {
+    slot: Weak<InstanceSlot>,
     generation: u64,
     token: u32,
     payer: QuotaKey,
@@ -54,9 +54,9 @@ struct Told {
 }
 
 /// The status code and message of a call that has ended.
-struct Failure(u32, String);
+struct GrpcFailure(u32, String);
 
-impl Failure {
+impl GrpcFailure {
     fn code(&self) -> &'static str {
         match self.0 {
             DEADLINE_EXCEEDED => "upstream-timeout",
@@ -76,7 +76,7 @@ type GrpcCallParameters = (u32, u32, u32, u32, u32, u32, u32, u32, u32, u32, u32
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
 pub(super) async fn call(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     (
         upstream,
         upstream_length,
@@ -91,7 +91,7 @@ pub(super) async fn call(
         timeout,
         to,
     ): GrpcCallParameters,
-) -> GuestResult<Done> {
+) -> GuestResult<HostResult> {
     let parts = CallParts {
         name: "proxy_grpc_call",
         target: [(upstream, upstream_length), (name, name_length), (method, method_length)],
@@ -109,7 +109,7 @@ pub(super) async fn call(
 /// `proxy_grpc_stream`
 #[expect(clippy::too_many_arguments, reason = "the ABI has as many")]
 pub(super) fn stream(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     upstream: u32,
     upstream_length: u32,
     name: u32,
@@ -119,8 +119,8 @@ pub(super) fn stream(
     metadata: u32,
     metadata_length: u32,
     to: u32,
-) -> Done {
-    let (outbox, payload) = Outbox::new();
+) -> HostResult {
+    let (outbox, payload) = GrpcOutbox::new();
     let parts = CallParts {
         name: "proxy_grpc_stream",
         target: [(upstream, upstream_length), (name, name_length), (method, method_length)],
@@ -141,12 +141,12 @@ struct CallParts {
 }
 
 fn begin(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     parts: &CallParts,
     payload: Result<StreamedServiceBody, CallRefusal>,
-    outbox: Option<Outbox>,
+    outbox: Option<GrpcOutbox>,
     time: Duration,
-) -> Done {
+) -> HostResult {
     let [upstream, name, method] = parts.target.map(|span| guest.text(span).unwrap_or_default());
     guest.about(|| format!("{upstream}, /{name}/{method}"));
     let target = (&*upstream, &*name, &*method);
@@ -155,11 +155,11 @@ fn begin(
 }
 
 fn start(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     parts: &CallParts,
     (upstream, name, method): (&str, &str, &str),
     payload: StreamedServiceBody,
-    outbox: Option<Outbox>,
+    outbox: Option<GrpcOutbox>,
     time: Duration,
 ) -> Result<(), CallRefusal> {
     for span in parts.target {
@@ -173,22 +173,23 @@ fn start(
     let is_stream = outbox.is_some();
     // The timeout applies to unary calls only. A stream lasts as long as its request or its filter.
     let time = if time.is_zero() { service.timeout() } else { time };
-    let maker = Maker::new(guest.host_mut(), is_stream)?;
+    let maker = CallOrigin::new(guest.host_mut(), is_stream)?;
     maker.mark(request.headers_mut());
     let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Moment)?);
     let (limit, token) = (spec.limits.buffer.0, maker.token);
     let (slot, generation, payer) = (maker.slot.clone(), maker.generation, maker.call.quota_key());
-    let told = Told { slot, generation, token, payer, is_stream, limit };
+    let told = GrpcEventTarget { slot, generation, token, payer, is_stream, limit };
     let answer = spec.services.forward(&maker.call, &service, request);
     let (function, upstream) = (parts.name, upstream.to_owned());
     maker.spawn(guest.host_mut(), outbox, async move {
         let whole = async {
             match answer.await {
                 Ok(answer) => told.receive(answer).await,
-                Err(error) => Err(Failure(UNAVAILABLE, error.to_string())),
+                Err(error) => Err(GrpcFailure(UNAVAILABLE, error.to_string())),
             }
         };
-        let late = || Err(Failure(DEADLINE_EXCEEDED, format!("it took longer than its timeout of {time:?}")));
+        let late =
+            || Err(GrpcFailure(DEADLINE_EXCEEDED, format!("it took longer than its timeout of {time:?}")));
         let result = match is_stream {
             true => whole.await,
             false => tokio::time::timeout(time, whole).await.unwrap_or_else(|_| late()),
@@ -206,29 +207,30 @@ fn request(
     method: &str,
     metadata: &[u8],
     payload: StreamedServiceBody,
-) -> Result<Request<StreamedServiceBody>, Status> {
+) -> Result<Request<StreamedServiceBody>, HostStatus> {
     let mut headers = HeaderMap::new();
     for (name, value) in message::read(metadata)? {
-        Head::Plain(&mut headers).add(name, value)?;
+        MessageHead::Plain(&mut headers).add(name, value)?;
     }
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(TE, HeaderValue::from_static("trailers"));
     let mut request = Request::new(payload);
     *request.method_mut() = Method::POST;
-    *request.uri_mut() = Uri::try_from(format!("/{service}/{method}")).map_err(|_| Status::BadArgument)?;
+    *request.uri_mut() =
+        Uri::try_from(format!("/{service}/{method}")).map_err(|_| HostStatus::BadArgument)?;
     *request.headers_mut() = headers;
     Ok(request)
 }
 
 /// The queue of messages to be sent on a stream.
 #[derive(Clone)]
-pub(super) struct Outbox {
+pub(super) struct GrpcOutbox {
     sender: mpsc::Sender<Bytes>,
     /// The number of bytes queued.
     queued: Arc<AtomicU64>,
 }
 
-impl Outbox {
+impl GrpcOutbox {
     /// Creates an empty queue and the body that reads from it.
     fn new() -> (Self, StreamedServiceBody) {
         let (sender, mut receiver) = mpsc::channel::<Bytes>(WAITING);
@@ -243,7 +245,7 @@ impl Outbox {
     }
 
     /// Queues a message, unless the queued bytes would exceed the limit.
-    fn send(&self, message: Bytes, limit: u64) -> Result<(), Status> {
+    fn send(&self, message: Bytes, limit: u64) -> Result<(), HostStatus> {
         let length = message.len() as u64;
         if self.queued.fetch_add(length, Relaxed).saturating_add(length) <= limit
             && self.sender.try_send(message).is_ok()
@@ -251,7 +253,7 @@ impl Outbox {
             return Ok(());
         }
         self.queued.fetch_sub(length, Relaxed);
-        Err(Status::InternalFailure)
+        Err(HostStatus::InternalFailure)
     }
 }
 
@@ -260,9 +262,9 @@ impl Outbox {
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
 pub(super) async fn send(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     (token, message, length, end): (u32, u32, u32, u32),
-) -> GuestResult<Done> {
+) -> GuestResult<HostResult> {
     let message = match check_payload(guest, (message, length)) {
         Ok(()) => framed(guest, (message, length)).await?,
         Err(refusal) => Err(refusal.status()),
@@ -271,10 +273,10 @@ pub(super) async fn send(
 }
 
 /// Queues a message on a stream, the last one if `is_end` is set.
-fn queue(guest: &mut Guest<'_>, token: u32, message: Bytes, is_end: bool) -> Done {
+fn queue(guest: &mut GuestModule<'_>, token: u32, message: Bytes, is_end: bool) -> HostResult {
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
-    let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::BadArgument)?;
-    let outbox = pending.messages.as_ref().ok_or(Status::BadArgument)?;
+    let pending = guest.host_mut().calls.get_mut(token).ok_or(HostStatus::BadArgument)?;
+    let outbox = pending.messages.as_ref().ok_or(HostStatus::BadArgument)?;
     let sent = outbox.send(message, limit.saturating_add(FRAME));
     if is_end {
         pending.messages = None;
@@ -283,28 +285,28 @@ fn queue(guest: &mut Guest<'_>, token: u32, message: Bytes, is_end: bool) -> Don
 }
 
 /// `proxy_grpc_cancel`
-pub(super) fn cancel(guest: &mut Guest<'_>, token: u32) -> Done {
+pub(super) fn cancel(guest: &mut GuestModule<'_>, token: u32) -> HostResult {
     let host = guest.host_mut();
-    let pending = host.calls.cancel(token).ok_or(Status::BadArgument)?;
+    let pending = host.calls.cancel(token).ok_or(HostStatus::BadArgument)?;
     host.end_call(&pending);
     Ok(())
 }
 
 /// `proxy_grpc_close`: ends the sending side.
-pub(super) fn close(guest: &mut Guest<'_>, token: u32) -> Done {
-    let pending = guest.host_mut().calls.get_mut(token).ok_or(Status::BadArgument)?;
+pub(super) fn close(guest: &mut GuestModule<'_>, token: u32) -> HostResult {
+    let pending = guest.host_mut().calls.get_mut(token).ok_or(HostStatus::BadArgument)?;
     if pending.messages.take().is_some() { Ok(()) } else { cancel(guest, token) }
 }
 
 /// `proxy_get_status`: the status of the call that the callback is about.
-pub(super) fn get_status(guest: &mut Guest<'_>, code: u32, text: u32, length: u32) -> Done {
+pub(super) fn get_status(guest: &mut GuestModule<'_>, code: u32, text: u32, length: u32) -> HostResult {
     let (status, message) = guest.host().received.status.clone();
     guest.put_u32(code, status)?;
     guest.give_bytes(message, (text, length))
 }
 
 /// Copies a message, with its prefix.
-async fn framed(guest: &mut Guest<'_>, message: Span) -> GuestResult<Done<Bytes>> {
+async fn framed(guest: &mut GuestModule<'_>, message: MemorySpan) -> GuestResult<HostResult<Bytes>> {
     Ok(guest.append(prefix(message.1), message).await?.map(BytesMut::freeze))
 }
 
@@ -317,15 +319,15 @@ fn prefix(length: u32) -> BytesMut {
 }
 
 /// Removes the next complete message, if there is one.
-fn unframe(data: &mut BytesMut, limit: u64) -> Result<Option<Bytes>, Failure> {
+fn unframe(data: &mut BytesMut, limit: u64) -> Result<Option<Bytes>, GrpcFailure> {
     let Some((front, _)) = data.split_first_chunk::<5>() else { return Ok(None) };
     let [compressed, a, b, c, d] = *front;
     let length = u32::from_be_bytes([a, b, c, d]) as usize;
     if compressed != 0 {
-        return Err(Failure(UNIMPLEMENTED, "the message is compressed".to_owned()));
+        return Err(GrpcFailure(UNIMPLEMENTED, "the message is compressed".to_owned()));
     }
     if length as u64 > limit {
-        return Err(Failure(RESOURCE_EXHAUSTED, "the message is too large".to_owned()));
+        return Err(GrpcFailure(RESOURCE_EXHAUSTED, "the message is too large".to_owned()));
     }
     if data.len() < length + 5 {
         return Ok(None);
@@ -334,12 +336,12 @@ fn unframe(data: &mut BytesMut, limit: u64) -> Result<Option<Bytes>, Failure> {
     Ok(Some(data.split_to(length).freeze()))
 }
 
-impl Told {
+impl GrpcEventTarget {
     /// Delivers a response as it arrives. `Err` is a final status that has not been delivered yet.
-    async fn receive(&self, answer: http::Response<StreamedServiceBody>) -> Result<(), Failure> {
+    async fn receive(&self, answer: http::Response<StreamedServiceBody>) -> Result<(), GrpcFailure> {
         let (head, mut body) = answer.into_parts();
         if !head.status.is_success() {
-            return Err(Failure(grpc_status(head.status), format!("HTTP {}", head.status)));
+            return Err(GrpcFailure(grpc_status(head.status), format!("HTTP {}", head.status)));
         }
         if let Some(end) = end(&head.headers) {
             // A trailers-only response.
@@ -347,12 +349,12 @@ impl Told {
         }
         if self.is_stream {
             let number = u32::try_from(head.headers.len()).unwrap_or(u32::MAX);
-            let received = Received { metadata: head.headers, ..Received::default() };
-            self.tell(Grpc::InitialMetadata(number), false, received).await;
+            let received = ReceivedData { metadata: head.headers, ..ReceivedData::default() };
+            self.tell(RootGrpcEvent::InitialMetadata(number), false, received).await;
         }
         let (mut data, mut turn) = (BytesMut::new(), ByteTurn::default());
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Failure(UNAVAILABLE, error.to_string()))?;
+            let frame = frame.map_err(|error| GrpcFailure(UNAVAILABLE, error.to_string()))?;
             match frame.into_data() {
                 Ok(piece) => {
                     turn.took(piece.len()).await;
@@ -360,8 +362,8 @@ impl Told {
                     while let Some(message) = unframe(&mut data, self.limit)? {
                         turn.took(message.len()).await;
                         let size = u32::try_from(message.len()).unwrap_or(u32::MAX);
-                        let received = Received { body: message, ..Received::default() };
-                        self.tell(Grpc::Message(size), !self.is_stream, received).await;
+                        let received = ReceivedData { body: message, ..ReceivedData::default() };
+                        self.tell(RootGrpcEvent::Message(size), !self.is_stream, received).await;
                         if !self.is_stream {
                             return Ok(());
                         }
@@ -370,19 +372,23 @@ impl Told {
                 Err(frame) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
                     let end = end(&trailers)
-                        .unwrap_or(Failure(INTERNAL, "the response has no gRPC status".to_owned()));
+                        .unwrap_or(GrpcFailure(INTERNAL, "the response has no gRPC status".to_owned()));
                     return self.finish(trailers, end).await;
                 }
             }
         }
-        Err(Failure(INTERNAL, "the response has no trailers".to_owned()))
+        Err(GrpcFailure(INTERNAL, "the response has no trailers".to_owned()))
     }
 
-    async fn finish(&self, trailers: HeaderMap, Failure(status, message): Failure) -> Result<(), Failure> {
+    async fn finish(
+        &self,
+        trailers: HeaderMap,
+        GrpcFailure(status, message): GrpcFailure,
+    ) -> Result<(), GrpcFailure> {
         if self.is_stream {
             let number = u32::try_from(trailers.len()).unwrap_or(u32::MAX);
-            let received = Received { trailers, ..Received::default() };
-            self.tell(Grpc::TrailingMetadata(number), false, received).await;
+            let received = ReceivedData { trailers, ..ReceivedData::default() };
+            self.tell(RootGrpcEvent::TrailingMetadata(number), false, received).await;
         }
         // A successful unary call has ended with its message. One that ends without a message failed.
         let status = if !self.is_stream && status == OK { INTERNAL } else { status };
@@ -391,24 +397,24 @@ impl Told {
     }
 
     async fn close(&self, status: u32, message: String) {
-        let received = Received { status: (status, message.into()), ..Received::default() };
-        self.tell(Grpc::Close(status), true, received).await;
+        let received = ReceivedData { status: (status, message.into()), ..ReceivedData::default() };
+        self.tell(RootGrpcEvent::Close(status), true, received).await;
     }
 
-    async fn tell(&self, event: Grpc, is_last: bool, received: Received) {
+    async fn tell(&self, event: RootGrpcEvent, is_last: bool, received: ReceivedData) {
         if let Some(slot) = self.slot.upgrade() {
             let event = GrpcEvent { token: self.token, payer: self.payer, event, is_last, received };
             // An error means that the instance is gone.
-            let _ = slot.enter(Target::Generation(self.generation), event).await;
+            let _ = slot.enter(CallbackTarget::Generation(self.generation), event).await;
         }
     }
 }
 
 /// The status in trailers.
-fn end(trailers: &HeaderMap) -> Option<Failure> {
+fn end(trailers: &HeaderMap) -> Option<GrpcFailure> {
     let status = trailers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
     let message = trailers.get("grpc-message").and_then(|message| message.to_str().ok());
-    Some(Failure(status, message.unwrap_or_default().to_owned()))
+    Some(GrpcFailure(status, message.unwrap_or_default().to_owned()))
 }
 
 #[cfg(test)]
@@ -420,18 +426,18 @@ mod tests {
     #[test]
     fn refuses_messages_beyond_queue_length_or_bytes() {
         let message = || Bytes::from_static(b"four");
-        let (outbox, mut body) = Outbox::new();
+        let (outbox, mut body) = GrpcOutbox::new();
         for _ in 0..WAITING {
             assert_eq!(outbox.send(message(), u64::MAX), Ok(()));
         }
-        assert_eq!(outbox.send(message(), u64::MAX), Err(Status::InternalFailure));
+        assert_eq!(outbox.send(message(), u64::MAX), Err(HostStatus::InternalFailure));
         // Sending a message frees space.
         let frame = body.frame().now_or_never().flatten().expect("a message").unwrap();
         assert_eq!(frame.into_data().unwrap(), message());
         assert_eq!(outbox.send(message(), u64::MAX), Ok(()));
-        let (outbox, _body) = Outbox::new();
+        let (outbox, _body) = GrpcOutbox::new();
         assert_eq!(outbox.send(message(), 7), Ok(()));
-        assert_eq!(outbox.send(message(), 7), Err(Status::InternalFailure));
+        assert_eq!(outbox.send(message(), 7), Err(HostStatus::InternalFailure));
         assert_eq!(outbox.send(Bytes::from_static(b"abc"), 7), Ok(()));
     }
 

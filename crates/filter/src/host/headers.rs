@@ -8,15 +8,15 @@ use http::HeaderMap;
 use http::header::HeaderValue;
 
 use super::memory::at;
-use super::{Context, Done, Guest, Host};
-use crate::abi::{Abi, MapType, Side, Status};
-use crate::message::{self, Head};
-use crate::messages::{Early, Messages};
-use crate::stream::Stream;
+use super::{FilterHost, GuestModule, HostResult, ModuleContext};
+use crate::abi::{AbiVersion, HostStatus, MapType, MessageSide};
+use crate::message::{self, MessageHead};
+use crate::messages::{EarlyResponseChange, ExchangeMessages};
+use crate::stream::StreamContext;
 
 /// A change of a map.
 #[derive(Clone, Copy)]
-enum Change<'a> {
+enum MapChange<'a> {
     Add(&'a [u8], &'a [u8]),
     Replace(&'a [u8], &'a [u8]),
     Remove(&'a [u8]),
@@ -24,7 +24,7 @@ enum Change<'a> {
 }
 
 /// `proxy_get_header_map_size`
-pub(super) fn size(guest: &mut Guest<'_>, map: u32, to: u32) -> Done {
+pub(super) fn size(guest: &mut GuestModule<'_>, map: u32, to: u32) -> HostResult {
     let map = MapType::of(map)?;
     guest.about(|| map.name().to_owned());
     let size = read(guest.host(), map, message::size)?;
@@ -32,7 +32,7 @@ pub(super) fn size(guest: &mut Guest<'_>, map: u32, to: u32) -> Done {
 }
 
 /// `proxy_get_header_map_pairs`
-pub(super) fn get_all(guest: &mut Guest<'_>, map: u32, address: u32, length: u32) -> Done {
+pub(super) fn get_all(guest: &mut GuestModule<'_>, map: u32, address: u32, length: u32) -> HostResult {
     let map = MapType::of(map)?;
     guest.about(|| map.name().to_owned());
     let host = guest.host();
@@ -42,7 +42,7 @@ pub(super) fn get_all(guest: &mut Guest<'_>, map: u32, address: u32, length: u32
             let mut bytes = vec![0; message::size(head)];
             message::write(head, &mut bytes).map(|()| bytes)
         })?;
-        return guest.give(&bytes.ok_or(Status::InternalFailure)?, (address, length));
+        return guest.give(&bytes.ok_or(HostStatus::InternalFailure)?, (address, length));
     };
     let size = read_exchange(&stream, map, message::size)?;
     guest.give_with(size, (address, length), |into| {
@@ -51,7 +51,14 @@ pub(super) fn get_all(guest: &mut Guest<'_>, map: u32, address: u32, length: u32
 }
 
 /// `proxy_get_header_map_value`
-pub(super) fn get(guest: &mut Guest<'_>, map: u32, name: u32, of: u32, address: u32, length: u32) -> Done {
+pub(super) fn get(
+    guest: &mut GuestModule<'_>,
+    map: u32,
+    name: u32,
+    of: u32,
+    address: u32,
+    length: u32,
+) -> HostResult {
     let map = MapType::of(map)?;
     let value = {
         let name = guest.bytes((name, of))?;
@@ -64,42 +71,56 @@ pub(super) fn get(guest: &mut Guest<'_>, map: u32, name: u32, of: u32, address: 
     match value {
         Some(value) => guest.give(value.as_bytes(), (address, length)),
         // In 0.1.0 a missing header is not an error.
-        None if guest.host().core.module.abi == Abi::V0_1_0 => guest.give(b"", (address, length)),
-        None => Err(Status::NotFound),
+        None if guest.host().core.module.abi == AbiVersion::V0_1_0 => guest.give(b"", (address, length)),
+        None => Err(HostStatus::NotFound),
     }
 }
 
 /// `proxy_set_header_map_pairs`
-pub(super) fn set_all(guest: &mut Guest<'_>, map: u32, data: u32, length: u32) -> Done {
+pub(super) fn set_all(guest: &mut GuestModule<'_>, map: u32, data: u32, length: u32) -> HostResult {
     let map = MapType::of(map)?;
     guest.about(|| map.name().to_owned());
     let (memory, host) = guest.split()?;
     let pairs = message::read(at(memory, (data, length))?)?;
-    change(host, map, Change::SetAll(&pairs))
+    change(host, map, MapChange::SetAll(&pairs))
 }
 
 /// `proxy_add_header_map_value`
-pub(super) fn add(guest: &mut Guest<'_>, map: u32, name: u32, of: u32, value: u32, length: u32) -> Done {
-    change_one(guest, map, (name, of), (value, length), |name, value| Change::Add(name, value))
+pub(super) fn add(
+    guest: &mut GuestModule<'_>,
+    map: u32,
+    name: u32,
+    of: u32,
+    value: u32,
+    length: u32,
+) -> HostResult {
+    change_one(guest, map, (name, of), (value, length), |name, value| MapChange::Add(name, value))
 }
 
 /// `proxy_replace_header_map_value`
-pub(super) fn replace(guest: &mut Guest<'_>, map: u32, name: u32, of: u32, value: u32, length: u32) -> Done {
-    change_one(guest, map, (name, of), (value, length), |name, value| Change::Replace(name, value))
+pub(super) fn replace(
+    guest: &mut GuestModule<'_>,
+    map: u32,
+    name: u32,
+    of: u32,
+    value: u32,
+    length: u32,
+) -> HostResult {
+    change_one(guest, map, (name, of), (value, length), |name, value| MapChange::Replace(name, value))
 }
 
 /// `proxy_remove_header_map_value`
-pub(super) fn remove(guest: &mut Guest<'_>, map: u32, name: u32, of: u32) -> Done {
-    change_one(guest, map, (name, of), (0, 0), |name, _| Change::Remove(name))
+pub(super) fn remove(guest: &mut GuestModule<'_>, map: u32, name: u32, of: u32) -> HostResult {
+    change_one(guest, map, (name, of), (0, 0), |name, _| MapChange::Remove(name))
 }
 
 fn change_one(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     map: u32,
     name: (u32, u32),
     value: (u32, u32),
-    make: impl for<'a> FnOnce(&'a [u8], &'a [u8]) -> Change<'a>,
-) -> Done {
+    make: impl for<'a> FnOnce(&'a [u8], &'a [u8]) -> MapChange<'a>,
+) -> HostResult {
     let map = MapType::of(map)?;
     if guest.host().is_observed() {
         let (name, value) = (guest.text(name)?, guest.text(value)?);
@@ -116,26 +137,34 @@ fn is_of_exchange(map: MapType) -> bool {
 }
 
 /// Reads a map, or returns the status if it is not available.
-fn read<T>(host: &Host, map: MapType, see: impl FnOnce(&Head<'_>) -> T) -> Result<T, Status> {
+fn read<T>(
+    host: &FilterHost,
+    map: MapType,
+    see: impl FnOnce(&MessageHead<'_>) -> T,
+) -> Result<T, HostStatus> {
     if is_of_exchange(map) {
-        return read_exchange(host.stream().ok_or(Status::BadArgument)?, map, see);
+        return read_exchange(host.stream().ok_or(HostStatus::BadArgument)?, map, see);
     }
     let received = &host.received;
     let headers = match map {
         MapType::GrpcInitialMetadata => &received.metadata,
         MapType::GrpcTrailingMetadata | MapType::CallTrailers => &received.trailers,
         _ => match &received.head {
-            Some(head) => return Ok(see(&Head::Response(&mut head.clone()))),
+            Some(head) => return Ok(see(&MessageHead::Response(&mut head.clone()))),
             None => &received.metadata,
         },
     };
-    Ok(see(&Head::Plain(&mut headers.clone())))
+    Ok(see(&MessageHead::Plain(&mut headers.clone())))
 }
 
-fn read_exchange<T>(stream: &Stream, map: MapType, see: impl FnOnce(&Head<'_>) -> T) -> Result<T, Status> {
+fn read_exchange<T>(
+    stream: &StreamContext,
+    map: MapType,
+    see: impl FnOnce(&MessageHead<'_>) -> T,
+) -> Result<T, HostStatus> {
     let side = match map {
-        MapType::RequestTrailers => Side::Request,
-        MapType::ResponseTrailers => Side::Response,
+        MapType::RequestTrailers => MessageSide::Request,
+        MapType::ResponseTrailers => MessageSide::Response,
         _ => {
             let mut messages = stream.exchange.messages();
             let is_request = map == MapType::RequestHeaders;
@@ -143,49 +172,49 @@ fn read_exchange<T>(stream: &Stream, map: MapType, see: impl FnOnce(&Head<'_>) -
             return match messages.head(is_request).filter(|_| is_open) {
                 Some(head) => Ok(see(&head)),
                 // A response that has not arrived yet is empty.
-                None if stream.is_lenient() => Ok(see(&Head::Plain(&mut HeaderMap::new()))),
-                None => Err(Status::BadArgument),
+                None if stream.is_lenient() => Ok(see(&MessageHead::Plain(&mut HeaderMap::new()))),
+                None => Err(HostStatus::BadArgument),
             };
         }
     };
     let mut state = stream.state();
     match &mut state.half(side).trailers {
-        Some(trailers) => Ok(see(&Head::Plain(trailers))),
-        None if stream.is_lenient() => Ok(see(&Head::Plain(&mut HeaderMap::new()))),
-        None => Err(Status::BadArgument),
+        Some(trailers) => Ok(see(&MessageHead::Plain(trailers))),
+        None if stream.is_lenient() => Ok(see(&MessageHead::Plain(&mut HeaderMap::new()))),
+        None => Err(HostStatus::BadArgument),
     }
 }
 
 /// Changes a map, or returns the status if it can't be changed.
-fn change(host: &Host, map: MapType, change: Change<'_>) -> Result<(), Status> {
-    let Some((_, Context::Stream(stream))) = &host.current else { return Err(Status::BadArgument) };
+fn change(host: &FilterHost, map: MapType, change: MapChange<'_>) -> Result<(), HostStatus> {
+    let Some((_, ModuleContext::Stream(stream))) = &host.current else { return Err(HostStatus::BadArgument) };
     let written = match change {
-        Change::Add(name, value) | Change::Replace(name, value) => name.len() + value.len(),
-        Change::Remove(_) => 0,
-        Change::SetAll(pairs) => pairs.iter().map(|(name, value)| name.len() + value.len()).sum(),
+        MapChange::Add(name, value) | MapChange::Replace(name, value) => name.len() + value.len(),
+        MapChange::Remove(_) => 0,
+        MapChange::SetAll(pairs) => pairs.iter().map(|(name, value)| name.len() + value.len()).sum(),
     };
     if written > message::MAX_LIST || !stream.may_write(written) {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
     let side = match map {
-        MapType::RequestTrailers => Side::Request,
-        MapType::ResponseTrailers => Side::Response,
+        MapType::RequestTrailers => MessageSide::Request,
+        MapType::ResponseTrailers => MessageSide::Response,
         MapType::RequestHeaders | MapType::ResponseHeaders => {
             return change_head(stream, &mut stream.exchange.messages(), map, change);
         }
-        _ => return Err(Status::BadArgument),
+        _ => return Err(HostStatus::BadArgument),
     };
     let mut state = stream.state();
-    let trailers = state.half(side).trailers.as_mut().ok_or(Status::BadArgument)?;
-    change.apply(&mut Head::Plain(trailers))
+    let trailers = state.half(side).trailers.as_mut().ok_or(HostStatus::BadArgument)?;
+    change.apply(&mut MessageHead::Plain(trailers))
 }
 
 fn change_head(
-    stream: &Stream,
-    messages: &mut Messages,
+    stream: &StreamContext,
+    messages: &mut ExchangeMessages,
     map: MapType,
-    change: Change<'_>,
-) -> Result<(), Status> {
+    change: MapChange<'_>,
+) -> Result<(), HostStatus> {
     let is_request = map == MapType::RequestHeaders;
     if messages.is_open(is_request)
         && let Some(mut head) = messages.change(is_request)
@@ -193,19 +222,19 @@ fn change_head(
         return change.apply(&mut head);
     }
     if is_request || !stream.is_lenient() || messages.is_over || messages.has_left {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
     let change = change.early()?;
-    let kept = if let Early::Remove(name) = &change { name.len() } else { 0 };
+    let kept = if let EarlyResponseChange::Remove(name) = &change { name.len() } else { 0 };
     if messages.early.len() >= message::MAX_PAIRS || !stream.may_write(kept) {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
     messages.early.push(change);
     Ok(())
 }
 
-impl Change<'_> {
-    fn apply(self, head: &mut Head<'_>) -> Result<(), Status> {
+impl MapChange<'_> {
+    fn apply(self, head: &mut MessageHead<'_>) -> Result<(), HostStatus> {
         match self {
             Self::Add(name, value) => head.add(name, value),
             Self::Replace(name, value) => head.replace(name, value),
@@ -218,19 +247,21 @@ impl Change<'_> {
     }
 
     /// The change in the form that is stored for a response that has not arrived yet.
-    fn early(self) -> Result<Early, Status> {
+    fn early(self) -> Result<EarlyResponseChange, HostStatus> {
         let checked = |name: &[u8], value: &[u8]| {
             let mut trial = HeaderMap::new();
-            Head::Plain(&mut trial).add(name, value)?;
-            let value = HeaderValue::from_bytes(value).map_err(|_| Status::BadArgument)?;
-            Ok::<_, Status>((name.to_vec(), value))
+            MessageHead::Plain(&mut trial).add(name, value)?;
+            let value = HeaderValue::from_bytes(value).map_err(|_| HostStatus::BadArgument)?;
+            Ok::<_, HostStatus>((name.to_vec(), value))
         };
         Ok(match self {
-            Self::Add(name, value) => Early::Add(checked(name, value)?),
-            Self::Replace(name, value) => Early::Replace(checked(name, value)?),
-            Self::Remove(name) if name.len() <= message::MAX_LIST => Early::Remove(name.to_vec()),
-            Self::Remove(_) => return Err(Status::BadArgument),
-            Self::SetAll(_) => return Err(Status::BadArgument),
+            Self::Add(name, value) => EarlyResponseChange::Add(checked(name, value)?),
+            Self::Replace(name, value) => EarlyResponseChange::Replace(checked(name, value)?),
+            Self::Remove(name) if name.len() <= message::MAX_LIST => {
+                EarlyResponseChange::Remove(name.to_vec())
+            }
+            Self::Remove(_) => return Err(HostStatus::BadArgument),
+            Self::SetAll(_) => return Err(HostStatus::BadArgument),
         })
     }
 }

@@ -3,8 +3,10 @@
 
 use sandbox::{Caller, Engine, GuestResult, Linker};
 
-use super::{Guest, Host, buffers, calls, foreign, grpc, headers, memory, properties, share, system, wasi};
-use crate::abi::Status;
+use super::{
+    FilterHost, GuestModule, buffers, calls, foreign, grpc, headers, memory, properties, share, system, wasi,
+};
+use crate::abi::HostStatus;
 use crate::shim::{self, GivingFunction};
 
 /// Links functions of the namespace `env`, each with the types of its parameters. Functions after `async` may
@@ -14,14 +16,14 @@ macro_rules! link {
         $linker:ident: $($name:literal ($($parameter:ident: $type:ty),*) => $function:path;)*
         async $($slow:literal => $slow_function:path;)*
     ) => {
-        $($linker.func_wrap("env", $name, |caller: Caller<'_, Host>, $($parameter: $type),*| -> u32 {
-            let mut guest = Guest::new(caller);
+        $($linker.func_wrap("env", $name, |caller: Caller<'_, FilterHost>, $($parameter: $type),*| -> u32 {
+            let mut guest = GuestModule::new(caller);
             let done = $function(&mut guest, $($parameter),*);
             guest.finish($name, done)
         })?;)*
-        $($linker.func_wrap_async("env", $slow, |caller: Caller<'_, Host>, parameters| {
+        $($linker.func_wrap_async("env", $slow, |caller: Caller<'_, FilterHost>, parameters| {
             Box::new(async move {
-                let mut guest = Guest::new(caller);
+                let mut guest = GuestModule::new(caller);
                 let done = $slow_function(&mut guest, parameters).await?;
                 GuestResult::Ok(guest.finish($slow, done))
             })
@@ -44,17 +46,17 @@ macro_rules! giving {
         ];
 
         /// The halves of these functions, for the shim.
-        pub(crate) fn halves(engine: &Engine) -> GuestResult<Linker<Host>> {
+        pub(crate) fn halves(engine: &Engine) -> GuestResult<Linker<FilterHost>> {
             let mut linker = Linker::new(engine);
             linker.func_wrap(shim::FINISH.0, shim::FINISH.1, memory::finish)?;
-            $(linker.func_wrap(shim::BEGIN, $name, |caller: Caller<'_, Host>, $($parameter: u32),*| -> u64 {
-                let mut guest = Guest::new(caller);
+            $(linker.func_wrap(shim::BEGIN, $name, |caller: Caller<'_, FilterHost>, $($parameter: u32),*| -> u64 {
+                let mut guest = GuestModule::new(caller);
                 let done = $function(&mut guest, $($parameter),*);
                 guest.begin($name, done)
             })?;)*
-            $(linker.func_wrap_async(shim::BEGIN, $slow, |caller: Caller<'_, Host>, parameters| {
+            $(linker.func_wrap_async(shim::BEGIN, $slow, |caller: Caller<'_, FilterHost>, parameters| {
                 Box::new(async move {
-                    let mut guest = Guest::new(caller);
+                    let mut guest = GuestModule::new(caller);
                     let done = $slow_function(&mut guest, parameters).await?;
                     GuestResult::Ok(guest.begin($slow, done))
                 })
@@ -62,14 +64,14 @@ macro_rules! giving {
             Ok(linker)
         }
 
-        fn add_giving(linker: &mut Linker<Host>) -> GuestResult<()> {
+        fn add_giving(linker: &mut Linker<FilterHost>) -> GuestResult<()> {
             $(linker.func_wrap("env", $name, |$($parameter: u32),*| -> u32 {
                 let _ = ($($parameter,)*);
-                Status::InternalFailure as u32
+                HostStatus::InternalFailure as u32
             })?;)*
             $(linker.func_wrap("env", $slow, |$($argument: u32),*| -> u32 {
                 let _ = ($($argument,)*);
-                Status::InternalFailure as u32
+                HostStatus::InternalFailure as u32
             })?;)*
             Ok(())
         }
@@ -90,7 +92,7 @@ giving! {
 }
 
 /// Adds all host functions to a linker.
-pub(crate) fn add(linker: &mut Linker<Host>) -> GuestResult<()> {
+pub(crate) fn add(linker: &mut Linker<FilterHost>) -> GuestResult<()> {
     link! { linker:
         "proxy_log" (level: u32, text: u32, length: u32) => system::log;
         "proxy_get_log_level" (to: u32) => system::get_log_level;

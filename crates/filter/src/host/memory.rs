@@ -6,9 +6,9 @@ use bytes::{Bytes, BytesMut};
 use sandbox::{Caller, GuestResult};
 use services::turn::TURN_BYTES;
 
-use super::{Done, Guest, Host};
-use crate::abi::Status;
-use crate::observe::Event;
+use super::{FilterHost, GuestModule, HostResult};
+use crate::abi::HostStatus;
+use crate::observe::FilterEvent;
 use crate::shim;
 
 /// The capacity of the scratch buffer that is retained, in bytes.
@@ -21,22 +21,22 @@ const LONGEST_TEXT: usize = 64 << 10;
 const SHOWN: usize = 512;
 
 /// The addresses to which a result's address and length are written.
-pub(crate) type Place = (u32, u32);
+pub(crate) type ResultAddresses = (u32, u32);
 
 /// Bytes to be written to memory allocated by the module.
-pub(crate) struct Gift {
+pub(crate) struct ModuleAllocation {
     /// The bytes. Without them, the data is in the host's scratch buffer.
     bytes: Option<Bytes>,
     length: u32,
     /// The number of bytes that have been written.
     written: usize,
-    place: Place,
+    place: ResultAddresses,
     /// The host function that returns the bytes, once its first half has ended.
     name: Option<&'static str>,
     observed: Option<(String, String)>,
 }
 
-impl Gift {
+impl ModuleAllocation {
     pub(crate) fn is_begun(&self) -> bool {
         self.name.is_some()
     }
@@ -49,50 +49,50 @@ impl Gift {
 }
 
 /// A pointer and a length, as passed by the module.
-pub(crate) type Span = (u32, u32);
+pub(crate) type MemorySpan = (u32, u32);
 
 /// The bytes at a span of a memory.
-pub(crate) fn at(memory: &[u8], (pointer, length): Span) -> Result<&[u8], Status> {
+pub(crate) fn at(memory: &[u8], (pointer, length): MemorySpan) -> Result<&[u8], HostStatus> {
     let start = pointer as usize;
-    let end = start.checked_add(length as usize).ok_or(Status::InvalidMemoryAccess)?;
-    memory.get(start..end).ok_or(Status::InvalidMemoryAccess)
+    let end = start.checked_add(length as usize).ok_or(HostStatus::InvalidMemoryAccess)?;
+    memory.get(start..end).ok_or(HostStatus::InvalidMemoryAccess)
 }
 
-fn at_mut(memory: &mut [u8], (pointer, length): Span) -> Result<&mut [u8], Status> {
+fn at_mut(memory: &mut [u8], (pointer, length): MemorySpan) -> Result<&mut [u8], HostStatus> {
     let start = pointer as usize;
-    let end = start.checked_add(length as usize).ok_or(Status::InvalidMemoryAccess)?;
-    memory.get_mut(start..end).ok_or(Status::InvalidMemoryAccess)
+    let end = start.checked_add(length as usize).ok_or(HostStatus::InvalidMemoryAccess)?;
+    memory.get_mut(start..end).ok_or(HostStatus::InvalidMemoryAccess)
 }
 
-impl Guest<'_> {
+impl GuestModule<'_> {
     /// The memory, together with the host data.
-    pub(crate) fn split(&mut self) -> Done<(&mut [u8], &mut Host)> {
-        let memory = self.host().memory.ok_or(Status::InvalidMemoryAccess)?;
+    pub(crate) fn split(&mut self) -> HostResult<(&mut [u8], &mut FilterHost)> {
+        let memory = self.host().memory.ok_or(HostStatus::InvalidMemoryAccess)?;
         Ok(memory.data_and_store_mut(&mut self.caller))
     }
 
     /// The bytes at a span.
-    pub(crate) fn bytes(&self, span: Span) -> Done<&[u8]> {
-        let memory = self.host().memory.ok_or(Status::InvalidMemoryAccess)?;
+    pub(crate) fn bytes(&self, span: MemorySpan) -> HostResult<&[u8]> {
+        let memory = self.host().memory.ok_or(HostStatus::InvalidMemoryAccess)?;
         at(memory.data(&self.caller), span)
     }
 
     /// The text at a span, with invalid UTF-8 replaced. For logs and names.
-    pub(crate) fn text(&self, span: Span) -> Done<String> {
+    pub(crate) fn text(&self, span: MemorySpan) -> HostResult<String> {
         Ok(String::from_utf8_lossy(self.short_bytes(span)?).into_owned())
     }
 
     /// The bytes at a span, if it is not longer than a text may be.
-    pub(crate) fn short_bytes(&self, span: Span) -> Done<&[u8]> {
+    pub(crate) fn short_bytes(&self, span: MemorySpan) -> HostResult<&[u8]> {
         let bytes = self.bytes(span)?;
-        if bytes.len() > LONGEST_TEXT { Err(Status::BadArgument) } else { Ok(bytes) }
+        if bytes.len() > LONGEST_TEXT { Err(HostStatus::BadArgument) } else { Ok(bytes) }
     }
 
     /// Copies the bytes at a span. A long copy is made in parts, between which the callback yields.
     ///
     /// # Errors
     /// Traps if the callback's time limit is exceeded.
-    pub(crate) async fn copy(&mut self, span: Span) -> GuestResult<Done<Bytes>> {
+    pub(crate) async fn copy(&mut self, span: MemorySpan) -> GuestResult<HostResult<Bytes>> {
         Ok(self.append(BytesMut::new(), span).await?.map(BytesMut::freeze))
     }
 
@@ -100,8 +100,8 @@ impl Guest<'_> {
     pub(crate) async fn append(
         &mut self,
         mut to: BytesMut,
-        (address, length): Span,
-    ) -> GuestResult<Done<BytesMut>> {
+        (address, length): MemorySpan,
+    ) -> GuestResult<HostResult<BytesMut>> {
         if let Err(status) = self.bytes((address, length)) {
             return Ok(Err(status));
         }
@@ -130,24 +130,24 @@ impl Guest<'_> {
     }
 
     /// Writes bytes to an address of the module.
-    pub(crate) fn put(&mut self, pointer: u32, bytes: &[u8]) -> Done {
-        let length = u32::try_from(bytes.len()).map_err(|_| Status::InvalidMemoryAccess)?;
+    pub(crate) fn put(&mut self, pointer: u32, bytes: &[u8]) -> HostResult {
+        let length = u32::try_from(bytes.len()).map_err(|_| HostStatus::InvalidMemoryAccess)?;
         let (memory, _) = self.split()?;
         at_mut(memory, (pointer, length))?.copy_from_slice(bytes);
         Ok(())
     }
 
-    pub(crate) fn put_u32(&mut self, pointer: u32, value: u32) -> Done {
+    pub(crate) fn put_u32(&mut self, pointer: u32, value: u32) -> HostResult {
         self.put(pointer, &value.to_le_bytes())
     }
 
-    pub(crate) fn put_u64(&mut self, pointer: u32, value: u64) -> Done {
+    pub(crate) fn put_u64(&mut self, pointer: u32, value: u64) -> HostResult {
         self.put(pointer, &value.to_le_bytes())
     }
 
     /// Returns bytes to the module, in memory allocated by it. Must be the last action of a host function,
     /// and only functions of the shim may use it.
-    pub(crate) fn give(&mut self, bytes: &[u8], place: Place) -> Done {
+    pub(crate) fn give(&mut self, bytes: &[u8], place: ResultAddresses) -> HostResult {
         self.show(bytes);
         self.give_with(bytes.len(), place, |into| {
             into.copy_from_slice(bytes);
@@ -156,7 +156,7 @@ impl Guest<'_> {
     }
 
     /// Like `give`, for bytes that need no copy.
-    pub(crate) fn give_bytes(&mut self, bytes: Bytes, place: Place) -> Done {
+    pub(crate) fn give_bytes(&mut self, bytes: Bytes, place: ResultAddresses) -> HostResult {
         self.show(&bytes);
         self.prepare_gift(bytes.len(), Some(bytes), place)
     }
@@ -165,27 +165,28 @@ impl Guest<'_> {
     pub(crate) fn give_with(
         &mut self,
         length: usize,
-        place: Place,
+        place: ResultAddresses,
         write: impl FnOnce(&mut [u8]) -> Option<()>,
-    ) -> Done {
+    ) -> HostResult {
         self.prepare_gift(length, None, place)?;
         let host = self.host_mut();
         host.scratch.clear();
         host.scratch.resize(length, 0);
-        write(&mut host.scratch).ok_or(Status::InternalFailure)
+        write(&mut host.scratch).ok_or(HostStatus::InternalFailure)
     }
 
-    fn prepare_gift(&mut self, length: usize, bytes: Option<Bytes>, place: Place) -> Done {
-        let length = u32::try_from(length).map_err(|_| Status::InternalFailure)?;
+    fn prepare_gift(&mut self, length: usize, bytes: Option<Bytes>, place: ResultAddresses) -> HostResult {
+        let length = u32::try_from(length).map_err(|_| HostStatus::InternalFailure)?;
         // The allocator is running, or does not exist yet.
         if self.host().gift.is_some() || self.host().memory.is_none() {
-            return Err(Status::InternalFailure);
+            return Err(HostStatus::InternalFailure);
         }
         if length == 0 {
             self.put_u32(place.0, 0)?;
             return self.put_u32(place.1, 0);
         }
-        self.host_mut().gift = Some(Gift { bytes, length, written: 0, place, name: None, observed: None });
+        self.host_mut().gift =
+            Some(ModuleAllocation { bytes, length, written: 0, place, name: None, observed: None });
         Ok(())
     }
 
@@ -199,10 +200,10 @@ impl Guest<'_> {
 
 /// The second half of all host functions that return bytes: the module has allocated memory at this address.
 /// Writes the next part, and returns [`shim::AGAIN`] if further ones are left.
-pub(super) fn finish(mut caller: Caller<'_, Host>, address: u32) -> u32 {
+pub(super) fn finish(mut caller: Caller<'_, FilterHost>, address: u32) -> u32 {
     let host = caller.data_mut();
     let (Some(mut gift), Some(memory)) = (host.gift.take(), host.memory) else {
-        return Status::InternalFailure as u32;
+        return HostStatus::InternalFailure as u32;
     };
     let (memory, host) = memory.data_and_store_mut(&mut caller);
     let bytes = gift.bytes.as_deref().unwrap_or(&host.scratch);
@@ -212,17 +213,17 @@ pub(super) fn finish(mut caller: Caller<'_, Host>, address: u32) -> u32 {
             host.gift = Some(gift);
             return shim::AGAIN;
         }
-        Ok(_) => Status::Ok,
+        Ok(_) => HostStatus::Ok,
         Err(status) => status,
     };
     if host.scratch.capacity() > SCRATCH_KEPT {
         host.scratch = Vec::new();
     }
-    if let Some(name) = gift.name.filter(|_| status != Status::Ok) {
+    if let Some(name) = gift.name.filter(|_| status != HostStatus::Ok) {
         host.note_refusal(name, status);
     }
     if let (Some(name), Some((about, gave))) = (gift.name, &gift.observed) {
-        host.see(&Event::HostCall { name, about, gave, status: status.name() });
+        host.see(&FilterEvent::HostCall { name, about, gave, status: status.name() });
     }
     status as u32
 }
@@ -234,11 +235,11 @@ fn deliver(
     address: u32,
     bytes: &[u8],
     written: usize,
-    place: Place,
-) -> Result<usize, Status> {
-    let length = u32::try_from(bytes.len()).map_err(|_| Status::InternalFailure)?;
+    place: ResultAddresses,
+) -> Result<usize, HostStatus> {
+    let length = u32::try_from(bytes.len()).map_err(|_| HostStatus::InternalFailure)?;
     if address == 0 {
-        return Err(Status::InvalidMemoryAccess);
+        return Err(HostStatus::InvalidMemoryAccess);
     }
     let to = at_mut(memory, (address, length))?;
     let end = bytes.len().min(written + TURN_BYTES);
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(memory[4..8], (bytes.len() as u32).to_le_bytes());
         assert_eq!(
             deliver(&mut memory, 1 + PAGE as u32, &bytes, 0, (0, 4)),
-            Err(Status::InvalidMemoryAccess)
+            Err(HostStatus::InvalidMemoryAccess)
         );
     }
 }

@@ -14,11 +14,11 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Version, request};
 use services::UpstreamCallRecord;
 
-use super::{Done, Guest, Host};
-use crate::abi::{Side, Status};
-use crate::message::{self, Head};
-use crate::messages::{Exchange, Messages};
-use crate::stream::Stream;
+use super::{FilterHost, GuestModule, HostResult};
+use crate::abi::{HostStatus, MessageSide};
+use crate::message::{self, MessageHead};
+use crate::messages::{ExchangeMessages, FilterExchange};
+use crate::stream::StreamContext;
 
 /// The maximum number of properties that modules may set in an exchange, and their maximum total size.
 const MAX_PROPERTIES: usize = 256;
@@ -27,7 +27,7 @@ pub(super) const MAX_BYTES: usize = 256 << 10;
 const MAX_ELEMENTS: usize = 4;
 
 /// `proxy_get_property`
-pub(super) fn get(guest: &mut Guest<'_>, path: u32, of: u32, address: u32, length: u32) -> Done {
+pub(super) fn get(guest: &mut GuestModule<'_>, path: u32, of: u32, address: u32, length: u32) -> HostResult {
     let value = {
         let raw = guest.bytes((path, of))?;
         find(guest.host(), raw)
@@ -36,11 +36,11 @@ pub(super) fn get(guest: &mut Guest<'_>, path: u32, of: u32, address: u32, lengt
         let path = guest.text((path, of))?.replace('\0', ".");
         guest.about(|| path);
     }
-    guest.give_bytes(value.ok_or(Status::NotFound)?, (address, length))
+    guest.give_bytes(value.ok_or(HostStatus::NotFound)?, (address, length))
 }
 
 /// `proxy_set_property`
-pub(super) fn set(guest: &mut Guest<'_>, path: u32, of: u32, value: u32, length: u32) -> Done {
+pub(super) fn set(guest: &mut GuestModule<'_>, path: u32, of: u32, value: u32, length: u32) -> HostResult {
     if guest.host().is_observed() {
         let path = guest.text((path, of))?.replace('\0', ".");
         guest.about(|| path);
@@ -49,8 +49,8 @@ pub(super) fn set(guest: &mut Guest<'_>, path: u32, of: u32, value: u32, length:
     let host = guest.host();
     // APISIX's way of requesting bodies.
     let side = match path {
-        b"wasm_process_req_body" => Some(Side::Request),
-        b"wasm_process_resp_body" => Some(Side::Response),
+        b"wasm_process_req_body" => Some(MessageSide::Request),
+        b"wasm_process_resp_body" => Some(MessageSide::Response),
         _ => None,
     };
     if let (Some(side), Some(stream)) = (side, host.stream()) {
@@ -61,14 +61,14 @@ pub(super) fn set(guest: &mut Guest<'_>, path: u32, of: u32, value: u32, length:
 }
 
 /// Stores a property for all filters of the exchange.
-pub(super) fn keep(host: &Host, path: &[u8], value: &[u8]) -> Result<(), Status> {
-    let stream = host.stream().ok_or(Status::NotFound)?;
+pub(super) fn keep(host: &FilterHost, path: &[u8], value: &[u8]) -> Result<(), HostStatus> {
+    let stream = host.stream().ok_or(HostStatus::NotFound)?;
     let mut messages = stream.exchange.messages();
     let known = &mut messages.properties;
     let bytes: usize = known.iter().map(|(path, value)| path.len() + value.len()).sum();
     let is_over = bytes + path.len() + value.len() > MAX_BYTES;
     if is_over || (known.len() >= MAX_PROPERTIES && !known.contains_key(path)) {
-        return Err(Status::InternalFailure);
+        return Err(HostStatus::InternalFailure);
     }
     known.insert(path.to_vec(), Bytes::copy_from_slice(value));
     Ok(())
@@ -80,7 +80,7 @@ pub(crate) fn parse(path: &[u8]) -> Vec<&[u8]> {
     path.split(|byte| *byte == 0).take(MAX_ELEMENTS).collect()
 }
 
-fn find(host: &Host, raw: &[u8]) -> Option<Bytes> {
+fn find(host: &FilterHost, raw: &[u8]) -> Option<Bytes> {
     // No property with a longer path can be set.
     if raw.len() > MAX_BYTES {
         return None;
@@ -120,7 +120,7 @@ fn find(host: &Host, raw: &[u8]) -> Option<Bytes> {
 }
 
 /// A value that a module has set, by the same path or as Envoy's filter state.
-fn set_before(messages: &Messages, raw: &[u8], path: &[&[u8]]) -> Option<Bytes> {
+fn set_before(messages: &ExchangeMessages, raw: &[u8], path: &[&[u8]]) -> Option<Bytes> {
     if messages.properties.is_empty() {
         return None;
     }
@@ -131,7 +131,7 @@ fn set_before(messages: &Messages, raw: &[u8], path: &[&[u8]]) -> Option<Bytes> 
     messages.properties.get(key).cloned()
 }
 
-fn of_request(exchange: &Exchange, messages: &mut Messages, path: &[&[u8]]) -> Option<Bytes> {
+fn of_request(exchange: &FilterExchange, messages: &mut ExchangeMessages, path: &[&[u8]]) -> Option<Bytes> {
     match path {
         [b"headers"] => return pairs(&messages.head(true)?),
         [b"headers", name] => return header(messages.head(true)?.get(name)),
@@ -156,11 +156,13 @@ fn of_request(exchange: &Exchange, messages: &mut Messages, path: &[&[u8]]) -> O
     }
 }
 
-fn of_response(stream: &Stream, messages: &mut Messages, path: &[&[u8]]) -> Option<Bytes> {
+fn of_response(stream: &StreamContext, messages: &mut ExchangeMessages, path: &[&[u8]]) -> Option<Bytes> {
     match path {
-        [b"trailers"] => trailers(stream, messages, |trailers| pairs(&Head::Plain(&mut trailers.clone()))),
+        [b"trailers"] => {
+            trailers(stream, messages, |trailers| pairs(&MessageHead::Plain(&mut trailers.clone())))
+        }
         [b"trailers", name] => {
-            trailers(stream, messages, |trailers| header(Head::Plain(&mut trailers.clone()).get(name)))
+            trailers(stream, messages, |trailers| header(MessageHead::Plain(&mut trailers.clone()).get(name)))
         }
         [b"headers"] => pairs(&messages.head(false)?),
         [b"headers", name] => header(messages.head(false)?.get(name)),
@@ -175,18 +177,22 @@ fn of_response(stream: &Stream, messages: &mut Messages, path: &[&[u8]]) -> Opti
             let at_once = messages.response.as_ref().and_then(|head| status(&head.headers));
             at_once.or_else(|| trailers(stream, messages, status)).map(number)
         }
-        [b"size" | b"total_size"] => Some(number(stream.exchange.counted(Side::Response))),
+        [b"size" | b"total_size"] => Some(number(stream.exchange.counted(MessageSide::Response))),
         _ => None,
     }
 }
 
 /// Reads the response's trailers: this filter's copy, or the ones that have left.
-fn trailers<T>(stream: &Stream, messages: &Messages, see: impl Fn(&HeaderMap) -> Option<T>) -> Option<T> {
+fn trailers<T>(
+    stream: &StreamContext,
+    messages: &ExchangeMessages,
+    see: impl Fn(&HeaderMap) -> Option<T>,
+) -> Option<T> {
     let mut state = stream.state();
-    state.half(Side::Response).trailers.as_ref().or(messages.trailers.as_ref()).and_then(see)
+    state.half(MessageSide::Response).trailers.as_ref().or(messages.trailers.as_ref()).and_then(see)
 }
 
-fn of_connection(exchange: &Exchange, name: &[u8]) -> Option<Bytes> {
+fn of_connection(exchange: &FilterExchange, name: &[u8]) -> Option<Bytes> {
     let tls = exchange.facts.tls.as_ref();
     let certificate = tls.and_then(|tls| tls.certificate.as_ref());
     match name {
@@ -203,7 +209,7 @@ fn of_connection(exchange: &Exchange, name: &[u8]) -> Option<Bytes> {
 }
 
 /// A property of the upstream connection, available after the request has been sent.
-fn of_upstream(exchange: &Exchange, messages: &Messages, name: &[u8]) -> Option<Bytes> {
+fn of_upstream(exchange: &FilterExchange, messages: &ExchangeMessages, name: &[u8]) -> Option<Bytes> {
     exchange.call.budget.see_made(|made| {
         let made = handled(exchange, made.get(messages.calls_before..)?)?;
         match name {
@@ -216,7 +222,7 @@ fn of_upstream(exchange: &Exchange, messages: &Messages, name: &[u8]) -> Option<
 }
 
 /// The service of the route, or if it has none, the service that was called last.
-fn service(exchange: &Exchange) -> Option<Bytes> {
+fn service(exchange: &FilterExchange) -> Option<Bytes> {
     let of_route = || exchange.facts.service.as_deref().map(text);
     let called = || exchange.call.budget.see_made(|made| made.last().map(|made| text(&made.service)));
     of_route().or_else(called)
@@ -224,7 +230,7 @@ fn service(exchange: &Exchange) -> Option<Bytes> {
 
 /// The handler's own call among those made since the request reached it: the call to the route's service
 /// rather than a filter's, or if the route has no service, the last one.
-fn handled<'a>(exchange: &Exchange, made: &'a [UpstreamCallRecord]) -> Option<&'a UpstreamCallRecord> {
+fn handled<'a>(exchange: &FilterExchange, made: &'a [UpstreamCallRecord]) -> Option<&'a UpstreamCallRecord> {
     match &exchange.facts.service {
         Some(service) => made.iter().find(|made| made.service == *service),
         None => made.last(),
@@ -232,7 +238,7 @@ fn handled<'a>(exchange: &Exchange, made: &'a [UpstreamCallRecord]) -> Option<&'
 }
 
 /// The id of the request: from `x-request-id`, or else the trace id, or else random.
-fn id(exchange: &Exchange, messages: &mut Messages) -> Option<Bytes> {
+fn id(exchange: &FilterExchange, messages: &mut ExchangeMessages) -> Option<Bytes> {
     if let Some(named) = messages.request.as_ref().and_then(|head| field(head, "x-request-id")) {
         return Some(named);
     }
@@ -245,9 +251,9 @@ fn id(exchange: &Exchange, messages: &mut Messages) -> Option<Bytes> {
     messages.id.clone()
 }
 
-fn request_size(exchange: &Exchange, head: &request::Parts) -> u64 {
+fn request_size(exchange: &FilterExchange, head: &request::Parts) -> u64 {
     let announced = || head.headers.get("content-length")?.to_str().ok()?.parse().ok();
-    exchange.counted(Side::Request).max(announced().unwrap_or(0))
+    exchange.counted(MessageSide::Request).max(announced().unwrap_or(0))
 }
 
 fn protocol(version: Version) -> &'static str {
@@ -258,7 +264,7 @@ fn protocol(version: Version) -> &'static str {
     }
 }
 
-fn pairs(head: &Head<'_>) -> Option<Bytes> {
+fn pairs(head: &MessageHead<'_>) -> Option<Bytes> {
     let mut bytes = vec![0; message::size(head)];
     message::write(head, &mut bytes)?;
     Some(bytes.into())

@@ -11,10 +11,10 @@ use std::fmt::Display;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::{Done, Host};
-use crate::abi::Status;
+use super::{FilterHost, HostResult};
+use crate::abi::HostStatus;
 use crate::filters::lock;
-use crate::plugin::Spec;
+use crate::plugin::PluginSpec;
 use crate::stats::count;
 
 /// The interval in which refused calls of one filter and reason share one log line.
@@ -43,19 +43,19 @@ pub(crate) enum CallRefusal {
     Memory,
 }
 
-impl From<Status> for CallRefusal {
-    fn from(status: Status) -> Self {
-        if status == Status::InvalidMemoryAccess { Self::Memory } else { Self::Moment }
+impl From<HostStatus> for CallRefusal {
+    fn from(status: HostStatus) -> Self {
+        if status == HostStatus::InvalidMemoryAccess { Self::Memory } else { Self::Moment }
     }
 }
 
 impl CallRefusal {
     /// The status for the module.
-    pub(super) fn status(self) -> Status {
+    pub(super) fn status(self) -> HostStatus {
         match self {
-            Self::TooMany | Self::NoRuntime => Status::InternalFailure,
-            Self::Memory => Status::InvalidMemoryAccess,
-            _ => Status::BadArgument,
+            Self::TooMany | Self::NoRuntime => HostStatus::InternalFailure,
+            Self::Memory => HostStatus::InvalidMemoryAccess,
+            _ => HostStatus::BadArgument,
         }
     }
 
@@ -77,11 +77,11 @@ impl CallRefusal {
 /// The refusals of a filter that have been logged. The keys are constants, so there are a few dozen at most.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalLog {
-    logged: Mutex<HashMap<(&'static str, &'static str), Logged>>,
+    logged: Mutex<HashMap<(&'static str, &'static str), LoggedRefusals>>,
 }
 
 #[derive(Debug)]
-struct Logged {
+struct LoggedRefusals {
     at: Instant,
     left_out: u64,
 }
@@ -92,7 +92,7 @@ impl RefusalLog {
         let now = Instant::now();
         let mut logged = lock(&self.logged);
         let Some(last) = logged.get_mut(&(function, reason)) else {
-            logged.insert((function, reason), Logged { at: now, left_out: 0 });
+            logged.insert((function, reason), LoggedRefusals { at: now, left_out: 0 });
             return Some(0);
         };
         if again.is_none_or(|again| now.saturating_duration_since(last.at) < again) {
@@ -106,7 +106,7 @@ impl RefusalLog {
 
 /// Logs, at intervals, that a call was made and failed.
 pub(super) fn log_failure(
-    spec: &Spec,
+    spec: &PluginSpec,
     function: &'static str,
     upstream: &str,
     code: &'static str,
@@ -118,14 +118,14 @@ pub(super) fn log_failure(
     }
 }
 
-impl Host {
+impl FilterHost {
     /// Records the outcome of a call that the module requested.
     pub(super) fn note_call(
         &self,
         function: &'static str,
         upstream: &str,
         made: Result<(), CallRefusal>,
-    ) -> Done {
+    ) -> HostResult {
         let Err(refusal) = made else { return Ok(()) };
         self.note_refused();
         if let Some(spec) = self.spec() {
@@ -150,11 +150,11 @@ impl Host {
     }
 
     /// Records that a host function returned an error.
-    pub(super) fn note_refusal(&self, function: &'static str, status: Status) {
+    pub(super) fn note_refusal(&self, function: &'static str, status: HostStatus) {
         let is_usual = match status {
-            Status::Ok | Status::Empty => true,
+            HostStatus::Ok | HostStatus::Empty => true,
             // Reading something that is missing is usual, but a missing property may be one of another host.
-            Status::NotFound => function != "proxy_get_property",
+            HostStatus::NotFound => function != "proxy_get_property",
             _ => false,
         };
         let is_call = matches!(function, "proxy_http_call" | "proxy_grpc_call" | "proxy_grpc_stream");

@@ -2,21 +2,22 @@
 
 use sandbox::GuestResult;
 
-use super::{Done, Guest};
-use crate::abi::Status;
-use crate::shared::Consumer;
+use super::{GuestModule, HostResult};
+use crate::abi::HostStatus;
+use crate::shared::QueueConsumer;
 
 /// `proxy_get_shared_data`
 pub(super) fn get_data(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     key: u32,
     of: u32,
     address: u32,
     length: u32,
     cas: u32,
-) -> Done {
+) -> HostResult {
     guest.about_text((key, of));
-    let (value, version) = guest.host().core.shared.get(guest.bytes((key, of))?).ok_or(Status::NotFound)?;
+    let (value, version) =
+        guest.host().core.shared.get(guest.bytes((key, of))?).ok_or(HostStatus::NotFound)?;
     guest.put_u32(cas, version)?;
     guest.give_bytes(value, (address, length))
 }
@@ -26,37 +27,37 @@ pub(super) fn get_data(
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
 pub(super) async fn set_data(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     (key, of, value, length, cas): (u32, u32, u32, u32, u32),
-) -> GuestResult<Done> {
+) -> GuestResult<HostResult> {
     guest.about_text((key, of));
     let value = guest.copy((value, length)).await?;
     Ok(value.and_then(|value| guest.host().core.shared.set(guest.bytes((key, of))?, value, cas)))
 }
 
 /// `proxy_register_shared_queue`: the caller is notified of new items.
-pub(super) fn register_queue(guest: &mut Guest<'_>, name: u32, length: u32, to: u32) -> Done {
+pub(super) fn register_queue(guest: &mut GuestModule<'_>, name: u32, length: u32, to: u32) -> HostResult {
     let name = guest.text((name, length))?;
     guest.about(|| name.clone());
     let host = guest.host();
-    let root = host.root().ok_or(Status::BadArgument)?;
-    let consumer = Consumer { slot: host.slot.clone(), generation: host.generation, root: root.id };
+    let root = host.root().ok_or(HostStatus::BadArgument)?;
+    let consumer = QueueConsumer { slot: host.slot.clone(), generation: host.generation, root: root.id };
     let id = host.core.filters.queues.register(&root.spec.vm_id, &name, consumer)?;
     guest.put_u32(to, id)
 }
 
 /// `proxy_resolve_shared_queue`
 pub(super) fn resolve_queue(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     vm_id: u32,
     vm_id_length: u32,
     name: u32,
     length: u32,
     to: u32,
-) -> Done {
+) -> HostResult {
     let (vm_id, name) = (guest.text((vm_id, vm_id_length))?, guest.text((name, length))?);
     guest.about(|| format!("{vm_id}, {name}"));
-    let id = guest.host().core.filters.queues.resolve(&vm_id, &name).ok_or(Status::NotFound)?;
+    let id = guest.host().core.filters.queues.resolve(&vm_id, &name).ok_or(HostStatus::NotFound)?;
     guest.put_u32(to, id)
 }
 
@@ -65,42 +66,48 @@ pub(super) fn resolve_queue(
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
 pub(super) async fn enqueue(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     (queue, data, length): (u32, u32, u32),
-) -> GuestResult<Done> {
+) -> GuestResult<HostResult> {
     guest.about(|| queue.to_string());
     let item = guest.copy((data, length)).await?;
     Ok(item.and_then(|item| guest.host().core.filters.queues.enqueue(queue, item)))
 }
 
 /// `proxy_dequeue_shared_queue`
-pub(super) fn dequeue(guest: &mut Guest<'_>, queue: u32, address: u32, length: u32) -> Done {
+pub(super) fn dequeue(guest: &mut GuestModule<'_>, queue: u32, address: u32, length: u32) -> HostResult {
     guest.about(|| queue.to_string());
     let item = guest.host().core.filters.queues.dequeue(queue)?;
     guest.give_bytes(item, (address, length))
 }
 
 /// `proxy_define_metric`
-pub(super) fn define_metric(guest: &mut Guest<'_>, kind: u32, name: u32, length: u32, to: u32) -> Done {
+pub(super) fn define_metric(
+    guest: &mut GuestModule<'_>,
+    kind: u32,
+    name: u32,
+    length: u32,
+    to: u32,
+) -> HostResult {
     guest.about_text((name, length));
     let id = guest.host().core.filters.metrics.define(kind, guest.bytes((name, length))?)?;
     guest.put_u32(to, id)
 }
 
 /// `proxy_increment_metric`
-pub(super) fn increment_metric(guest: &mut Guest<'_>, metric: u32, by: u64) -> Done {
+pub(super) fn increment_metric(guest: &mut GuestModule<'_>, metric: u32, by: u64) -> HostResult {
     guest.about(|| format!("{metric}, {}", by.cast_signed()));
     guest.host().core.filters.metrics.increment(metric, by.cast_signed())
 }
 
 /// `proxy_record_metric`
-pub(super) fn record_metric(guest: &mut Guest<'_>, metric: u32, value: u64) -> Done {
+pub(super) fn record_metric(guest: &mut GuestModule<'_>, metric: u32, value: u64) -> HostResult {
     guest.about(|| format!("{metric}, {value}"));
     guest.host().core.filters.metrics.record(metric, value)
 }
 
 /// `proxy_get_metric`
-pub(super) fn get_metric(guest: &mut Guest<'_>, metric: u32, to: u32) -> Done {
+pub(super) fn get_metric(guest: &mut GuestModule<'_>, metric: u32, to: u32) -> HostResult {
     let value = guest.host().core.filters.metrics.get(metric)?;
     guest.put_u64(to, value)
 }

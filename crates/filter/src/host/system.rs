@@ -8,12 +8,12 @@ use http::{HeaderMap, StatusCode};
 use sandbox::GuestResult;
 use tracing::Level;
 
-use super::{Done, Guest, Host};
-use crate::abi::{Side, Status};
-use crate::message::{self, Head};
+use super::{FilterHost, GuestModule, HostResult};
+use crate::abi::{HostStatus, MessageSide};
+use crate::message::{self, MessageHead};
 use crate::messages::grpc_headers;
-use crate::observe::Event;
-use crate::stream::Local;
+use crate::observe::FilterEvent;
+use crate::stream::LocalResponse;
 
 /// The maximum length of a logged message in bytes.
 const LONGEST_MESSAGE: usize = 16 << 10;
@@ -24,10 +24,10 @@ const LONGEST_DETAILS: usize = 4 << 10;
 const SHORTEST_PERIOD: u64 = 1;
 
 /// `proxy_log`
-pub(super) fn log(guest: &mut Guest<'_>, level: u32, text: u32, length: u32) -> Done {
+pub(super) fn log(guest: &mut GuestModule<'_>, level: u32, text: u32, length: u32) -> HostResult {
     let host = guest.host();
     if level > 5 {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
     let bytes = guest.bytes((text, length))?;
     if host.is_observed() || level >= least_level() {
@@ -38,7 +38,7 @@ pub(super) fn log(guest: &mut Guest<'_>, level: u32, text: u32, length: u32) -> 
 }
 
 /// Writes a message of a module to the log.
-pub(super) fn write_log(host: &Host, level: u32, message: &str) {
+pub(super) fn write_log(host: &FilterHost, level: u32, message: &str) {
     let filter = host.spec().map_or("", |spec| &*spec.name);
     let name = match level {
         0 => "trace",
@@ -49,7 +49,7 @@ pub(super) fn write_log(host: &Host, level: u32, message: &str) {
         _ => "critical",
     };
     if host.is_observed() {
-        host.see(&Event::Log { filter, level: name, message });
+        host.see(&FilterEvent::Log { filter, level: name, message });
     }
     match level {
         0 => tracing::trace!(target: "filter", filter, "{message}"),
@@ -70,12 +70,12 @@ fn least_level() -> u32 {
 }
 
 /// `proxy_get_log_level`
-pub(super) fn get_log_level(guest: &mut Guest<'_>, to: u32) -> Done {
+pub(super) fn get_log_level(guest: &mut GuestModule<'_>, to: u32) -> HostResult {
     guest.put_u32(to, least_level())
 }
 
 /// `proxy_get_current_time_nanoseconds`
-pub(super) fn get_current_time(guest: &mut Guest<'_>, to: u32) -> Done {
+pub(super) fn get_current_time(guest: &mut GuestModule<'_>, to: u32) -> HostResult {
     guest.put_u64(to, nanoseconds(SystemTime::now()))
 }
 
@@ -86,10 +86,10 @@ pub(super) fn nanoseconds(time: SystemTime) -> u64 {
 }
 
 /// `proxy_set_tick_period_milliseconds`
-pub(super) fn set_tick_period(guest: &mut Guest<'_>, period: u32) -> Done {
+pub(super) fn set_tick_period(guest: &mut GuestModule<'_>, period: u32) -> HostResult {
     guest.about(|| format!("{period} ms"));
     let host = guest.host();
-    let root = host.root().ok_or(Status::BadArgument)?;
+    let root = host.root().ok_or(HostStatus::BadArgument)?;
     let period = if period == 0 { 0 } else { u64::from(period).max(SHORTEST_PERIOD) };
     root.period.store(period, Relaxed);
     host.set_timer(&root);
@@ -97,62 +97,62 @@ pub(super) fn set_tick_period(guest: &mut Guest<'_>, period: u32) -> Done {
 }
 
 /// `proxy_set_effective_context`
-pub(super) fn set_effective_context(guest: &mut Guest<'_>, id: u32) -> Done {
+pub(super) fn set_effective_context(guest: &mut GuestModule<'_>, id: u32) -> HostResult {
     guest.about(|| id.to_string());
     let host = guest.host_mut();
     if host.current.as_ref().is_some_and(|(current, _)| *current == id) {
         return Ok(());
     }
-    let context = host.contexts.get(&id).ok_or(Status::BadArgument)?.clone();
+    let context = host.contexts.get(&id).ok_or(HostStatus::BadArgument)?.clone();
     host.current = Some((id, context));
     Ok(())
 }
 
 /// `proxy_done`
-pub(super) fn done(guest: &mut Guest<'_>) -> Done {
+pub(super) fn done(guest: &mut GuestModule<'_>) -> HostResult {
     guest.host_mut().done()
 }
 
 /// `proxy_continue_stream`
-pub(super) fn continue_stream(guest: &mut Guest<'_>, stream: u32) -> Done {
+pub(super) fn continue_stream(guest: &mut GuestModule<'_>, stream: u32) -> HostResult {
     match stream {
         0 => continue_request(guest),
         1 => continue_response(guest),
         // Downstream and upstream of a TCP connection.
-        2 | 3 => Err(Status::Unimplemented),
-        _ => Err(Status::BadArgument),
+        2 | 3 => Err(HostStatus::Unimplemented),
+        _ => Err(HostStatus::BadArgument),
     }
 }
 
 /// `proxy_continue_request`, of 0.1.0
-pub(super) fn continue_request(guest: &mut Guest<'_>) -> Done {
-    resume(guest, Side::Request)
+pub(super) fn continue_request(guest: &mut GuestModule<'_>) -> HostResult {
+    resume(guest, MessageSide::Request)
 }
 
 /// `proxy_continue_response`, of 0.1.0
-pub(super) fn continue_response(guest: &mut Guest<'_>) -> Done {
-    resume(guest, Side::Response)
+pub(super) fn continue_response(guest: &mut GuestModule<'_>) -> HostResult {
+    resume(guest, MessageSide::Response)
 }
 
-fn resume(guest: &mut Guest<'_>, side: Side) -> Done {
+fn resume(guest: &mut GuestModule<'_>, side: MessageSide) -> HostResult {
     // Only sets a flag and wakes: the waiting future must not call the module while it is running.
-    guest.host().stream().ok_or(Status::BadArgument)?.resume(side);
+    guest.host().stream().ok_or(HostStatus::BadArgument)?.resume(side);
     Ok(())
 }
 
 /// `proxy_close_stream`
-pub(super) fn close_stream(guest: &mut Guest<'_>, stream: u32) -> Done {
+pub(super) fn close_stream(guest: &mut GuestModule<'_>, stream: u32) -> HostResult {
     if stream > 3 {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
-    let stream = guest.host().stream().ok_or(Status::BadArgument)?;
+    let stream = guest.host().stream().ok_or(HostStatus::BadArgument)?;
     stream.state().closed = true;
     stream.wake();
     Ok(())
 }
 
 /// `proxy_clear_route_cache`, of 0.1.0: the route is chosen before filters run, and stays.
-pub(super) fn clear_route_cache(_: &mut Guest<'_>) -> Done {
+pub(super) fn clear_route_cache(_: &mut GuestModule<'_>) -> HostResult {
     Ok(())
 }
 
@@ -166,9 +166,9 @@ type LocalResponseParameters = (u32, u32, u32, u32, u32, u32, u32, u32);
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
 pub(super) async fn send_local_response(
-    guest: &mut Guest<'_>,
+    guest: &mut GuestModule<'_>,
     (status, details, details_length, body, body_length, headers, headers_length, grpc): LocalResponseParameters,
-) -> GuestResult<Done> {
+) -> GuestResult<HostResult> {
     guest.about(|| status.to_string());
     let body = guest.copy((body, body_length)).await?;
     let parts = [(details, details_length), (headers, headers_length)];
@@ -180,21 +180,22 @@ pub(super) async fn send_local_response(
 }
 
 fn answer(
-    guest: &Guest<'_>,
+    guest: &GuestModule<'_>,
     status: u32,
     [details, headers]: [(u32, u32); 2],
     body: Bytes,
     grpc: u32,
-) -> Done {
+) -> HostResult {
     let code = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
-    let code = code.filter(|code| code.as_u16() >= 200 && code.as_u16() < 600).ok_or(Status::BadArgument)?;
+    let code =
+        code.filter(|code| code.as_u16() >= 200 && code.as_u16() < 600).ok_or(HostStatus::BadArgument)?;
     let details = beginning(guest.bytes(details)?);
     let mut fields = HeaderMap::new();
     for (name, value) in message::read(guest.bytes(headers)?)? {
-        Head::Plain(&mut fields).add(name, value)?;
+        MessageHead::Plain(&mut fields).add(name, value)?;
     }
-    let stream = guest.host().answerable_stream().ok_or(Status::BadArgument)?;
-    let mut local = Local { status: code, headers: fields, body, details };
+    let stream = guest.host().answerable_stream().ok_or(HostStatus::BadArgument)?;
+    let mut local = LocalResponse { status: code, headers: fields, body, details };
     if stream.exchange.is_grpc() {
         as_grpc(&mut local, grpc);
     }
@@ -210,7 +211,7 @@ fn answer(
 }
 
 /// Converts a local response for a gRPC client into a trailers-only response.
-fn as_grpc(local: &mut Local, grpc: u32) {
+fn as_grpc(local: &mut LocalResponse, grpc: u32) {
     let status = if grpc == u32::MAX { grpc_status(local.status) } else { grpc };
     let message = beginning(&local.body);
     grpc_headers(&mut local.headers, status, &message);

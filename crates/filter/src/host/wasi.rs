@@ -8,8 +8,8 @@ use std::time::{Instant, SystemTime};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 
 use super::memory::at;
-use super::{Done, Guest, Host, system};
-use crate::abi::Status;
+use super::{FilterHost, GuestModule, HostResult, system};
+use crate::abi::HostStatus;
 
 /// Error numbers of WASI.
 const SUCCESS: u32 = 0;
@@ -32,13 +32,13 @@ const LONGEST_LINE: usize = 8 << 10;
 /// The error of a module that has called `proc_exit`.
 #[derive(Debug, thiserror::Error)]
 #[error("it exited with code {0}")]
-struct Exited(u32);
+struct ProcExit(u32);
 
 /// Links implemented functions.
 macro_rules! link {
     ($linker:ident, $module:ident: $($name:literal ($($parameter:ident: $type:ty),*) => $function:path;)*) => {$(
-        $linker.func_wrap($module, $name, |caller: Caller<'_, Host>, $($parameter: $type),*| -> u32 {
-            let mut guest = Guest::new(caller);
+        $linker.func_wrap($module, $name, |caller: Caller<'_, FilterHost>, $($parameter: $type),*| -> u32 {
+            let mut guest = GuestModule::new(caller);
             let done = $function(&mut guest, $($parameter),*);
             errno(done)
         })?;
@@ -51,12 +51,12 @@ macro_rules! refuse {
         refuse!(@one $linker, $module, $name, $errno, $($type),*);
     )*};
     (@one $linker:ident, $module:ident, $name:literal, $errno:expr, $($type:ty),*) => {
-        $linker.func_wrap($module, $name, |_: Caller<'_, Host>, $(_: $type),*| -> u32 { $errno })?;
+        $linker.func_wrap($module, $name, |_: Caller<'_, FilterHost>, $(_: $type),*| -> u32 { $errno })?;
     };
 }
 
 /// Adds WASI to a linker.
-pub(super) fn add(linker: &mut Linker<Host>) -> GuestResult<()> {
+pub(super) fn add(linker: &mut Linker<FilterHost>) -> GuestResult<()> {
     for module in ["wasi_snapshot_preview1", "wasi_unstable"] {
         link! { linker, module:
             "args_get" (a: u32, b: u32) => nothing;
@@ -108,51 +108,51 @@ pub(super) fn add(linker: &mut Linker<Host>) -> GuestResult<()> {
             "sock_send" (u32, u32, u32, u32, u32) => NOTSUP;
             "sock_shutdown" (u32, u32) => NOTSUP;
         }
-        linker.func_wrap(module, "proc_exit", |_: Caller<'_, Host>, code: u32| -> GuestResult<()> {
-            Err(Trapped::new(Exited(code)))
+        linker.func_wrap(module, "proc_exit", |_: Caller<'_, FilterHost>, code: u32| -> GuestResult<()> {
+            Err(Trapped::new(ProcExit(code)))
         })?;
     }
     Ok(())
 }
 
 /// Maps a status to an error number of WASI.
-fn errno(done: Done) -> u32 {
+fn errno(done: HostResult) -> u32 {
     match done {
         Ok(()) => SUCCESS,
-        Err(Status::NotFound) => BADF,
-        Err(Status::InvalidMemoryAccess) => FAULT,
+        Err(HostStatus::NotFound) => BADF,
+        Err(HostStatus::InvalidMemoryAccess) => FAULT,
         Err(_) => INVAL,
     }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a host function like the others")]
-fn nothing(_: &mut Guest<'_>, _: u32, _: u32) -> Done {
+fn nothing(_: &mut GuestModule<'_>, _: u32, _: u32) -> HostResult {
     Ok(())
 }
 
-fn no_sizes(guest: &mut Guest<'_>, count: u32, bytes: u32) -> Done {
+fn no_sizes(guest: &mut GuestModule<'_>, count: u32, bytes: u32) -> HostResult {
     guest.put_u32(count, 0)?;
     guest.put_u32(bytes, 0)
 }
 
-fn clock_res_get(guest: &mut Guest<'_>, _: u32, to: u32) -> Done {
+fn clock_res_get(guest: &mut GuestModule<'_>, _: u32, to: u32) -> HostResult {
     guest.put_u64(to, 1)
 }
 
-fn clock_time_get(guest: &mut Guest<'_>, clock: u32, _: u64, to: u32) -> Done {
+fn clock_time_get(guest: &mut GuestModule<'_>, clock: u32, _: u64, to: u32) -> HostResult {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let time = match clock {
         0 => system::nanoseconds(SystemTime::now()),
         1..=3 => u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1),
-        _ => return Err(Status::BadArgument),
+        _ => return Err(HostStatus::BadArgument),
     };
     guest.put_u64(to, time)
 }
 
 /// Describes the standard streams as character devices.
-fn fd_fdstat_get(guest: &mut Guest<'_>, fd: u32, to: u32) -> Done {
+fn fd_fdstat_get(guest: &mut GuestModule<'_>, fd: u32, to: u32) -> HostResult {
     if fd > 2 {
-        return Err(Status::NotFound);
+        return Err(HostStatus::NotFound);
     }
     let mut stat = [0; 24];
     stat[0] = 2;
@@ -160,14 +160,14 @@ fn fd_fdstat_get(guest: &mut Guest<'_>, fd: u32, to: u32) -> Done {
 }
 
 /// Logs lines written to the standard outputs.
-fn fd_write(guest: &mut Guest<'_>, fd: u32, pieces: u32, count: u32, to: u32) -> Done {
+fn fd_write(guest: &mut GuestModule<'_>, fd: u32, pieces: u32, count: u32, to: u32) -> HostResult {
     let level = match fd {
         1 => 2,
         2 => 4,
-        _ => return Err(Status::NotFound),
+        _ => return Err(HostStatus::NotFound),
     };
     if count > MAX_PIECES {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
     let (mut written, mut lines): (u32, usize) = (0, MAX_LINES);
     let (memory, host) = guest.split()?;
@@ -189,7 +189,7 @@ fn word(four: &[u8]) -> u32 {
 }
 
 /// Logs a text until no more lines are left. Returns the number of bytes taken.
-fn write(host: &mut Host, level: u32, text: &[u8], lines: &mut usize) -> usize {
+fn write(host: &mut FilterHost, level: u32, text: &[u8], lines: &mut usize) -> usize {
     let index = usize::from(level == 4);
     let mut taken = 0;
     for part in text.split_inclusive(|byte| *byte == b'\n') {
@@ -208,9 +208,15 @@ fn write(host: &mut Host, level: u32, text: &[u8], lines: &mut usize) -> usize {
 }
 
 /// Reports all subscriptions as ready immediately: nothing waits here.
-fn poll_oneoff(guest: &mut Guest<'_>, subscriptions: u32, events: u32, count: u32, to: u32) -> Done {
+fn poll_oneoff(
+    guest: &mut GuestModule<'_>,
+    subscriptions: u32,
+    events: u32,
+    count: u32,
+    to: u32,
+) -> HostResult {
     if count == 0 || count > MAX_PIECES {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
     let list = guest.bytes((subscriptions, count * 48))?;
     let mut happened = Vec::with_capacity(count as usize * 32);
@@ -225,11 +231,11 @@ fn poll_oneoff(guest: &mut Guest<'_>, subscriptions: u32, events: u32, count: u3
     guest.put_u32(to, count)
 }
 
-fn random_get(guest: &mut Guest<'_>, to: u32, length: u32) -> Done {
+fn random_get(guest: &mut GuestModule<'_>, to: u32, length: u32) -> HostResult {
     if length > MAX_RANDOM {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
     let mut bytes = vec![0; length as usize];
-    getrandom::fill(&mut bytes).map_err(|_| Status::InternalFailure)?;
+    getrandom::fill(&mut bytes).map_err(|_| HostStatus::InternalFailure)?;
     guest.put(to, &bytes)
 }

@@ -46,7 +46,7 @@ async fn mirror(request: Request<StreamedServiceBody>) -> Response<StreamedServi
     Response::new(request.into_body())
 }
 
-async fn exchange(chain: &Arc<Chain>, path: &str) -> Result<Bytes, String> {
+async fn exchange(chain: &Arc<FilterChain>, path: &str) -> Result<Bytes, String> {
     let response = chain.around(request(path), RequestCall::unlimited(), facts(), mirror).await;
     let response = response.map_err(|failed| services::ToProblem::code(&failed).to_owned())?;
     whole(response).await.map(|answer| answer.body).map_err(|_| "broken".to_owned())
@@ -56,7 +56,7 @@ async fn exchange(chain: &Arc<Chain>, path: &str) -> Result<Bytes, String> {
 async fn a_trap_in_any_callback_fails_at_most_one_request() {
     for (name, ..) in CALLBACKS {
         for on_trap in [OnTrap::Closed, OnTrap::Open] {
-            let bench = Bench::new();
+            let bench = FilterFixture::new();
             let mut filter = bench.filter("bad", &going_wrong(name, "unreachable"));
             filter.on_trap = on_trap;
             let chain = bench.chain(&[filter]);
@@ -85,7 +85,7 @@ async fn a_trap_in_any_callback_fails_at_most_one_request() {
 async fn limits_end_endless_loops_and_memory_growth() {
     let grows = "(loop $more (if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then unreachable)) (br $more))";
     for deed in ["(loop $for_ever (br $for_ever))", grows, "(call $want (i32.const 1) (i32.const 0))"] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let mut filter = bench.filter("bad", &going_wrong("proxy_on_request_headers", deed));
         filter.limits.memory = services::BytesConfig(4 << 20);
         let chain = bench.chain(&[filter]);
@@ -96,7 +96,7 @@ async fn limits_end_endless_loops_and_memory_growth() {
 
 #[tokio::test]
 async fn pointers_outside_of_memory_are_refused() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let out = "(i32.const 0x7ffffff0) (i32.const 64)";
     let wrap = "(i32.const 0xffffffff) (i32.const 0xffffffff)";
     let places = [out, wrap].map(|span| {
@@ -144,7 +144,7 @@ async fn faulty_allocators_fail_their_module_only() {
             Ok(0),
         ),
     ] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let status = wanted.unwrap_or(0);
         let text = format!(
             "(module
@@ -170,7 +170,7 @@ async fn faulty_allocators_fail_their_module_only() {
 
 #[tokio::test]
 async fn a_trap_fails_waiting_requests_of_the_same_instance() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (drop (call $property «request\0path» (i32.const 0) (i32.const 4)))
@@ -185,12 +185,12 @@ async fn a_trap_fails_waiting_requests_of_the_same_instance() {
         let bad = send(&chain, get("/bad")).await;
         let waited = waiting.await;
         match on_trap {
-            OnTrap::Closed => assert_eq!(bad.unwrap_err(), Failed::Trapped("shared".into())),
+            OnTrap::Closed => assert_eq!(bad.unwrap_err(), FilterFailure::Trapped("shared".into())),
             OnTrap::Open => assert_eq!(bad.unwrap().status, StatusCode::OK),
         }
         assert_eq!(
             waited.unwrap_err(),
-            Failed::Trapped("shared".into()),
+            FilterFailure::Trapped("shared".into()),
             "the request must not pass unfiltered"
         );
     }
@@ -212,7 +212,7 @@ async fn a_trap_in_a_callback_for_a_waiting_request_fails_it() {
         ("tick", "(param i32)", ""),
     ];
     for (name, parameters, call) in callbacks {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let deed = match name {
             "tick" => "(call $want (i32.const 0) (call $tick (i32.const 1)))".to_owned(),
             "queue_ready" => "(call $want (i32.const 0) (call $register «q» (i32.const 16)))
@@ -227,7 +227,11 @@ async fn a_trap_in_a_callback_for_a_waiting_request_fails_it() {
             (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {deed} (i32.const 1))"
         ));
         chain.start();
-        assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Trapped("test".into()), "{name}");
+        assert_eq!(
+            send(&chain, get("/")).await.unwrap_err(),
+            FilterFailure::Trapped("test".into()),
+            "{name}"
+        );
         assert_eq!(bench.stats().traps, 1, "{name}");
     }
 }
@@ -235,7 +239,7 @@ async fn a_trap_in_a_callback_for_a_waiting_request_fails_it() {
 #[tokio::test]
 async fn responses_do_not_pass_callbacks_that_panic() {
     for callback in ["headers", "body"] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let chain = bench.of(&format!(
             "(func (export \"proxy_on_response_{callback}\") (param i32 i32 i32) (result i32)
                 (call $want (i32.const 0) (call $log (i32.const 2) «panic»)) (i32.const 0))"
@@ -255,13 +259,13 @@ async fn responses_do_not_pass_callbacks_that_panic() {
         };
         let ended = chain.around(get("/"), call(Duration::from_secs(60)), facts(), handle).await;
         let failed = ended.map(|response| response.status()).unwrap_err();
-        assert_eq!(failed, Failed::Trapped("test".into()), "{callback}");
+        assert_eq!(failed, FilterFailure::Trapped("test".into()), "{callback}");
     }
 }
 
 #[tokio::test]
 async fn held_bodies_keep_their_filter_across_reloads() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = |mark: &str| {
         format!(
             "(func (export \"proxy_on_request_body\") (param i32 i32) (param $end i32) (result i32)
@@ -293,7 +297,7 @@ async fn held_bodies_keep_their_filter_across_reloads() {
 
 #[tokio::test(start_paused = true)]
 async fn filters_that_fail_to_restart_are_not_retried_automatically() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
             (call $want (i32.const 1) (call $get_data «k» (i32.const 0) (i32.const 4) (i32.const 8)))
@@ -301,14 +305,14 @@ async fn filters_that_fail_to_restart_are_not_retried_automatically() {
             (i32.const 1))
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) unreachable)"#);
     chain.start();
-    assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Trapped("test".into()));
+    assert_eq!(send(&chain, get("/")).await.unwrap_err(), FilterFailure::Trapped("test".into()));
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(bench.stats().traps, 2);
 }
 
 #[tokio::test]
 async fn limits_properties_per_exchange() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (local $count i32) (local $status i32)
@@ -329,7 +333,7 @@ async fn limits_properties_per_exchange() {
 
 #[tokio::test]
 async fn limits_number_of_headers() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (local $status i32)
@@ -351,19 +355,19 @@ async fn limits_number_of_headers() {
 
 #[tokio::test]
 async fn closes_stream_on_request_of_the_module() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $close (i32.const 0)))
             (call $want (i32.const 0) (call $continue (i32.const 0)))
             (call $want (i32.const 0) (call $add (i32.const 0) «x-on» «1»))
             (i32.const 0))"#);
-    assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Closed("test".into()));
+    assert_eq!(send(&chain, get("/")).await.unwrap_err(), FilterFailure::Closed("test".into()));
 }
 
 #[tokio::test]
 async fn cancelled_requests_end_their_streams() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
         (func (export "proxy_on_log") (param i32) (call $want (i32.const 0) (call $log (i32.const 2) «logged»)))"#);
@@ -375,7 +379,7 @@ async fn cancelled_requests_end_their_streams() {
 
 #[tokio::test]
 async fn lingering_streams_end_before_their_root_context() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_done") (param i32) (result i32) (i32.const 0))
         (func (export "proxy_on_log") (param i32) (call $want (i32.const 0) (call $log (i32.const 2) «logged»)))
@@ -384,7 +388,7 @@ async fn lingering_streams_end_before_their_root_context() {
     bench.seen();
     drop(chain);
     let ends = Mutex::new(Vec::new());
-    let is_over = |bench: &Bench| {
+    let is_over = |bench: &FilterFixture| {
         let mut ends = ends.lock().unwrap();
         ends.extend(bench.seen().into_iter().filter(|words| words.starts_with("proxy_on_")));
         ends.len() == 4
@@ -398,7 +402,7 @@ async fn lingering_streams_end_before_their_root_context() {
 
 #[tokio::test]
 async fn lingering_streams_end_on_proxy_done() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (global $last (mut i32) (i32.const 0))
         (func (export "proxy_on_done") (param $id i32) (result i32)
@@ -410,7 +414,7 @@ async fn lingering_streams_end_on_proxy_done() {
                 (call $want (i32.const 1) (call $done))))
             (i32.const 0))
         (func (export "proxy_on_delete") (param i32) (call $want (i32.const 0) (call $log (i32.const 2) «deleted»)))"#);
-    let deleted = |bench: &Bench| bench.seen().contains(&"log deleted".to_owned());
+    let deleted = |bench: &FilterFixture| bench.seen().contains(&"log deleted".to_owned());
     send(&chain, get("/")).await.unwrap();
     assert!(!deleted(&bench));
     send(&chain, get("/")).await.unwrap();
@@ -419,7 +423,7 @@ async fn lingering_streams_end_on_proxy_done() {
 
 #[tokio::test]
 async fn ends_the_oldest_of_too_many_lingering_streams() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (global $first (mut i32) (i32.const 0))
         (func (export "proxy_on_done") (param $id i32) (result i32)
@@ -429,7 +433,7 @@ async fn ends_the_oldest_of_too_many_lingering_streams() {
             (call $want (global.get $first) (local.get $id))
             (call $want (i32.const 0) (call $log (i32.const 2) «oldest deleted»)))"#);
     let seen = Mutex::new(Vec::new());
-    let count = |bench: &Bench, words: &str| {
+    let count = |bench: &FilterFixture, words: &str| {
         let mut seen = seen.lock().unwrap();
         seen.extend(bench.seen());
         seen.iter().filter(|seen| *seen == words).count()

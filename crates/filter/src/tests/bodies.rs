@@ -1,7 +1,7 @@
 //! Bodies: shown in pieces, held back, changed, refused.
 
 use super::*;
-use crate::Dialect;
+use crate::HostDialect;
 
 /// Holds a body back until its end, then replaces parts of it.
 const REPLACES: &str = r#"
@@ -21,7 +21,7 @@ fn replaces(side: &str, map: &str) -> String {
 
 #[tokio::test]
 async fn holds_back_and_replaces_request_body() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(&replaces("request", "0"));
     let request = Request::post("/").body(pieces(&["one ", "two ", "three"])).unwrap();
     assert_eq!(send(&chain, request).await.unwrap().body, "!<e two three>");
@@ -29,7 +29,7 @@ async fn holds_back_and_replaces_request_body() {
 
 #[tokio::test]
 async fn changed_response_bodies_lose_their_content_length() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(&replaces("response", "1"));
     let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
     let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
@@ -40,7 +40,7 @@ async fn changed_response_bodies_lose_their_content_length() {
 
 #[tokio::test]
 async fn unchanged_bodies_keep_their_length() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))
         (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32) (i32.const 0))"#);
@@ -55,7 +55,7 @@ async fn unchanged_bodies_keep_their_length() {
 
 #[tokio::test]
 async fn refuses_held_bodies_above_the_buffer_limit() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     for (side, status, code) in
         [("request", 413, "filter-request-too-large"), ("response", 502, "filter-response-too-large")]
     {
@@ -85,7 +85,7 @@ async fn refuses_held_bodies_above_the_buffer_limit() {
 
 #[tokio::test]
 async fn responses_of_any_length_can_wait_for_a_call() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let mut filter = bench.filter(
         "waits",
         r#"
@@ -111,7 +111,7 @@ async fn responses_of_any_length_can_wait_for_a_call() {
 
 #[tokio::test]
 async fn a_filter_can_refuse_a_body_while_another_holds_the_head() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let refuses = bench.filter(
         "refuses",
         r#"
@@ -130,7 +130,7 @@ async fn a_filter_can_refuse_a_body_while_another_holds_the_head() {
 
 #[tokio::test]
 async fn local_responses_keep_nothing_of_the_replaced_response() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $respond (i32.const 400) «» «no» ‹› (i32.const -1))) (i32.const 1))"#);
@@ -144,17 +144,17 @@ async fn local_responses_keep_nothing_of_the_replaced_response() {
 
 #[tokio::test(start_paused = true)]
 async fn early_resume_does_not_release_a_later_response() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $continue (i32.const 1))) (i32.const 0))
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))"#);
-    assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Paused("test".into()));
+    assert_eq!(send(&chain, get("/")).await.unwrap_err(), FilterFailure::Paused("test".into()));
 }
 
 #[tokio::test]
 async fn bodies_are_shown_while_the_head_is_held_back() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     for side in ["request", "response"] {
         let map = if side == "request" { "0" } else { "1" };
         let heads = if side == "request" { "0" } else { "2" };
@@ -178,16 +178,16 @@ async fn bodies_are_shown_while_the_head_is_held_back() {
 async fn body_callbacks_that_ignore_the_body_do_not_release_the_head() {
     // The module waits for something else, such as the response of a call. A callback that an SDK exports by
     // default must not count as consent.
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
         (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))"#);
-    assert_eq!(send(&chain, post("body")).await.unwrap_err(), Failed::Paused("test".into()));
+    assert_eq!(send(&chain, post("body")).await.unwrap_err(), FilterFailure::Paused("test".into()));
 }
 
 #[tokio::test]
 async fn heads_can_be_changed_after_the_body_has_arrived() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_body") (param $id i32) (param $size i32) (param $end i32) (result i32)
             (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
@@ -200,7 +200,7 @@ async fn heads_can_be_changed_after_the_body_has_arrived() {
 
 #[tokio::test]
 async fn body_callbacks_can_send_local_responses() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     for side in ["request", "response"] {
         let chain = bench.of(&format!(
             "(func (export \"proxy_on_{side}_body\") (param i32 i32 i32) (result i32)
@@ -214,7 +214,7 @@ async fn body_callbacks_can_send_local_responses() {
 #[tokio::test]
 async fn pausing_again_after_a_resume_holds_the_body() {
     // Each piece is held back once and released by a tick.
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
@@ -250,10 +250,10 @@ const DEFAULT_TRAILERS: &str = r#"
 /// Sends a body of `one` and these trailers through one filter in both directions.
 async fn exchange_with_trailers(
     code: &str,
-    dialect: Dialect,
+    dialect: HostDialect,
     trailers: &[(&'static str, &'static str)],
 ) -> (StatusCode, http_body_util::Collected<Bytes>) {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let mut filter = bench.filter("test", code);
     filter.dialect = dialect;
     let request = Request::post("/").body(with_trailers(pieces(&["one"]), trailers)).unwrap();
@@ -266,7 +266,7 @@ async fn exchange_with_trailers(
 #[tokio::test]
 async fn bodies_with_trailers_end_for_filters_without_trailers_callback() {
     for side in ["request", "response"] {
-        for dialect in [Dialect::Lenient, Dialect::Strict] {
+        for dialect in [HostDialect::Lenient, HostDialect::Strict] {
             for trailers in [&[("x-sum", "7")][..], &[]] {
                 let code = REFUSES.replace("SIDE", side);
                 let (status, _) = exchange_with_trailers(&code, dialect, trailers).await;
@@ -279,7 +279,7 @@ async fn bodies_with_trailers_end_for_filters_without_trailers_callback() {
 #[tokio::test]
 async fn a_default_callback_for_trailers_releases_a_held_body_in_the_strict_dialect_only() {
     for side in ["request", "response"] {
-        for (dialect, expected) in [(Dialect::Lenient, 403), (Dialect::Strict, 200)] {
+        for (dialect, expected) in [(HostDialect::Lenient, 403), (HostDialect::Strict, 200)] {
             let code = format!("{REFUSES}{DEFAULT_TRAILERS}").replace("SIDE", side);
             let (status, _) = exchange_with_trailers(&code, dialect, &[("x-sum", "7")]).await;
             assert_eq!(status, expected, "{side} {dialect:?}");
@@ -289,16 +289,16 @@ async fn a_default_callback_for_trailers_releases_a_held_body_in_the_strict_dial
 
 #[tokio::test(start_paused = true)]
 async fn trailers_do_not_release_a_body_held_back_at_its_end() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(&format!("{HOLDS}{DEFAULT_TRAILERS}").replace("SIDE", "request"));
     let request = Request::post("/").body(with_trailers(pieces(&["one"]), &[("x-sum", "7")])).unwrap();
-    assert_eq!(send(&chain, request).await.unwrap_err(), Failed::Paused("test".into()));
+    assert_eq!(send(&chain, request).await.unwrap_err(), FilterFailure::Paused("test".into()));
 }
 
 #[tokio::test]
 async fn trailers_pass_filters_without_trailers_callback() {
     for side in ["request", "response"] {
-        for dialect in [Dialect::Lenient, Dialect::Strict] {
+        for dialect in [HostDialect::Lenient, HostDialect::Strict] {
             let code = r#"
                 (func (export "proxy_on_SIDE_body") (param i32 i32) (param $end i32) (result i32)
                     (i32.eqz (local.get $end)))"#;
@@ -318,7 +318,7 @@ async fn trailers_pass_filters_without_trailers_callback() {
 #[tokio::test]
 async fn ignores_empty_trailers() {
     for side in ["request", "response"] {
-        for dialect in [Dialect::Lenient, Dialect::Strict] {
+        for dialect in [HostDialect::Lenient, HostDialect::Strict] {
             let code = r#"
                 (func (export "proxy_on_SIDE_body") (param i32 i32) (param $end i32) (result i32)
                     (i32.eqz (local.get $end)))
@@ -333,9 +333,9 @@ async fn ignores_empty_trailers() {
 async fn trailers_are_seen_and_changed() {
     // In the lenient dialect, the body's end is shown before its trailers.
     for (dialect, holds) in
-        [(Dialect::Lenient, "(i32.eqz (local.get $end))"), (Dialect::Strict, "(i32.const 1)")]
+        [(HostDialect::Lenient, "(i32.eqz (local.get $end))"), (HostDialect::Strict, "(i32.const 1)")]
     {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let code = r#"
             (func (export "proxy_on_request_body") (param i32 i32) (param $end i32) (result i32) HOLDS)
             (func (export "proxy_on_request_trailers") (param i32 i32) (result i32)
@@ -349,12 +349,12 @@ async fn trailers_are_seen_and_changed() {
         assert_eq!((answer.header("trailer-x-sum"), answer.header("trailer-x-more")), ("7", "1"));
         assert_eq!(answer.body, "one", "{dialect:?}");
         let callbacks = body_callbacks(&bench);
-        assert_eq!(callbacks, if dialect == Dialect::Lenient { 2 } else { 1 }, "{dialect:?}");
+        assert_eq!(callbacks, if dialect == HostDialect::Lenient { 2 } else { 1 }, "{dialect:?}");
     }
 }
 
 /// The number of callbacks for the request's body.
-fn body_callbacks(bench: &Bench) -> usize {
+fn body_callbacks(bench: &FilterFixture) -> usize {
     bench.seen().iter().filter(|words| *words == "proxy_on_request_body").count()
 }
 
@@ -374,7 +374,7 @@ async fn small_pieces_are_shown_together() {
         // Once per growth by an eighth.
         (holds, pieces_apart(hundred, 10_000), 1_000_000, 40),
     ] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let answer = send(&bench.of(code), Request::post("/").body(body).unwrap()).await.unwrap();
         assert_eq!(answer.body.len(), length);
         let callbacks = body_callbacks(&bench);
@@ -385,7 +385,7 @@ async fn small_pieces_are_shown_together() {
 #[tokio::test(start_paused = true)]
 async fn shows_held_bodies_after_a_delay_despite_little_growth() {
     // The client waits for a response to its first six bytes.
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_body") (param $id i32) (param $size i32) (param $end i32) (result i32)
             (i32.and (i32.eqz (local.get $end)) (i32.lt_u (local.get $size) (i32.const 6))))"#);
@@ -408,7 +408,7 @@ async fn shows_held_bodies_after_a_delay_despite_little_growth() {
 
 #[tokio::test(start_paused = true)]
 async fn resume_releases_only_pieces_that_were_shown() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_body") (param $id i32) (param i32 i32) (result i32)
@@ -437,7 +437,7 @@ async fn resume_releases_only_pieces_that_were_shown() {
 
 #[tokio::test]
 async fn forwards_pieces_before_an_error_of_the_body() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain =
         bench.of("(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))");
     let frames: [Result<_, services::body::BodyError>; 2] =
@@ -452,7 +452,7 @@ async fn forwards_pieces_before_an_error_of_the_body() {
 
 #[tokio::test]
 async fn streamed_bodies_pass_without_delay() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain =
         bench.of("(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))");
     let (mut sender, streamed) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
@@ -470,7 +470,7 @@ async fn streamed_bodies_pass_without_delay() {
 
 #[tokio::test]
 async fn emptied_response_bodies_lose_their_content_length() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))
         (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
@@ -494,7 +494,7 @@ async fn begun_post()
 #[tokio::test]
 async fn request_bodies_end_with_their_exchange() {
     for end in ["", "(func (export \"proxy_on_delete\") (param i32))"] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let chain = bench.of(&format!(
             "(func (export \"proxy_on_request_body\") (param i32 i32 i32) (result i32) (i32.const 0)) {end}"
         ));
@@ -517,7 +517,7 @@ async fn request_bodies_end_with_their_exchange() {
 
 #[tokio::test]
 async fn request_bodies_end_when_their_filter_answers() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (global $pieces (mut i32) (i32.const 0))
         (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)

@@ -11,7 +11,7 @@ fn call_to(upstream: &str, path: &str) -> String {
 
 #[tokio::test]
 async fn call_responses_resume_or_refuse_paused_requests() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
@@ -41,7 +41,7 @@ async fn call_responses_resume_or_refuse_paused_requests() {
 
 #[tokio::test]
 async fn calls_only_hosts_that_match_a_pattern() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
@@ -69,7 +69,7 @@ async fn calls_only_hosts_that_match_a_pattern() {
 
 #[tokio::test]
 async fn requests_wait_for_calls_even_after_continue() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
@@ -84,7 +84,7 @@ async fn requests_wait_for_calls_even_after_continue() {
 
 #[tokio::test]
 async fn calls_carry_the_hop_count_and_no_upgrade() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
@@ -108,7 +108,7 @@ async fn calls_carry_the_hop_count_and_no_upgrade() {
 
 #[tokio::test(start_paused = true)]
 async fn resume_continues_a_request_with_calls_in_flight() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             CALL (call $want (i32.const 0) (call $continue (i32.const 0))) (i32.const 0))"#;
@@ -121,7 +121,7 @@ async fn resume_continues_a_request_with_calls_in_flight() {
 #[tokio::test(start_paused = true)]
 async fn late_responses_do_not_count_for_calls_made_after_a_resume() {
     // The first response resumes the request and makes another call; the second belongs to an earlier call.
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
         (global $answers (mut i32) (i32.const 0))
@@ -141,7 +141,7 @@ async fn late_responses_do_not_count_for_calls_made_after_a_resume() {
 
 #[tokio::test]
 async fn calls_use_the_authority_that_the_module_sets() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
@@ -169,7 +169,7 @@ async fn calls_use_the_authority_that_the_module_sets() {
 
 #[tokio::test]
 async fn trailers_can_wait_for_a_call_in_both_directions() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     for (side, number) in [("request", "0"), ("response", "1")] {
         let code = r#"
             (global $id (mut i32) (i32.const 0))
@@ -199,7 +199,7 @@ async fn trailers_can_wait_for_a_call_in_both_directions() {
 
 #[tokio::test]
 async fn requests_do_not_wait_for_grpc_streams() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
@@ -209,7 +209,7 @@ async fn requests_do_not_wait_for_grpc_streams() {
 
 #[tokio::test]
 async fn responses_can_wait_for_a_call() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_response_headers") (param $id i32) (param i32 i32) (result i32)
@@ -224,7 +224,7 @@ async fn responses_can_wait_for_a_call() {
 
 #[tokio::test]
 async fn refuses_invalid_calls() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let refused = |upstream: &str, pairs: &str| {
         format!(
             "(call $want (i32.const 2) (call $http_call «{upstream}» ‹{pairs}› «» ‹› (i32.const 9) (i32.const 16)))"
@@ -248,12 +248,15 @@ async fn refuses_invalid_calls() {
     filter.on_refusal = crate::OnRefusal::Open;
     assert_eq!(send(&bench.chain(&[filter.clone()]), get("/")).await.unwrap().status, 200);
     filter.limits.calls = 2;
-    assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap_err(), Failed::Trapped("limited".into()));
+    assert_eq!(
+        send(&bench.chain(&[filter]), get("/")).await.unwrap_err(),
+        FilterFailure::Trapped("limited".into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_time_out() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
@@ -284,7 +287,7 @@ async fn modules_that_deny_by_the_status_deny_if_their_service_fails() {
     for (path, buffer, status, seen) in
         [("/yes", 1000, 200, ""), ("/wait", 1000, 403, "504"), ("/longer", 5, 403, "503")]
     {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let mut filter = bench.filter("test", &code.replace("CALL", &call_to("auth", path)));
         filter.limits.buffer = services::BytesConfig(buffer);
         let answer = send(&bench.chain(&[filter]), get("/")).await.unwrap();
@@ -294,7 +297,7 @@ async fn modules_that_deny_by_the_status_deny_if_their_service_fails() {
 
 #[tokio::test]
 async fn cancelled_requests_cancel_their_calls() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32) CALL (i32.const 1))
         (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32) unreachable)"#;
@@ -309,7 +312,7 @@ async fn cancelled_requests_cancel_their_calls() {
 
 #[tokio::test]
 async fn calls_from_proxy_on_done_deliver_only_to_lingering_streams() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_done") (param $id i32) (result i32) CALL (i32.const DONE))
         (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
@@ -359,7 +362,7 @@ const GRPC: &str = r#"
 
 #[tokio::test]
 async fn a_grpc_call_ends_with_its_message_or_its_failure() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let make = |method: &str| {
         format!(
             "(call $want (i32.const 0) (call $grpc_call «auth» «s» «{method}» ‹x-meta 1› «ping»
@@ -377,7 +380,7 @@ async fn a_grpc_call_ends_with_its_message_or_its_failure() {
 
 #[tokio::test]
 async fn a_grpc_stream_sends_and_receives_until_its_trailers() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let make = r#"
         (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
         (call $want (i32.const 0) (call $grpc_send (i32.load (i32.const 16)) «one» (i32.const 0)))
@@ -393,7 +396,7 @@ async fn a_grpc_stream_sends_and_receives_until_its_trailers() {
 
 #[tokio::test]
 async fn requests_do_not_wait_for_cancelled_grpc_calls() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let make = r#"
         (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
         (call $want (i32.const 0) (call $grpc_cancel (i32.load (i32.const 16))))
@@ -405,7 +408,7 @@ async fn requests_do_not_wait_for_cancelled_grpc_calls() {
 
 #[tokio::test]
 async fn limits_calls_in_flight_after_their_requests() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_log") (param i32)
             (if (call $http_call «auth» ‹:method GET|:path /wait|:authority any› «» ‹› (i32.const 60000) (i32.const 16))
@@ -413,7 +416,7 @@ async fn limits_calls_in_flight_after_their_requests() {
                 (else (call $want (i32.const 0) (call $log (i32.const 2) «called»)))))"#;
     let chain = bench.of(code);
     let seen = Mutex::new(Vec::new());
-    let count = |bench: &Bench, words: &str| {
+    let count = |bench: &FilterFixture, words: &str| {
         let mut seen = seen.lock().unwrap();
         seen.extend(bench.seen());
         seen.iter().filter(|seen| *seen == words).count()

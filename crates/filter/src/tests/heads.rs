@@ -1,11 +1,11 @@
 //! Heads: read, changed, answered, held back.
 
 use super::*;
-use crate::Dialect;
+use crate::HostDialect;
 
 #[tokio::test]
 async fn headers_are_added_replaced_and_removed() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $add (i32.const 0) «x-new» «yes»))
@@ -35,7 +35,7 @@ async fn headers_are_added_replaced_and_removed() {
 
 #[tokio::test]
 async fn filters_see_requests_by_priority_and_responses_in_reverse() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let marks = |mark: &str| {
         let code = r#"
             (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
@@ -55,7 +55,7 @@ async fn filters_see_requests_by_priority_and_responses_in_reverse() {
 
 #[tokio::test]
 async fn the_first_local_response_passes_the_filters_that_saw_the_request() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let outer = bench.filter(
         "outer",
         r#"
@@ -87,7 +87,7 @@ async fn the_first_local_response_passes_the_filters_that_saw_the_request() {
 
 #[tokio::test]
 async fn responses_of_services_can_be_replaced() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $respond (i32.const 599) «» «gone» ‹› (i32.const -1)))
@@ -98,7 +98,7 @@ async fn responses_of_services_can_be_replaced() {
 
 #[tokio::test]
 async fn all_headers_are_read_and_set_at_once() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $pairs (i32.const 0) (i32.const 0) (i32.const 4)))
@@ -123,7 +123,7 @@ async fn accesses_that_envoy_refuses_work_in_the_lenient_dialect_only() {
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const READ) (call $get (i32.const 0) «x-a» (i32.const 0) (i32.const 4)))
             (i32.const 0))"#;
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let filter = |name: &str, write: &str, config: &str, read: &str| {
         let code = code.replace("WRITE", write).replace("CONFIG", config).replace("READ", read);
         let mut filter = bench.filter(name, &code);
@@ -134,14 +134,14 @@ async fn accesses_that_envoy_refuses_work_in_the_lenient_dialect_only() {
     let answer = send(&bench.chain(&[lenient]), get("/")).await.unwrap();
     assert_eq!(answer.header("x-early"), "1");
     let mut strict = filter("strict", "2", "1", "2");
-    strict.dialect = Dialect::Strict;
+    strict.dialect = HostDialect::Strict;
     let answer = send(&bench.chain(&[strict]), get("/")).await.unwrap();
     assert_eq!(answer.header("x-early"), "");
 }
 
 #[tokio::test]
 async fn properties_have_envoy_encodings_and_nginx_names() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func $show (param $path i32) (param $of i32) (param $name i32) (param $length i32)
             (call $want (i32.const 0)
@@ -173,19 +173,19 @@ async fn properties_have_envoy_encodings_and_nginx_names() {
             (call $show «my.own» «x-own»)
             (call $want (i32.const 0) (call $set_property «wasm_process_req_body» «true»))
             (i32.const 0))"#);
-    let certificate = crate::Certificate {
+    let certificate = crate::CertificateInfo {
         subject: "CN=checkout,O=Shop".into(),
         dns: Some("checkout.example".into()),
         uri: None,
         digest: "abcd".into(),
     };
-    let tls = crate::Tls {
+    let tls = crate::TlsInfo {
         version: Some("TLSv1.3"),
         server_name: None,
         is_mutual: true,
         certificate: Some(certificate),
     };
-    let facts = Facts { tls: Some(Arc::new(tls)), ..facts() };
+    let facts = ExchangeInfo { tls: Some(Arc::new(tls)), ..facts() };
     let response = chain.around(get("/p?b=c"), call(Duration::from_secs(60)), facts, echo).await.unwrap();
     let answer = whole(response).await.unwrap();
     let shown = ["cluster", "route", "subject", "dns", "digest", "version"]
@@ -200,7 +200,7 @@ async fn properties_have_envoy_encodings_and_nginx_names() {
 
 #[tokio::test]
 async fn supports_modules_of_abi_0_1_0() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let text = r#"(module
         (import "env" "proxy_get_header_map_value"
             (func $get (param i32 i32 i32 i32 i32) (result i32)))
@@ -221,17 +221,17 @@ async fn supports_modules_of_abi_0_1_0() {
 
 #[tokio::test(start_paused = true)]
 async fn heads_held_back_past_the_deadline_fail() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     for name in ["proxy_on_request_headers", "proxy_on_response_headers"] {
         let chain =
             bench.of(&format!("(func (export \"{name}\") (param i32 i32 i32) (result i32) (i32.const 1))"));
-        assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Paused("test".into()), "{name}");
+        assert_eq!(send(&chain, get("/")).await.unwrap_err(), FilterFailure::Paused("test".into()), "{name}");
     }
 }
 
 #[tokio::test]
 async fn callbacks_come_in_the_order_of_the_specification() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_context_create") (param i32 i32))
         (func (export "proxy_on_vm_start") (param i32 i32) (result i32) (i32.const 1))
@@ -264,7 +264,7 @@ async fn callbacks_come_in_the_order_of_the_specification() {
         "done",
         "delete",
     ];
-    let is_over = |bench: &Bench| {
+    let is_over = |bench: &FilterFixture| {
         let mut callbacks = callbacks.lock().unwrap();
         callbacks.extend(bench.seen().into_iter().filter(|words| words.starts_with("proxy_on")));
         callbacks.len() == wanted.len()
@@ -275,7 +275,7 @@ async fn callbacks_come_in_the_order_of_the_specification() {
 
 #[tokio::test]
 async fn local_responses_to_grpc_requests_are_grpc() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0)
@@ -300,7 +300,7 @@ async fn filter_headers_replace_other_spellings_of_the_client() {
     ];
     for ((deed, expected), other) in deeds.iter().flat_map(|deed| [(deed, "x_user"), (deed, "x.user")]) {
         let deed = deed.replace("x_user", other);
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let chain = bench.of(&format!(
             "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {deed} (i32.const 0))"
         ));
@@ -314,7 +314,7 @@ async fn filter_headers_replace_other_spellings_of_the_client() {
 
 #[tokio::test]
 async fn untouched_headers_keep_their_spelling() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $replace (i32.const 0) «x-user» «me»))

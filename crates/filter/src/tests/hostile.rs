@@ -102,7 +102,7 @@ fn large_request(path: &str) -> Request<StreamedServiceBody> {
 #[tokio::test(start_paused = true)]
 async fn bounds_host_state_of_hostile_modules() {
     for seed in 1..40_u64 {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         bench.write("hostile.wasm", &hostile_module(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         let mut filter = FilterConfig::of("hostile.wasm");
         filter.limits.cpu = services::DurationConfig::from_millis(5000);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn code(result: Result<Arc<Chain>, Vec<Refused>>) -> String {
+fn code(result: Result<Arc<FilterChain>, Vec<RefusedFilter>>) -> String {
     match result {
         Ok(_) => String::new(),
         Err(refused) => refused.iter().map(|one| format!("{} {}", one.pointer, one.reason.code())).collect(),
@@ -11,7 +11,7 @@ fn code(result: Result<Arc<Chain>, Vec<Refused>>) -> String {
 
 #[test]
 fn refuses_invalid_modules_with_a_code() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let abi = r#"(func (export "proxy_abi_version_0_2_0"))"#;
     let memory = r#"(memory (export "memory") 1)"#;
     let malloc = r#"(func (export "malloc") (param i32) (result i32) (i32.const 0))"#;
@@ -81,13 +81,13 @@ fn refuses_invalid_modules_with_a_code() {
     filter.hosts = vec!["http://auth".to_owned()];
     assert_eq!(code(bench.try_chain(&[filter.clone()])), "/0/hosts filter-host-invalid");
     filter.hosts = vec!["auth".to_owned()];
-    filter.dialect = crate::Dialect::Strict;
+    filter.dialect = crate::HostDialect::Strict;
     assert_eq!(code(bench.try_chain(&[filter])), "/0/hosts filter-host-invalid");
 }
 
 #[test]
 fn only_filters_with_a_callback_buffer_request_bodies() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let callback =
         |name: &str| format!("(func (export \"{name}\") (param i32 i32 i32) (result i32) (i32.const 0))");
     let named = ["proxy_on_request_headers", "proxy_on_response_body", "proxy_on_request_body"];
@@ -118,7 +118,7 @@ const CONFIGURED: &str = r#"
 
 #[tokio::test]
 async fn bad_configurations_do_not_affect_running_filters() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let with = |config: &str| {
         let mut filter = bench.filter("configured", CONFIGURED);
         filter.config = config.into();
@@ -143,7 +143,7 @@ async fn bad_configurations_do_not_affect_running_filters() {
 
 #[tokio::test]
 async fn routes_share_an_instance_and_keep_their_configurations() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let with = |config: &str| {
         let mut filter = bench.filter("configured", CONFIGURED);
         filter.config = config.into();
@@ -159,7 +159,7 @@ async fn routes_share_an_instance_and_keep_their_configurations() {
 
 #[tokio::test]
 async fn handles_a_hundred_reloads() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let mut filter = bench.filter("configured", CONFIGURED);
     filter.config = "c".into();
     let mut chain = bench.chain(&[filter.clone()]);

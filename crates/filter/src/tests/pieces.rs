@@ -22,7 +22,7 @@ fn long_bytes(length: usize) -> Bytes {
 
 /// Sends a request that is answered with this body in one frame. Returns the received body, and the number of
 /// polls that it took.
-async fn read_through(chain: &Arc<Chain>, body: Bytes) -> (Bytes, usize) {
+async fn read_through(chain: &Arc<FilterChain>, body: Bytes) -> (Bytes, usize) {
     let handle = async move |_: Request<StreamedServiceBody>| Response::new(body::full(body));
     let response = chain.around(get("/"), call(Duration::from_secs(60)), facts(), handle).await.unwrap();
     let (mut reading, mut polls) = (pin!(whole(response)), 0);
@@ -38,7 +38,7 @@ async fn long_frames_are_shown_in_parts_each_in_a_poll_of_its_own() {
     let passes = "(i32.const 0)";
     let holds = "(i32.eqz (local.get $end))";
     for (result, is_held) in [(passes, false), (holds, true)] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let chain = bench.of(&format!(
             "(func (export \"proxy_on_response_body\") (param i32 i32) (param $end i32) (result i32) {result})"
         ));
@@ -54,7 +54,7 @@ async fn long_frames_are_shown_in_parts_each_in_a_poll_of_its_own() {
 
 #[tokio::test]
 async fn modules_receive_long_bytes_whole() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_response_body") (param i32 i32) (param $end i32) (result i32)
             (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
@@ -99,7 +99,7 @@ const COPYING: &[(&str, &str)] = &[
 #[tokio::test]
 async fn host_functions_that_copy_long_bytes_yield() {
     for (function, code) in COPYING {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let code = format!(
             "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
                 (drop (memory.grow (i32.const 16))) {code} (i32.const 0))"
@@ -116,7 +116,7 @@ async fn host_functions_that_copy_long_bytes_yield() {
 
 #[tokio::test]
 async fn refuses_headers_above_the_bound_of_one_call() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(&format!(
         "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
             (drop (memory.grow (i32.const 16)))
@@ -131,7 +131,7 @@ async fn refuses_headers_above_the_bound_of_one_call() {
 
 #[tokio::test]
 async fn cuts_the_message_of_a_local_response_for_a_grpc_client() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(&format!(
         "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
             (drop (memory.grow (i32.const 16)))
@@ -148,7 +148,7 @@ async fn cuts_the_message_of_a_local_response_for_a_grpc_client() {
 
 #[tokio::test]
 async fn logs_a_bounded_number_of_lines_per_write() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func $put (param $text i32) (param $length i32)
             (i32.store (i32.const 32) (local.get $text))
@@ -165,7 +165,7 @@ async fn logs_a_bounded_number_of_lines_per_write() {
 
 #[tokio::test]
 async fn a_tick_between_two_callbacks_makes_the_second_one_yield() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_context_create") (param i32 i32))
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 0))"#);
@@ -178,7 +178,7 @@ async fn a_tick_between_two_callbacks_makes_the_second_one_yield() {
 
 #[tokio::test]
 async fn other_tasks_run_between_the_messages_of_a_grpc_stream() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
@@ -214,9 +214,9 @@ async fn other_tasks_run_between_the_messages_of_a_grpc_stream() {
 
 /// Counts how often a task is woken.
 #[derive(Default)]
-struct Wakes(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Wakes {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Relaxed);
     }
@@ -225,13 +225,13 @@ impl Wake for Wakes {
 #[tokio::test]
 async fn a_trap_wakes_many_requests_in_parts() {
     const COUNT: usize = 2 * ENDED_AT_ONCE + 100;
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $property «request\0path» (i32.const 0) (i32.const 4)))
             (if (i32.eq (i32.load8_u offset=1 (i32.load (i32.const 0))) (i32.const 0x74)) (then unreachable))
             (i32.const 1))"#);
-    let wakes = Arc::new(Wakes::default());
+    let wakes = Arc::new(WakeCounter::default());
     let waker = Waker::from(Arc::clone(&wakes));
     let mut context = Context::from_waker(&waker);
     let mut held: Vec<_> = (0..COUNT).map(|_| Box::pin(send(&chain, get("/held")))).collect();
@@ -248,14 +248,14 @@ async fn a_trap_wakes_many_requests_in_parts() {
     let mut trapping = Box::pin(send(&chain, get("/trap")));
     match (&mut trapping).now_or_never() {
         Some(trapped) => {
-            assert_eq!(trapped.unwrap_err(), Failed::Trapped("test".into()));
+            assert_eq!(trapped.unwrap_err(), FilterFailure::Trapped("test".into()));
             let woken = wakes.0.load(Relaxed);
             assert!((1..=ENDED_AT_ONCE).contains(&woken), "{woken} at once");
         }
-        None => assert_eq!(trapping.await.unwrap_err(), Failed::Trapped("test".into())),
+        None => assert_eq!(trapping.await.unwrap_err(), FilterFailure::Trapped("test".into())),
     }
     bench.until(|_| wakes.0.load(Relaxed) >= COUNT).await;
     for asked in held {
-        assert_eq!(asked.await.unwrap_err(), Failed::Trapped("test".into()));
+        assert_eq!(asked.await.unwrap_err(), FilterFailure::Trapped("test".into()));
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Once;
 
 use super::*;
-use crate::{Dialect, OnRefusal};
+use crate::{HostDialect, OnRefusal};
 
 /// Calls that the host refuses for various reasons; the module ignores the status.
 const REFUSED_CALLS: &[(&str, &str)] = &[
@@ -47,14 +47,18 @@ fn careless(call: &str) -> String {
 
 #[tokio::test]
 async fn refused_calls_and_local_responses_block_the_request() {
-    for dialect in [Dialect::Lenient, Dialect::Strict] {
+    for dialect in [HostDialect::Lenient, HostDialect::Strict] {
         for (name, call) in REFUSED_CALLS {
-            let bench = Bench::new();
+            let bench = FilterFixture::new();
             let mut filter = bench.filter("auth", &careless(call));
             filter.dialect = dialect;
             filter.limits.buffer = services::BytesConfig(100_000);
             let chain = bench.chain(&[filter.clone()]);
-            assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Refused("auth".into()), "{name}");
+            assert_eq!(
+                send(&chain, get("/")).await.unwrap_err(),
+                FilterFailure::Refused("auth".into()),
+                "{name}"
+            );
             assert!(bench.answers.asked.lock().unwrap().is_empty(), "{name}");
             filter.on_refusal = OnRefusal::Open;
             assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200, "{name}");
@@ -64,14 +68,17 @@ async fn refused_calls_and_local_responses_block_the_request() {
 
 #[tokio::test]
 async fn exhausted_calls_block_the_request() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let call = "(drop (call $http_call «auth» ‹:path /yes› «» ‹› (i32.const 5000) (i32.const 16)))";
     let code = format!(
         "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {call} {call} (i32.const 0))"
     );
     let mut filter = bench.filter("auth", &code);
     filter.limits.calls = 1;
-    assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap_err(), Failed::Refused("auth".into()));
+    assert_eq!(
+        send(&bench.chain(&[filter]), get("/")).await.unwrap_err(),
+        FilterFailure::Refused("auth".into())
+    );
 }
 
 /// A call that the host permits.
@@ -99,12 +106,12 @@ fn asking_in(part: &str, calls: &str, action: u32, then: &str) -> String {
     )
 }
 
-fn refused<T>() -> Result<T, Failed> {
-    Err(Failed::Refused("auth".into()))
+fn refused<T>() -> Result<T, FilterFailure> {
+    Err(FilterFailure::Refused("auth".into()))
 }
 
 /// Sends a request with a body through a filter, and returns the status of its response.
-async fn status_through(bench: &Bench, filter: &FilterConfig) -> Result<u16, Failed> {
+async fn status_through(bench: &FilterFixture, filter: &FilterConfig) -> Result<u16, FilterFailure> {
     let answer = send(&bench.chain(std::slice::from_ref(filter)), post("x")).await;
     answer.map(|answer| answer.status.as_u16())
 }
@@ -114,7 +121,7 @@ async fn refusals_in_the_callback_of_a_call_block_the_request_that_waits_for_it(
     // Like modules of APISIX, the module returns CONTINUE, and the request waits for its call.
     for part in ["headers", "body"] {
         for (name, call) in REFUSED_CALLS {
-            let bench = Bench::new();
+            let bench = FilterFixture::new();
             let then = format!("{EFFECTIVE} (drop (call {call}))");
             let mut filter = bench.filter("auth", &asking_in(part, ALLOWED, 0, &then));
             filter.limits.buffer = services::BytesConfig(100_000);
@@ -130,7 +137,7 @@ async fn refusals_in_the_callback_of_a_call_block_the_request_that_waits_for_it(
 async fn calls_that_are_used_up_in_the_callback_of_a_call_block_the_request() {
     let again = ALLOWED.replacen("(call $want (i32.const 0) ", "(drop ", 1);
     for part in ["headers", "body"] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let mut filter = bench.filter("auth", &asking_in(part, ALLOWED, 0, &format!("{EFFECTIVE} {again}")));
         filter.limits.calls = 1;
         assert_eq!(status_through(&bench, &filter).await, refused(), "{part}");
@@ -143,13 +150,13 @@ async fn refusals_outlast_the_callbacks_of_other_calls() {
     let first = format!("{EFFECTIVE} (if (i32.eq (global.get $answers) (i32.const 1)) (then {REFUSED}))");
     let both = format!("{first} (if (i32.eq (global.get $answers) (i32.const 2)) (then {RESUMES}))");
     for (dialect, action, then) in [
-        (Dialect::Lenient, 0, &first),
-        (Dialect::Lenient, 0, &both),
-        (Dialect::Lenient, 1, &both),
-        (Dialect::Strict, 1, &both),
+        (HostDialect::Lenient, 0, &first),
+        (HostDialect::Lenient, 0, &both),
+        (HostDialect::Lenient, 1, &both),
+        (HostDialect::Strict, 1, &both),
     ] {
         for part in ["headers", "body"] {
-            let bench = Bench::new();
+            let bench = FilterFixture::new();
             let mut filter = bench.filter("auth", &asking_in(part, &calls, action, then));
             filter.dialect = dialect;
             let status = status_through(&bench, &filter).await;
@@ -162,9 +169,9 @@ async fn refusals_outlast_the_callbacks_of_other_calls() {
 async fn calls_made_later_do_not_settle_a_refusal() {
     let calls = format!("{REFUSED} {ALLOWED}");
     let resumes = format!("{EFFECTIVE} {RESUMES}");
-    for dialect in [Dialect::Lenient, Dialect::Strict] {
+    for dialect in [HostDialect::Lenient, HostDialect::Strict] {
         for (action, then) in [(0, ""), (1, &*resumes)] {
-            let bench = Bench::new();
+            let bench = FilterFixture::new();
             let mut filter = bench.filter("auth", &asking_in("headers", &calls, action, then));
             filter.dialect = dialect;
             assert_eq!(status_through(&bench, &filter).await, refused(), "{dialect:?} {action}");
@@ -181,7 +188,7 @@ async fn modules_can_answer_a_request_after_a_refusal() {
         // The request is held back until the callback of another call.
         (format!("{REFUSED} {ALLOWED}"), 1, &*later),
     ] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let filter = bench.filter("auth", &asking_in("headers", &calls, action, then));
         assert_eq!(status_through(&bench, &filter).await, Ok(401), "{calls} {action}");
     }
@@ -189,7 +196,7 @@ async fn modules_can_answer_a_request_after_a_refusal() {
 
 #[tokio::test]
 async fn refusals_in_response_callbacks_do_not_stop_the_rest_of_the_request() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(&format!(
         "(func (export \"proxy_on_request_body\") (param i32 i32 i32) (result i32) (i32.const 0))
         (func (export \"proxy_on_response_headers\") (param i32 i32 i32) (result i32) {REFUSED} (i32.const 0))"
@@ -203,9 +210,10 @@ async fn refusals_in_response_callbacks_do_not_stop_the_rest_of_the_request() {
 
 #[tokio::test]
 async fn local_responses_from_the_root_context_answer_the_request_that_made_the_call() {
-    for (dialect, action) in [(Dialect::Lenient, 0), (Dialect::Lenient, 1), (Dialect::Strict, 1)] {
+    for (dialect, action) in [(HostDialect::Lenient, 0), (HostDialect::Lenient, 1), (HostDialect::Strict, 1)]
+    {
         for (status, expected) in [("401", Ok(401)), ("99", refused())] {
-            let bench = Bench::new();
+            let bench = FilterFixture::new();
             // The callback of a call begins in the root context.
             let then = format!("{} {EFFECTIVE} {RESUMES}", DENIES.replace("401", status));
             let mut filter = bench.filter("auth", &asking_in("headers", ALLOWED, action, &then));
@@ -217,14 +225,14 @@ async fn local_responses_from_the_root_context_answer_the_request_that_made_the_
 
 #[tokio::test]
 async fn refused_calls_from_the_root_context_block_the_request_that_made_the_call() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let filter = bench.filter("auth", &asking_in("headers", ALLOWED, 0, REFUSED));
     assert_eq!(status_through(&bench, &filter).await, refused());
 }
 
 #[tokio::test]
 async fn local_responses_outside_of_every_request_are_refused() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     // The module accepts its configuration only if the status is BAD_ARGUMENT.
     let filter = bench.filter(
         "auth",
@@ -257,10 +265,10 @@ async fn refusals_block_every_way_of_resuming() {
         ),
     ];
     for code in cases {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         assert_eq!(
             send(&bench.of(&code), post("x")).await.unwrap_err(),
-            Failed::Refused("test".into()),
+            FilterFailure::Refused("test".into()),
             "{code}"
         );
     }
@@ -268,7 +276,7 @@ async fn refusals_block_every_way_of_resuming() {
 
 #[tokio::test]
 async fn lenient_calls_use_the_defaults_of_nginx() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
@@ -306,13 +314,13 @@ async fn lenient_calls_use_the_defaults_of_nginx() {
 #[tokio::test]
 async fn strict_calls_require_a_complete_head() {
     for headers in [":path /yes|:authority a", ":method GET|:authority a", ":method GET|:path /yes"] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let call = format!("$http_call «auth» ‹{headers}› «» ‹› (i32.const 9) (i32.const 16)");
         let mut filter = bench.filter("auth", &careless(&call));
-        filter.dialect = Dialect::Strict;
+        filter.dialect = HostDialect::Strict;
         assert_eq!(
             send(&bench.chain(&[filter]), get("/")).await.unwrap_err(),
-            Failed::Refused("auth".into())
+            FilterFailure::Refused("auth".into())
         );
     }
 }
@@ -323,28 +331,28 @@ thread_local! {
 
 /// A subscriber that records lines at `warn` per test thread. It is installed once for all tests, since
 /// callsites cache their interest for the whole process.
-struct Warnings;
+struct WarningRecorder;
 
 /// A line under construction.
-struct Line(String);
+struct WarningLine(String);
 
 /// Installs the subscriber, once for all tests.
 pub(super) fn hear() {
     static HEARD: Once = Once::new();
-    HEARD.call_once(|| tracing::subscriber::set_global_default(Warnings).unwrap());
+    HEARD.call_once(|| tracing::subscriber::set_global_default(WarningRecorder).unwrap());
 }
 
 fn warnings() -> Vec<String> {
     WARNINGS.take()
 }
 
-impl tracing::field::Visit for Line {
+impl tracing::field::Visit for WarningLine {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
         self.0.push_str(&format!("{field}={value:?} "));
     }
 }
 
-impl tracing::Subscriber for Warnings {
+impl tracing::Subscriber for WarningRecorder {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         *metadata.level() == tracing::Level::WARN && metadata.target() == "filter"
     }
@@ -354,7 +362,7 @@ impl tracing::Subscriber for Warnings {
     }
 
     fn event(&self, event: &tracing::Event<'_>) {
-        let mut line = Line(String::new());
+        let mut line = WarningLine(String::new());
         event.record(&mut line);
         WARNINGS.with_borrow_mut(|lines| lines.push(line.0));
     }
@@ -367,12 +375,12 @@ impl tracing::Subscriber for Warnings {
 
 #[tokio::test]
 async fn a_refused_call_is_counted_and_logged_at_intervals() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let call = "$http_call «nobody:80» ‹:path /› «» ‹› (i32.const 9) (i32.const 16)";
     let chain = bench.chain(&[bench.filter("auth", &careless(call))]);
     let began = std::time::Instant::now();
     for _ in 0..100 {
-        assert_eq!(send(&chain, get("/")).await.unwrap_err(), Failed::Refused("auth".into()));
+        assert_eq!(send(&chain, get("/")).await.unwrap_err(), FilterFailure::Refused("auth".into()));
     }
     let lines = warnings();
     // One line per interval that the test took.
@@ -390,7 +398,7 @@ async fn calls_that_fail_are_logged_with_their_target_and_reason() {
         ("/wait", 1000, "a call failed: it took longer than its timeout of 50ms"),
         ("/longer", 5, "a call failed: its response is larger than the filter's `limits.buffer`"),
     ] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let call = ALLOWED.replace("/yes", path).replace("5000", "50");
         let mut filter = bench.filter("auth", &asking_in("headers", &call, 0, ""));
         filter.limits.buffer = services::BytesConfig(buffer);
@@ -405,7 +413,7 @@ async fn calls_that_fail_are_logged_with_their_target_and_reason() {
 
 #[tokio::test]
 async fn other_refusals_are_logged_once_for_each_function_and_status() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (drop (call $add (i32.const 0) «bad name» «1»))

@@ -43,14 +43,14 @@ fn starting_late(failed: u32) -> String {
     format!("{PASSES} {}", STARTS_LATE.replace("FAILED", &failed.to_string()))
 }
 
-fn trapped<T>() -> Result<T, Failed> {
-    Err(Failed::Trapped("test".into()))
+fn trapped<T>() -> Result<T, FilterFailure> {
+    Err(FilterFailure::Trapped("test".into()))
 }
 
 #[tokio::test]
 async fn serves_others_while_every_second_request_traps() {
     for is_started in [false, true] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let chain = bench.of(PASSES);
         if is_started {
             chain.start();
@@ -67,7 +67,7 @@ async fn serves_others_while_every_second_request_traps() {
 
 #[tokio::test(start_paused = true)]
 async fn serves_others_at_once_after_many_traps_in_a_row() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(PASSES);
     for _ in 0..30 {
         assert_eq!(send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status), trapped());
@@ -79,13 +79,13 @@ async fn serves_others_at_once_after_many_traps_in_a_row() {
 
 #[tokio::test]
 async fn refuses_only_the_client_whose_requests_trap_too_often() {
-    let bench = Bench::with_restarts(Duration::from_millis(20));
+    let bench = FilterFixture::with_restarts(Duration::from_millis(20));
     let chain = bench.of(PASSES);
     let mut traps = 0;
     let refused = loop {
         let end = send_as("attacker", &chain, get("/bad")).await;
         match end.map(|answer| answer.status).unwrap_err() {
-            Failed::Trapped(_) => traps += 1,
+            FilterFailure::Trapped(_) => traps += 1,
             refused => break refused,
         }
         assert!(traps < 100, "each trap costs at least two milliseconds");
@@ -96,7 +96,7 @@ async fn refuses_only_the_client_whose_requests_trap_too_often() {
     );
     assert!(services::ToProblem::headers(&refused).contains_key("retry-after"));
     let again = send_as("attacker", &chain, get("/good")).await;
-    assert!(matches!(again, Err(Failed::RestartQuota { .. })), "{again:?}");
+    assert!(matches!(again, Err(FilterFailure::RestartQuota { .. })), "{again:?}");
     for _ in 0..10 {
         assert_eq!(send_as("neighbour", &chain, get("/good")).await.unwrap().status, StatusCode::OK);
     }
@@ -105,7 +105,7 @@ async fn refuses_only_the_client_whose_requests_trap_too_often() {
 
 #[tokio::test]
 async fn creates_next_instance_after_releasing_the_memory_of_the_last() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let fills = "(drop (memory.grow (i32.const 256)))
         (memory.fill (i32.const 262144) (i32.const 7) (i32.const 16777216))";
     let mut filter =
@@ -127,7 +127,7 @@ async fn creates_next_instance_after_releasing_the_memory_of_the_last() {
 
 #[tokio::test]
 async fn charges_cleanup_after_a_trap_to_the_client() {
-    let bench = Bench::with_restarts(Duration::from_millis(20));
+    let bench = FilterFixture::with_restarts(Duration::from_millis(20));
     let chain = bench.of(PASSES);
     let payer = QuotaKey::new(&"attacker");
     let work = async {
@@ -141,7 +141,7 @@ async fn charges_cleanup_after_a_trap_to_the_client() {
 
 #[tokio::test]
 async fn on_trap_open_bypasses_only_the_request_that_traps() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let mut filter = bench.filter("test", GUARD);
     filter.on_trap = OnTrap::Open;
     let chain = bench.chain(&[filter]);
@@ -157,7 +157,7 @@ async fn on_trap_open_bypasses_only_the_request_that_traps() {
 
 #[tokio::test]
 async fn released_requests_outlive_the_instance() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(PASSES);
     let (begun, gate) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
     let handle = {
@@ -181,7 +181,7 @@ async fn released_requests_outlive_the_instance() {
 
 #[tokio::test]
 async fn filters_that_fail_to_restart_back_off() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(&starting_late(u32::MAX));
     assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
     for _ in 0..8 {
@@ -204,7 +204,7 @@ async fn filters_that_fail_to_restart_back_off() {
 
 #[tokio::test]
 async fn requests_wait_for_the_end_of_the_back_off() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(&starting_late(7));
     assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
     for _ in 0..7 {
@@ -217,7 +217,7 @@ async fn requests_wait_for_the_end_of_the_back_off() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_an_instance_ends_at_the_deadline() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(&starting_late(u32::MAX));
     assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
     for _ in 0..8 {
@@ -227,6 +227,6 @@ async fn waiting_for_an_instance_ends_at_the_deadline() {
     let budget = RequestBudget::since(begun, Duration::from_millis(1), u32::MAX, u64::MAX, 64);
     let in_back_off = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let late = chain.around(get("/good"), in_back_off, facts(), echo).await;
-    assert_eq!(late.map(|response| response.status()).unwrap_err(), Failed::Trapped("test".into()));
+    assert_eq!(late.map(|response| response.status()).unwrap_err(), FilterFailure::Trapped("test".into()));
     assert_eq!(bench.stats().traps, 9);
 }

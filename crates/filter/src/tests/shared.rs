@@ -1,11 +1,11 @@
 //! State that outlives a request: shared data, queues, timers, metrics. Also foreign functions.
 
 use super::*;
-use crate::Value;
+use crate::MetricValue;
 
 #[tokio::test]
 async fn shares_data_with_compare_and_swap() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const FOUND) (call $get_data «k» (i32.const 0) (i32.const 4) (i32.const 8)))
@@ -38,14 +38,14 @@ const QUEUE: &str = r#"
 
 #[tokio::test]
 async fn notifies_consumers_of_queue_items() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(QUEUE);
     assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-item"), "item");
 }
 
 #[tokio::test(start_paused = true)]
 async fn consumers_removed_by_a_reload_get_no_notifications() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let mut filter = bench.filter("queue", QUEUE);
     filter.vm_id = "one".to_owned();
     let before = bench.chain(&[filter.clone()]);
@@ -63,7 +63,7 @@ async fn consumers_removed_by_a_reload_get_no_notifications() {
 
 #[tokio::test(start_paused = true)]
 async fn items_of_a_consumer_removed_by_a_reload_reach_the_next_one() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let mut filter = bench.filter(
         "queue",
         r#"
@@ -85,14 +85,14 @@ async fn items_of_a_consumer_removed_by_a_reload_reach_the_next_one() {
     drop(before);
     queues.enqueue(id, "item".into()).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(queues.dequeue(id), Err(crate::abi::Status::Empty));
+    assert_eq!(queues.dequeue(id), Err(crate::abi::HostStatus::Empty));
     let notifications = bench.seen().iter().filter(|event| *event == "proxy_on_queue_ready").count();
     assert_eq!(notifications, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn timers_tick_only_after_the_start() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (global $ticks (mut i32) (i32.const 0))
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
@@ -111,7 +111,7 @@ async fn timers_tick_only_after_the_start() {
 
 #[tokio::test]
 async fn metrics_are_counted_across_instances() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $define (i32.const 0) «hits» (i32.const 0)))
@@ -122,12 +122,12 @@ async fn metrics_are_counted_across_instances() {
     send(&chain, get("/")).await.unwrap();
     send(&chain, get("/")).await.unwrap();
     let metrics = bench.filters.metrics();
-    assert_eq!((metrics[0].name.as_str(), &metrics[0].value), ("hits", &Value::Counter(4)));
+    assert_eq!((metrics[0].name.as_str(), &metrics[0].value), ("hits", &MetricValue::Counter(4)));
 }
 
 #[tokio::test]
 async fn calls_foreign_functions_and_reports_unknown_ones() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $foreign «compress» «abcabcabc» (i32.const 0) (i32.const 4)))
@@ -150,7 +150,7 @@ async fn calls_foreign_functions_and_reports_unknown_ones() {
 
 #[tokio::test]
 async fn bounds_host_functions_that_are_not_metered() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $foreign «compress» «0123456789» (i32.const 0) (i32.const 4)))
@@ -178,7 +178,7 @@ fn bomb(length: usize) -> Vec<u8> {
 }
 
 /// A filter that decompresses the request's body, and traps if the status is not the expected one.
-fn uncompressing(bench: &Bench, buffer: u64, status: u32) -> FilterConfig {
+fn uncompressing(bench: &FilterFixture, buffer: u64, status: u32) -> FilterConfig {
     let code = r#"
         (func (export "proxy_on_request_body") (param i32) (param $length i32) (param $end i32) (result i32)
             (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
@@ -197,7 +197,7 @@ fn uncompressing(bench: &Bench, buffer: u64, status: u32) -> FilterConfig {
 async fn refuses_decompression_beyond_the_buffer_limit() {
     let buffer = 64 << 10;
     for (length, status) in [(buffer, 0), (buffer + 1, 10), (64 * buffer, 10)] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let chain = bench.chain(&[uncompressing(&bench, buffer as u64, status)]);
         assert_eq!(send(&chain, post(bomb(length))).await.unwrap().status, 200, "{length}");
     }
@@ -205,18 +205,18 @@ async fn refuses_decompression_beyond_the_buffer_limit() {
 
 #[tokio::test]
 async fn foreign_functions_end_at_the_time_limit_of_the_callback() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let mut filter = uncompressing(&bench, 32 << 20, 0);
     filter.limits.cpu = services::DurationConfig::from_millis(1);
     let chain = bench.chain(&[filter]);
     let end = send(&chain, post(bomb(16 << 20))).await;
-    assert_eq!(end.unwrap_err(), Failed::Trapped("slow".into()));
+    assert_eq!(end.unwrap_err(), FilterFailure::Trapped("slow".into()));
     assert_eq!(bench.stats().traps, 1);
 }
 
 #[tokio::test]
 async fn foreign_functions_do_not_block_other_requests() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let slow = bench.chain(&[uncompressing(&bench, 8 << 20, 10)]);
     let fast = bench.chain(&[bench.filter(
         "fast",
@@ -244,7 +244,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn long_signatures_are_made_beside_the_serving_thread() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_request_body") (param i32) (param $length i32) (param $end i32) (result i32)
             (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
@@ -266,7 +266,7 @@ async fn long_signatures_are_made_beside_the_serving_thread() {
 
 #[tokio::test(start_paused = true)]
 async fn timers_resume_after_a_trap_without_requests() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let chain = bench.of(r#"
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
             (call $want (i32.const 0) (call $tick (i32.const 100))) (i32.const 1))

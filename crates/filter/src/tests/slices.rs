@@ -25,14 +25,14 @@ const SPIN_AT_HEAD: &str = r#"
         (i32.const 0))"#;
 
 /// A filter whose module has a generous time limit.
-fn patient(bench: &Bench, name: &str, code: &str) -> FilterConfig {
+fn patient(bench: &FilterFixture, name: &str, code: &str) -> FilterConfig {
     let mut filter = bench.filter(name, &format!("{SPIN} {code}"));
     filter.limits.cpu = services::DurationConfig::from_millis(60_000);
     filter
 }
 
 /// A chain of a filter that sets `key` with each request, which releases a spinning module.
-fn releasing(bench: &Bench, key: &str) -> Arc<Chain> {
+fn releasing(bench: &FilterFixture, key: &str) -> Arc<FilterChain> {
     let code = format!(
         "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
             (call $let «{key}») (i32.const 0))"
@@ -72,7 +72,7 @@ async fn mirror(request: Request<StreamedServiceBody>) -> Response<StreamedServi
     Response::new(request.into_body())
 }
 
-async fn mirrored(chain: &Arc<Chain>, path: &str) -> Result<Bytes, Failed> {
+async fn mirrored(chain: &Arc<FilterChain>, path: &str) -> Result<Bytes, FilterFailure> {
     let response = chain.around(whole_request(path), RequestCall::unlimited(), facts(), mirror).await?;
     Ok(whole(response).await.unwrap().body)
 }
@@ -80,7 +80,7 @@ async fn mirrored(chain: &Arc<Chain>, path: &str) -> Result<Bytes, Failed> {
 #[tokio::test]
 async fn spinning_callbacks_do_not_block_other_requests() {
     for (callback, signature, result) in SPINNING {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let code = spinning_in(callback, signature, result);
         let slow = bench.chain(&[patient(&bench, "slow", &code)]);
         let fast = releasing(&bench, "go");
@@ -107,7 +107,7 @@ async fn callbacks_at_the_end_of_a_request_yield() {
         ("proxy_on_log", "(param i32)", ""),
         ("proxy_on_delete", "(param i32)", ""),
     ] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let code = format!(
             "{} (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (i32.const 0))",
             spinning_in(callback, signature, result)
@@ -125,7 +125,7 @@ async fn callbacks_at_the_end_of_a_request_yield() {
 
 #[tokio::test]
 async fn after_a_long_end_of_a_stream_the_others_end_in_polls_of_their_own() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = format!(
         "{} (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (i32.const 0))",
         spinning_in("proxy_on_log", "(param i32)", "")
@@ -133,7 +133,7 @@ async fn after_a_long_end_of_a_stream_the_others_end_in_polls_of_their_own() {
     let slow = bench.chain(&[patient(&bench, "slow", &code), patient(&bench, "also", &code)]);
     let fast = releasing(&bench, "go");
     let begun = Mutex::new(0);
-    let count = |bench: &Bench| {
+    let count = |bench: &FilterFixture| {
         let mut begun = begun.lock().unwrap();
         *begun += bench.seen().iter().filter(|words| *words == "proxy_on_log").count();
         *begun
@@ -174,7 +174,7 @@ async fn background_callbacks_yield() {
         (func (export "proxy_on_grpc_receive") (param i32 i32 i32)
             (call $let «begun») (call $spin «go») (call $let «ended»))"#;
     for code in [tick, queue, answer, grpc] {
-        let bench = Bench::new();
+        let bench = FilterFixture::new();
         let slow = bench.chain(&[patient(&bench, "slow", code)]);
         slow.start();
         let wait = |key: &str| {
@@ -202,7 +202,7 @@ async fn background_callbacks_yield() {
 
 #[tokio::test]
 async fn requests_wait_until_the_callback_of_their_call_has_returned() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
@@ -233,12 +233,12 @@ async fn requests_wait_until_the_callback_of_their_call_has_returned() {
 }
 
 /// The number of traps of the filter `slow`.
-fn traps(bench: &Bench) -> u64 {
+fn traps(bench: &FilterFixture) -> u64 {
     bench.filters.stats().into_iter().find(|stats| stats.filter == "slow").map_or(0, |stats| stats.traps)
 }
 
 /// Sends requests until the filter lets one pass.
-async fn until(chain: &Arc<Chain>) {
+async fn until(chain: &Arc<FilterChain>) {
     while send(chain, get("/")).await.is_err() {
         tokio::task::yield_now().await;
     }
@@ -246,7 +246,7 @@ async fn until(chain: &Arc<Chain>) {
 
 #[tokio::test]
 async fn requests_of_one_instance_run_in_order() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (if (call $is_path (i32.const 0x73)) (then (call $spin «go»)))
@@ -277,7 +277,7 @@ async fn requests_of_one_instance_run_in_order() {
 
 #[tokio::test]
 async fn cancelled_requests_do_not_interrupt_callbacks() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     // A callback sets a flag when it begins and clears it when it ends, so that an interrupted one is
     // detected.
     let code = r#"
@@ -305,7 +305,7 @@ async fn cancelled_requests_do_not_interrupt_callbacks() {
     send(&fast, get("/")).await.unwrap();
     assert_eq!(next.await.unwrap().status, 200);
     let logged = Mutex::new(0);
-    let is_over = |bench: &Bench| {
+    let is_over = |bench: &FilterFixture| {
         *logged.lock().unwrap() += bench.seen().iter().filter(|words| *words == "log logged").count();
         *logged.lock().unwrap() == 2
     };
@@ -316,7 +316,7 @@ async fn cancelled_requests_do_not_interrupt_callbacks() {
 
 #[tokio::test]
 async fn a_trap_after_many_ticks_fails_only_its_request() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (if (call $is_path (i32.const 0x73)) (then (call $spin «go») unreachable))
@@ -328,21 +328,21 @@ async fn a_trap_after_many_ticks_fails_only_its_request() {
         send(&slow, get("/spin")),
         send(&slow, get("/good")),
     );
-    assert_eq!(bad.unwrap_err(), Failed::Trapped("slow".into()));
+    assert_eq!(bad.unwrap_err(), FilterFailure::Trapped("slow".into()));
     assert_eq!(good.unwrap().status, 200, "the request uses the next instance");
     assert_eq!(traps(&bench), 1);
 }
 
 #[tokio::test]
 async fn callbacks_above_the_time_limit_do_not_affect_others() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let spins = "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (loop (br 0)) (i32.const 0))";
     let slow = bench.chain(&[bench.filter("slow", spins)]);
     let fast = releasing(&bench, "nothing");
     let ended = Mutex::new(Vec::new());
     tokio::join!(
         async {
-            assert_eq!(send(&slow, get("/")).await.unwrap_err(), Failed::Trapped("slow".into()));
+            assert_eq!(send(&slow, get("/")).await.unwrap_err(), FilterFailure::Trapped("slow".into()));
             ended.lock().unwrap().push("slow");
         },
         async {
@@ -355,7 +355,7 @@ async fn callbacks_above_the_time_limit_do_not_affect_others() {
 
 #[tokio::test]
 async fn refuses_requests_only_while_the_queue_is_full() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let mut filter = patient(&bench, "slow", SPIN_AT_HEAD);
     // A refusal because of a full queue is not a trap, so `on_trap` does not apply.
     filter.on_trap = crate::OnTrap::Open;
@@ -371,14 +371,14 @@ async fn refuses_requests_only_while_the_queue_is_full() {
             asked
         })
         .collect();
-    assert_eq!(send(&slow, get("/more")).await.unwrap_err(), Failed::Busy("slow".into()));
+    assert_eq!(send(&slow, get("/more")).await.unwrap_err(), FilterFailure::Busy("slow".into()));
     // A cancelled request frees its place.
     drop(asked.pop());
     let next = loop {
         let mut next = Box::pin(send(&slow, get("/next")));
         match (&mut next).now_or_never() {
             None => break next,
-            Some(refused) => assert_eq!(refused.unwrap_err(), Failed::Busy("slow".into())),
+            Some(refused) => assert_eq!(refused.unwrap_err(), FilterFailure::Busy("slow".into())),
         }
         tokio::task::yield_now().await;
     };
@@ -391,7 +391,7 @@ async fn refuses_requests_only_while_the_queue_is_full() {
 
 #[tokio::test]
 async fn a_full_queue_has_room_for_other_clients() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let slow = bench.chain(&[patient(&bench, "slow", SPIN_AT_HEAD)]);
     let fast = releasing(&bench, "go");
     let waiting = |client: &'static str, path: &'static str| {
@@ -404,7 +404,7 @@ async fn a_full_queue_has_room_for_other_clients() {
     let most = crate::slot::MAX_WAITING;
     let mut asked: Vec<_> = (0..most).map(|_| waiting("attacker", "/next")).collect();
     let next = waiting("neighbour", "/next");
-    assert_eq!(asked.pop().unwrap().await.unwrap_err(), Failed::Busy("slow".into()));
+    assert_eq!(asked.pop().unwrap().await.unwrap_err(), FilterFailure::Busy("slow".into()));
     send(&fast, get("/")).await.unwrap();
     for asked in asked.into_iter().chain([spins, next]) {
         assert_eq!(asked.await.unwrap().status, 200);
@@ -413,7 +413,7 @@ async fn a_full_queue_has_room_for_other_clients() {
 
 #[tokio::test]
 async fn queued_streams_end_before_their_root_context() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let shared = |name: &str, code: &str| {
         let mut filter = patient(&bench, name, code);
         filter.vm_id = "one".to_owned();
@@ -429,7 +429,7 @@ async fn queued_streams_end_before_their_root_context() {
     let (ended, other) = (bench.chain(std::slice::from_ref(&slow)), bench.chain(&[slow]));
     let fast = bench.chain(&[shared("fast", fast)]);
     let seen = Mutex::new(Vec::new());
-    let has_seen = |bench: &Bench, names: &[&str], count: usize| {
+    let has_seen = |bench: &FilterFixture, names: &[&str], count: usize| {
         let mut seen = seen.lock().unwrap();
         seen.extend(bench.seen().into_iter().filter(|words| names.contains(&words.as_str())));
         seen.len() == count
@@ -459,12 +459,12 @@ async fn queued_streams_end_before_their_root_context() {
 
 #[tokio::test]
 async fn queued_requests_wait_no_longer_than_their_deadline() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let slow = bench.chain(&[patient(&bench, "slow", SPIN_AT_HEAD)]);
     let mut spins = Box::pin(send(&slow, get("/spin")));
     assert!((&mut spins).now_or_never().is_none());
     let answered = slow.around(get("/late"), call(Duration::ZERO), facts(), echo).await;
-    assert_eq!(answered.unwrap_err(), Failed::Busy("slow".into()));
+    assert_eq!(answered.unwrap_err(), FilterFailure::Busy("slow".into()));
     send(&releasing(&bench, "go"), get("/")).await.unwrap();
     assert_eq!(spins.await.unwrap().status, 200);
 }
@@ -490,8 +490,8 @@ fn asking_in(callback: &str, resumes: u32) -> String {
 
 /// Queues the response to a call and a piece of a body, in this order, for an instance that spins.
 async fn queue_up(
-    bench: &Bench,
-    slow: &Arc<Chain>,
+    bench: &FilterFixture,
+    slow: &Arc<FilterChain>,
     asked: &mut std::pin::Pin<Box<impl Future>>,
     sender: &mut http_body_util::channel::Sender<Bytes, services::body::BodyError>,
 ) {
@@ -505,7 +505,7 @@ async fn queue_up(
         let slow = Arc::clone(slow);
         async move { send(&slow, get("/spin")).await.unwrap() }
     });
-    let waiting = |bench: &Bench| bench.filters.waiting();
+    let waiting = |bench: &FilterFixture| bench.filters.waiting();
     bench.until(|bench| bench.filters.shared("").get(b"spinning").is_some()).await;
     bench.answers.gate.notify_one();
     bench.until(|bench| waiting(bench) == 1).await;
@@ -520,7 +520,7 @@ async fn queue_up(
 
 #[tokio::test]
 async fn body_callbacks_do_not_revoke_the_resume_of_a_head() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let callback = "(func (export \"proxy_on_response_headers\") (param $id i32) (param i32 i32) (result i32)
             (if (call $is_path (i32.const 0x73)) (then (return (i32.const 0))))
             (global.set $id (local.get $id)) ASK (i32.const 1))
@@ -537,7 +537,7 @@ async fn body_callbacks_do_not_revoke_the_resume_of_a_head() {
 
 #[tokio::test]
 async fn resuming_a_piece_does_not_release_a_queued_one() {
-    let bench = Bench::new();
+    let bench = FilterFixture::new();
     let callback = "(func (export \"proxy_on_request_body\") (param $id i32) (param i32 i32) (result i32)
             (global.set $pieces (i32.add (global.get $pieces) (i32.const 1)))
             (if (i32.eq (global.get $pieces) (i32.const 1)) (then (global.set $id (local.get $id)) ASK))
@@ -554,5 +554,5 @@ async fn resuming_a_piece_does_not_release_a_queued_one() {
     queue_up(&bench, &slow, &mut asked, &mut sender).await;
     drop(sender);
     // The module's last action was to pause, and nothing resumes it.
-    assert_eq!(asked.await.unwrap_err(), Failed::Paused("slow".into()));
+    assert_eq!(asked.await.unwrap_err(), FilterFailure::Paused("slow".into()));
 }

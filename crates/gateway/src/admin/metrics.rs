@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use filter::{FilterStats, Metric, Value};
+use filter::{FilterMetric, FilterStats, MetricValue};
 use offload::OffloadStats;
 use offload::polls::long_polls;
 use script_runtime::PoolStats;
@@ -195,13 +195,13 @@ fn scripts(page: &mut Page<'_>, life: &Life) -> fmt::Result {
 
 /// The metrics that filter modules define. Their names become labels, because they may not be valid metric
 /// names.
-fn modules(page: &mut Page<'_>, metrics: Vec<Metric>) -> fmt::Result {
+fn modules(page: &mut Page<'_>, metrics: Vec<FilterMetric>) -> fmt::Result {
     let (mut counters, mut gauges, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
-    for Metric { name, value } in &metrics {
+    for FilterMetric { name, value } in &metrics {
         match value {
-            Value::Counter(count) => counters.push(([("name", &**name)], *count)),
-            Value::Gauge(now) => gauges.push(([("name", &**name)], *now)),
-            Value::Histogram { buckets, sum, count } => {
+            MetricValue::Counter(count) => counters.push(([("name", &**name)], *count)),
+            MetricValue::Gauge(now) => gauges.push(([("name", &**name)], *now)),
+            MetricValue::Histogram { buckets, sum, count } => {
                 histograms.push(([("name", &**name)], reading(buckets, *sum, *count)));
             }
         }

@@ -108,7 +108,7 @@ pub(super) fn secured(connection: &ServerConnection) -> Secured {
         _ => None,
     };
     let read = certificate.and_then(|certificate| Certificate::read(certificate).ok());
-    let tls = filter::Tls {
+    let tls = filter::TlsInfo {
         version,
         server_name: connection.server_name().map(Into::into),
         is_mutual: certificate.is_some(),

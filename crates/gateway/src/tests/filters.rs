@@ -129,9 +129,9 @@ impl Rig {
         let metrics = self.gateway.current.life().filters.as_ref().map(|filters| filters.metrics());
         let found = metrics.into_iter().flatten().find(|metric| metric.name == "seen.in.tests");
         found.map_or(0, |metric| match metric.value {
-            filter::Value::Counter(count) => count,
-            filter::Value::Gauge(value) => value.cast_unsigned(),
-            filter::Value::Histogram { .. } => panic!("a histogram"),
+            filter::MetricValue::Counter(count) => count,
+            filter::MetricValue::Gauge(value) => value.cast_unsigned(),
+            filter::MetricValue::Histogram { .. } => panic!("a histogram"),
         })
     }
 

@@ -11,9 +11,9 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
 use super::call;
-use super::steps::{Step, answer_hash, call_in_steps, copy_in};
-use crate::guest::{Guest, View};
-use crate::limits::Limit;
+use super::steps::{PartOutcome, answer_hash, call_in_steps, copy_in};
+use crate::guest::{MemoryView, QueryGuest};
+use crate::limits::LimitKind;
 use crate::problem::QueryError;
 
 /// The headers that a program may set. `Set-Cookie`, CORS and HSTS are excluded, so that untrusted responses
@@ -37,27 +37,27 @@ const VALUE: u32 = 4096;
 /// The maximum length of a name. Longer names are not in [`ALLOWED`].
 const NAME: u32 = 64;
 
-pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
+pub(super) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
     linker.func_wrap_async(
         HOST_MODULE,
         "done",
-        |mut caller: Caller<'_, Guest>, (data, len): (u32, u32)| {
+        |mut caller: Caller<'_, QueryGuest>, (data, len): (u32, u32)| {
             Box::new(async move {
                 let hash = answer_hash(&mut caller, "done", (data, len)).await?;
-                let with = move |_: &mut View<'_>| Ok(json!({ "length": len, "sha256": hash }));
+                let with = move |_: &mut MemoryView<'_>| Ok(json!({ "length": len, "sha256": hash }));
                 let mut body = BytesMut::new();
                 call_in_steps(&mut caller, "done", with, move |view| done(view, (data, len), &mut body)).await
             })
         },
     )?;
-    linker.func_wrap(HOST_MODULE, "status", |mut caller: Caller<'_, Guest>, code: i32| {
+    linker.func_wrap(HOST_MODULE, "status", |mut caller: Caller<'_, QueryGuest>, code: i32| {
         call(&mut caller, "status", |_| Ok(json!({ "code": code })), |view| Ok(status(view, code)))
     })?;
     linker.func_wrap(
         HOST_MODULE,
         "header",
-        |mut caller: Caller<'_, Guest>, name: u32, name_len: u32, value: u32, value_len: u32| {
-            let with = |view: &mut View<'_>| {
+        |mut caller: Caller<'_, QueryGuest>, name: u32, name_len: u32, value: u32, value_len: u32| {
+            let with = |view: &mut MemoryView<'_>| {
                 Ok(json!({ "name": view.note_text(name, name_len)?, "value": view.note_text(value, value_len)? }))
             };
             call(&mut caller, "header", with, |view| header(view, (name, name_len), (value, value_len)))
@@ -66,25 +66,25 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     Ok(())
 }
 
-fn done(view: &mut View<'_>, text: (u32, u32), body: &mut BytesMut) -> GuestResult<Step<()>> {
+fn done(view: &mut MemoryView<'_>, text: (u32, u32), body: &mut BytesMut) -> GuestResult<PartOutcome<()>> {
     if view.guest.answer.body.is_some() {
         return Err(Trapped::new(QueryError::DoneTwice));
     }
     let len = view.slice(text.0, text.1)?.len();
-    if len > view.guest.limits.size(Limit::Output) {
-        return Err(Trapped::new(view.guest.limits.exceeded(Limit::Output)));
+    if len > view.guest.limits.size(LimitKind::Output) {
+        return Err(Trapped::new(view.guest.limits.exceeded(LimitKind::Output)));
     }
     if body.is_empty() {
         view.guest.hold(len).map_err(Trapped::new)?;
     }
     if !copy_in(view, text, body)? {
-        return Ok(Step::Turn);
+        return Ok(PartOutcome::Turn);
     }
     view.guest.answer.body = Some(std::mem::take(body).freeze());
-    Ok(Step::Done(()))
+    Ok(PartOutcome::Done(()))
 }
 
-fn status(view: &mut View<'_>, code: i32) -> i32 {
+fn status(view: &mut MemoryView<'_>, code: i32) -> i32 {
     let status = u16::try_from(code).ok().filter(|code| (200..600).contains(code));
     let Some(status) = status.and_then(|code| StatusCode::from_u16(code).ok()) else {
         return AbiCode::Invalid as i32;
@@ -93,7 +93,7 @@ fn status(view: &mut View<'_>, code: i32) -> i32 {
     AbiCode::Ok as i32
 }
 
-fn header(view: &mut View<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResult<i32> {
+fn header(view: &mut MemoryView<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResult<i32> {
     let text = if name.1 > NAME { "" } else { view.text(name.0, name.1)? };
     let mut allowed = ALLOWED.iter();
     let Some(name) = allowed.find(|allowed| allowed.as_str().eq_ignore_ascii_case(text)) else {

@@ -10,14 +10,14 @@ use services::problem::CallErrorKind;
 use services::{CallError, ProgramResponse, RequestTarget, ServiceRequest, UpstreamCallRecord};
 use tokio::task::coop::consume_budget;
 
-use super::documents::{Pointed, follow};
-use super::steps::{Step, call_in_steps, copy_in, copy_out, copy_whole, in_steps};
+use super::documents::{PointerResult, follow};
+use super::steps::{PartOutcome, call_in_steps, copy_in, copy_out, copy_whole, in_steps};
 use super::{TEXT, call, called};
-use crate::futures::{Ended, Slot};
-use crate::guest::{Guest, View};
-use crate::limits::Limit;
+use crate::futures::{HandleState, UnstoredCall};
+use crate::guest::{MemoryView, QueryGuest};
+use crate::limits::LimitKind;
 use crate::problem::{QueryError, short};
-use crate::record::{Tape, note_bytes};
+use crate::record::{HostCallMode, note_bytes};
 
 /// The maximum number of headers of a request: more than services accept.
 pub(crate) const HEADERS: u32 = 100;
@@ -25,41 +25,46 @@ pub(crate) const HEADERS: u32 = 100;
 /// Handles may occur several times.
 const WAITED: u32 = 4096;
 
-pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
-    linker.func_wrap_async(HOST_MODULE, "http", |mut caller: Caller<'_, Guest>, (request,): (u32,)| {
-        Box::new(async move {
-            let long = View::new(&mut caller, "http")?.long_body(request);
-            if let Some(body) = long {
-                Box::pin(record_long(&mut caller, request, body)).await?;
-            } else {
-                let mut view = View::new(&mut caller, "http")?;
-                called(&mut view, |view| view.note_request(request)).map_err(Trapped::new)?;
-            }
-            let mut body = BytesMut::new();
-            in_steps(&mut caller, "http", move |view| http(view, request, &mut body)).await
-        })
-    })?;
-    linker.func_wrap(HOST_MODULE, "Handle_del", |mut caller: Caller<'_, Guest>, handle: i32| {
+pub(super) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
+    linker.func_wrap_async(
+        HOST_MODULE,
+        "http",
+        |mut caller: Caller<'_, QueryGuest>, (request,): (u32,)| {
+            Box::new(async move {
+                let long = MemoryView::new(&mut caller, "http")?.long_body(request);
+                if let Some(body) = long {
+                    Box::pin(record_long(&mut caller, request, body)).await?;
+                } else {
+                    let mut view = MemoryView::new(&mut caller, "http")?;
+                    called(&mut view, |view| view.note_request(request)).map_err(Trapped::new)?;
+                }
+                let mut body = BytesMut::new();
+                in_steps(&mut caller, "http", move |view| http(view, request, &mut body)).await
+            })
+        },
+    )?;
+    linker.func_wrap(HOST_MODULE, "Handle_del", |mut caller: Caller<'_, QueryGuest>, handle: i32| {
         call(&mut caller, "Handle_del", |_| Ok(json!({ "handle": handle })), |view| handle_del(view, handle))
     })?;
-    linker.func_wrap(HOST_MODULE, "Future_ready", |mut caller: Caller<'_, Guest>, future: i32| {
-        let with = |_: &mut View<'_>| Ok(json!({ "future": future }));
+    linker.func_wrap(HOST_MODULE, "Future_ready", |mut caller: Caller<'_, QueryGuest>, future: i32| {
+        let with = |_: &mut MemoryView<'_>| Ok(json!({ "future": future }));
         call(&mut caller, "Future_ready", with, |view| future_ready(view, future))
     })?;
     linker.func_wrap(
         HOST_MODULE,
         "Response_get",
-        |mut caller: Caller<'_, Guest>, future: i32, out: u32| {
-            let with = |_: &mut View<'_>| Ok(json!({ "future": future }));
+        |mut caller: Caller<'_, QueryGuest>, future: i32, out: u32| {
+            let with = |_: &mut MemoryView<'_>| Ok(json!({ "future": future }));
             call(&mut caller, "Response_get", with, |view| response_get(view, future, out))
         },
     )?;
     linker.func_wrap_async(
         HOST_MODULE,
         "Response_read",
-        |mut caller: Caller<'_, Guest>, (future, part, data, len): (i32, i32, u32, u32)| {
+        |mut caller: Caller<'_, QueryGuest>, (future, part, data, len): (i32, i32, u32, u32)| {
             Box::new(async move {
-                let with = move |_: &mut View<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
+                let with =
+                    move |_: &mut MemoryView<'_>| Ok(json!({ "future": future, "part": part, "len": len }));
                 call_in_steps(&mut caller, "Response_read", with, move |view| {
                     response_read(view, future, part, (data, len))
                 })
@@ -73,11 +78,11 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
         |mut caller, (future, pointer, pointer_len, data, len): (i32, u32, u32, u32, u32)| {
             Box::new(async move {
                 caller.data_mut().index(future).await.map_err(Trapped::new)?;
-                let with = move |view: &mut View<'_>| {
+                let with = move |view: &mut MemoryView<'_>| {
                     Ok(json!({ "future": future, "pointer": view.note_text(pointer, pointer_len)?, "len": len }))
                 };
                 let pointer = (pointer, pointer_len);
-                let text = pointer_text(&View::new(&mut caller, "Response_json")?, pointer)?;
+                let text = pointer_text(&MemoryView::new(&mut caller, "Response_json")?, pointer)?;
                 let followed = match text {
                     Some(text) => caller.data_mut().follow_pointer(future, text).await.map_err(Trapped::new)?,
                     None => None,
@@ -100,20 +105,20 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
 }
 
 /// Records a call of `http` with a long body: copies the body in parts, and has it written in the pool.
-async fn record_long(caller: &mut Caller<'_, Guest>, request: u32, body: (u32, u32)) -> GuestResult<()> {
-    let with = View::new(caller, "http")?.note_request(request).map_err(Trapped::new)?;
+async fn record_long(caller: &mut Caller<'_, QueryGuest>, request: u32, body: (u32, u32)) -> GuestResult<()> {
+    let with = MemoryView::new(caller, "http")?.note_request(request).map_err(Trapped::new)?;
     // A request whose head is too large is recorded as null, and its body was not checked against the limit.
     let body = if with.is_null() { Bytes::new() } else { copy_whole(caller, "http", body).await? };
     caller.data_mut().called_with_body("http", with, body).await.map_err(Trapped::new)
 }
 
-fn http(view: &mut View<'_>, request: u32, body: &mut BytesMut) -> GuestResult<Step<i32>> {
-    let Some(request) = read_request(view, request, body)? else { return Ok(Step::Turn) };
-    start(view.guest, request).map(Step::Done).map_err(Trapped::new)
+fn http(view: &mut MemoryView<'_>, request: u32, body: &mut BytesMut) -> GuestResult<PartOutcome<i32>> {
+    let Some(request) = read_request(view, request, body)? else { return Ok(PartOutcome::Turn) };
+    start(view.guest, request).map(PartOutcome::Done).map_err(Trapped::new)
 }
 
 /// An `orfa_request`, copied from guest memory.
-struct Wanted {
+struct GuestRequest {
     method: Method,
     target: RequestTarget,
     headers: HeaderMap,
@@ -125,7 +130,11 @@ struct Wanted {
 /// Reads the request at an address. Checks the size against the memory limit before copying, since a request
 /// may refer to the same bytes many times. The head counts twice: as read and as sent. Returns `None` while
 /// more of the body remains to be copied.
-fn read_request(view: &View<'_>, address: u32, copied: &mut BytesMut) -> GuestResult<Option<Wanted>> {
+fn read_request(
+    view: &MemoryView<'_>,
+    address: u32,
+    copied: &mut BytesMut,
+) -> GuestResult<Option<GuestRequest>> {
     let words = view.words(address)?;
     let [method, method_len, url, url_len, headers, header_count, body, body_len] = words;
     let bad = || Trapped::new(QueryError::BadText { function: "http" });
@@ -139,7 +148,7 @@ fn read_request(view: &View<'_>, address: u32, copied: &mut BytesMut) -> GuestRe
     }
     let taken = 2 * head + view.slice(body, body_len)?.len();
     if taken > view.guest.rest_memory() {
-        return Err(Trapped::new(view.guest.limits.exceeded(Limit::Memory)));
+        return Err(Trapped::new(view.guest.limits.exceeded(LimitKind::Memory)));
     }
     if !copy_in(view, (body, body_len), copied)? {
         return Ok(None);
@@ -150,12 +159,12 @@ fn read_request(view: &View<'_>, address: u32, copied: &mut BytesMut) -> GuestRe
     let target = services::parse_target(url);
     let target = target.map_err(|error| Trapped::new(refused(view.guest, url, error.into())))?;
     let body = std::mem::take(copied).freeze();
-    Ok(Some(Wanted { method, target, headers, body, taken }))
+    Ok(Some(GuestRequest { method, target, headers, body, taken }))
 }
 
 /// Returns the size of an `orfa_request`'s head: its method, its URL, and its headers as lines.
 pub(crate) fn head_len(
-    view: &View<'_>,
+    view: &MemoryView<'_>,
     [method, method_len, url, url_len, headers, count, ..]: [u32; 8],
 ) -> GuestResult<usize> {
     let mut len = view.slice(method, method_len)?.len() + view.slice(url, url_len)?.len();
@@ -166,11 +175,11 @@ pub(crate) fn head_len(
     Ok(len)
 }
 
-fn header_at(view: &View<'_>, address: u32, index: u32) -> GuestResult<[u32; 4]> {
+fn header_at(view: &MemoryView<'_>, address: u32, index: u32) -> GuestResult<[u32; 4]> {
     view.words(address.saturating_add(index * HEADER_BYTES))
 }
 
-fn read_headers(view: &View<'_>, address: u32, count: u32) -> GuestResult<HeaderMap> {
+fn read_headers(view: &MemoryView<'_>, address: u32, count: u32) -> GuestResult<HeaderMap> {
     let bad = || Trapped::new(QueryError::BadText { function: "http" });
     let mut headers = HeaderMap::with_capacity(count as usize);
     for index in 0..count {
@@ -184,11 +193,11 @@ fn read_headers(view: &View<'_>, address: u32, count: u32) -> GuestResult<Header
 
 /// The bytes that the host keeps of a call until the end of the run, in addition to its path: its handle, and
 /// its entry in the list of calls.
-const CALL: usize = size_of::<Slot>() + size_of::<UpstreamCallRecord>();
+const CALL: usize = size_of::<HandleState>() + size_of::<UpstreamCallRecord>();
 
 /// Checks a call against the rules of the route and starts it.
-fn start(guest: &mut Guest, wanted: Wanted) -> Result<i32, QueryError> {
-    let Wanted { method, target, headers, body, taken } = wanted;
+fn start(guest: &mut QueryGuest, wanted: GuestRequest) -> Result<i32, QueryError> {
+    let GuestRequest { method, target, headers, body, taken } = wanted;
     let name = target.service.to_ascii_lowercase();
     let service =
         guest.access.services.get(&name).cloned().ok_or_else(|| QueryError::UnknownService(short(&name)))?;
@@ -216,11 +225,11 @@ fn size(response: &ProgramResponse) -> usize {
 }
 
 /// Returns the error of a run that made a forbidden or invalid call.
-fn refused(guest: &Guest, url: &str, error: CallError) -> QueryError {
+fn refused(guest: &QueryGuest, url: &str, error: CallError) -> QueryError {
     guest.end_of_run(&error).unwrap_or_else(|| QueryError::Call { url: short(url), reason: error })
 }
 
-impl Guest {
+impl QueryGuest {
     /// Stores all finished calls in their slots.
     fn settle(&mut self) -> Result<(), QueryError> {
         while let Some(ended) = self.futures.try_next() {
@@ -251,9 +260,9 @@ impl Guest {
     pub(crate) fn end_of_run(&self, error: &CallError) -> Option<QueryError> {
         let limit = match error {
             CallError::Unfinished(unfinished) => return Some((*unfinished).into()),
-            CallError::Limit("limit-calls") => Limit::Calls,
-            CallError::Limit("limit-received") => Limit::Received,
-            CallError::Limit(_) => Limit::Deadline,
+            CallError::Limit("limit-calls") => LimitKind::Calls,
+            CallError::Limit("limit-received") => LimitKind::Received,
+            CallError::Limit(_) => LimitKind::Deadline,
             _ => return None,
         };
         Some(self.limits.exceeded(limit))
@@ -261,7 +270,7 @@ impl Guest {
 
     /// Stores a finished call. A call that met a limit of the run ends the run. Otherwise the response counts
     /// towards the run's memory, and the request does not count any more.
-    fn settle_one(&mut self, ended: Ended) -> Result<(), QueryError> {
+    fn settle_one(&mut self, ended: UnstoredCall) -> Result<(), QueryError> {
         if let Some(error) = ended.1.as_ref().err().and_then(|error| self.end_of_run(error)) {
             return Err(error);
         }
@@ -304,7 +313,7 @@ impl Guest {
         };
         let called = self.away("recording", bytes, write).await?;
         if let Some(recorder) = std::mem::take(&mut self.tape).into_recorder().await {
-            self.tape = Tape::Records(recorder);
+            self.tape = HostCallMode::Records(recorder);
         }
         called
     }
@@ -312,27 +321,27 @@ impl Guest {
     /// Returns the body of a response, or no bytes if there is none yet.
     fn body(&self, handle: i32) -> Bytes {
         match self.futures.get(handle) {
-            Some(Slot::Ended(Ok(response))) => response.body.clone(),
+            Some(HandleState::Ended(Ok(response))) => response.body.clone(),
             _ => Bytes::new(),
         }
     }
 
     /// Returns the slot of a handle, after storing all finished calls.
-    pub(super) fn slot(&mut self, function: &'static str, handle: i32) -> Result<&Slot, QueryError> {
+    pub(super) fn slot(&mut self, function: &'static str, handle: i32) -> Result<&HandleState, QueryError> {
         self.settle()?;
         self.futures.get(handle).ok_or(QueryError::BadHandle { function, handle })
     }
 }
 
-fn handle_del(view: &mut View<'_>, handle: i32) -> GuestResult<()> {
+fn handle_del(view: &mut MemoryView<'_>, handle: i32) -> GuestResult<()> {
     let guest = &mut *view.guest;
     guest.settle().map_err(Trapped::new)?;
     match guest.futures.delete(handle) {
-        Some(Slot::Ended(Ok(response))) => {
+        Some(HandleState::Ended(Ok(response))) => {
             let index = guest.documents.delete(handle);
             guest.release(size(&response) + index);
         }
-        Some(Slot::Pending { sent, .. }) => guest.release(sent),
+        Some(HandleState::Pending { sent, .. }) => guest.release(sent),
         Some(_) => {}
         // A reused instance may drop a handle of an earlier run only now.
         None if guest.futures.is_past(handle) => {}
@@ -341,21 +350,21 @@ fn handle_del(view: &mut View<'_>, handle: i32) -> GuestResult<()> {
     Ok(())
 }
 
-fn future_ready(view: &mut View<'_>, handle: i32) -> GuestResult<i32> {
+fn future_ready(view: &mut MemoryView<'_>, handle: i32) -> GuestResult<i32> {
     let slot = view.guest.slot("Future_ready", handle).map_err(Trapped::new)?;
-    Ok(i32::from(matches!(slot, Slot::Ended(_))))
+    Ok(i32::from(matches!(slot, HandleState::Ended(_))))
 }
 
-fn response_get(view: &mut View<'_>, handle: i32, response: u32) -> GuestResult<i32> {
+fn response_get(view: &mut MemoryView<'_>, handle: i32, response: u32) -> GuestResult<i32> {
     let (status, error, headers, body) = match view
         .guest
         .slot("Response_get", handle)
         .map_err(Trapped::new)?
     {
-        Slot::Ended(Ok(response)) => {
+        HandleState::Ended(Ok(response)) => {
             (response.status.as_u16().into(), AbiCode::Ok, header_len(&response.headers), response.body.len())
         }
-        Slot::Ended(Err(error)) => (0, code(error), 0, 0),
+        HandleState::Ended(Err(error)) => (0, code(error), 0, 0),
         _ => return Ok(AbiCode::NotReady as i32),
     };
     let words = [status, (error as i32).cast_unsigned(), headers as u32, body as u32];
@@ -397,36 +406,41 @@ pub(crate) fn header_text(headers: &HeaderMap) -> Vec<u8> {
     text
 }
 
-fn response_read(view: &mut View<'_>, handle: i32, part: i32, out: (u32, u32)) -> GuestResult<Step<i32>> {
+fn response_read(
+    view: &mut MemoryView<'_>,
+    handle: i32,
+    part: i32,
+    out: (u32, u32),
+) -> GuestResult<PartOutcome<i32>> {
     let response = match view.guest.slot("Response_read", handle).map_err(Trapped::new)? {
-        Slot::Ended(Ok(response)) => response,
-        Slot::Ended(Err(error)) => return Ok(Step::Done(code(error) as i32)),
-        _ => return Ok(Step::Done(AbiCode::NotReady as i32)),
+        HandleState::Ended(Ok(response)) => response,
+        HandleState::Ended(Err(error)) => return Ok(PartOutcome::Done(code(error) as i32)),
+        _ => return Ok(PartOutcome::Done(AbiCode::NotReady as i32)),
     };
     let bytes = match part {
         part if part == ResponsePart::Body as i32 => response.body.clone(),
         part if part == ResponsePart::Headers as i32 => header_text(&response.headers).into(),
-        _ => return Ok(Step::Done(AbiCode::Invalid as i32)),
+        _ => return Ok(PartOutcome::Done(AbiCode::Invalid as i32)),
     };
     copy_out(view, &bytes, out)
 }
 
 /// Returns the text of a JSON Pointer, or `None` if it is too long.
-fn pointer_text(view: &View<'_>, (pointer, len): (u32, u32)) -> GuestResult<Option<String>> {
+fn pointer_text(view: &MemoryView<'_>, (pointer, len): (u32, u32)) -> GuestResult<Option<String>> {
     view.slice(pointer, len)?;
     if len > TEXT { Ok(None) } else { view.text(pointer, len).map(|text| Some(text.to_owned())) }
 }
 
 /// Returns the value at a pointer. For long documents, the pool has already resolved it.
 fn response_json(
-    view: &mut View<'_>,
+    view: &mut MemoryView<'_>,
     handle: i32,
     pointer: (u32, u32),
-    followed: Option<&Pointed>,
+    followed: Option<&PointerResult>,
     out: (u32, u32),
-) -> GuestResult<Step<i32>> {
+) -> GuestResult<PartOutcome<i32>> {
     let Some(text) = pointer_text(view, pointer)? else {
-        return Ok(Step::Done(AbiCode::Invalid as i32));
+        return Ok(PartOutcome::Done(AbiCode::Invalid as i32));
     };
     let found = match view.guest.document("Response_json", handle)? {
         Ok(opened) => followed.cloned().unwrap_or_else(|| follow(opened.document, &text)),
@@ -438,15 +452,21 @@ fn response_json(
             view.guest.tape.gives(&value, &body).map_err(Trapped::new)?;
             copy_out(view, &value, out)
         }
-        Ok(None) => Ok(Step::Done(AbiCode::Missing as i32)),
-        Err(_) => Ok(Step::Done(AbiCode::Invalid as i32)),
+        Ok(None) => Ok(PartOutcome::Done(AbiCode::Missing as i32)),
+        Err(_) => Ok(PartOutcome::Done(AbiCode::Invalid as i32)),
     }
 }
 
 /// Waits for any or all of the futures.
-async fn future_wait(mut caller: Caller<'_, Guest>, futures: u32, count: u32, all: bool) -> GuestResult<i32> {
-    let mut view = View::new(&mut caller, "Future_wait")?;
-    let with = |view: &mut View<'_>| Ok(json!({ "futures": view.note_numbers(futures, count)?, "all": all }));
+async fn future_wait(
+    mut caller: Caller<'_, QueryGuest>,
+    futures: u32,
+    count: u32,
+    all: bool,
+) -> GuestResult<i32> {
+    let mut view = MemoryView::new(&mut caller, "Future_wait")?;
+    let with =
+        |view: &mut MemoryView<'_>| Ok(json!({ "futures": view.note_numbers(futures, count)?, "all": all }));
     called(&mut view, with).map_err(Trapped::new)?;
     let handles = read_handles(&view, futures, count)?;
     let held = size_of_val(&*handles);
@@ -457,7 +477,7 @@ async fn future_wait(mut caller: Caller<'_, Guest>, futures: u32, count: u32, al
     Ok(index)
 }
 
-async fn wait(guest: &mut Guest, handles: &[i32], all: bool) -> Result<i32, QueryError> {
+async fn wait(guest: &mut QueryGuest, handles: &[i32], all: bool) -> Result<i32, QueryError> {
     if handles.is_empty() {
         return Ok(AbiCode::Missing as i32);
     }
@@ -466,7 +486,7 @@ async fn wait(guest: &mut Guest, handles: &[i32], all: bool) -> Result<i32, Quer
 }
 
 /// Waits for the first future and returns its index.
-async fn wait_any(guest: &mut Guest, handles: &[i32]) -> Result<i32, QueryError> {
+async fn wait_any(guest: &mut QueryGuest, handles: &[i32]) -> Result<i32, QueryError> {
     for (index, handle) in (0..).zip(handles) {
         if has_ended(guest, *handle)? {
             return Ok(index);
@@ -483,7 +503,7 @@ async fn wait_any(guest: &mut Guest, handles: &[i32]) -> Result<i32, QueryError>
 }
 
 /// Waits for all futures. Returns the index of the first one that has ended, which is the first of the list.
-async fn wait_all(guest: &mut Guest, handles: &[i32]) -> Result<i32, QueryError> {
+async fn wait_all(guest: &mut QueryGuest, handles: &[i32]) -> Result<i32, QueryError> {
     for handle in handles {
         while !has_ended(guest, *handle)? {
             if guest.settle_next().await?.is_none() {
@@ -495,19 +515,19 @@ async fn wait_all(guest: &mut Guest, handles: &[i32]) -> Result<i32, QueryError>
     Ok(0)
 }
 
-fn has_ended(guest: &Guest, handle: i32) -> Result<bool, QueryError> {
+fn has_ended(guest: &QueryGuest, handle: i32) -> Result<bool, QueryError> {
     let slot = guest.futures.get(handle).ok_or(QueryError::BadHandle { function: "Future_wait", handle })?;
-    Ok(matches!(slot, Slot::Ended(_)))
+    Ok(matches!(slot, HandleState::Ended(_)))
 }
 
 /// Returns the maximum number of handles in a call of `Future_wait`.
-pub(crate) fn most_waited(guest: &Guest) -> u64 {
-    guest.limits.value(Limit::Calls).max(WAITED.into())
+pub(crate) fn most_waited(guest: &QueryGuest) -> u64 {
+    guest.limits.value(LimitKind::Calls).max(WAITED.into())
 }
 
 /// Reads a list of handles. Each is checked whenever a call ends, so the list's length is limited to the
 /// number of calls that a run may make.
-fn read_handles(view: &View<'_>, futures: u32, count: u32) -> GuestResult<Vec<i32>> {
+fn read_handles(view: &MemoryView<'_>, futures: u32, count: u32) -> GuestResult<Vec<i32>> {
     let most = most_waited(view.guest);
     let len = count.checked_mul(4).filter(|_| u64::from(count) <= most).ok_or_else(|| {
         let len = count.saturating_mul(4);
@@ -531,12 +551,12 @@ mod tests {
     use services::{RequestBudget, ToProblem};
 
     use super::*;
-    use crate::guest::Answer;
-    use crate::record::{Recorder, Recording};
+    use crate::guest::AnswerBuilder;
+    use crate::record::{RunRecorder, RunRecording};
 
     /// Returns a guest with calls that have ended but are not stored in their slots, and their handles.
-    fn guest_with_ended_calls(count: usize) -> (Guest, Vec<i32>) {
-        let mut guest = Guest::isolated();
+    fn guest_with_ended_calls(count: usize) -> (QueryGuest, Vec<i32>) {
+        let mut guest = QueryGuest::isolated();
         let handles = (0..count).map(|_| guest.futures.start(true, 0, std::future::pending())).collect();
         for number in 0..count {
             guest.futures.end((number, Ok(response("1".into()))));
@@ -561,8 +581,8 @@ mod tests {
 
     #[tokio::test]
     async fn keeps_the_recording_if_the_deadline_passes_while_the_pool_writes() {
-        let mut guest = Guest::isolated();
-        guest.tape = Tape::Records(Box::new(Recorder::for_tests(1 << 20)));
+        let mut guest = QueryGuest::isolated();
+        guest.tape = HostCallMode::Records(Box::new(RunRecorder::for_tests(1 << 20)));
         guest.called("clock", Value::Null).unwrap();
         guest.tape.gave(Some(1)).unwrap();
         let (release, released) = mpsc::channel::<()>();
@@ -576,13 +596,13 @@ mod tests {
         let body = Bytes::from(vec![b'x'; SHORT_TEXT + 1]);
         let dropped = guest.called_with_body("http", json!({}), body.clone()).now_or_never();
         assert!(dropped.is_none(), "the run ends while the job is queued");
-        guest.tape = Tape::Records(std::mem::take(&mut guest.tape).into_recorder().await.unwrap());
+        guest.tape = HostCallMode::Records(std::mem::take(&mut guest.tape).into_recorder().await.unwrap());
         guest.call.budget = Arc::new(RequestBudget::new(Duration::ZERO, 1, 1, 1));
         let late = guest.called_with_body("http", json!({}), body).await;
         assert_eq!(late.unwrap_err().code(), "limit-deadline");
         let recorder = std::mem::take(&mut guest.tape).into_recorder().await.unwrap();
-        let document = recorder.finish(None, &Answer::default()).unwrap();
-        let calls = Recording::read(&document).unwrap().calls;
+        let document = recorder.finish(None, &AnswerBuilder::default()).unwrap();
+        let calls = RunRecording::read(&document).unwrap().calls;
         assert!(matches!(&*calls, [call] if call.function == "clock"), "{calls:?}");
         drop(release);
     }
@@ -602,14 +622,14 @@ mod tests {
         for (url_len, size, code) in
             [(too_large, 4 << 20, "call-head-too-large"), (1, 1 << 20, "recording-too-large")]
         {
-            let mut store = Store::new(sandbox.engine(), Guest::isolated());
+            let mut store = Store::new(sandbox.engine(), QueryGuest::isolated());
             store.set_epoch_deadline(1);
             let instance = linker.instantiate_async(&mut store, &module).await.unwrap();
             let memory = instance.get_memory(&mut store, "memory").unwrap();
             let words = [0, 0, 0, url_len, 0, 0, 0, 2 << 20].map(u32::to_le_bytes).concat();
             memory.data_mut(&mut store)[ADDRESS as usize..][..words.len()].copy_from_slice(&words);
             store.data_mut().memory = Some(memory);
-            store.data_mut().tape = Tape::Records(Box::new(Recorder::for_tests(size)));
+            store.data_mut().tape = HostCallMode::Records(Box::new(RunRecorder::for_tests(size)));
             let call = instance.get_typed_func::<u32, i32>(&mut store, "call").unwrap();
             let (called, polls) = polls(call.call_async(&mut store, ADDRESS)).await;
             let error: QueryError = called.unwrap_err().downcast().unwrap();

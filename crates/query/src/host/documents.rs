@@ -7,11 +7,11 @@ use query_abi::AbiCode;
 use sandbox::{GuestResult, Trapped};
 
 use super::calls::code;
-use super::steps::Step;
+use super::steps::PartOutcome;
 use super::values::LongScalar;
-use crate::futures::Slot;
-use crate::guest::Guest;
-use crate::limits::Limit;
+use crate::futures::HandleState;
+use crate::guest::QueryGuest;
+use crate::limits::LimitKind;
 use crate::problem::QueryError;
 
 /// The longest scalar that is read with others, in bytes. Escapes take a hundredth of a microsecond per byte.
@@ -22,7 +22,7 @@ const SHORT_INDEX: usize = 64 << 10;
 
 /// The documents of a run, or the errors of parsing them.
 #[derive(Debug, Default)]
-pub(crate) struct Documents {
+pub(crate) struct RunDocuments {
     all: Vec<(i32, Result<JsonDocument, json::JsonError>)>,
     /// The most recently read long scalar. Programs ask for a scalar twice: first for its length, then for
     /// its text.
@@ -46,7 +46,7 @@ pub(super) struct OpenDocument<'a> {
 }
 
 /// A value of a document. Long scalars may not be available yet.
-pub(super) enum Found<'a> {
+pub(super) enum FoundValue<'a> {
     Short(JsonNode<'a>),
     Long(&'a LongScalar),
     /// Has to be read in the pool first.
@@ -62,14 +62,14 @@ pub(super) enum NoDocument {
 }
 
 /// The result of resolving a JSON Pointer.
-pub(super) type Pointed = Result<Option<Bytes>, json::JsonError>;
+pub(super) type PointerResult = Result<Option<Bytes>, json::JsonError>;
 
 /// Resolves a JSON Pointer.
-pub(super) fn follow(document: &JsonDocument, pointer: &str) -> Pointed {
+pub(super) fn follow(document: &JsonDocument, pointer: &str) -> PointerResult {
     document.root().pointer(pointer).map(|node| node.map(JsonNode::slice))
 }
 
-impl Documents {
+impl RunDocuments {
     /// Returns the document of a handle. Searches from the end: there are few documents, and usually the last
     /// one is used.
     fn get(&self, handle: i32) -> Option<&Result<JsonDocument, json::JsonError>> {
@@ -101,26 +101,26 @@ impl Documents {
 
 impl<'a> OpenDocument<'a> {
     /// Returns a value. Only the index of arrays and objects is used, not their contents.
-    pub(super) fn value(&self, node: JsonNode<'a>) -> Found<'a> {
+    pub(super) fn value(&self, node: JsonNode<'a>) -> FoundValue<'a> {
         let is_container = matches!(node.kind(), ValueKind::Array | ValueKind::Object);
         let is_short = self.document.text().len() <= SHORT_SCALAR;
         if is_short || is_container || !node.is_longer(SHORT_SCALAR) {
-            return Found::Short(node);
+            return FoundValue::Short(node);
         }
         let place = ScalarPlace { handle: self.handle, start: node.start() };
         match self.scalar.filter(|(read, _)| *read == place) {
-            Some((_, scalar)) => Found::Long(scalar),
-            None => Found::Unread(place),
+            Some((_, scalar)) => FoundValue::Long(scalar),
+            None => FoundValue::Unread(place),
         }
     }
 }
 
 impl NoDocument {
     /// Returns the next step of a call that needs the document.
-    pub(super) fn step(self) -> Step<i32> {
+    pub(super) fn step(self) -> PartOutcome<i32> {
         match self {
-            Self::Failed { code, .. } => Step::Done(code as i32),
-            Self::Due => Step::Turn,
+            Self::Failed { code, .. } => PartOutcome::Done(code as i32),
+            Self::Due => PartOutcome::Turn,
         }
     }
 }
@@ -143,11 +143,11 @@ impl From<json::JsonError> for NoDocument {
     }
 }
 
-impl Guest {
+impl QueryGuest {
     /// Parses a long response before its first use. The pool does this work, so that the thread can serve
     /// other requests meanwhile.
     pub(super) async fn index(&mut self, handle: i32) -> Result<(), QueryError> {
-        let Some(Slot::Ended(Ok(response))) = self.futures.get(handle) else { return Ok(()) };
+        let Some(HandleState::Ended(Ok(response))) = self.futures.get(handle) else { return Ok(()) };
         if response.body.len() <= SHORT_TEXT || self.documents.get(handle).is_some() {
             return Ok(());
         }
@@ -163,7 +163,7 @@ impl Guest {
         &mut self,
         handle: i32,
         pointer: String,
-    ) -> Result<Option<Pointed>, QueryError> {
+    ) -> Result<Option<PointerResult>, QueryError> {
         let Some(Ok(document)) = self.documents.get(handle) else { return Ok(None) };
         let bytes = document.text().len();
         if bytes <= SHORT_TEXT {
@@ -204,8 +204,9 @@ impl Guest {
             self.steps_aside();
         }
         let done = services::work_on_text(&self.offload, kind, &self.call, bytes, work);
-        done.await
-            .map_err(|error| self.end_of_run(&error).unwrap_or_else(|| self.limits.exceeded(Limit::Deadline)))
+        done.await.map_err(|error| {
+            self.end_of_run(&error).unwrap_or_else(|| self.limits.exceeded(LimitKind::Deadline))
+        })
     }
 
     /// Stores the document of a response and counts its memory.
@@ -216,7 +217,7 @@ impl Guest {
     ) -> Result<(), QueryError> {
         match &document {
             Ok(document) => self.hold(document.index_bytes())?,
-            Err(json::JsonError::IndexTooLarge(_)) => return Err(self.limits.exceeded(Limit::Memory)),
+            Err(json::JsonError::IndexTooLarge(_)) => return Err(self.limits.exceeded(LimitKind::Memory)),
             Err(_) => {}
         }
         self.documents.put(handle, document);
@@ -232,8 +233,8 @@ impl Guest {
     ) -> GuestResult<Result<OpenDocument<'_>, NoDocument>> {
         if self.documents.get(handle).is_none() {
             let body = match self.slot(function, handle).map_err(Trapped::new)? {
-                Slot::Ended(Ok(response)) => response.body.clone(),
-                Slot::Ended(Err(error)) => return Ok(Err(code(error).into())),
+                HandleState::Ended(Ok(response)) => response.body.clone(),
+                HandleState::Ended(Err(error)) => return Ok(Err(code(error).into())),
                 _ => return Ok(Err(AbiCode::NotReady.into())),
             };
             if body.len() > SHORT_TEXT {

@@ -11,19 +11,19 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
 use super::TEXT;
-use super::documents::{Found, NoDocument, OpenDocument};
-use super::steps::{Pass, Step, call_in_steps, copy_out};
-use super::values::{Out, Written, word};
-use crate::guest::{Guest, View};
+use super::documents::{FoundValue, NoDocument, OpenDocument};
+use super::steps::{PartOutcome, TraversalPart, call_in_steps, copy_out};
+use super::values::{OutputRange, WriteOutcome, word};
+use crate::guest::{MemoryView, QueryGuest};
 
-pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
+pub(super) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
     linker.func_wrap_async(
         HOST_MODULE,
         "Json_root",
-        |mut caller: Caller<'_, Guest>, (future, value, data, len): (i32, u32, u32, u32)| {
+        |mut caller: Caller<'_, QueryGuest>, (future, value, data, len): (i32, u32, u32, u32)| {
             Box::new(async move {
                 caller.data_mut().index(future).await.map_err(Trapped::new)?;
-                let with = move |_: &mut View<'_>| Ok(json!({ "future": future, "len": len }));
+                let with = move |_: &mut MemoryView<'_>| Ok(json!({ "future": future, "len": len }));
                 call_in_steps(&mut caller, "Json_root", with, move |view| {
                     json_root(view, future, value, (data, len))
                 })
@@ -34,7 +34,7 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     linker.func_wrap_async(
         HOST_MODULE,
         "Json_member",
-        |mut caller: Caller<'_, Guest>,
+        |mut caller: Caller<'_, QueryGuest>,
          (future, node, name, name_len, last, value, data, len): (
             i32,
             u32,
@@ -46,12 +46,12 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
             u32,
         )| {
             Box::new(async move {
-                let with = move |view: &mut View<'_>| {
+                let with = move |view: &mut MemoryView<'_>| {
                     let name = view.note_text(name, name_len)?;
                     Ok(json!({ "future": future, "node": node, "name": name, "last": last != 0, "len": len }))
                 };
-                let wanted = Wanted { node, name: (name, name_len), last: last != 0 };
-                let mut search = Search::default();
+                let wanted = WantedMember { node, name: (name, name_len), last: last != 0 };
+                let mut search = MemberSearch::default();
                 call_in_steps(&mut caller, "Json_member", with, move |view| {
                     json_member(view, future, &wanted, (value, data, len), &mut search)
                 })
@@ -62,7 +62,7 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     linker.func_wrap_async(
         HOST_MODULE,
         "Json_column",
-        |mut caller: Caller<'_, Guest>,
+        |mut caller: Caller<'_, QueryGuest>,
          (future, node, name, name_len, last, values, count, data, len): (
             i32,
             u32,
@@ -75,12 +75,12 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
             u32,
         )| {
             Box::new(async move {
-                let with = move |view: &mut View<'_>| {
+                let with = move |view: &mut MemoryView<'_>| {
                     let name = view.note_text(name, name_len)?;
                     let (last, count) = (last != 0, count);
                     Ok(json!({ "future": future, "node": node, "name": name, "last": last, "count": count, "len": len }))
                 };
-                let wanted = Wanted { node, name: (name, name_len), last: last != 0 };
+                let wanted = WantedMember { node, name: (name, name_len), last: last != 0 };
                 call_in_steps(&mut caller, "Json_column", with, move |view| {
                     json_column(view, future, &wanted, (values, count), (data, len))
                 })
@@ -91,9 +91,10 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     linker.func_wrap_async(
         HOST_MODULE,
         "Json_children",
-        |mut caller: Caller<'_, Guest>, (future, node, data, len): (i32, u32, u32, u32)| {
+        |mut caller: Caller<'_, QueryGuest>, (future, node, data, len): (i32, u32, u32, u32)| {
             Box::new(async move {
-                let with = move |_: &mut View<'_>| Ok(json!({ "future": future, "node": node, "len": len }));
+                let with =
+                    move |_: &mut MemoryView<'_>| Ok(json!({ "future": future, "node": node, "len": len }));
                 let mut filling = None;
                 call_in_steps(&mut caller, "Json_children", with, move |view| {
                     json_children(view, future, node, (data, len), &mut filling)
@@ -105,9 +106,10 @@ pub(super) fn add(linker: &mut Linker<Guest>) -> GuestResult<()> {
     linker.func_wrap_async(
         HOST_MODULE,
         "Json_text",
-        |mut caller: Caller<'_, Guest>, (future, node, data, len): (i32, u32, u32, u32)| {
+        |mut caller: Caller<'_, QueryGuest>, (future, node, data, len): (i32, u32, u32, u32)| {
             Box::new(async move {
-                let with = move |_: &mut View<'_>| Ok(json!({ "future": future, "node": node, "len": len }));
+                let with =
+                    move |_: &mut MemoryView<'_>| Ok(json!({ "future": future, "node": node, "len": len }));
                 call_in_steps(&mut caller, "Json_text", with, move |view| {
                     json_text(view, future, node, (data, len))
                 })
@@ -125,13 +127,13 @@ const COLUMN: u32 = 1024;
 const NEAR: usize = 48 << 10;
 
 /// The requested member.
-struct Wanted {
+struct WantedMember {
     node: u32,
     name: (u32, u32),
     last: bool,
 }
 
-impl Wanted {
+impl WantedMember {
     fn of<'a>(&self, object: JsonNode<'a>, name: &[u8]) -> Option<JsonNode<'a>> {
         if self.last { object.last_member(name) } else { object.member(name) }
     }
@@ -140,15 +142,15 @@ impl Wanted {
 /// In recorded runs, a response appears not to be an array or object. Environments then read and parse it
 /// whole, as the mocks do, which have no index.
 fn json_root(
-    view: &mut View<'_>,
+    view: &mut MemoryView<'_>,
     future: i32,
     value: u32,
     (data, len): (u32, u32),
-) -> GuestResult<Step<i32>> {
+) -> GuestResult<PartOutcome<i32>> {
     view.slice(data, len)?;
     view.slice(value, JSON_VALUE_BYTES)?;
     let is_taped = !view.guest.tape.is_off();
-    let mut out = Out::new(view.bytes, data, data + len);
+    let mut out = OutputRange::new(view.bytes, data, data + len);
     let (code, place) = match view.guest.document("Json_root", future)? {
         Ok(opened) => {
             let root = opened.document.root();
@@ -158,29 +160,29 @@ fn json_root(
             (AbiCode::Ok, 0)
         }
         Err(NoDocument::Failed { code, place }) => (code, word(place)),
-        Err(NoDocument::Due) => return Ok(Step::Turn),
+        Err(NoDocument::Due) => return Ok(PartOutcome::Turn),
     };
     out.no_document(value, place);
     view.guest.tape.gives(&place.to_le_bytes(), &[]).map_err(Trapped::new)?;
-    Ok(Step::Done(code as i32))
+    Ok(PartOutcome::Done(code as i32))
 }
 
 /// The progress of a search through an object's members.
 #[derive(Default)]
-struct Search {
+struct MemberSearch {
     next: Option<NodeId>,
     found: Option<NodeId>,
     is_over: bool,
 }
 
-impl Search {
+impl MemberSearch {
     /// Searches the next part.
-    fn goes_on(&mut self, document: &JsonDocument, wanted: &Wanted, name: &[u8]) {
+    fn goes_on(&mut self, document: &JsonDocument, wanted: &WantedMember, name: &[u8]) {
         let members = match self.next {
             Some(next) => Some(document.members_at(next)),
             None => document.node(wanted.node as usize).map(JsonNode::members),
         };
-        let mut pass = Pass::default();
+        let mut pass = TraversalPart::default();
         for (key, value) in members.into_iter().flatten() {
             let here = key.node();
             if pass.is_over(here.start()) {
@@ -199,12 +201,12 @@ impl Search {
 }
 
 fn json_member(
-    view: &mut View<'_>,
+    view: &mut MemoryView<'_>,
     future: i32,
-    wanted: &Wanted,
+    wanted: &WantedMember,
     (value, data, len): (u32, u32, u32),
-    search: &mut Search,
-) -> GuestResult<Step<i32>> {
+    search: &mut MemberSearch,
+) -> GuestResult<PartOutcome<i32>> {
     let (name, name_len) = wanted.name;
     view.slice(data, len)?;
     view.slice(value, JSON_VALUE_BYTES)?;
@@ -214,31 +216,31 @@ fn json_member(
         Err(error) => return Ok(error.step()),
     };
     if name_len > TEXT {
-        return Ok(Step::Done(AbiCode::Invalid as i32));
+        return Ok(PartOutcome::Done(AbiCode::Invalid as i32));
     }
     let name = &view.bytes[name as usize..][..name_len as usize];
     if !search.is_over {
         search.goes_on(opened.document, wanted, name);
     }
     if !search.is_over {
-        return Ok(Step::Turn);
+        return Ok(PartOutcome::Turn);
     }
     let Some(found) = search.found.and_then(|spot| opened.document.at(spot)) else {
-        return Ok(Step::Done(AbiCode::Missing as i32));
+        return Ok(PartOutcome::Done(AbiCode::Missing as i32));
     };
-    let mut out = Out::new(view.bytes, data, data + len);
+    let mut out = OutputRange::new(view.bytes, data, data + len);
     Ok(out.write(value, opened.value(found)).last(AbiCode::Ok as i32))
 }
 
 /// Reads one member of many items in one call, since advancing to the next item costs less than a call.
 /// Returns fewer items if continuing would take long.
 fn json_column(
-    view: &mut View<'_>,
+    view: &mut MemoryView<'_>,
     future: i32,
-    wanted: &Wanted,
+    wanted: &WantedMember,
     (values, count): (u32, u32),
     (data, len): (u32, u32),
-) -> GuestResult<Step<i32>> {
+) -> GuestResult<PartOutcome<i32>> {
     view.slice(data, len)?;
     let room = count.saturating_mul(JSON_VALUE_BYTES);
     view.slice(values, room)?;
@@ -249,10 +251,10 @@ fn json_column(
         Err(error) => return Ok(error.step()),
     };
     if wanted.name.1 > TEXT {
-        return Ok(Step::Done(AbiCode::Invalid as i32));
+        return Ok(PartOutcome::Done(AbiCode::Invalid as i32));
     }
     let name = view.bytes[wanted.name.0 as usize..][..wanted.name.1 as usize].to_vec();
-    let mut out = Out::new(view.bytes, data, data + len);
+    let mut out = OutputRange::new(view.bytes, data, data + len);
     let places = (values..values + room).step_by(JSON_VALUE_BYTES as usize);
     let first = wanted.node as usize;
     let items = opened.document.node(first).into_iter().flat_map(JsonNode::and_following);
@@ -266,13 +268,13 @@ fn json_column(
             out.missing(*at);
             return true;
         };
-        matches!(out.write(*at, opened.value(found)), Written::Whole)
+        matches!(out.write(*at, opened.value(found)), WriteOutcome::Whole)
     });
-    Ok(Step::Done(length(filled.count())))
+    Ok(PartOutcome::Done(length(filled.count())))
 }
 
 /// The progress of writing a container's children.
-struct Filling {
+struct ContainerFill {
     /// The next child: a member's name for objects.
     next: Option<NodeId>,
     is_object: bool,
@@ -285,7 +287,7 @@ struct Filling {
     missing: usize,
 }
 
-impl Filling {
+impl ContainerFill {
     /// Starts with the first child.
     fn new(node: JsonNode<'_>, data: u32, records: u32) -> Self {
         let is_object = node.kind() == ValueKind::Object;
@@ -298,29 +300,31 @@ impl Filling {
     }
 
     /// Writes the next part. Returns the next step of the call, or `None` if all children are written.
-    fn goes_on(&mut self, opened: &OpenDocument<'_>, out: &mut Out<'_>) -> Option<Step<i32>> {
+    fn goes_on(&mut self, opened: &OpenDocument<'_>, out: &mut OutputRange<'_>) -> Option<PartOutcome<i32>> {
         let document = opened.document;
         let next = self.next?;
         let members = self.is_object.then(|| document.members_at(next)).into_iter().flatten();
         let items = document.at(next).filter(|_| !self.is_object).map(JsonNode::and_following);
         let items = items.into_iter().flatten().map(|item| (item, None));
-        let mut pass = Pass::default();
+        let mut pass = TraversalPart::default();
         for (name, value) in members.map(|(key, value)| (key.node(), Some(value))).chain(items) {
             self.next = Some(name.spot());
             if pass.is_over(name.start()) {
-                return Some(Step::Turn);
+                return Some(PartOutcome::Turn);
             }
             for node in [Some(name), value].into_iter().flatten().skip(self.written) {
                 let written = out.write(self.at, opened.value(node));
                 pass.count_escaped(out.take_escaped());
-                if let Written::Unread(place) = written {
-                    return Some(Step::Read(place));
+                if let WriteOutcome::Unread(place) = written {
+                    return Some(PartOutcome::Read(place));
                 }
                 self.at += JSON_VALUE_BYTES;
                 self.written += 1;
                 match written {
-                    Written::Short(bytes) => self.missing += bytes,
-                    Written::Text(bytes, to) => return Some(Step::Copy { bytes, to, then: None }),
+                    WriteOutcome::Short(bytes) => self.missing += bytes,
+                    WriteOutcome::Text(bytes, to) => {
+                        return Some(PartOutcome::Copy { bytes, to, then: None });
+                    }
                     _ => {}
                 }
             }
@@ -331,12 +335,12 @@ impl Filling {
 }
 
 fn json_children(
-    view: &mut View<'_>,
+    view: &mut MemoryView<'_>,
     future: i32,
     node: u32,
     (data, len): (u32, u32),
-    filling: &mut Option<Filling>,
-) -> GuestResult<Step<i32>> {
+    filling: &mut Option<ContainerFill>,
+) -> GuestResult<PartOutcome<i32>> {
     view.slice(data, len)?;
     let opened = match view.guest.document("Json_children", future)? {
         Ok(opened) => opened,
@@ -345,30 +349,35 @@ fn json_children(
     let filling = match filling {
         Some(filling) => filling,
         none => {
-            let Some(node) = opened.document.node(node as usize) else { return Ok(Step::Done(0)) };
+            let Some(node) = opened.document.node(node as usize) else { return Ok(PartOutcome::Done(0)) };
             let records = node.count() * if node.kind() == ValueKind::Object { 2 } else { 1 };
             let records = word(records).saturating_mul(JSON_VALUE_BYTES);
             if records > len {
-                return Ok(Step::Done(length(records as usize + node.text().len())));
+                return Ok(PartOutcome::Done(length(records as usize + node.text().len())));
             }
-            none.insert(Filling::new(node, data, records))
+            none.insert(ContainerFill::new(node, data, records))
         }
     };
-    let mut out = Out::new(view.bytes, filling.text, data + len);
+    let mut out = OutputRange::new(view.bytes, filling.text, data + len);
     let step = filling.goes_on(&opened, &mut out);
     filling.text = out.text;
-    Ok(step.unwrap_or_else(|| Step::Done(length((filling.text - data) as usize + filling.missing))))
+    Ok(step.unwrap_or_else(|| PartOutcome::Done(length((filling.text - data) as usize + filling.missing))))
 }
 
-fn json_text(view: &mut View<'_>, future: i32, node: u32, out: (u32, u32)) -> GuestResult<Step<i32>> {
+fn json_text(
+    view: &mut MemoryView<'_>,
+    future: i32,
+    node: u32,
+    out: (u32, u32),
+) -> GuestResult<PartOutcome<i32>> {
     let opened = match view.guest.document("Json_text", future)? {
         Ok(opened) => opened,
         Err(error) => return Ok(error.step()),
     };
     let text = match opened.document.node(node as usize).map(|node| opened.value(node)) {
-        Some(Found::Short(node)) => spelt(node),
-        Some(Found::Long(scalar)) => scalar.text(),
-        Some(Found::Unread(place)) => return Ok(Step::Read(place)),
+        Some(FoundValue::Short(node)) => spelt(node),
+        Some(FoundValue::Long(scalar)) => scalar.text(),
+        Some(FoundValue::Unread(place)) => return Ok(PartOutcome::Read(place)),
         None => Bytes::new(),
     };
     copy_out(view, &text, out)

@@ -10,9 +10,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::documents::ScalarPlace;
-use super::{Gives, called};
-use crate::guest::{Guest, View};
-use crate::limits::Limit;
+use super::{RecordedResult, called};
+use crate::guest::{MemoryView, QueryGuest};
+use crate::limits::LimitKind;
 use crate::problem::QueryError;
 use crate::stored::hex;
 
@@ -29,13 +29,13 @@ const ESCAPED: usize = 8;
 
 /// The values that one part of a host call traverses.
 #[derive(Default)]
-pub(super) struct Pass {
+pub(super) struct TraversalPart {
     begin: Option<usize>,
     values: usize,
     escaped: usize,
 }
 
-impl Pass {
+impl TraversalPart {
     /// Counts a value that begins at a position. Returns whether the value is left for the next part.
     pub(super) fn is_over(&mut self, start: usize) -> bool {
         let begin = *self.begin.get_or_insert(start);
@@ -50,7 +50,7 @@ impl Pass {
 }
 
 /// The result of one part of a host call.
-pub(super) enum Step<R> {
+pub(super) enum PartOutcome<R> {
     /// The call is over.
     Done(R),
     /// Continue after yielding.
@@ -62,31 +62,31 @@ pub(super) enum Step<R> {
 }
 
 /// Runs a host function like [`super::call`], but in parts: calls `step` until it is done.
-pub(super) async fn call_in_steps<R: Gives + Send>(
-    caller: &mut Caller<'_, Guest>,
+pub(super) async fn call_in_steps<R: RecordedResult + Send>(
+    caller: &mut Caller<'_, QueryGuest>,
     function: &'static str,
-    with: impl FnOnce(&mut View<'_>) -> Result<Value, QueryError> + Send,
-    step: impl FnMut(&mut View<'_>) -> GuestResult<Step<R>> + Send,
+    with: impl FnOnce(&mut MemoryView<'_>) -> Result<Value, QueryError> + Send,
+    step: impl FnMut(&mut MemoryView<'_>) -> GuestResult<PartOutcome<R>> + Send,
 ) -> GuestResult<R> {
-    called(&mut View::new(caller, function)?, with).map_err(Trapped::new)?;
+    called(&mut MemoryView::new(caller, function)?, with).map_err(Trapped::new)?;
     in_steps(caller, function, step).await
 }
 
 /// Runs a host function whose call has been recorded.
-pub(super) async fn in_steps<R: Gives + Send>(
-    caller: &mut Caller<'_, Guest>,
+pub(super) async fn in_steps<R: RecordedResult + Send>(
+    caller: &mut Caller<'_, QueryGuest>,
     function: &'static str,
-    mut step: impl FnMut(&mut View<'_>) -> GuestResult<Step<R>> + Send,
+    mut step: impl FnMut(&mut MemoryView<'_>) -> GuestResult<PartOutcome<R>> + Send,
 ) -> GuestResult<R> {
     let result = loop {
-        match step(&mut View::new(caller, function)?)? {
-            Step::Done(result) => break result,
-            Step::Turn => turn(caller).await,
-            Step::Read(place) => {
+        match step(&mut MemoryView::new(caller, function)?)? {
+            PartOutcome::Done(result) => break result,
+            PartOutcome::Turn => turn(caller).await,
+            PartOutcome::Read(place) => {
                 turn(caller).await;
                 caller.data_mut().read_scalar(place).await.map_err(Trapped::new)?;
             }
-            Step::Copy { bytes, to, then } => {
+            PartOutcome::Copy { bytes, to, then } => {
                 copy(caller, function, &bytes, to).await?;
                 if let Some(result) = then {
                     break result;
@@ -99,7 +99,11 @@ pub(super) async fn in_steps<R: Gives + Send>(
 }
 
 /// Copies the next part of a text out of the guest's memory. Returns whether the copy is complete.
-pub(super) fn copy_in(view: &View<'_>, (data, len): (u32, u32), copied: &mut BytesMut) -> GuestResult<bool> {
+pub(super) fn copy_in(
+    view: &MemoryView<'_>,
+    (data, len): (u32, u32),
+    copied: &mut BytesMut,
+) -> GuestResult<bool> {
     let text = view.slice(data, len)?;
     copied.reserve(text.len() - copied.len());
     let rest = &text[copied.len()..];
@@ -108,16 +112,20 @@ pub(super) fn copy_in(view: &View<'_>, (data, len): (u32, u32), copied: &mut Byt
 }
 
 /// Copies the bytes that fit and returns the total length.
-pub(super) fn copy_out(view: &View<'_>, bytes: &Bytes, (data, len): (u32, u32)) -> GuestResult<Step<i32>> {
+pub(super) fn copy_out(
+    view: &MemoryView<'_>,
+    bytes: &Bytes,
+    (data, len): (u32, u32),
+) -> GuestResult<PartOutcome<i32>> {
     let count = bytes.len().min(len as usize);
     view.slice(data, count as u32)?;
     let then = Some(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
-    Ok(Step::Copy { bytes: bytes.slice(..count), to: data, then })
+    Ok(PartOutcome::Copy { bytes: bytes.slice(..count), to: data, then })
 }
 
 /// Copies bytes in parts to an address that was checked.
 async fn copy(
-    caller: &mut Caller<'_, Guest>,
+    caller: &mut Caller<'_, QueryGuest>,
     function: &'static str,
     bytes: &[u8],
     mut to: u32,
@@ -126,7 +134,7 @@ async fn copy(
         if number > 0 {
             turn(caller).await;
         }
-        View::new(caller, function)?.slice_mut(to, part.len() as u32)?.copy_from_slice(part);
+        MemoryView::new(caller, function)?.slice_mut(to, part.len() as u32)?.copy_from_slice(part);
         to += part.len() as u32;
     }
     Ok(())
@@ -134,12 +142,12 @@ async fn copy(
 
 /// Copies bytes out of the guest's memory.
 pub(super) async fn copy_whole(
-    caller: &mut Caller<'_, Guest>,
+    caller: &mut Caller<'_, QueryGuest>,
     function: &'static str,
     text: (u32, u32),
 ) -> GuestResult<Bytes> {
     let mut copied = BytesMut::new();
-    while !copy_in(&View::new(caller, function)?, text, &mut copied)? {
+    while !copy_in(&MemoryView::new(caller, function)?, text, &mut copied)? {
         turn(caller).await;
     }
     Ok(copied.freeze())
@@ -148,7 +156,7 @@ pub(super) async fn copy_whole(
 /// Returns the hash of an answer, which a replay reproduces, in the format of recordings. Answers above the
 /// size limit are not hashed, and none is if the run is not recorded or replayed.
 pub(super) async fn answer_hash(
-    caller: &mut Caller<'_, Guest>,
+    caller: &mut Caller<'_, QueryGuest>,
     function: &'static str,
     (mut data, mut len): (u32, u32),
 ) -> GuestResult<String> {
@@ -156,14 +164,14 @@ pub(super) async fn answer_hash(
     if guest.tape.is_off() {
         return Ok(String::new());
     }
-    let is_small = len as usize <= guest.limits.size(Limit::Output);
-    if !is_small || View::new(caller, function)?.slice(data, len).is_err() {
+    let is_small = len as usize <= guest.limits.size(LimitKind::Output);
+    if !is_small || MemoryView::new(caller, function)?.slice(data, len).is_err() {
         len = 0;
     }
     let mut hash = Sha256::new();
     while len > 0 {
         let part = len.min(PART as u32);
-        hash.update(View::new(caller, function)?.slice(data, part)?);
+        hash.update(MemoryView::new(caller, function)?.slice(data, part)?);
         (data, len) = (data + part, len - part);
         turn(caller).await;
     }
@@ -171,7 +179,7 @@ pub(super) async fn answer_hash(
 }
 
 /// Yields like an epoch tick does.
-async fn turn(caller: &mut Caller<'_, Guest>) {
+async fn turn(caller: &mut Caller<'_, QueryGuest>) {
     caller.data_mut().ticked();
     tokio::task::yield_now().await;
 }
@@ -182,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_part_has_fewer_strings_with_escapes() {
-        let mut pass = Pass::default();
+        let mut pass = TraversalPart::default();
         assert!(!pass.is_over(0) && !pass.is_over(PART / 2));
         pass.count_escaped(PART / ESCAPED / 2);
         assert!(pass.is_over(PART / 2 + 1));

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use json::{JsonDocument, JsonNode, JsonNumber, ValueKind};
 use query_abi::{JSON_VALUE_BYTES, JsonKind};
 
-use super::documents::{Found, ScalarPlace};
-use super::steps::Step;
+use super::documents::{FoundValue, ScalarPlace};
+use super::steps::PartOutcome;
 
 /// A value's record, with its text if it has one.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl LongScalar {
 }
 
 /// Guest memory for values. The range has been checked.
-pub(super) struct Out<'a> {
+pub(super) struct OutputRange<'a> {
     bytes: &'a mut [u8],
     /// The address of the next text, and the end of the space for texts.
     pub(super) text: u32,
@@ -108,7 +108,7 @@ pub(super) struct Out<'a> {
 }
 
 /// The result of writing a value.
-pub(super) enum Written {
+pub(super) enum WriteOutcome {
     Whole,
     /// There is not enough space for the text, which has this size in bytes.
     Short(usize),
@@ -118,18 +118,18 @@ pub(super) enum Written {
     Text(Bytes, u32),
 }
 
-impl Written {
+impl WriteOutcome {
     /// Returns the next step of a call that writes a single value.
-    pub(super) fn last<R>(self, result: R) -> Step<R> {
+    pub(super) fn last<R>(self, result: R) -> PartOutcome<R> {
         match self {
-            Self::Whole | Self::Short(_) => Step::Done(result),
-            Self::Unread(place) => Step::Read(place),
-            Self::Text(bytes, to) => Step::Copy { bytes, to, then: Some(result) },
+            Self::Whole | Self::Short(_) => PartOutcome::Done(result),
+            Self::Unread(place) => PartOutcome::Read(place),
+            Self::Text(bytes, to) => PartOutcome::Copy { bytes, to, then: Some(result) },
         }
     }
 }
 
-impl<'a> Out<'a> {
+impl<'a> OutputRange<'a> {
     pub(super) fn new(bytes: &'a mut [u8], text: u32, end: u32) -> Self {
         Self { bytes, text, end, escaped: 0 }
     }
@@ -140,17 +140,17 @@ impl<'a> Out<'a> {
     }
 
     /// Writes a value at `at`, and its text if there is enough space.
-    pub(super) fn write(&mut self, at: u32, found: Found<'_>) -> Written {
+    pub(super) fn write(&mut self, at: u32, found: FoundValue<'_>) -> WriteOutcome {
         match found {
-            Found::Short(node) => self.node(at, node),
-            Found::Long(LongScalar { record, .. }) => match &record.text {
+            FoundValue::Short(node) => self.node(at, node),
+            FoundValue::Long(LongScalar { record, .. }) => match &record.text {
                 None => self.plain(at, record),
                 Some(text) => match self.reserve(at, record, text.len()) {
-                    Some(to) => Written::Text(text.clone(), to),
-                    None => Written::Short(text.len() + 1),
+                    Some(to) => WriteOutcome::Text(text.clone(), to),
+                    None => WriteOutcome::Short(text.len() + 1),
                 },
             },
-            Found::Unread(place) => Written::Unread(place),
+            FoundValue::Unread(place) => WriteOutcome::Unread(place),
         }
     }
 
@@ -164,20 +164,22 @@ impl<'a> Out<'a> {
         self.record(at, JsonKind::Null, 0, [0, place]);
     }
 
-    fn node(&mut self, at: u32, node: JsonNode<'_>) -> Written {
+    fn node(&mut self, at: u32, node: JsonNode<'_>) -> WriteOutcome {
         let record = ValueRecord::of(node, word(node.start()));
         let Some(text) = &record.text else { return self.plain(at, &record) };
         if let Cow::Owned(text) = text {
             self.escaped += text.len();
         }
-        let Some(to) = self.reserve(at, &record, text.len()) else { return Written::Short(text.len() + 1) };
+        let Some(to) = self.reserve(at, &record, text.len()) else {
+            return WriteOutcome::Short(text.len() + 1);
+        };
         self.bytes[to as usize..][..text.len()].copy_from_slice(text);
-        Written::Whole
+        WriteOutcome::Whole
     }
 
-    fn plain<T>(&mut self, at: u32, record: &ValueRecord<T>) -> Written {
+    fn plain<T>(&mut self, at: u32, record: &ValueRecord<T>) -> WriteOutcome {
         self.record(at, record.kind, record.len, record.rest);
-        Written::Whole
+        WriteOutcome::Whole
     }
 
     /// Writes the record and the terminating NUL of a text. Returns the text's address, or `None` if it does

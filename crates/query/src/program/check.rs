@@ -24,7 +24,7 @@ use wasmparser::{
 
 /// The reason why a module is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum ModuleRefusal {
     /// Truncated, wrong magic bytes or invalid code.
     #[error("the module is not valid WebAssembly: {0}")]
     Malformed(String),
@@ -79,12 +79,12 @@ pub(crate) enum Refusal {
 
 /// The properties of a valid module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct ModuleFacts {
     /// Whether it shares the memory of the C environment, instead of having its own.
     pub(crate) environment: bool,
 }
 
-impl Refusal {
+impl ModuleRefusal {
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Malformed(_) | Self::Component => "module-malformed",
@@ -125,9 +125,9 @@ impl Refusal {
 ///
 /// # Errors
 /// If compiling would take too long, or the module can't be parsed.
-pub(crate) fn estimate(wasm: &[u8]) -> Result<Duration, Refusal> {
+pub(crate) fn estimate(wasm: &[u8]) -> Result<Duration, ModuleRefusal> {
     if Parser::is_component(wasm) {
-        return Err(Refusal::Component);
+        return Err(ModuleRefusal::Component);
     }
     cost::check(wasm)
 }
@@ -136,21 +136,21 @@ pub(crate) fn estimate(wasm: &[u8]) -> Result<Duration, Refusal> {
 ///
 /// # Errors
 /// The first item that does not fit.
-pub(crate) fn check(wasm: &[u8], has_export: &dyn Fn(&str) -> bool) -> Result<Facts, Refusal> {
+pub(crate) fn check(wasm: &[u8], has_export: &dyn Fn(&str) -> bool) -> Result<ModuleFacts, ModuleRefusal> {
     estimate(wasm)?;
     validate(wasm)?;
-    let mut module = Shape::default();
+    let mut module = ModuleShape::default();
     for payload in Parser::new(0).parse_all(wasm) {
         module.read(payload.map_err(malformed)?, has_export)?;
     }
     module.finish()
 }
 
-fn malformed(error: wasmparser::BinaryReaderError) -> Refusal {
-    Refusal::Malformed(error.to_string())
+fn malformed(error: wasmparser::BinaryReaderError) -> ModuleRefusal {
+    ModuleRefusal::Malformed(error.to_string())
 }
 
-fn validate(wasm: &[u8]) -> Result<(), Refusal> {
+fn validate(wasm: &[u8]) -> Result<(), ModuleRefusal> {
     let off = WasmFeatures::THREADS
         | WasmFeatures::RELAXED_SIMD
         | WasmFeatures::MEMORY64
@@ -189,7 +189,7 @@ fn validate_body<T: WasmModuleResources>(
 
 /// The parts of a module that have been read so far.
 #[derive(Default)]
-struct Shape {
+struct ModuleShape {
     types: Vec<Option<FuncType>>,
     functions: Vec<u32>,
     environment: bool,
@@ -199,18 +199,18 @@ struct Shape {
     alloc: Option<u32>,
     entry: Option<u32>,
     constructors: Option<u32>,
-    data: Vec<Segment>,
-    elements: Vec<Segment>,
-    offsets: Option<Refusal>,
+    data: Vec<DataSegment>,
+    elements: Vec<DataSegment>,
+    offsets: Option<ModuleRefusal>,
 }
 
-struct Segment {
+struct DataSegment {
     index: u32,
     range: Range<u64>,
 }
 
-impl Shape {
-    fn read(&mut self, payload: Payload<'_>, has_export: &dyn Fn(&str) -> bool) -> Result<(), Refusal> {
+impl ModuleShape {
+    fn read(&mut self, payload: Payload<'_>, has_export: &dyn Fn(&str) -> bool) -> Result<(), ModuleRefusal> {
         match payload {
             Payload::TypeSection(section) => {
                 for group in section {
@@ -260,7 +260,11 @@ impl Shape {
         Ok(())
     }
 
-    fn import(&mut self, import: &Import<'_>, has_export: &dyn Fn(&str) -> bool) -> Result<(), Refusal> {
+    fn import(
+        &mut self,
+        import: &Import<'_>,
+        has_export: &dyn Fn(&str) -> bool,
+    ) -> Result<(), ModuleRefusal> {
         if let TypeRef::Func(ty) = import.ty {
             self.functions.push(ty);
         }
@@ -270,15 +274,15 @@ impl Shape {
                 self.environment = true;
                 has_export(import.name)
             }
-            other if other.starts_with("env:") => return Err(Refusal::Environment(other.into())),
+            other if other.starts_with("env:") => return Err(ModuleRefusal::Environment(other.into())),
             _ => false,
         };
-        let missing = || Refusal::Import { module: import.module.into(), name: import.name.into() };
+        let missing = || ModuleRefusal::Import { module: import.module.into(), name: import.name.into() };
         known.then_some(()).ok_or_else(missing)
     }
 
     /// Whether the host has a function of this name. An error if its type differs.
-    fn host_function(&self, import: &Import<'_>) -> Result<bool, Refusal> {
+    fn host_function(&self, import: &Import<'_>) -> Result<bool, ModuleRefusal> {
         let Some(function) = HOST_FUNCTIONS.iter().find(|function| function.name == import.name) else {
             return Ok(false);
         };
@@ -289,18 +293,20 @@ impl Shape {
         if imported.is_some_and(|ty| has_type(ty, function)) {
             return Ok(true);
         }
-        Err(Refusal::ImportType { module: import.module.into(), name: import.name.into() })
+        Err(ModuleRefusal::ImportType { module: import.module.into(), name: import.name.into() })
     }
 
-    fn element(&mut self, index: u32, element: wasmparser::Element<'_>) -> Result<(), Refusal> {
+    fn element(&mut self, index: u32, element: wasmparser::Element<'_>) -> Result<(), ModuleRefusal> {
         let ElementKind::Active { offset_expr, .. } = element.kind else { return Ok(()) };
         let count = match element.items {
             ElementItems::Functions(functions) => functions.count(),
             ElementItems::Expressions(_, expressions) => expressions.count(),
         };
         match constant(&offset_expr) {
-            Some(start) => self.elements.push(Segment { index, range: start..start + u64::from(count) }),
-            None => self.offsets = self.offsets.take().or(Some(Refusal::Offset { what: "element", index })),
+            Some(start) => self.elements.push(DataSegment { index, range: start..start + u64::from(count) }),
+            None => {
+                self.offsets = self.offsets.take().or(Some(ModuleRefusal::Offset { what: "element", index }))
+            }
         }
         Ok(())
     }
@@ -308,32 +314,36 @@ impl Shape {
     fn data(&mut self, index: u32, data: wasmparser::Data<'_>) {
         let DataKind::Active { offset_expr, .. } = data.kind else { return };
         match constant(&offset_expr) {
-            Some(start) => self.data.push(Segment { index, range: start..start + data.data.len() as u64 }),
-            None => self.offsets = self.offsets.take().or(Some(Refusal::Offset { what: "data", index })),
+            Some(start) => {
+                self.data.push(DataSegment { index, range: start..start + data.data.len() as u64 })
+            }
+            None => {
+                self.offsets = self.offsets.take().or(Some(ModuleRefusal::Offset { what: "data", index }))
+            }
         }
     }
 
-    fn finish(self) -> Result<Facts, Refusal> {
+    fn finish(self) -> Result<ModuleFacts, ModuleRefusal> {
         if self.environment {
             self.check_shared()?;
         } else {
             self.check_plain()?;
         }
-        let entry = self.entry.ok_or(Refusal::NoEntry)?;
+        let entry = self.entry.ok_or(ModuleRefusal::NoEntry)?;
         self.check_type(ENTRY, entry, (&[ValType::I32, ValType::I32], &[]), "(i32, i32)")?;
         if let Some(constructors) = self.constructors {
             self.check_type(CONSTRUCTORS, constructors, (&[], &[]), "()")?;
         }
-        Ok(Facts { environment: self.environment })
+        Ok(ModuleFacts { environment: self.environment })
     }
 
     /// Checks a module with its own memory, which the host has to be able to access.
-    fn check_plain(&self) -> Result<(), Refusal> {
+    fn check_plain(&self) -> Result<(), ModuleRefusal> {
         if !self.own_memory {
-            return Err(Refusal::NoMemory);
+            return Err(ModuleRefusal::NoMemory);
         }
         if !self.exports_memory {
-            return Err(Refusal::HiddenMemory);
+            return Err(ModuleRefusal::HiddenMemory);
         }
         match self.alloc {
             Some(alloc) => self.check_type(ALLOC, alloc, (&[ValType::I32], &[ValType::I32]), "(i32) -> i32"),
@@ -342,21 +352,21 @@ impl Shape {
     }
 
     /// Checks a module that shares its environment's memory and table.
-    fn check_shared(&self) -> Result<(), Refusal> {
+    fn check_shared(&self) -> Result<(), ModuleRefusal> {
         if self.own_memory {
-            return Err(Refusal::OwnMemory);
+            return Err(ModuleRefusal::OwnMemory);
         }
         if self.own_table {
-            return Err(Refusal::OwnTable);
+            return Err(ModuleRefusal::OwnTable);
         }
         if let Some(refusal) = &self.offsets {
             return Err(refusal.clone());
         }
-        if let Some(Segment { index, range }) = outside(&self.data, &layout::QUERY_DATA) {
-            return Err(Refusal::DataRegion { index: *index, start: range.start, end: range.end });
+        if let Some(DataSegment { index, range }) = outside(&self.data, &layout::QUERY_DATA) {
+            return Err(ModuleRefusal::DataRegion { index: *index, start: range.start, end: range.end });
         }
-        if let Some(Segment { index, range }) = outside(&self.elements, &layout::QUERY_TABLE) {
-            return Err(Refusal::TableRegion { index: *index, start: range.start, end: range.end });
+        if let Some(DataSegment { index, range }) = outside(&self.elements, &layout::QUERY_TABLE) {
+            return Err(ModuleRefusal::TableRegion { index: *index, start: range.start, end: range.end });
         }
         Ok(())
     }
@@ -367,13 +377,13 @@ impl Shape {
         function: u32,
         (params, results): (&[ValType], &[ValType]),
         expected: &'static str,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ModuleRefusal> {
         let ty = self.functions.get(function as usize).and_then(|ty| self.types.get(*ty as usize));
-        let Some(Some(ty)) = ty else { return Err(Refusal::NoEntry) };
+        let Some(Some(ty)) = ty else { return Err(ModuleRefusal::NoEntry) };
         if ty.params() == params && ty.results() == results {
             return Ok(());
         }
-        Err(Refusal::Signature { name, found: ty.to_string(), expected })
+        Err(ModuleRefusal::Signature { name, found: ty.to_string(), expected })
     }
 }
 
@@ -387,7 +397,7 @@ fn has_type(ty: &FuncType, function: &HostFunction) -> bool {
     params.eq(ty.params().iter().copied()) && results.eq(ty.results().iter().copied())
 }
 
-fn outside<'a>(segments: &'a [Segment], region: &Range<u32>) -> Option<&'a Segment> {
+fn outside<'a>(segments: &'a [DataSegment], region: &Range<u32>) -> Option<&'a DataSegment> {
     let fits = |range: &Range<u64>| range.start >= region.start.into() && range.end <= region.end.into();
     segments.iter().find(|segment| !segment.range.is_empty() && !fits(&segment.range))
 }

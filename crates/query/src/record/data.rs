@@ -7,30 +7,30 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Bytes, written as `"text"` or `{"base64": "AAEC"}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Data(pub(crate) Bytes);
+pub(crate) struct RecordedBytes(pub(crate) Bytes);
 
 /// The serialised form.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written<T> {
+enum SerializedBytes<T> {
     Text(T),
     Base64 { base64: T },
 }
 
-impl Serialize for Data {
+impl Serialize for RecordedBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(&self.0) {
-            Ok(text) => Written::Text(text).serialize(serializer),
-            Err(_) => Written::Base64 { base64: &*STANDARD.encode(&self.0) }.serialize(serializer),
+            Ok(text) => SerializedBytes::Text(text).serialize(serializer),
+            Err(_) => SerializedBytes::Base64 { base64: &*STANDARD.encode(&self.0) }.serialize(serializer),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Data {
+impl<'de> Deserialize<'de> for RecordedBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Written::<String>::deserialize(deserializer)? {
-            Written::Text(text) => Ok(Self(text.into())),
-            Written::Base64 { base64 } => {
+        match SerializedBytes::<String>::deserialize(deserializer)? {
+            SerializedBytes::Text(text) => Ok(Self(text.into())),
+            SerializedBytes::Base64 { base64 } => {
                 let bytes = STANDARD.decode(base64).map_err(serde::de::Error::custom)?;
                 Ok(Self(bytes.into()))
             }

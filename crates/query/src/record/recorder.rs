@@ -13,11 +13,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use services::{CallError, CallerId, ProgramResponse, ToProblem};
 
-use super::{Data, End, HostCall, ProgramFacts, Received, Recording, VERSION, sha256};
-use crate::ask::Ask;
-use crate::guest::{Access, Answer};
+use super::{HostCall, ProgramFacts, RecordedBytes, RecordedResponse, RunEnd, RunRecording, VERSION, sha256};
+use crate::ask::QueryRequest;
+use crate::guest::{AnswerBuilder, CallPermissions};
 use crate::host;
-use crate::limits::Limits;
+use crate::limits::RunLimits;
 use crate::problem::QueryError;
 
 /// The minimum size of a response in a recording in addition to its bytes: names, quotes, braces.
@@ -26,7 +26,7 @@ const ITEM: usize = 32;
 /// The callers that may have runs of a query route recorded, and the size limit.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Recordings {
+pub struct RecordingPolicy {
     /// The callers that may record, by name; `anyone` for all. A recording contains only data that its
     /// program could have answered with, so it reveals nothing that the caller could not query anyway.
     #[schemars(length(min = 1))]
@@ -47,7 +47,7 @@ fn size() -> services::BytesConfig {
     services::BytesConfig(4 << 20)
 }
 
-impl Recordings {
+impl RecordingPolicy {
     /// Checks that a run of this caller may be recorded, with a program that is unsigned or signed by `key`.
     pub(crate) fn allow(&self, caller: &CallerId, key: Option<&str>) -> Result<(), QueryError> {
         let is_caller = self.callers.iter().any(|name| match caller {
@@ -65,11 +65,11 @@ impl Recordings {
 }
 
 /// A recording in progress.
-pub(crate) struct Recorder {
+pub(crate) struct RunRecorder {
     /// The recording without its calls.
-    recording: Recording,
+    recording: RunRecording,
     /// The calls, as a JSON array without its closing bracket. The last one has no closing bracket either.
-    calls: Bounded,
+    calls: BoundedText,
     /// The rest of the last call, which may still be incomplete.
     last: Option<CallEnd>,
     /// The bytes of all other stored data, and the bytes that were copied for the next call.
@@ -87,18 +87,18 @@ struct CallEnd {
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<Data>,
+    data: Option<RecordedBytes>,
     #[serde(skip_serializing_if = "Option::is_none")]
     part: Option<(usize, usize)>,
 }
 
 /// Text with a maximum size.
-struct Bounded {
+struct BoundedText {
     text: Vec<u8>,
     limit: usize,
 }
 
-impl Write for Bounded {
+impl Write for BoundedText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() > self.limit.saturating_sub(self.text.len()) {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -112,7 +112,7 @@ impl Write for Bounded {
     }
 }
 
-impl Bounded {
+impl BoundedText {
     /// Creates a text of at most `limit` bytes, and reserves them: to grow it would copy megabytes at a time.
     /// Pages that are not written to take no memory.
     fn new(limit: usize) -> Self {
@@ -131,21 +131,32 @@ impl Bounded {
     }
 }
 
-impl Recorder {
-    pub(crate) fn new(program: ProgramFacts, ask: &Ask, access: &Access, limits: &Limits, size: u64) -> Self {
-        let recording = Recording {
+impl RunRecorder {
+    pub(crate) fn new(
+        program: ProgramFacts,
+        ask: &QueryRequest,
+        access: &CallPermissions,
+        limits: &RunLimits,
+        size: u64,
+    ) -> Self {
+        let recording = RunRecording {
             version: VERSION,
             program,
             services: access.names.split_terminator(',').map(str::to_owned).collect(),
             methods: access.methods.iter().map(ToString::to_string).collect(),
             safe_only: ask.safe_only,
             limits: limits.words().map(|(word, value)| (word.to_owned(), value)).collect(),
-            input: Data(ask.input.clone()),
+            input: RecordedBytes(ask.input.clone()),
             calls: Vec::new(),
             responses: BTreeMap::new(),
-            end: End::Answer { status: 200, headers: Data::default(), length: 0, sha256: String::new() },
+            end: RunEnd::Answer {
+                status: 200,
+                headers: RecordedBytes::default(),
+                length: 0,
+                sha256: String::new(),
+            },
         };
-        let mut calls = Bounded::new(usize::try_from(size).unwrap_or(usize::MAX));
+        let mut calls = BoundedText::new(usize::try_from(size).unwrap_or(usize::MAX));
         calls.text.push(b'[');
         Self { recording, calls, last: None, kept: ask.input.len(), noted: 0, inside: false }
     }
@@ -200,10 +211,10 @@ impl Recorder {
             Ok(response) => {
                 let headers = host::header_text(&response.headers);
                 self.keep(headers.len().saturating_add(response.body.len()).saturating_add(ITEM))?;
-                let (headers, body) = (Data(headers.into()), Data(response.body.clone()));
-                Received::Answer { status: response.status.as_u16(), headers, body }
+                let (headers, body) = (RecordedBytes(headers.into()), RecordedBytes(response.body.clone()));
+                RecordedResponse::Answer { status: response.status.as_u16(), headers, body }
             }
-            Err(error) => Received::Error(host::code(error) as i32),
+            Err(error) => RecordedResponse::Error(host::code(error) as i32),
         };
         self.recording.responses.insert(handle, received);
         self.last(|call| call.ended.push(handle));
@@ -214,7 +225,7 @@ impl Recorder {
     pub(super) fn gives(&mut self, bytes: &[u8], body: &[u8]) -> Result<(), QueryError> {
         let part = part(bytes, body);
         self.fits(if part.is_some() { 0 } else { bytes.len() })?;
-        let data = part.is_none().then(|| Data(Bytes::copy_from_slice(bytes)));
+        let data = part.is_none().then(|| RecordedBytes(Bytes::copy_from_slice(bytes)));
         self.last(|call| (call.part, call.data) = (part, data));
         Ok(())
     }
@@ -231,8 +242,8 @@ impl Recorder {
     }
 
     /// Returns the end of a run that failed.
-    pub(crate) fn failed(&self, error: &QueryError) -> End {
-        End::failed(error, self.inside)
+    pub(crate) fn failed(&self, error: &QueryError) -> RunEnd {
+        RunEnd::failed(error, self.inside)
     }
 
     /// Returns the size of the document so far, in bytes.
@@ -241,18 +252,31 @@ impl Recorder {
     }
 
     /// Completes the document after the run. `failed` is the end of a run without an answer.
-    pub(crate) fn finish(mut self, failed: Option<End>, answer: &Answer) -> Result<Bytes, QueryError> {
-        self.recording.end = failed.unwrap_or_else(|| End::of(answer));
+    pub(crate) fn finish(
+        mut self,
+        failed: Option<RunEnd>,
+        answer: &AnswerBuilder,
+    ) -> Result<Bytes, QueryError> {
+        self.recording.end = failed.unwrap_or_else(|| RunEnd::of(answer));
         self.end_last()?;
         self.calls.text.push(b']');
-        let Recording {
-            version, program, services, methods, safe_only, limits, input, responses, end, ..
+        let RunRecording {
+            version,
+            program,
+            services,
+            methods,
+            safe_only,
+            limits,
+            input,
+            responses,
+            end,
+            ..
         } = &self.recording;
         let calls = String::from_utf8(std::mem::take(&mut self.calls.text)).unwrap_or_default();
         let calls = RawValue::from_string(calls);
         let calls = &*calls.map_err(|error| QueryError::Gateway(error.to_string()))?;
-        let mut document = Bounded::new(self.calls.limit);
-        document.add(&Document {
+        let mut document = BoundedText::new(self.calls.limit);
+        document.add(&RecordingDocument {
             version,
             program,
             services,
@@ -270,25 +294,25 @@ impl Recorder {
 
 /// A [`Recording`] with serialised calls.
 #[derive(Serialize)]
-struct Document<'r> {
+struct RecordingDocument<'r> {
     version: &'r u64,
     program: &'r ProgramFacts,
     services: &'r [String],
     methods: &'r [String],
     safe_only: &'r bool,
     limits: &'r BTreeMap<String, u64>,
-    input: &'r Data,
+    input: &'r RecordedBytes,
     calls: &'r RawValue,
-    responses: &'r BTreeMap<i32, Received>,
-    end: &'r End,
+    responses: &'r BTreeMap<i32, RecordedResponse>,
+    end: &'r RunEnd,
 }
 
-impl End {
-    pub(crate) fn of(answer: &Answer) -> Self {
+impl RunEnd {
+    pub(crate) fn of(answer: &AnswerBuilder) -> Self {
         let body = answer.body.as_deref().unwrap_or_default();
         Self::Answer {
             status: answer.status.map_or(200, |status| status.as_u16()),
-            headers: Data(host::header_text(&answer.headers).into()),
+            headers: RecordedBytes(host::header_text(&answer.headers).into()),
             length: body.len(),
             sha256: sha256(body),
         }
@@ -315,13 +339,13 @@ fn part(bytes: &[u8], body: &[u8]) -> Option<(usize, usize)> {
 }
 
 #[cfg(test)]
-impl Recorder {
+impl RunRecorder {
     /// Returns a recorder for a recording of at most `size` bytes.
     pub(crate) fn for_tests(size: u64) -> Self {
         let facts = ProgramFacts { media_type: String::new(), sha256: String::new(), environment: None };
         let input = Bytes::from_static(b"in");
-        let ask = Ask { input, granted: None, safe_only: true, list_calls: false, records: true };
-        let guest = crate::guest::Guest::isolated();
+        let ask = QueryRequest { input, granted: None, safe_only: true, list_calls: false, records: true };
+        let guest = crate::guest::QueryGuest::isolated();
         Self::new(facts, &ask, &guest.access, &guest.limits, size)
     }
 }
@@ -334,7 +358,7 @@ mod tests {
 
     #[test]
     fn writes_the_arguments_of_a_call_when_it_begins() {
-        let mut recorder = Recorder::for_tests(10_000);
+        let mut recorder = RunRecorder::for_tests(10_000);
         recorder.called("log", json!({ "text": "a".repeat(1000) })).unwrap();
         assert!(recorder.size() > 1000, "{}", recorder.size());
         let before = recorder.size();
@@ -346,7 +370,7 @@ mod tests {
 
     #[test]
     fn writes_every_member_of_a_call() {
-        let mut recorder = Recorder::for_tests(10_000);
+        let mut recorder = RunRecorder::for_tests(10_000);
         recorder.called("clock", Value::Null).unwrap();
         recorder.called("random", json!({ "len": 3 })).unwrap();
         recorder.gives(b"abc", &[]).unwrap();
@@ -360,13 +384,13 @@ mod tests {
         let body = b"[1,22]";
         recorder.gives(&body[3..5], body).unwrap();
         recorder.gave(Some(2));
-        let document = recorder.finish(None, &Answer::default()).unwrap();
+        let document = recorder.finish(None, &AnswerBuilder::default()).unwrap();
         let call = |function: &str| HostCall { function: function.to_owned(), ..HostCall::default() };
         let expected = [
             call("clock"),
             HostCall {
                 with: json!({ "len": 3 }),
-                data: Some(Data(Bytes::from_static(b"abc"))),
+                data: Some(RecordedBytes(Bytes::from_static(b"abc"))),
                 ..call("random")
             },
             HostCall {
@@ -382,6 +406,6 @@ mod tests {
                 ..call("Response_json")
             },
         ];
-        assert_eq!(Recording::read(&document).unwrap().calls, expected);
+        assert_eq!(RunRecording::read(&document).unwrap().calls, expected);
     }
 }

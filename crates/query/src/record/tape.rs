@@ -9,38 +9,40 @@ use services::headers::MAX_CALL_HEAD;
 use services::{CallError, ProgramResponse};
 use tokio::sync::oneshot;
 
-use super::{HostCall, Recorder};
-use crate::futures::Ended;
-use crate::guest::View;
+use super::{HostCall, RunRecorder};
+use crate::futures::UnstoredCall;
+use crate::guest::MemoryView;
 use crate::host::{HEADERS, head_len, most_waited};
 use crate::problem::QueryError;
-use crate::record::Data;
-use crate::replay::Player;
+use crate::record::RecordedBytes;
+use crate::replay::ReplayState;
 
 /// The maximum length of a text in a recording: the maximum size of a call's head.
 const NOTED: u32 = MAX_CALL_HEAD as u32;
 
 /// The mode of a run's host calls.
 #[derive(Default)]
-pub(crate) enum Tape {
+pub(crate) enum HostCallMode {
     /// Neither recorded nor replayed.
     #[default]
     Off,
     /// Written to a recording.
-    Records(Box<Recorder>),
+    Records(Box<RunRecorder>),
     /// Written to a recording by a job in the pool, which returns the recorder even if it does not run.
-    Lent(oneshot::Receiver<Box<Recorder>>),
+    Lent(oneshot::Receiver<Box<RunRecorder>>),
     /// Answered from a recording.
-    Plays(Box<Player>),
+    Plays(Box<ReplayState>),
 }
 
-impl Tape {
+impl HostCallMode {
     pub(crate) fn is_off(&self) -> bool {
         matches!(self, Self::Off)
     }
 
     /// Lends the recorder of a recorded run to a job. It returns when it is dropped.
-    pub(crate) fn lend(&mut self) -> Option<impl DerefMut<Target = Box<Recorder>> + Send + 'static + use<>> {
+    pub(crate) fn lend(
+        &mut self,
+    ) -> Option<impl DerefMut<Target = Box<RunRecorder>> + Send + 'static + use<>> {
         match std::mem::take(self) {
             Self::Records(recorder) => {
                 let (owner, returned) = oneshot::channel();
@@ -56,7 +58,7 @@ impl Tape {
     }
 
     /// Returns the recorder of a recorded run. Waits for the job that it is lent to.
-    pub(crate) async fn into_recorder(self) -> Option<Box<Recorder>> {
+    pub(crate) async fn into_recorder(self) -> Option<Box<RunRecorder>> {
         match self {
             Self::Records(recorder) => Some(recorder),
             Self::Lent(returned) => returned.await.ok(),
@@ -65,7 +67,11 @@ impl Tape {
     }
 
     /// Reports a host call. In a replay, returns the upstream calls that finish at this point.
-    pub(crate) fn called(&mut self, function: &'static str, with: Value) -> Result<Vec<Ended>, QueryError> {
+    pub(crate) fn called(
+        &mut self,
+        function: &'static str,
+        with: Value,
+    ) -> Result<Vec<UnstoredCall>, QueryError> {
         match self {
             Self::Off | Self::Lent(_) => Ok(Vec::new()),
             Self::Records(recorder) => recorder.called(function, with).map(|()| Vec::new()),
@@ -138,12 +144,12 @@ impl Tape {
 
 /// Returns bytes in the form that recordings have: as text if they are UTF-8.
 pub(crate) fn note_bytes(bytes: Bytes) -> Value {
-    serde_json::to_value(Data(bytes)).unwrap_or_default()
+    serde_json::to_value(RecordedBytes(bytes)).unwrap_or_default()
 }
 
 /// Reads arguments for a recording. Arguments out of bounds are recorded as empty, since the host function
 /// itself reports the error.
-impl View<'_> {
+impl MemoryView<'_> {
     /// Returns bytes, as text if they are UTF-8.
     pub(crate) fn note(&mut self, address: u32, len: u32) -> Result<Value, QueryError> {
         self.guest.tape.fits(len)?;
@@ -167,7 +173,7 @@ impl View<'_> {
 
     /// Returns the body of an `orfa_request`, if it is too long to be recorded inline.
     pub(crate) fn long_body(&self, address: u32) -> Option<(u32, u32)> {
-        if !matches!(self.guest.tape, Tape::Records(_)) {
+        if !matches!(self.guest.tape, HostCallMode::Records(_)) {
             return None;
         }
         let [.., body, len] = self.words::<8>(address).ok()?;

@@ -8,9 +8,9 @@ use serde_json::Value;
 use services::client::AwaitedEvent;
 use services::{CallError, DurationConfig, ProgramResponse};
 
-use crate::futures::Ended;
+use crate::futures::UnstoredCall;
 use crate::problem::{QueryError, short};
-use crate::record::{End, HostCall, Received, Recording};
+use crate::record::{HostCall, RecordedResponse, RunEnd, RunRecording};
 
 /// Host functions for output. A changed program may produce other output, as long as it requests the same
 /// data.
@@ -18,7 +18,7 @@ const SAID: &[&str] = &["done", "fail", "header", "log", "status"];
 
 /// The reason why a replay stops.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Stop {
+pub(crate) enum ReplayStop {
     /// The recorded run ended here.
     #[error("the recorded run ended here")]
     Over,
@@ -35,8 +35,8 @@ pub(crate) enum Stop {
 }
 
 /// The state of a replay.
-pub(crate) struct Player {
-    recording: Recording,
+pub(crate) struct ReplayState {
+    recording: RunRecording,
     /// Whether the program is the recorded one.
     exact: bool,
     /// The number of recorded host calls that have been replayed.
@@ -47,8 +47,8 @@ pub(crate) struct Player {
     current: Option<usize>,
 }
 
-impl Player {
-    pub(crate) fn new(recording: Recording, exact: bool) -> Self {
+impl ReplayState {
+    pub(crate) fn new(recording: RunRecording, exact: bool) -> Self {
         Self { recording, exact, behind: 0, made: 0, current: None }
     }
 
@@ -63,7 +63,7 @@ impl Player {
     }
 
     /// Replays a host call. Returns the upstream calls that finish at this point.
-    pub(crate) fn called(&mut self, function: &str, with: &Value) -> Result<Vec<Ended>, QueryError> {
+    pub(crate) fn called(&mut self, function: &str, with: &Value) -> Result<Vec<UnstoredCall>, QueryError> {
         self.made += 1;
         self.current = None;
         if !self.exact {
@@ -79,9 +79,9 @@ impl Player {
         self.current = Some(self.behind);
         self.behind += 1;
         if self.behind == self.recording.calls.len()
-            && matches!(self.recording.end, End::Problem { inside: true, .. })
+            && matches!(self.recording.end, RunEnd::Problem { inside: true, .. })
         {
-            return Err(Stop::Over.into());
+            return Err(ReplayStop::Over.into());
         }
         Ok(self
             .current()
@@ -96,18 +96,18 @@ impl Player {
     /// Returns the error for a host call after the end of the recording.
     fn over(&self, function: &str, with: &Value) -> QueryError {
         match self.recording.end {
-            End::Problem { .. } => Stop::Over.into(),
-            End::Answer { .. } => self.other(function, with, "no more".into()),
+            RunEnd::Problem { .. } => ReplayStop::Over.into(),
+            RunEnd::Answer { .. } => self.other(function, with, "no more".into()),
         }
     }
 
     fn other(&self, function: &str, with: &Value, recorded: String) -> QueryError {
-        Stop::Call { number: self.made, asked: shown(function, with), recorded }.into()
+        ReplayStop::Call { number: self.made, asked: shown(function, with), recorded }.into()
     }
 
     /// Returns the error for a wait that does not end in the recording.
     pub(crate) fn waits(&self) -> QueryError {
-        Stop::Wait { number: self.made }.into()
+        ReplayStop::Wait { number: self.made }.into()
     }
 
     /// Checks the result of a host function.
@@ -115,16 +115,21 @@ impl Player {
         let Some(call) = self.current().filter(|call| call.result != result) else { return Ok(()) };
         let said = |result: Option<i64>| result.map_or("nothing".into(), |number| number.to_string());
         let (gives, recorded) = (said(result), said(call.result));
-        Err(Stop::Result { number: self.made, call: shown(&call.function, &call.with), gives, recorded }
-            .into())
+        Err(ReplayStop::Result {
+            number: self.made,
+            call: shown(&call.function, &call.with),
+            gives,
+            recorded,
+        }
+        .into())
     }
 
     /// Returns the recorded result of an upstream call.
-    fn ended(&self, handle: i32) -> Option<Ended> {
+    fn ended(&self, handle: i32) -> Option<UnstoredCall> {
         let number = usize::try_from(handle).ok()?.checked_sub(1)?;
         let result = match self.recording.responses.get(&handle)? {
-            Received::Error(code) => Err(error(*code)),
-            Received::Answer { status, headers, body } => Ok(ProgramResponse {
+            RecordedResponse::Error(code) => Err(error(*code)),
+            RecordedResponse::Answer { status, headers, body } => Ok(ProgramResponse {
                 status: StatusCode::from_u16(*status).ok()?,
                 headers: read_headers(&headers.0),
                 body: body.0.clone(),

@@ -24,13 +24,13 @@ use services::headers::tokens;
 use services::{CallRights, RequestCall, StreamedServiceBody, ToProblem, UpstreamService};
 use sha2::{Digest, Sha256};
 
-use super::{Documents, METHODS, Query, in_time};
-use crate::ask::{FORM, Language};
-use crate::config::{CallerLimits, LimitsConfig, Programs, QueryConfig};
-use crate::guest::Access;
-use crate::limits::{Limit, Limits};
-use crate::owner::Hash;
-use crate::stored::{Stored, hex};
+use super::{METHODS, QueryRoute, RouteDocuments, in_time};
+use crate::ask::{FORM, ProgramLanguage};
+use crate::config::{AllowedPrograms, CallerLimits, QueryConfig, QueryLimitsConfig};
+use crate::guest::CallPermissions;
+use crate::limits::{LimitKind, RunLimits};
+use crate::owner::ProgramHash;
+use crate::stored::{StoredPrograms, hex};
 
 /// The path of the types, relative to the route's path.
 pub(crate) const TYPES: &str = "types.d.ts";
@@ -42,26 +42,26 @@ const NOSNIFF: (HeaderName, HeaderValue) =
     (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 
 /// The pages of a route, by rights and limits.
-pub(super) struct Pages {
+pub(super) struct DescriptionPages {
     route: Arc<DescribedRoute>,
-    made: Mutex<Vec<(Row, Arc<Page>)>>,
+    made: Mutex<Vec<(PageKey, Arc<DescriptionPage>)>>,
 }
 
 /// The parts of a route that its pages are made of.
 struct DescribedRoute {
     path: Box<str>,
     config: QueryConfig,
-    access: Arc<Access>,
-    documents: Documents,
+    access: Arc<CallPermissions>,
+    documents: RouteDocuments,
     /// The names and hashes of the stored programs, sorted by name.
-    stored: Vec<(String, Hash)>,
+    stored: Vec<(String, ProgramHash)>,
 }
 
 /// The key of a page. Its parts are rows of the config, so there are few different keys.
-type Row = (Option<Arc<CallRights>>, Option<Arc<CallerLimits>>);
+type PageKey = (Option<Arc<CallRights>>, Option<Arc<CallerLimits>>);
 
 /// A description without the example, which depends on the request's host.
-struct Page {
+struct DescriptionPage {
     /// A JSON object.
     about: String,
     program: Option<String>,
@@ -71,20 +71,20 @@ struct Page {
 }
 
 /// A service, with the methods and operations that a caller may use.
-struct Visible<'a> {
+struct VisibleService<'a> {
     service: &'a UpstreamService,
     methods: Vec<&'a Method>,
     document: Option<&'a OpenApiDocument>,
     operations: Vec<&'a OpenApiOperation>,
 }
 
-impl Pages {
+impl DescriptionPages {
     pub(super) fn new(
         path: Box<str>,
         config: &QueryConfig,
-        access: &Arc<Access>,
-        documents: &Documents,
-        stored: &Stored,
+        access: &Arc<CallPermissions>,
+        documents: &RouteDocuments,
+        stored: &StoredPrograms,
     ) -> Self {
         let stored = stored.listed().map(|(name, hash)| (name.to_owned(), *hash)).collect();
         let (config, access, documents) = (config.clone(), Arc::clone(access), documents.clone());
@@ -92,12 +92,12 @@ impl Pages {
         Self { route, made: Mutex::default() }
     }
 
-    fn get(&self, row: &Row) -> Option<Arc<Page>> {
+    fn get(&self, row: &PageKey) -> Option<Arc<DescriptionPage>> {
         let made = self.made();
         made.iter().find(|(known, _)| is_same_row(known, row)).map(|(_, page)| Arc::clone(page))
     }
 
-    fn put(&self, row: Row, page: &Arc<Page>) {
+    fn put(&self, row: PageKey, page: &Arc<DescriptionPage>) {
         let mut made = self.made();
         // Concurrent requests may have made the same page.
         if !made.iter().any(|(known, _)| is_same_row(known, &row)) {
@@ -105,16 +105,16 @@ impl Pages {
         }
     }
 
-    fn made(&self) -> MutexGuard<'_, Vec<(Row, Arc<Page>)>> {
+    fn made(&self) -> MutexGuard<'_, Vec<(PageKey, Arc<DescriptionPage>)>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn is_same_row((rights, limits): &Row, (other_rights, other_limits): &Row) -> bool {
+fn is_same_row((rights, limits): &PageKey, (other_rights, other_limits): &PageKey) -> bool {
     same(rights.as_ref(), other_rights.as_ref()) && same(limits.as_ref(), other_limits.as_ref())
 }
 
-impl Query {
+impl QueryRoute {
     /// Whether a request asks for the description, and if so, whether for the types.
     pub(super) fn wants_description(&self, request: &Request<StreamedServiceBody>) -> Option<bool> {
         let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -160,16 +160,20 @@ impl Query {
     }
 
     /// Returns the page of a row. The first request of each row has it made in the pool.
-    async fn page(&self, row: Row, seen: &RequestCall) -> Result<Arc<Page>, Box<dyn ToProblem>> {
+    async fn page(
+        &self,
+        row: PageKey,
+        seen: &RequestCall,
+    ) -> Result<Arc<DescriptionPage>, Box<dyn ToProblem>> {
         if let Some(page) = self.pages.get(&row) {
             return Ok(page);
         }
-        let caps = Limits::caps(&self.config.limits);
+        let caps = RunLimits::caps(&self.config.limits);
         let request = JobRequest {
             kind: "describe",
             payer: seen.quota_key(),
             estimate: Duration::ZERO,
-            deadline: seen.budget.started + caps.millis(Limit::Deadline),
+            deadline: seen.budget.started + caps.millis(LimitKind::Deadline),
         };
         let (route, limits, seen) = (Arc::clone(&self.pages.route), row.1.clone(), seen.clone());
         let make = move |_: &JobContext| Arc::new(route.page(limits.as_deref(), &seen));
@@ -180,18 +184,18 @@ impl Query {
     }
 
     /// Returns the description with an example that can be copied into a shell.
-    fn whole(&self, page: &Page, head: &Parts, seen: &RequestCall) -> Bytes {
+    fn whole(&self, page: &DescriptionPage, head: &Parts, seen: &RequestCall) -> Bytes {
         let route = &*self.pages.route;
         let url = format!("{}{}", origin(head, seen), route.path);
         let stored = route.stored.first().map(|(name, _)| name);
         let example = match (route.config.programs, stored, &page.program) {
-            (Programs::Stored, Some(name), _) => json!({ "curl": format!("curl '{url}/{name}'") }),
-            (Programs::Any, _, Some(program)) => json!({
+            (AllowedPrograms::Stored, Some(name), _) => json!({ "curl": format!("curl '{url}/{name}'") }),
+            (AllowedPrograms::Any, _, Some(program)) => json!({
                 "program": program,
                 "curl": format!("curl '{url}' -H 'content-type: text/javascript' --data-binary '{program}'"),
                 "orfa": format!("echo '{program}' > query.js && orfa call query.js --url '{url}'"),
             }),
-            (Programs::Signed, _, Some(program)) => json!({
+            (AllowedPrograms::Signed, _, Some(program)) => json!({
                 "program": program,
                 "orfa": "orfa query sign --help",
             }),
@@ -203,18 +207,18 @@ impl Query {
 }
 
 impl DescribedRoute {
-    fn page(&self, limits: Option<&CallerLimits>, seen: &RequestCall) -> Page {
+    fn page(&self, limits: Option<&CallerLimits>, seen: &RequestCall) -> DescriptionPage {
         let visible = self.visible(seen);
-        let open: Vec<CallableService<'_>> = visible.iter().map(Visible::open).collect();
+        let open: Vec<CallableService<'_>> = visible.iter().map(VisibleService::open).collect();
         let limits = limits.map_or(self.config.limits, |caller| self.config.limits.and(caller));
         let about = Value::Object(self.about(&visible, &limits)).to_string();
         let types = openapi::types(&open);
         let hash = Sha256::new().chain_update(&about).chain_update(&types).finalize().into();
-        Page { about, program: example(&visible), types: types.into(), hash }
+        DescriptionPage { about, program: example(&visible), types: types.into(), hash }
     }
 
     /// Returns the services that a caller may use on this route, sorted by name.
-    fn visible(&self, seen: &RequestCall) -> Vec<Visible<'_>> {
+    fn visible(&self, seen: &RequestCall) -> Vec<VisibleService<'_>> {
         let mut services: Vec<&UpstreamService> =
             self.access.services.values().map(|service| &**service).collect();
         services.sort_by_key(|service| service.name());
@@ -229,14 +233,14 @@ impl DescribedRoute {
             };
             let operations = document.into_iter().flat_map(|document| &document.operations).filter(is_open);
             let operations = operations.collect();
-            Visible { service, methods, document, operations }
+            VisibleService { service, methods, document, operations }
         });
         visible.filter(|visible| !visible.methods.is_empty()).collect()
     }
 
-    fn about(&self, visible: &[Visible<'_>], limits: &LimitsConfig) -> Map<String, Value> {
-        let caps = Limits::caps(limits);
-        let caps = Limit::ALL.map(|limit| (limit.word(), caps.value(limit)));
+    fn about(&self, visible: &[VisibleService<'_>], limits: &QueryLimitsConfig) -> Map<String, Value> {
+        let caps = RunLimits::caps(limits);
+        let caps = LimitKind::ALL.map(|limit| (limit.word(), caps.value(limit)));
         let header = caps.map(|(word, value)| format!("{word}={value}")).join(", ");
         let mut sizes: Map<String, Value> =
             caps.into_iter().map(|(word, value)| (word.to_owned(), value.into())).collect();
@@ -264,7 +268,7 @@ impl DescribedRoute {
     }
 }
 
-impl Visible<'_> {
+impl VisibleService<'_> {
     fn open(&self) -> CallableService<'_> {
         CallableService {
             name: self.service.name(),
@@ -308,7 +312,7 @@ fn told(operation: &OpenApiOperation) -> Value {
 
 /// Returns a program that calls the first operation without required parameters. Safe within a shell's single
 /// quotes.
-fn example(visible: &[Visible<'_>]) -> Option<String> {
+fn example(visible: &[VisibleService<'_>]) -> Option<String> {
     let asks_nothing = |operation: &&&OpenApiOperation| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
         operation.method == "GET"
@@ -319,7 +323,7 @@ fn example(visible: &[Visible<'_>]) -> Option<String> {
         let operation = visible.operations.iter().find(asks_nothing)?;
         Some((visible.service.name(), &*operation.path))
     });
-    let gets = |visible: &&Visible<'_>| visible.methods.contains(&&Method::GET);
+    let gets = |visible: &&VisibleService<'_>| visible.methods.contains(&&Method::GET);
     let any = || visible.iter().find(gets).map(|visible| (visible.service.name(), "/"));
     let (name, path) = found.or_else(any)?;
     Some(format!("export default (input, services) => services[\"{name}\"].get(\"{path}\")"))
@@ -328,7 +332,8 @@ fn example(visible: &[Visible<'_>]) -> Option<String> {
 /// Returns the media types of programs.
 fn media_types() -> [&'static str; 4] {
     let [wasm, javascript, typescript] =
-        [Language::Wasm, Language::Javascript, Language::Typescript].map(Language::media_type);
+        [ProgramLanguage::Wasm, ProgramLanguage::Javascript, ProgramLanguage::Typescript]
+            .map(ProgramLanguage::media_type);
     [wasm, javascript, typescript, FORM]
 }
 
@@ -363,7 +368,7 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 }
 
 /// Returns the entity tag of a page with the parts that differ between its responses.
-fn tag(page: &Page, differs: &[u8]) -> String {
+fn tag(page: &DescriptionPage, differs: &[u8]) -> String {
     let digest = Sha256::new().chain_update(page.hash).chain_update(differs).finalize().into();
     format!("\"{}\"", &hex(&digest)[..32])
 }

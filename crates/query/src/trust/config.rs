@@ -11,7 +11,7 @@ use ring::rand::SystemRandom;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::cached::Mode;
+use crate::cached::CacheMode;
 use crate::config::CallerLimits;
 
 /// The registered keys, by name. A signature refers to its key by this name, as `keyid`.
@@ -35,14 +35,14 @@ pub struct KeyConfig {
     pub methods: Option<Vec<String>>,
     /// The cache modes that the key's programs may use.
     #[serde(default)]
-    pub modes: Option<Vec<Mode>>,
+    pub modes: Option<Vec<CacheMode>>,
     /// The limits of the key's programs, in addition to those of the route and the caller: the smallest value
     /// applies.
     #[serde(default)]
     pub limits: CallerLimits,
 }
 
-type Wrong = (String, &'static str);
+type SigningKeyError = (String, &'static str);
 
 /// The first bytes of the SubjectPublicKeyInfo of every P-256 key (RFC 5480). The point follows.
 pub(super) const PREFIX: [u8; 26] = [
@@ -51,7 +51,7 @@ pub(super) const PREFIX: [u8; 26] = [
 ];
 
 /// Returns the uncompressed point of a public key.
-pub(super) fn public_key_of(text: &str) -> Result<Vec<u8>, Wrong> {
+pub(super) fn public_key_of(text: &str) -> Result<Vec<u8>, SigningKeyError> {
     let hint = "write what `orfa keys new` printed, or the PEM that `openssl pkey -pubout` prints";
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
     let der = STANDARD.decode(lines.collect::<String>());
@@ -74,7 +74,7 @@ pub fn public_key(point: &[u8]) -> String {
 }
 
 /// Parses a date, or a date with time, in UTC (RFC 3339).
-pub(super) fn date(text: &str) -> Result<SystemTime, Wrong> {
+pub(super) fn date(text: &str) -> Result<SystemTime, SigningKeyError> {
     let moment = if text.contains('T') { text.to_owned() } else { format!("{text}T00:00:00Z") };
     let moment: Result<DateTime, _> = moment.parse();
     let wrong = |_| (format!("`{text}` is not a date"), "write 2027-01-01, or 2027-01-01T12:00:00Z");

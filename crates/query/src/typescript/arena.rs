@@ -16,27 +16,27 @@ use oxc_allocator::Allocator;
 const BYTES_PER_BYTE: usize = 256;
 const BYTES_AT_LEAST: usize = 1 << 20;
 
-pub(super) struct Arena {
+pub(super) struct SyntaxArena {
     /// Never dropped, since it would free memory that it does not own.
     allocator: ManuallyDrop<Allocator>,
     /// Owns the memory, which is not accessed while `allocator` exists.
-    _memory: Vec<Block>,
+    _memory: Vec<ArenaBlock>,
 }
 
 /// A unit of memory with the allocator's alignment.
 #[repr(align(16))]
-struct Block {
+struct ArenaBlock {
     _bytes: [u8; 16],
 }
 
-impl Arena {
+impl SyntaxArena {
     /// Creates an arena for the tree of a source, or returns `None` if there is no memory for it. Pages are
     /// not allocated until they are written to.
     pub(super) fn for_source(source: &str) -> Option<Self> {
         let size = source.len().checked_mul(BYTES_PER_BYTE)?.checked_add(BYTES_AT_LEAST)?;
-        let mut memory: Vec<Block> = Vec::new();
-        memory.try_reserve_exact(size / size_of::<Block>()).ok()?;
-        let layout = Layout::array::<Block>(memory.capacity()).ok()?;
+        let mut memory: Vec<ArenaBlock> = Vec::new();
+        memory.try_reserve_exact(size / size_of::<ArenaBlock>()).ok()?;
+        let layout = Layout::array::<ArenaBlock>(memory.capacity()).ok()?;
         let start = NonNull::new(memory.as_mut_ptr().cast::<u8>())?;
         // SAFETY: `start` is writable for `layout.size()` bytes, the capacity of `memory`, which
         // lives as long as the allocator and is never used. `Block` has the size and at least the
@@ -47,7 +47,7 @@ impl Arena {
     }
 }
 
-impl Deref for Arena {
+impl Deref for SyntaxArena {
     type Target = Allocator;
 
     fn deref(&self) -> &Allocator {
@@ -56,7 +56,7 @@ impl Deref for Arena {
 }
 
 const _: () = {
-    assert!(size_of::<Block>().is_multiple_of(Allocator::RAW_MIN_ALIGN));
-    assert!(align_of::<Block>() >= Allocator::RAW_MIN_ALIGN);
+    assert!(size_of::<ArenaBlock>().is_multiple_of(Allocator::RAW_MIN_ALIGN));
+    assert!(align_of::<ArenaBlock>() >= Allocator::RAW_MIN_ALIGN);
     assert!(BYTES_AT_LEAST > Allocator::RAW_MIN_SIZE);
 };

@@ -7,31 +7,31 @@ use oxc_ast_visit::{Visit, walk};
 use oxc_parser::{Kind, Token};
 use oxc_span::{GetSpan, Span};
 
-use super::shape::Shape;
-use super::text::{Erasures, Seam, Tokens, is_line_break};
+use super::shape::TreeShape;
+use super::text::{ErasedSpans, SeamKind, TokenPositions, is_line_break};
 use super::{SyntaxError, erase::kept::is_kept};
 
 mod kept;
 
-pub(super) struct Eraser<'s> {
+pub(super) struct TypeEraser<'s> {
     source: &'s str,
-    tokens: Tokens<'s>,
-    erased: Erasures,
-    shape: Shape,
+    tokens: TokenPositions<'s>,
+    erased: ErasedSpans,
+    shape: TreeShape,
     refused: Option<SyntaxError>,
 }
 
-impl<'s> Eraser<'s> {
+impl<'s> TypeEraser<'s> {
     pub(super) fn run(
         source: &'s str,
         tokens: &'s [Token],
         program: &Program<'_>,
-    ) -> Result<(Erasures, Shape), SyntaxError> {
+    ) -> Result<(ErasedSpans, TreeShape), SyntaxError> {
         let mut eraser = Self {
             source,
-            tokens: Tokens(tokens),
-            erased: Erasures::default(),
-            shape: Shape::default(),
+            tokens: TokenPositions(tokens),
+            erased: ErasedSpans::default(),
+            shape: TreeShape::default(),
             refused: None,
         };
         eraser.visit_program(program);
@@ -45,7 +45,7 @@ impl<'s> Eraser<'s> {
         self.erased.erase(span.start, span.end);
     }
 
-    fn erase_at_seam(&mut self, start: u32, end: u32, seam: Seam) {
+    fn erase_at_seam(&mut self, start: u32, end: u32, seam: SeamKind) {
         self.erased.erase(start, end);
         self.erased.seam(start, seam);
     }
@@ -84,7 +84,7 @@ impl<'s> Eraser<'s> {
             }
             self.erase(token.span());
             if token.start() == member.start {
-                self.erased.seam(member.start, Seam::Member);
+                self.erased.seam(member.start, SeamKind::Member);
             }
         }
     }
@@ -122,12 +122,12 @@ impl<'s> Eraser<'s> {
             && field.key.static_name().is_some_and(|name| is_modifier_name(&name));
         if named_as_modifier && (typed || field.optional || field.definite) {
             let at = self.tokens.from(key_end).map_or(key_end, |token| token.start());
-            self.erased.seam(at, Seam::FieldNamedAsModifier);
+            self.erased.seam(at, SeamKind::FieldNamedAsModifier);
         }
     }
 }
 
-impl<'a> Visit<'a> for Eraser<'_> {
+impl<'a> Visit<'a> for TypeEraser<'_> {
     fn enter_node(&mut self, kind: AstKind<'a>) {
         self.shape.enter(kind);
     }
@@ -142,7 +142,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
         if is_kept(it) {
             walk::walk_statement(self, it);
         } else {
-            self.erase_at_seam(it.span().start, it.span().end, Seam::Statement);
+            self.erase_at_seam(it.span().start, it.span().end, SeamKind::Statement);
         }
     }
 
@@ -191,7 +191,7 @@ impl<'a> Visit<'a> for Eraser<'_> {
         if kept::is_kept_member(it) {
             walk::walk_class_element(self, it);
         } else {
-            self.erase_at_seam(it.span().start, it.span().end, Seam::Member);
+            self.erase_at_seam(it.span().start, it.span().end, SeamKind::Member);
         }
     }
 
@@ -257,19 +257,19 @@ impl<'a> Visit<'a> for Eraser<'_> {
 
     fn visit_ts_as_expression(&mut self, it: &TSAsExpression<'a>) {
         let start = self.tokens.after(&it.expression);
-        self.erase_at_seam(start, it.span.end, Seam::Expression);
+        self.erase_at_seam(start, it.span.end, SeamKind::Expression);
         self.visit_expression(&it.expression);
     }
 
     fn visit_ts_satisfies_expression(&mut self, it: &TSSatisfiesExpression<'a>) {
         let start = self.tokens.after(&it.expression);
-        self.erase_at_seam(start, it.span.end, Seam::Expression);
+        self.erase_at_seam(start, it.span.end, SeamKind::Expression);
         self.visit_expression(&it.expression);
     }
 
     fn visit_ts_instantiation_expression(&mut self, it: &TSInstantiationExpression<'a>) {
         let types = it.type_arguments.span;
-        self.erase_at_seam(types.start, types.end, Seam::Expression);
+        self.erase_at_seam(types.start, types.end, SeamKind::Expression);
         self.visit_expression(&it.expression);
     }
 
@@ -332,15 +332,15 @@ impl<'a> Visit<'a> for Eraser<'_> {
 
 /// Returns the position of a program's first JSX element.
 pub(super) fn first_jsx(program: &Program<'_>) -> Option<u32> {
-    struct First(Option<u32>);
-    impl<'a> Visit<'a> for First {
+    struct FirstToken(Option<u32>);
+    impl<'a> Visit<'a> for FirstToken {
         fn enter_node(&mut self, kind: AstKind<'a>) {
             if matches!(kind, AstKind::JSXElement(_) | AstKind::JSXFragment(_)) {
                 self.0.get_or_insert(kind.span().start);
             }
         }
     }
-    let mut first = First(None);
+    let mut first = FirstToken(None);
     first.visit_program(program);
     first.0
 }

@@ -6,18 +6,18 @@ use oxc_ast_visit::Visit;
 use oxc_span::GetSpan;
 
 #[derive(Default)]
-pub(super) struct Shape {
-    nodes: Vec<Node>,
+pub(super) struct TreeShape {
+    nodes: Vec<TreeShapeNode>,
     depth: u32,
 }
 
-struct Node {
+struct TreeShapeNode {
     kind: AstType,
     depth: u32,
     start: u32,
 }
 
-impl Shape {
+impl TreeShape {
     pub(super) fn of(program: &Program<'_>) -> Self {
         let mut shape = Self::default();
         shape.visit_program(program);
@@ -27,7 +27,7 @@ impl Shape {
     pub(super) fn enter(&mut self, kind: AstKind<'_>) {
         if counts(kind) {
             let (depth, start) = (self.depth, kind.span().start);
-            self.nodes.push(Node { kind: kind_of(kind), depth, start });
+            self.nodes.push(TreeShapeNode { kind: kind_of(kind), depth, start });
             self.depth += 1;
         }
     }
@@ -50,7 +50,7 @@ impl Shape {
     }
 }
 
-impl<'a> Visit<'a> for Shape {
+impl<'a> Visit<'a> for TreeShape {
     fn enter_node(&mut self, kind: AstKind<'a>) {
         self.enter(kind);
     }

@@ -10,15 +10,15 @@ use oxc_parser::{Kind, Token};
 use oxc_span::{GetSpan, Span};
 
 #[derive(Default)]
-pub(super) struct Erasures {
+pub(super) struct ErasedSpans {
     spans: Vec<Span>,
     written: Vec<(u32, char)>,
-    seams: Vec<(u32, Seam)>,
+    seams: Vec<(u32, SeamKind)>,
 }
 
 /// The kind of text that was erased at a seam. Determines which tokens must not follow.
 #[derive(Clone, Copy)]
-pub(super) enum Seam {
+pub(super) enum SeamKind {
     /// A statement, or the first modifier of one.
     Statement,
     /// A class member, or the first modifier of one.
@@ -29,7 +29,7 @@ pub(super) enum Seam {
     FieldNamedAsModifier,
 }
 
-impl Erasures {
+impl ErasedSpans {
     pub(super) fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
@@ -42,7 +42,7 @@ impl Erasures {
         self.written.push((at, c));
     }
 
-    pub(super) fn seam(&mut self, at: u32, seam: Seam) {
+    pub(super) fn seam(&mut self, at: u32, seam: SeamKind) {
         self.seams.push((at, seam));
     }
 
@@ -50,7 +50,7 @@ impl Erasures {
         self.spans.sort_unstable_by_key(|span| (span.start, span.end));
         self.close_seams(tokens);
         self.written.sort_unstable();
-        let mut erased = Cursor::new(&self.spans);
+        let mut erased = SpanCursor::new(&self.spans);
         let mut written = self.written.iter().peekable();
         let mut text = String::with_capacity(source.len());
         for (at, c) in source.char_indices() {
@@ -66,7 +66,7 @@ impl Erasures {
     }
 
     fn close_seams(&mut self, tokens: &[Token]) {
-        let mut erased = Cursor::new(&self.spans);
+        let mut erased = SpanCursor::new(&self.spans);
         let left: Vec<&Token> = tokens.iter().filter(|t| !erased.covers(t.start())).collect();
         let mut closed = None;
         for &(at, seam) in &self.seams {
@@ -84,7 +84,7 @@ impl Erasures {
     }
 }
 
-impl Seam {
+impl SeamKind {
     /// Whether the code before the seam is still open.
     fn can_join(self, before: Option<Kind>) -> bool {
         match self {
@@ -110,12 +110,12 @@ impl Seam {
 }
 
 /// A cursor over sorted spans, for increasing offsets.
-struct Cursor<'s> {
+struct SpanCursor<'s> {
     spans: std::slice::Iter<'s, Span>,
     end: u32,
 }
 
-impl<'s> Cursor<'s> {
+impl<'s> SpanCursor<'s> {
     fn new(spans: &'s [Span]) -> Self {
         Self { spans: spans.iter(), end: 0 }
     }
@@ -131,9 +131,9 @@ impl<'s> Cursor<'s> {
 
 /// The tokens of a program, searchable by position.
 #[derive(Clone, Copy)]
-pub(super) struct Tokens<'s>(pub(super) &'s [Token]);
+pub(super) struct TokenPositions<'s>(pub(super) &'s [Token]);
 
-impl<'s> Tokens<'s> {
+impl<'s> TokenPositions<'s> {
     /// Returns the first token that starts at the byte or after it.
     pub(super) fn from(self, at: u32) -> Option<&'s Token> {
         self.0.get(self.index(at))

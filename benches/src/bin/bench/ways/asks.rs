@@ -89,7 +89,7 @@ pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
         ways.push(Way { name: "Cap'n Web", host: Host::Capnweb, ask: Ask::Capnweb });
     }
     if world.has(Host::Workerd) {
-        let javascript = query::javascript(query::Language::Typescript, job.typescript().as_bytes())?;
+        let javascript = query::javascript(query::ProgramLanguage::Typescript, job.typescript().as_bytes())?;
         let one = program("/", "input", &input, javascript.as_bytes());
         let answer = one.send(&world.near(Host::Workerd)?.client).await?;
         let token = answer.headers.get("token").context("workerd gave no token")?.clone();

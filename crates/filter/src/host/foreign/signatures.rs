@@ -16,7 +16,7 @@ use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::spki::SubjectPublicKeyInfoRef;
 
 use super::fields;
-use crate::abi::Status;
+use crate::abi::HostStatus;
 
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
@@ -36,11 +36,11 @@ const SHORT_PRIVATE_KEY: usize = 1750;
 const SHORT_PUBLIC_KEY: usize = 900;
 
 /// The result of an operation, with an error message for the module.
-type Answer<T> = Result<T, String>;
+type SignatureResult<T> = Result<T, String>;
 
 /// Signs a text with a private key (PKCS #8). Arguments: 1 is the hash function, 2 the key in DER or 4 in
 /// PEM, 3 the text. Result: 1 is whether it succeeded, 2 the signature, 3 the error.
-pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, Status> {
+pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, HostStatus> {
     let [hash, der, text, pem] = bounded_fields(arguments, [1, 2, 3, 4])?;
     let key =
         one(der, pem, |pem| Some(PrivatePkcs8KeyDer::from_pem_slice(pem).ok()?.secret_pkcs8_der().to_vec()))?;
@@ -53,7 +53,7 @@ pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, Status> {
 
 /// Verifies the signature of a text. Arguments: 1 is the hash function, 2 the public key (SPKI) in DER or 5
 /// in PEM, 3 the signature, 4 the text. Result: 1 is whether the signature is valid, 2 the error.
-pub(super) fn verify(arguments: &[u8]) -> Result<Vec<u8>, Status> {
+pub(super) fn verify(arguments: &[u8]) -> Result<Vec<u8>, HostStatus> {
     let [hash, der, signature, text, pem] = bounded_fields(arguments, [1, 2, 3, 4, 5])?;
     let key = one(der, pem, |pem| Some(SubjectPublicKeyInfoDer::from_pem_slice(pem).ok()?.to_vec()))?;
     let hash = hash.unwrap_or_default();
@@ -80,9 +80,12 @@ fn has_long_key(arguments: &[u8], numbers: [u64; 2], short: usize) -> bool {
 }
 
 /// Extracts fields of an argument, and refuses an argument above the limit.
-fn bounded_fields<const N: usize>(argument: &[u8], numbers: [u64; N]) -> Result<[Option<&[u8]>; N], Status> {
+fn bounded_fields<const N: usize>(
+    argument: &[u8],
+    numbers: [u64; N],
+) -> Result<[Option<&[u8]>; N], HostStatus> {
     if argument.len() > MAX_ARGUMENT {
-        return Err(Status::BadArgument);
+        return Err(HostStatus::BadArgument);
     }
     fields(argument, numbers)
 }
@@ -92,15 +95,15 @@ fn one(
     der: Option<&[u8]>,
     pem: Option<&[u8]>,
     read: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
-) -> Result<Vec<u8>, Status> {
+) -> Result<Vec<u8>, HostStatus> {
     match (der.filter(|key| !key.is_empty()), pem.filter(|key| !key.is_empty())) {
         (Some(der), None) => Ok(der.to_vec()),
         (None, Some(pem)) => Ok(read(pem).unwrap_or_default()),
-        _ => Err(Status::BadArgument),
+        _ => Err(HostStatus::BadArgument),
     }
 }
 
-fn signature(key: &[u8], hash: &[u8], text: &[u8]) -> Answer<Vec<u8>> {
+fn signature(key: &[u8], hash: &[u8], text: &[u8]) -> SignatureResult<Vec<u8>> {
     let random = SystemRandom::new();
     if let Ok(key) = RsaKeyPair::from_pkcs8(key) {
         let encoding = rsa_signing(hash).ok_or_else(|| no_such_hash(hash))?;
@@ -120,7 +123,7 @@ fn signature(key: &[u8], hash: &[u8], text: &[u8]) -> Answer<Vec<u8>> {
     key.sign(&random, text).map(|signature| signature.as_ref().to_vec()).map_err(|_| no_key())
 }
 
-fn check(key: &[u8], hash: &[u8], signature: &[u8], text: &[u8]) -> Answer<()> {
+fn check(key: &[u8], hash: &[u8], signature: &[u8], text: &[u8]) -> SignatureResult<()> {
     let key = SubjectPublicKeyInfoRef::try_from(key).map_err(|_| no_key())?;
     let kind = (key.algorithm.oid, key.algorithm.parameters_oid().ok());
     if ![(RSA, None), (EC, Some(P256)), (EC, Some(P384))].contains(&kind) {

@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
-use crate::abi::Status;
+use crate::abi::HostStatus;
 
 /// The maximum number of bytes that one step reads. It also limits empty blocks, which are expensive and
 /// produce no output.
@@ -12,8 +12,8 @@ const STEP_INPUT: usize = 4 << 10;
 const STEP_OUTPUT: usize = 32 << 10;
 
 /// A conversion in progress.
-pub(super) struct Conversion {
-    codec: Codec,
+pub(super) struct ZlibConversion {
+    codec: ZlibCodec,
     /// The remaining input.
     input: Bytes,
     piece: Vec<u8>,
@@ -22,23 +22,23 @@ pub(super) struct Conversion {
     limit: usize,
 }
 
-enum Codec {
+enum ZlibCodec {
     Compress(Compress),
     Uncompress(Decompress),
 }
 
-impl Conversion {
+impl ZlibConversion {
     /// Compresses a text. The output is barely longer than the text and has no limit of its own.
     pub(super) fn compress(text: Bytes) -> Self {
-        Self::new(Codec::Compress(Compress::new(Compression::default(), true)), text, usize::MAX)
+        Self::new(ZlibCodec::Compress(Compress::new(Compression::default(), true)), text, usize::MAX)
     }
 
     /// Decompresses a text to at most `limit` bytes.
     pub(super) fn uncompress(text: Bytes, limit: usize) -> Self {
-        Self::new(Codec::Uncompress(Decompress::new(true)), text, limit)
+        Self::new(ZlibCodec::Uncompress(Decompress::new(true)), text, limit)
     }
 
-    fn new(codec: Codec, input: Bytes, limit: usize) -> Self {
+    fn new(codec: ZlibCodec, input: Bytes, limit: usize) -> Self {
         Self { codec, input, piece: vec![0; STEP_OUTPUT], output: Vec::new(), limit }
     }
 
@@ -47,7 +47,7 @@ impl Conversion {
     /// # Errors
     /// `SERIALIZATION_FAILURE` if the input is malformed or truncated, `INTERNAL_FAILURE` if the output
     /// exceeds its limit.
-    pub(super) fn step(&mut self) -> Result<bool, Status> {
+    pub(super) fn step(&mut self) -> Result<bool, HostStatus> {
         let chunk = self.input.get(..STEP_INPUT).unwrap_or(&self.input);
         let is_last = chunk.len() == self.input.len();
         let (read_before, written_before) = self.codec.totals();
@@ -57,10 +57,10 @@ impl Conversion {
         self.input.advance(read);
         self.output.extend_from_slice(self.piece.get(..written).unwrap_or_default());
         if self.output.len() > self.limit {
-            return Err(Status::InternalFailure);
+            return Err(HostStatus::InternalFailure);
         }
         if !is_end && read == 0 && written == 0 {
-            return Err(Status::SerializationFailure);
+            return Err(HostStatus::SerializationFailure);
         }
         Ok(is_end)
     }
@@ -71,7 +71,7 @@ impl Conversion {
     }
 }
 
-impl Codec {
+impl ZlibCodec {
     /// The total number of bytes read and written.
     fn totals(&self) -> (u64, u64) {
         match self {
@@ -81,15 +81,15 @@ impl Codec {
     }
 
     /// Converts a part of the input. Returns whether the end of the output has been written.
-    fn convert(&mut self, input: &[u8], is_last: bool, output: &mut [u8]) -> Result<bool, Status> {
+    fn convert(&mut self, input: &[u8], is_last: bool, output: &mut [u8]) -> Result<bool, HostStatus> {
         let status = match self {
             Self::Compress(codec) => {
                 let flush = if is_last { FlushCompress::Finish } else { FlushCompress::None };
-                codec.compress(input, output, flush).map_err(|_| Status::SerializationFailure)?
+                codec.compress(input, output, flush).map_err(|_| HostStatus::SerializationFailure)?
             }
             Self::Uncompress(codec) => codec
                 .decompress(input, output, FlushDecompress::None)
-                .map_err(|_| Status::SerializationFailure)?,
+                .map_err(|_| HostStatus::SerializationFailure)?,
         };
         Ok(status == flate2::Status::StreamEnd)
     }
@@ -99,13 +99,13 @@ impl Codec {
 mod tests {
     use super::*;
 
-    fn convert(mut conversion: Conversion) -> Result<Bytes, Status> {
+    fn convert(mut conversion: ZlibConversion) -> Result<Bytes, HostStatus> {
         while !conversion.step()? {}
         Ok(conversion.into_output())
     }
 
     fn compressed(text: &[u8]) -> Bytes {
-        convert(Conversion::compress(Bytes::copy_from_slice(text))).unwrap()
+        convert(ZlibConversion::compress(Bytes::copy_from_slice(text))).unwrap()
     }
 
     /// Pseudo-random bytes, which hardly compress.
@@ -125,13 +125,13 @@ mod tests {
         for text in [Vec::new(), b"abc".to_vec(), vec![0; 300_000], noise(300_000)] {
             let packed = compressed(&text);
             assert!(packed.len() <= text.len() + text.len() / 8 + 128, "{} of {}", packed.len(), text.len());
-            assert_eq!(convert(Conversion::uncompress(packed, text.len())).unwrap(), text);
+            assert_eq!(convert(ZlibConversion::uncompress(packed, text.len())).unwrap(), text);
         }
     }
 
     #[test]
     fn refuses_output_beyond_its_limit_within_few_steps() {
-        let mut conversion = Conversion::uncompress(compressed(&vec![0; 4 << 20]), 100_000);
+        let mut conversion = ZlibConversion::uncompress(compressed(&vec![0; 4 << 20]), 100_000);
         let mut steps = 0;
         let end = loop {
             steps += 1;
@@ -140,14 +140,17 @@ mod tests {
                 end => break end,
             }
         };
-        assert_eq!((end, steps < 10), (Err(Status::InternalFailure), true), "{steps}");
+        assert_eq!((end, steps < 10), (Err(HostStatus::InternalFailure), true), "{steps}");
     }
 
     #[test]
     fn refuses_malformed_and_truncated_texts() {
         let packed = compressed(&noise(10_000));
         for text in [Bytes::new(), Bytes::from_static(b"nonsense"), packed.slice(..packed.len() - 5)] {
-            assert_eq!(convert(Conversion::uncompress(text, 1 << 20)), Err(Status::SerializationFailure));
+            assert_eq!(
+                convert(ZlibConversion::uncompress(text, 1 << 20)),
+                Err(HostStatus::SerializationFailure)
+            );
         }
     }
 
@@ -156,7 +159,7 @@ mod tests {
         // Empty stored blocks, all of them marked as not final.
         let text: Vec<u8> = [0x78, 0x9c].into_iter().chain([0, 0, 0, 0xff, 0xff].repeat(100_000)).collect();
         let length = text.len();
-        let mut conversion = Conversion::uncompress(text.into(), 1 << 20);
+        let mut conversion = ZlibConversion::uncompress(text.into(), 1 << 20);
         let mut steps = 0;
         while let Ok(false) = conversion.step() {
             steps += 1;

@@ -6,10 +6,14 @@ use http::header::COOKIE;
 
 use super::{protocol, request_size, text};
 use crate::message;
-use crate::messages::{Exchange, Messages};
+use crate::messages::{ExchangeMessages, FilterExchange};
 
 /// The value of a variable.
-pub(super) fn variable(exchange: &Exchange, messages: &mut Messages, name: &[u8]) -> Option<Bytes> {
+pub(super) fn variable(
+    exchange: &FilterExchange,
+    messages: &mut ExchangeMessages,
+    name: &[u8],
+) -> Option<Bytes> {
     let name = std::str::from_utf8(name).ok()?;
     let facts = &exchange.facts;
     match name {
@@ -32,7 +36,9 @@ pub(super) fn variable(exchange: &Exchange, messages: &mut Messages, name: &[u8]
             };
             return Some(text(format_args!("{:.3}", time.as_secs_f64())));
         }
-        "bytes_sent" | "body_bytes_sent" => return Some(text(exchange.counted(crate::abi::Side::Response))),
+        "bytes_sent" | "body_bytes_sent" => {
+            return Some(text(exchange.counted(crate::abi::MessageSide::Response)));
+        }
         _ => {}
     }
     if let Some(header) = name.strip_prefix("sent_http_") {

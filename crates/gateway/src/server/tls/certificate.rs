@@ -48,7 +48,7 @@ impl Certificate {
     }
 
     /// Returns the facts about the certificate that filters may see.
-    pub(crate) fn shown(&self, der: &CertificateDer<'_>) -> filter::Certificate {
+    pub(crate) fn shown(&self, der: &CertificateDer<'_>) -> filter::CertificateInfo {
         let digest = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
         let dns = self.names.iter().find_map(|name| match name {
             CertificateName::Dns(host) => Some(host.clone()),
@@ -58,7 +58,7 @@ impl Certificate {
             CertificateName::Uri(uri) => Some(uri.clone()),
             _ => None,
         });
-        filter::Certificate { subject: self.subject.clone(), dns, uri, digest }
+        filter::CertificateInfo { subject: self.subject.clone(), dns, uri, digest }
     }
 
     /// The hosts that it is valid for, in lower case.

@@ -17,7 +17,7 @@ use wasmparser::{
     Payload, TypeSectionReader,
 };
 
-use super::{Refusal, malformed};
+use super::{ModuleRefusal, malformed};
 
 /// The maximum number of functions, types, exports, segments and so on, for each kind.
 const MAX_ITEMS: u64 = 2_000;
@@ -78,7 +78,7 @@ mod pairs {
 ///
 /// # Errors
 /// The first number that is too large, or a parse error.
-pub(crate) fn check(wasm: &[u8]) -> Result<Duration, Refusal> {
+pub(crate) fn check(wasm: &[u8]) -> Result<Duration, ModuleRefusal> {
     let more = wasm.len().saturating_sub(MODULE_BYTES) as u64;
     let most = nanos(MAX_COST).saturating_add(more.saturating_mul(COST_OF_BYTE));
     let mut cost = CompileCost { most, ..CompileCost::default() };
@@ -92,7 +92,7 @@ pub(crate) fn check(wasm: &[u8]) -> Result<Duration, Refusal> {
 ///
 /// # Errors
 /// If it is too high.
-pub(super) fn check_height(height: u32) -> Result<(), Refusal> {
+pub(super) fn check_height(height: u32) -> Result<(), ModuleRefusal> {
     bound("values on the operand stack", u64::from(height), MAX_HEIGHT)
 }
 
@@ -113,7 +113,7 @@ struct CompileCost {
 }
 
 impl CompileCost {
-    fn read(&mut self, payload: Payload<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, payload: Payload<'_>) -> Result<(), ModuleRefusal> {
         match payload {
             Payload::TypeSection(section) => self.types(section),
             Payload::ImportSection(section) => {
@@ -154,7 +154,7 @@ impl CompileCost {
         }
     }
 
-    fn types(&mut self, section: TypeSectionReader<'_>) -> Result<(), Refusal> {
+    fn types(&mut self, section: TypeSectionReader<'_>) -> Result<(), ModuleRefusal> {
         for group in section {
             for ty in group.map_err(malformed)?.into_types() {
                 let (params, values) = match ty.composite_type.inner {
@@ -173,7 +173,7 @@ impl CompileCost {
         Ok(())
     }
 
-    fn function(&mut self, body: &FunctionBody<'_>) -> Result<(), Refusal> {
+    fn function(&mut self, body: &FunctionBody<'_>) -> Result<(), ModuleRefusal> {
         let ty = self.functions.get(self.bodies);
         let params = ty.and_then(|ty| self.types.get(*ty as usize)).copied().unwrap_or_default();
         self.bodies += 1;
@@ -194,14 +194,14 @@ impl CompileCost {
         self.add(1, cost.total())
     }
 
-    fn items(&mut self, what: &'static str, count: u64, price: u64) -> Result<(), Refusal> {
+    fn items(&mut self, what: &'static str, count: u64, price: u64) -> Result<(), ModuleRefusal> {
         bound(what, count, MAX_ITEMS)?;
         self.add(count, price)
     }
 
-    fn add(&mut self, count: u64, price: u64) -> Result<(), Refusal> {
+    fn add(&mut self, count: u64, price: u64) -> Result<(), ModuleRefusal> {
         self.nanos = self.nanos.saturating_add(count.saturating_mul(price));
-        if self.nanos > self.most { Err(Refusal::CompileCost) } else { Ok(()) }
+        if self.nanos > self.most { Err(ModuleRefusal::CompileCost) } else { Ok(()) }
     }
 }
 
@@ -223,7 +223,7 @@ struct FunctionCost {
 }
 
 impl FunctionCost {
-    fn read(&mut self, operator: &Operator<'_>) -> Result<(), Refusal> {
+    fn read(&mut self, operator: &Operator<'_>) -> Result<(), ModuleRefusal> {
         let price = match operator {
             Operator::Block { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
                 self.open.push(None);
@@ -485,8 +485,8 @@ fn locals(body: &FunctionBody<'_>) -> Result<u64, BinaryReaderError> {
     groups.map(|group| group.map(|(count, _)| u64::from(count))).sum()
 }
 
-fn bound(what: &'static str, found: u64, limit: u64) -> Result<(), Refusal> {
-    if found > limit { Err(Refusal::Complexity { what, found, limit }) } else { Ok(()) }
+fn bound(what: &'static str, found: u64, limit: u64) -> Result<(), ModuleRefusal> {
+    if found > limit { Err(ModuleRefusal::Complexity { what, found, limit }) } else { Ok(()) }
 }
 
 fn nanos(time: Duration) -> u64 {

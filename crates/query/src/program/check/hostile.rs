@@ -12,10 +12,10 @@ use wasm_encoder::{
 const HEAD: &str = r#"(memory (export "memory") 1) (func (export "orfa") (param i32 i32))"#;
 
 /// A generator of expensive modules, by size.
-pub(crate) type Attack = (&'static str, fn(usize) -> String);
+pub(crate) type ModuleAttack = (&'static str, fn(usize) -> String);
 
 /// The attacks, with their generators.
-pub(crate) const ATTACKS: &[Attack] = &[
+pub(crate) const ATTACKS: &[ModuleAttack] = &[
     ("many empty functions", |n| format!("{HEAD}{}", "(func)".repeat(n))),
     ("many exported functions", |n| {
         let export = |i| format!("(func (export \"{i:x}\"))");
@@ -246,7 +246,7 @@ pub(crate) fn with_locals(count: usize, locals: u32) -> Vec<u8> {
 }
 
 /// Builds the largest module of an attack that the limit of a program's bytes allows.
-pub(crate) fn module((_, text): &Attack) -> Vec<u8> {
+pub(crate) fn module((_, text): &ModuleAttack) -> Vec<u8> {
     let encode = |n| wat::parse_str(format!("(module {})", text(n))).unwrap();
     let (few, more) = (encode(256).len(), encode(512).len());
     let mut n = match more - few {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Refusal, check, cost, hostile};
+use super::{ModuleRefusal, check, cost, hostile};
 
 /// A query module with one item of each kind that is checked.
 const MODULE: &str = r#"(module
@@ -18,7 +18,7 @@ const MODULE: &str = r#"(module
     (export "orfa" (func $orfa))
     (export "__wasm_call_ctors" (func $constructors)))"#;
 
-fn verdict(wasm: &[u8]) -> Result<super::Facts, Refusal> {
+fn verdict(wasm: &[u8]) -> Result<super::ModuleFacts, ModuleRefusal> {
     check(wasm, &|_| true)
 }
 
@@ -67,7 +67,7 @@ fn rejects_one_item_above_each_limit() {
     assert_eq!(verdict(hostile::with_locals(16, 4096)), None);
     assert!(matches!(
         verdict(hostile::with_locals(2, 32_769)),
-        Some(Refusal::Complexity { what: "locals", .. })
+        Some(ModuleRefusal::Complexity { what: "locals", .. })
     ));
     for (name, limit) in [
         ("many empty functions", 1_999),
@@ -81,7 +81,7 @@ fn rejects_one_item_above_each_limit() {
     ] {
         assert_eq!(verdict(text(name, limit)), None, "{name}");
         let refused = verdict(text(name, limit + 1));
-        assert!(matches!(refused, Some(Refusal::Complexity { .. })), "{name}: {refused:?}");
+        assert!(matches!(refused, Some(ModuleRefusal::Complexity { .. })), "{name}: {refused:?}");
     }
 }
 

@@ -70,8 +70,8 @@ fn refuses_arguments_above_the_bound() {
     };
     assert!(signing(MAX_ARGUMENT).unwrap().starts_with(&[8, 1]));
     assert!(verifying(MAX_ARGUMENT).is_ok());
-    assert_eq!(signing(MAX_ARGUMENT + 1), Err(Status::BadArgument));
-    assert_eq!(verifying(MAX_ARGUMENT + 1), Err(Status::BadArgument));
+    assert_eq!(signing(MAX_ARGUMENT + 1), Err(HostStatus::BadArgument));
+    assert_eq!(verifying(MAX_ARGUMENT + 1), Err(HostStatus::BadArgument));
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn reports_bad_keys_in_the_result_and_rejects_missing_keys() {
             assert!(!verified(&[(1, b"sha256"), (number, b"no key"), (4, b"text")]));
         }
     }
-    assert_eq!(sign(&message(&[(1, b"sha256")])), Err(Status::BadArgument));
-    assert_eq!(verify(&message(&[(1, b"sha256")])), Err(Status::BadArgument));
-    assert_eq!(sign(&message(&[(2, RSA_KEY), (4, pem.as_bytes())])), Err(Status::BadArgument));
-    assert_eq!(verify(b"\x0a\x7f"), Err(Status::BadArgument));
+    assert_eq!(sign(&message(&[(1, b"sha256")])), Err(HostStatus::BadArgument));
+    assert_eq!(verify(&message(&[(1, b"sha256")])), Err(HostStatus::BadArgument));
+    assert_eq!(sign(&message(&[(2, RSA_KEY), (4, pem.as_bytes())])), Err(HostStatus::BadArgument));
+    assert_eq!(verify(b"\x0a\x7f"), Err(HostStatus::BadArgument));
 }
