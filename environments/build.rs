@@ -17,7 +17,7 @@ mod toolchain;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use toolchain::{Result, Toolchain};
+use toolchain::{ClangToolchain, ToolchainResult};
 
 /// Inputs whose changes rebuild the environments.
 const INPUTS: &[&str] = &["build.rs", "build", "c", "javascript", "../sdk/c/orfa.h", "../sdk/c/orfa_abi.h"];
@@ -35,15 +35,15 @@ fn main() {
     }
 }
 
-fn make() -> Result<()> {
+fn make() -> ToolchainResult<()> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
-    let tools = Toolchain::find()?;
+    let tools = ClangToolchain::find()?;
     finish("c", &c::build(&tools, &out)?, sandbox::GuestClass::C, &out)?;
     finish("javascript", &javascript::build(&tools, &out)?, sandbox::GuestClass::Javascript, &out)
 }
 
 /// Writes `NAME.wasm`, the snapshot of the environment after its start, and `NAME.cwasm`, its machine code.
-fn finish(name: &str, linked: &Path, class: sandbox::GuestClass, out: &Path) -> Result<()> {
+fn finish(name: &str, linked: &Path, class: sandbox::GuestClass, out: &Path) -> ToolchainResult<()> {
     let wasm = fs::read(linked).map_err(|error| format!("{}: {error}", linked.display()))?;
     let wasm = sandbox::snapshot(&wasm, INITIALIZE).map_err(|error| format!("{name}: {error}"))?;
     let code = sandbox::precompile(class, &wasm).map_err(|error| format!("{name}: {error}"))?;

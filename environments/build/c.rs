@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use query_abi::{MEMORY, STACK_POINTER, layout};
 
 use crate::crates::crate_source;
-use crate::toolchain::{Result, Toolchain};
+use crate::toolchain::{ClangToolchain, ToolchainResult};
 
 /// Source files in `c/`.
 const FILES: &[&str] = &["text.c", "format.c", "json.c", "lazy.c", "call.c", "answer.c", "host.c", "wasi.c"];
@@ -24,7 +24,7 @@ const INITIAL_MEMORY: u32 = 1024 * 1024;
 
 /// Builds the C environment in `out` and returns the linked module, before its snapshot. Also copies the
 /// sources of yyjson there, for `native.rs`.
-pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
+pub fn build(tools: &ClangToolchain, out: &Path) -> ToolchainResult<PathBuf> {
     let yyjson = crate_source("yyjson-sys")?.join("yyjson/src");
     for file in ["yyjson.c", "yyjson.h"] {
         let copied = fs::read(yyjson.join(file)).and_then(|text| fs::write(out.join(file), text));
@@ -43,7 +43,11 @@ pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
 }
 
 /// Returns the arguments of the linker for an environment: the layout, libc, and the exports.
-pub fn link_arguments(tools: &Toolchain, objects: &[PathBuf], exports: &[String]) -> Result<Vec<OsString>> {
+pub fn link_arguments(
+    tools: &ClangToolchain,
+    objects: &[PathBuf],
+    exports: &[String],
+) -> ToolchainResult<Vec<OsString>> {
     let archives = tools.libc_archives()?;
     let mut arguments: Vec<OsString> = vec![archives.join("crt1-reactor.o").into()];
     arguments.extend(objects.iter().map(Into::into));
@@ -70,7 +74,7 @@ pub fn link_arguments(tools: &Toolchain, objects: &[PathBuf], exports: &[String]
 }
 
 /// Reads the names in an export list: one per line, `#` begins a comment.
-pub fn exports(list: &Path) -> Result<Vec<String>> {
+pub fn exports(list: &Path) -> ToolchainResult<Vec<String>> {
     let text = fs::read_to_string(list).map_err(|error| format!("{}: {error}", list.display()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(str::to_owned).collect())

@@ -5,14 +5,14 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::toolchain::Result;
+use crate::toolchain::ToolchainResult;
 
 /// The target whose dependencies contain the C sources (see `Cargo.toml`). Naming it keeps cargo from
 /// fetching packages that only other platforms need.
 const TARGET: &str = "wasm32-wasip1";
 
 /// Returns the folder of a locked package, fetching it if necessary.
-pub fn crate_source(name: &str) -> Result<PathBuf> {
+pub fn crate_source(name: &str) -> ToolchainResult<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::c::link_arguments;
 use crate::crates::crate_source;
-use crate::toolchain::{Result, Toolchain};
+use crate::toolchain::{ClangToolchain, ToolchainResult};
 
 /// Source files in `javascript/`. `env.c` embeds `prelude.js`.
 const FILES: &[&str] = &["env.c", "calls.c", "lazy.c", "write.c", "url.c", "library.c", "wasi.c"];
@@ -21,7 +21,7 @@ const ENGINE_FLAGS: &[&str] =
 const OWN_FLAGS: &[&str] = &["-D_GNU_SOURCE", "-Wno-unused-parameter", "-Wno-c23-extensions"];
 
 /// Builds the JavaScript environment in `out` and returns the linked module, before its snapshot.
-pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
+pub fn build(tools: &ClangToolchain, out: &Path) -> ToolchainResult<PathBuf> {
     let engine = crate_source("libquickjs-ng-sys")?.join("embed/quickjs");
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("javascript");
     let folder = out.join("objects");
@@ -33,13 +33,13 @@ pub fn build(tools: &Toolchain, out: &Path) -> Result<PathBuf> {
 }
 
 fn compile(
-    tools: &Toolchain,
+    tools: &ClangToolchain,
     from: &Path,
     files: &[&str],
     flags: &[&str],
     headers: &Path,
     out: &Path,
-) -> Result<Vec<PathBuf>> {
+) -> ToolchainResult<Vec<PathBuf>> {
     let sources: Vec<_> = files.iter().map(|file| from.join(file)).collect();
     let common = ["-O2".into(), "-DNDEBUG".into(), "-I".into(), headers.into()];
     let flags: Vec<OsString> = flags.iter().map(Into::into).chain(common).collect();

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::SystemTime;
 
 /// The result of a step of the toolchain. Errors are one line for people, followed by the tool's own output.
-pub type Result<T> = std::result::Result<T, String>;
+pub type ToolchainResult<T> = std::result::Result<T, String>;
 
 /// The command that installs missing tools.
 pub const INSTALL: &str =
@@ -42,7 +42,7 @@ pub const TARGET_FLAGS: &[&str] = &[
 
 /// A clang that can compile for WebAssembly, and its linker.
 #[derive(Clone, Debug)]
-pub struct Toolchain {
+pub struct ClangToolchain {
     /// The compiler. It also compiles for the host.
     pub clang: PathBuf,
     linker: PathBuf,
@@ -50,10 +50,10 @@ pub struct Toolchain {
     sysroot: PathBuf,
 }
 
-impl Toolchain {
+impl ClangToolchain {
     /// Finds clang (`$ORFA_CLANG`, else clang-19, else any version from 16 on) and wasm-ld (`$ORFA_WASM_LD`,
     /// else the one of clang's version). The root of wasi-libc is `$ORFA_WASI_SYSROOT`, else `/usr`.
-    pub fn find() -> Result<Self> {
+    pub fn find() -> ToolchainResult<Self> {
         let (clang, major, version) = find_clang()?;
         let linker = find_linker(&clang, major)?;
         let sysroot = std::env::var_os("ORFA_WASI_SYSROOT").unwrap_or_else(|| "/usr".into());
@@ -61,17 +61,17 @@ impl Toolchain {
     }
 
     /// Returns the folder of wasi-libc's headers.
-    pub fn libc_headers(&self) -> Result<PathBuf> {
+    pub fn libc_headers(&self) -> ToolchainResult<PathBuf> {
         self.libc_part("include", "string.h")
     }
 
     /// Returns the folder of wasi-libc's archives and of `crt1-reactor.o`.
-    pub fn libc_archives(&self) -> Result<PathBuf> {
+    pub fn libc_archives(&self) -> ToolchainResult<PathBuf> {
         self.libc_part("lib", "libc.a")
     }
 
     /// Returns the archive of functions that clang calls implicitly, such as 128-bit arithmetic.
-    pub fn builtins(&self) -> Result<PathBuf> {
+    pub fn builtins(&self) -> ToolchainResult<PathBuf> {
         let mut command = Command::new(&self.clang);
         command.args(["--target=wasm32-wasi", "-rtlib=compiler-rt", "-print-libgcc-file-name"]);
         let path = PathBuf::from(String::from_utf8_lossy(&run(&mut command)?.stdout).trim());
@@ -80,12 +80,17 @@ impl Toolchain {
 
     /// Compiles C files into `out`, in parallel on all cores. Objects that are newer than all their inputs
     /// are reused. Returns the objects in the order of the sources.
-    pub fn compile(&self, sources: &[PathBuf], flags: &[OsString], out: &Path) -> Result<Vec<PathBuf>> {
+    pub fn compile(
+        &self,
+        sources: &[PathBuf],
+        flags: &[OsString],
+        out: &Path,
+    ) -> ToolchainResult<Vec<PathBuf>> {
         fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
         let objects: Vec<_> = sources.iter().map(|source| self.object(source, flags, out)).collect();
         let jobs = Mutex::new(sources.iter().zip(&objects));
         let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
-        let worker = || -> Result<()> {
+        let worker = || -> ToolchainResult<()> {
             while let Some((source, object)) = next() {
                 if !is_fresh(object).unwrap_or(false) {
                     self.compile_file(source, flags, object)?;
@@ -104,13 +109,13 @@ impl Toolchain {
     }
 
     /// Links objects and archives, given in order among `arguments`, into `output`.
-    pub fn link(&self, arguments: &[OsString], output: &Path) -> Result<()> {
+    pub fn link(&self, arguments: &[OsString], output: &Path) -> ToolchainResult<()> {
         let mut command = Command::new(&self.linker);
         command.args(["-m", "wasm32"]).args(arguments).arg("-o").arg(output);
         run(&mut command).map(drop)
     }
 
-    fn libc_part(&self, part: &str, file: &str) -> Result<PathBuf> {
+    fn libc_part(&self, part: &str, file: &str) -> ToolchainResult<PathBuf> {
         let folder = self.sysroot.join(part).join("wasm32-wasi");
         if folder.join(file).is_file() { Ok(folder) } else { Err(missing("wasi-libc", &folder)) }
     }
@@ -124,7 +129,7 @@ impl Toolchain {
     }
 
     /// Compiles one C file and returns the compiler's warnings.
-    pub fn compile_file(&self, source: &Path, flags: &[OsString], object: &Path) -> Result<String> {
+    pub fn compile_file(&self, source: &Path, flags: &[OsString], object: &Path) -> ToolchainResult<String> {
         let mut command = Command::new(&self.clang);
         command.args(TARGET_FLAGS).arg("-nostdlibinc");
         if let Ok(headers) = self.libc_headers() {
@@ -145,7 +150,7 @@ fn is_fresh(object: &Path) -> std::io::Result<bool> {
     Ok(files.map(|file| modified(Path::new(file))).all(|time| time.is_ok_and(|time| time < made)))
 }
 
-fn find_clang() -> Result<(PathBuf, u32, String)> {
+fn find_clang() -> ToolchainResult<(PathBuf, u32, String)> {
     if let Some(chosen) = std::env::var_os("ORFA_CLANG") {
         let version = clang_version(&chosen)
             .ok_or(format!("ORFA_CLANG={} is not a clang that can be run", chosen.to_string_lossy()))?;
@@ -169,7 +174,7 @@ fn clang_version(clang: &OsStr) -> Option<(u32, String)> {
     Some((number.parse().ok()?, line.to_owned()))
 }
 
-fn find_linker(clang: &Path, major: u32) -> Result<PathBuf> {
+fn find_linker(clang: &Path, major: u32) -> ToolchainResult<PathBuf> {
     if let Some(chosen) = std::env::var_os("ORFA_WASM_LD") {
         return Ok(chosen.into());
     }
@@ -180,7 +185,7 @@ fn find_linker(clang: &Path, major: u32) -> Result<PathBuf> {
 }
 
 /// Runs a tool to its end. If it fails, the error contains its standard error.
-fn run(command: &mut Command) -> Result<Output> {
+fn run(command: &mut Command) -> ToolchainResult<Output> {
     let tool = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{tool} can't be run: {error}"))?;
     if output.status.success() {

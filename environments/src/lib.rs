@@ -11,7 +11,7 @@ pub mod toolchain;
 
 /// An environment: a module that query modules import from.
 #[derive(Clone, Copy, Debug)]
-pub struct Environment {
+pub struct EnvironmentModule {
     /// Its versioned name, the import module in a query.
     pub name: &'static str,
     /// The module snapshotted after its start: there is no `_initialize` left to call.
@@ -21,14 +21,14 @@ pub struct Environment {
 }
 
 /// libc, memory, strings, JSON: for C and other languages that compile to small modules.
-pub static C: Environment = Environment {
+pub static C: EnvironmentModule = EnvironmentModule {
     name: "env:c@1",
     wasm: include_bytes!(concat!(env!("OUT_DIR"), "/c.wasm")),
     precompiled: include_bytes!(concat!(env!("OUT_DIR"), "/c.cwasm")),
 };
 
 /// QuickJS and the `services` object: for programs in JavaScript and TypeScript.
-pub static JAVASCRIPT: Environment = Environment {
+pub static JAVASCRIPT: EnvironmentModule = EnvironmentModule {
     name: "env:javascript@1",
     wasm: include_bytes!(concat!(env!("OUT_DIR"), "/javascript.wasm")),
     precompiled: include_bytes!(concat!(env!("OUT_DIR"), "/javascript.cwasm")),

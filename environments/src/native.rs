@@ -2,10 +2,10 @@
 //! query, so that its author steps through the same functions that the query calls in a gateway.
 
 /// A source file: its name and its text.
-pub type Source = (&'static str, &'static str);
+pub type SourceText = (&'static str, &'static str);
 
 /// The sources to compile.
-pub const SOURCES: &[Source] = &[
+pub const SOURCES: &[SourceText] = &[
     ("text.c", include_str!("../c/text.c")),
     ("format.c", include_str!("../c/format.c")),
     ("json.c", include_str!("../c/json.c")),
@@ -17,7 +17,7 @@ pub const SOURCES: &[Source] = &[
 ];
 
 /// The headers that they include, besides those of `sdk/c`.
-pub const HEADERS: &[Source] = &[
+pub const HEADERS: &[SourceText] = &[
     ("environment.h", include_str!("../c/environment.h")),
     ("yyjson.h", include_str!(concat!(env!("OUT_DIR"), "/yyjson.h"))),
 ];

@@ -13,7 +13,7 @@ const INPUT: &str = r#"{"a":{"b/c":[10,{"id":7,"name":"x \"y\" é"},3.0]},"big":
 
 /// The host: records requests and results, and contains the response to calls.
 #[derive(Default)]
-struct Host {
+struct RecordingHost {
     answer: Option<String>,
     failure: Option<String>,
     requests: Vec<String>,
@@ -22,57 +22,57 @@ struct Host {
 }
 
 /// A live environment.
-struct Guest {
-    store: Store<Host>,
+struct LiveEnvironment {
+    store: Store<RecordingHost>,
     instance: Instance,
     memory: Memory,
 }
 
 /// An argument of a format.
-enum Argument<'a> {
+enum FormatArgument<'a> {
     Int(i32),
     Long(i64),
     Double(f64),
     Text(&'a str),
 }
 
-use Argument::{Double, Int, Long, Text};
+use FormatArgument::{Double, Int, Long, Text};
 
-fn text(caller: &mut Caller<'_, Host>, at: i32, len: i32) -> String {
+fn text(caller: &mut Caller<'_, RecordingHost>, at: i32, len: i32) -> String {
     let memory = caller.get_export(MEMORY).and_then(sandbox::Extern::into_memory).expect("a memory");
     let mut bytes = vec![0; len as usize];
     memory.read(caller, at as usize, &mut bytes).expect("text inside of the memory");
     String::from_utf8(bytes).expect("UTF-8")
 }
 
-fn words(caller: &mut Caller<'_, Host>, at: i32) -> [i32; 8] {
+fn words(caller: &mut Caller<'_, RecordingHost>, at: i32) -> [i32; 8] {
     let memory = caller.get_export(MEMORY).and_then(sandbox::Extern::into_memory).expect("a memory");
     let mut bytes = [0; 32];
     memory.read(caller, at as usize, &mut bytes).expect("a request inside of the memory");
     std::array::from_fn(|i| i32::from_le_bytes(bytes[4 * i..4 * i + 4].try_into().expect("four bytes")))
 }
 
-fn write(caller: &mut Caller<'_, Host>, at: i32, bytes: &[u8]) {
+fn write(caller: &mut Caller<'_, RecordingHost>, at: i32, bytes: &[u8]) {
     let memory = caller.get_export(MEMORY).and_then(sandbox::Extern::into_memory).expect("a memory");
     memory.write(caller, at as usize, bytes).expect("room inside of the memory");
 }
 
 /// Links the host functions that the tested helpers use; any other traps.
-fn linker(engine: &Engine, module: &Module) -> Linker<Host> {
-    let mut linker = Linker::<Host>::new(engine);
+fn linker(engine: &Engine, module: &Module) -> Linker<RecordingHost> {
+    let mut linker = Linker::<RecordingHost>::new(engine);
     let link: sandbox::GuestResult<()> = (|| {
-        linker.func_wrap(HOST_MODULE, "done", |mut host: Caller<'_, Host>, at: i32, len: i32| {
+        linker.func_wrap(HOST_MODULE, "done", |mut host: Caller<'_, RecordingHost>, at: i32, len: i32| {
             host.data_mut().answer = Some(text(&mut host, at, len));
         })?;
         linker.func_wrap(HOST_MODULE, "header", |_: i32, _: i32, _: i32, _: i32| 0)?;
         linker.func_wrap(
             HOST_MODULE,
             "fail",
-            |mut host: Caller<'_, Host>, _kind: i32, at: i32, len: i32, _: i32, _: i32| {
+            |mut host: Caller<'_, RecordingHost>, _kind: i32, at: i32, len: i32, _: i32, _: i32| {
                 host.data_mut().failure = Some(text(&mut host, at, len));
             },
         )?;
-        linker.func_wrap(HOST_MODULE, "http", |mut host: Caller<'_, Host>, at: i32| {
+        linker.func_wrap(HOST_MODULE, "http", |mut host: Caller<'_, RecordingHost>, at: i32| {
             let [method, method_len, url, url_len, _, _, body, body_len] = words(&mut host, at);
             let line = [(method, method_len), (url, url_len), (body, body_len)]
                 .map(|(at, len)| text(&mut host, at, len))
@@ -81,15 +81,19 @@ fn linker(engine: &Engine, module: &Module) -> Linker<Host> {
             1
         })?;
         linker.func_wrap(HOST_MODULE, "Future_wait", |_: i32, _: i32, _: i32| 0)?;
-        linker.func_wrap(HOST_MODULE, "Response_get", |mut host: Caller<'_, Host>, _: i32, at: i32| {
-            let response = [host.data().status, -8, 0, host.data().body.len() as i32];
-            write(&mut host, at, &response.map(i32::to_le_bytes).concat());
-            0
-        })?;
+        linker.func_wrap(
+            HOST_MODULE,
+            "Response_get",
+            |mut host: Caller<'_, RecordingHost>, _: i32, at: i32| {
+                let response = [host.data().status, -8, 0, host.data().body.len() as i32];
+                write(&mut host, at, &response.map(i32::to_le_bytes).concat());
+                0
+            },
+        )?;
         linker.func_wrap(
             HOST_MODULE,
             "Response_read",
-            |mut host: Caller<'_, Host>, _: i32, _: i32, at: i32, len: i32| {
+            |mut host: Caller<'_, RecordingHost>, _: i32, _: i32, at: i32, len: i32| {
                 let body = host.data().body.as_bytes();
                 write(&mut host, at, &body[..len as usize]);
                 body.len() as i32
@@ -101,12 +105,12 @@ fn linker(engine: &Engine, module: &Module) -> Linker<Host> {
     linker
 }
 
-impl Guest {
+impl LiveEnvironment {
     fn new() -> Self {
         static MODULE: std::sync::LazyLock<Module> = std::sync::LazyLock::new(|| {
             Module::from_binary(&Engine::default(), C.wasm).expect("a valid environment")
         });
-        let mut store = Store::new(MODULE.engine(), Host::default());
+        let mut store = Store::new(MODULE.engine(), RecordingHost::default());
         let linker = linker(MODULE.engine(), &MODULE);
         let instance = linker.instantiate(&mut store, &MODULE).expect("an instance");
         let memory = instance.get_memory(&mut store, MEMORY).expect("a memory");
@@ -124,7 +128,7 @@ impl Guest {
     }
 
     /// Writes the arguments of a `...` to memory as C does.
-    fn arguments(&mut self, arguments: &[Argument<'_>]) -> i32 {
+    fn arguments(&mut self, arguments: &[FormatArgument<'_>]) -> i32 {
         let mut bytes = vec![];
         for argument in arguments {
             let (word, align) = match argument {
@@ -169,7 +173,7 @@ impl Guest {
     }
 
     /// Returns the answer that a template makes of its arguments.
-    fn template(&mut self, template: &str, arguments: &[Argument<'_>]) -> Result<String, String> {
+    fn template(&mut self, template: &str, arguments: &[FormatArgument<'_>]) -> Result<String, String> {
         let parameters = (self.put(template.as_bytes()), self.arguments(arguments));
         let done_as = self.instance.get_typed_func::<(i32, i32), ()>(&mut self.store, "orfa_done_as");
         let outcome = done_as.expect("orfa_done_as").call(&mut self.store, parameters);
@@ -178,7 +182,7 @@ impl Guest {
     }
 
     /// Returns the method and URL of a call.
-    fn url(&mut self, url: &str, arguments: &[Argument<'_>]) -> String {
+    fn url(&mut self, url: &str, arguments: &[FormatArgument<'_>]) -> String {
         let parameters = [self.put(url.as_bytes()), self.arguments(arguments)];
         self.call("orfa_get", &parameters).expect("a call");
         self.store.data_mut().requests.pop().expect("a request")
@@ -189,7 +193,7 @@ impl Guest {
         self.call("orfa_json", &[at, json.len() as i32])
     }
 
-    fn at(&mut self, value: i32, pointer: &str, arguments: &[Argument<'_>]) -> i32 {
+    fn at(&mut self, value: i32, pointer: &str, arguments: &[FormatArgument<'_>]) -> i32 {
         let parameters = [value, self.put(pointer.as_bytes()), self.arguments(arguments)];
         self.call("orfa_at", &parameters).expect("orfa_at never fails")
     }
@@ -231,7 +235,7 @@ fn imports_only_host_functions_and_exports_the_listed_names() {
 
 #[test]
 fn query_regions_are_zeroed_and_heap_starts_after_them() {
-    let mut guest = Guest::new();
+    let mut guest = LiveEnvironment::new();
     let query = layout::QUERY_DATA.start as usize..layout::QUERY_DATA.end as usize;
     assert!(guest.memory.data(&guest.store)[query].iter().all(|byte| *byte == 0));
     assert!(guest.put(b"x") >= layout::ENVIRONMENT_DATA as i32);
@@ -239,9 +243,9 @@ fn query_regions_are_zeroed_and_heap_starts_after_them() {
 
 #[test]
 fn templates_become_json() {
-    let mut guest = Guest::new();
+    let mut guest = LiveEnvironment::new();
     let object = guest.read(r#"{"x":1,"y":[true]}"#).expect("JSON");
-    let cases: &[(&str, &[Argument<'_>], &str)] = &[
+    let cases: &[(&str, &[FormatArgument<'_>], &str)] = &[
         ("{a:%d,b:%u}", &[Int(-3), Int(-1)], r#"{"a":-3,"b":4294967295}"#),
         (
             "[%lld, %f, %f]",
@@ -264,14 +268,14 @@ fn templates_become_json() {
 #[test]
 fn invalid_template_ends_run_and_is_quoted() {
     for template in ["{a:%d", "a}", "]{", "{a:%x}", "{'a:1}", "[...%d]", "[!]"] {
-        let reason = Guest::new().template(template, &[Int(1)]).expect_err(template);
+        let reason = LiveEnvironment::new().template(template, &[Int(1)]).expect_err(template);
         assert!(reason.contains(template), "{template}: {reason}");
     }
 }
 
 #[test]
 fn percent_encodes_url_arguments() {
-    let mut guest = Guest::new();
+    let mut guest = LiveEnvironment::new();
     let input = guest.read(INPUT).expect("JSON");
     let users = guest.at(input, "/users", &[]);
     let ids = guest.named("orfa_pluck", users, "id");
@@ -287,7 +291,7 @@ fn percent_encodes_url_arguments() {
 #[test]
 fn rejects_url_arguments_that_vanish_or_change_path() {
     let call = |function: &str, url: &str, json: &str| {
-        let mut guest = Guest::new();
+        let mut guest = LiveEnvironment::new();
         let value = guest.read(json).expect("JSON");
         let parameters = [guest.put(url.as_bytes()), guest.arguments(&[Int(value)])];
         guest.call(function, &parameters).map(|_| guest.store.data_mut().requests.pop().expect("a request"))
@@ -315,7 +319,7 @@ fn rejects_url_arguments_that_vanish_or_change_path() {
 
 #[test]
 fn pointers_reach_every_value_and_escape_arguments() {
-    let mut guest = Guest::new();
+    let mut guest = LiveEnvironment::new();
     let input = guest.read(INPUT).expect("JSON");
     let list = guest.at(input, "/a/%s", &[Text("b/c")]);
     for (n, json) in [(2, "3.0"), (0, "10"), (1, r#"{"id":7,"name":"x \"y\" \u{e9}"}"#)] {
@@ -336,7 +340,7 @@ fn pointers_reach_every_value_and_escape_arguments() {
 
 #[test]
 fn joins_lists_and_projects_objects() {
-    let mut guest = Guest::new();
+    let mut guest = LiveEnvironment::new();
     let input = guest.read(INPUT).expect("JSON");
     let users = guest.at(input, "/users", &[]);
     let name = guest.put(b"id");
@@ -353,14 +357,14 @@ fn joins_lists_and_projects_objects() {
 
 #[test]
 fn invalid_json_ends_run_and_empty_text_is_null() {
-    let mut guest = Guest::new();
+    let mut guest = LiveEnvironment::new();
     assert_eq!(guest.read(""), Ok(0));
     assert_eq!(guest.read("[1,]"), Err("the text is not JSON, at byte 2".to_owned()));
 }
 
 #[test]
 fn failed_call_ends_run_unless_try_json_is_used() {
-    let mut guest = Guest::new();
+    let mut guest = LiveEnvironment::new();
     for (status, body, outcome) in [
         (200, "{}", None),
         (204, "", None),

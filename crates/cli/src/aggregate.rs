@@ -3,21 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use aggregate::AggregateExplanation;
-use gateway::aggregates::{self, Ready};
-use gateway::{Config, Mistake};
+use gateway::aggregates::{self, InspectableAggregate};
+use gateway::{ConfigMistake, GatewayConfig};
 use script::{DependenceGraph, DependenceNode, TextPosition};
 
-use crate::exit::{Complaint, Exit};
+use crate::exit::{CliError, CliExitCode};
 use crate::{config, file, terminal};
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Verb {
-    Explain(Arguments),
+pub(crate) enum AggregateCommand {
+    Explain(AggregateExplainArguments),
 }
 
 /// Show which calls an aggregate makes, in which order, and how their responses are combined.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct AggregateExplainArguments {
     /// The path of a route, or a declaration file, even if no route names it yet.
     #[arg(value_name = "ROUTE | FILE")]
     what: String,
@@ -29,8 +29,8 @@ pub(crate) struct Arguments {
     out: Option<PathBuf>,
 }
 
-pub(crate) fn explain(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let Arguments { what, config, out } = arguments;
+pub(crate) fn explain(arguments: &AggregateExplainArguments) -> anyhow::Result<CliExitCode> {
+    let AggregateExplainArguments { what, config, out } = arguments;
     let ready = match found(what, config)? {
         Ok(ready) => ready,
         Err(mistakes) => return Ok(config::refuse(&mistakes)),
@@ -43,11 +43,11 @@ pub(crate) fn explain(arguments: &Arguments) -> anyhow::Result<Exit> {
         }
         Some(out) => file::write(out, &graph(&explanation).svg())?,
     }
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
 /// Finds the requested aggregate, or returns the mistakes in the config or in a declaration.
-fn found(what: &str, config: &Path) -> anyhow::Result<Result<Ready, Vec<Mistake>>> {
+fn found(what: &str, config: &Path) -> anyhow::Result<Result<InspectableAggregate, Vec<ConfigMistake>>> {
     let config = match gateway::config::read(config) {
         Ok(config) => config,
         Err(mistakes) => return Ok(Err(mistakes)),
@@ -61,7 +61,7 @@ fn found(what: &str, config: &Path) -> anyhow::Result<Result<Ready, Vec<Mistake>
 }
 
 /// Finds the path of the route, given by its path or by its file.
-fn route(config: &Config, what: &str) -> Option<String> {
+fn route(config: &GatewayConfig, what: &str) -> Option<String> {
     let here = Path::new(what).canonicalize().ok();
     let is_it = |path: &str, file: &Path| {
         path == what || (here.is_some() && config.source.folder().join(file).canonicalize().ok() == here)
@@ -71,18 +71,18 @@ fn route(config: &Config, what: &str) -> Option<String> {
 }
 
 /// Adds a temporary route for a declaration that no route of the config names, and returns its path too.
-fn declared(mut config: Config, file: &Path) -> anyhow::Result<(Config, String)> {
+fn declared(mut config: GatewayConfig, file: &Path) -> anyhow::Result<(GatewayConfig, String)> {
     let Ok(here) = file.canonicalize() else {
         let message = format!("{} is neither the path of an aggregate's route nor a file", file.display());
         let hint = "name a route of the config with `aggregate:`, or its declaration";
-        return Err(Complaint::usage("no-such-aggregate", message, hint).into());
+        return Err(CliError::usage("no-such-aggregate", message, hint).into());
     };
     let path = format!("/{}", here.file_stem().unwrap_or_default().to_string_lossy());
     config.routes.retain(|route| route.aggregate.is_none());
     Ok((config.with_aggregate(&path, &here)?, path))
 }
 
-fn one(all: Vec<Ready>, path: &str) -> Result<Ready, Vec<Mistake>> {
+fn one(all: Vec<InspectableAggregate>, path: &str) -> Result<InspectableAggregate, Vec<ConfigMistake>> {
     all.into_iter().find(|ready| ready.path == path).ok_or_else(Vec::new)
 }
 

@@ -19,27 +19,27 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use environments::toolchain::Toolchain;
+use environments::toolchain::ClangToolchain;
 use flate2::{Compression, write::GzEncoder};
 
-use crate::exit::Complaint;
+use crate::exit::CliError;
 use crate::terminal;
 pub(crate) use compile::{ORFA_ABI_H, ORFA_H};
 pub(crate) use error::BuildError;
 
 /// The options of a build.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
+pub(crate) struct BuildOptions {
     /// Further arguments for clang, such as `-I` and `-D`.
     pub(crate) flags: Vec<String>,
     /// The content of the module's `orfa` section. Without it there is no such section, since users wait for
     /// every byte of a module.
-    pub(crate) metadata: Option<Metadata>,
+    pub(crate) metadata: Option<ModuleMetadata>,
 }
 
 /// The content of a module's `orfa` section, as JSON.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub(crate) struct Metadata {
+pub(crate) struct ModuleMetadata {
     /// The source language.
     pub(crate) language: String,
     /// The program's name.
@@ -49,7 +49,7 @@ pub(crate) struct Metadata {
     pub(crate) services: BTreeMap<String, Vec<String>>,
 }
 
-impl Metadata {
+impl ModuleMetadata {
     /// Adds an argument of `--declare`: `catalog`, or `catalog:GET+POST`. The default method is GET.
     pub(crate) fn declare(&mut self, declaration: &str) {
         let (service, methods) = declaration.split_once(':').unwrap_or((declaration, "GET"));
@@ -60,7 +60,7 @@ impl Metadata {
 
 /// A query module, with its sizes and warnings.
 #[derive(Clone, Debug)]
-pub(crate) struct Built {
+pub(crate) struct BuiltModule {
     /// The module.
     pub(crate) wasm: Vec<u8>,
     /// Its size in bytes.
@@ -76,25 +76,25 @@ pub(crate) struct Built {
 /// # Errors
 /// If the toolchain is missing, the program does not compile, or a gateway would not accept its module. The
 /// error contains the reason and the position.
-pub(crate) fn build(source: &Path, options: &Options) -> Result<Built, BuildError> {
-    let tools = Toolchain::find().map_err(BuildError::Toolchain)?;
+pub(crate) fn build(source: &Path, options: &BuildOptions) -> Result<BuiltModule, BuildError> {
+    let tools = ClangToolchain::find().map_err(BuildError::Toolchain)?;
     let folder = tempfile::tempdir().map_err(BuildError::Folder)?;
     let (object, warnings) = compile::compile(&tools, source, &options.flags, folder.path())?;
     let facts = object::inspect(&read(&object)?)?;
     let linked = compile::link(&tools, &object, &facts, folder.path())?;
     let wasm = finish(&read(&linked)?, options)?;
-    Ok(Built { raw: wasm.len(), gzip: gzip_size(&wasm)?, wasm, warnings })
+    Ok(BuiltModule { raw: wasm.len(), gzip: gzip_size(&wasm)?, wasm, warnings })
 }
 
 /// Builds the module of a C source, to be sent at once.
-pub(crate) fn module(source: &Path) -> Result<Vec<u8>, Complaint> {
-    let built = build(source, &Options::default())?;
+pub(crate) fn module(source: &Path) -> Result<Vec<u8>, CliError> {
+    let built = build(source, &BuildOptions::default())?;
     terminal::complain(&built.warnings);
     Ok(built.wasm)
 }
 
 /// Checks the linked module and converts it to a guest of the C environment.
-fn finish(linked: &[u8], options: &Options) -> Result<Vec<u8>, BuildError> {
+fn finish(linked: &[u8], options: &BuildOptions) -> Result<Vec<u8>, BuildError> {
     fit::check(linked, environments::C.wasm)?;
     post_link::rewrite(linked, environments::C.name, options.metadata.as_ref())
 }

@@ -20,18 +20,18 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use query::{RecordingError, RunRecording};
 
-use crate::exit::{Complaint, Exit};
+use crate::exit::{CliError, CliExitCode};
 use crate::{draw, terminal, units};
-pub(crate) use exchange::{Answer, Question};
-pub(crate) use problem::Problem;
-pub(crate) use program::{Program, read};
+pub(crate) use exchange::{ProgramCallRequest, ProgramCallResponse};
+pub(crate) use problem::PrintedProblem;
+pub(crate) use program::{PreparedProgram, read};
 
 /// The default address of `orfa dev`.
 pub(crate) const DEFAULT_URL: &str = "http://localhost:8080/query";
 
 /// Send a program to a gateway and print the response.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CallArguments {
     /// The program: .ts, .js, .mjs and .wasm are sent unchanged, .c is built first.
     program: PathBuf,
     /// The input, usually JSON; `-` reads standard input.
@@ -57,9 +57,9 @@ pub(crate) struct Arguments {
     verbose: bool,
 }
 
-pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let program = Program::load(&arguments.program)?;
-    let question = Question {
+pub(crate) async fn run(arguments: &CallArguments) -> anyhow::Result<CliExitCode> {
+    let program = PreparedProgram::load(&arguments.program)?;
+    let question = ProgramCallRequest {
         url: arguments.url.clone(),
         program: program.bytes.clone(),
         content_type: program.content_type,
@@ -77,59 +77,63 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 /// Writes the recording in the response to a file.
-fn record(file: &Path, answer: &Answer, program: &Program) -> anyhow::Result<Exit> {
-    if problem::Problem::of(answer).is_some() {
+fn record(
+    file: &Path,
+    answer: &ProgramCallResponse,
+    program: &PreparedProgram,
+) -> anyhow::Result<CliExitCode> {
+    if problem::PrintedProblem::of(answer).is_some() {
         return Ok(show(answer, program));
     }
     let recording = recording(&answer.body)?;
     write(file, &answer.body)?;
     terminal::complain(&format!("{}: {}\n", file.display(), recording.summary()));
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
 /// Parses a recording.
-pub(crate) fn recording(bytes: &[u8]) -> Result<RunRecording, Complaint> {
+pub(crate) fn recording(bytes: &[u8]) -> Result<RunRecording, CliError> {
     RunRecording::read(bytes).map_err(|error| unreadable(&error))
 }
 
 /// Returns the error for an invalid recording, with a hint.
-fn unreadable(error: &RecordingError) -> Complaint {
+fn unreadable(error: &RecordingError) -> CliError {
     let text = error.to_string();
     match error {
-        RecordingError::Version(_) => Complaint::failed(
+        RecordingError::Version(_) => CliError::failed(
             "recording-version",
             text,
             "record it again, or use the `orfa` version of the gateway that recorded it",
         ),
         RecordingError::Short { .. } => {
-            Complaint::failed("recording-short", text, "record it again: the file is incomplete")
+            CliError::failed("recording-short", text, "record it again: the file is incomplete")
         }
         RecordingError::Malformed(_) => {
-            Complaint::failed("recording-malformed", text, "`orfa call --record FILE` creates one")
+            CliError::failed("recording-malformed", text, "`orfa call --record FILE` creates one")
         }
     }
 }
 
 /// Writes a file that the command line names.
-pub(crate) fn write(file: &Path, bytes: &[u8]) -> Result<(), Complaint> {
+pub(crate) fn write(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
     std::fs::write(file, bytes).map_err(|error| {
         let message = format!("{} can't be written: {error}", file.display());
-        Complaint::failed("not-written", message, "")
+        CliError::failed("not-written", message, "")
     })
 }
 
 /// Prints the response, or the problem document.
-pub(crate) fn show(answer: &Answer, program: &Program) -> Exit {
-    if let Some(problem) = problem::Problem::of(answer) {
+pub(crate) fn show(answer: &ProgramCallResponse, program: &PreparedProgram) -> CliExitCode {
+    if let Some(problem) = problem::PrintedProblem::of(answer) {
         terminal::complain(&problem.render(program, terminal::width()));
-        return Exit::Failed;
+        return CliExitCode::Failed;
     }
     print_body(&answer.body);
     if answer.status.is_client_error() || answer.status.is_server_error() {
         terminal::complain(&format!("orfa: the response has status {}\n", answer.status));
-        return Exit::Failed;
+        return CliExitCode::Failed;
     }
-    Exit::Ok
+    CliExitCode::Ok
 }
 
 /// Prints JSON in lines on a terminal, and the exact bytes otherwise. A closed pipe is not an error.
@@ -145,9 +149,9 @@ pub(crate) fn print_body(body: &[u8]) {
 }
 
 /// The report of `-v`.
-fn report(question: &Question, answer: &Answer, width: usize) -> String {
+fn report(question: &ProgramCallRequest, answer: &ProgramCallResponse, width: usize) -> String {
     let status = answer.status.as_u16();
-    let timing = timing::Timing::of(&answer.headers);
+    let timing = timing::CallTiming::of(&answer.headers);
     let measured: String = timing
         .measures
         .iter()
@@ -167,7 +171,7 @@ fn report(question: &Question, answer: &Answer, width: usize) -> String {
     )
 }
 
-fn input(arguments: &Arguments) -> anyhow::Result<Option<Bytes>> {
+fn input(arguments: &CallArguments) -> anyhow::Result<Option<Bytes>> {
     match (arguments.input.as_deref(), &arguments.input_file) {
         (Some("-"), _) => {
             let mut bytes = Vec::new();
@@ -180,7 +184,7 @@ fn input(arguments: &Arguments) -> anyhow::Result<Option<Bytes>> {
     }
 }
 
-fn headers(arguments: &Arguments) -> anyhow::Result<HeaderMap> {
+fn headers(arguments: &CallArguments) -> anyhow::Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     for line in &arguments.headers {
         let (name, value) = header(line)?;
@@ -202,7 +206,7 @@ fn headers(arguments: &Arguments) -> anyhow::Result<HeaderMap> {
 pub(crate) fn header(line: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
     let wrong = || {
         let message = format!("`{line}` is not a header");
-        Complaint::usage("bad-header", message, "write it as 'Name: value', in plain ASCII")
+        CliError::usage("bad-header", message, "write it as 'Name: value', in plain ASCII")
     };
     let (name, value) = line.split_once(':').ok_or_else(wrong)?;
     Ok((name.trim().parse().map_err(|_| wrong())?, value.trim().parse().map_err(|_| wrong())?))

@@ -3,20 +3,20 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use gateway::{BuildError, Config, Gateway};
+use gateway::{BuildError, Gateway, GatewayConfig};
 
-use crate::exit::Exit;
+use crate::exit::CliExitCode;
 use crate::{config, graphql, script, terminal, types, units};
 
 /// Report every error in a config with file, line, column, field and hint.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CheckConfigArguments {
     /// The config file.
     #[arg(value_name = "FILE", default_value = "orfa.yaml")]
     config: PathBuf,
 }
 
-pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(crate) async fn run(arguments: &CheckConfigArguments) -> anyhow::Result<CliExitCode> {
     let reading = gateway::config::read_watched(&arguments.config);
     config::warn(&reading.warnings);
     let mut config = match reading.config {
@@ -43,10 +43,10 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Err(BuildError::Config(mistakes)) => return Ok(config::refuse(&mistakes)),
         Err(error) => return Err(error.into()),
     }
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
-fn praise(config: &Config) -> String {
+fn praise(config: &GatewayConfig) -> String {
     let services = units::count(config.services.len(), "service");
     format!("ok: {services}, {}\n", units::count(config.routes.len(), "route"))
 }

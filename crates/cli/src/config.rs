@@ -3,45 +3,45 @@
 
 use std::fmt::Write;
 
-use gateway::Mistake;
+use gateway::ConfigMistake;
 
-use crate::exit::Exit;
+use crate::exit::CliExitCode;
 use crate::{terminal, units};
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum ConfigCommand {
     /// Print the JSON Schema of orfa.yaml.
     Schema,
 }
 
-pub(crate) fn schema() -> anyhow::Result<Exit> {
+pub(crate) fn schema() -> anyhow::Result<CliExitCode> {
     let schema = serde_json::to_string_pretty(&gateway::config::schema())?;
     terminal::say(&format!("{schema}\n"));
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
 /// Reports the mistakes on standard error.
-pub(crate) fn refuse(mistakes: &[Mistake]) -> Exit {
+pub(crate) fn refuse(mistakes: &[ConfigMistake]) -> CliExitCode {
     terminal::complain(&list(mistakes));
-    Exit::Usage
+    CliExitCode::Usage
 }
 
 /// Prints the warnings about a config on standard error.
-pub(crate) fn warn(warnings: &[Mistake]) {
+pub(crate) fn warn(warnings: &[ConfigMistake]) {
     for warning in warnings {
         terminal::complain(&format!("warning: {warning}\n"));
     }
 }
 
 /// Logs the warnings about a config.
-pub(crate) fn log_warnings(warnings: &[Mistake]) {
+pub(crate) fn log_warnings(warnings: &[ConfigMistake]) {
     for warning in warnings {
         tracing::warn!(%warning, "warning about the config");
     }
 }
 
 /// Formats one line per mistake, and their number.
-fn list(mistakes: &[Mistake]) -> String {
+fn list(mistakes: &[ConfigMistake]) -> String {
     let mut text = String::new();
     for mistake in mistakes {
         let _ = writeln!(text, "{mistake}");

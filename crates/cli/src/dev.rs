@@ -15,20 +15,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use gateway::{BuildError, Config, Drained, Gateway, Seen, Stop};
+use gateway::{BuildError, CompletedRequest, DrainResult, Gateway, GatewayConfig, ShutdownMode};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::exit::Exit;
-use crate::signal::Signals;
-use crate::watch::Watch;
+use crate::exit::CliExitCode;
+use crate::signal::TerminationSignals;
+use crate::watch::FileWatcher;
 use crate::{config, logs, serve, terminal};
-use plan::Plan;
-use screen::Shown;
+use plan::DevConfigSource;
+use screen::DisplayedRequest;
 
 /// Serve on this machine without a config file, with safe limits, and draw every upstream call.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DevArguments {
     /// The services, each as NAME=URL; or one folder with an orfa.yaml.
     #[arg(value_name = "NAME=URL", required_unless_present = "config")]
     services: Vec<String>,
@@ -46,16 +46,16 @@ pub(crate) struct Arguments {
     input: Option<String>,
 }
 
-pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(crate) async fn run(arguments: &DevArguments) -> anyhow::Result<CliExitCode> {
     logs::plain()?;
-    let plan = Plan::new(arguments)?;
-    let watch = Watch::new(plan.config_file());
+    let plan = DevConfigSource::new(arguments)?;
+    let watch = FileWatcher::new(plan.config_file());
     let config = match plan.config() {
         Ok(config) => config,
         Err(mistakes) => return Ok(config::refuse(&mistakes)),
     };
-    let mut stop = Signals::listen().context("can't listen for signals")?;
-    let Some(mut dev) = Dev::start(plan, watch, config).await? else { return Ok(Exit::Usage) };
+    let mut stop = TerminationSignals::listen().context("can't listen for signals")?;
+    let Some(mut dev) = DevServer::start(plan, watch, config).await? else { return Ok(CliExitCode::Usage) };
     terminal::say(&dev.greeting(arguments.run.as_deref()));
     let url = dev.query_url();
     tokio::select! {
@@ -64,29 +64,33 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         () = again::send(arguments.run.clone(), arguments.input.clone(), url) => {}
     }
     dev.stop().await;
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
 /// The state of the running command.
-struct Dev {
-    plan: Plan,
-    watch: Watch,
-    config: Config,
+struct DevServer {
+    plan: DevConfigSource,
+    watch: FileWatcher,
+    config: GatewayConfig,
     gateway: Gateway,
     port: u16,
-    caps: Caps,
-    shutdown: oneshot::Sender<Stop>,
-    serving: JoinHandle<Drained>,
+    caps: CpuLimitsByRoute,
+    shutdown: oneshot::Sender<ShutdownMode>,
+    serving: JoinHandle<DrainResult>,
 }
 
 /// The CPU limits of programs by the path of their route, from the active config.
-type Caps = Arc<Mutex<BTreeMap<String, Duration>>>;
+type CpuLimitsByRoute = Arc<Mutex<BTreeMap<String, Duration>>>;
 
-impl Dev {
+impl DevServer {
     /// Builds and serves; `None` if the config has mistakes, which have been reported.
-    async fn start(plan: Plan, mut watch: Watch, config: Config) -> anyhow::Result<Option<Self>> {
+    async fn start(
+        plan: DevConfigSource,
+        mut watch: FileWatcher,
+        config: GatewayConfig,
+    ) -> anyhow::Result<Option<Self>> {
         let (seen, shown) = mpsc::unbounded_channel();
-        let caps = Caps::new(Mutex::new(plan::cpu_caps(&config)));
+        let caps = CpuLimitsByRoute::new(Mutex::new(plan::cpu_caps(&config)));
         let gateway = match Gateway::build(config.clone()) {
             Ok(gateway) => gateway.on_request(drawn(seen, Arc::clone(&caps))),
             Err(error) => return refused(error).map(|()| None),
@@ -94,7 +98,7 @@ impl Dev {
         let listeners = gateway.bind().map_err(|error| serve::not_bound(&error))?;
         let port = listeners.addresses().first().map_or(0, std::net::SocketAddr::port);
         let (shutdown, stopped) = oneshot::channel();
-        let stopped = async { stopped.await.unwrap_or(Stop::Promptly) };
+        let stopped = async { stopped.await.unwrap_or(ShutdownMode::Promptly) };
         let serving = tokio::spawn(gateway.clone().serve(listeners, stopped));
         tokio::spawn(screen::show(shown));
         watch.set(plan.files(&config));
@@ -139,7 +143,7 @@ impl Dev {
 
     async fn stop(self) {
         // It only fails if the gateway has ended already.
-        let _ = self.shutdown.send(Stop::Promptly);
+        let _ = self.shutdown.send(ShutdownMode::Promptly);
         let _ = self.serving.await;
     }
 
@@ -157,11 +161,14 @@ impl Dev {
 }
 
 /// Returns the observer that draws each request with its CPU limit.
-fn drawn(seen: mpsc::UnboundedSender<Shown>, caps: Caps) -> impl Fn(Seen) + Send + Sync + 'static {
-    move |request: Seen| {
+fn drawn(
+    seen: mpsc::UnboundedSender<DisplayedRequest>,
+    caps: CpuLimitsByRoute,
+) -> impl Fn(CompletedRequest) + Send + Sync + 'static {
+    move |request: CompletedRequest| {
         let cap = lock(&caps).get(&request.path).copied();
         // The send fails only while the command exits.
-        let _ = seen.send(Shown { request, cap });
+        let _ = seen.send(DisplayedRequest { request, cap });
     }
 }
 

@@ -20,10 +20,10 @@ const GAPS: usize = 18;
 
 /// An upstream call, prepared for drawing.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Call {
+pub(crate) struct CallBar {
     /// Service, method, path.
     pub(crate) name: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CallBarOutcome,
     /// From the start of the request to the start of the call.
     pub(crate) start: Duration,
     /// From the start of the request to the end of the call, if it ended.
@@ -32,13 +32,13 @@ pub(crate) struct Call {
 
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CallBarOutcome {
     Status(u16),
     /// No status, with the reason: `no answer`, `not sent`.
     Not(String),
 }
 
-impl Outcome {
+impl CallBarOutcome {
     /// Parses a status, or keeps the text.
     pub(crate) fn parse(text: &str) -> Self {
         text.parse().map_or_else(|_| Self::Not(text.to_owned()), Self::Status)
@@ -70,9 +70,9 @@ pub(crate) fn status_style(status: u16) -> Style {
 
 /// Draws a line for each call. The axis ends with the request at `total`, or with the last call if that is
 /// later.
-pub(crate) fn timeline(calls: &[Call], total: Duration, width: usize) -> String {
+pub(crate) fn timeline(calls: &[CallBar], total: Duration, width: usize) -> String {
     let shown = calls.get(..MOST_ROWS).unwrap_or(calls);
-    let columns = Columns::fit(shown, width);
+    let columns = ColumnWidths::fit(shown, width);
     let axis = calls.iter().filter_map(|call| call.end).fold(total, Duration::max);
     let mut text = String::new();
     for call in shown {
@@ -85,15 +85,15 @@ pub(crate) fn timeline(calls: &[Call], total: Duration, width: usize) -> String 
 }
 
 /// The widths of the columns. The name has its full width up to half of the line, the bar has the rest.
-struct Columns {
+struct ColumnWidths {
     name: usize,
     outcome: usize,
     bar: usize,
 }
 
-impl Columns {
-    fn fit(calls: &[Call], width: usize) -> Self {
-        let longest = |measure: fn(&Call) -> usize| calls.iter().map(measure).max().unwrap_or(0);
+impl ColumnWidths {
+    fn fit(calls: &[CallBar], width: usize) -> Self {
+        let longest = |measure: fn(&CallBar) -> usize| calls.iter().map(measure).max().unwrap_or(0);
         let outcome = longest(|call| call.outcome.text().len());
         let room = width.saturating_sub(outcome + GAPS);
         let name =
@@ -102,7 +102,7 @@ impl Columns {
         Self { name, outcome, bar }
     }
 
-    fn row(&self, call: &Call, axis: Duration) -> String {
+    fn row(&self, call: &CallBar, axis: Duration) -> String {
         let Self { name, outcome, .. } = *self;
         let label = shorten(&call.name, name);
         let ended = format!("{:<outcome$}", call.outcome.text());
@@ -116,7 +116,7 @@ impl Columns {
         row.trim_end().to_owned()
     }
 
-    fn bar(&self, call: &Call, axis: Duration) -> String {
+    fn bar(&self, call: &CallBar, axis: Duration) -> String {
         let from = self.place(call.start, axis).min(self.bar - 1);
         let to = self.place(call.end.unwrap_or(axis), axis).clamp(from + 1, self.bar);
         let sign = if call.end.is_some() { "=" } else { "." };

@@ -7,7 +7,7 @@ use crate::terminal;
 /// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Exit {
+pub(crate) enum CliExitCode {
     /// Success.
     Ok = 0,
     /// The call failed, or the program could not be built.
@@ -21,8 +21,8 @@ pub(crate) enum Exit {
 /// A user-facing error with a hint.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct Complaint {
-    pub(crate) exit: Exit,
+pub(crate) struct CliError {
+    pub(crate) exit: CliExitCode,
     /// A stable identifier in kebab-case.
     pub(crate) code: &'static str,
     pub(crate) message: String,
@@ -30,43 +30,43 @@ pub(crate) struct Complaint {
     pub(crate) hint: String,
 }
 
-impl Complaint {
+impl CliError {
     pub(crate) fn usage(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, code, message: message.into(), hint: hint.into() }
+        Self { exit: CliExitCode::Usage, code, message: message.into(), hint: hint.into() }
     }
 
     pub(crate) fn failed(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, ..Self::usage(code, message, hint) }
+        Self { exit: CliExitCode::Failed, ..Self::usage(code, message, hint) }
     }
 
     pub(crate) fn internal(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { exit: Exit::Internal, ..Self::usage(code, message, hint) }
+        Self { exit: CliExitCode::Internal, ..Self::usage(code, message, hint) }
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<CliExitCode> for ExitCode {
+    fn from(exit: CliExitCode) -> Self {
         Self::from(exit as u8)
     }
 }
 
 /// Maps the result of a verb to its exit code, and prints its error.
-pub(crate) fn finish(end: anyhow::Result<Exit>) -> ExitCode {
+pub(crate) fn finish(end: anyhow::Result<CliExitCode>) -> ExitCode {
     end.unwrap_or_else(|error| {
         terminal::complain(&describe(&error));
-        error.downcast_ref::<Complaint>().map_or(Exit::Internal, |complaint| complaint.exit)
+        error.downcast_ref::<CliError>().map_or(CliExitCode::Internal, |complaint| complaint.exit)
     })
     .into()
 }
 
 /// Describes an error: the message, its code, the hint.
 pub(crate) fn describe(error: &anyhow::Error) -> String {
-    match error.downcast_ref::<Complaint>() {
+    match error.downcast_ref::<CliError>() {
         None => format!("orfa: {error:#}\n"),
-        Some(Complaint { code, message, hint, .. }) if hint.is_empty() => {
+        Some(CliError { code, message, hint, .. }) if hint.is_empty() => {
             format!("orfa: {message} ({code})\n")
         }
-        Some(Complaint { code, message, hint, .. }) => {
+        Some(CliError { code, message, hint, .. }) => {
             format!("orfa: {message} ({code})\n  hint: {hint}\n")
         }
     }

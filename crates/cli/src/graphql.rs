@@ -2,24 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use gateway::graphqls::{self, Ready};
+use gateway::graphqls::{self, InspectableGraphqlRoute};
 use graphql::PlanExplanation;
 use script::{DependenceGraph, DependenceNode, TextPosition};
 
-use crate::exit::{Complaint, Exit};
+use crate::exit::{CliError, CliExitCode};
 use crate::{config, file, terminal};
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Verb {
-    Schema(Schema),
-    Explain(Explain),
+pub(crate) enum GraphqlCommand {
+    Schema(SchemaArguments),
+    Explain(ExplainArguments),
 }
 
 /// Write the schema of a route, and report the parts of the services' documents that it omits.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Schema {
+pub(crate) struct SchemaArguments {
     #[command(flatten)]
-    from: From,
+    from: RouteSelection,
     /// The output file [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(crate) struct Schema {
 
 /// Show which calls a document makes, in which order, and for which fields.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Explain {
+pub(crate) struct ExplainArguments {
     /// The document, or a file that contains it.
     #[arg(value_name = "QUERY | FILE")]
     document: String,
@@ -35,7 +35,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "NAME")]
     operation: Option<String>,
     #[command(flatten)]
-    from: From,
+    from: RouteSelection,
     /// Write a diagram to this file: SVG, or a Mermaid flowchart if its name ends in `.mmd`.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub(crate) struct Explain {
 
 /// Selects a route.
 #[derive(Debug, clap::Args)]
-struct From {
+struct RouteSelection {
     /// The path of the route, if the config has several.
     #[arg(long, value_name = "PATH")]
     route: Option<String>,
@@ -52,7 +52,7 @@ struct From {
     config: PathBuf,
 }
 
-pub(crate) async fn schema(arguments: &Schema) -> anyhow::Result<Exit> {
+pub(crate) async fn schema(arguments: &SchemaArguments) -> anyhow::Result<CliExitCode> {
     let ready = match arguments.from.find().await? {
         Ok(ready) => ready,
         Err(mistakes) => return Ok(config::refuse(&mistakes)),
@@ -63,10 +63,10 @@ pub(crate) async fn schema(arguments: &Schema) -> anyhow::Result<Exit> {
         Some(out) => file::write(out, &schema)?,
     }
     terminal::complain(&findings(&ready));
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
-pub(crate) async fn explain(arguments: &Explain) -> anyhow::Result<Exit> {
+pub(crate) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<CliExitCode> {
     let document = document(&arguments.document)?;
     let ready = match arguments.from.find().await? {
         Ok(ready) => ready,
@@ -81,9 +81,9 @@ pub(crate) async fn explain(arguments: &Explain) -> anyhow::Result<Exit> {
                 format!("{}{} ({})\n", place.unwrap_or_default(), error.message, error.code)
             });
             terminal::complain(&lines.collect::<String>());
-            return Ok(Exit::Failed);
+            return Ok(CliExitCode::Failed);
         }
-        None => return Ok(Exit::Internal),
+        None => return Ok(CliExitCode::Internal),
     };
     match &arguments.out {
         None => terminal::say(&explanation.to_string()),
@@ -92,17 +92,17 @@ pub(crate) async fn explain(arguments: &Explain) -> anyhow::Result<Exit> {
         }
         Some(out) => file::write(out, &picture(&explanation))?,
     }
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
 /// Formats one line per finding of a schema.
-pub(crate) fn findings(ready: &Ready) -> String {
+pub(crate) fn findings(ready: &InspectableGraphqlRoute) -> String {
     ready.graphql.findings().iter().map(|finding| format!("{}: {finding}\n", ready.path)).collect()
 }
 
-impl From {
+impl RouteSelection {
     /// Finds the selected route, or returns the mistakes in the config.
-    async fn find(&self) -> anyhow::Result<Result<Ready, Vec<gateway::Mistake>>> {
+    async fn find(&self) -> anyhow::Result<Result<InspectableGraphqlRoute, Vec<gateway::ConfigMistake>>> {
         let config = match gateway::config::read(&self.config) {
             Ok(config) => config,
             Err(mistakes) => return Ok(Err(mistakes)),
@@ -112,13 +112,14 @@ impl From {
             Err(mistakes) => return Ok(Err(mistakes)),
         };
         let paths: Vec<String> = ready.iter().map(|ready| ready.path.clone()).collect();
-        let is_it = |ready: &Ready| self.route.as_ref().is_none_or(|route| ready.path == *route);
-        let mut found: Vec<Ready> = ready.into_iter().filter(is_it).collect();
+        let is_it =
+            |ready: &InspectableGraphqlRoute| self.route.as_ref().is_none_or(|route| ready.path == *route);
+        let mut found: Vec<InspectableGraphqlRoute> = ready.into_iter().filter(is_it).collect();
         match (found.pop(), found.is_empty()) {
             (Some(only), true) => Ok(Ok(only)),
             (Some(_), false) => {
                 let hint = format!("name one by `--route`: {}", paths.join(", "));
-                Err(Complaint::usage("several-routes", "the config has several GraphQL routes", hint).into())
+                Err(CliError::usage("several-routes", "the config has several GraphQL routes", hint).into())
             }
             (None, _) => {
                 let (message, hint) = match paths.is_empty() {
@@ -130,21 +131,21 @@ impl From {
                         ("there is no GraphQL route at this path", format!("known: {}", paths.join(", ")))
                     }
                 };
-                Err(Complaint::usage("no-such-graphql", message, hint).into())
+                Err(CliError::usage("no-such-graphql", message, hint).into())
             }
         }
     }
 }
 
 /// Returns the document itself, or reads it from a file.
-fn document(argument: &str) -> Result<String, Complaint> {
+fn document(argument: &str) -> Result<String, CliError> {
     let is_document = argument.contains('{');
     if is_document {
         return Ok(argument.to_owned());
     }
     std::fs::read_to_string(Path::new(argument)).map_err(|error| {
         let message = format!("{argument} is neither a document nor a file that can be read: {error}");
-        Complaint::usage("no-such-document", message, "write `{ ... }`, or name a file")
+        CliError::usage("no-such-document", message, "write `{ ... }`, or name a file")
     })
 }
 

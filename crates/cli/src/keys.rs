@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 
-use crate::exit::{Complaint, Exit};
+use crate::exit::{CliError, CliExitCode};
 use crate::terminal;
 
 /// The order of P-256 (FIPS 186-5).
@@ -25,13 +25,13 @@ const ORDER: [u8; 32] = [
 const LINE: usize = 64;
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Verb {
-    New(New),
+pub(crate) enum KeysCommand {
+    New(NewKeyArguments),
 }
 
 /// Create a key to sign programs with, and print its entry for the config.
 #[derive(Debug, clap::Args)]
-pub(crate) struct New {
+pub(crate) struct NewKeyArguments {
     /// The name of the key: the `keyid` of signatures, and its name under `trust:` in the config.
     name: String,
     /// The file of the private key [default: NAME.pem].
@@ -40,20 +40,20 @@ pub(crate) struct New {
 }
 
 /// A developer's key.
-pub(crate) struct Key(EcdsaKeyPair);
+pub(crate) struct DeveloperKey(EcdsaKeyPair);
 
-pub(crate) fn new(arguments: &New) -> anyhow::Result<Exit> {
-    let New { name, out } = arguments;
+pub(crate) fn new(arguments: &NewKeyArguments) -> anyhow::Result<CliExitCode> {
+    let NewKeyArguments { name, out } = arguments;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name.is_empty() || !name.bytes().all(is_plain) {
         let message = format!("`{name}` is not a valid name for a key");
-        return Err(Complaint::usage("key-name", message, "use letters, digits, `-`, `_` and `.`").into());
+        return Err(CliError::usage("key-name", message, "use letters, digits, `-`, `_` and `.`").into());
     }
     let file = out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.pem")));
     let failed = |_| anyhow::anyhow!("the system has no random bytes");
     let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
     let pkcs8 = pkcs8.map_err(failed)?;
-    let key = Key::read(pkcs8.as_ref()).ok_or_else(|| anyhow::anyhow!("a new key can't be read"))?;
+    let key = DeveloperKey::read(pkcs8.as_ref()).ok_or_else(|| anyhow::anyhow!("a new key can't be read"))?;
     write(&file, &pem(pkcs8.as_ref()))?;
     let public = query::public_key(key.0.public_key().as_ref());
     terminal::complain(&format!(
@@ -61,15 +61,15 @@ pub(crate) fn new(arguments: &New) -> anyhow::Result<Exit> {
         file.display()
     ));
     terminal::say(&format!("trust:\n  {name}:\n    public_key: {public}\n"));
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
-impl Key {
+impl DeveloperKey {
     /// Reads a private key from its file.
-    pub(crate) fn load(file: &Path) -> Result<Self, Complaint> {
+    pub(crate) fn load(file: &Path) -> Result<Self, CliError> {
         let hint = "`orfa keys new NAME` creates one";
         let wrong =
-            |what: &str| Complaint::failed("key-unreadable", format!("{}: {what}", file.display()), hint);
+            |what: &str| CliError::failed("key-unreadable", format!("{}: {what}", file.display()), hint);
         let text = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
         let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
         let der = STANDARD.decode(lines.collect::<String>());
@@ -112,11 +112,11 @@ fn pem(der: &[u8]) -> String {
 }
 
 /// Writes a new file that only its owner can read.
-fn write(file: &Path, text: &str) -> Result<(), Complaint> {
+fn write(file: &Path, text: &str) -> Result<(), CliError> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     opened.and_then(|mut opened| opened.write_all(text.as_bytes())).map_err(|error| {
         let message = format!("{} can't be written: {error}", file.display());
-        Complaint::failed("not-written", message, "`-o FILE` writes it elsewhere")
+        CliError::failed("not-written", message, "`-o FILE` writes it elsewhere")
     })
 }
 
@@ -128,7 +128,7 @@ mod tests {
     fn signatures_are_low_and_verify() {
         let pkcs8 =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
-        let key = Key::read(pkcs8.as_ref()).unwrap();
+        let key = DeveloperKey::read(pkcs8.as_ref()).unwrap();
         let public = key.0.public_key().as_ref().to_vec();
         let public =
             ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, public);
@@ -146,7 +146,7 @@ mod tests {
         let pkcs8 =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
         write(&file, &pem(pkcs8.as_ref())).unwrap();
-        assert!(Key::load(&file).is_ok());
+        assert!(DeveloperKey::load(&file).is_ok());
         assert!(write(&file, "another").is_err(), "a key is not written over");
     }
 }

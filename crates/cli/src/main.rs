@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use allocator::GlobalAllocator;
 use clap::Parser;
 
-use exit::Exit;
+use exit::CliExitCode;
 
 #[global_allocator]
 static ALLOCATOR: GlobalAllocator = GlobalAllocator;
@@ -39,39 +39,39 @@ static ALLOCATOR: GlobalAllocator = GlobalAllocator;
 /// An API gateway that runs programs of clients next to its services: one request instead of many.
 #[derive(Debug, Parser)]
 #[command(name = "orfa", version, propagate_version = true, arg_required_else_help = true)]
-struct Arguments {
+struct CliArguments {
     #[command(subcommand)]
-    verb: Verb,
+    verb: CliCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Verb {
-    Dev(dev::Arguments),
-    Call(call::Arguments),
-    Serve(serve::Arguments),
-    Check(check::Arguments),
-    Types(types::Arguments),
+enum CliCommand {
+    Dev(dev::DevArguments),
+    Call(call::CallArguments),
+    Serve(serve::ServeArguments),
+    Check(check::CheckConfigArguments),
+    Types(types::TypesArguments),
     /// Explain aggregates, which combine responses of several services.
     #[command(subcommand)]
-    Aggregate(aggregate::Verb),
+    Aggregate(aggregate::AggregateCommand),
     /// Inspect the config file.
     #[command(subcommand)]
-    Config(config::Verb),
+    Config(config::ConfigCommand),
     /// Create and test filters, which are Proxy-Wasm modules.
     #[command(subcommand)]
-    Filter(filter::Verb),
+    Filter(filter::FilterCommand),
     /// Inspect GraphQL over services.
     #[command(subcommand)]
-    Graphql(graphql::Verb),
+    Graphql(graphql::GraphqlCommand),
     /// Manage developers' signing keys.
     #[command(subcommand)]
-    Keys(keys::Verb),
+    Keys(keys::KeysCommand),
     /// Build, debug and sign query programs.
     #[command(subcommand)]
-    Query(query::Verb),
+    Query(query::QueryCommand),
     /// Check and build services written in S.
     #[command(subcommand)]
-    Script(script::Verb),
+    Script(script::ScriptCommand),
 }
 
 fn main() -> ExitCode {
@@ -83,40 +83,50 @@ fn main() -> ExitCode {
         let usage = allocator::take_usage();
         (usage.live, usage.peak)
     });
-    match Arguments::try_parse() {
+    match CliArguments::try_parse() {
         Ok(arguments) => exit::finish(run(&arguments.verb)),
         Err(error) => usage(&error),
     }
 }
 
-fn run(verb: &Verb) -> anyhow::Result<Exit> {
+fn run(verb: &CliCommand) -> anyhow::Result<CliExitCode> {
     match verb {
-        Verb::Dev(arguments) => many_threads(dev::run(arguments)),
-        Verb::Call(arguments) => one_thread(call::run(arguments)),
-        Verb::Serve(arguments) => serve::run(arguments),
-        Verb::Check(arguments) => many_threads(check::run(arguments)),
-        Verb::Types(arguments) => types::run(arguments),
-        Verb::Aggregate(aggregate::Verb::Explain(arguments)) => aggregate::explain(arguments),
-        Verb::Config(config::Verb::Schema) => config::schema(),
-        Verb::Filter(filter::Verb::New(arguments)) => filter::new(arguments),
-        Verb::Filter(filter::Verb::Test(arguments)) => one_thread(filter::test::run(arguments)),
-        Verb::Graphql(graphql::Verb::Schema(arguments)) => one_thread(graphql::schema(arguments)),
-        Verb::Graphql(graphql::Verb::Explain(arguments)) => one_thread(graphql::explain(arguments)),
-        Verb::Keys(keys::Verb::New(arguments)) => keys::new(arguments),
-        Verb::Query(query::Verb::Build(arguments)) => query::build(arguments),
-        Verb::Query(query::Verb::Replay(arguments)) => one_thread(query::replay::run(arguments)),
-        Verb::Query(query::Verb::Debug(arguments)) => one_thread(query::debug::run(arguments)),
-        Verb::Query(query::Verb::Sign(arguments)) => query::sign::run(arguments),
-        Verb::Script(script::Verb::Check(arguments)) => script::check(arguments),
-        Verb::Script(script::Verb::Build(arguments)) => script::build(arguments),
-        Verb::Script(script::Verb::Graph(arguments)) => script::graph(arguments),
+        CliCommand::Dev(arguments) => many_threads(dev::run(arguments)),
+        CliCommand::Call(arguments) => one_thread(call::run(arguments)),
+        CliCommand::Serve(arguments) => serve::run(arguments),
+        CliCommand::Check(arguments) => many_threads(check::run(arguments)),
+        CliCommand::Types(arguments) => types::run(arguments),
+        CliCommand::Aggregate(aggregate::AggregateCommand::Explain(arguments)) => {
+            aggregate::explain(arguments)
+        }
+        CliCommand::Config(config::ConfigCommand::Schema) => config::schema(),
+        CliCommand::Filter(filter::FilterCommand::New(arguments)) => filter::new(arguments),
+        CliCommand::Filter(filter::FilterCommand::Test(arguments)) => {
+            one_thread(filter::test::run(arguments))
+        }
+        CliCommand::Graphql(graphql::GraphqlCommand::Schema(arguments)) => {
+            one_thread(graphql::schema(arguments))
+        }
+        CliCommand::Graphql(graphql::GraphqlCommand::Explain(arguments)) => {
+            one_thread(graphql::explain(arguments))
+        }
+        CliCommand::Keys(keys::KeysCommand::New(arguments)) => keys::new(arguments),
+        CliCommand::Query(query::QueryCommand::Build(arguments)) => query::build(arguments),
+        CliCommand::Query(query::QueryCommand::Replay(arguments)) => {
+            one_thread(query::replay::run(arguments))
+        }
+        CliCommand::Query(query::QueryCommand::Debug(arguments)) => one_thread(query::debug::run(arguments)),
+        CliCommand::Query(query::QueryCommand::Sign(arguments)) => query::sign::run(arguments),
+        CliCommand::Script(script::ScriptCommand::Check(arguments)) => script::check(arguments),
+        CliCommand::Script(script::ScriptCommand::Build(arguments)) => script::build(arguments),
+        CliCommand::Script(script::ScriptCommand::Graph(arguments)) => script::graph(arguments),
     }
 }
 
 /// Help and version are successes; any other result of clap is a mistake in the command line.
 fn usage(error: &clap::Error) -> ExitCode {
     let _ = error.print();
-    if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() }
+    if error.use_stderr() { CliExitCode::Usage.into() } else { CliExitCode::Ok.into() }
 }
 
 /// The number of tasks after which a thread looks for events of sockets, if it has further tasks. Each takes
@@ -146,6 +156,6 @@ mod tests {
 
     #[test]
     fn command_line_is_well_formed() {
-        super::Arguments::command().debug_assert();
+        super::CliArguments::command().debug_assert();
     }
 }

@@ -8,21 +8,21 @@ pub(crate) mod sign;
 
 use std::path::{Path, PathBuf};
 
-use crate::build::{self, Built, Metadata, Options};
-use crate::exit::{Complaint, Exit};
+use crate::build::{self, BuildOptions, BuiltModule, ModuleMetadata};
+use crate::exit::{CliError, CliExitCode};
 use crate::{terminal, units};
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Verb {
-    Build(Arguments),
-    Replay(replay::Arguments),
-    Debug(debug::Arguments),
-    Sign(sign::Arguments),
+pub(crate) enum QueryCommand {
+    Build(QueryBuildArguments),
+    Replay(replay::ReplayArguments),
+    Debug(debug::DebugArguments),
+    Sign(sign::SignArguments),
 }
 
 /// Build a C program to a query module: compiler, linker and post-link step in one.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct QueryBuildArguments {
     /// The C source.
     source: PathBuf,
     /// The output file [default: beside the source, ending in .wasm].
@@ -36,29 +36,29 @@ pub(crate) struct Arguments {
     flags: Vec<String>,
 }
 
-pub(crate) fn build(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let Arguments { source, out, declare, flags } = arguments;
-    let options = Options { flags: flags.clone(), metadata: metadata(source, declare) };
-    let built = build::build(source, &options).map_err(Complaint::from)?;
+pub(crate) fn build(arguments: &QueryBuildArguments) -> anyhow::Result<CliExitCode> {
+    let QueryBuildArguments { source, out, declare, flags } = arguments;
+    let options = BuildOptions { flags: flags.clone(), metadata: metadata(source, declare) };
+    let built = build::build(source, &options).map_err(CliError::from)?;
     let out = out.clone().unwrap_or_else(|| source.with_extension("wasm"));
     std::fs::write(&out, &built.wasm).map_err(|error| {
         let message = format!("{} can't be written: {error}", out.display());
-        Complaint::failed("not-written", message, "`-o FILE` writes it elsewhere")
+        CliError::failed("not-written", message, "`-o FILE` writes it elsewhere")
     })?;
     terminal::complain(&built.warnings);
     terminal::say(&sizes(&out, &built));
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
 /// The module's metadata, if there are declarations.
-fn metadata(source: &Path, declare: &[String]) -> Option<Metadata> {
+fn metadata(source: &Path, declare: &[String]) -> Option<ModuleMetadata> {
     let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let mut metadata = Metadata { language: "c".to_owned(), name, ..Metadata::default() };
+    let mut metadata = ModuleMetadata { language: "c".to_owned(), name, ..ModuleMetadata::default() };
     declare.iter().for_each(|declaration| metadata.declare(declaration));
     (!declare.is_empty()).then_some(metadata)
 }
 
-fn sizes(out: &Path, built: &Built) -> String {
+fn sizes(out: &Path, built: &BuiltModule) -> String {
     let [raw, gzip] = [built.raw, built.gzip].map(|size| units::bytes(size as u64));
     format!("{}: {raw}, {gzip} with gzip\n", out.display())
 }

@@ -12,12 +12,12 @@ use base64::prelude::BASE64_STANDARD;
 use script::{DiagnosticSeverity, ScriptDiagnostic, ScriptProgram};
 use serde_json::json;
 
-use crate::exit::{Complaint, Exit};
+use crate::exit::{CliError, CliExitCode};
 use crate::file::{not_written, write};
 use crate::{terminal, units};
 
 #[derive(Debug, clap::Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum ScriptCommand {
     Check(CheckArguments),
     Build(BuildArguments),
     Graph(GraphArguments),
@@ -25,7 +25,7 @@ pub(crate) enum Verb {
 
 /// A file in S, with the options to read it.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Source {
+pub(crate) struct ScriptSourceArguments {
     /// The script.
     file: PathBuf,
     /// Treat service-level state under two paths as an error, as the paper on the language does.
@@ -37,7 +37,7 @@ pub(crate) struct Source {
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArguments {
     #[command(flatten)]
-    source: Source,
+    source: ScriptSourceArguments,
     /// Report it as JSON.
     #[arg(long)]
     json: bool,
@@ -48,7 +48,7 @@ pub(crate) struct CheckArguments {
 #[derive(Debug, clap::Args)]
 pub(crate) struct BuildArguments {
     #[command(flatten)]
-    source: Source,
+    source: ScriptSourceArguments,
     /// Write it into this folder instead.
     #[arg(short, long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -61,14 +61,14 @@ pub(crate) struct BuildArguments {
 #[derive(Debug, clap::Args)]
 pub(crate) struct GraphArguments {
     #[command(flatten)]
-    source: Source,
+    source: ScriptSourceArguments,
     /// Draw them as SVG to this file; several graphs are written to numbered files.
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<Exit> {
-    let compiled = Compiled::of(&arguments.source)?;
+pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<CliExitCode> {
+    let compiled = CompileResult::of(&arguments.source)?;
     if arguments.json {
         let plan = compiled.program.as_ref().map(plan::json);
         let found: Vec<_> = compiled.found.iter().map(|found| told::json(found, &compiled.text)).collect();
@@ -83,8 +83,8 @@ pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<Exit> {
     Ok(compiled.exit())
 }
 
-pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
-    let compiled = Compiled::of(&arguments.source)?;
+pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<CliExitCode> {
+    let compiled = CompileResult::of(&arguments.source)?;
     compiled.complain();
     let Some(program) = &compiled.program else { return Ok(compiled.exit()) };
     // Standard output is reserved for the program.
@@ -97,7 +97,7 @@ pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
             code.push_str(&format!("//# sourceMappingURL=data:application/json;base64,{map}\n"));
         }
         terminal::say(&code);
-        return Ok(Exit::Ok);
+        return Ok(CliExitCode::Ok);
     };
     let file = folder.join(arguments.source.file.with_extension("js").file_name().unwrap_or_default());
     std::fs::create_dir_all(folder).map_err(|error| not_written(folder, &error))?;
@@ -110,11 +110,11 @@ pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<Exit> {
         write(&beside, &map)?;
     }
     write(&file, &code)?;
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
-pub(crate) fn graph(arguments: &GraphArguments) -> anyhow::Result<Exit> {
-    let compiled = Compiled::of(&arguments.source)?;
+pub(crate) fn graph(arguments: &GraphArguments) -> anyhow::Result<CliExitCode> {
+    let compiled = CompileResult::of(&arguments.source)?;
     compiled.complain();
     let Some(program) = &compiled.program else { return Ok(compiled.exit()) };
     if program.graphs.is_empty() {
@@ -126,23 +126,23 @@ pub(crate) fn graph(arguments: &GraphArguments) -> anyhow::Result<Exit> {
             Some(file) => write(&numbered(file, index, program.graphs.len()), &graph.svg())?,
         }
     }
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
 /// The result of compiling a file.
-struct Compiled {
+struct CompileResult {
     name: String,
     text: String,
     program: Option<ScriptProgram>,
     found: Vec<ScriptDiagnostic>,
 }
 
-impl Compiled {
-    fn of(source: &Source) -> Result<Self, Complaint> {
-        let Source { file, strict_paths } = source;
+impl CompileResult {
+    fn of(source: &ScriptSourceArguments) -> Result<Self, CliError> {
+        let ScriptSourceArguments { file, strict_paths } = source;
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file).map_err(|error| {
-            Complaint::usage("no-such-file", format!("{name} can't be read: {error}"), "name a file in S")
+            CliError::usage("no-such-file", format!("{name} can't be read: {error}"), "name a file in S")
         })?;
         let compiled = script::compile(&text, &name, &script::CompileOptions { strict_paths: *strict_paths });
         Ok(match compiled {
@@ -154,8 +154,8 @@ impl Compiled {
         })
     }
 
-    fn exit(&self) -> Exit {
-        if self.program.is_some() { Exit::Ok } else { Exit::Usage }
+    fn exit(&self) -> CliExitCode {
+        if self.program.is_some() { CliExitCode::Ok } else { CliExitCode::Usage }
     }
 
     /// Prints the diagnostics and the number of errors.
@@ -171,7 +171,7 @@ impl Compiled {
 }
 
 /// Prints the warnings of a script in a config.
-pub(crate) fn complain_of(script: &gateway::scripts::Compiled) {
+pub(crate) fn complain_of(script: &gateway::scripts::CompiledScript) {
     let name = script.file.display().to_string();
     for found in &script.program.warnings {
         terminal::complain(&told::text(found, &name, &script.text));

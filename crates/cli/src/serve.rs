@@ -13,26 +13,26 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
 use anyhow::Context;
-use gateway::{BindError, Config, Drained, Gateway, Listener, Listeners, Stop};
+use gateway::{BindError, DrainResult, Gateway, GatewayConfig, Listener, ListenerSet, ShutdownMode};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinHandle};
 
-use crate::exit::{Complaint, Exit};
-use crate::signal::{self, End, Signals};
-use crate::watch::Watch;
+use crate::exit::{CliError, CliExitCode};
+use crate::signal::{self, TerminationSignal, TerminationSignals};
+use crate::watch::FileWatcher;
 use crate::{config, logs, many_threads, worker};
-use reload::Reloader;
-use takeover::{Giver, Sockets, take};
+use reload::ReloadHandle;
+use takeover::{HandoverServer, ListeningSockets, take};
 
 /// Serve the config until SIGTERM or Ctrl-C. SIGHUP reads the config again.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArguments {
     /// The config file.
     #[arg(short, long, value_name = "FILE", default_value = "orfa.yaml")]
     config: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<CliExitCode> {
     logs::json()?;
     // Before any file is opened that could get their descriptor numbers.
     let activated = activation::sockets();
@@ -42,14 +42,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     many_threads(serve(&arguments.config, activated))
 }
 
-async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<Exit> {
+async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<CliExitCode> {
     // Created before the config is read, so that changes in between are noticed.
-    let mut watch = Watch::new(vec![file.to_owned()]);
+    let mut watch = FileWatcher::new(vec![file.to_owned()]);
     let reading = gateway::config::read_watched(file);
     watch.set(reading.files);
     config::log_warnings(&reading.warnings);
     let config = match reading.config {
-        Ok(config) => Config { launcher: Some(worker::launcher()), ..config },
+        Ok(config) => GatewayConfig { launcher: Some(worker::launcher()), ..config },
         Err(mistakes) => return Ok(config::refuse(&mistakes)),
     };
     let takeover = config.takeover.as_ref().map(|path| config.source.folder().join(path));
@@ -58,7 +58,7 @@ async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<Exit> {
         Err(gateway::BuildError::Config(mistakes)) => return Ok(config::refuse(&mistakes)),
         Err(error) => return Err(error.into()),
     };
-    let signals = Signals::listen().context("can't listen for signals")?;
+    let signals = TerminationSignals::listen().context("can't listen for signals")?;
     let hangups = signal::hangups().context("can't listen for signals")?;
     let (sockets, taken) = takeover.as_deref().map_or(Ok(None), take)?.unzip();
     let mut present = sockets.unwrap_or_default().into_vec();
@@ -67,21 +67,22 @@ async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<Exit> {
     let admin = gateway.adopt_admin(&mut present).map_err(|error| not_bound(&error))?;
     let_go(present);
     let giver = match takeover {
-        Some(path) => Some(Giver::new(path, handles(&listeners, admin.as_ref())?)),
+        Some(path) => Some(HandoverServer::new(path, handles(&listeners, admin.as_ref())?)),
         None => None,
     };
     let admin = admin.map(|listener| gateway.admin(listener)).transpose()?;
     let admin = admin.map(|admin| tokio::spawn(admin.serve()).abort_handle());
     let reloader =
-        Reloader::start(gateway.clone(), file.to_owned(), watch).context("no thread for reloads")?;
+        ReloadHandle::start(gateway.clone(), file.to_owned(), watch).context("no thread for reloads")?;
     let (stop, stopped) = oneshot::channel();
-    let stopped = async { stopped.await.unwrap_or(Stop::Promptly) };
-    let steering = Steering { gateway: gateway.clone(), signals, hangups, reloader: Some(reloader), admin };
+    let stopped = async { stopped.await.unwrap_or(ShutdownMode::Promptly) };
+    let steering =
+        ServeControl { gateway: gateway.clone(), signals, hangups, reloader: Some(reloader), admin };
     // A separate task, since the code below waits for other events.
     let serving = tokio::spawn(gateway.serve(listeners, stopped));
     systemd::serving();
     steering.run(serving, stop, giver.map(|giver| giver.give(taken))).await?;
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
 /// Closes the inherited sockets that the config does not name.
@@ -92,37 +93,37 @@ fn let_go(sockets: Vec<Listener>) {
 }
 
 /// Duplicates the listening sockets, for a takeover.
-fn handles(listeners: &Listeners, admin: Option<&Listener>) -> std::io::Result<Sockets> {
-    Ok(Sockets {
+fn handles(listeners: &ListenerSet, admin: Option<&Listener>) -> std::io::Result<ListeningSockets> {
+    Ok(ListeningSockets {
         listeners: listeners.try_clone()?.into_vec(),
         admin: admin.map(Listener::try_clone).transpose()?,
     })
 }
 
 /// Control of a serving gateway by signals and takeovers.
-struct Steering {
+struct ServeControl {
     gateway: Gateway,
-    signals: Signals,
+    signals: TerminationSignals,
     hangups: tokio::signal::unix::Signal,
     /// `None` once another process serves, since config changes then concern that process.
-    reloader: Option<Reloader>,
+    reloader: Option<ReloadHandle>,
     admin: Option<AbortHandle>,
 }
 
-impl Steering {
+impl ServeControl {
     /// Runs until the gateway has ended.
     async fn run(
         mut self,
-        mut serving: JoinHandle<Drained>,
-        stop: oneshot::Sender<Stop>,
+        mut serving: JoinHandle<DrainResult>,
+        stop: oneshot::Sender<ShutdownMode>,
         giving: Option<impl Future<Output = Option<u32>>>,
-    ) -> anyhow::Result<Drained> {
+    ) -> anyhow::Result<DrainResult> {
         let mut stop = Some(stop);
         let mut giving = giving.map(Box::pin);
         loop {
             tokio::select! {
                 drained = &mut serving => return Ok(drained?),
-                _ = self.hangups.recv() => self.reloader.iter().for_each(Reloader::reload),
+                _ = self.hangups.recv() => self.reloader.iter().for_each(ReloadHandle::reload),
                 end = self.signals.wait() => {
                     // A gateway that shuts down can't be taken over, and must not keep socket handles.
                     giving = None;
@@ -138,10 +139,10 @@ impl Steering {
     }
 
     /// Drains at the first signal, and cuts requests off at the second.
-    fn end(&self, end: End, stop: Option<oneshot::Sender<Stop>>) {
+    fn end(&self, end: TerminationSignal, stop: Option<oneshot::Sender<ShutdownMode>>) {
         let how = match end {
-            End::Terminate => Stop::Gracefully,
-            End::Interrupt => Stop::Promptly,
+            TerminationSignal::Terminate => ShutdownMode::Gracefully,
+            TerminationSignal::Interrupt => ShutdownMode::Promptly,
         };
         tracing::info!(signal = ?end, first = stop.is_some(), "shutdown requested");
         match stop {
@@ -155,10 +156,10 @@ impl Steering {
     }
 
     /// Stops accepting on all sockets, since another process serves on them.
-    fn hand_over(&self, pid: Option<u32>, stop: Option<oneshot::Sender<Stop>>) {
+    fn hand_over(&self, pid: Option<u32>, stop: Option<oneshot::Sender<ShutdownMode>>) {
         tracing::info!(pid, "handed over to another process");
         self.admin.iter().for_each(AbortHandle::abort);
-        stop.map(|stop| stop.send(Stop::HandedOver));
+        stop.map(|stop| stop.send(ShutdownMode::HandedOver));
     }
 }
 
@@ -171,7 +172,7 @@ async fn given(giving: &mut Option<Pin<Box<impl Future<Output = Option<u32>>>>>)
 }
 
 /// Returns the error for an address that can't be bound.
-pub(crate) fn not_bound(error: &BindError) -> Complaint {
+pub(crate) fn not_bound(error: &BindError) -> CliError {
     let hint = match error.error.kind() {
         _ if error.by.is_some() => {
             "an address can't change hands for one that overlaps it: take another port, or end the gateway and \
@@ -182,5 +183,5 @@ pub(crate) fn not_bound(error: &BindError) -> Complaint {
         std::io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
         _ => "",
     };
-    Complaint::internal("not-listening", error.to_string(), hint)
+    CliError::internal("not-listening", error.to_string(), hint)
 }

@@ -3,28 +3,28 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that end a process. Once this exists, they no longer kill it.
-pub(crate) struct Signals {
+pub(crate) struct TerminationSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 /// The signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum TerminationSignal {
     Terminate,
     Interrupt,
 }
 
-impl Signals {
+impl TerminationSignals {
     pub(crate) fn listen() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// Waits for one of the signals.
-    pub(crate) async fn wait(&mut self) -> End {
+    pub(crate) async fn wait(&mut self) -> TerminationSignal {
         tokio::select! {
-            _ = self.terminate.recv() => End::Terminate,
-            _ = self.interrupt.recv() => End::Interrupt,
+            _ = self.terminate.recv() => TerminationSignal::Terminate,
+            _ = self.interrupt.recv() => TerminationSignal::Interrupt,
         }
     }
 }

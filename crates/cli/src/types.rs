@@ -5,16 +5,16 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gateway::Config;
+use gateway::GatewayConfig;
 use openapi::{CallableService, OpenApiDocument, OpenApiOperation};
 use services::path::PathGlob;
 
-use crate::exit::{Complaint, Exit};
+use crate::exit::{CliError, CliExitCode};
 use crate::{config, terminal, units};
 
 /// Write the types of services for query programs, from their OpenAPI documents.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct TypesArguments {
     /// A config or its folder; or OpenAPI documents of services: `catalog=openapi.yaml`.
     #[arg(value_name = "CONFIG | SERVICE=FILE", default_value = "orfa.yaml")]
     from: Vec<String>,
@@ -25,14 +25,14 @@ pub(crate) struct Arguments {
 
 /// The document of a service, and the part of it that programs may call.
 #[derive(Default)]
-struct Known {
+struct ServiceDescription {
     document: Option<Arc<OpenApiDocument>>,
     /// The permitted methods; `None` for all.
     methods: Option<BTreeSet<String>>,
     paths: Vec<PathGlob>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(crate) fn run(arguments: &TypesArguments) -> anyhow::Result<CliExitCode> {
     let services = match arguments.from.as_slice() {
         [one] if !one.contains('=') => match configured(Path::new(one)) {
             Ok(services) => services,
@@ -46,16 +46,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     terminal::complain(&oddities(documents));
     let Some(out) = &arguments.out else {
         terminal::say(&types);
-        return Ok(Exit::Ok);
+        return Ok(CliExitCode::Ok);
     };
     std::fs::write(out, &types).map_err(|error| {
         let message = format!("{} can't be written: {error}", out.display());
-        Complaint::failed("types-not-written", message, "`-o FILE` writes it elsewhere")
+        CliError::failed("types-not-written", message, "`-o FILE` writes it elsewhere")
     })?;
     let operations = open.iter().map(|open| open.operations.len()).sum();
     let [services, operations] = [units::count(open.len(), "service"), units::count(operations, "operation")];
     terminal::complain(&format!("{}: {services}, {operations}\n", out.display()));
-    Ok(Exit::Ok)
+    Ok(CliExitCode::Ok)
 }
 
 /// Formats one line per finding in these documents.
@@ -70,11 +70,11 @@ pub(crate) fn oddities<'a>(documents: impl Iterator<Item = (&'a str, &'a OpenApi
 }
 
 /// The services that the query routes of a config permit, each with the union of the permissions.
-fn configured(path: &Path) -> Result<BTreeMap<String, Known>, Vec<gateway::Mistake>> {
+fn configured(path: &Path) -> Result<BTreeMap<String, ServiceDescription>, Vec<gateway::ConfigMistake>> {
     let path = if path.is_dir() { path.join("orfa.yaml") } else { path.to_owned() };
-    let config: Config = gateway::config::read(&path)?;
+    let config: GatewayConfig = gateway::config::read(&path)?;
     let documents = gateway::documents::read(&config)?;
-    let mut services: BTreeMap<String, Known> = BTreeMap::new();
+    let mut services: BTreeMap<String, ServiceDescription> = BTreeMap::new();
     for query in config.routes.iter().filter_map(|route| route.query.as_ref()) {
         for name in &query.services {
             let known = services.entry(name.clone()).or_default();
@@ -88,18 +88,18 @@ fn configured(path: &Path) -> Result<BTreeMap<String, Known>, Vec<gateway::Mista
 }
 
 /// A service given by its document alone.
-fn named(pair: &str) -> Result<(String, Known), Complaint> {
+fn named(pair: &str) -> Result<(String, ServiceDescription), CliError> {
     let hint = "write `orfa types catalog=openapi.yaml`, or name a config";
-    let wrong = |message: String| Complaint::usage("bad-document", message, hint);
+    let wrong = |message: String| CliError::usage("bad-document", message, hint);
     let split = pair.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
     let (name, file) = split.ok_or_else(|| wrong(format!("`{pair}` is not SERVICE=FILE")))?;
     let document =
         OpenApiDocument::open(Path::new(file)).map_err(|error| wrong(format!("{file}: {error}")))?;
     let document = Some(Arc::new(document.below("")));
-    Ok((name.to_owned(), Known { document, ..Known::default() }))
+    Ok((name.to_owned(), ServiceDescription { document, ..ServiceDescription::default() }))
 }
 
-impl Known {
+impl ServiceDescription {
     fn open<'a>(&'a self, name: &'a str) -> CallableService<'a> {
         let is_open = |operation: &&OpenApiOperation| {
             let path = operation.called();

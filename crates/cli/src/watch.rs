@@ -11,15 +11,15 @@ use std::time::{Duration, SystemTime};
 const PAUSE: Duration = Duration::from_millis(300);
 
 /// The watched files, with their state at the last poll.
-pub(crate) struct Watch {
-    files: Vec<(PathBuf, Look)>,
+pub(crate) struct FileWatcher {
+    files: Vec<(PathBuf, FileState)>,
 }
 
 /// Device and inode, time and size of the file after resolving links; `None` for a missing file. A link with
 /// a new target has another inode.
-type Look = Option<((u64, u64), SystemTime, u64)>;
+type FileState = Option<((u64, u64), SystemTime, u64)>;
 
-impl Watch {
+impl FileWatcher {
     pub(crate) fn new(files: Vec<PathBuf>) -> Self {
         Self { files: files.into_iter().map(seen).collect() }
     }
@@ -56,12 +56,12 @@ impl Watch {
     }
 }
 
-fn seen(file: PathBuf) -> (PathBuf, Look) {
+fn seen(file: PathBuf) -> (PathBuf, FileState) {
     let look = look(&file);
     (file, look)
 }
 
-fn look(file: &Path) -> Look {
+fn look(file: &Path) -> FileState {
     let metadata = std::fs::metadata(file).ok()?;
     Some(((metadata.dev(), metadata.ino()), metadata.modified().ok()?, metadata.len()))
 }
@@ -75,7 +75,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("orfa.yaml");
         std::fs::write(&file, "a").expect("written");
-        let mut watch = Watch::new(vec![file.clone()]);
+        let mut watch = FileWatcher::new(vec![file.clone()]);
         assert!(!watch.has_changed());
         std::fs::write(&file, "ab").expect("written");
         assert!(watch.has_changed());
@@ -87,7 +87,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (file, other) = (folder.path().join("a"), folder.path().join("b"));
         std::fs::write(&file, "a").expect("written");
-        let mut watch = Watch::new(vec![file.clone()]);
+        let mut watch = FileWatcher::new(vec![file.clone()]);
         std::fs::write(&file, "ab").expect("written");
         watch.set(vec![file, other]);
         assert!(watch.has_changed());
@@ -104,7 +104,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("..1", path("..data")).expect("a link");
         std::os::unix::fs::symlink("..data/orfa.yaml", path("orfa.yaml")).expect("a link");
-        let mut watch = Watch::new(vec![path("orfa.yaml")]);
+        let mut watch = FileWatcher::new(vec![path("orfa.yaml")]);
         assert!(!watch.has_changed());
         std::os::unix::fs::symlink("..2", path("..data_tmp")).expect("a link");
         std::fs::rename(path("..data_tmp"), path("..data")).expect("renamed");
@@ -117,7 +117,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (file, aside) = (folder.path().join("a"), folder.path().join("b"));
         std::fs::write(&file, "a").expect("written");
-        let mut watch = Watch::new(vec![file.clone()]);
+        let mut watch = FileWatcher::new(vec![file.clone()]);
         std::fs::rename(&file, &aside).expect("renamed");
         assert!(!watch.has_changed());
         std::fs::rename(&aside, &file).expect("renamed");

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use script_runtime::WorkerLauncher;
 
-use crate::exit::Exit;
+use crate::exit::CliExitCode;
 use crate::terminal;
 
 /// The internal verb, which is followed by the arguments of the worker.
@@ -37,5 +37,5 @@ pub(crate) fn become_one() -> Option<ExitCode> {
     }
     let error = script_runtime::confined(arguments);
     terminal::complain(&format!("the worker can't be started: {error}\n"));
-    Some(Exit::Internal.into())
+    Some(CliExitCode::Internal.into())
 }

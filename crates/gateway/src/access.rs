@@ -27,21 +27,21 @@ use services::{
     UpstreamCallRecord,
 };
 
-use crate::client::Client;
-use crate::config::LimitsConfig;
-use crate::metrics::{self, Metrics, RouteMetrics};
-use crate::respond::Spoken;
-use crate::rights::Held;
-use crate::server::Stall;
+use crate::client::ClientInfo;
+use crate::config::RouteLimitsConfig;
+use crate::metrics::{self, GatewayMetrics, RouteMetrics};
+use crate::respond::LoggedProblem;
+use crate::rights::ConcurrencyPermit;
+use crate::server::StallTimer;
 use crate::server::limiter::{BodyPermit, LimitReached};
-use crate::shed::Taken;
-use crate::trace::{self, Begun, Finished, Tracer};
+use crate::shed::InFlightGuard;
+use crate::trace::{self, FinishedRequest, RequestTracer, StartedTrace};
 
-pub(crate) use writer::Log;
+pub(crate) use writer::LogWriter;
 
 /// A completed request, for an observer such as `orfa dev`.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct CompletedRequest {
     /// The method.
     pub method: Method,
     /// The path, without its query.
@@ -59,18 +59,18 @@ pub struct Seen {
 }
 
 /// A callback for each completed request.
-pub(crate) type Watch = Arc<dyn Fn(Seen) + Send + Sync>;
+pub(crate) type RequestObserver = Arc<dyn Fn(CompletedRequest) + Send + Sync>;
 
 /// The telemetry sinks: access log, observer, metrics and traces.
 #[derive(Clone, Default)]
-pub(crate) struct Audience {
-    pub(crate) log: Option<Arc<Log>>,
-    pub(crate) watch: Option<Watch>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) tracer: Option<Arc<Tracer>>,
+pub(crate) struct Telemetry {
+    pub(crate) log: Option<Arc<LogWriter>>,
+    pub(crate) watch: Option<RequestObserver>,
+    pub(crate) metrics: Arc<GatewayMetrics>,
+    pub(crate) tracer: Option<Arc<RequestTracer>>,
 }
 
-impl Audience {
+impl Telemetry {
     /// Flushes the traces and the access log when the gateway stops.
     pub(crate) async fn finish(&self) {
         if let Some(tracer) = &self.tracer {
@@ -81,38 +81,38 @@ impl Audience {
 }
 
 /// The context of a request: its facts for the log, the metrics and the traces.
-pub(crate) struct Entry {
-    audience: Arc<Audience>,
+pub(crate) struct RequestContext {
+    audience: Arc<Telemetry>,
     pub(crate) began: Instant,
     pub(crate) at: SystemTime,
-    pub(crate) client: Client,
+    pub(crate) client: ClientInfo,
     method: Method,
     uri: Uri,
     /// `None` for a request without a body.
-    meter: Option<Arc<Meter>>,
+    meter: Option<Arc<ByteMeter>>,
     route: Option<Arc<RouteMetrics>>,
     pub(crate) caller: CallerId,
     /// The service that a proxied request is for. Filters may call other services too.
     pub(crate) service: Option<Arc<str>>,
     /// The request's shares of the concurrency limits, released when it is over.
-    pub(crate) taken: Option<Taken>,
-    pub(crate) held: Option<Held>,
+    pub(crate) taken: Option<InFlightGuard>,
+    pub(crate) held: Option<ConcurrencyPermit>,
     pub(crate) budget: Option<Arc<RequestBudget>>,
     version: Version,
-    begun: Begun,
+    begun: StartedTrace,
     status: StatusCode,
     /// The start of the response, if spans are recorded.
     answered_at: Option<Instant>,
-    spoken: Option<Spoken>,
+    spoken: Option<LoggedProblem>,
     report: Option<RequestReport>,
     made: Vec<UpstreamCallRecord>,
     sent: u64,
-    ended: Ended,
+    ended: RequestEnd,
 }
 
 /// A counter of received bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct ByteMeter {
     received: AtomicU64,
     fault: OnceLock<BodyFault>,
     answered: AtomicBool,
@@ -134,16 +134,16 @@ pub(crate) enum BodyFault {
 }
 
 /// A request body that is counted and bounded.
-struct Metered {
+struct MeteredBody {
     body: StreamedServiceBody,
-    meter: Arc<Meter>,
-    client: Client,
+    meter: Arc<ByteMeter>,
+    client: ClientInfo,
     limit: u64,
     /// The number of bytes that the route holds at most before the response begins.
     held_limit: u64,
     /// The minimum rate in bytes a second.
     rate: u64,
-    stall: Stall,
+    stall: StallTimer,
     /// The operator's own header field for the client's address. A trailer must not have this name.
     address_field: Option<HeaderName>,
     /// Whether other tasks run before more of the body is read.
@@ -151,13 +151,13 @@ struct Metered {
 }
 
 /// A response body that counts its bytes, and logs the request when it is dropped.
-pub(crate) struct Logged {
+pub(crate) struct LoggedBody {
     body: StreamedServiceBody,
-    entry: Box<Entry>,
+    entry: Box<RequestContext>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum RequestEnd {
     NotYet,
     Well,
     Broken,
@@ -181,9 +181,9 @@ struct TooSlow;
 #[error("the body is larger than {0} bytes")]
 struct TooLarge(u64);
 
-impl Entry {
+impl RequestContext {
     /// Begins a request. The entry is boxed, since it is moved with the response from layer to layer.
-    pub(crate) fn begin<B>(audience: &Arc<Audience>, request: &Request<B>, client: Client) -> Box<Self> {
+    pub(crate) fn begin<B>(audience: &Arc<Telemetry>, request: &Request<B>, client: ClientInfo) -> Box<Self> {
         let begun = trace::begin(audience.tracer.as_ref(), request.headers(), client.is_trusted);
         Box::new(Self {
             audience: Arc::clone(audience),
@@ -207,7 +207,7 @@ impl Entry {
             report: None,
             made: Vec::new(),
             sent: 0,
-            ended: Ended::NotYet,
+            ended: RequestEnd::NotYet,
         })
     }
 
@@ -216,20 +216,20 @@ impl Entry {
     pub(crate) fn metered(
         &mut self,
         body: StreamedServiceBody,
-        (limits, held_limit): (&LimitsConfig, u64),
+        (limits, held_limit): (&RouteLimitsConfig, u64),
         address_field: Option<&HeaderName>,
     ) -> StreamedServiceBody {
         if body.is_end_stream() {
             return body;
         }
-        Metered {
+        MeteredBody {
             body,
             meter: Arc::clone(self.meter.get_or_insert_default()),
             client: self.client.clone(),
             limit: limits.request_body.0,
             held_limit,
             rate: limits.min_request_body_rate.0,
-            stall: Stall::default(),
+            stall: StallTimer::default(),
             address_field: address_field.cloned(),
             yields: false,
         }
@@ -263,7 +263,7 @@ impl Entry {
     }
 
     /// Records the start of the response. The entry moves into its body.
-    pub(crate) fn end(mut self: Box<Self>, response: Response<StreamedServiceBody>) -> Response<Logged> {
+    pub(crate) fn end(mut self: Box<Self>, response: Response<StreamedServiceBody>) -> Response<LoggedBody> {
         self.meter.iter().for_each(|meter| meter.note_answered());
         self.answered_at = self.begun.trace.is_recorded().then(Instant::now);
         let (mut head, body) = response.into_parts();
@@ -271,9 +271,9 @@ impl Entry {
         let told = head
             .extensions
             .remove::<LoggedErrorCode>()
-            .map(|LoggedErrorCode(code)| Spoken { code, request_id: None });
-        self.spoken = head.extensions.remove::<Spoken>().or(told);
-        Response::from_parts(head, Logged { body, entry: self })
+            .map(|LoggedErrorCode(code)| LoggedProblem { code, request_id: None });
+        self.spoken = head.extensions.remove::<LoggedProblem>().or(told);
+        Response::from_parts(head, LoggedBody { body, entry: self })
     }
 
     /// Releases the concurrency limits once the response is complete: a client that reads it slowly doesn't
@@ -282,8 +282,8 @@ impl Entry {
         (self.taken, self.held) = (None, None);
     }
 
-    fn seen(&mut self, took: Duration) -> Seen {
-        Seen {
+    fn seen(&mut self, took: Duration) -> CompletedRequest {
+        CompletedRequest {
             method: self.method.clone(),
             path: self.uri.path().to_owned(),
             status: self.status,
@@ -309,7 +309,7 @@ impl Entry {
         }
         let since = self.budget.as_ref().map_or(self.began, |budget| budget.started);
         let report = self.report.as_ref().and_then(|report| Some((&*report.made, report.since?)));
-        tracer.take(&Finished {
+        tracer.take(&FinishedRequest {
             trace: &self.begun.trace,
             context: *context,
             parent: self.begun.parent,
@@ -334,7 +334,7 @@ impl Entry {
             &metrics.nowhere
         });
         self.spoken.iter().for_each(|spoken| metrics.problem(spoken.code));
-        route.end(&metrics::Ended {
+        route.end(&metrics::CountedRequest {
             method: &self.method,
             status: self.answered(),
             took,
@@ -353,14 +353,14 @@ impl Entry {
         text(line, "method", self.method.as_str());
         text(line, "path", self.uri.path());
         number(line, "status", self.status.as_u16().into());
-        if let Some(Spoken { code, request_id }) = &self.spoken {
+        if let Some(LoggedProblem { code, request_id }) = &self.spoken {
             text(line, "code", code);
             request_id.iter().for_each(|id| text(line, "request_id", id));
         }
         match self.ended {
-            Ended::Well => {}
-            Ended::NotYet => text(line, "ended", "early"),
-            Ended::Broken => text(line, "ended", "broken"),
+            RequestEnd::Well => {}
+            RequestEnd::NotYet => text(line, "ended", "early"),
+            RequestEnd::Broken => text(line, "ended", "broken"),
         }
         self.route.iter().for_each(|route| text(line, "route", &route.path));
         self.caller.name().iter().for_each(|name| text(line, "caller", name));
@@ -388,7 +388,7 @@ impl Entry {
 }
 
 /// Records, counts and logs the request, whether or not it was answered.
-impl Drop for Entry {
+impl Drop for RequestContext {
     fn drop(&mut self) {
         let took = self.began.elapsed();
         if let Some(budget) = &self.budget {
@@ -405,7 +405,7 @@ impl Drop for Entry {
     }
 }
 
-impl http_body::Body for Metered {
+impl http_body::Body for MeteredBody {
     type Data = Bytes;
     type Error = services::body::BodyError;
 
@@ -459,7 +459,7 @@ impl BodyFault {
     }
 }
 
-impl Meter {
+impl ByteMeter {
     /// Notes a fault. Only the first is stored, since it causes those that follow.
     fn note(&self, fault: BodyFault) {
         let _ = self.fault.set(fault);
@@ -474,7 +474,7 @@ impl Meter {
     }
 }
 
-impl Metered {
+impl MeteredBody {
     /// Counts the bytes that the route holds, of those that it has received.
     fn hold(&mut self, received: u64) -> Result<(), LimitReached> {
         let bytes = received.min(self.held_limit).next_multiple_of(HELD_UNIT);
@@ -500,7 +500,7 @@ impl Metered {
     }
 }
 
-impl Drop for Metered {
+impl Drop for MeteredBody {
     fn drop(&mut self) {
         if !self.body.is_end_stream() {
             self.client.note_unread();
@@ -508,7 +508,7 @@ impl Drop for Metered {
     }
 }
 
-impl http_body::Body for Logged {
+impl http_body::Body for LoggedBody {
     type Data = Bytes;
     type Error = services::body::BodyError;
 
@@ -524,8 +524,8 @@ impl http_body::Body for Logged {
                     self.entry.finish_work();
                 }
             }
-            Some(Err(_)) => self.entry.ended = Ended::Broken,
-            None => self.entry.ended = Ended::Well,
+            Some(Err(_)) => self.entry.ended = RequestEnd::Broken,
+            None => self.entry.ended = RequestEnd::Well,
         }
         Poll::Ready(frame)
     }
@@ -539,7 +539,7 @@ impl http_body::Body for Logged {
     }
 }
 
-impl Drop for Logged {
+impl Drop for LoggedBody {
     fn drop(&mut self) {
         // The body isn't polled again after all announced bytes, or if there are none to send.
         let is_all = self.body.is_end_stream() || self.body.size_hint().exact() == Some(0);
@@ -548,8 +548,8 @@ impl Drop for Logged {
             StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
         );
         let bodiless = self.entry.method == Method::HEAD || is_empty;
-        if self.entry.ended == Ended::NotYet && (is_all || bodiless) {
-            self.entry.ended = Ended::Well;
+        if self.entry.ended == RequestEnd::NotYet && (is_all || bodiless) {
+            self.entry.ended = RequestEnd::Well;
         }
     }
 }
@@ -565,16 +565,16 @@ mod tests {
 
     #[tokio::test]
     async fn others_run_after_each_read_from_a_client_that_sends_many_long_bodies() {
-        let client = Client::with_limits(ConnectionsConfig::default());
+        let client = ClientInfo::with_limits(ConnectionsConfig::default());
         let piece = || Ok::<_, services::body::BodyError>(Frame::data(Bytes::from(vec![b'x'; 32 << 10])));
-        let mut body = Metered {
+        let mut body = MeteredBody {
             body: StreamBody::new(stream::iter([(); 4].map(|()| piece()))).boxed_unsync(),
             meter: Arc::default(),
             client: client.clone(),
             limit: u64::MAX,
             held_limit: u64::MAX,
             rate: 1,
-            stall: Stall::default(),
+            stall: StallTimer::default(),
             address_field: None,
             yields: false,
         };

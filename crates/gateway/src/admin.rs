@@ -32,9 +32,9 @@ use crate::cors;
 use crate::gateway::Gateway;
 use crate::hosts::{self, HostNames};
 use crate::listen::Listener;
-use crate::metrics::Process;
+use crate::metrics::ProcessStats;
 use crate::respond;
-use refusal::Denied;
+use refusal::AdminError;
 
 /// The maximum number of concurrent connections; further ones wait.
 const CONNECTIONS: usize = 64;
@@ -48,15 +48,15 @@ const MAX_HEAD: usize = 16 << 10;
 const BREATHER: Duration = Duration::from_millis(50);
 
 /// The admin listener of a gateway.
-pub struct Admin {
+pub struct AdminListener {
     listener: TcpListener,
-    seen: Arc<Seen>,
+    seen: Arc<AdminState>,
 }
 
 /// The state that the pages are made from.
-struct Seen {
+struct AdminState {
     gateway: Gateway,
-    process: Arc<Process>,
+    process: Arc<ProcessStats>,
     /// The host names that are answered besides `localhost`.
     hosts: HostNames,
 }
@@ -66,17 +66,18 @@ impl Gateway {
     ///
     /// # Errors
     /// If the runtime can't register the socket.
-    pub fn admin(&self, listener: Listener) -> io::Result<Admin> {
-        Admin::new(listener, self.clone())
+    pub fn admin(&self, listener: Listener) -> io::Result<AdminListener> {
+        AdminListener::new(listener, self.clone())
     }
 }
 
-impl Admin {
+impl AdminListener {
     fn new(listener: Listener, gateway: Gateway) -> io::Result<Self> {
         let listener = listener.into_tokio()?;
         let address: SocketAddr = listener.local_addr()?;
         tracing::info!(%address, "admin listening");
-        let seen = Seen { hosts: gateway.admin_hosts(), gateway, process: Arc::new(Process::new()) };
+        let seen =
+            AdminState { hosts: gateway.admin_hosts(), gateway, process: Arc::new(ProcessStats::new()) };
         Ok(Self { listener, seen: Arc::new(seen) })
     }
 
@@ -103,7 +104,7 @@ impl Admin {
     }
 }
 
-async fn connection<S>(stream: S, seen: Arc<Seen>, place: OwnedSemaphorePermit)
+async fn connection<S>(stream: S, seen: Arc<AdminState>, place: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -118,25 +119,25 @@ where
     drop(place);
 }
 
-impl Seen {
+impl AdminState {
     async fn answer(&self, request: &Request<Incoming>) -> Response<StreamedServiceBody> {
         self.page(request).await.unwrap_or_else(|denied| respond::problem(&denied))
     }
 
-    async fn page(&self, request: &Request<Incoming>) -> Result<Response<StreamedServiceBody>, Denied> {
+    async fn page(&self, request: &Request<Incoming>) -> Result<Response<StreamedServiceBody>, AdminError> {
         // A request without a host isn't from a browser.
         let answers_to = |host: &str| hosts::is_beyond_rebinding(host) || self.hosts.contain(host, false);
         if !cors::host_of(request).is_none_or(answers_to) {
-            return Err(Denied::Host);
+            return Err(AdminError::Host);
         }
         let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
         match request.uri().path() {
-            "/healthz" | "/readyz" | "/metrics" if !is_reading => Err(Denied::Method),
+            "/healthz" | "/readyz" | "/metrics" if !is_reading => Err(AdminError::Method),
             // Liveness: any response will do.
             "/healthz" => Ok(text(StatusCode::OK, "application/json", r#"{"status":"alive"}"#.to_owned())),
             "/readyz" => Ok(self.ready()),
             "/metrics" => self.metrics().await,
-            _ => Err(Denied::Path),
+            _ => Err(AdminError::Path),
         }
     }
 
@@ -156,10 +157,10 @@ impl Seen {
 
     /// The metrics page. Modules may define thousands of metrics, and writing them takes milliseconds. The
     /// offload pool might refuse the work when the metrics are needed most.
-    async fn metrics(&self) -> Result<Response<StreamedServiceBody>, Denied> {
+    async fn metrics(&self) -> Result<Response<StreamedServiceBody>, AdminError> {
         let (gateway, process) = (self.gateway.clone(), Arc::clone(&self.process));
         let written = spawn_blocking(move || metrics::text(&gateway, &process)).await;
-        let written = written.ok().and_then(Result::ok).ok_or(Denied::Unwritten)?;
+        let written = written.ok().and_then(Result::ok).ok_or(AdminError::Unwritten)?;
         Ok(text(StatusCode::OK, metrics::MEDIA_TYPE, written))
     }
 }

@@ -10,19 +10,19 @@ use aggregate::{Aggregate, AggregateConfig, AggregateContext, AggregateDeclarati
 use services::ServiceSet;
 
 use crate::build::{add, mistakes, pool};
-use crate::config::{Config, Mistake, RouteConfig, Source, beside, read_file, renamed};
+use crate::config::{ConfigMistake, FieldPositions, GatewayConfig, RouteConfig, beside, read_file, renamed};
 use crate::documents;
 
 /// A declaration that has been parsed.
-pub(crate) struct Declared {
+pub(crate) struct ParsedDeclaration {
     /// The index of its route.
     pub(crate) route: usize,
     declaration: AggregateDeclaration,
-    source: Source,
+    source: FieldPositions,
 }
 
 /// An aggregate of a config, built for inspection without a gateway.
-pub struct Ready {
+pub struct InspectableAggregate {
     /// The path of its route.
     pub path: String,
     /// The file of its declaration, relative to the working directory.
@@ -35,7 +35,7 @@ pub struct Ready {
 ///
 /// # Errors
 /// A mistake for each file that can't be read, and all mistakes within the others.
-pub(crate) fn read(config: &Config) -> Result<Vec<Declared>, Vec<Mistake>> {
+pub(crate) fn read(config: &GatewayConfig) -> Result<Vec<ParsedDeclaration>, Vec<ConfigMistake>> {
     let (mut declared, mut mistakes) = (Vec::new(), Vec::new());
     for (route, aggregate) in aggregates(config) {
         match declaration(config, route, aggregate) {
@@ -50,7 +50,7 @@ pub(crate) fn read(config: &Config) -> Result<Vec<Declared>, Vec<Mistake>> {
 ///
 /// # Errors
 /// All mistakes in the aggregates, the services and their documents.
-pub fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
+pub fn ready(config: &GatewayConfig) -> Result<Vec<InspectableAggregate>, Vec<ConfigMistake>> {
     let source = &config.source;
     let services = ServiceSet::read(&config.services, source.folder());
     let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
@@ -65,7 +65,7 @@ pub fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
         match declared.aggregate(aggregate, &ground) {
             Ok(made) => {
                 let file = source.folder().join(aggregate.file());
-                all.push(Ready { path: path.clone(), file, aggregate: made });
+                all.push(InspectableAggregate { path: path.clone(), file, aggregate: made });
             }
             Err(mistakes) => add(&mut wrong, mistakes),
         }
@@ -73,7 +73,7 @@ pub fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
     if wrong.is_empty() { Ok(all) } else { Err(wrong) }
 }
 
-impl Declared {
+impl ParsedDeclaration {
     /// Builds the declared aggregate.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Declared {
         &self,
         config: &AggregateConfig,
         ground: &AggregateContext<'_>,
-    ) -> Result<Aggregate, Vec<Mistake>> {
+    ) -> Result<Aggregate, Vec<ConfigMistake>> {
         let made = Aggregate::new(&self.declaration, &config.limits(), ground);
         made.map_err(|mistakes| {
             let hint = |hint: String| Some(hint).filter(|hint| !hint.is_empty());
@@ -90,19 +90,23 @@ impl Declared {
                 let message = format!("{} ({})", mistake.message, mistake.code);
                 self.source.mistake(&mistake.place, message, hint(mistake.hint))
             });
-            let mut told: Vec<Mistake> = told.collect();
+            let mut told: Vec<ConfigMistake> = told.collect();
             told.sort_by_key(|mistake| (mistake.line, mistake.column));
             told
         })
     }
 }
 
-fn aggregates(config: &Config) -> impl Iterator<Item = (usize, &AggregateConfig)> {
+fn aggregates(config: &GatewayConfig) -> impl Iterator<Item = (usize, &AggregateConfig)> {
     let routes = config.routes.iter().enumerate();
     routes.filter_map(|(index, route)| Some((index, route.aggregate.as_ref()?)))
 }
 
-fn declaration(config: &Config, route: usize, aggregate: &AggregateConfig) -> Result<Declared, Vec<Mistake>> {
+fn declaration(
+    config: &GatewayConfig,
+    route: usize,
+    aggregate: &AggregateConfig,
+) -> Result<ParsedDeclaration, Vec<ConfigMistake>> {
     let file = config.source.folder().join(aggregate.file());
     let text = read_file(&file).map_err(|error| {
         let message = format!("the declaration {} can't be read: {error}", aggregate.file().display());
@@ -110,7 +114,7 @@ fn declaration(config: &Config, route: usize, aggregate: &AggregateConfig) -> Re
         vec![config.source.mistake(&format!("/routes/{route}/aggregate"), message, Some(hint))]
     })?;
     let (declaration, source) = beside::read(&text, &file, renamed::DECLARATION)?;
-    Ok(Declared { route, declaration, source })
+    Ok(ParsedDeclaration { route, declaration, source })
 }
 
 #[cfg(test)]
@@ -133,7 +137,8 @@ response: items
 ";
 
     fn parsed(text: &str) -> Result<(String, Vec<String>), Vec<String>> {
-        let lines = |all: &[Mistake]| -> Vec<String> { all.iter().map(Mistake::to_string).collect() };
+        let lines =
+            |all: &[ConfigMistake]| -> Vec<String> { all.iter().map(ConfigMistake::to_string).collect() };
         let read = beside::read::<AggregateDeclaration>(text, Path::new("a.yaml"), renamed::DECLARATION);
         let (declaration, source) = read.map_err(|mistakes| lines(&mistakes))?;
         Ok((format!("{declaration:?}"), lines(source.warnings())))

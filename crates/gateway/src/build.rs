@@ -9,33 +9,33 @@ use std::sync::Arc;
 use offload::OffloadPool;
 use services::ServiceSet;
 
-use crate::access::Audience;
-use crate::aggregates::{self, Declared};
-use crate::catalogue::Catalogue;
-use crate::config::{Config, LimitsConfig, Mistake, RouteConfig, Source};
-use crate::cors::Origins;
+use crate::access::Telemetry;
+use crate::aggregates::{self, ParsedDeclaration};
+use crate::catalogue::ApiCatalogue;
+use crate::config::{ConfigMistake, FieldPositions, GatewayConfig, RouteConfig, RouteLimitsConfig};
+use crate::cors::AllowedOrigins;
 use crate::documents;
-use crate::encode::Encoding;
+use crate::encode::EncodingConfigState;
 use crate::graphqls;
 use crate::hosts::OwnHosts;
-use crate::identity::Identity;
-use crate::life::Life;
-use crate::metrics::Metrics;
-use crate::proxy::Proxy;
-use crate::rights::Table;
-use crate::routes::{Route, Routes};
-use crate::scripts::{self, Compiled};
-use crate::server::Ports;
-use crate::shed::Shed;
+use crate::identity::IdentityProviders;
+use crate::life::RequestPipeline;
+use crate::metrics::GatewayMetrics;
+use crate::proxy::ProxyHandler;
+use crate::rights::AuthorizationTable;
+use crate::routes::{RouteEntry, RouteTable};
+use crate::scripts::{self, CompiledScript};
+use crate::server::ListenerRulesByAddress;
+use crate::shed::LoadShedder;
 use crate::trusted::TrustedProxies;
-use crate::way::Way;
+use crate::way::RouteHandler;
 
 /// The reason why a gateway could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// Mistakes in the config that show only when it is activated.
     #[error("{}", lines(.0))]
-    Config(Vec<Mistake>),
+    Config(Vec<ConfigMistake>),
     /// The threads of the offload pool can't be started.
     #[error("the threads for compiling and planning can't be started: {0}")]
     Offload(io::Error),
@@ -53,37 +53,37 @@ pub enum BuildError {
     Log(#[from] io::Error),
 }
 
-struct Builder<'a> {
+struct GatewayBuilder<'a> {
     services: ServiceSet,
     offload: OffloadPool,
     runtime: Option<Arc<query::QueryRuntime>>,
     filters: Option<Arc<filter::FilterRuntime>>,
     scripts: Option<Arc<script_runtime::ScriptRuntime>>,
-    compiled: Vec<Compiled>,
-    declared: Vec<Declared>,
-    graphqls: graphqls::Read,
+    compiled: Vec<CompiledScript>,
+    declared: Vec<ParsedDeclaration>,
+    graphqls: graphqls::GraphqlInputs,
     schemas: Arc<graphql::RemoteSchemas>,
     deployed: script_runtime::DeployedNames,
     trusted: Arc<query::SigningKeys>,
     blocked: Arc<query::BlockedPrograms>,
     documents: query::RouteDocuments,
-    source: &'a Source,
+    source: &'a FieldPositions,
 }
 
-impl Life {
+impl RequestPipeline {
     /// Builds the runtime objects of a config, reusing those of `previous` where possible.
     ///
     /// # Errors
     /// Mistakes and failures that show only now.
-    pub(crate) fn build(config: &Config, previous: Option<&Self>) -> Result<Self, BuildError> {
-        let builder = Builder::new(config, previous)?;
-        let audience = Audience::of(config, previous)?;
+    pub(crate) fn build(config: &GatewayConfig, previous: Option<&Self>) -> Result<Self, BuildError> {
+        let builder = GatewayBuilder::new(config, previous)?;
+        let audience = Telemetry::of(config, previous)?;
         Ok(Self {
             routes: Arc::new(builder.routes(config, &audience.metrics)?),
             audience: Arc::new(audience),
-            shed: Arc::new(Shed::new(&config.shed, previous.map(|life| &*life.shed))),
+            shed: Arc::new(LoadShedder::new(&config.shed, previous.map(|life| &*life.shed))),
             identity: Arc::new(identity(config, previous)?),
-            rights: Arc::new(Table::new(config, previous.map(|life| &*life.rights))),
+            rights: Arc::new(AuthorizationTable::new(config, previous.map(|life| &*life.rights))),
             ports: ports(config, previous)?,
             trusted: TrustedProxies::new(&config.trusted_proxies, &config.client_ip_header)
                 .passing(&config.proxy_headers),
@@ -99,8 +99,8 @@ impl Life {
     }
 }
 
-impl<'a> Builder<'a> {
-    fn new(config: &'a Config, previous: Option<&Life>) -> Result<Self, BuildError> {
+impl<'a> GatewayBuilder<'a> {
+    fn new(config: &'a GatewayConfig, previous: Option<&RequestPipeline>) -> Result<Self, BuildError> {
         let source = &config.source;
         let folder = source.folder();
         let services = match previous {
@@ -147,19 +147,23 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn routes(&self, config: &Config, metrics: &Metrics) -> Result<Routes, BuildError> {
+    fn routes(&self, config: &GatewayConfig, metrics: &GatewayMetrics) -> Result<RouteTable, BuildError> {
         let (mut routes, mut wrong) = (Vec::new(), Vec::new());
         let own = Arc::new(OwnHosts::new(&config.listen));
         for (index, route) in config.routes.iter().enumerate() {
-            let origins = Origins::new(route.cors.as_ref().or(config.cors.as_ref()), &own);
+            let origins = AllowedOrigins::new(route.cors.as_ref().or(config.cors.as_ref()), &own);
             let pointer = format!("/routes/{index}");
             match self.way(index, &pointer, route).and_then(|way| Ok((way, self.chain(&pointer, route)?))) {
-                Ok((way, filters)) => routes.push(Route {
+                Ok((way, filters)) => routes.push(RouteEntry {
                     metrics: metrics.route(&route.path, way.name()),
                     path: route.path.as_str().into(),
                     origins,
                     limits: route.limits.clone(),
-                    encoding: Encoding::new(route, config.compress.as_ref(), !matches!(way, Way::Proxy(_))),
+                    encoding: EncodingConfigState::new(
+                        route,
+                        config.compress.as_ref(),
+                        !matches!(way, RouteHandler::Proxy(_)),
+                    ),
                     filters,
                     way,
                 }),
@@ -169,23 +173,28 @@ impl<'a> Builder<'a> {
         if !wrong.is_empty() {
             return Err(BuildError::Config(wrong));
         }
-        let elsewhere = Origins::new(config.cors.as_ref(), &own);
-        let catalogues = Catalogue::all(&routes).into_iter().map(|catalogue| Route {
-            metrics: metrics.route(catalogue.path(), Way::CATALOGUE),
+        let elsewhere = AllowedOrigins::new(config.cors.as_ref(), &own);
+        let catalogues = ApiCatalogue::all(&routes).into_iter().map(|catalogue| RouteEntry {
+            metrics: metrics.route(catalogue.path(), RouteHandler::CATALOGUE),
             path: catalogue.path().into(),
             origins: elsewhere.clone(),
-            limits: LimitsConfig::default(),
-            encoding: Encoding::plain(config.compress.as_ref(), true),
+            limits: RouteLimitsConfig::default(),
+            encoding: EncodingConfigState::plain(config.compress.as_ref(), true),
             filters: None,
-            way: Way::Catalogue(catalogue),
+            way: RouteHandler::Catalogue(catalogue),
         });
-        Routes::new(routes, catalogues.collect(), elsewhere).map_err(|(index, clash)| {
+        RouteTable::new(routes, catalogues.collect(), elsewhere).map_err(|(index, clash)| {
             let pointer = format!("/routes/{index}/path");
             BuildError::Config(vec![self.source.mistake(&pointer, clash.to_string(), None)])
         })
     }
 
-    fn way(&self, index: usize, pointer: &str, route: &RouteConfig) -> Result<Way, Vec<Mistake>> {
+    fn way(
+        &self,
+        index: usize,
+        pointer: &str,
+        route: &RouteConfig,
+    ) -> Result<RouteHandler, Vec<ConfigMistake>> {
         if let (Some(config), Some(scripts)) = (&route.script, &self.scripts)
             && let Some(compiled) = self.compiled.iter().find(|compiled| compiled.route == index)
         {
@@ -197,7 +206,7 @@ impl<'a> Builder<'a> {
             let pointer = format!("{pointer}/script");
             return script
                 .map(Box::new)
-                .map(Way::Script)
+                .map(RouteHandler::Script)
                 .map_err(|problems| mistakes(self.source, &pointer, problems));
         }
         if let (Some(config), Some(runtime)) = (&route.query, &self.runtime) {
@@ -205,7 +214,7 @@ impl<'a> Builder<'a> {
             let pointer = format!("{pointer}/query");
             return query
                 .map(Box::new)
-                .map(Way::Query)
+                .map(RouteHandler::Query)
                 .map_err(|problems| mistakes(self.source, &pointer, problems));
         }
         if let Some(config) = &route.aggregate
@@ -213,10 +222,10 @@ impl<'a> Builder<'a> {
         {
             let (services, documents, offload) = (&self.services, &self.documents, &self.offload);
             let ground = aggregate::AggregateContext { path: &route.path, services, documents, offload };
-            return declared.aggregate(config, &ground).map(Arc::new).map(Way::Aggregate);
+            return declared.aggregate(config, &ground).map(Arc::new).map(RouteHandler::Aggregate);
         }
         if let Some(config) = &route.graphql {
-            let shared = graphqls::Shared {
+            let shared = graphqls::SharedGraphqlState {
                 source: self.source,
                 services: &self.services,
                 documents: &self.documents,
@@ -227,11 +236,11 @@ impl<'a> Builder<'a> {
             return graphql
                 .inspect(|graphql| graphqls::warn(&route.path, graphql))
                 .map(Box::new)
-                .map(Way::Graphql);
+                .map(RouteHandler::Graphql);
         }
-        let proxy = route.proxy.as_ref().and_then(|config| Proxy::new(config, route, &self.services));
+        let proxy = route.proxy.as_ref().and_then(|config| ProxyHandler::new(config, route, &self.services));
         let missing = || vec![self.source.mistake(pointer, "the route has no handler", None)];
-        proxy.map(Way::Proxy).ok_or_else(missing)
+        proxy.map(RouteHandler::Proxy).ok_or_else(missing)
     }
 
     fn ground<'b>(
@@ -255,7 +264,7 @@ impl<'a> Builder<'a> {
         &self,
         pointer: &str,
         route: &RouteConfig,
-    ) -> Result<Option<Arc<filter::FilterChain>>, Vec<Mistake>> {
+    ) -> Result<Option<Arc<filter::FilterChain>>, Vec<ConfigMistake>> {
         let Some(filters) = self.filters.as_ref().filter(|_| !route.filters.is_empty()) else {
             return Ok(None);
         };
@@ -269,7 +278,7 @@ impl<'a> Builder<'a> {
 
 /// The filter runtime, with the state that its modules share. It lives as long as the process.
 fn filters(
-    config: &Config,
+    config: &GatewayConfig,
     gate: Option<query::HeavyGate>,
     previous: Option<&Arc<filter::FilterRuntime>>,
 ) -> Result<Option<Arc<filter::FilterRuntime>>, BuildError> {
@@ -282,7 +291,7 @@ fn filters(
 
 /// The state that scripts share, and their runs in flight. It lives as long as the process.
 fn scripts(
-    config: &Config,
+    config: &GatewayConfig,
     offload: &OffloadPool,
     previous: Option<&Arc<script_runtime::ScriptRuntime>>,
 ) -> Result<Option<Arc<script_runtime::ScriptRuntime>>, BuildError> {
@@ -298,15 +307,18 @@ fn scripts(
 }
 
 /// Builds the authentication of callers.
-fn identity(config: &Config, previous: Option<&Life>) -> Result<Identity, BuildError> {
-    Identity::new(config, previous.map(|life| &*life.identity)).map_err(|(pointer, message)| {
+fn identity(
+    config: &GatewayConfig,
+    previous: Option<&RequestPipeline>,
+) -> Result<IdentityProviders, BuildError> {
+    IdentityProviders::new(config, previous.map(|life| &*life.identity)).map_err(|(pointer, message)| {
         BuildError::Config(vec![config.source.mistake(&pointer, message, None)])
     })
 }
 
 /// The query runtime, with its compiled programs. It lives as long as the process.
 fn runtime(
-    config: &Config,
+    config: &GatewayConfig,
     offload: &OffloadPool,
     previous: Option<&Arc<query::QueryRuntime>>,
 ) -> Result<Option<Arc<query::QueryRuntime>>, BuildError> {
@@ -328,9 +340,12 @@ fn runtime(
     Ok(runtime)
 }
 
-fn ports(config: &Config, previous: Option<&Life>) -> Result<Ports, BuildError> {
+fn ports(
+    config: &GatewayConfig,
+    previous: Option<&RequestPipeline>,
+) -> Result<ListenerRulesByAddress, BuildError> {
     let previous = previous.map(|life| &life.ports);
-    Ports::new(&config.listen, config.source.folder(), previous)
+    ListenerRulesByAddress::new(&config.listen, config.source.folder(), previous)
         .map_err(|problems| BuildError::Config(mistakes(&config.source, "", problems)))
 }
 
@@ -338,16 +353,16 @@ fn ports(config: &Config, previous: Option<&Life>) -> Result<Ports, BuildError> 
 ///
 /// # Errors
 /// If the system refuses the threads.
-pub(crate) fn pool(config: &Config) -> Result<OffloadPool, Vec<Mistake>> {
+pub(crate) fn pool(config: &GatewayConfig) -> Result<OffloadPool, Vec<ConfigMistake>> {
     OffloadPool::start(config.runtime.offload())
         .map_err(|error| vec![config.source.mistake("", BuildError::Offload(error).to_string(), None)])
 }
 
 pub(crate) fn mistakes(
-    source: &Source,
+    source: &FieldPositions,
     base: &str,
     problems: Vec<services::config::ConfigProblem>,
-) -> Vec<Mistake> {
+) -> Vec<ConfigMistake> {
     let mistake = |problem: services::config::ConfigProblem| {
         let hint = Some(problem.hint).filter(|hint| !hint.is_empty());
         source.mistake(&format!("{base}{}", problem.pointer), problem.message, hint)
@@ -356,7 +371,7 @@ pub(crate) fn mistakes(
 }
 
 /// Adds mistakes. Those of a file that several routes name are added once.
-pub(crate) fn add(mistakes: &mut Vec<Mistake>, more: Vec<Mistake>) {
+pub(crate) fn add(mistakes: &mut Vec<ConfigMistake>, more: Vec<ConfigMistake>) {
     for mistake in more {
         if !mistakes.contains(&mistake) {
             mistakes.push(mistake);
@@ -364,6 +379,6 @@ pub(crate) fn add(mistakes: &mut Vec<Mistake>, more: Vec<Mistake>) {
     }
 }
 
-fn lines(mistakes: &[Mistake]) -> String {
-    mistakes.iter().map(Mistake::to_string).collect::<Vec<_>>().join("\n")
+fn lines(mistakes: &[ConfigMistake]) -> String {
+    mistakes.iter().map(ConfigMistake::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use services::{RequestCall, StreamedServiceBody};
 
 use crate::cors;
-use crate::refusal::Refusal;
-use crate::routes::Route;
-use crate::way::Way;
+use crate::refusal::RequestRefusal;
+use crate::routes::RouteEntry;
+use crate::way::RouteHandler;
 
 /// The path of the catalogue.
 const CATALOG: &str = "/.well-known/api-catalog";
@@ -36,13 +36,13 @@ const PROTOCOL: &str = "https://github.com/orfa-gateway/orfa/blob/main/docs/quer
 const ORIGIN: char = '\u{e000}';
 
 /// The self-describing routes of a gateway, rendered as one of the two documents.
-pub(crate) struct Catalogue {
-    entries: Arc<[Entry]>,
+pub(crate) struct ApiCatalogue {
+    entries: Arc<[CatalogueEntry]>,
     is_openapi: bool,
 }
 
 /// A route in a document. Its text is written once, since a document may be long and is requested often.
-struct Entry {
+struct CatalogueEntry {
     /// The route's path as written in the config.
     route: Box<str>,
     text: EntryText,
@@ -58,12 +58,12 @@ enum EntryText {
 
 /// Whether a caller may see each entry's route, as an extension of the request.
 #[derive(Clone)]
-pub(crate) struct Readable(Arc<[bool]>);
+pub(crate) struct VisibleEntries(Arc<[bool]>);
 
-impl Catalogue {
+impl ApiCatalogue {
     /// Returns the documents that have entries for these routes.
-    pub(crate) fn all(routes: &[Route]) -> Vec<Self> {
-        let entries: Arc<[Entry]> = routes.iter().filter_map(Entry::of).collect();
+    pub(crate) fn all(routes: &[RouteEntry]) -> Vec<Self> {
+        let entries: Arc<[CatalogueEntry]> = routes.iter().filter_map(CatalogueEntry::of).collect();
         let catalogue = |is_openapi| Self { entries: Arc::clone(&entries), is_openapi };
         let has_aggregates = entries.iter().any(|entry| matches!(entry.text, EntryText::Operation(_)));
         let catalog = (!entries.is_empty()).then(|| catalogue(false));
@@ -76,8 +76,8 @@ impl Catalogue {
     }
 
     /// Returns the entries whose routes `fits` accepts.
-    pub(crate) fn readable(&self, fits: impl Fn(&str) -> bool) -> Readable {
-        Readable(self.entries.iter().map(|entry| fits(&entry.route)).collect())
+    pub(crate) fn readable(&self, fits: impl Fn(&str) -> bool) -> VisibleEntries {
+        VisibleEntries(self.entries.iter().map(|entry| fits(&entry.route)).collect())
     }
 
     /// Answers with the routes in the request's [`Readable`] extension.
@@ -88,16 +88,19 @@ impl Catalogue {
         &self,
         request: &Request<StreamedServiceBody>,
         call: &RequestCall,
-    ) -> Result<Response<StreamedServiceBody>, Refusal> {
+    ) -> Result<Response<StreamedServiceBody>, RequestRefusal> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Err(Refusal::MethodNotAllowed { method: request.method().clone(), allowed: METHODS });
+            return Err(RequestRefusal::MethodNotAllowed {
+                method: request.method().clone(),
+                allowed: METHODS,
+            });
         }
         let is_secure = call.arrival.as_ref().is_some_and(|arrival| arrival.is_secure);
         let scheme = if is_secure { "https" } else { "http" };
         let origin = format!("{scheme}://{}", cors::host_of(request).unwrap_or("localhost"));
-        let readable = request.extensions().get::<Readable>();
+        let readable = request.extensions().get::<VisibleEntries>();
         let entries =
-            readable.into_iter().flat_map(|Readable(readable)| self.entries.iter().zip(&**readable));
+            readable.into_iter().flat_map(|VisibleEntries(readable)| self.entries.iter().zip(&**readable));
         let texts = entries.filter_map(|(entry, is_readable)| is_readable.then_some(&entry.text));
         let (kind, pieces) = match self.is_openapi {
             true => ("application/json", openapi(texts, &origin)),
@@ -114,11 +117,11 @@ impl Catalogue {
     }
 }
 
-impl Entry {
-    fn of(route: &Route) -> Option<Self> {
+impl CatalogueEntry {
+    fn of(route: &RouteEntry) -> Option<Self> {
         let anchor = format!("{ORIGIN}{}", route.path.trim_end_matches('*'));
         let text = match &route.way {
-            Way::Query(query) => EntryText::links(&json!({
+            RouteHandler::Query(query) => EntryText::links(&json!({
                 "anchor": anchor,
                 "service-desc": [
                     { "href": anchor, "type": "application/json" },
@@ -126,7 +129,7 @@ impl Entry {
                 ],
                 "service-doc": [{ "href": PROTOCOL, "type": "text/html" }],
             })),
-            Way::Script(script) => {
+            RouteHandler::Script(script) => {
                 let item = |(path, methods): (String, String)| {
                     // Extension attributes are lists of strings (RFC 9264, section 4.2.4.3).
                     let methods: Vec<&str> = methods.split(", ").collect();
@@ -136,17 +139,17 @@ impl Entry {
                 EntryText::links(&json!({ "anchor": anchor, "item": items }))
             }
             // The endpoint serves its own schema by introspection.
-            Way::Graphql(_) => EntryText::links(&json!({
+            RouteHandler::Graphql(_) => EntryText::links(&json!({
                 "anchor": anchor,
                 "service-desc": [{ "href": anchor, "type": "application/graphql-response+json" }],
                 "service-doc": [{ "href": anchor, "type": "text/html" }],
             })),
-            Way::Aggregate(aggregate) => {
+            RouteHandler::Aggregate(aggregate) => {
                 let method = aggregate.methods().split(',').next().unwrap_or_default().to_ascii_lowercase();
                 let item = json!({ method: aggregate.operation() });
                 EntryText::Operation(format!(",{}:{item}", Value::from(&*route.path)).into())
             }
-            Way::Proxy(_) | Way::Catalogue(_) => return None,
+            RouteHandler::Proxy(_) | RouteHandler::Catalogue(_) => return None,
         };
         Some(Self { route: (&*route.path).into(), text })
     }

@@ -11,7 +11,7 @@ use services::RequestBudget;
 use services::headers::settle;
 
 use crate::hosts::HostNames;
-use crate::server::Certificate;
+use crate::server::PeerCertificate;
 use crate::server::limiter::{
     BodyPermit, ConnectionPermit, LimitReached, RequestPermit, ResponseAccounts, UnsentPermit,
 };
@@ -19,7 +19,7 @@ use crate::trusted::TrustedProxies;
 
 /// The client of a connection, from the perspective of one request.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub(crate) struct ClientInfo {
     /// The client's address, behind the trusted proxies.
     pub(crate) address: SocketAddr,
     /// The address of the connected peer: the client itself or the nearest proxy.
@@ -30,12 +30,12 @@ pub(crate) struct Client {
     is_secure_there: Option<bool>,
     /// Whether the request's framing was ambiguous.
     pub(crate) is_doubtful: bool,
-    link: Arc<Link>,
+    link: Arc<ConnectionContext>,
 }
 
 /// The state that a connection shares with its requests.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct ConnectionContext {
     /// A number that is unique within this process.
     number: u64,
     /// The local address of the connection.
@@ -43,7 +43,7 @@ pub(crate) struct Link {
     /// The hosts that are served at this address. Empty for all hosts.
     hosts: Arc<HostNames>,
     /// Set once the connection is encrypted.
-    secured: OnceLock<Secured>,
+    secured: OnceLock<TlsSession>,
     unread: AtomicBool,
     has_begun: AtomicBool,
     /// The permit of the connection; `None` in tests.
@@ -53,14 +53,14 @@ pub(crate) struct Link {
 
 /// The facts about an encrypted connection.
 #[derive(Debug)]
-pub(crate) struct Secured {
+pub(crate) struct TlsSession {
     /// The client's verified certificate, if it has sent one.
-    pub(crate) certificate: Option<Certificate>,
+    pub(crate) certificate: Option<PeerCertificate>,
     pub(crate) tls: Arc<filter::TlsInfo>,
 }
 
-impl Client {
-    pub(crate) fn new(address: SocketAddr, link: Arc<Link>) -> Self {
+impl ClientInfo {
+    pub(crate) fn new(address: SocketAddr, link: Arc<ConnectionContext>) -> Self {
         Self {
             address,
             peer: address.ip(),
@@ -74,7 +74,7 @@ impl Client {
     /// Creates a client that counts against no limit.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
-        Self::new(([127, 0, 0, 1], 1).into(), Arc::new(Link::new(None, None)))
+        Self::new(([127, 0, 0, 1], 1).into(), Arc::new(ConnectionContext::new(None, None)))
     }
 
     /// Creates a client whose connection has these limits.
@@ -84,7 +84,7 @@ impl Client {
         let limiter = Arc::new(crate::server::limiter::ClientLimiter::default());
         let permit = limiter.connect(address.ip(), false, &limits, Instant::now());
         let permit = permit.expect("the first connection");
-        Self::new(address, Arc::new(Link::new(None, Some(Arc::new(permit)))))
+        Self::new(address, Arc::new(ConnectionContext::new(None, Some(Arc::new(permit)))))
     }
 
     /// Creates a client whose connection may have this many unsent response bytes.
@@ -102,7 +102,7 @@ impl Client {
     }
 
     /// The client's verified certificate.
-    pub(crate) fn certificate(&self) -> Option<&Certificate> {
+    pub(crate) fn certificate(&self) -> Option<&PeerCertificate> {
         self.link.secured.get().and_then(|secured| secured.certificate.as_ref())
     }
 
@@ -209,7 +209,7 @@ impl Client {
     }
 
     /// The state that is shared with the connection.
-    pub(crate) fn link(&self) -> Arc<Link> {
+    pub(crate) fn link(&self) -> Arc<ConnectionContext> {
         Arc::clone(&self.link)
     }
 
@@ -230,7 +230,7 @@ impl Client {
     }
 }
 
-impl Link {
+impl ConnectionContext {
     /// Creates the link of a connection with this local address and permit.
     pub(crate) fn new(local: Option<SocketAddr>, permit: Option<Arc<ConnectionPermit>>) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -253,7 +253,7 @@ impl Link {
     }
 
     /// Notes that the connection is encrypted, with the client's certificate.
-    pub(crate) fn secure(&self, secured: Secured) {
+    pub(crate) fn secure(&self, secured: TlsSession) {
         // A handshake completes only once.
         let _ = self.secured.set(secured);
     }

@@ -36,7 +36,9 @@ use services::{BytesConfig, DurationConfig, ServiceConfig};
 
 pub use crate::cors::config::CorsConfig;
 pub use crate::encode::config::{CompressConfig, CompressOptions};
-pub use crate::identity::config::{Algorithm, AuthConfig, CallerConfig, Callers, JwtConfig, KeysConfig};
+pub use crate::identity::config::{
+    AuthConfig, CallerConfig, CallerConfigs, JwtConfig, KeysConfig, SignatureAlgorithm,
+};
 pub use crate::rights::config::{RateConfig, RightsConfig, RowConfig};
 pub use crate::shed::ShedConfig;
 pub use crate::trace::TracesConfig;
@@ -45,16 +47,16 @@ pub use connections::ConnectionsConfig;
 pub use listen::{
     CertificateConfig, ClientCertificatesConfig, EachListenerConfig, ListenConfig, ListenerConfig, TlsConfig,
 };
-pub use mistake::Mistake;
+pub use mistake::ConfigMistake;
 pub use schema::schema;
-pub use source::Source;
+pub use source::FieldPositions;
 
 /// The config of a gateway.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Config {
+pub struct GatewayConfig {
     /// The address that the gateway listens on, such as `0.0.0.0:8080`, or a list of addresses.
-    #[serde(default = "Config::default_listen")]
+    #[serde(default = "GatewayConfig::default_listen")]
     pub listen: ListenConfig,
     /// Limits on the resources that clients may use at once: connections, TLS handshakes, HTTP/2 requests,
     /// bytes of request bodies and responses.
@@ -70,7 +72,7 @@ pub struct Config {
     /// or remove all three: those that it passes on as its client wrote them are believed. Other headers with
     /// client addresses are rewritten, and all other forwarding headers are removed, except for
     /// `proxy_headers`.
-    #[serde(default = "Config::default_client_ip_header")]
+    #[serde(default = "GatewayConfig::default_client_ip_header")]
     pub client_ip_header: String,
     /// Further `X-Forwarded-*` headers and headers of client certificates that trusted proxies set
     /// themselves, overwriting those of their clients. They are passed on unchanged: `x-forwarded-prefix`,
@@ -103,7 +105,7 @@ pub struct Config {
     pub auth: AuthConfig,
     /// The callers, each with the keys, certificates or token subjects that identify it.
     #[serde(default)]
-    pub callers: Callers,
+    pub callers: CallerConfigs,
     /// The rights of callers: a row for each caller or group. `anonymous` and `others` are rows too.
     #[serde(default)]
     pub rights: RightsConfig,
@@ -140,7 +142,7 @@ pub struct Config {
     pub launcher: Option<script_runtime::WorkerLauncher>,
     /// The positions of the fields in the file.
     #[serde(skip)]
-    pub source: Source,
+    pub source: FieldPositions,
 }
 
 /// Reads a file that an operator writes by hand. The size is limited, since files such as `/dev/zero` are
@@ -204,7 +206,7 @@ pub struct RouteConfig {
     pub auth: Option<AuthRule>,
     /// The limits of a request on this route, for every kind of handler.
     #[serde(default)]
-    pub limits: LimitsConfig,
+    pub limits: RouteLimitsConfig,
 }
 
 /// Whether callers have to authenticate.
@@ -241,7 +243,7 @@ pub struct ProxyOptions {
 /// The limits of one request.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct LimitsConfig {
+pub struct RouteLimitsConfig {
     /// The maximum size of a request body.
     pub request_body: BytesConfig,
     /// The minimum rate of a request body in bytes a second, until the response begins. A client may pause
@@ -271,12 +273,12 @@ pub struct LogConfig {
     pub access: bool,
 }
 
-impl Config {
+impl GatewayConfig {
     /// The config of `orfa dev`: a query route over these services that pages on this machine may use.
     ///
     /// # Errors
     /// Mistakes in the names and URLs, which come from the command line.
-    pub fn dev(services: &[(String, String)], port: u16) -> Result<Self, Vec<Mistake>> {
+    pub fn dev(services: &[(String, String)], port: u16) -> Result<Self, Vec<ConfigMistake>> {
         let names: Vec<&String> = services.iter().map(|(name, _)| name).collect();
         let urls = services.iter().map(|(name, url)| (name.clone(), json!({ "url": url })));
         let origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*", "https://localhost:*"];
@@ -289,8 +291,8 @@ impl Config {
             "shed": { "automatic": false },
             "routes": [{ "path": "/query", "query": { "services": names } }],
         });
-        let mut source = Source::new(Path::new("command line"));
-        finish(value, &mut source, Vec::new()).map(|config| Config { source, ..config })
+        let mut source = FieldPositions::new(Path::new("command line"));
+        finish(value, &mut source, Vec::new()).map(|config| GatewayConfig { source, ..config })
     }
 
     /// Adds a route that an aggregate answers.
@@ -396,7 +398,7 @@ impl ProxyConfig {
     }
 }
 
-impl Default for LimitsConfig {
+impl Default for RouteLimitsConfig {
     fn default() -> Self {
         Self {
             request_body: BytesConfig(64 << 20),
@@ -420,31 +422,35 @@ impl Default for LogConfig {
 
 /// The result of reading a config file.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ConfigReadResult {
     /// The config, or all its mistakes in the order of the file.
-    pub config: Result<Config, Vec<Mistake>>,
+    pub config: Result<GatewayConfig, Vec<ConfigMistake>>,
     /// The files that the config consists of, including missing ones. They are watched for changes.
     pub files: Vec<PathBuf>,
     /// The warnings, also if the config has mistakes.
-    pub warnings: Vec<Mistake>,
+    pub warnings: Vec<ConfigMistake>,
 }
 
 /// Reads the config file.
 ///
 /// # Errors
 /// All its mistakes, in the order of the file.
-pub fn read(file: &Path) -> Result<Config, Vec<Mistake>> {
+pub fn read(file: &Path) -> Result<GatewayConfig, Vec<ConfigMistake>> {
     read_watched(file).config
 }
 
 /// Reads the config file, and lists the files to watch for changes.
 #[must_use]
-pub fn read_watched(file: &Path) -> Reading {
+pub fn read_watched(file: &Path) -> ConfigReadResult {
     match read_file(file) {
         Ok(text) => read_document(&text, file),
         Err(error) => {
-            let mistake = Source::new(file).mistake("", format!("cannot be read: {error}"), None);
-            Reading { config: Err(vec![mistake]), files: vec![file.to_owned()], warnings: Vec::new() }
+            let mistake = FieldPositions::new(file).mistake("", format!("cannot be read: {error}"), None);
+            ConfigReadResult {
+                config: Err(vec![mistake]),
+                files: vec![file.to_owned()],
+                warnings: Vec::new(),
+            }
         }
     }
 }
@@ -453,47 +459,54 @@ pub fn read_watched(file: &Path) -> Reading {
 ///
 /// # Errors
 /// All its mistakes, in the order of the file.
-pub fn read_text(text: &str, file: &Path) -> Result<Config, Vec<Mistake>> {
+pub fn read_text(text: &str, file: &Path) -> Result<GatewayConfig, Vec<ConfigMistake>> {
     read_document(text, file).config
 }
 
-fn read_document(text: &str, file: &Path) -> Reading {
-    let yaml::Document { value, mut source, mistakes } = match yaml::read(text, file) {
+fn read_document(text: &str, file: &Path) -> ConfigReadResult {
+    let yaml::YamlDocument { value, mut source, mistakes } = match yaml::read(text, file) {
         Ok(document) => document,
         Err(mistake) => {
             let files = vec![file.to_owned()];
-            return Reading { config: Err(vec![mistake]), files, warnings: Vec::new() };
+            return ConfigReadResult { config: Err(vec![mistake]), files, warnings: Vec::new() };
         }
     };
     source.note_text(text);
     match finish(value, &mut source, mistakes) {
         Ok(config) => {
-            let mut config = Config { source, ..config };
+            let mut config = GatewayConfig { source, ..config };
             config.note_files();
             let (files, warnings) = (config.source.files().to_vec(), config.source.warnings().to_vec());
-            Reading { config: Ok(config), files, warnings }
+            ConfigReadResult { config: Ok(config), files, warnings }
         }
         Err(mistakes) => {
             let (files, warnings) = (source.files().to_vec(), source.warnings().to_vec());
-            Reading { config: Err(mistakes), files, warnings }
+            ConfigReadResult { config: Err(mistakes), files, warnings }
         }
     }
 }
 
 /// Validates and deserialises a config, without its source, which gets the warnings.
-fn finish(mut value: Value, source: &mut Source, mut mistakes: Vec<Mistake>) -> Result<Config, Vec<Mistake>> {
+fn finish(
+    mut value: Value,
+    source: &mut FieldPositions,
+    mut mistakes: Vec<ConfigMistake>,
+) -> Result<GatewayConfig, Vec<ConfigMistake>> {
     // Further mistakes in a value whose `${...}` could not be resolved would only repeat the problem.
     let unfilled: Vec<_> = mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
     mistakes.extend(renamed::apply(renamed::CONFIG, &mut value, source));
     let (wrong, warnings) = check::check(&value, source);
-    let found = schema::validate(&value, source, &schema::of::<Config>()).into_iter().chain(wrong);
+    let found = schema::validate(&value, source, &schema::of::<GatewayConfig>()).into_iter().chain(wrong);
     warnings.into_iter().for_each(|warning| source.warn(warning));
     mistakes.extend(found.filter(|mistake| !unfilled.contains(&(mistake.line, mistake.column))));
     beside::deserialised(value, source, mistakes)
 }
 
 /// Returns the mistake in a value that the schema accepts and its type rejects.
-fn undeserialised(error: &serde_path_to_error::Error<serde_json::Error>, source: &Source) -> Mistake {
+fn undeserialised(
+    error: &serde_path_to_error::Error<serde_json::Error>,
+    source: &FieldPositions,
+) -> ConfigMistake {
     use serde_path_to_error::Segment;
     let pointer = error.path().iter().fold(String::new(), |pointer, segment| match segment {
         Segment::Seq { index } => format!("{pointer}/{index}"),

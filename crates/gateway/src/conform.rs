@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Request, Uri, Version, header};
 use services::headers::SingletonField;
 use services::path;
 
-use crate::refusal::Refusal;
+use crate::refusal::RequestRefusal;
 
 /// The maximum number of fields of a head.
 pub(crate) const MAX_FIELDS: usize = 100;
@@ -36,20 +36,20 @@ pub(crate) fn normalise_target<B>(request: &mut Request<B>) {
 ///
 /// # Errors
 /// The first violation.
-pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Refusal> {
-    let said = Said::of(request);
+pub(crate) fn check<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
+    let said = ValidatedHeaders::of(request);
     if said.fields > MAX_FIELDS {
-        return Err(Refusal::HeadTooLarge);
+        return Err(RequestRefusal::HeadTooLarge);
     }
     framing(&said)?;
     target(request)?;
     host(request, &said)?;
-    if said.expects_else { Err(Refusal::ExpectationFailed) } else { Ok(()) }
+    if said.expects_else { Err(RequestRefusal::ExpectationFailed) } else { Ok(()) }
 }
 
 /// The fields that are validated, found in one pass over the head of every request.
 #[derive(Default)]
-struct Said<'a> {
+struct ValidatedHeaders<'a> {
     host: SingletonField<'a>,
     coding: SingletonField<'a>,
     /// Whether there is an expectation other than `100-continue`.
@@ -58,7 +58,7 @@ struct Said<'a> {
     fields: usize,
 }
 
-impl<'a> Said<'a> {
+impl<'a> ValidatedHeaders<'a> {
     fn of<B>(request: &'a Request<B>) -> Self {
         let mut said = Self::default();
         for (name, value) in request.headers() {
@@ -84,48 +84,49 @@ pub(crate) fn has_padded_value(fields: &HeaderMap) -> bool {
 
 /// Accepts only `chunked`, the coding that every recipient supports (RFC 9112, section 6.1). The connection
 /// checks the remaining framing, which isn't visible any more.
-fn framing(said: &Said<'_>) -> Result<(), Refusal> {
+fn framing(said: &ValidatedHeaders<'_>) -> Result<(), RequestRefusal> {
     match said.coding.value() {
         Ok(None) => Ok(()),
         Ok(Some(coding)) if is(coding, b"chunked") => Ok(()),
-        _ => Err(Refusal::FramingDoubtful),
+        _ => Err(RequestRefusal::FramingDoubtful),
     }
 }
 
 /// Validates the target: its path is not too long, it is ASCII (RFC 3986, section 2), and in absolute form it
 /// has an http or https URL without user information (RFC 9110, section 4.2.4).
-fn target<B>(request: &Request<B>) -> Result<(), Refusal> {
+fn target<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
     let uri = request.uri();
     if uri.path().len() > MAX_PATH {
-        return Err(Refusal::PathTooLong);
+        return Err(RequestRefusal::PathTooLong);
     }
     let is_web = uri.scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https"));
     let is_plain = uri.authority().is_none_or(is_plain);
     let is_ascii = uri.path_and_query().is_none_or(|target| target.as_str().is_ascii());
-    if is_web && is_plain && is_ascii { Ok(()) } else { Err(Refusal::TargetInvalid) }
+    if is_web && is_plain && is_ascii { Ok(()) } else { Err(RequestRefusal::TargetInvalid) }
 }
 
 /// Validates the host: it is not too long, there is at most one, and over HTTP/2 it matches the authority
 /// (RFC 9112, section 3.2; RFC 9113, section 8.3.1). Over HTTP/1.1 a target in absolute form replaces it (RFC
 /// 9112, section 3.2.2).
-fn host<B>(request: &Request<B>, said: &Said<'_>) -> Result<(), Refusal> {
+fn host<B>(request: &Request<B>, said: &ValidatedHeaders<'_>) -> Result<(), RequestRefusal> {
     if request.uri().authority().is_some_and(|authority| authority.as_str().len() > MAX_HOST) {
-        return Err(Refusal::HostInvalid);
+        return Err(RequestRefusal::HostInvalid);
     }
-    let Some(host) = said.host.value().map_err(|_| Refusal::HostInvalid)? else {
+    let Some(host) = said.host.value().map_err(|_| RequestRefusal::HostInvalid)? else {
         let has_one = request.version() != Version::HTTP_11 || request.uri().authority().is_some();
-        return if has_one { Ok(()) } else { Err(Refusal::HostInvalid) };
+        return if has_one { Ok(()) } else { Err(RequestRefusal::HostInvalid) };
     };
     if host.len() > MAX_HOST {
-        return Err(Refusal::HostInvalid);
+        return Err(RequestRefusal::HostInvalid);
     }
     if request.uri().authority().is_none() && is_common(host.as_bytes()) {
         return Ok(());
     }
-    let host = Authority::try_from(host.as_bytes()).ok().filter(is_plain).ok_or(Refusal::HostInvalid)?;
+    let host =
+        Authority::try_from(host.as_bytes()).ok().filter(is_plain).ok_or(RequestRefusal::HostInvalid)?;
     match request.uri().authority() {
         Some(authority) if request.version() == Version::HTTP_2 && *authority != host => {
-            Err(Refusal::HostInvalid)
+            Err(RequestRefusal::HostInvalid)
         }
         _ => Ok(()),
     }
@@ -185,14 +186,14 @@ mod tests {
     #[test]
     fn rejects_targets_that_are_too_long_after_encoding() {
         let request = normalised(&format!("/?{}", "\u{e9}".repeat(20_000)));
-        assert!(matches!(check(&request), Err(Refusal::TargetInvalid)));
+        assert!(matches!(check(&request), Err(RequestRefusal::TargetInvalid)));
     }
 
     #[test]
     fn rejects_paths_that_are_too_long() {
         let of = |length: usize| normalised(&format!("/{}?{}", "a".repeat(length - 1), "b".repeat(30_000)));
         assert!(check(&of(MAX_PATH)).is_ok());
-        assert!(matches!(check(&of(MAX_PATH + 1)), Err(Refusal::PathTooLong)));
+        assert!(matches!(check(&of(MAX_PATH + 1)), Err(RequestRefusal::PathTooLong)));
     }
 
     #[test]

@@ -20,10 +20,10 @@ use services::{StreamedServiceBody, body};
 
 use config::CorsConfig;
 
-use crate::client::Client;
+use crate::client::ClientInfo;
 use crate::encode::vary;
 use crate::hosts::OwnHosts;
-use crate::refusal::Refusal;
+use crate::refusal::RequestRefusal;
 
 /// Fetch metadata headers (W3C): the relation to the requesting page, the mode and the destination.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -40,10 +40,10 @@ const OURS: &str = "orfa-";
 
 /// The origins that a route allows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Origins(Arc<Allowed>);
+pub(crate) struct AllowedOrigins(Arc<CorsPolicy>);
 
 #[derive(Debug, Default)]
-struct Allowed {
+struct CorsPolicy {
     /// The hosts of the gateway itself.
     own: Arc<OwnHosts>,
     everyone: bool,
@@ -62,7 +62,7 @@ struct Allowed {
 
 /// The kind of a request's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum OriginKind {
     /// Not from a page.
     NoPage,
     /// From a page of the gateway itself.
@@ -75,11 +75,11 @@ pub(crate) enum From {
     Foreign,
 }
 
-impl Origins {
+impl AllowedOrigins {
     /// Creates the rules of a config for a gateway with these hosts. Without a config no other origin is
     /// allowed.
     pub(crate) fn new(config: Option<&CorsConfig>, own: &Arc<OwnHosts>) -> Self {
-        let mut allowed = Allowed { own: Arc::clone(own), ..Allowed::default() };
+        let mut allowed = CorsPolicy { own: Arc::clone(own), ..CorsPolicy::default() };
         let Some(config) = config else { return Self(Arc::new(allowed)) };
         allowed.credentials = config.credentials;
         allowed.max_age = config.max_age.map(|age| age.0.as_secs().into());
@@ -98,39 +98,39 @@ impl Origins {
 
     /// Whether no origin is allowed. Only otherwise does the gateway set cross-origin headers itself.
     pub(crate) fn is_empty(&self) -> bool {
-        let Allowed { everyone, opaque, exact, any_port, .. } = &*self.0;
+        let CorsPolicy { everyone, opaque, exact, any_port, .. } = &*self.0;
         !everyone && !opaque && exact.is_empty() && any_port.is_empty()
     }
 
     /// Classifies the request's origin by the rules of this route.
-    pub(crate) fn judge<B>(&self, request: &Request<B>, client: &Client) -> From {
+    pub(crate) fn judge<B>(&self, request: &Request<B>, client: &ClientInfo) -> OriginKind {
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
         let Some(origin) = origins.next() else { return self.judge_unnamed(request, client) };
-        let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return From::Foreign };
-        let Allowed { everyone, opaque, credentials, .. } = *self.0;
+        let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return OriginKind::Foreign };
+        let CorsPolicy { everyone, opaque, credentials, .. } = *self.0;
         let is_listed = self.lists(origin);
         let own = &self.0.own;
         let is_own = |host| is_same_host(origin, host, client.is_secure()) && own.contain(host, client);
         if host_of(request).is_some_and(is_own) {
-            From::Own
+            OriginKind::Own
         } else if is_listed && credentials {
-            From::Listed
+            OriginKind::Listed
         } else if is_listed || everyone || (opaque && origin == "null") {
-            From::Anyone
+            OriginKind::Anyone
         } else {
-            From::Foreign
+            OriginKind::Foreign
         }
     }
 
     /// Classifies a request without `Origin`. Browsers omit it if a page only embeds the resource, and report
     /// the page's relation in `Sec-Fetch-Site`. They also omit it if a page reads from its own host, which is
     /// the gateway only by a name in its config.
-    fn judge_unnamed<B>(&self, request: &Request<B>, client: &Client) -> From {
+    fn judge_unnamed<B>(&self, request: &Request<B>, client: &ClientInfo) -> OriginKind {
         let is_own = || host_of(request).is_some_and(|host| self.0.own.contain(host, client));
         match values(request.headers(), &SEC_FETCH_SITE).next().map(HeaderValue::as_bytes) {
-            Some(b"cross-site" | b"same-site") => From::Foreign,
-            Some(b"same-origin") if is_made_by_page(request.headers()) && !is_own() => From::Foreign,
-            _ => From::NoPage,
+            Some(b"cross-site" | b"same-site") => OriginKind::Foreign,
+            Some(b"same-origin") if is_made_by_page(request.headers()) && !is_own() => OriginKind::Foreign,
+            _ => OriginKind::NoPage,
         }
     }
 
@@ -174,17 +174,17 @@ impl Origins {
 
     /// Sets the headers that let the page read the response, if it may. The service's own cross-origin
     /// headers are replaced on a route with rules.
-    pub(crate) fn mark(&self, from: From, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    pub(crate) fn mark(&self, from: OriginKind, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         if self.is_empty() {
             return;
         }
         headers.remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);
         headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
         vary(headers, "origin");
-        let (From::Listed | From::Anyone, Some(origin)) = (from, origin) else { return };
-        let everyone = (from == From::Anyone && self.0.everyone).then(|| HeaderValue::from_static("*"));
+        let (OriginKind::Listed | OriginKind::Anyone, Some(origin)) = (from, origin) else { return };
+        let everyone = (from == OriginKind::Anyone && self.0.everyone).then(|| HeaderValue::from_static("*"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, everyone.unwrap_or_else(|| origin.clone()));
-        if from == From::Listed {
+        if from == OriginKind::Listed {
             headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
         }
         if let Some(exposed) = &self.0.exposed {
@@ -193,16 +193,16 @@ impl Origins {
     }
 }
 
-impl From {
+impl OriginKind {
     /// Whether cookies are forwarded: only from origins that may send credentials.
     pub(crate) fn keeps_cookies(self) -> bool {
         matches!(self, Self::NoPage | Self::Own | Self::Listed)
     }
 
     /// Returns the error for a page that may not use the route.
-    pub(crate) fn refusal(headers: &HeaderMap) -> Refusal {
+    pub(crate) fn refusal(headers: &HeaderMap) -> RequestRefusal {
         let origin = headers.get(header::ORIGIN).map(HeaderValue::as_bytes).unwrap_or(b"of another site");
-        Refusal::OriginForbidden { origin: String::from_utf8_lossy(origin).into_owned() }
+        RequestRefusal::OriginForbidden { origin: String::from_utf8_lossy(origin).into_owned() }
     }
 }
 

@@ -11,13 +11,13 @@ use openapi::OpenApiDocument;
 use query::RouteDocuments;
 use services::ServiceConfig;
 
-use crate::config::{Config, Mistake};
+use crate::config::{ConfigMistake, GatewayConfig};
 
 /// Reads the documents that a config names, with paths as programs write them.
 ///
 /// # Errors
 /// A mistake for each file that is not an OpenAPI document.
-pub fn read(config: &Config) -> Result<RouteDocuments, Vec<Mistake>> {
+pub fn read(config: &GatewayConfig) -> Result<RouteDocuments, Vec<ConfigMistake>> {
     let (mut documents, mut mistakes) = (RouteDocuments::new(), Vec::new());
     for (name, service) in &config.services {
         let Some(file) = &service.openapi else { continue };

@@ -18,7 +18,7 @@ use crate::config::DrainConfig;
 
 /// The mode of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum ShutdownMode {
     /// With the delay that lets load balancers react, as for a service manager.
     Gracefully,
     /// Without the delay, as for an interactive terminal. Requests in flight still complete.
@@ -30,39 +30,39 @@ pub enum Stop {
 
 /// The result of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drained {
+pub struct DrainResult {
     /// The number of connections that were cut off at the timeout.
     pub cut_off: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub(crate) enum DrainPhase {
     Serving,
     Draining,
     Over,
 }
 
 /// The shutdown signal for connections, and their number.
-pub(crate) struct Ending {
-    phase: watch::Sender<Phase>,
+pub(crate) struct DrainSignal {
+    phase: watch::Sender<DrainPhase>,
     open: Arc<()>,
 }
 
 /// A token that counts a connection while it exists.
-pub(crate) type Open = Arc<()>;
+pub(crate) type OpenConnectionToken = Arc<()>;
 
-impl Ending {
+impl DrainSignal {
     pub(crate) fn new() -> Self {
-        Self { phase: watch::Sender::new(Phase::Serving), open: Open::default() }
+        Self { phase: watch::Sender::new(DrainPhase::Serving), open: OpenConnectionToken::default() }
     }
 
     /// Subscribes a connection to the phases of the shutdown.
-    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+    pub(crate) fn phase(&self) -> watch::Receiver<DrainPhase> {
         self.phase.subscribe()
     }
 
     /// Counts another connection.
-    pub(crate) fn open(&self) -> Open {
+    pub(crate) fn open(&self) -> OpenConnectionToken {
         Arc::clone(&self.open)
     }
 
@@ -74,20 +74,20 @@ impl Ending {
 /// Shuts a gateway down. `accepting` accepts connections; it completes once the phase is [`Phase::Draining`]
 /// and all waiting connections have been accepted.
 pub(crate) async fn drain(
-    ending: &Ending,
+    ending: &DrainSignal,
     mut accepting: Pin<Box<impl Future<Output = ()>>>,
-    stop: Stop,
+    stop: ShutdownMode,
     config: &DrainConfig,
-) -> Drained {
-    let delay = if stop == Stop::Promptly { Duration::ZERO } else { config.delay.0 };
+) -> DrainResult {
+    let delay = if stop == ShutdownMode::Promptly { Duration::ZERO } else { config.delay.0 };
     tracing::info!(?stop, ?delay, "leaving");
-    if stop == Stop::HandedOver {
+    if stop == ShutdownMode::HandedOver {
         drop(accepting);
         let _ = timeout(delay, ending.phase.closed()).await;
-        ending.phase.send_replace(Phase::Draining);
+        ending.phase.send_replace(DrainPhase::Draining);
     } else {
         let has_ended = timeout(delay, &mut accepting).await.is_ok();
-        ending.phase.send_replace(Phase::Draining);
+        ending.phase.send_replace(DrainPhase::Draining);
         if !has_ended {
             accepting.await;
         }
@@ -96,17 +96,17 @@ pub(crate) async fn drain(
 }
 
 /// Waits for the remaining connections, and cuts them off at the timeout.
-async fn end(ending: &Ending, time: Duration) -> Drained {
+async fn end(ending: &DrainSignal, time: Duration) -> DrainResult {
     tracing::info!(connections = ending.connections(), "draining");
     let _ = timeout(time, ending.phase.closed()).await;
     cut_off(ending).await
 }
 
 /// Cuts off the remaining connections.
-pub(crate) async fn cut_off(ending: &Ending) -> Drained {
+pub(crate) async fn cut_off(ending: &DrainSignal) -> DrainResult {
     let cut_off = ending.connections();
-    ending.phase.send_replace(Phase::Over);
+    ending.phase.send_replace(DrainPhase::Over);
     ending.phase.closed().await;
     tracing::info!(cut_off, "stopped");
-    Drained { cut_off }
+    DrainResult { cut_off }
 }

@@ -23,13 +23,13 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use services::{StreamedServiceBody, body};
 
-use coding::Coding;
-use compressed::Compressed;
+use coding::ContentCodingKind;
+use compressed::CompressedBody;
 use config::CompressConfig;
-pub(crate) use dedup::Account;
-use dedup::Forms;
+use dedup::AcceptedForms;
+pub(crate) use dedup::DedupAccount;
 
-use crate::client::Client;
+use crate::client::ClientInfo;
 use crate::config::RouteConfig;
 use crate::unsent;
 
@@ -40,31 +40,31 @@ const ENCODER: u64 = 1 << 20;
 
 /// The encoding settings of a route.
 #[derive(Clone, Debug)]
-pub(crate) struct Encoding {
+pub(crate) struct EncodingConfigState {
     dedups: bool,
-    compress: Option<Compress>,
+    compress: Option<CompressionSettings>,
 }
 
 /// The compression settings of a route.
 #[derive(Clone, Debug)]
-struct Compress {
+struct CompressionSettings {
     /// The minimum size. Shorter texts are not compressed.
     min: u64,
     /// The codings in order of preference.
-    codings: Vec<Coding>,
+    codings: Vec<ContentCodingKind>,
 }
 
 /// The parts of a request that determine the encoding of its response.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
-    forms: Option<Forms>,
-    coding: Option<Coding>,
+pub(crate) struct AcceptedEncodings {
+    forms: Option<AcceptedForms>,
+    coding: Option<ContentCodingKind>,
     is_head: bool,
     /// The entity tags of the client's cached responses.
     known: Option<HeaderValue>,
 }
 
-impl Encoding {
+impl EncodingConfigState {
     /// Creates the settings of a route from its own config or else the global one. `is_ours` if the gateway
     /// generates the responses.
     pub(crate) fn new(route: &RouteConfig, all: Option<&CompressConfig>, is_ours: bool) -> Self {
@@ -77,15 +77,16 @@ impl Encoding {
             Some(config) => config.options(),
             None => is_ours.then(Default::default),
         };
-        let compress = options.map(|options| Compress { min: options.min.0, codings: options.codings });
+        let compress =
+            options.map(|options| CompressionSettings { min: options.min.0, codings: options.codings });
         Self { dedups: false, compress }
     }
 
     /// Extracts the parts of a request that determine the encoding.
-    pub(crate) fn asked<B>(&self, request: &Request<B>) -> Asked {
+    pub(crate) fn asked<B>(&self, request: &Request<B>) -> AcceptedEncodings {
         let headers = request.headers();
-        Asked {
-            forms: if self.dedups { Forms::asked(headers) } else { None },
+        AcceptedEncodings {
+            forms: if self.dedups { AcceptedForms::asked(headers) } else { None },
             coding: self.compress.as_ref().and_then(|compress| accept::coding(&compress.codings, headers)),
             is_head: request.method() == Method::HEAD,
             known: headers.get(header::IF_NONE_MATCH).cloned(),
@@ -95,10 +96,10 @@ impl Encoding {
     /// Encodes the response. `account` returns the quota to charge for long computations, and their deadline.
     pub(crate) async fn encode<'a>(
         &self,
-        asked: Asked,
-        account: impl FnOnce() -> Account<'a>,
+        asked: AcceptedEncodings,
+        account: impl FnOnce() -> DedupAccount<'a>,
         mut response: Response<StreamedServiceBody>,
-        client: &Client,
+        client: &ClientInfo,
     ) -> Response<StreamedServiceBody> {
         if response.status() == StatusCode::NOT_MODIFIED {
             let headers = response.headers_mut();
@@ -132,12 +133,12 @@ impl Encoding {
     }
 }
 
-impl Compress {
+impl CompressionSettings {
     fn apply(
         &self,
-        asked: &Asked,
+        asked: &AcceptedEncodings,
         mut response: Response<StreamedServiceBody>,
-        client: &Client,
+        client: &ClientInfo,
     ) -> Response<StreamedServiceBody> {
         let size = size(&response, asked.is_head);
         if size.is_some_and(|size| size < self.min.max(1))
@@ -167,10 +168,10 @@ fn size(response: &Response<StreamedServiceBody>, is_head: bool) -> Option<u64> 
 /// Compresses the body: at once if it is complete and short, or else in chunks as it arrives, with yields in
 /// between. It stays plain if the client already has too many unsent bytes.
 fn compressed(
-    coding: Coding,
+    coding: ContentCodingKind,
     size: Option<u64>,
     response: Response<StreamedServiceBody>,
-    client: &Client,
+    client: &ClientInfo,
 ) -> Response<StreamedServiceBody> {
     let (mut head, mut body) = response.into_parts();
     let is_short = size.is_some_and(|size| size <= coding.turn() as u64);
@@ -190,5 +191,5 @@ fn compressed(
         return Response::from_parts(head, StreamBody::new(frames).boxed_unsync());
     };
     head::encode(&mut head.headers, coding);
-    Response::from_parts(head, Compressed::new(coding, size, first, body, permit).boxed_unsync())
+    Response::from_parts(head, CompressedBody::new(coding, size, first, body, permit).boxed_unsync())
 }

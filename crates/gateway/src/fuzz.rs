@@ -8,10 +8,10 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Request, header};
 use services::{CallerId, ToProblem};
 
-use crate::client::Client;
+use crate::client::ClientInfo;
 use crate::config::{self, CorsConfig};
-use crate::cors::{self, Origins};
-use crate::identity::{Identity, KeySet};
+use crate::cors::{self, AllowedOrigins};
+use crate::identity::{IdentityProviders, KeySet};
 use crate::trusted::{TrustedProxies, network};
 
 #[test]
@@ -99,8 +99,8 @@ fn never_allows_unlisted_origins() {
         if !cors::config::is_pattern(pattern) || pattern.contains('*') || pattern == "null" {
             return;
         }
-        let client = Client::for_tests();
-        let origins = Origins::new(Some(&CorsConfig::of([pattern])), &Arc::default());
+        let client = ClientInfo::for_tests();
+        let origins = AllowedOrigins::new(Some(&CorsConfig::of([pattern])), &Arc::default());
         let mut headers = HeaderMap::new();
         origins.mark(origins.judge(&request, &client), request.headers().get(header::ORIGIN), &mut headers);
         let bare = |text: &str| text.trim_end_matches(":80").trim_end_matches(":443").to_ascii_lowercase();
@@ -150,7 +150,7 @@ const PUBLIC: &str = r#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a",
     "x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}]}"#;
 
 /// Authentication with tokens of the issuer, whose keys are in this field and file, or with a key.
-fn identity(field: &str, keys: &str) -> Identity {
+fn identity(field: &str, keys: &str) -> IdentityProviders {
     let text = format!(
         "
 routes: []
@@ -161,7 +161,7 @@ callers: {{ batch: {{ key: 'sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabb
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("keys"), keys).unwrap();
     let config = config::read_text(&text, &folder.path().join("orfa.yaml")).unwrap();
-    Identity::new(&config, None).unwrap()
+    IdentityProviders::new(&config, None).unwrap()
 }
 
 #[test]

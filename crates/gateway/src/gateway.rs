@@ -8,30 +8,30 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::access::{Audience, Log, Seen};
+use crate::access::{CompletedRequest, LogWriter, Telemetry};
 use crate::build::BuildError;
-use crate::config::{AdminConfig, Config, ListenConfig};
-use crate::drain::{Drained, Stop};
+use crate::config::{AdminConfig, GatewayConfig, ListenConfig};
+use crate::drain::{DrainResult, ShutdownMode};
 use crate::hosts::HostNames;
-use crate::life::{Current, Life};
-use crate::listen::{BindError, Listener, Listeners};
-use crate::readiness::{Readiness, State};
-use crate::reload::Reloads;
+use crate::life::{ActiveConfig, RequestPipeline};
+use crate::listen::{BindError, Listener, ListenerSet};
+use crate::readiness::{LifecycleState, Readiness};
+use crate::reload::ReloadShared;
 use crate::server;
-use crate::trace::Tracer;
+use crate::trace::RequestTracer;
 
 /// A gateway that is ready to serve. Clones are handles of the same gateway.
 #[derive(Clone)]
 pub struct Gateway {
-    pub(crate) current: Arc<Current>,
-    pub(crate) reloads: Arc<Reloads>,
-    pub(crate) fixed: Arc<Fixed>,
+    pub(crate) current: Arc<ActiveConfig>,
+    pub(crate) reloads: Arc<ReloadShared>,
+    pub(crate) fixed: Arc<StartupConfig>,
     /// Serialises reloads.
     pub(crate) reloading: Arc<Mutex<()>>,
 }
 
 /// The parts of the initial config that later ones can't change.
-pub(crate) struct Fixed {
+pub(crate) struct StartupConfig {
     listen: ListenConfig,
     admin: Option<AdminConfig>,
     takeover: Option<PathBuf>,
@@ -45,12 +45,12 @@ impl Gateway {
     /// # Errors
     /// Mistakes that show only now, such as rules for programs that don't fit their services, or a runtime
     /// that can't be started.
-    pub fn build(config: Config) -> Result<Self, BuildError> {
-        let life = Life::build(&config, None)?;
+    pub fn build(config: GatewayConfig) -> Result<Self, BuildError> {
+        let life = RequestPipeline::build(&config, None)?;
         Ok(Self {
-            current: Arc::new(Current::new(life)),
-            reloads: Arc::new(Reloads::new(config.source.digest().to_owned())),
-            fixed: Arc::new(Fixed::new(config)),
+            current: Arc::new(ActiveConfig::new(life)),
+            reloads: Arc::new(ReloadShared::new(config.source.digest().to_owned())),
+            fixed: Arc::new(StartupConfig::new(config)),
             reloading: Arc::default(),
         })
     }
@@ -60,14 +60,14 @@ impl Gateway {
     /// # Errors
     /// If its thread can't be started.
     pub fn log_to(self, sink: Box<dyn Write + Send>) -> Result<Self, BuildError> {
-        let log = Arc::new(Log::new(sink)?);
+        let log = Arc::new(LogWriter::new(sink)?);
         self.current.put_audience(|audience| audience.log = Some(log));
         Ok(self)
     }
 
     /// Calls `watch` for every request, after the last byte of its response. It must not block.
     #[must_use]
-    pub fn on_request(self, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {
+    pub fn on_request(self, watch: impl Fn(CompletedRequest) + Send + Sync + 'static) -> Self {
         self.current.put_audience(|audience| audience.watch = Some(Arc::new(watch)));
         self
     }
@@ -83,9 +83,9 @@ impl Gateway {
     /// lost later is replaced and doesn't affect readiness.
     pub(crate) fn unready(&self) -> Option<(&'static str, String)> {
         match self.readiness().state() {
-            State::Starting => Some(("starting", "the gateway does not listen yet".to_owned())),
-            State::Draining => Some(("draining", "the gateway is shutting down".to_owned())),
-            State::Ready => {
+            LifecycleState::Starting => Some(("starting", "the gateway does not listen yet".to_owned())),
+            LifecycleState::Draining => Some(("draining", "the gateway is shutting down".to_owned())),
+            LifecycleState::Ready => {
                 let life = self.current.life();
                 let mut waiting =
                     life.routes.scripts().filter_map(|(_, script)| Some((script.name(), script.waits()?)));
@@ -102,7 +102,7 @@ impl Gateway {
 
     /// The results of reloads.
     #[must_use]
-    pub fn reloads(&self) -> &Arc<Reloads> {
+    pub fn reloads(&self) -> &Arc<ReloadShared> {
         &self.reloads
     }
 
@@ -110,7 +110,7 @@ impl Gateway {
     ///
     /// # Errors
     /// For the first address that is in use or not local.
-    pub fn bind(&self) -> Result<Listeners, BindError> {
+    pub fn bind(&self) -> Result<ListenerSet, BindError> {
         self.adopt(&mut Vec::new())
     }
 
@@ -119,8 +119,8 @@ impl Gateway {
     ///
     /// # Errors
     /// For the first address that is neither among them nor available.
-    pub fn adopt(&self, present: &mut Vec<Listener>) -> Result<Listeners, BindError> {
-        Listeners::adopt(self.fixed.listen.addresses(), present)
+    pub fn adopt(&self, present: &mut Vec<Listener>) -> Result<ListenerSet, BindError> {
+        ListenerSet::adopt(self.fixed.listen.addresses(), present)
     }
 
     /// Binds the admin address, or adopts its listening socket. Returns `None` if the config disables it, or
@@ -130,9 +130,9 @@ impl Gateway {
     /// If the address in the config is in use or not local.
     pub fn adopt_admin(&self, present: &mut Vec<Listener>) -> Result<Option<Listener>, BindError> {
         let named = self.fixed.admin.as_ref().map(AdminConfig::address);
-        let address =
-            Some(named.unwrap_or(Config::DEFAULT_ADMIN)).filter(|named| *named != Config::ADMIN_OFF);
-        match Listeners::adopt(address, present) {
+        let address = Some(named.unwrap_or(GatewayConfig::DEFAULT_ADMIN))
+            .filter(|named| *named != GatewayConfig::ADMIN_OFF);
+        match ListenerSet::adopt(address, present) {
             Ok(adopted) => Ok(adopted.into_vec().pop()),
             Err(error) if named.is_none() => {
                 tracing::warn!(%error, "no admin listener: set an address under `admin`, or `off`");
@@ -153,9 +153,10 @@ impl Gateway {
     ///
     /// # Errors
     /// Like [`Gateway::build`]; the previous config then stays active.
-    pub fn reload(&self, config: &Config) -> Result<Vec<&'static str>, BuildError> {
+    pub fn reload(&self, config: &GatewayConfig) -> Result<Vec<&'static str>, BuildError> {
         let _turn = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let life = Life::build(config, Some(&self.current.life())).inspect_err(|_| self.reloads.fail())?;
+        let life = RequestPipeline::build(config, Some(&self.current.life()))
+            .inspect_err(|_| self.reloads.fail())?;
         self.current.put(life);
         self.reloads.succeed(config.source.digest());
         Ok(self.fixed.changed(config))
@@ -172,8 +173,12 @@ impl Gateway {
     }
 
     /// Serves until `stop` completes, then drains. Returns when the access log is written.
-    pub async fn serve(self, listeners: Listeners, stop: impl Future<Output = Stop>) -> Drained {
-        self.readiness().advance(State::Ready);
+    pub async fn serve(
+        self,
+        listeners: ListenerSet,
+        stop: impl Future<Output = ShutdownMode>,
+    ) -> DrainResult {
+        self.readiness().advance(LifecycleState::Ready);
         for address in listeners.addresses() {
             tracing::info!(%address, "listening");
         }
@@ -186,14 +191,14 @@ impl Gateway {
     }
 }
 
-impl Fixed {
-    fn new(config: Config) -> Self {
-        let Config { listen, admin, takeover, runtime, scripts, .. } = config;
+impl StartupConfig {
+    fn new(config: GatewayConfig) -> Self {
+        let GatewayConfig { listen, admin, takeover, runtime, scripts, .. } = config;
         Self { listen, admin, takeover, runtime, scripts }
     }
 
     /// The fields that differ in a config.
-    pub(crate) fn changed(&self, config: &Config) -> Vec<&'static str> {
+    pub(crate) fn changed(&self, config: &GatewayConfig) -> Vec<&'static str> {
         let fields = [
             ("listen", self.listen.addresses().ne(config.listen.addresses())),
             ("admin", self.admin != config.admin),
@@ -206,18 +211,18 @@ impl Fixed {
 }
 
 /// Creates the telemetry of a config. The access log is reused while configs enable it.
-impl Audience {
-    pub(crate) fn of(config: &Config, previous: Option<&Life>) -> io::Result<Self> {
+impl Telemetry {
+    pub(crate) fn of(config: &GatewayConfig, previous: Option<&RequestPipeline>) -> io::Result<Self> {
         let mut audience = previous.map(|life| (*life.audience).clone()).unwrap_or_default();
         if !config.log.access {
             audience.log = None;
         } else if audience.log.is_none() {
-            audience.log = Some(Arc::new(Log::new(Box::new(io::stderr()))?));
+            audience.log = Some(Arc::new(LogWriter::new(Box::new(io::stderr()))?));
         }
         let kept = audience.tracer.take();
         audience.tracer = config.traces.as_ref().and_then(|traces| {
             let kept = kept.filter(|tracer| tracer.is_of(traces));
-            kept.or_else(|| Tracer::new(traces, Arc::clone(&audience.metrics.spans)).map(Arc::new))
+            kept.or_else(|| RequestTracer::new(traces, Arc::clone(&audience.metrics.spans)).map(Arc::new))
         });
         Ok(audience)
     }

@@ -18,19 +18,19 @@ use offload::OffloadPool;
 use services::ServiceSet;
 
 use crate::build::{add, mistakes, pool};
-use crate::config::{Config, Mistake, Source, beside, read_file, read_long_file};
+use crate::config::{ConfigMistake, FieldPositions, GatewayConfig, beside, read_file, read_long_file};
 use crate::documents;
 
 /// The inputs of GraphQL routes besides the config.
-pub(crate) struct Read {
+pub(crate) struct GraphqlInputs {
     remotes: RemoteServices,
-    routes: Vec<Files>,
+    routes: Vec<GraphqlRouteFiles>,
 }
 
 /// The objects that all GraphQL routes of a gateway share.
 #[derive(Clone, Copy)]
-pub(crate) struct Shared<'a> {
-    pub(crate) source: &'a Source,
+pub(crate) struct SharedGraphqlState<'a> {
+    pub(crate) source: &'a FieldPositions,
     pub(crate) services: &'a ServiceSet,
     pub(crate) documents: &'a graphql::ServiceDocuments,
     pub(crate) schemas: &'a Arc<RemoteSchemas>,
@@ -38,30 +38,30 @@ pub(crate) struct Shared<'a> {
 }
 
 /// The files of a route.
-struct Files {
+struct GraphqlRouteFiles {
     /// The index of the route.
     route: usize,
-    links: Option<(SchemaDeclarations, Source)>,
+    links: Option<(SchemaDeclarations, FieldPositions)>,
     supergraph: Option<(Box<str>, Arc<str>)>,
     listed: Vec<DocumentFile>,
 }
 
 /// A GraphQL route of a config, built for inspection without a gateway.
-pub struct Ready {
+pub struct InspectableGraphqlRoute {
     /// The route's path.
     pub path: String,
     /// The handler.
     pub graphql: GraphqlRoute,
     /// The route's index, and the files of all routes.
     route: usize,
-    read: Arc<Read>,
+    read: Arc<GraphqlInputs>,
 }
 
 /// Reads the files that a config names for GraphQL.
 ///
 /// # Errors
 /// A mistake for each file that can't be read, and all mistakes within the others.
-pub(crate) fn read(config: &Config) -> Result<Read, Vec<Mistake>> {
+pub(crate) fn read(config: &GatewayConfig) -> Result<GraphqlInputs, Vec<ConfigMistake>> {
     let mut wrong = Vec::new();
     let remotes = remotes(config, &mut wrong);
     let mut routes = Vec::new();
@@ -71,7 +71,7 @@ pub(crate) fn read(config: &Config) -> Result<Read, Vec<Mistake>> {
             Err(mistakes) => add(&mut wrong, mistakes),
         }
     }
-    if wrong.is_empty() { Ok(Read { remotes, routes }) } else { Err(wrong) }
+    if wrong.is_empty() { Ok(GraphqlInputs { remotes, routes }) } else { Err(wrong) }
 }
 
 /// Builds the GraphQL routes of a config without a gateway around them. Services aren't called: a route whose
@@ -79,19 +79,19 @@ pub(crate) fn read(config: &Config) -> Result<Read, Vec<Mistake>> {
 ///
 /// # Errors
 /// All mistakes in the routes, the services and their documents.
-pub fn made(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
+pub fn made(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {
     let source = &config.source;
     let services = ServiceSet::read(&config.services, source.folder());
     let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
     let (documents, read, schemas) = (documents::read(config)?, Arc::new(read(config)?), Arc::default());
     let (documents, schemas, offload) = (&documents, &schemas, &pool(config)?);
-    let shared = Shared { source, services: &services, documents, schemas, offload };
+    let shared = SharedGraphqlState { source, services: &services, documents, schemas, offload };
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for (route, graphql) in routes_of(config) {
         match read.graphql(route, graphql, &shared) {
             Ok(graphql) => {
                 let path = config.routes.get(route).map(|route| route.path.clone()).unwrap_or_default();
-                all.push(Ready { path, graphql, route, read: Arc::clone(&read) });
+                all.push(InspectableGraphqlRoute { path, graphql, route, read: Arc::clone(&read) });
             }
             Err(mistakes) => add(&mut wrong, mistakes),
         }
@@ -103,7 +103,7 @@ pub fn made(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
 ///
 /// # Errors
 /// The mistakes of [`made`], and a schema that can't be fetched.
-pub async fn ready(config: &Config) -> Result<Vec<Ready>, Vec<Mistake>> {
+pub async fn ready(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {
     let (all, mut wrong) = (made(config)?, Vec::new());
     for ready in &all {
         if let Err(unsettled) = ready.graphql.settle().await {
@@ -125,7 +125,7 @@ pub(crate) fn warn(path: &str, graphql: &GraphqlRoute) {
     }
 }
 
-impl Read {
+impl GraphqlInputs {
     /// Builds the handler of a route.
     ///
     /// # Errors
@@ -134,9 +134,9 @@ impl Read {
         &self,
         route: usize,
         config: &GraphqlConfig,
-        shared: &Shared<'_>,
-    ) -> Result<GraphqlRoute, Vec<Mistake>> {
-        let Shared { source, services, documents, schemas, offload } = *shared;
+        shared: &SharedGraphqlState<'_>,
+    ) -> Result<GraphqlRoute, Vec<ConfigMistake>> {
+        let SharedGraphqlState { source, services, documents, schemas, offload } = *shared;
         let files = self.routes.iter().find(|files| files.route == route);
         let ground = GraphqlRouteContext {
             services,
@@ -152,7 +152,12 @@ impl Read {
     }
 
     /// Maps mistakes in a route's schema to positions in the files.
-    fn told(&self, source: &Source, route: usize, wrong: Vec<graphql::SchemaMistake>) -> Vec<Mistake> {
+    fn told(
+        &self,
+        source: &FieldPositions,
+        route: usize,
+        wrong: Vec<graphql::SchemaMistake>,
+    ) -> Vec<ConfigMistake> {
         let files = self.routes.iter().find(|files| files.route == route);
         let links = files.and_then(|files| files.links.as_ref()).map(|(_, links)| links);
         let told = wrong.into_iter().map(|mistake| {
@@ -171,11 +176,11 @@ impl Read {
                     source.mistake(&format!("{}{place}", below("/services", &name)), message, hint)
                 }
                 (SchemaMistakeLocation::Text { file, line, column }, _) => {
-                    Mistake { file: file.into(), line, column, field: String::new(), message, hint }
+                    ConfigMistake { file: file.into(), line, column, field: String::new(), message, hint }
                 }
             }
         });
-        let mut told: Vec<Mistake> = told.collect();
+        let mut told: Vec<ConfigMistake> = told.collect();
         told.sort_by(|one, other| {
             (&one.file, one.line, one.column).cmp(&(&other.file, other.line, other.column))
         });
@@ -184,10 +189,10 @@ impl Read {
 
     fn unsettled(
         &self,
-        source: &Source,
+        source: &FieldPositions,
         route: usize,
         unsettled: graphql::SchemaUnavailable,
-    ) -> Vec<Mistake> {
+    ) -> Vec<ConfigMistake> {
         match unsettled {
             graphql::SchemaUnavailable::Mistakes(wrong) => self.told(source, route, wrong),
             graphql::SchemaUnavailable::Service(name, why) => {
@@ -203,7 +208,7 @@ impl Read {
 /// The files that GraphQL routes and services name, to be watched, and their folders, since new documents may
 /// be added.
 #[must_use]
-pub fn watched(config: &Config) -> Vec<PathBuf> {
+pub fn watched(config: &GatewayConfig) -> Vec<PathBuf> {
     let folder = config.source.folder();
     let schemas = config.services.values().filter_map(|service| service.graphql.as_ref()?.schema.as_ref());
     let mut files: Vec<PathBuf> = schemas.map(|schema| folder.join(schema)).collect();
@@ -218,13 +223,13 @@ pub fn watched(config: &Config) -> Vec<PathBuf> {
     files
 }
 
-fn routes_of(config: &Config) -> impl Iterator<Item = (usize, &GraphqlConfig)> {
+fn routes_of(config: &GatewayConfig) -> impl Iterator<Item = (usize, &GraphqlConfig)> {
     let routes = config.routes.iter().enumerate();
     routes.filter_map(|(index, route)| Some((index, route.graphql.as_ref()?)))
 }
 
 /// The services that provide GraphQL, with the text of their schemas.
-fn remotes(config: &Config, wrong: &mut Vec<Mistake>) -> RemoteServices {
+fn remotes(config: &GatewayConfig, wrong: &mut Vec<ConfigMistake>) -> RemoteServices {
     let mut remotes = BTreeMap::new();
     for (name, service) in &config.services {
         let Some(graphql) = &service.graphql else { continue };
@@ -238,7 +243,11 @@ fn remotes(config: &Config, wrong: &mut Vec<Mistake>) -> RemoteServices {
     remotes
 }
 
-fn files(config: &Config, route: usize, graphql: &GraphqlConfig) -> Result<Files, Vec<Mistake>> {
+fn files(
+    config: &GatewayConfig,
+    route: usize,
+    graphql: &GraphqlConfig,
+) -> Result<GraphqlRouteFiles, Vec<ConfigMistake>> {
     let folder = config.source.folder();
     let pointer = format!("/routes/{route}/graphql");
     let links = graphql.links.as_ref().map(|file| {
@@ -253,7 +262,10 @@ fn files(config: &Config, route: usize, graphql: &GraphqlConfig) -> Result<Files
     let supergraph = graphql.supergraph.as_ref().map(|file| {
         let hint = "name a supergraph, relative to the config";
         let text = text(config, file, &format!("{pointer}/supergraph"), "supergraph", hint);
-        Ok::<_, Vec<Mistake>>((file.display().to_string().into(), text.map_err(|mistake| vec![mistake])?))
+        Ok::<_, Vec<ConfigMistake>>((
+            file.display().to_string().into(),
+            text.map_err(|mistake| vec![mistake])?,
+        ))
     });
     let listed = graphql.documents().map(|pattern| {
         listed(folder, pattern).map_err(|message| {
@@ -261,7 +273,7 @@ fn files(config: &Config, route: usize, graphql: &GraphqlConfig) -> Result<Files
             vec![config.source.mistake(&format!("{pointer}/documents"), message, Some(hint))]
         })
     });
-    Ok(Files {
+    Ok(GraphqlRouteFiles {
         route,
         links: links.transpose()?,
         supergraph: supergraph.transpose()?,
@@ -269,7 +281,13 @@ fn files(config: &Config, route: usize, graphql: &GraphqlConfig) -> Result<Files
     })
 }
 
-fn text(config: &Config, file: &Path, pointer: &str, what: &str, hint: &str) -> Result<Arc<str>, Mistake> {
+fn text(
+    config: &GatewayConfig,
+    file: &Path,
+    pointer: &str,
+    what: &str,
+    hint: &str,
+) -> Result<Arc<str>, ConfigMistake> {
     let text = read_long_file(&config.source.folder().join(file));
     text.map(Arc::from).map_err(|error| {
         let message = format!("the {what} {} can't be read: {error}", file.display());

@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::client::Client;
+use crate::client::ClientInfo;
 use crate::config::ListenConfig;
 
 /// A set of host patterns: `shop.example`, `*.shop.example`, `shop.example:8443`, `[2001:db8::1]`.
@@ -17,14 +17,14 @@ pub(crate) struct HostNames(Vec<HostPattern>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostPattern {
-    host: Host,
+    host: NormalizedHost,
     /// The port, if only one matches.
     port: Option<u16>,
 }
 
 /// A host without its port, in normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Host {
+enum NormalizedHost {
     /// In lower case, without a trailing dot.
     Name(String),
     /// All subdomains: names that end with this suffix, which begins with a dot.
@@ -54,7 +54,7 @@ impl HostNames {
 
     /// Whether the set contains a request's host, with an optional port. The default is the scheme's port.
     pub(crate) fn contain(&self, host: &str, is_secure: bool) -> bool {
-        let Some((host, port)) = Host::read(host) else { return false };
+        let Some((host, port)) = NormalizedHost::read(host) else { return false };
         let port = port.unwrap_or(if is_secure { 443 } else { 80 });
         self.0
             .iter()
@@ -69,10 +69,10 @@ impl HostPattern {
             None => (false, text),
         };
         let (host, port) =
-            Host::read(rest).ok_or("it is neither a name nor an address with an optional port")?;
+            NormalizedHost::read(rest).ok_or("it is neither a name nor an address with an optional port")?;
         let host = match host {
-            Host::Name(name) if below => Host::Below(format!(".{name}")),
-            Host::Address(_) if below => return Err("a `*` has to precede a name"),
+            NormalizedHost::Name(name) if below => NormalizedHost::Below(format!(".{name}")),
+            NormalizedHost::Address(_) if below => return Err("a `*` has to precede a name"),
             host => host,
         };
         Ok(Self { host, port })
@@ -87,7 +87,7 @@ pub(crate) fn check(text: &str) -> Result<(), &'static str> {
     HostPattern::read(text).map(drop)
 }
 
-impl Host {
+impl NormalizedHost {
     /// Parses a host and its port; `None` if it is neither a name nor an address.
     fn read(text: &str) -> Option<(Self, Option<u16>)> {
         let (host, port) = match text.rsplit_once(':') {
@@ -135,7 +135,8 @@ impl Host {
 /// Whether a host, with an optional port, is an IP address or a local name: a page can't acquire one by DNS
 /// rebinding.
 pub(crate) fn is_beyond_rebinding(host: &str) -> bool {
-    Host::read(host).is_some_and(|(host, _)| host.is_local() || matches!(host, Host::Address(_)))
+    NormalizedHost::read(host)
+        .is_some_and(|(host, _)| host.is_local() || matches!(host, NormalizedHost::Address(_)))
 }
 
 impl OwnHosts {
@@ -148,17 +149,19 @@ impl OwnHosts {
     }
 
     /// Whether a host that this client requested is the gateway itself.
-    pub(crate) fn contain(&self, host: &str, client: &Client) -> bool {
-        let Some((bare, _)) = Host::read(host) else { return false };
+    pub(crate) fn contain(&self, host: &str, client: &ClientInfo) -> bool {
+        let Some((bare, _)) = NormalizedHost::read(host) else { return false };
         let is_reached = || match &bare {
             // The address on which it was reached, if a listener is bound to all addresses.
-            Host::Address(address) => {
+            NormalizedHost::Address(address) => {
                 let local = client.local().map(|local| local.ip().to_canonical());
                 self.addresses.contains(address) || (self.has_all && local == Some(*address))
             }
             // A browser uses TLS only if the certificate contains the name.
-            Host::Name(name) => client.server_name().is_some_and(|asked| asked.eq_ignore_ascii_case(name)),
-            Host::Below(_) => false,
+            NormalizedHost::Name(name) => {
+                client.server_name().is_some_and(|asked| asked.eq_ignore_ascii_case(name))
+            }
+            NormalizedHost::Below(_) => false,
         };
         bare.is_local() || self.names.contain(host, client.is_secure()) || is_reached()
     }

@@ -27,45 +27,45 @@ use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use services::{CallerId, GatewayClient};
 
 pub(crate) use certificates::{CertificateName, is_text};
-use config::{Algorithm, CallerConfig, Callers, JwtConfig, is_url};
+use config::{CallerConfig, CallerConfigs, JwtConfig, SignatureAlgorithm, is_url};
 pub(crate) use jwks::KeySet;
-use jwks::{Jwks, Place};
-use keys::Keys;
+use jwks::{JwksLocation, JwksSource};
+use keys::ApiKeys;
 use refusal::BadToken;
-pub(crate) use refusal::{Asked, Unidentified};
-use tokens::{Source, Tokens};
+pub(crate) use refusal::{AuthenticationError, CredentialKinds};
+use tokens::{KeySource, TokenVerifier};
 
-use crate::config::Config;
-use crate::server::Certificate;
+use crate::config::GatewayConfig;
+use crate::server::PeerCertificate;
 
 /// A caller and its groups.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Who {
+pub(crate) struct Principal {
     pub(crate) caller: CallerId,
     pub(crate) groups: Vec<Arc<str>>,
 }
 
 /// The configured ways to identify callers.
-pub(crate) struct Identity {
-    nobody: Arc<Who>,
+pub(crate) struct IdentityProviders {
+    nobody: Arc<Principal>,
     /// The header that carries keys, if any caller has a key.
     key: Option<HeaderName>,
-    keys: Keys,
-    tokens: Option<Tokens>,
+    keys: ApiKeys,
+    tokens: Option<TokenVerifier>,
     /// Callers by the names in their certificates.
-    certificates: HashMap<CertificateName, Arc<Who>>,
+    certificates: HashMap<CertificateName, Arc<Principal>>,
     /// Callers by the subjects of their tokens.
-    subjects: HashMap<String, Arc<Who>>,
+    subjects: HashMap<String, Arc<Principal>>,
 }
 
-impl Identity {
+impl IdentityProviders {
     /// Builds the identification rules from the config. Reuses the keys that `earlier` fetched if the issuer
     /// is the same.
     ///
     /// # Errors
     /// Returns a JSON pointer into the config and a message if a key file can't be read.
-    pub(crate) fn new(config: &Config, earlier: Option<&Self>) -> Result<Self, (String, String)> {
-        let who: HashMap<&str, Arc<Who>> = config
+    pub(crate) fn new(config: &GatewayConfig, earlier: Option<&Self>) -> Result<Self, (String, String)> {
+        let who: HashMap<&str, Arc<Principal>> = config
             .callers
             .iter()
             .map(|(name, caller)| (name.as_str(), Arc::new(named(name, caller))))
@@ -88,7 +88,7 @@ impl Identity {
                 );
             }
         }
-        let keys = Keys::new(&config.callers, |name| who.get(name));
+        let keys = ApiKeys::new(&config.callers, |name| who.get(name));
         let key = HeaderName::from_bytes(config.auth.keys.header.as_bytes()).ok();
         let jwt = config.auth.jwt.as_ref();
         Ok(Self {
@@ -108,12 +108,12 @@ impl Identity {
     /// Fails if the certificate has expired since the handshake, since a connection can outlive it.
     pub(crate) fn by_certificate(
         &self,
-        certificate: Option<&Certificate>,
+        certificate: Option<&PeerCertificate>,
         now: SystemTime,
-    ) -> Result<Option<&Arc<Who>>, Unidentified> {
+    ) -> Result<Option<&Arc<Principal>>, AuthenticationError> {
         let Some(certificate) = certificate else { return Ok(None) };
         if let Some(staleness) = certificate.staleness(now) {
-            return Err(Unidentified::StaleCertificate(staleness));
+            return Err(AuthenticationError::StaleCertificate(staleness));
         }
         let mut names = certificate.names.iter().filter(|name| name.is_exact());
         Ok(names.find_map(|name| self.certificates.get(name)))
@@ -127,8 +127,8 @@ impl Identity {
     pub(crate) async fn identify(
         &self,
         headers: &HeaderMap,
-        certified: Option<&Arc<Who>>,
-    ) -> Result<Arc<Who>, Unidentified> {
+        certified: Option<&Arc<Principal>>,
+    ) -> Result<Arc<Principal>, AuthenticationError> {
         let key = self.key.as_ref().filter(|name| **name != AUTHORIZATION);
         let key = key.map_or(Ok(None), |name| single(headers, name))?;
         let bearer =
@@ -137,7 +137,7 @@ impl Identity {
             (None, None) => Ok(Arc::clone(certified.unwrap_or(&self.nobody))),
             (Some(key), None) => self.by_key(key),
             (None, Some(token)) => self.by_bearer(token).await,
-            (Some(_), Some(_)) => Err(Unidentified::Several("a key and a bearer token".to_owned())),
+            (Some(_), Some(_)) => Err(AuthenticationError::Several("a key and a bearer token".to_owned())),
         }
     }
 
@@ -145,12 +145,12 @@ impl Identity {
         self.tokens.is_some() || self.key.as_ref() == Some(&AUTHORIZATION)
     }
 
-    fn by_key(&self, key: &[u8]) -> Result<Arc<Who>, Unidentified> {
-        self.keys.find(key).cloned().ok_or_else(|| Unidentified::UnknownKey(self.asked()))
+    fn by_key(&self, key: &[u8]) -> Result<Arc<Principal>, AuthenticationError> {
+        self.keys.find(key).cloned().ok_or_else(|| AuthenticationError::UnknownKey(self.asked()))
     }
 
     /// Looks up a bearer value as a key, if keys are sent in `Authorization`, and otherwise as a token.
-    async fn by_bearer(&self, text: &[u8]) -> Result<Arc<Who>, Unidentified> {
+    async fn by_bearer(&self, text: &[u8]) -> Result<Arc<Principal>, AuthenticationError> {
         let Some(tokens) = &self.tokens else { return self.by_key(text) };
         if self.key.as_ref() == Some(&AUTHORIZATION)
             && let Some(who) = self.keys.find(text)
@@ -162,13 +162,13 @@ impl Identity {
     }
 
     /// Returns the error for an anonymous request where a caller is required.
-    pub(crate) fn missing(&self) -> Unidentified {
-        Unidentified::Missing(self.asked())
+    pub(crate) fn missing(&self) -> AuthenticationError {
+        AuthenticationError::Missing(self.asked())
     }
 
-    fn asked(&self) -> Asked {
+    fn asked(&self) -> CredentialKinds {
         let key = self.key.clone().filter(|name| *name != AUTHORIZATION);
-        Asked { key, bearer: self.takes_bearer(), certificate: !self.certificates.is_empty() }
+        CredentialKinds { key, bearer: self.takes_bearer(), certificate: !self.certificates.is_empty() }
     }
 
     /// Removes the credentials from a request that is passed on to a service with these headers in `forward`,
@@ -194,54 +194,58 @@ impl Identity {
     }
 }
 
-fn named(name: &str, config: &CallerConfig) -> Who {
+fn named(name: &str, config: &CallerConfig) -> Principal {
     let groups = config.groups.iter().map(|group| group.as_str().into()).collect();
-    Who { caller: CallerId::Named(name.into()), groups }
+    Principal { caller: CallerId::Named(name.into()), groups }
 }
 
-fn tokens(config: &JwtConfig, folder: &Path, earlier: Option<&Identity>) -> Result<Tokens, (String, String)> {
-    let usual: &[Algorithm] = match config.secret {
-        Some(_) => &[Algorithm::HS256],
-        None => &[Algorithm::RS256, Algorithm::ES256],
+fn tokens(
+    config: &JwtConfig,
+    folder: &Path,
+    earlier: Option<&IdentityProviders>,
+) -> Result<TokenVerifier, (String, String)> {
+    let usual: &[SignatureAlgorithm] = match config.secret {
+        Some(_) => &[SignatureAlgorithm::HS256],
+        None => &[SignatureAlgorithm::RS256, SignatureAlgorithm::ES256],
     };
     let algorithms = config.algorithms.as_deref().unwrap_or(usual);
     let algorithms: Vec<_> = algorithms.iter().map(|algorithm| algorithm.known()).collect();
     let source = match (&config.secret, &config.jwks) {
-        (Some(secret), _) => Source::Fixed(Arc::new(KeySet::secret(secret, &algorithms))),
-        (None, Some(url)) if is_url(url) => asked(Place::Url(url.clone()), &algorithms, earlier)?,
+        (Some(secret), _) => KeySource::Fixed(Arc::new(KeySet::secret(secret, &algorithms))),
+        (None, Some(url)) if is_url(url) => asked(JwksLocation::Url(url.clone()), &algorithms, earlier)?,
         (None, Some(file)) => {
             let wrong = |reason: String| ("/auth/jwt/jwks".to_owned(), format!("`{file}` {reason}"));
             let text = crate::config::read_file(&folder.join(file));
             let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
             let keys = KeySet::read(text.as_bytes(), &algorithms);
-            Source::Fixed(Arc::new(keys.map_err(|reason| wrong(format!("is {reason}")))?))
+            KeySource::Fixed(Arc::new(keys.map_err(|reason| wrong(format!("is {reason}")))?))
         }
-        (None, None) => asked(Place::Issuer(config.issuer.clone()), &algorithms, earlier)?,
+        (None, None) => asked(JwksLocation::Issuer(config.issuer.clone()), &algorithms, earlier)?,
     };
-    Ok(Tokens::new(config, algorithms, source))
+    Ok(TokenVerifier::new(config, algorithms, source))
 }
 
 fn asked(
-    place: Place,
+    place: JwksLocation,
     algorithms: &[jsonwebtoken::Algorithm],
-    earlier: Option<&Identity>,
-) -> Result<Source, (String, String)> {
-    if let Some(Source::Asked(jwks)) = earlier.and_then(|earlier| Some(&earlier.tokens.as_ref()?.source))
+    earlier: Option<&IdentityProviders>,
+) -> Result<KeySource, (String, String)> {
+    if let Some(KeySource::Asked(jwks)) = earlier.and_then(|earlier| Some(&earlier.tokens.as_ref()?.source))
         && jwks.is(&place, algorithms)
     {
-        return Ok(Source::Asked(Arc::clone(jwks)));
+        return Ok(KeySource::Asked(Arc::clone(jwks)));
     }
     let fetch = GatewayClient::new()
         .map_err(|error| ("/auth/jwt".to_owned(), format!("TLS can't be used: {error}")))?;
-    Ok(Source::Asked(Jwks::new(place, algorithms.to_vec(), fetch)))
+    Ok(KeySource::Asked(JwksSource::new(place, algorithms.to_vec(), fetch)))
 }
 
 /// The value of a header that may occur only once.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Unidentified> {
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, AuthenticationError> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
     match values.next() {
-        Some(_) => Err(Unidentified::Several(format!("the header `{name}` twice"))),
+        Some(_) => Err(AuthenticationError::Several(format!("the header `{name}` twice"))),
         None => Ok(value.map(HeaderValue::as_bytes)),
     }
 }

@@ -59,14 +59,14 @@ mod fuzz;
 #[cfg(test)]
 mod tests;
 
-pub use access::Seen;
-pub use admin::Admin;
+pub use access::CompletedRequest;
+pub use admin::AdminListener;
 pub use build::BuildError;
-pub use config::{Config, Mistake};
-pub use drain::{Drained, Stop};
+pub use config::{ConfigMistake, GatewayConfig};
+pub use drain::{DrainResult, ShutdownMode};
 pub use escape::EscapingWriter;
 pub use gateway::Gateway;
-pub use listen::{BindError, Listener, Listeners};
+pub use listen::{BindError, Listener, ListenerSet};
 pub use metrics::observe_heap;
-pub use readiness::{Readiness, State};
-pub use reload::{ReloadState, Reloads};
+pub use readiness::{LifecycleState, Readiness};
+pub use reload::{ReloadShared, ReloadState};

@@ -18,36 +18,36 @@ use services::{
 };
 use tokio::sync::Notify;
 
-use crate::access::{Audience, BodyFault, Entry, Logged};
-use crate::client::Client;
+use crate::access::{BodyFault, LoggedBody, RequestContext, Telemetry};
+use crate::client::ClientInfo;
 use crate::config::{ConnectionsConfig, DrainConfig};
 use crate::conform;
-use crate::cors::{self, From as Comes};
-use crate::encode::Account;
-use crate::identity::{Identity, Who};
+use crate::cors::{self, OriginKind as Comes};
+use crate::encode::DedupAccount;
+use crate::identity::{IdentityProviders, Principal};
 use crate::readiness::Readiness;
-use crate::refusal::Refusal;
+use crate::refusal::RequestRefusal;
 use crate::respond;
-use crate::rights::{Not, Permit, Table};
-use crate::routes::{Route, Routes};
-use crate::server::Ports;
-use crate::shed::Shed;
+use crate::rights::{AuthorizationTable, AuthzError, RequestGrant};
+use crate::routes::{RouteEntry, RouteTable};
+use crate::server::ListenerRulesByAddress;
+use crate::shed::LoadShedder;
 use crate::trusted::TrustedProxies;
 use crate::unsent;
-use crate::way::Way;
+use crate::way::RouteHandler;
 
 /// The methods that some route may serve.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, QUERY";
 
 /// The state that requests need, built from one config.
 #[derive(Clone)]
-pub(crate) struct Life {
-    pub(crate) routes: Arc<Routes>,
-    pub(crate) audience: Arc<Audience>,
-    pub(crate) shed: Arc<Shed>,
-    pub(crate) identity: Arc<Identity>,
-    pub(crate) rights: Arc<Table>,
-    pub(crate) ports: Ports,
+pub(crate) struct RequestPipeline {
+    pub(crate) routes: Arc<RouteTable>,
+    pub(crate) audience: Arc<Telemetry>,
+    pub(crate) shed: Arc<LoadShedder>,
+    pub(crate) identity: Arc<IdentityProviders>,
+    pub(crate) rights: Arc<AuthorizationTable>,
+    pub(crate) ports: ListenerRulesByAddress,
     pub(crate) trusted: TrustedProxies,
     /// The limits for new connections.
     pub(crate) connections: ConnectionsConfig,
@@ -63,26 +63,26 @@ pub(crate) struct Life {
 }
 
 /// The active config's pipeline, and the gateway's readiness.
-pub(crate) struct Current {
-    life: ArcSwap<Life>,
+pub(crate) struct ActiveConfig {
+    life: ArcSwap<RequestPipeline>,
     pub(crate) readiness: Arc<Readiness>,
     /// Notified once, to cut off all work that is still in progress.
     pub(crate) cut: Notify,
 }
 
-impl Current {
-    pub(crate) fn new(life: Life) -> Self {
+impl ActiveConfig {
+    pub(crate) fn new(life: RequestPipeline) -> Self {
         Self { life: ArcSwap::from_pointee(life), readiness: Arc::default(), cut: Notify::new() }
     }
 
     /// Returns the pipeline for a new request.
-    pub(crate) fn life(&self) -> Arc<Life> {
+    pub(crate) fn life(&self) -> Arc<RequestPipeline> {
         self.life.load_full()
     }
 
     /// Replaces the pipeline for new requests. The new one is started before the old one is dropped, so that
     /// scripts can take over its workers.
-    pub(crate) fn put(&self, life: Life) {
+    pub(crate) fn put(&self, life: RequestPipeline) {
         life.start();
         self.life.store(Arc::new(life));
     }
@@ -109,15 +109,15 @@ impl Current {
     }
 
     /// Replaces the telemetry sinks. Called before the pipeline serves requests.
-    pub(crate) fn put_audience(&self, change: impl FnOnce(&mut Audience)) {
+    pub(crate) fn put_audience(&self, change: impl FnOnce(&mut Telemetry)) {
         let life = self.life();
         let mut audience = (*life.audience).clone();
         change(&mut audience);
-        self.life.store(Arc::new(Life { audience: Arc::new(audience), ..(*life).clone() }));
+        self.life.store(Arc::new(RequestPipeline { audience: Arc::new(audience), ..(*life).clone() }));
     }
 }
 
-impl Life {
+impl RequestPipeline {
     /// Starts the background work: health checks, timers of filters, workers of scripts.
     pub(crate) fn start(&self) {
         self.services.watch();
@@ -129,11 +129,11 @@ impl Life {
     pub(crate) async fn live(
         self: Arc<Self>,
         mut request: Request<StreamedServiceBody>,
-        client: Client,
-    ) -> Response<Logged> {
+        client: ClientInfo,
+    ) -> Response<LoggedBody> {
         conform::normalise_target(&mut request);
         let client = client.behind(&self.trusted, &mut request);
-        let mut entry = Entry::begin(&self.audience, &request, client); // accept
+        let mut entry = RequestContext::begin(&self.audience, &request, client); // accept
         let route = self.route(&request, &entry.client); // route
         route.iter().for_each(|route| entry.enter(&route.metrics));
         let origin = request.headers().get(header::ORIGIN).cloned();
@@ -162,7 +162,7 @@ impl Life {
         origins.mark(comes, origin.as_ref(), response.headers_mut());
         if let Ok(route) = &route {
             route.way.complete(&entry, response.headers_mut());
-            let account = || Account {
+            let account = || DedupAccount {
                 pool: &self.offload,
                 payer: quota_key(&entry.caller, Some(entry.client.address.ip())).for_answers(),
                 until: entry.budget.as_ref().map(|budget| budget.deadline),
@@ -179,32 +179,39 @@ impl Life {
         entry.end(response) // log
     }
 
-    fn route(&self, request: &Request<StreamedServiceBody>, client: &Client) -> Result<&Arc<Route>, Refusal> {
+    fn route(
+        &self,
+        request: &Request<StreamedServiceBody>,
+        client: &ClientInfo,
+    ) -> Result<&Arc<RouteEntry>, RequestRefusal> {
         if client.is_doubtful {
-            return Err(Refusal::FramingDoubtful);
+            return Err(RequestRefusal::FramingDoubtful);
         }
         if matches!(*request.method(), Method::CONNECT | Method::TRACE) {
-            return Err(Refusal::MethodNotAllowed { method: request.method().clone(), allowed: METHODS });
+            return Err(RequestRefusal::MethodNotAllowed {
+                method: request.method().clone(),
+                allowed: METHODS,
+            });
         }
         conform::check(request)?;
         if !client.may_ask(request.uri().scheme()) {
-            return Err(Refusal::SchemeMisdirected);
+            return Err(RequestRefusal::SchemeMisdirected);
         }
         if !client.answers_for(cors::host_of(request)) {
-            return Err(Refusal::HostMisdirected);
+            return Err(RequestRefusal::HostMisdirected);
         }
         let path = request.uri().path();
-        self.routes.find_surely(path)?.ok_or_else(|| Refusal::RouteNotFound { path: path.to_owned() })
+        self.routes.find_surely(path)?.ok_or_else(|| RequestRefusal::RouteNotFound { path: path.to_owned() })
     }
 
     /// Answers a request on a route. Preflights, which carry no credentials, are answered here; other
     /// requests go to the route's handler.
     async fn answer(
         &self,
-        route: &Route,
+        route: &RouteEntry,
         comes: Comes,
         request: Request<StreamedServiceBody>,
-        entry: &mut Entry,
+        entry: &mut RequestContext,
     ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         let limits = (&route.limits, route.held_body());
         let mut request = request.map(|body| entry.metered(body, limits, self.trusted.own_header()));
@@ -219,7 +226,7 @@ impl Life {
         };
         entry.caller = who.caller.clone();
         let permit = match &route.way {
-            Way::Catalogue(catalogue) => {
+            RouteHandler::Catalogue(catalogue) => {
                 let readable = catalogue.readable(self.rights.opens(&who));
                 request.extensions_mut().insert(readable);
                 self.rights.charge(&who, entry.client.address.ip(), entry.began)?
@@ -249,34 +256,41 @@ impl Life {
         answer.map_err(|problem| blamed(problem, route, entry))
     }
 
-    fn permit(&self, who: &Who, route: &Route, entry: &Entry) -> Result<Permit, Box<dyn ToProblem>> {
+    fn permit(
+        &self,
+        who: &Principal,
+        route: &RouteEntry,
+        entry: &RequestContext,
+    ) -> Result<RequestGrant, Box<dyn ToProblem>> {
         let permit = self.rights.permit(who, &route.path, entry.client.address.ip(), entry.began);
         permit.map_err(|not| match not {
-            Not::Identified => self.identity.missing().into(),
-            Not::Permitted(denied) => denied.into(),
+            AuthzError::Identified => self.identity.missing().into(),
+            AuthzError::Permitted(denied) => denied.into(),
         })
     }
 }
 
 /// Replaces a problem if the client's request body caused it.
-fn blamed(problem: Box<dyn ToProblem>, route: &Route, entry: &Entry) -> Box<dyn ToProblem> {
+fn blamed(problem: Box<dyn ToProblem>, route: &RouteEntry, entry: &RequestContext) -> Box<dyn ToProblem> {
     match entry.body_fault() {
         None => problem,
-        Some(BodyFault::TooSlow) => Refusal::BodyTooSlow.into(),
+        Some(BodyFault::TooSlow) => RequestRefusal::BodyTooSlow.into(),
         Some(BodyFault::NoRoom) => GatewayOverloaded.into(),
-        Some(BodyFault::TooLarge) => Refusal::BodyTooLarge { limit: route.limits.request_body.0 }.into(),
-        Some(BodyFault::Malformed(wrong)) => Refusal::BodyMalformed(wrong).into(),
-        Some(BodyFault::BrokenOff) => Refusal::BodyBroken.into(),
+        Some(BodyFault::TooLarge) => {
+            RequestRefusal::BodyTooLarge { limit: route.limits.request_body.0 }.into()
+        }
+        Some(BodyFault::Malformed(wrong)) => RequestRefusal::BodyMalformed(wrong).into(),
+        Some(BodyFault::BrokenOff) => RequestRefusal::BodyBroken.into(),
     }
 }
 
 /// Handles a request on a route with filters. The filters see problems as responses.
 fn filtered<'a>(
-    (route, chain): (&'a Route, &Arc<filter::FilterChain>),
+    (route, chain): (&'a RouteEntry, &Arc<filter::FilterChain>),
     comes: Comes,
     (request, credentials): (Request<StreamedServiceBody>, HeaderMap),
     mut call: RequestCall,
-    entry: &'a Entry,
+    entry: &'a RequestContext,
 ) -> impl Future<Output = Result<Response<StreamedServiceBody>, filter::FilterFailure>> + use<'a> {
     let facts = entry.client.facts(&route.path, route.way.service(), (entry.began, entry.at));
     if route.way.makes_calls() {
@@ -302,29 +316,33 @@ fn without_tree(mut answer: Response<StreamedServiceBody>) -> Response<StreamedS
 }
 
 /// Whether the gateway, and not the upstream service, answers browsers' preflights here.
-fn speaks_for(route: &Route) -> bool {
+fn speaks_for(route: &RouteEntry) -> bool {
     route.way.refuses_foreign_pages(&Method::GET) || !route.origins.is_empty()
 }
 
 /// Refuses a request that its head alone makes invalid. Returns the number of gateways that the request has
 /// passed.
-fn admit(route: &Route, comes: Comes, request: &Request<StreamedServiceBody>) -> Result<u8, Refusal> {
+fn admit(
+    route: &RouteEntry,
+    comes: Comes,
+    request: &Request<StreamedServiceBody>,
+) -> Result<u8, RequestRefusal> {
     let is_asking = speaks_for(route) && cors::is_preflight(request);
     if comes == Comes::Foreign && (is_asking || route.way.refuses_foreign_pages(request.method())) {
         return Err(Comes::refusal(request.headers()));
     }
     let limit = route.limits.request_body.0;
     if request.body().size_hint().lower() > limit {
-        return Err(Refusal::BodyTooLarge { limit });
+        return Err(RequestRefusal::BodyTooLarge { limit });
     }
     match hops(request.headers()) {
-        hops if hops > MAX_HOPS => Err(Refusal::LoopDetected { hops }),
+        hops if hops > MAX_HOPS => Err(RequestRefusal::LoopDetected { hops }),
         hops => Ok(hops),
     }
 }
 
 /// Creates the call context of a request, without headers.
-fn call(route: &Route, hops: u8, entry: &mut Entry) -> RequestCall {
+fn call(route: &RouteEntry, hops: u8, entry: &mut RequestContext) -> RequestCall {
     let timeout = route.limits.timeout.0;
     let budget = RequestBudget::since(entry.began, timeout, u32::MAX, u64::MAX, usize::MAX);
     let budget = Arc::new(entry.client.charge(budget));
@@ -351,14 +369,14 @@ fn call(route: &Route, hops: u8, entry: &mut Entry) -> RequestCall {
 /// Gives a handler that makes calls the client's headers. A query reads them from its request, since its
 /// program only sees the body; a script sees its request, so they are only in the call.
 fn lend(
-    way: &Way,
+    way: &RouteHandler,
     comes: Comes,
     credentials: &HeaderMap,
     request: &mut Request<StreamedServiceBody>,
     call: &mut RequestCall,
 ) {
     match way {
-        Way::Query(_) => complete(request.headers_mut(), comes, credentials),
+        RouteHandler::Query(_) => complete(request.headers_mut(), comes, credentials),
         way if way.makes_calls() => call.headers = Some(lent(request.headers(), comes, credentials)),
         _ => {}
     }

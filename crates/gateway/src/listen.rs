@@ -15,7 +15,7 @@ pub(crate) const BACKLOG: i32 = 4096;
 
 /// The listening sockets, in the order of the config.
 #[derive(Debug)]
-pub struct Listeners(Vec<Listener>);
+pub struct ListenerSet(Vec<Listener>);
 
 /// A listening socket.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct BindError {
     pub error: io::Error,
 }
 
-impl Listeners {
+impl ListenerSet {
     /// Binds the addresses in the config.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ mod tests {
         let [first, second, third] = [0, 1, 2].map(|index: usize| present[index].address().unwrap());
         let sixth = format!("[0:0:0:0:0:0:0:1]:{}", third.port());
         let names = [second.to_string(), "127.0.0.1:0".to_owned(), sixth];
-        let adopted = Listeners::adopt(names.iter().map(String::as_str), &mut present).unwrap();
+        let adopted = ListenerSet::adopt(names.iter().map(String::as_str), &mut present).unwrap();
         assert_eq!(adopted.addresses(), [second, first, third]);
         assert!(adopted.iter().map(Listener::name).eq(&names), "adopted sockets take the config's names");
         assert!(present.is_empty());
@@ -186,7 +186,7 @@ mod tests {
     fn leaves_sockets_that_the_config_does_not_name() {
         let mut present = vec![bound("127.0.0.1:0"), bound("127.0.0.2:0")];
         let left = present[1].address();
-        assert_eq!(Listeners::adopt(["127.0.0.1:0"], &mut present).unwrap().iter().count(), 1);
+        assert_eq!(ListenerSet::adopt(["127.0.0.1:0"], &mut present).unwrap().iter().count(), 1);
         assert_eq!(present.iter().map(Listener::address).collect::<Vec<_>>(), [left]);
     }
 
@@ -195,7 +195,7 @@ mod tests {
         for (there, wanted) in [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")] {
             let mut present = vec![bound(&format!("{there}:0"))];
             let port = present[0].address().unwrap().port();
-            let error = Listeners::adopt([&*format!("{wanted}:{port}")], &mut present).unwrap_err();
+            let error = ListenerSet::adopt([&*format!("{wanted}:{port}")], &mut present).unwrap_err();
             assert_eq!(error.by, Some(format!("{there}:{port}")));
             assert!(error.to_string().contains(&format!("{there}:{port} that was handed over")), "{error}");
         }
@@ -205,7 +205,7 @@ mod tests {
     fn does_not_bind_an_address_that_is_in_use() {
         let theirs = bound("127.0.0.1:0");
         let name = theirs.address().unwrap().to_string();
-        let error = Listeners::bind([&*name]).unwrap_err();
+        let error = ListenerSet::bind([&*name]).unwrap_err();
         assert_eq!((error.by, error.error.kind()), (None, io::ErrorKind::AddrInUse));
     }
 }

@@ -15,46 +15,46 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::server::limiter::ClientLimiter;
-use crate::trace::Tally;
+use crate::trace::SpanCounts;
 
-pub(crate) use page::Page;
-pub(crate) use process::Process;
+pub(crate) use page::MetricsPage;
+pub(crate) use process::ProcessStats;
 pub use process::observe_heap;
-pub(crate) use route::{Ended, RouteMetrics};
+pub(crate) use route::{CountedRequest, RouteMetrics};
 
 /// The metrics of the process.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct GatewayMetrics {
     /// The metrics of every route of a config that is still in use.
-    routes: Mutex<BTreeMap<Name, Weak<RouteMetrics>>>,
+    routes: Mutex<BTreeMap<RouteName, Weak<RouteMetrics>>>,
     /// The metrics of requests that match no route.
     pub(crate) nowhere: Arc<RouteMetrics>,
     /// The number of responses with a problem document, by code.
     problems: Mutex<BTreeMap<&'static str, u64>>,
-    connections: [Connections; PROTOCOLS.len()],
+    connections: [ConnectionCounters; PROTOCOLS.len()],
     /// Spans of traces.
-    pub(crate) spans: Arc<Tally>,
+    pub(crate) spans: Arc<SpanCounts>,
     /// The limits and counts of clients' connections.
     pub(crate) limiter: Arc<ClientLimiter>,
 }
 
 /// A route's path and handler.
-type Name = (Arc<str>, &'static str);
+type RouteName = (Arc<str>, &'static str);
 
 /// The protocols of connections.
 const PROTOCOLS: [&str; 2] = ["http/1.1", "h2"];
 
 /// The connections of clients that use one protocol.
 #[derive(Debug, Default)]
-struct Connections {
+struct ConnectionCounters {
     accepted: AtomicU64,
     ended: AtomicU64,
 }
 
 /// A guard that counts a connection as open until it is dropped.
-pub(crate) struct Open(Arc<Metrics>, usize);
+pub(crate) struct OpenConnectionGuard(Arc<GatewayMetrics>, usize);
 
-impl Default for Metrics {
+impl Default for GatewayMetrics {
     fn default() -> Self {
         Self {
             routes: Mutex::default(),
@@ -67,7 +67,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl GatewayMetrics {
     /// Returns the metrics of a route. They are the same as before a reload if the config had the route
     /// already.
     pub(crate) fn route(&self, path: &str, handler: &'static str) -> Arc<RouteMetrics> {
@@ -95,20 +95,20 @@ impl Metrics {
     }
 
     /// Counts an accepted connection by its protocol.
-    pub(crate) fn open(self: &Arc<Self>, is_http2: bool) -> Open {
+    pub(crate) fn open(self: &Arc<Self>, is_http2: bool) -> OpenConnectionGuard {
         let protocol = usize::from(is_http2);
         self.connections[protocol].accepted.fetch_add(1, Relaxed);
-        Open(Arc::clone(self), protocol)
+        OpenConnectionGuard(Arc::clone(self), protocol)
     }
 
     /// Writes the metrics.
-    pub(crate) fn write(&self, page: &mut Page<'_>) -> std::fmt::Result {
+    pub(crate) fn write(&self, page: &mut MetricsPage<'_>) -> std::fmt::Result {
         let routes = self.routes();
         route::write(&routes, page)?;
         let problems = lock(&self.problems).clone();
         let problems = problems.iter().map(|(code, count)| ([("code", *code)], *count));
         page.counter("orfa_problems", "Requests that were answered with a problem document", problems)?;
-        let each = |count: fn(&Connections) -> u64| {
+        let each = |count: fn(&ConnectionCounters) -> u64| {
             PROTOCOLS.iter().zip(&self.connections).map(move |(name, of)| ([("protocol", *name)], count(of)))
         };
         let accepted = each(|of| of.accepted.load(Relaxed));
@@ -129,7 +129,7 @@ impl Metrics {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnectionGuard {
     fn drop(&mut self) {
         self.0.connections[self.1].ended.fetch_add(1, Relaxed);
     }

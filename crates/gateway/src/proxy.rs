@@ -7,17 +7,17 @@ use http::{HeaderName, Request, Response};
 use services::{RequestCall, ServiceSet, StreamedServiceBody, ToProblem, path};
 
 use crate::config::{ProxyConfig, RouteConfig};
-use crate::refusal::Refusal;
+use crate::refusal::RequestRefusal;
 
 /// A route's service, and the part of the path that is removed.
-pub(crate) struct Proxy {
+pub(crate) struct ProxyHandler {
     services: ServiceSet,
     service: Arc<services::UpstreamService>,
     /// The prefix that is removed from paths: `/catalog` of `/catalog/*`.
     prefix: String,
 }
 
-impl Proxy {
+impl ProxyHandler {
     /// Creates the proxy. Returns `None` if the service does not exist, which config validation rules out.
     pub(crate) fn new(config: &ProxyConfig, route: &RouteConfig, services: &ServiceSet) -> Option<Self> {
         let service = Arc::clone(services.get(config.service())?);
@@ -48,7 +48,7 @@ impl Proxy {
         if let Some(uri) = self.below(request.uri()) {
             *request.uri_mut() = uri;
         }
-        path::check_start(request.uri().path()).map_err(Refusal::from)?;
+        path::check_start(request.uri().path()).map_err(RequestRefusal::from)?;
         Ok(self.services.forward(call, &self.service, request).await?)
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 /// The lifecycle state of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum State {
+pub enum LifecycleState {
     /// The gateway does not serve yet.
     Starting,
     /// The gateway serves requests.
@@ -24,37 +24,37 @@ pub struct Readiness(AtomicU8);
 impl Readiness {
     /// Returns the current state.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> LifecycleState {
         match self.0.load(Relaxed) {
-            0 => State::Starting,
-            1 => State::Ready,
-            _ => State::Draining,
+            0 => LifecycleState::Starting,
+            1 => LifecycleState::Ready,
+            _ => LifecycleState::Draining,
         }
     }
 
     /// Whether load balancers should send requests.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.state() == State::Ready
+        self.state() == LifecycleState::Ready
     }
 
     /// Moves to a later state. A gateway that drains never becomes ready again.
-    pub(crate) fn advance(&self, state: State) {
+    pub(crate) fn advance(&self, state: LifecycleState) {
         self.0.fetch_max(state as u8, Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Readiness, State};
+    use super::{LifecycleState, Readiness};
 
     #[test]
     fn a_gateway_that_drains_does_not_become_ready_again() {
         let readiness = Readiness::default();
-        assert_eq!(readiness.state(), State::Starting);
-        for state in [State::Ready, State::Draining, State::Ready] {
+        assert_eq!(readiness.state(), LifecycleState::Starting);
+        for state in [LifecycleState::Ready, LifecycleState::Draining, LifecycleState::Ready] {
             readiness.advance(state);
         }
-        assert_eq!((readiness.state(), readiness.is_ready()), (State::Draining, false));
+        assert_eq!((readiness.state(), readiness.is_ready()), (LifecycleState::Draining, false));
     }
 }

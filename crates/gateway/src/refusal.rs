@@ -5,7 +5,7 @@ use services::{FaultParty, ToProblem};
 
 /// The reason a request was refused.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum RequestRefusal {
     #[error("no route of this gateway has the path {path}")]
     RouteNotFound { path: String },
     #[error("pages of {origin} may not use this route")]
@@ -50,7 +50,7 @@ pub(crate) enum Refusal {
     LoopDetected { hops: u8 },
 }
 
-impl ToProblem for Refusal {
+impl ToProblem for RequestRefusal {
     fn code(&self) -> &'static str {
         match self {
             Self::RouteNotFound { .. } => "route-not-found",

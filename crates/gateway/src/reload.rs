@@ -20,9 +20,9 @@ pub struct ReloadState {
 
 /// The shared state of reloads.
 #[derive(Debug)]
-pub struct Reloads(Mutex<ReloadState>);
+pub struct ReloadShared(Mutex<ReloadState>);
 
-impl Reloads {
+impl ReloadShared {
     pub(crate) fn new(digest: String) -> Self {
         let since = SystemTime::now();
         Self(Mutex::new(ReloadState { digest, since, succeeded: 0, failed: 0, is_stale: false }))

@@ -18,7 +18,7 @@ const MAX_DETAIL: usize = 32 << 10;
 
 /// The facts about a problem response that the access log records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Spoken {
+pub(crate) struct LoggedProblem {
     pub(crate) code: &'static str,
     /// The ID in both the response and the log, if the text was masked.
     pub(crate) request_id: Option<String>,
@@ -51,7 +51,7 @@ fn written(
     let mut response = Response::new(body::full(text));
     *response.status_mut() = problem.status();
     *response.headers_mut() = headers;
-    response.extensions_mut().insert(Spoken { code: problem.code(), request_id });
+    response.extensions_mut().insert(LoggedProblem { code: problem.code(), request_id });
     response
 }
 
@@ -127,9 +127,9 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("{0}")]
-    struct Quoting(String);
+    struct JsonQuoting(String);
 
-    impl ToProblem for Quoting {
+    impl ToProblem for JsonQuoting {
         fn code(&self) -> &'static str {
             "quoting"
         }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn cuts_a_detail_of_any_length() {
-        let detail = |text: String| document(&Quoting(text), None)["detail"].as_str().unwrap().to_owned();
+        let detail = |text: String| document(&JsonQuoting(text), None)["detail"].as_str().unwrap().to_owned();
         let short = "é".repeat(MAX_DETAIL / 2);
         assert_eq!(detail(short.clone()), short);
         assert_eq!(detail(format!("x{short}{short}")).len(), MAX_DETAIL - 1 + '…'.len_utf8());

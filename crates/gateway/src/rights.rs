@@ -25,12 +25,12 @@ use query::CallerLimits;
 use services::path::PathGlob;
 use services::{CallRights, CallerId, CpuAccounting};
 
-use crate::config::{AuthRule, Config};
-use crate::identity::Who;
+use crate::config::{AuthRule, GatewayConfig};
+use crate::identity::Principal;
 use config::RowConfig;
-pub(crate) use rates::{Accounts, Held};
-use rates::{Owner, Rate};
-pub(crate) use refusal::Denied;
+use rates::{AccountOwner, RateLimit};
+pub(crate) use rates::{AccountTable, ConcurrencyPermit};
+pub(crate) use refusal::AuthorizationRefusal;
 
 /// The row for requests without credentials.
 pub(crate) const ANONYMOUS: &str = "anonymous";
@@ -38,8 +38,8 @@ pub(crate) const ANONYMOUS: &str = "anonymous";
 pub(crate) const OTHERS: &str = "others";
 
 /// The table of rights.
-pub(crate) struct Table {
-    rows: HashMap<Box<str>, Row>,
+pub(crate) struct AuthorizationTable {
+    rows: HashMap<Box<str>, AuthorizationRow>,
     /// The names of callers, which can't be names of groups.
     callers: HashSet<Box<str>>,
     /// Whether the config has a table. Without one, everything is allowed.
@@ -47,42 +47,43 @@ pub(crate) struct Table {
     /// The routes that require a caller, and those that are explicitly open to anonymous requests.
     closed: HashSet<Box<str>>,
     open: HashSet<Box<str>>,
-    accounts: Arc<Accounts>,
+    accounts: Arc<AccountTable>,
 }
 
 /// The rights and limits of a caller.
-struct Row {
+struct AuthorizationRow {
     /// The position in the file.
     order: usize,
     routes: Option<HashSet<Box<str>>>,
     rights: Option<Arc<CallRights>>,
     limits: Option<Arc<CallerLimits>>,
-    rate: Option<Rate>,
+    rate: Option<RateLimit>,
 }
 
 /// The rights and limits of a request, and the permits that it has until it completes.
 #[derive(Default)]
-pub(crate) struct Permit {
+pub(crate) struct RequestGrant {
     pub(crate) rights: Option<Arc<CallRights>>,
     pub(crate) limits: Option<Arc<CallerLimits>>,
     pub(crate) payer: Option<Arc<dyn CpuAccounting>>,
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<ConcurrencyPermit>,
 }
 
 /// The reason a request was not permitted.
 #[derive(Debug)]
-pub(crate) enum Not {
+pub(crate) enum AuthzError {
     /// The request needs credentials.
     Identified,
-    Permitted(Denied),
+    Permitted(AuthorizationRefusal),
 }
 
-impl Table {
+impl AuthorizationTable {
     /// Builds the table from a config, with the rate limit state of `earlier`.
-    pub(crate) fn new(config: &Config, earlier: Option<&Self>) -> Self {
+    pub(crate) fn new(config: &GatewayConfig, earlier: Option<&Self>) -> Self {
         let rows = config.rights.iter().enumerate();
-        let rows = rows.map(|(order, (name, row))| (name.as_str().into(), Row::new(order, row, config)));
-        let ruled = |rule: fn(&Config, Option<AuthRule>) -> bool| {
+        let rows = rows
+            .map(|(order, (name, row))| (name.as_str().into(), AuthorizationRow::new(order, row, config)));
+        let ruled = |rule: fn(&GatewayConfig, Option<AuthRule>) -> bool| {
             let routes = config.routes.iter().filter(move |route| rule(config, route.auth));
             routes.map(|route| route.path.as_str().into()).collect()
         };
@@ -104,41 +105,50 @@ impl Table {
     /// limit.
     pub(crate) fn permit(
         &self,
-        who: &Who,
+        who: &Principal,
         route: &str,
         address: IpAddr,
         now: Instant,
-    ) -> Result<Permit, Not> {
+    ) -> Result<RequestGrant, AuthzError> {
         if who.caller == CallerId::Anonymous && self.closed.contains(route) {
-            return Err(Not::Identified);
+            return Err(AuthzError::Identified);
         }
         let Some(row) = self.row(who) else { return self.without_row(who, route) };
         if row.routes.as_ref().is_some_and(|routes| !routes.contains(route)) {
             return Err(match who.caller {
-                CallerId::Anonymous => Not::Identified,
-                _ => Not::Permitted(Denied::Route(called(&who.caller))),
+                CallerId::Anonymous => AuthzError::Identified,
+                _ => AuthzError::Permitted(AuthorizationRefusal::Route(called(&who.caller))),
             });
         }
-        let charged = self.charge(who, address, now).map_err(Not::Permitted)?;
-        Ok(Permit { rights: row.rights.clone(), limits: row.limits.clone(), ..charged })
+        let charged = self.charge(who, address, now).map_err(AuthzError::Permitted)?;
+        Ok(RequestGrant { rights: row.rights.clone(), limits: row.limits.clone(), ..charged })
     }
 
     /// Charges a caller for a request without checking its right to a route. The permit contains no rights.
     ///
     /// # Errors
     /// Fails if the caller has reached a rate limit.
-    pub(crate) fn charge(&self, who: &Who, address: IpAddr, now: Instant) -> Result<Permit, Denied> {
+    pub(crate) fn charge(
+        &self,
+        who: &Principal,
+        address: IpAddr,
+        now: Instant,
+    ) -> Result<RequestGrant, AuthorizationRefusal> {
         let Some(rate) = self.row(who).and_then(|row| row.rate.as_ref()) else {
-            return Ok(Permit::default());
+            return Ok(RequestGrant::default());
         };
-        let taken = self.accounts.take(&Owner::of(&who.caller, address), rate, now);
-        let (held, bill) = taken.map_err(Denied::Rate)?;
-        Ok(Permit { held, payer: bill.map(|bill| bill as Arc<dyn CpuAccounting>), ..Permit::default() })
+        let taken = self.accounts.take(&AccountOwner::of(&who.caller, address), rate, now);
+        let (held, bill) = taken.map_err(AuthorizationRefusal::Rate)?;
+        Ok(RequestGrant {
+            held,
+            payer: bill.map(|bill| bill as Arc<dyn CpuAccounting>),
+            ..RequestGrant::default()
+        })
     }
 
     /// Returns whether a caller has the right to use a route. Charges nothing. The caller's row is found once
     /// for any number of routes, since a token may have a thousand groups.
-    pub(crate) fn opens(&self, who: &Who) -> impl Fn(&str) -> bool {
+    pub(crate) fn opens(&self, who: &Principal) -> impl Fn(&str) -> bool {
         let row = self.row(who);
         move |route| {
             if who.caller == CallerId::Anonymous && self.closed.contains(route) {
@@ -151,7 +161,7 @@ impl Table {
         }
     }
 
-    fn row(&self, who: &Who) -> Option<&Row> {
+    fn row(&self, who: &Principal) -> Option<&AuthorizationRow> {
         let own = match &who.caller {
             CallerId::Anonymous => return self.rows.get(ANONYMOUS),
             CallerId::Named(name) => self.rows.get(&**name),
@@ -168,19 +178,19 @@ impl Table {
         name != ANONYMOUS && name != OTHERS && !self.callers.contains(name)
     }
 
-    fn without_row(&self, who: &Who, route: &str) -> Result<Permit, Not> {
+    fn without_row(&self, who: &Principal, route: &str) -> Result<RequestGrant, AuthzError> {
         match who.caller {
-            _ if !self.is_there => Ok(Permit::default()),
-            CallerId::Anonymous if self.open.contains(route) => Ok(Permit::default()),
-            CallerId::Anonymous => Err(Not::Identified),
-            _ => Err(Not::Permitted(Denied::Nothing(called(&who.caller)))),
+            _ if !self.is_there => Ok(RequestGrant::default()),
+            CallerId::Anonymous if self.open.contains(route) => Ok(RequestGrant::default()),
+            CallerId::Anonymous => Err(AuthzError::Identified),
+            _ => Err(AuthzError::Permitted(AuthorizationRefusal::Nothing(called(&who.caller)))),
         }
     }
 }
 
 /// Returns a route's rule for anonymous requests. By default they are refused if the config has any callers
 /// and no row `anonymous`.
-fn auth(config: &Config, route: Option<AuthRule>) -> AuthRule {
+fn auth(config: &GatewayConfig, route: Option<AuthRule>) -> AuthRule {
     let knows_callers = !config.callers.is_empty() || config.auth.jwt.is_some();
     let implied = match knows_callers && !config.rights.contains_key(ANONYMOUS) {
         true => AuthRule::Required,
@@ -193,8 +203,8 @@ fn called(caller: &CallerId) -> String {
     caller.name().map_or_else(|| "a caller without a name".to_owned(), |name| format!("the caller `{name}`"))
 }
 
-impl Row {
-    fn new(order: usize, config: &RowConfig, all: &Config) -> Self {
+impl AuthorizationRow {
+    fn new(order: usize, config: &RowConfig, all: &GatewayConfig) -> Self {
         let routes = config.routes.as_ref().map(|patterns| {
             let globs: Vec<PathGlob> =
                 patterns.iter().filter_map(|pattern| PathGlob::parse(pattern).ok()).collect();
@@ -212,7 +222,7 @@ impl Row {
             Arc::new(CallRights { services, methods })
         });
         let limits = (config.limits != CallerLimits::default()).then(|| Arc::new(config.limits));
-        Self { order, routes, rights, limits, rate: config.rate.as_ref().map(Rate::new) }
+        Self { order, routes, rights, limits, rate: config.rate.as_ref().map(RateLimit::new) }
     }
 }
 

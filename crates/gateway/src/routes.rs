@@ -2,43 +2,43 @@
 
 use std::sync::Arc;
 
-use crate::config::LimitsConfig;
+use crate::config::RouteLimitsConfig;
 use services::path;
 
-use crate::cors::Origins;
-use crate::encode::Encoding;
+use crate::cors::AllowedOrigins;
+use crate::encode::EncodingConfigState;
 use crate::metrics::RouteMetrics;
-use crate::refusal::Refusal;
-use crate::way::Way;
+use crate::refusal::RequestRefusal;
+use crate::way::RouteHandler;
 
 /// All routes, by path.
-pub(crate) struct Routes {
-    table: matchit::Router<Arc<Route>>,
-    all: Vec<Arc<Route>>,
-    elsewhere: Origins,
+pub(crate) struct RouteTable {
+    table: matchit::Router<Arc<RouteEntry>>,
+    all: Vec<Arc<RouteEntry>>,
+    elsewhere: AllowedOrigins,
 }
 
 /// A route with its handler and rules.
-pub(crate) struct Route {
+pub(crate) struct RouteEntry {
     /// The path as the config contains it.
     pub(crate) path: Arc<str>,
-    pub(crate) origins: Origins,
-    pub(crate) limits: LimitsConfig,
-    pub(crate) encoding: Encoding,
-    pub(crate) way: Way,
+    pub(crate) origins: AllowedOrigins,
+    pub(crate) limits: RouteLimitsConfig,
+    pub(crate) encoding: EncodingConfigState,
+    pub(crate) way: RouteHandler,
     /// The filters for its requests and responses, if there are any.
     pub(crate) filters: Option<Arc<filter::FilterChain>>,
     /// The metrics of its requests.
     pub(crate) metrics: Arc<RouteMetrics>,
 }
 
-impl Route {
+impl RouteEntry {
     /// The maximum number of bytes of a request's body that are held before the response begins. Proxies
     /// without filters that read it hold none.
     pub(crate) fn held_body(&self) -> u64 {
         match (&self.way, &self.filters) {
-            (Way::Proxy(_), filters) => filters.as_ref().map_or(0, |chain| chain.request_buffer()),
-            (Way::Catalogue(_), _) => 0,
+            (RouteHandler::Proxy(_), filters) => filters.as_ref().map_or(0, |chain| chain.request_buffer()),
+            (RouteHandler::Catalogue(_), _) => 0,
             _ => self.limits.request_body.0,
         }
     }
@@ -47,17 +47,17 @@ impl Route {
 /// An error for two paths that are equivalent.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Clash(#[from] matchit::InsertError);
+pub(crate) struct RouteConflict(#[from] matchit::InsertError);
 
-impl Routes {
+impl RouteTable {
     /// Builds the table. `elsewhere` is the cross-origin rule for paths without a route. If two paths
     /// conflict, returns the index of the second.
     pub(crate) fn new(
-        routes: Vec<Route>,
-        catalogues: Vec<Route>,
-        elsewhere: Origins,
-    ) -> Result<Self, (usize, Clash)> {
-        let routes: Vec<Arc<Route>> = routes.into_iter().map(Arc::new).collect();
+        routes: Vec<RouteEntry>,
+        catalogues: Vec<RouteEntry>,
+        elsewhere: AllowedOrigins,
+    ) -> Result<Self, (usize, RouteConflict)> {
+        let routes: Vec<Arc<RouteEntry>> = routes.into_iter().map(Arc::new).collect();
         let all = routes.clone();
         let mut table = matchit::Router::new();
         for (index, route) in routes.iter().enumerate() {
@@ -68,7 +68,7 @@ impl Routes {
         for route in routes {
             // A query route also serves its stored programs and its types below its path, where the config
             // has no other route.
-            if let Way::Query(query) = &route.way {
+            if let RouteHandler::Query(query) = &route.way {
                 let below = if query.has_stored() { format!("{}/*", route.path) } else { query.types() };
                 let _ = table.insert(pattern(&below), Arc::clone(&route));
             }
@@ -95,9 +95,9 @@ impl Routes {
     }
 
     /// Iterates over the scripts, each with its route.
-    pub(crate) fn scripts(&self) -> impl Iterator<Item = (&Route, &script_runtime::ScriptRoute)> {
+    pub(crate) fn scripts(&self) -> impl Iterator<Item = (&RouteEntry, &script_runtime::ScriptRoute)> {
         self.all.iter().filter_map(|route| match &route.way {
-            Way::Script(script) => Some((&**route, &**script)),
+            RouteHandler::Script(script) => Some((&**route, &**script)),
             _ => None,
         })
     }
@@ -105,7 +105,7 @@ impl Routes {
     /// Iterates over the GraphQL routes, each with its path.
     pub(crate) fn graphqls(&self) -> impl Iterator<Item = (&str, &graphql::GraphqlRoute)> {
         self.all.iter().filter_map(|route| match &route.way {
-            Way::Graphql(graphql) => Some((&*route.path, &**graphql)),
+            RouteHandler::Graphql(graphql) => Some((&*route.path, &**graphql)),
             _ => None,
         })
     }
@@ -116,31 +116,33 @@ impl Routes {
     /// # Errors
     /// Refuses a path that a server could interpret differently, or that belongs to another route once it is
     /// decoded.
-    pub(crate) fn find_surely(&self, path: &str) -> Result<Option<&Arc<Route>>, Refusal> {
+    pub(crate) fn find_surely(&self, path: &str) -> Result<Option<&Arc<RouteEntry>>, RequestRefusal> {
         let found = self.find(path);
         let Some(reading) = path::reading(path)? else { return Ok(found) };
         match (found, self.find(&reading)) {
-            (Some(found), Some(other)) if !Arc::ptr_eq(found, other) => Err(Refusal::PathAmbiguous),
-            (Some(_), None) => Err(Refusal::PathAmbiguous),
+            (Some(found), Some(other)) if !Arc::ptr_eq(found, other) => Err(RequestRefusal::PathAmbiguous),
+            (Some(_), None) => Err(RequestRefusal::PathAmbiguous),
             _ => Ok(found),
         }
     }
 
     /// Returns the route for a path.
-    pub(crate) fn find(&self, path: &str) -> Option<&Arc<Route>> {
+    pub(crate) fn find(&self, path: &str) -> Option<&Arc<RouteEntry>> {
         self.table.at(path).ok().map(|found| found.value)
     }
 
     /// The cross-origin rule for paths without a route.
-    pub(crate) fn elsewhere(&self) -> &Origins {
+    pub(crate) fn elsewhere(&self) -> &AllowedOrigins {
         &self.elsewhere
     }
 }
 
 /// The pattern of a route's path. On aggregate routes, braces are parameters.
-fn pattern_of(route: &Route) -> String {
+fn pattern_of(route: &RouteEntry) -> String {
     match &route.way {
-        Way::Aggregate(_) => path::normal_form(&route.path).unwrap_or_else(|| route.path.to_string()),
+        RouteHandler::Aggregate(_) => {
+            path::normal_form(&route.path).unwrap_or_else(|| route.path.to_string())
+        }
         _ => pattern(&route.path),
     }
 }

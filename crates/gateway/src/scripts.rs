@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use script::{DiagnosticSeverity, LineStarts, ScriptDiagnostic, ScriptProgram};
 use script_runtime::ScriptOptions;
 
-use crate::config::{Config, Mistake, read_file};
+use crate::config::{ConfigMistake, GatewayConfig, read_file};
 
 /// A script that was compiled.
 #[derive(Debug)]
-pub struct Compiled {
+pub struct CompiledScript {
     /// The index of its route.
     pub(crate) route: usize,
     /// The path to the file.
@@ -27,7 +27,7 @@ pub struct Compiled {
 ///
 /// # Errors
 /// Returns a mistake for each file that can't be read and for each error in a script.
-pub fn read(config: &Config) -> Result<Vec<Compiled>, Vec<Mistake>> {
+pub fn read(config: &GatewayConfig) -> Result<Vec<CompiledScript>, Vec<ConfigMistake>> {
     let (mut compiled, mut mistakes) = (Vec::new(), Vec::new());
     for (route, script) in config.routes.iter().enumerate().filter_map(|(index, route)| {
         let script = route.script.as_ref()?.options();
@@ -41,7 +41,11 @@ pub fn read(config: &Config) -> Result<Vec<Compiled>, Vec<Mistake>> {
     if mistakes.is_empty() { Ok(compiled) } else { Err(mistakes) }
 }
 
-fn compile(config: &Config, route: usize, options: &ScriptOptions) -> Result<Compiled, Vec<Mistake>> {
+fn compile(
+    config: &GatewayConfig,
+    route: usize,
+    options: &ScriptOptions,
+) -> Result<CompiledScript, Vec<ConfigMistake>> {
     let file = config.source.folder().join(&options.file);
     let text = read_file(&file).map_err(|error| {
         let message = format!("the script {} can't be read: {error}", options.file.display());
@@ -50,7 +54,7 @@ fn compile(config: &Config, route: usize, options: &ScriptOptions) -> Result<Com
     })?;
     let name = options.file.display().to_string();
     match script::compile(&text, &name, &script::CompileOptions { strict_paths: options.strict_paths }) {
-        Ok(program) => Ok(Compiled { route, file, text, program }),
+        Ok(program) => Ok(CompiledScript { route, file, text, program }),
         Err(found) => {
             let errors = found.iter().filter(|found| found.severity == DiagnosticSeverity::Error);
             Err(errors.map(|found| mistake(found, &file, &text)).collect())
@@ -69,7 +73,7 @@ pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
 }
 
 /// Logs the warnings.
-pub(crate) fn warn(compiled: &[Compiled]) {
+pub(crate) fn warn(compiled: &[CompiledScript]) {
     for script in compiled {
         for found in
             script.program.warnings.iter().filter(|found| found.severity == DiagnosticSeverity::Warning)
@@ -82,9 +86,9 @@ pub(crate) fn warn(compiled: &[Compiled]) {
 }
 
 /// Converts an error in a script to a mistake. Its position is in the script's file, not in the config.
-fn mistake(found: &ScriptDiagnostic, file: &Path, text: &str) -> Mistake {
+fn mistake(found: &ScriptDiagnostic, file: &Path, text: &str) -> ConfigMistake {
     let place = LineStarts::new(text).position(found.primary.span.start);
-    Mistake {
+    ConfigMistake {
         file: file.display().to_string(),
         line: place.line as usize,
         column: place.column as usize,

@@ -26,18 +26,18 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 
-use crate::drain::{Drained, Ending, Phase, Stop, cut_off, drain};
-use crate::life::Current;
-use crate::listen::{BACKLOG, Listener, Listeners};
-use crate::readiness::State;
-use connection::Connection;
-use ports::Port;
+use crate::drain::{DrainPhase, DrainResult, DrainSignal, ShutdownMode, cut_off, drain};
+use crate::life::ActiveConfig;
+use crate::listen::{BACKLOG, Listener, ListenerSet};
+use crate::readiness::LifecycleState;
+use connection::AcceptedConnection;
+use ports::ListenerRules;
 
 #[cfg(test)]
 pub(crate) use http1::tests::refused_chunks;
-pub(crate) use ports::Ports;
-pub(crate) use stall::Stall;
-pub(crate) use tls::Certificate;
+pub(crate) use ports::ListenerRulesByAddress;
+pub(crate) use stall::StallTimer;
+pub(crate) use tls::PeerCertificate;
 
 /// The idle timeout of a connection, before its first request and between two requests.
 const IDLE: Duration = Duration::from_secs(60);
@@ -60,18 +60,18 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves until `stop` resolves, then drains.
 pub(crate) async fn serve(
-    current: Arc<Current>,
-    listeners: Listeners,
-    stop: impl Future<Output = Stop>,
-) -> Drained {
-    let ending = Ending::new();
+    current: Arc<ActiveConfig>,
+    listeners: ListenerSet,
+    stop: impl Future<Output = ShutdownMode>,
+) -> DrainResult {
+    let ending = DrainSignal::new();
     let mut accepting = Box::pin(accept_all(Arc::clone(&current), listeners, &ending));
     let stop = tokio::select! {
         stop = stop => stop,
-        () = &mut accepting => Stop::Promptly,
-        () = refresh(&current) => Stop::Promptly,
+        () = &mut accepting => ShutdownMode::Promptly,
+        () = refresh(&current) => ShutdownMode::Promptly,
     };
-    current.readiness.advance(State::Draining);
+    current.readiness.advance(LifecycleState::Draining);
     let config = current.life().drain.clone();
     let leaving = async { tokio::join!(drain(&ending, accepting, stop, &config), current.leave_scripts()).0 };
     tokio::select! {
@@ -85,12 +85,12 @@ pub(crate) async fn serve(
 }
 
 /// Accepts connections on every socket until the gateway drains.
-async fn accept_all(current: Arc<Current>, listeners: Listeners, ending: &Ending) {
+async fn accept_all(current: Arc<ActiveConfig>, listeners: ListenerSet, ending: &DrainSignal) {
     let accept = |listener| accept(&current, listener, ending);
     futures_util::future::join_all(listeners.into_vec().into_iter().map(accept)).await;
 }
 
-async fn accept(current: &Arc<Current>, listener: Listener, ending: &Ending) {
+async fn accept(current: &Arc<ActiveConfig>, listener: Listener, ending: &DrainSignal) {
     let name = listener.name().to_owned();
     let listener = match listener.into_tokio() {
         Ok(listener) => listener,
@@ -105,11 +105,11 @@ async fn accept(current: &Arc<Current>, listener: Listener, ending: &Ending) {
         let Ok(permit) = limiter.connect(peer, is_trusted, &life.connections, Instant::now()) else { return };
         let (phase, open) = (ending.phase(), ending.open());
         let (current, permit) = (Arc::clone(current), Arc::new(permit));
-        let connection = Connection { current, address, permit, port, phase, open };
+        let connection = AcceptedConnection { current, address, permit, port, phase, open };
         tokio::spawn(watched(PollSite::Http1, connection.run(stream)));
     };
     let mut phase = ending.phase();
-    let mut draining = pin!(reached(&mut phase, Phase::Draining));
+    let mut draining = pin!(reached(&mut phase, DrainPhase::Draining));
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -131,7 +131,7 @@ async fn accept(current: &Arc<Current>, listener: Listener, ending: &Ending) {
 }
 
 /// Reloads certificates when their files change. Never returns.
-async fn refresh(current: &Current) {
+async fn refresh(current: &ActiveConfig) {
     loop {
         tokio::time::sleep(tls::LOOK).await;
         current.life().ports.refresh();
@@ -148,7 +148,7 @@ async fn pause(error: &io::Error) {
 }
 
 /// Waits for the phase, and releases the channel's lock at once.
-async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
+async fn reached(phase: &mut watch::Receiver<DrainPhase>, wanted: DrainPhase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }
 

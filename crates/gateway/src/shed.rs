@@ -54,14 +54,14 @@ pub struct ShedConfig {
 
 /// The admission control of requests.
 #[derive(Debug)]
-pub(crate) struct Shed {
+pub(crate) struct LoadShedder {
     max_in_flight: usize,
-    load: Arc<Load>,
+    load: Arc<MeasuredLoad>,
 }
 
 /// The measured load and the current rate. It outlives configs.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct MeasuredLoad {
     opened: Instant,
     in_flight: AtomicUsize,
     taken: AtomicU64,
@@ -93,7 +93,7 @@ pub(crate) struct Load {
 
 /// The numbers of requests up to a moment, or between two moments.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct RequestCounts {
     taken: u64,
     refused: u64,
     refused_by_rate: u64,
@@ -101,7 +101,7 @@ struct Counts {
 
 /// A guard that counts an admitted request as in flight.
 #[derive(Debug)]
-pub(crate) struct Taken(Arc<Load>);
+pub(crate) struct InFlightGuard(Arc<MeasuredLoad>);
 
 /// The value of `every` while no request is admitted.
 const CLOSED: u64 = u64::MAX;
@@ -116,12 +116,12 @@ impl Default for ShedConfig {
     }
 }
 
-impl Shed {
+impl LoadShedder {
     /// Creates the admission control from the config, with the measured load of `earlier`.
     pub(crate) fn new(config: &ShedConfig, earlier: Option<&Self>) -> Self {
         let load = match earlier {
             Some(earlier) => Arc::clone(&earlier.load),
-            None => Arc::new(Load::new(Instant::now())),
+            None => Arc::new(MeasuredLoad::new(Instant::now())),
         };
         let target = if config.automatic { nanos(config.delay.0) } else { 0 };
         load.target.store(target, Relaxed);
@@ -132,13 +132,17 @@ impl Shed {
     ///
     /// # Errors
     /// Fails if there are too many requests, for the gateway's threads or for its memory.
-    pub(crate) fn admit(&self, now: Instant, way: impl FnOnce() -> bool) -> Result<Taken, GatewayOverloaded> {
+    pub(crate) fn admit(
+        &self,
+        now: Instant,
+        way: impl FnOnce() -> bool,
+    ) -> Result<InFlightGuard, GatewayOverloaded> {
         let load = &self.load;
         if load.asleep.load(Relaxed) && load.is_watched() {
             load.wake.notify_one();
         }
         let before = load.in_flight.fetch_add(1, Relaxed);
-        let taken = Taken(Arc::clone(load));
+        let taken = InFlightGuard(Arc::clone(load));
         let has_room = || load.has_room(now) || (before == 0 && load.is_empty(now));
         let is_limited = before >= self.max_in_flight || !way();
         if is_limited || !has_room() {
@@ -185,7 +189,7 @@ impl Shed {
     }
 }
 
-impl Counts {
+impl RequestCounts {
     /// Returns the numbers since an earlier moment.
     fn since(self, earlier: Self) -> Self {
         Self {
@@ -196,12 +200,12 @@ impl Counts {
     }
 
     /// Returns a measurement for the control law.
-    fn seen(self, delay: Duration, since: Duration) -> law::Seen {
-        law::Seen { delay, since, taken: self.taken, refused: self.refused_by_rate }
+    fn seen(self, delay: Duration, since: Duration) -> law::ProbeMeasurement {
+        law::ProbeMeasurement { delay, since, taken: self.taken, refused: self.refused_by_rate }
     }
 }
 
-impl Load {
+impl MeasuredLoad {
     fn new(opened: Instant) -> Self {
         Self {
             opened,
@@ -224,8 +228,8 @@ impl Load {
     }
 
     /// Returns the numbers of requests since the process started.
-    fn counts(&self) -> Counts {
-        Counts {
+    fn counts(&self) -> RequestCounts {
+        RequestCounts {
             taken: self.taken.load(Relaxed),
             refused: self.refused.load(Relaxed),
             refused_by_rate: self.refused_by_rate.load(Relaxed),
@@ -283,7 +287,7 @@ impl Load {
         since > 0 && is_long(wall) && {
             let cpu = (self.cpu_time)().saturating_sub(Duration::from_nanos(self.waits_cpu.load(Relaxed)));
             let threads = self.threads.load(Relaxed);
-            is_long(own::Elapsed { wall, cpu }.own(threads))
+            is_long(own::ProcessTimes { wall, cpu }.own(threads))
         }
     }
 
@@ -300,13 +304,13 @@ fn nanos(span: Duration) -> u64 {
 }
 
 /// Wakes the probe, so that its task ends.
-impl Drop for Load {
+impl Drop for MeasuredLoad {
     fn drop(&mut self) {
         self.wake.notify_one();
     }
 }
 
-impl Drop for Taken {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Relaxed);
     }

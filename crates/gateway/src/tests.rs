@@ -15,7 +15,7 @@ mod wire;
 use http::{Method, Request, StatusCode, header};
 use serde_json::Value;
 
-use rig::{Rig, get, post};
+use rig::{GatewayFixture, get, post};
 
 const CONFIG: &str = "
 services: { echo: { url: 'http://UPSTREAM' }, gone: { url: 'http://127.0.0.1:1' } }
@@ -29,7 +29,7 @@ routes:
 
 #[tokio::test]
 async fn the_route_determines_the_path_that_the_service_receives() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for (asked, seen) in [
         ("/echo/a/b?c=d", "/a/b?c=d"),
         ("/echo/", "/"),
@@ -48,7 +48,7 @@ async fn the_route_determines_the_path_that_the_service_receives() {
 
 #[tokio::test]
 async fn a_path_without_a_route_is_a_problem_document() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for path in ["/", "/echo", "/exact/", "/exact/x", "/nowhere"] {
         let answer = rig.ask(get(path)).await;
         assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
@@ -64,7 +64,7 @@ async fn a_path_without_a_route_is_a_problem_document() {
 
 #[tokio::test]
 async fn serves_both_versions_of_http_on_one_port() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     assert_eq!(rig.ask(get("/echo/one")).await.json()["path"], "/one");
     assert_eq!(rig.ask_h2(get("/echo/two")).await.json()["path"], "/two");
     let sent = rig.ask_h2(post("/echo/three", "a body")).await;
@@ -76,7 +76,7 @@ async fn serves_both_versions_of_http_on_one_port() {
 
 #[tokio::test]
 async fn refuses_bodies_over_the_limit() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let large = "x".repeat(2000);
     for chunked in [false, true] {
         let mut request = post("/echo/x", &large);
@@ -91,7 +91,7 @@ async fn refuses_bodies_over_the_limit() {
 
 #[tokio::test]
 async fn reports_an_unreachable_service_as_its_fault() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let answer = rig.ask(get("/gone/x")).await;
     assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
     assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("gone")));
@@ -101,7 +101,7 @@ async fn reports_an_unreachable_service_as_its_fault() {
 async fn refuses_requests_in_a_loop_of_gateways() {
     let mut request = get("/echo/x");
     request.headers_mut().insert("cdn-loop", ["orfa"; 9].join(", ").parse().unwrap());
-    let answer = Rig::new(CONFIG).await.ask(request).await;
+    let answer = GatewayFixture::new(CONFIG).await.ask(request).await;
     assert_eq!(answer.status(), StatusCode::LOOP_DETECTED);
 }
 
@@ -109,7 +109,7 @@ async fn refuses_requests_in_a_loop_of_gateways() {
 async fn refuses_connect_and_trace() {
     let mut request = get("/echo/x");
     *request.method_mut() = Method::TRACE;
-    let answer = Rig::new(CONFIG).await.ask(request).await;
+    let answer = GatewayFixture::new(CONFIG).await.ask(request).await;
     assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
     assert!(answer.header("allow").contains("QUERY"));
 }
@@ -124,7 +124,7 @@ fn from_page(
 
 #[tokio::test]
 async fn allowed_origins_can_read_responses_and_errors() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for origin in ["https://shop.example.org", "http://localhost:5173", "http://localhost"] {
         let answer = rig.ask(from_page(get("/open/x"), origin)).await;
         assert_eq!(answer.header("access-control-allow-origin"), origin);
@@ -151,7 +151,7 @@ routes:
   - { path: /small, proxy: echo, limits: { request_body: 1B } }
   - { path: /shut, proxy: echo, cors: { origins: ['https://other.example.org'] } }
 ";
-    let rig = Rig::new(text).await;
+    let rig = GatewayFixture::new(text).await;
     let requests = [
         (get("/nowhere"), 404),
         (get("/gone"), 502),
@@ -184,7 +184,7 @@ routes:
   - { path: '/ours/*', proxy: echo, cors: { origins: ['https://shop.example.org'] } }
   - { path: '/theirs/*', proxy: echo }
 ";
-    let rig = Rig::new(text).await;
+    let rig = GatewayFixture::new(text).await;
     let evil = "https://evil.example";
     let answer = rig.ask(from_page(get("/ours/any-origin"), evil)).await;
     assert_eq!(answer.status(), StatusCode::OK);
@@ -196,7 +196,7 @@ routes:
 
 #[tokio::test]
 async fn answers_preflights_for_allowed_origins_only() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let preflight = |origin: &str| {
         let mut request = from_page(get("/open/x"), origin);
         *request.method_mut() = Method::OPTIONS;
@@ -221,7 +221,7 @@ async fn never_runs_programs_for_foreign_origins() {
 services: { echo: { url: 'http://UPSTREAM' } }
 routes: [{ path: /query, query: { services: [echo] }, cors: { origins: ['https://shop.example.org'] } }]
 ";
-    let rig = Rig::new(config).await;
+    let rig = GatewayFixture::new(config).await;
     for origin in ["https://evil.example", "null", "https://shop.example.org:8443"] {
         let answer = rig.ask(from_page(post("/query", "x"), origin)).await;
         assert_eq!(answer.json()["code"], "origin-forbidden", "{origin}");
@@ -235,7 +235,7 @@ routes: [{ path: /query, query: { services: [echo] }, cors: { origins: ['https:/
 
 #[tokio::test]
 async fn writes_an_access_log_line_for_every_request() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     rig.ask(post("/echo/x?secret=1", "four")).await;
     rig.ask(get("/nowhere\"")).await;
     let lines: Vec<Value> =
@@ -252,7 +252,7 @@ async fn writes_an_access_log_line_for_every_request() {
 #[tokio::test]
 async fn notifies_the_observer_of_every_request() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let rig = Rig::watched(CONFIG, move |seen| drop(tell.send(seen))).await;
+    let rig = GatewayFixture::watched(CONFIG, move |seen| drop(tell.send(seen))).await;
     rig.ask(get("/echo/x")).await;
     let seen = told.recv().await.unwrap();
     assert_eq!((seen.path.as_str(), seen.status, seen.code), ("/echo/x", StatusCode::OK, None));
@@ -261,7 +261,7 @@ async fn notifies_the_observer_of_every_request() {
 
 #[tokio::test]
 async fn a_drain_finishes_requests_in_flight_and_accepts_no_new_ones() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let slow = tokio::spawn(rig.asking(get("/echo/wait")));
     rig.upstream.arrived().await;
     let idle = rig.connect().await;
@@ -275,7 +275,7 @@ async fn a_drain_finishes_requests_in_flight_and_accepts_no_new_ones() {
 
 #[tokio::test]
 async fn a_drain_ends_after_its_timeout() {
-    let rig = Rig::new(&format!("{CONFIG}\ndrain: {{ timeout: 1ms }}")).await;
+    let rig = GatewayFixture::new(&format!("{CONFIG}\ndrain: {{ timeout: 1ms }}")).await;
     let slow = tokio::spawn(rig.asking_loosely(get("/echo/wait")));
     rig.upstream.arrived().await;
     let end = rig.end().await;
@@ -289,8 +289,8 @@ fn masks_internal_errors() {
     use services::{FaultParty, ToProblem};
     #[derive(Debug, thiserror::Error)]
     #[error("the password is hunter2")]
-    struct Ours;
-    impl ToProblem for Ours {
+    struct OwnRequests;
+    impl ToProblem for OwnRequests {
         fn code(&self) -> &'static str {
             "internal"
         }
@@ -304,12 +304,12 @@ fn masks_internal_errors() {
             "hunter2".to_owned()
         }
     }
-    let response = crate::respond::problem(&Ours);
+    let response = crate::respond::problem(&OwnRequests);
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let document = rig::now(response.into_body());
     let id = document["request_id"].as_str().unwrap();
     assert_eq!(document["instance"], format!("urn:orfa:request:{id}"));
     assert!(!document.to_string().contains("hunter2"));
-    let other = rig::now(crate::respond::problem(&Ours).into_body());
+    let other = rig::now(crate::respond::problem(&OwnRequests).into_body());
     assert_ne!(other["request_id"], document["request_id"]);
 }

@@ -17,8 +17,8 @@ use serde::Deserialize;
 use services::GatewayClient;
 use services::trace::{RequestTrace, SpanContext};
 
-pub(crate) use export::{Exporter, Tally};
-pub(crate) use spans::Finished;
+pub(crate) use export::{SpanCounts, SpanExporter};
+pub(crate) use spans::FinishedRequest;
 
 /// The export of traces to a collector.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
@@ -40,21 +40,21 @@ pub struct TracesConfig {
 }
 
 /// An error in `traces:`, and the field below which it is.
-pub(crate) struct Wrong {
+pub(crate) struct TraceConfigError {
     pub(crate) field: String,
     pub(crate) message: &'static str,
     pub(crate) hint: &'static str,
 }
 
 /// Samples requests and exports their spans.
-pub(crate) struct Tracer {
+pub(crate) struct RequestTracer {
     config: TracesConfig,
-    exporter: Exporter,
+    exporter: SpanExporter,
 }
 
 /// A request's trace and the ID of its parent span.
 #[derive(Default)]
-pub(crate) struct Begun {
+pub(crate) struct StartedTrace {
     pub(crate) trace: RequestTrace,
     pub(crate) parent: Option<u64>,
 }
@@ -69,9 +69,9 @@ impl TracesConfig {
     }
 
     /// Returns the errors that a schema can't express.
-    pub(crate) fn mistakes(&self) -> Vec<Wrong> {
+    pub(crate) fn mistakes(&self) -> Vec<TraceConfigError> {
         let mut wrong = Vec::new();
-        let mut say = |field: String, message, hint| wrong.push(Wrong { field, message, hint });
+        let mut say = |field: String, message, hint| wrong.push(TraceConfigError { field, message, hint });
         if self.endpoint().is_none() {
             say("/otlp".into(), "this is not the URL of a collector", "write http://collector:4318");
         }
@@ -110,17 +110,17 @@ impl TracesConfig {
     }
 }
 
-impl Tracer {
+impl RequestTracer {
     /// Starts exporting to the config's collector. Must be called within the runtime. Returns `None` if the
     /// config has errors or TLS can't be used.
-    pub(crate) fn new(config: &TracesConfig, tally: Arc<Tally>) -> Option<Self> {
-        let collector = export::Collector {
+    pub(crate) fn new(config: &TracesConfig, tally: Arc<SpanCounts>) -> Option<Self> {
+        let collector = export::CollectorTarget {
             fetch: GatewayClient::new().ok()?,
             endpoint: config.endpoint()?,
             headers: config.headers(),
             service_name: config.service_name.clone(),
         };
-        Some(Self { config: config.clone(), exporter: Exporter::start(collector, tally) })
+        Some(Self { config: config.clone(), exporter: SpanExporter::start(collector, tally) })
     }
 
     /// Whether the tracer was created from an equal config.
@@ -129,7 +129,7 @@ impl Tracer {
     }
 
     /// Exports the spans of a completed request.
-    pub(crate) fn take(&self, finished: &Finished<'_>) {
+    pub(crate) fn take(&self, finished: &FinishedRequest<'_>) {
         self.exporter.push(finished.spans());
     }
 
@@ -148,18 +148,22 @@ impl Tracer {
 
 /// Starts the trace of a request from its headers and the sampling decision. Without a tracer the incoming
 /// trace context is passed on unchanged.
-pub(crate) fn begin(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, is_trusted: bool) -> Begun {
+pub(crate) fn begin(
+    tracer: Option<&Arc<RequestTracer>>,
+    headers: &HeaderMap,
+    is_trusted: bool,
+) -> StartedTrace {
     let parent = SpanContext::of(headers);
     let Some(tracer) = tracer else {
-        return Begun {
+        return StartedTrace {
             trace: parent.map_or_else(RequestTrace::default, |of| RequestTrace::handed_on(of, headers)),
             parent: None,
         };
     };
     match (tracer.records(parent.as_ref(), is_trusted), parent) {
-        (false, None) => Begun::default(),
+        (false, None) => StartedTrace::default(),
         // The request is not sampled here, and an untrusted client must not make services sample it.
-        (false, Some(parent)) => Begun {
+        (false, Some(parent)) => StartedTrace {
             trace: RequestTrace::handed_on(SpanContext { sampled: false, ..parent }, headers),
             parent: None,
         },
@@ -167,7 +171,7 @@ pub(crate) fn begin(tracer: Option<&Arc<Tracer>>, headers: &HeaderMap, is_truste
             let trace_id = parent.map_or_else(|| fastrand::u128(1..), |parent| parent.trace_id);
             let ours = SpanContext { trace_id, span_id: fastrand::u64(1..), sampled: true };
             let trace = RequestTrace::recorded(ours, parent.map(|_| headers));
-            Begun { trace, parent: parent.map(|parent| parent.span_id) }
+            StartedTrace { trace, parent: parent.map(|parent| parent.span_id) }
         }
     }
 }

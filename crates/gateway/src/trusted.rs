@@ -50,7 +50,7 @@ pub(crate) struct ProxiedClient {
 
 /// An element of `Forwarded`, written by one proxy.
 #[derive(Debug, Default)]
-struct Element<'a> {
+struct ForwardedElement<'a> {
     node: Option<Cow<'a, str>>,
     proto: Option<Cow<'a, str>>,
     host: Option<Cow<'a, str>>,
@@ -262,12 +262,12 @@ fn address(node: &str) -> Option<IpAddr> {
 
 /// The last elements of `Forwarded`, across its lines: more than there can be proxies, or all of them. A
 /// malformed line yields one empty element.
-fn elements(headers: &HeaderMap) -> Vec<Element<'_>> {
+fn elements(headers: &HeaderMap) -> Vec<ForwardedElement<'_>> {
     let mut last = Vec::new();
     for line in headers.get_all(header::FORWARDED).iter().rev() {
         match line.to_str().ok().and_then(line_elements) {
             Some(elements) => last.extend(elements.into_iter().rev()),
-            None => last.push(Element::default()),
+            None => last.push(ForwardedElement::default()),
         }
         if last.len() > MAX_PROXIES {
             break;
@@ -278,10 +278,10 @@ fn elements(headers: &HeaderMap) -> Vec<Element<'_>> {
 }
 
 /// Parses `for="[2001:db8::1]:4711";proto=https, for=192.0.2.1` (RFC 7239, section 4).
-fn line_elements(line: &str) -> Option<Vec<Element<'_>>> {
+fn line_elements(line: &str) -> Option<Vec<ForwardedElement<'_>>> {
     let mut elements = Vec::new();
     for element in split(line, ',')? {
-        let mut read = Element::default();
+        let mut read = ForwardedElement::default();
         let mut is_empty = true;
         for pair in split(element, ';')? {
             let pair = pair.trim();

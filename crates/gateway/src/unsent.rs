@@ -18,16 +18,16 @@ use json::JsonTree;
 use services::StreamedServiceBody;
 use services::body::{BodyError, HeldBytes, empty};
 
-use crate::client::Client;
+use crate::client::ClientInfo;
 use crate::server::limiter::{LimitReached, UnsentPermit};
 
 /// The size up to which pieces are not counted.
 pub(crate) const SMALL: u64 = 16 << 10;
 
 /// A body whose pieces are counted.
-struct Counted {
+struct CountedBody {
     body: StreamedServiceBody,
-    client: Client,
+    client: ClientInfo,
     /// The permit for the current piece.
     permit: Option<UnsentPermit>,
     /// The permit for all the bytes that the response holds.
@@ -63,7 +63,7 @@ pub(crate) fn attach_to_value(permit: impl Send + 'static, value: &mut HeaderVal
 /// Wraps the response's body to count its bytes. Leaves small responses as they are.
 pub(crate) fn keep(
     mut response: Response<StreamedServiceBody>,
-    client: &Client,
+    client: &ClientInfo,
 ) -> Response<StreamedServiceBody> {
     // Only deduplication uses the tree, which would otherwise outlive the body.
     response.extensions_mut().remove::<JsonTree>();
@@ -78,10 +78,10 @@ pub(crate) fn keep(
     };
     let is_held = whole.is_some() && size.exact().is_some();
     let client = client.clone();
-    response.map(|body| Counted { body, client, permit: None, whole, is_held, refusal }.boxed_unsync())
+    response.map(|body| CountedBody { body, client, permit: None, whole, is_held, refusal }.boxed_unsync())
 }
 
-impl http_body::Body for Counted {
+impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -119,7 +119,7 @@ impl http_body::Body for Counted {
     }
 }
 
-impl Counted {
+impl CountedBody {
     /// Attaches the permits to the last piece, since the body is not polled again after it.
     fn last(&mut self, data: Bytes) -> Bytes {
         let permits = [self.permit.take(), self.whole.take()];
@@ -159,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn counts_a_composed_response_until_its_last_piece_is_dropped() {
-        let client = Client::that_may_leave(100 << 10);
+        let client = ClientInfo::that_may_leave(100 << 10);
         let mut first = keep(holding(64 << 10), &client).into_body();
         assert!(is_refused(keep(holding(64 << 10), &client)).await, "nothing of the first was taken");
         assert!(!is_refused(keep(holding(32 << 10), &client)).await, "there is room for this one");
@@ -175,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn counts_a_response_of_one_piece_until_it_is_dropped() {
-        let client = Client::that_may_leave(100 << 10);
+        let client = ClientInfo::that_may_leave(100 << 10);
         let whole = || keep(Response::new(body::full(vec![b'x'; 64 << 10])), &client);
         let piece = whole().into_body().frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(piece.len(), 64 << 10);
@@ -186,7 +186,7 @@ mod tests {
 
     #[tokio::test]
     async fn counts_a_short_response_that_holds_many_bytes() {
-        let client = Client::that_may_leave(100 << 10);
+        let client = ClientInfo::that_may_leave(100 << 10);
         let short = || {
             let mut response = Response::new(body::full(vec![b'x'; PIECE]));
             response.extensions_mut().insert(HeldBytes(64 << 10));
@@ -200,6 +200,6 @@ mod tests {
     fn a_tree_does_not_outlive_the_body() {
         let mut response = Response::new(empty());
         response.extensions_mut().insert(JsonTree::NULL);
-        assert!(keep(response, &Client::for_tests()).extensions().get::<JsonTree>().is_none());
+        assert!(keep(response, &ClientInfo::for_tests()).extensions().get::<JsonTree>().is_none());
     }
 }

@@ -10,15 +10,15 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use offload::polls::PollSite;
 use services::{RequestCall, StreamedServiceBody, ToProblem};
 
-use crate::access::Entry;
-use crate::catalogue::{self, Catalogue};
-use crate::proxy::Proxy;
+use crate::access::RequestContext;
+use crate::catalogue::{self, ApiCatalogue};
+use crate::proxy::ProxyHandler;
 
 /// `Server-Timing`, of the W3C.
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// The handler of a route.
-pub(crate) enum Way {
+pub(crate) enum RouteHandler {
     /// Runs the program in the request.
     Query(Box<query::QueryRoute>),
     /// Runs a handler of a service in S.
@@ -28,12 +28,12 @@ pub(crate) enum Way {
     /// Executes a GraphQL operation on services.
     Graphql(Box<graphql::GraphqlRoute>),
     /// Forwards the request to a service.
-    Proxy(Proxy),
+    Proxy(ProxyHandler),
     /// Lists the available routes and operations.
-    Catalogue(Catalogue),
+    Catalogue(ApiCatalogue),
 }
 
-impl Way {
+impl RouteHandler {
     /// The name of the handler that no config contains.
     pub(crate) const CATALOGUE: &str = "api-catalog";
 
@@ -86,7 +86,7 @@ impl Way {
     }
 
     /// Adds headers that every response of this handler has, including refusals: for a query, its time.
-    pub(crate) fn complete(&self, entry: &Entry, headers: &mut HeaderMap) {
+    pub(crate) fn complete(&self, entry: &RequestContext, headers: &mut HeaderMap) {
         if matches!(self, Self::Query(_)) && !headers.keys().any(|name| *name == SERVER_TIMING) {
             let total = format!("total;dur={:.2}", entry.age().as_secs_f64() * 1000.0);
             headers.extend(HeaderValue::from_str(&total).ok().map(|total| (SERVER_TIMING, total)));

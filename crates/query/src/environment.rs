@@ -42,7 +42,7 @@ impl LinkedEnvironment {
     fn load(
         class: GuestClass,
         pool: PoolSize,
-        from: &environments::Environment,
+        from: &environments::EnvironmentModule,
     ) -> Result<Self, RuntimeStartError> {
         let sandbox = Sandbox::new(class, pool)?;
         let module = sandbox.load(from.precompiled, from.wasm)?;

@@ -3,12 +3,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use environments::toolchain::Toolchain;
+use environments::toolchain::ClangToolchain;
 use query_abi::{CONSTRUCTORS, ENTRY, layout};
 
 use super::error::BuildError;
 use super::fit::DATA_END;
-use super::object::Facts;
+use super::object::ObjectFileInfo;
 
 /// The header that a query includes.
 pub(crate) const ORFA_H: &str = include_str!("../../../../sdk/c/orfa.h");
@@ -20,7 +20,7 @@ const FLAGS: &[&str] = &["-Oz", "-Wall", "-fno-exceptions", "-ffunction-sections
 
 /// Compiles a C file to an object in `folder`. Returns it with clang's warnings.
 pub(super) fn compile(
-    tools: &Toolchain,
+    tools: &ClangToolchain,
     source: &Path,
     flags: &[String],
     folder: &Path,
@@ -43,9 +43,9 @@ pub(super) fn compile(
 
 /// Links an object at the addresses of a query. Functions that it does not define are imported.
 pub(super) fn link(
-    tools: &Toolchain,
+    tools: &ClangToolchain,
     object: &Path,
-    facts: &Facts,
+    facts: &ObjectFileInfo,
     folder: &Path,
 ) -> Result<PathBuf, BuildError> {
     let mut arguments: Vec<OsString> = vec![

@@ -1,7 +1,7 @@
 //! Errors of building a query, in terms of its source.
 use query_abi::layout;
 
-use crate::exit::Complaint;
+use crate::exit::CliError;
 
 /// The reason why a query could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +116,7 @@ impl BuildError {
     }
 }
 
-impl From<BuildError> for Complaint {
+impl From<BuildError> for CliError {
     fn from(error: BuildError) -> Self {
         Self::failed(error.code(), error.to_string(), "")
     }

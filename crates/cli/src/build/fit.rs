@@ -18,7 +18,7 @@ const NEAR: f64 = 0.75;
 
 /// The parts of a module that the checks need.
 #[derive(Default)]
-struct Outline {
+struct ModuleOutline {
     types: Vec<Option<FuncType>>,
     /// The type index of every function, imported ones first.
     functions: Vec<u32>,
@@ -31,8 +31,8 @@ struct Outline {
 
 /// Checks a linked module against the environment `environment`.
 pub(super) fn check(linked: &[u8], environment: &[u8]) -> Result<(), BuildError> {
-    let module = Outline::read(linked)?;
-    let environment = Outline::read(environment)?.exported_functions();
+    let module = ModuleOutline::read(linked)?;
+    let environment = ModuleOutline::read(environment)?.exported_functions();
     for (from, name, ty) in &module.imports {
         if let TypeRef::Func(index) = ty {
             check_function(from, name, module.function_type(*index), &environment)?;
@@ -95,7 +95,7 @@ fn spell(ty: &FuncType) -> String {
     format!("({}) -> ({})", list(ty.params()), list(ty.results()))
 }
 
-impl Outline {
+impl ModuleOutline {
     fn read(wasm: &[u8]) -> Result<Self, BuildError> {
         let mut outline = Self::default();
         for payload in Parser::new(0).parse_all(wasm) {

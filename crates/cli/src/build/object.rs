@@ -11,7 +11,7 @@ const OF_THE_LINKER: &[&str] = &["__data_end", "__global_base", "__dso_handle"];
 
 /// Facts about an object file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct ObjectFileInfo {
     /// Whether functions have to be called before the entry point.
     pub(super) has_constructors: bool,
     has_entry: bool,
@@ -19,7 +19,7 @@ pub(super) struct Facts {
 }
 
 /// Reads the facts of an object file, and rejects one that can't become a query.
-pub(super) fn inspect(object: &[u8]) -> Result<Facts, BuildError> {
+pub(super) fn inspect(object: &[u8]) -> Result<ObjectFileInfo, BuildError> {
     let facts = facts(object)?;
     if !facts.undefined_data.is_empty() {
         let names = facts.undefined_data;
@@ -32,8 +32,8 @@ pub(super) fn inspect(object: &[u8]) -> Result<Facts, BuildError> {
     Ok(facts)
 }
 
-fn facts(object: &[u8]) -> Result<Facts, BuildError> {
-    let mut facts = Facts::default();
+fn facts(object: &[u8]) -> Result<ObjectFileInfo, BuildError> {
+    let mut facts = ObjectFileInfo::default();
     let mut is_object = false;
     for payload in Parser::new(0).parse_all(object) {
         let Payload::CustomSection(section) = payload? else { continue };
@@ -52,7 +52,7 @@ fn facts(object: &[u8]) -> Result<Facts, BuildError> {
     if is_object { Ok(facts) } else { Err(BuildError::Malformed("it is not an object file".into())) }
 }
 
-impl Facts {
+impl ObjectFileInfo {
     fn symbol(&mut self, symbol: &SymbolInfo<'_>) {
         match symbol {
             SymbolInfo::Func { flags, name: Some(ENTRY), .. } => {

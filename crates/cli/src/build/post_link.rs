@@ -13,12 +13,12 @@ use wasm_encoder::{
 };
 use wasmparser::{FunctionBody, ImportSectionReader, Operator, Parser, Payload, TypeRef};
 
-use super::Metadata;
+use super::ModuleMetadata;
 use super::error::BuildError;
 
 /// Facts that are needed before the first section is written.
 #[derive(Default)]
-struct Plan {
+struct PostLinkPlan {
     /// Whether the linker's first global is the stack pointer.
     has_stack: bool,
     uses_globals: bool,
@@ -29,9 +29,9 @@ struct Plan {
 pub(super) fn rewrite(
     linked: &[u8],
     environment: &str,
-    metadata: Option<&Metadata>,
+    metadata: Option<&ModuleMetadata>,
 ) -> Result<Vec<u8>, BuildError> {
-    let plan = Plan::read(linked)?;
+    let plan = PostLinkPlan::read(linked)?;
     let mut module = Module::new();
     for payload in Parser::new(0).parse_all(linked) {
         match &payload? {
@@ -63,7 +63,7 @@ pub(super) fn rewrite(
     Ok(module.finish())
 }
 
-impl Plan {
+impl PostLinkPlan {
     fn read(linked: &[u8]) -> Result<Self, BuildError> {
         let mut plan = Self::default();
         for payload in Parser::new(0).parse_all(linked) {
@@ -94,7 +94,7 @@ impl Plan {
 
 fn imports(
     section: &ImportSectionReader<'_>,
-    plan: &Plan,
+    plan: &PostLinkPlan,
     environment: &str,
 ) -> Result<ImportSection, BuildError> {
     let mut imports = ImportSection::new();
@@ -115,7 +115,10 @@ fn imports(
 
 /// Returns the globals without the stack pointer, which is first, and `__data_end`, which code can't
 /// reference: the linker puts exported addresses last, as constants.
-fn globals(section: &wasmparser::GlobalSectionReader<'_>, plan: &Plan) -> Result<GlobalSection, BuildError> {
+fn globals(
+    section: &wasmparser::GlobalSectionReader<'_>,
+    plan: &PostLinkPlan,
+) -> Result<GlobalSection, BuildError> {
     let mut kept = GlobalSection::new();
     for global in section.clone().into_iter().skip(usize::from(plan.has_stack)) {
         let global = global?;

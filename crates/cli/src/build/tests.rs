@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use query_abi::{CONSTRUCTORS, ENVIRONMENT_C, SECTION, STACK_POINTER, TABLE};
 use wasmparser::{ExternalKind, Parser, Payload, TypeRef};
 
-use super::{BuildError, Built, Metadata, Options, build, finish, object};
+use super::{BuildError, BuildOptions, BuiltModule, ModuleMetadata, build, finish, object};
 
 /// The maximum size of an example's module, in bytes, plain and after gzip.
 const EXAMPLE_RAW: usize = 1200;
@@ -16,11 +16,11 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// Builds a program from its text.
-fn build_text(text: &str) -> Result<Built, BuildError> {
+fn build_text(text: &str) -> Result<BuiltModule, BuildError> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let source = folder.path().join("program.c");
     std::fs::write(&source, text).expect("a writable folder");
-    build(&source, &Options::default())
+    build(&source, &BuildOptions::default())
 }
 
 fn refusal(text: &str) -> BuildError {
@@ -28,10 +28,10 @@ fn refusal(text: &str) -> BuildError {
 }
 
 /// An import: its module, its name, and whether it is a function.
-type Import = (String, String, bool);
+type ModuleImport = (String, String, bool);
 
 /// Returns the imports and exports of a module, and the names of its custom sections.
-fn outline(wasm: &[u8]) -> (Vec<Import>, Vec<String>, Vec<String>) {
+fn outline(wasm: &[u8]) -> (Vec<ModuleImport>, Vec<String>, Vec<String>) {
     let (mut imports, mut exports, mut sections) = (vec![], vec![], vec![]);
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.expect("a well-formed module") {
@@ -61,7 +61,7 @@ fn imports_of(wasm: &[u8]) -> Vec<String> {
 #[test]
 fn examples_are_small_and_import_only_from_the_environment() {
     for name in ["second.c", "notify_admins.c", "orders.c"] {
-        let built = build(&example(name), &Options::default()).expect(name);
+        let built = build(&example(name), &BuildOptions::default()).expect(name);
         println!("{name}: {} bytes, {} with gzip", built.raw, built.gzip);
         assert_eq!(built.warnings, "", "{name}");
         assert!(
@@ -115,10 +115,11 @@ fn exports_constructors_if_present() {
 
 #[test]
 fn writes_metadata_only_on_request() {
-    let mut metadata = Metadata { language: "c".into(), name: "second".into(), ..Metadata::default() };
+    let mut metadata =
+        ModuleMetadata { language: "c".into(), name: "second".into(), ..ModuleMetadata::default() };
     metadata.declare("profile");
     metadata.declare("order:get+post");
-    let options = Options { metadata: Some(metadata), ..Options::default() };
+    let options = BuildOptions { metadata: Some(metadata), ..BuildOptions::default() };
     let built = build(&example("second.c"), &options).expect("second.c");
     assert_eq!(outline(&built.wasm).2, [SECTION]);
     let text = r#"{"language":"c","name":"second","services":{"order":["GET","POST"],"profile":["GET"]}}"#;
@@ -194,17 +195,17 @@ fn reports_compiler_errors() {
 
 #[test]
 fn distinguishes_other_languages_and_missing_files() {
-    let code = |name: &str| build(Path::new(name), &Options::default()).expect_err("no C file").code();
+    let code = |name: &str| build(Path::new(name), &BuildOptions::default()).expect_err("no C file").code();
     assert_eq!(code("second.ts"), "source-language");
     assert_eq!(code("nowhere/to/be/found.c"), "source-unreadable");
 }
 
 #[test]
 fn truncated_objects_and_modules_never_panic() {
-    let wasm = build(&example("second.c"), &Options::default()).expect("second.c").wasm;
+    let wasm = build(&example("second.c"), &BuildOptions::default()).expect("second.c").wasm;
     for len in 0..wasm.len() {
         assert!(object::inspect(&wasm[..len]).is_err(), "{len}");
-        assert!(finish(&wasm[..len], &Options::default()).is_err(), "{len}");
+        assert!(finish(&wasm[..len], &BuildOptions::default()).is_err(), "{len}");
     }
     assert_eq!(object::inspect(&wasm).expect_err("a module is not an object").code(), "module-malformed");
 }

@@ -16,11 +16,11 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::exit::Complaint;
+use crate::exit::CliError;
 
 /// The request.
 #[derive(Clone, Debug)]
-pub(crate) struct Question {
+pub(crate) struct ProgramCallRequest {
     pub(crate) url: String,
     pub(crate) program: Bytes,
     pub(crate) content_type: &'static str,
@@ -31,7 +31,7 @@ pub(crate) struct Question {
 
 /// The response.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ProgramCallResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -44,23 +44,23 @@ pub(crate) struct Answer {
 
 /// The parts of a URL.
 #[derive(Debug, PartialEq, Eq)]
-struct Target {
+struct CallUrl {
     host: String,
     port: u16,
     authority: String,
     path: String,
 }
 
-impl Question {
+impl ProgramCallRequest {
     /// Sends the request and waits for the complete response.
-    pub(crate) async fn send(&self) -> Result<Answer, Complaint> {
-        let target = Target::parse(&self.url)?;
+    pub(crate) async fn send(&self) -> Result<ProgramCallResponse, CliError> {
+        let target = CallUrl::parse(&self.url)?;
         let request = self.request(&target)?;
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(TransferredBytes::default());
         let address = (target.host.as_str(), target.port);
         let stream = TcpStream::connect(address).await.map_err(|error| unreachable(&self.url, &error))?;
         let _ = stream.set_nodelay(true);
-        let counted = TokioIo::new(Counted { stream, counts: Arc::clone(&counts) });
+        let counted = TokioIo::new(CountedStream { stream, counts: Arc::clone(&counts) });
         let broken = |error: hyper::Error| broken(&self.url, &error);
         let started = Instant::now();
         let (mut sender, connection) =
@@ -68,7 +68,7 @@ impl Question {
         tokio::spawn(connection);
         let (parts, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
         let body = body.collect().await.map_err(broken)?.to_bytes();
-        Ok(Answer {
+        Ok(ProgramCallResponse {
             status: parts.status,
             headers: parts.headers,
             body,
@@ -78,7 +78,7 @@ impl Question {
         })
     }
 
-    fn request(&self, target: &Target) -> Result<Request<Full<Bytes>>, Complaint> {
+    fn request(&self, target: &CallUrl) -> Result<Request<Full<Bytes>>, CliError> {
         let mut request = Request::post(&target.path)
             .header(header::HOST, &target.authority)
             .header(header::USER_AGENT, concat!("orfa/", env!("CARGO_PKG_VERSION")))
@@ -100,8 +100,8 @@ impl Question {
     }
 }
 
-impl Target {
-    fn parse(url: &str) -> Result<Self, Complaint> {
+impl CallUrl {
+    fn parse(url: &str) -> Result<Self, CliError> {
         let uri: Uri = url.parse().map_err(|_| bad_url(url))?;
         let (Some(host), Some(authority)) = (uri.host(), uri.authority()) else { return Err(bad_url(url)) };
         if uri.scheme_str() != Some("http") {
@@ -116,35 +116,35 @@ impl Target {
     }
 }
 
-fn bad_url(url: &str) -> Complaint {
+fn bad_url(url: &str) -> CliError {
     let hint = format!("write it like {}; https is not supported here yet", super::DEFAULT_URL);
-    Complaint::usage("bad-url", format!("`{url}` is not the URL of a query route"), hint)
+    CliError::usage("bad-url", format!("`{url}` is not the URL of a query route"), hint)
 }
 
-fn unreachable(url: &str, error: &std::io::Error) -> Complaint {
+fn unreachable(url: &str, error: &std::io::Error) -> CliError {
     let hint = "is `orfa dev` or `orfa serve` running there? `--url` selects another gateway";
-    Complaint::failed("no-gateway", format!("can't connect to {url}: {error}"), hint)
+    CliError::failed("no-gateway", format!("can't connect to {url}: {error}"), hint)
 }
 
-fn broken(url: &str, error: &hyper::Error) -> Complaint {
+fn broken(url: &str, error: &hyper::Error) -> CliError {
     let hint = "is the server a gateway, and is it still running? See its log";
-    Complaint::failed("no-answer", format!("{url} gave no complete response: {error}"), hint)
+    CliError::failed("no-answer", format!("{url} gave no complete response: {error}"), hint)
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct TransferredBytes {
     sent: AtomicU64,
     received: AtomicU64,
 }
 
 /// A connection that counts its bytes.
 #[derive(Debug)]
-struct Counted {
+struct CountedStream {
     stream: TcpStream,
-    counts: Arc<Counts>,
+    counts: Arc<TransferredBytes>,
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -157,7 +157,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn parses_urls() {
-        let target = Target::parse("http://[::1]:8080/query?x=1").ok();
-        let expected = Target {
+        let target = CallUrl::parse("http://[::1]:8080/query?x=1").ok();
+        let expected = CallUrl {
             host: "::1".into(),
             port: 8080,
             authority: "[::1]:8080".into(),
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn rejects_other_urls() {
         for url in ["localhost:8080/query", "https://example.org/query", "/query", "", "http://"] {
-            let complaint = Target::parse(url).expect_err(url);
+            let complaint = CallUrl::parse(url).expect_err(url);
             assert_eq!(complaint.code, "bad-url", "{url}");
         }
     }

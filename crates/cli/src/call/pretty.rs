@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 /// Formats a text in lines; `None` if it isn't JSON.
 pub(super) fn json(text: &[u8]) -> Option<String> {
     serde_json::from_slice::<IgnoredAny>(text).ok()?;
-    let mut lines = Lines::default();
+    let mut lines = PrettyLines::default();
     for sign in std::str::from_utf8(text).ok()?.chars() {
         lines.push(sign);
     }
@@ -14,7 +14,7 @@ pub(super) fn json(text: &[u8]) -> Option<String> {
 }
 
 #[derive(Default)]
-struct Lines {
+struct PrettyLines {
     text: String,
     depth: usize,
     in_string: bool,
@@ -23,7 +23,7 @@ struct Lines {
     opened: bool,
 }
 
-impl Lines {
+impl PrettyLines {
     fn push(&mut self, sign: char) {
         match sign {
             _ if self.in_string => self.push_in_string(sign),

@@ -5,22 +5,22 @@ use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnost
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::exchange::Answer;
-use super::program::Program;
-use crate::draw::{self, Outcome};
+use super::exchange::ProgramCallResponse;
+use super::program::PreparedProgram;
+use crate::draw::{self, CallBarOutcome};
 use crate::terminal::{self, paint};
 
 /// The members that the gateway writes. Problem documents of other servers have some of them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Problem {
+pub(crate) struct PrintedProblem {
     title: Option<String>,
     detail: Option<String>,
     code: Option<String>,
     hint: Option<String>,
     line: Option<usize>,
     column: Option<usize>,
-    calls: Vec<Call>,
+    calls: Vec<FailedCall>,
     console: Option<Value>,
     #[serde(skip)]
     status: u16,
@@ -28,16 +28,16 @@ pub(crate) struct Problem {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Call {
+struct FailedCall {
     service: String,
     method: String,
     path: String,
     status: Value,
 }
 
-impl Problem {
+impl PrintedProblem {
     /// Returns the problem document in a response, if there is one.
-    pub(super) fn of(answer: &Answer) -> Option<Self> {
+    pub(super) fn of(answer: &ProgramCallResponse) -> Option<Self> {
         let media_type = answer.headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
         if !media_type.starts_with("application/problem+json") {
             return None;
@@ -57,7 +57,7 @@ impl Problem {
     }
 
     /// Renders the problem as text.
-    pub(crate) fn render(&self, program: &Program, width: usize) -> String {
+    pub(crate) fn render(&self, program: &PreparedProgram, width: usize) -> String {
         let mut text = String::new();
         let report = self.report(program);
         let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(width);
@@ -67,7 +67,7 @@ impl Problem {
         text + &self.made() + &self.printed()
     }
 
-    fn report(&self, program: &Program) -> Report {
+    fn report(&self, program: &PreparedProgram) -> Report {
         let mut diagnostic = MietteDiagnostic::new(self.headline());
         diagnostic.code.clone_from(&self.code);
         diagnostic.help.clone_from(&self.hint);
@@ -103,7 +103,7 @@ impl Problem {
         if self.calls.is_empty() {
             return String::new();
         }
-        let lines = self.calls.iter().map(Call::line);
+        let lines = self.calls.iter().map(FailedCall::line);
         format!("  {}\n{}", paint(terminal::BOLD, "calls"), lines.collect::<String>())
     }
 
@@ -120,13 +120,13 @@ impl Problem {
     }
 }
 
-impl Call {
+impl FailedCall {
     fn line(&self) -> String {
         let Self { service, method, path, status } = self;
         let text = plain(status);
-        let style = match Outcome::parse(&text) {
-            Outcome::Status(status) => draw::status_style(status),
-            Outcome::Not(_) => terminal::RED,
+        let style = match CallBarOutcome::parse(&text) {
+            CallBarOutcome::Status(status) => draw::status_style(status),
+            CallBarOutcome::Not(_) => terminal::RED,
         };
         format!("    {service} {method} {path}  {}\n", paint(style, &text))
     }

@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::exit::Complaint;
+use crate::exit::CliError;
 
 /// A program, ready to be sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Program {
+pub(crate) struct PreparedProgram {
     pub(crate) file: PathBuf,
     pub(crate) bytes: Bytes,
     pub(crate) content_type: &'static str,
 }
 
-impl Program {
+impl PreparedProgram {
     /// Reads the file, and builds it first if it is C.
     pub(crate) fn load(file: &Path) -> anyhow::Result<Self> {
         let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
@@ -36,14 +36,14 @@ impl Program {
 }
 
 /// Reads a file that the command line names.
-pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Complaint> {
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(file).map_err(|error| {
         let message = format!("{} can't be read: {error}", file.display());
-        Complaint::usage("no-such-file", message, "")
+        CliError::usage("no-such-file", message, "")
     })
 }
 
-fn unknown(file: &Path) -> Complaint {
+fn unknown(file: &Path) -> CliError {
     let message = format!("{} is not a supported kind of program", file.display());
-    Complaint::usage("unknown-program", message, "programs end in .ts, .js, .mjs, .c or .wasm")
+    CliError::usage("unknown-program", message, "programs end in .ts, .js, .mjs, .c or .wasm")
 }

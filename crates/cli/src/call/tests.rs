@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::problem::Problem;
+use super::problem::PrintedProblem;
 use super::*;
 
 const SOURCE: &str = "export default async (input, { profile }) => {\n  const n = ;\n  return n;\n};\n";
 
-fn answer(status: u16, content_type: &'static str, body: &str) -> Answer {
+fn answer(status: u16, content_type: &'static str, body: &str) -> ProgramCallResponse {
     let mut headers = HeaderMap::new();
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    Answer {
+    ProgramCallResponse {
         status: StatusCode::from_u16(status).expect("a status"),
         headers,
         body: Bytes::copy_from_slice(body.as_bytes()),
@@ -22,12 +22,12 @@ fn answer(status: u16, content_type: &'static str, body: &str) -> Answer {
     }
 }
 
-fn program() -> Program {
-    Program { file: "second.ts".into(), bytes: SOURCE.into(), content_type: "text/typescript" }
+fn program() -> PreparedProgram {
+    PreparedProgram { file: "second.ts".into(), bytes: SOURCE.into(), content_type: "text/typescript" }
 }
 
 fn rendered(status: u16, body: &str) -> String {
-    let problem = Problem::of(&answer(status, "application/problem+json", body)).expect("a problem");
+    let problem = PrintedProblem::of(&answer(status, "application/problem+json", body)).expect("a problem");
     plain(&problem.render(&program(), 80))
 }
 
@@ -71,12 +71,12 @@ fn shows_non_json_problems_unchanged() {
 
 #[test]
 fn program_responses_are_not_problems() {
-    assert!(Problem::of(&answer(404, "application/json", r#"{"title":"mine"}"#)).is_none());
+    assert!(PrintedProblem::of(&answer(404, "application/json", r#"{"title":"mine"}"#)).is_none());
 }
 
 #[test]
 fn verbose_reports_bytes_times_and_calls() {
-    let question = Question {
+    let question = ProgramCallRequest {
         url: DEFAULT_URL.into(),
         program: Bytes::from_static(SOURCE.as_bytes()),
         content_type: "text/typescript",

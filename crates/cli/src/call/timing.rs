@@ -9,16 +9,16 @@ use std::time::Duration;
 use http::HeaderMap;
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 
-use crate::draw::{Call, Outcome};
+use crate::draw::{CallBar, CallBarOutcome};
 
 /// The measurements of a gateway, in its order, and its upstream calls.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Timing {
+pub(super) struct CallTiming {
     pub(super) measures: Vec<(String, Duration)>,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<CallBar>,
 }
 
-impl Timing {
+impl CallTiming {
     /// Parses the header. Unknown entries are skipped, since nothing depends on them.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut timing = Self::default();
@@ -47,14 +47,14 @@ impl Timing {
 }
 
 /// `desc` ends with the outcome: a status, or words after the path, which has no spaces.
-fn call(item: &Item) -> Option<Call> {
+fn call(item: &Item) -> Option<CallBar> {
     let text = item.params.get("desc").and_then(BareItem::as_string)?.as_str();
     let mut words = text.splitn(4, ' ');
     let (service, method, path) = (words.next()?, words.next()?, words.next()?);
     let start = time(item, "start").unwrap_or_default();
-    Some(Call {
+    Some(CallBar {
         name: format!("{service} {method} {path}"),
-        outcome: Outcome::parse(words.next().unwrap_or("no answer")),
+        outcome: CallBarOutcome::parse(words.next().unwrap_or("no answer")),
         start,
         end: time(item, "dur").map(|took| start + took),
     })
@@ -73,8 +73,8 @@ fn time(item: &Item, name: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn read(value: &str) -> Timing {
-        Timing::of(&HeaderMap::from_iter([(
+    fn read(value: &str) -> CallTiming {
+        CallTiming::of(&HeaderMap::from_iter([(
             http::HeaderName::from_static("server-timing"),
             value.parse().expect("a header"),
         )]))
@@ -89,16 +89,16 @@ mod tests {
         assert_eq!(names, ["compile", "cpu", "total"]);
         assert_eq!(timing.total(), Duration::from_micros(9800));
         let [first, second] = timing.calls.as_slice() else { panic!("two calls: {timing:?}") };
-        assert_eq!((first.name.as_str(), &first.outcome), ("a GET /x?y=1", &Outcome::Status(200)));
+        assert_eq!((first.name.as_str(), &first.outcome), ("a GET /x?y=1", &CallBarOutcome::Status(200)));
         assert_eq!(first.end, Some(Duration::from_micros(3300)));
-        assert_eq!(second.outcome, Outcome::Not("no answer".into()));
+        assert_eq!(second.outcome, CallBarOutcome::Not("no answer".into()));
         assert_eq!(second.end, None);
     }
 
     #[test]
     fn skips_unknown_entries() {
         for value in ["", "total", "call", r#"call;desc="x""#, "total;dur=-5", "}{", "total;dur=abc"] {
-            assert_eq!(read(value), Timing::default(), "{value}");
+            assert_eq!(read(value), CallTiming::default(), "{value}");
         }
     }
 }

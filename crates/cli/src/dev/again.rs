@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use crate::call::{self, Program, Question};
-use crate::watch::Watch;
+use crate::call::{self, PreparedProgram, ProgramCallRequest};
+use crate::watch::FileWatcher;
 use crate::{exit, terminal};
 
 /// Sends the program now and after each change, without end; without a program it only waits.
 pub(super) async fn send(program: Option<PathBuf>, input: Option<String>, url: String) {
     let Some(file) = program else { return std::future::pending().await };
-    let mut watch = Watch::new(vec![file.clone()]);
+    let mut watch = FileWatcher::new(vec![file.clone()]);
     loop {
         if let Err(error) = send_once(&file, input.as_deref(), &url).await {
             terminal::complain(&exit::describe(&error));
@@ -22,8 +22,8 @@ pub(super) async fn send(program: Option<PathBuf>, input: Option<String>, url: S
 }
 
 async fn send_once(file: &std::path::Path, input: Option<&str>, url: &str) -> anyhow::Result<()> {
-    let program = Program::load(file)?;
-    let question = Question {
+    let program = PreparedProgram::load(file)?;
+    let question = ProgramCallRequest {
         url: url.to_owned(),
         program: program.bytes.clone(),
         content_type: program.content_type,

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gateway::config::{CorsConfig, ListenConfig, RouteConfig};
-use gateway::{Config, Mistake};
+use gateway::{ConfigMistake, GatewayConfig};
 
-use super::Arguments;
-use crate::exit::Complaint;
+use super::DevArguments;
+use crate::exit::CliError;
 use crate::{config, worker};
 
 const DEFAULT_PORT: u16 = 8080;
@@ -21,14 +21,14 @@ const LOCAL_PAGES: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "htt
 
 /// The source of the config.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Plan {
+pub(super) enum DevConfigSource {
     Services { services: Vec<(String, String)>, port: u16 },
     File { path: PathBuf, port: Option<u16> },
 }
 
-impl Plan {
-    pub(super) fn new(arguments: &Arguments) -> Result<Self, Complaint> {
-        let Arguments { services, config, port, .. } = arguments;
+impl DevConfigSource {
+    pub(super) fn new(arguments: &DevArguments) -> Result<Self, CliError> {
+        let DevArguments { services, config, port, .. } = arguments;
         let file = |path| Self::File { path, port: *port };
         match (config, services.as_slice()) {
             (Some(path), _) => Ok(file(path.clone())),
@@ -41,9 +41,9 @@ impl Plan {
     }
 
     /// Reads the current config, and logs the warnings about it.
-    pub(super) fn config(&self) -> Result<Config, Vec<Mistake>> {
+    pub(super) fn config(&self) -> Result<GatewayConfig, Vec<ConfigMistake>> {
         let mut config = match self {
-            Self::Services { services, port } => Config::dev(services, *port)?,
+            Self::Services { services, port } => GatewayConfig::dev(services, *port)?,
             Self::File { path, .. } => {
                 let reading = gateway::config::read_watched(path);
                 config::log_warnings(&reading.warnings);
@@ -70,7 +70,7 @@ impl Plan {
     }
 
     /// The files to watch: the config file and those that it names.
-    pub(super) fn files(&self, config: &Config) -> Vec<PathBuf> {
+    pub(super) fn files(&self, config: &GatewayConfig) -> Vec<PathBuf> {
         let documents = config.services.values().filter_map(|service| service.openapi.as_ref());
         let documents = documents.map(|document| config.source.folder().join(document));
         let scripts = config.routes.iter().filter_map(|route| route.script.as_ref());
@@ -84,15 +84,15 @@ impl Plan {
 }
 
 /// The CPU limits of programs, by the path of their route.
-pub(super) fn cpu_caps(config: &Config) -> BTreeMap<String, Duration> {
+pub(super) fn cpu_caps(config: &GatewayConfig) -> BTreeMap<String, Duration> {
     let cap = |route: &RouteConfig| Some((route.path.clone(), route.query.as_ref()?.limits.cpu.0));
     config.routes.iter().filter_map(cap).collect()
 }
 
-fn service(text: &str) -> Result<(String, String), Complaint> {
+fn service(text: &str) -> Result<(String, String), CliError> {
     let wrong = || {
         let hint = "write `orfa dev profile=http://localhost:3001`, or name a folder with an orfa.yaml";
-        Complaint::usage("bad-service", format!("`{text}` is neither NAME=URL nor a folder"), hint)
+        CliError::usage("bad-service", format!("`{text}` is neither NAME=URL nor a folder"), hint)
     };
     let (name, url) = text.split_once('=').ok_or_else(wrong)?;
     if name.is_empty() || url.is_empty() { Err(wrong()) } else { Ok((name.to_owned(), url.to_owned())) }
@@ -102,15 +102,15 @@ fn service(text: &str) -> Result<(String, String), Complaint> {
 mod tests {
     use super::*;
 
-    fn plan(services: &[&str]) -> Result<Plan, Complaint> {
+    fn plan(services: &[&str]) -> Result<DevConfigSource, CliError> {
         let services = services.iter().map(|&text| text.to_owned()).collect();
-        Plan::new(&Arguments { services, config: None, port: None, run: None, input: None })
+        DevConfigSource::new(&DevArguments { services, config: None, port: None, run: None, input: None })
     }
 
     #[test]
     fn services_are_named_on_the_command_line() {
         let services = vec![("a".to_owned(), "http://localhost:1/?x=y".to_owned())];
-        let expected = Plan::Services { services, port: 8080 };
+        let expected = DevConfigSource::Services { services, port: 8080 };
         assert_eq!(plan(&["a=http://localhost:1/?x=y"]).ok(), Some(expected));
         for wrong in ["a", "=http://localhost", "a=", "no/such/folder"] {
             assert_eq!(plan(&[wrong]).expect_err(wrong).code, "bad-service");
@@ -122,6 +122,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("orfa.yaml");
         let plan = plan(&[&folder.path().display().to_string()]).ok();
-        assert_eq!(plan, Some(Plan::File { path, port: None }));
+        assert_eq!(plan, Some(DevConfigSource::File { path, port: None }));
     }
 }

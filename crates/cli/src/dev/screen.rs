@@ -3,24 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gateway::Seen;
+use gateway::CompletedRequest;
 use services::UpstreamCallRecord;
 use services::call::UpstreamCallOutcome as Ended;
 use tokio::sync::mpsc;
 
 use crate::call::DEFAULT_URL;
-use crate::draw::{self, Call, Outcome};
+use crate::draw::{self, CallBar, CallBarOutcome};
 use crate::terminal::{self, paint};
 use crate::units;
 
 /// A request to be drawn, and the CPU limit of its program.
-pub(super) struct Shown {
-    pub(super) request: Seen,
+pub(super) struct DisplayedRequest {
+    pub(super) request: CompletedRequest,
     pub(super) cap: Option<Duration>,
 }
 
 /// Draws requests as they arrive.
-pub(super) async fn show(mut shown: mpsc::UnboundedReceiver<Shown>) {
+pub(super) async fn show(mut shown: mpsc::UnboundedReceiver<DisplayedRequest>) {
     while let Some(shown) = shown.recv().await {
         terminal::say(&draw(&shown, terminal::width()));
     }
@@ -44,11 +44,11 @@ pub(super) fn greeting(url: &str, services: &[&str], files: &[PathBuf], program:
 }
 
 /// Draws a line for the request, and one for each upstream call.
-fn draw(Shown { request: seen, cap }: &Shown, width: usize) -> String {
+fn draw(DisplayedRequest { request: seen, cap }: &DisplayedRequest, width: usize) -> String {
     let status = seen.status.as_u16();
     let report = seen.report.as_ref();
     let made = seen.made.iter().chain(report.iter().flat_map(|report| &report.made));
-    let calls: Vec<Call> = made.map(call).collect();
+    let calls: Vec<CallBar> = made.map(call).collect();
     format!(
         "{} {} {}  {}{}{}  {}\n{}",
         seen.method,
@@ -67,13 +67,13 @@ fn cpu(used: Duration, cap: Option<Duration>) -> String {
     format!("  cpu {}{of}", units::milliseconds(used))
 }
 
-fn call(made: &UpstreamCallRecord) -> Call {
-    Call {
+fn call(made: &UpstreamCallRecord) -> CallBar {
+    CallBar {
         name: format!("{} {} {}", made.service, made.method, made.path),
         outcome: match made.outcome {
-            Ended::Status(status) => Outcome::Status(status),
-            Ended::NoAnswer => Outcome::Not("no answer".to_owned()),
-            Ended::NotSent => Outcome::Not("not sent".to_owned()),
+            Ended::Status(status) => CallBarOutcome::Status(status),
+            Ended::NoAnswer => CallBarOutcome::Not("no answer".to_owned()),
+            Ended::NotSent => CallBarOutcome::Not("not sent".to_owned()),
         },
         start: made.span.0,
         end: made.span.1,

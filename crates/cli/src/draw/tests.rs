@@ -2,12 +2,17 @@
 
 use super::*;
 
-fn call(name: &str, outcome: &str, start: u64, end: Option<u64>) -> Call {
+fn call(name: &str, outcome: &str, start: u64, end: Option<u64>) -> CallBar {
     let time = Duration::from_millis;
-    Call { name: name.into(), outcome: Outcome::parse(outcome), start: time(start), end: end.map(time) }
+    CallBar {
+        name: name.into(),
+        outcome: CallBarOutcome::parse(outcome),
+        start: time(start),
+        end: end.map(time),
+    }
 }
 
-fn plain(calls: &[Call], total: u64, width: usize) -> String {
+fn plain(calls: &[CallBar], total: u64, width: usize) -> String {
     anstream::adapter::strip_str(&timeline(calls, Duration::from_millis(total), width)).to_string()
 }
 
@@ -55,7 +60,7 @@ fn no_line_is_wider_than_the_terminal() {
 
 #[test]
 fn summarises_excess_calls() {
-    let calls: Vec<Call> = (0..100).map(|n| call("s GET /", "200", n, Some(n + 1))).collect();
+    let calls: Vec<CallBar> = (0..100).map(|n| call("s GET /", "200", n, Some(n + 1))).collect();
     let text = plain(&calls, 100, 80);
     assert_eq!(text.lines().count(), 41);
     assert!(text.ends_with("  ... and 60 more\n"));

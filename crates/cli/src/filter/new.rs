@@ -5,11 +5,11 @@
 use std::fs;
 use std::path::Path;
 
-use crate::exit::Complaint;
+use crate::exit::CliError;
 
 /// The languages of the templates.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum Language {
+pub(crate) enum TemplateLanguage {
     Go,
     Rust,
     #[value(name = "assemblyscript")]
@@ -17,30 +17,30 @@ pub(crate) enum Language {
 }
 
 /// A file's path in the project, and its text.
-type File = (&'static str, &'static str);
+type TemplateFile = (&'static str, &'static str);
 
 /// The name in the templates; Rust's file names use `_` instead of `-`.
 const NAME: &str = "my-filter";
 
-const GO: &[File] = &[
+const GO: &[TemplateFile] = &[
     ("README.md", include_str!("new/go/README.md")),
     ("go.mod", include_str!("new/go/go.mod")),
     ("go.sum", include_str!("new/go/go.sum")),
     ("main.go", include_str!("new/go/main.go")),
 ];
-const RUST: &[File] = &[
+const RUST: &[TemplateFile] = &[
     ("README.md", include_str!("new/rust/README.md")),
     ("Cargo.toml", include_str!("new/rust/Cargo.toml")),
     ("src/lib.rs", include_str!("new/rust/src/lib.rs")),
 ];
-const ASSEMBLYSCRIPT: &[File] = &[
+const ASSEMBLYSCRIPT: &[TemplateFile] = &[
     ("README.md", include_str!("new/assemblyscript/README.md")),
     ("package.json", include_str!("new/assemblyscript/package.json")),
     ("assembly/index.ts", include_str!("new/assemblyscript/assembly/index.ts")),
 ];
 
-impl Language {
-    fn files(self) -> &'static [File] {
+impl TemplateLanguage {
+    fn files(self) -> &'static [TemplateFile] {
         match self {
             Self::Go => GO,
             Self::Rust => RUST,
@@ -50,14 +50,14 @@ impl Language {
 }
 
 /// Writes a project into a folder that must not exist yet.
-pub(crate) fn write(folder: &Path, name: &str, language: Language) -> Result<(), Complaint> {
+pub(crate) fn write(folder: &Path, name: &str, language: TemplateLanguage) -> Result<(), CliError> {
     if !is_a_name(name) {
         let hint = "use small letters, digits and `-`, a letter first: valid names in Go, Rust and npm";
-        return Err(Complaint::usage("bad-filter-name", format!("`{name}` can't be a filter's name"), hint));
+        return Err(CliError::usage("bad-filter-name", format!("`{name}` can't be a filter's name"), hint));
     }
     if folder.exists() {
         let message = format!("{} exists already", folder.display());
-        return Err(Complaint::usage("folder-exists", message, "use another name, or `--in FOLDER`"));
+        return Err(CliError::usage("folder-exists", message, "use another name, or `--in FOLDER`"));
     }
     for (path, text) in language.files() {
         let file = folder.join(path);
@@ -65,7 +65,7 @@ pub(crate) fn write(folder: &Path, name: &str, language: Language) -> Result<(),
         let written = file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&file, text));
         written.map_err(|error| {
             let message = format!("{} can't be written: {error}", file.display());
-            Complaint::failed("filter-not-written", message, "`--in FOLDER` writes it elsewhere")
+            CliError::failed("filter-not-written", message, "`--in FOLDER` writes it elsewhere")
         })?;
     }
     Ok(())
@@ -80,7 +80,8 @@ fn is_a_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    const ALL: [Language; 3] = [Language::Go, Language::Rust, Language::AssemblyScript];
+    const ALL: [TemplateLanguage; 3] =
+        [TemplateLanguage::Go, TemplateLanguage::Rust, TemplateLanguage::AssemblyScript];
 
     #[test]
     fn project_uses_its_name_everywhere() {
@@ -114,7 +115,7 @@ mod tests {
     #[test]
     fn never_overwrites_a_folder() {
         let folder = tempfile::tempdir().expect("a folder");
-        let error = write(folder.path(), "add-header", Language::Go).expect_err("it is there");
+        let error = write(folder.path(), "add-header", TemplateLanguage::Go).expect_err("it is there");
         assert_eq!(error.code, "folder-exists");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }

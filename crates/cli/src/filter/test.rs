@@ -12,12 +12,12 @@ use http_body_util::BodyExt;
 use services::{RequestCall, ServiceConfig, ServiceSet, StreamedServiceBody, ToProblem, body};
 
 use crate::call::header;
-use crate::exit::{Complaint, Exit};
+use crate::exit::{CliError, CliExitCode};
 use crate::terminal;
 
 /// Run a module on one exchange, and print each callback and each host call.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct FilterTestArguments {
     /// The module.
     module: String,
     /// The plugin configuration, unchanged.
@@ -60,16 +60,16 @@ pub(crate) struct Arguments {
 
 /// The output, as lines.
 #[derive(Default)]
-struct Lines(Mutex<String>);
+struct OutputLines(Mutex<String>);
 
-pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let lines = Arc::<Lines>::default();
+pub(crate) async fn run(arguments: &FilterTestArguments) -> anyhow::Result<CliExitCode> {
+    let lines = Arc::<OutputLines>::default();
     let exit = exchange(arguments, &lines).await;
     terminal::say(&lines.take());
     exit
 }
 
-async fn exchange(arguments: &Arguments, lines: &Arc<Lines>) -> anyhow::Result<Exit> {
+async fn exchange(arguments: &FilterTestArguments, lines: &Arc<OutputLines>) -> anyhow::Result<CliExitCode> {
     let (request, response) = (request(arguments)?, response(arguments)?);
     let services = services(&arguments.services)?;
     let filters = FilterRuntime::observed(Arc::clone(lines) as Arc<dyn FilterObserver>)?;
@@ -95,13 +95,13 @@ async fn exchange(arguments: &Arguments, lines: &Arc<Lines>) -> anyhow::Result<E
                 Ok(body) => lines.put(&format!("\n{}\n", String::from_utf8_lossy(&body))),
                 Err(error) => lines.put(&format!("\nthe body is incomplete: {error}\n")),
             }
-            Ok(Exit::Ok)
+            Ok(CliExitCode::Ok)
         }
-        Err(failed) => Err(Complaint::failed(failed.code(), failed.to_string(), failed.hint()).into()),
+        Err(failed) => Err(CliError::failed(failed.code(), failed.to_string(), failed.hint()).into()),
     }
 }
 
-fn config(arguments: &Arguments) -> FilterConfig {
+fn config(arguments: &FilterTestArguments) -> FilterConfig {
     let text = |text: &Option<String>| text.clone().map_or(serde_json::Value::Null, Into::into);
     FilterConfig {
         config: text(&arguments.config),
@@ -113,10 +113,10 @@ fn config(arguments: &Arguments) -> FilterConfig {
     }
 }
 
-fn request(arguments: &Arguments) -> anyhow::Result<Request<StreamedServiceBody>> {
+fn request(arguments: &FilterTestArguments) -> anyhow::Result<Request<StreamedServiceBody>> {
     let wrong = || {
         let message = format!("`{}` is not a request", arguments.request);
-        Complaint::usage("bad-request", message, "write it as 'GET /path'")
+        CliError::usage("bad-request", message, "write it as 'GET /path'")
     };
     let (method, path) = arguments.request.trim().split_once(' ').ok_or_else(wrong)?;
     let mut headers = headers(&arguments.headers)?;
@@ -127,9 +127,9 @@ fn request(arguments: &Arguments) -> anyhow::Result<Request<StreamedServiceBody>
     Ok(request)
 }
 
-fn response(arguments: &Arguments) -> anyhow::Result<Response<StreamedServiceBody>> {
+fn response(arguments: &FilterTestArguments) -> anyhow::Result<Response<StreamedServiceBody>> {
     let status = StatusCode::from_u16(arguments.response).map_err(|_| {
-        Complaint::usage("bad-status", format!("{} is not a status", arguments.response), "take 200 to 599")
+        CliError::usage("bad-status", format!("{} is not a status", arguments.response), "take 200 to 599")
     })?;
     let mut response = Response::new(body::full(arguments.response_body.clone()));
     *response.status_mut() = status;
@@ -146,7 +146,7 @@ fn services(said: &[String]) -> anyhow::Result<ServiceSet> {
     for said in said {
         let wrong = |_| {
             let hint = "write it as 'name=http://host:port'";
-            Complaint::usage("bad-service", format!("`{said}` is not a service"), hint)
+            CliError::usage("bad-service", format!("`{said}` is not a service"), hint)
         };
         let (name, url) = said.split_once('=').ok_or(()).map_err(wrong)?;
         let service: ServiceConfig =
@@ -155,7 +155,7 @@ fn services(said: &[String]) -> anyhow::Result<ServiceSet> {
     }
     ServiceSet::read(&config, Path::new("")).map_err(|problems| {
         let told: Vec<String> = problems.iter().map(|problem| problem.message.clone()).collect();
-        Complaint::usage("bad-service", told.join("; "), "write it as 'name=http://host:port'").into()
+        CliError::usage("bad-service", told.join("; "), "write it as 'name=http://host:port'").into()
     })
 }
 
@@ -175,13 +175,13 @@ fn facts() -> ExchangeInfo {
 fn refused(refused: Vec<filter::RefusedFilter>) -> anyhow::Error {
     match refused.into_iter().next() {
         Some(filter::RefusedFilter { reason, .. }) => {
-            Complaint::failed(reason.code(), reason.to_string(), reason.hint()).into()
+            CliError::failed(reason.code(), reason.to_string(), reason.hint()).into()
         }
         None => anyhow::anyhow!("the module was rejected"),
     }
 }
 
-impl Lines {
+impl OutputLines {
     fn put(&self, text: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
     }
@@ -191,7 +191,7 @@ impl Lines {
     }
 }
 
-impl FilterObserver for Lines {
+impl FilterObserver for OutputLines {
     fn see(&self, event: &FilterEvent<'_>) {
         match event {
             FilterEvent::Callback { name, arguments, .. } => {

@@ -13,12 +13,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{native, node, replay};
 use crate::call;
-use crate::exit::{Complaint, Exit};
+use crate::exit::{CliError, CliExitCode};
 
 /// Run a recorded program in a debugger with the input of its recording: C in gdb, JavaScript and TypeScript
 /// in Node's.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DebugArguments {
     /// The recording, written by `orfa call --record`.
     recording: PathBuf,
     /// The program's source: .c, .ts, .js or .mjs.
@@ -35,14 +35,14 @@ pub(crate) struct Arguments {
     debugger: Vec<OsString>,
 }
 
-pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(crate) async fn run(arguments: &DebugArguments) -> anyhow::Result<CliExitCode> {
     replay::read(&arguments.recording)?;
     let folder = tempfile::tempdir()?;
     if arguments.program.extension().is_some_and(|extension| extension == "c") {
         let program = arguments.out.clone().unwrap_or_else(|| folder.path().join("query"));
         native::build(&arguments.program, folder.path(), &program)?;
         return match &arguments.out {
-            Some(_) => Ok(Exit::Ok),
+            Some(_) => Ok(CliExitCode::Ok),
             None => start(
                 arguments,
                 &["gdb", "--args"],
@@ -53,36 +53,36 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     if arguments.out.is_some() {
         let message = format!("{} needs no native program", arguments.program.display());
-        return Err(Complaint::usage("nothing-to-write", message, "`--out` is for programs in C").into());
+        return Err(CliError::usage("nothing-to-write", message, "`--out` is for programs in C").into());
     }
-    let program = call::Program::load(&arguments.program)?;
+    let program = call::PreparedProgram::load(&arguments.program)?;
     let of_node = node::arguments(&program, &arguments.recording, folder.path())?;
     start(arguments, &["node", "inspect"], &["node"], &of_node)
 }
 
 /// Runs the debugger to its end. Interrupts are left to the debugger.
 fn start(
-    arguments: &Arguments,
+    arguments: &DebugArguments,
     usual: &[&str],
     plain: &[&str],
     program: &[OsString],
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<CliExitCode> {
     let named = |words: &[&str]| words.iter().map(Into::into).collect();
     let mut words: Vec<OsString> = match arguments {
-        Arguments { no_debugger: true, .. } => named(plain),
-        Arguments { debugger, .. } if debugger.is_empty() => named(usual),
-        Arguments { debugger, .. } => debugger.clone(),
+        DebugArguments { no_debugger: true, .. } => named(plain),
+        DebugArguments { debugger, .. } if debugger.is_empty() => named(usual),
+        DebugArguments { debugger, .. } => debugger.clone(),
     };
     words.extend_from_slice(program);
     let _interrupts = signal(SignalKind::interrupt())?;
-    let Some((tool, rest)) = words.split_first() else { return Ok(Exit::Ok) };
+    let Some((tool, rest)) = words.split_first() else { return Ok(CliExitCode::Ok) };
     let status = Command::new(tool).args(rest).status().map_err(|error| missing(Path::new(tool), &error))?;
-    Ok(if status.success() { Exit::Ok } else { Exit::Failed })
+    Ok(if status.success() { CliExitCode::Ok } else { CliExitCode::Failed })
 }
 
-fn missing(tool: &Path, error: &std::io::Error) -> Complaint {
+fn missing(tool: &Path, error: &std::io::Error) -> CliError {
     let message = format!("{} can't be run: {error}", tool.display());
-    Complaint::failed(
+    CliError::failed(
         "debugger-missing",
         message,
         "install it, or name another one after `--`; `--no-debugger` needs none",

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::Command;
 
 use environments::native::{HEADERS, SOURCES};
-use environments::toolchain::Toolchain;
+use environments::toolchain::ClangToolchain;
 
 use crate::build::{ORFA_ABI_H, ORFA_H};
-use crate::exit::Complaint;
+use crate::exit::CliError;
 use crate::terminal;
 
 /// The host functions, which read from a recording.
@@ -30,7 +30,7 @@ const FLAGS: &[&str] = &[
 /// C leaves it unspecified, and their results would then not match the recorded order.
 fn compiler() -> OsString {
     let chosen = std::env::var_os("CC");
-    let clang = || Toolchain::find().map(|tools| tools.clang.into());
+    let clang = || ClangToolchain::find().map(|tools| tools.clang.into());
     chosen.unwrap_or_else(|| clang().unwrap_or_else(|_| "cc".into()))
 }
 
@@ -51,7 +51,7 @@ pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<
     arguments.extend(["-lm".into(), "-o".into(), out.into()]);
     let output = Command::new(&compiler).args(arguments).output().map_err(|error| {
         let message = format!("{} can't be run: {error}", Path::new(&compiler).display());
-        Complaint::failed(
+        CliError::failed(
             "compiler-missing",
             message,
             "on Debian: apt-get install clang-19 libc6-dev; CC selects another compiler",
@@ -60,7 +60,7 @@ pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<
     if !output.status.success() {
         let message =
             format!("{} does not compile:\n{}", source.display(), String::from_utf8_lossy(&output.stderr));
-        return Err(Complaint::failed("compile-failed", message, "").into());
+        return Err(CliError::failed("compile-failed", message, "").into());
     }
     terminal::complain(&String::from_utf8_lossy(&output.stderr));
     Ok(())

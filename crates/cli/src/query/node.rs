@@ -4,18 +4,22 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::replay;
-use crate::call::Program;
-use crate::exit::Complaint;
+use crate::call::PreparedProgram;
+use crate::exit::CliError;
 
 /// A mock of `services`, clock and randomness that reads from a recording.
 const MOCK: &str = include_str!("../../../../sdk/javascript/mock.mjs");
 
 /// The arguments of Node: the mock, the recording, the program without its types, and the name of its source.
-pub(super) fn arguments(program: &Program, recording: &Path, folder: &Path) -> anyhow::Result<Vec<OsString>> {
+pub(super) fn arguments(
+    program: &PreparedProgram,
+    recording: &Path,
+    folder: &Path,
+) -> anyhow::Result<Vec<OsString>> {
     let Some(source) = program.source() else {
         let message = format!("{} is not a source that can be debugged", program.file.display());
         let hint = "name the source it was built from: .c, .ts, .js or .mjs";
-        return Err(Complaint::usage("unknown-program", message, hint).into());
+        return Err(CliError::usage("unknown-program", message, hint).into());
     };
     let text = query::javascript(replay::language(program), source.as_bytes());
     let text = text.map_err(|error| replay::complaint(&error, true))?;

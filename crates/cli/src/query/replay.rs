@@ -7,13 +7,13 @@ use query::{
     ProgramLanguage, QueryRuntime, ReplayEnd, ReplayError, ReplayResult, RunRecording, RuntimeConfig,
 };
 
-use crate::call::{self, Problem, Program};
-use crate::exit::{Complaint, Exit};
+use crate::call::{self, PreparedProgram, PrintedProblem};
+use crate::exit::{CliError, CliExitCode};
 use crate::terminal;
 
 /// Run a recorded program again, with the recording in place of services, clock and randomness.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ReplayArguments {
     /// The recording, written by `orfa call --record`.
     recording: PathBuf,
     /// The program: the recorded one, or a changed one that makes the same calls.
@@ -21,9 +21,9 @@ pub(crate) struct Arguments {
     program: PathBuf,
 }
 
-pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(crate) async fn run(arguments: &ReplayArguments) -> anyhow::Result<CliExitCode> {
     let recording = read(&arguments.recording)?;
-    let program = Program::load(&arguments.program)?;
+    let program = PreparedProgram::load(&arguments.program)?;
     let memory = RuntimeConfig::default().memory.0.max(recording.memory());
     let config = RuntimeConfig {
         instances: Some(1),
@@ -43,18 +43,22 @@ pub(crate) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 /// Prints the response as `orfa call` does.
-fn show(replay: ReplayResult, program: &Program) -> Exit {
+fn show(replay: ReplayResult, program: &PreparedProgram) -> CliExitCode {
     let as_recorded = if replay.same { "as the recorded run" } else { "otherwise than the recorded run" };
     let ended = format!("orfa: ended at host call {}, {as_recorded}\n", replay.calls);
     let exit = match replay.end {
         ReplayEnd::Answer { status, body, .. } => {
             call::print_body(&body);
-            if status.is_client_error() || status.is_server_error() { Exit::Failed } else { Exit::Ok }
+            if status.is_client_error() || status.is_server_error() {
+                CliExitCode::Failed
+            } else {
+                CliExitCode::Ok
+            }
         }
         ReplayEnd::Problem { code, detail, place } => {
-            let problem = Problem::replayed(code, detail, place, replay.console);
+            let problem = PrintedProblem::replayed(code, detail, place, replay.console);
             terminal::complain(&problem.render(program, terminal::width()));
-            Exit::Failed
+            CliExitCode::Failed
         }
     };
     terminal::complain(&ended);
@@ -62,7 +66,7 @@ fn show(replay: ReplayResult, program: &Program) -> Exit {
 }
 
 /// The language of a program.
-pub(super) fn language(program: &Program) -> ProgramLanguage {
+pub(super) fn language(program: &PreparedProgram) -> ProgramLanguage {
     match program.content_type {
         "text/typescript" => ProgramLanguage::Typescript,
         "text/javascript" => ProgramLanguage::Javascript,
@@ -71,11 +75,11 @@ pub(super) fn language(program: &Program) -> ProgramLanguage {
 }
 
 /// Reads a recording from a file.
-pub(super) fn read(file: &Path) -> Result<RunRecording, Complaint> {
+pub(super) fn read(file: &Path) -> Result<RunRecording, CliError> {
     call::recording(&call::read(file)?)
 }
 
-pub(super) fn complaint(error: &ReplayError, changed: bool) -> Complaint {
+pub(super) fn complaint(error: &ReplayError, changed: bool) -> CliError {
     let text = error.to_string();
     let hint = if changed {
         "a changed program has to make the same calls in the same order: record it anew"
@@ -83,10 +87,10 @@ pub(super) fn complaint(error: &ReplayError, changed: bool) -> Complaint {
         "another version of `orfa` than the gateway's, or a changed recording: record it anew"
     };
     match error {
-        ReplayError::Diverged(_) => Complaint::failed("replay-diverged", text, hint),
+        ReplayError::Diverged(_) => CliError::failed("replay-diverged", text, hint),
         ReplayError::Malformed(_) => {
-            Complaint::failed("recording-malformed", format!("this is not a recording: {text}"), "")
+            CliError::failed("recording-malformed", format!("this is not a recording: {text}"), "")
         }
-        ReplayError::Program { code, .. } => Complaint::failed(code, text, ""),
+        ReplayError::Program { code, .. } => CliError::failed(code, text, ""),
     }
 }

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use gateway::{BuildError, Config, Gateway, Mistake};
+use gateway::{BuildError, ConfigMistake, Gateway, GatewayConfig};
 use tokio::runtime::Handle;
 
 use super::systemd;
-use crate::watch::Watch;
+use crate::watch::FileWatcher;
 use crate::{config, worker};
 
 /// The polling interval. Files must also be unchanged for this time before they are read, since a partially
@@ -21,11 +21,11 @@ use crate::{config, worker};
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// A handle that requests reloads. Dropping it ends the thread.
-pub(super) struct Reloader(Sender<()>);
+pub(super) struct ReloadHandle(Sender<()>);
 
-impl Reloader {
+impl ReloadHandle {
     /// Reloads the config when a watched file changes. It must be called within the runtime.
-    pub(super) fn start(gateway: Gateway, file: PathBuf, watch: Watch) -> std::io::Result<Self> {
+    pub(super) fn start(gateway: Gateway, file: PathBuf, watch: FileWatcher) -> std::io::Result<Self> {
         let (wish, wishes) = channel();
         let runtime = Handle::current();
         let run = move || {
@@ -44,7 +44,7 @@ impl Reloader {
     }
 }
 
-fn run(gateway: &Gateway, file: &Path, mut watch: Watch, wishes: &Receiver<()>) {
+fn run(gateway: &Gateway, file: &Path, mut watch: FileWatcher, wishes: &Receiver<()>) {
     loop {
         match wishes.recv_timeout(PAUSE) {
             Ok(()) => {
@@ -63,7 +63,7 @@ fn run(gateway: &Gateway, file: &Path, mut watch: Watch, wishes: &Receiver<()>) 
 }
 
 /// Waits until the files are no longer written to.
-fn settle(watch: &mut Watch) {
+fn settle(watch: &mut FileWatcher) {
     const MOST: usize = 20;
     for _ in 0..MOST {
         std::thread::sleep(PAUSE);
@@ -78,7 +78,7 @@ fn reload(gateway: &Gateway, file: &Path) -> Vec<PathBuf> {
     let reading = gateway::config::read_watched(file);
     config::log_warnings(&reading.warnings);
     match reading.config {
-        Ok(config) => put(gateway, &Config { launcher: Some(worker::launcher()), ..config }),
+        Ok(config) => put(gateway, &GatewayConfig { launcher: Some(worker::launcher()), ..config }),
         Err(mistakes) => {
             gateway.not_reloaded();
             refuse(&mistakes);
@@ -87,7 +87,7 @@ fn reload(gateway: &Gateway, file: &Path) -> Vec<PathBuf> {
     reading.files
 }
 
-fn put(gateway: &Gateway, config: &Config) {
+fn put(gateway: &Gateway, config: &GatewayConfig) {
     match gateway.reload(config) {
         Ok(waiting) => {
             for field in waiting {
@@ -102,7 +102,7 @@ fn put(gateway: &Gateway, config: &Config) {
     }
 }
 
-fn refuse(mistakes: &[Mistake]) {
+fn refuse(mistakes: &[ConfigMistake]) {
     for mistake in mistakes {
         tracing::error!(error = %mistake, "error in the config");
     }

@@ -27,8 +27,8 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-pub(super) use give::Giver;
-pub(super) use take::{Taken, take};
+pub(super) use give::HandoverServer;
+pub(super) use take::{HandoverConnection, take};
 
 /// The version of the message. Another version is refused.
 const VERSION: u32 = 1;
@@ -42,7 +42,7 @@ const YOURS: &[u8] = b"yours\n";
 
 /// The listening sockets of a process.
 #[derive(Debug, Default)]
-pub(super) struct Sockets {
+pub(super) struct ListeningSockets {
     /// The sockets for clients.
     pub(super) listeners: Vec<Listener>,
     /// The admin socket.
@@ -51,13 +51,13 @@ pub(super) struct Sockets {
 
 /// The line of JSON: the names of the attached sockets, in order.
 #[derive(Debug, Deserialize, Serialize)]
-struct Message {
+struct HandoverMessage {
     version: u32,
     listen: Vec<String>,
     admin: Option<String>,
 }
 
-impl Sockets {
+impl ListeningSockets {
     /// Returns all of them in one list.
     pub(super) fn into_vec(self) -> Vec<Listener> {
         self.listeners.into_iter().chain(self.admin).collect()
@@ -69,7 +69,7 @@ impl Sockets {
 
     /// Sends all of them.
     fn send(&self, to: impl AsFd) -> io::Result<()> {
-        let message = Message {
+        let message = HandoverMessage {
             version: VERSION,
             listen: self.listeners.iter().map(|listener| listener.name().to_owned()).collect(),
             admin: self.admin.as_ref().map(|listener| listener.name().to_owned()),
@@ -113,12 +113,12 @@ impl Sockets {
         if line.is_empty() {
             return Err(io::Error::other("it sent nothing: another process is taking over already"));
         }
-        let message: Message = serde_json::from_slice(&line)?;
+        let message: HandoverMessage = serde_json::from_slice(&line)?;
         Self::named(message, sockets)
     }
 
-    fn named(message: Message, sockets: Vec<OwnedFd>) -> io::Result<Self> {
-        let Message { version, listen, admin } = message;
+    fn named(message: HandoverMessage, sockets: Vec<OwnedFd>) -> io::Result<Self> {
+        let HandoverMessage { version, listen, admin } = message;
         if version != VERSION {
             return Err(io::Error::other(format!("it uses version {version}, this process {VERSION}")));
         }
@@ -144,10 +144,11 @@ mod tests {
     #[test]
     fn sockets_arrive_with_their_names() {
         let (old, new) = UnixStream::pair().expect("a pair");
-        let sent = Sockets { listeners: vec![listener("a"), listener("b")], admin: Some(listener("c")) };
+        let sent =
+            ListeningSockets { listeners: vec![listener("a"), listener("b")], admin: Some(listener("c")) };
         sent.send(&old).expect("sent");
-        let received = Sockets::receive(&new).expect("received");
-        let look = |sockets: &Sockets| -> Vec<_> {
+        let received = ListeningSockets::receive(&new).expect("received");
+        let look = |sockets: &ListeningSockets| -> Vec<_> {
             sockets.iter().map(|listener| (listener.name().to_owned(), listener.address())).collect()
         };
         assert_eq!(look(&received), look(&sent));
@@ -155,16 +156,16 @@ mod tests {
 
     #[test]
     fn rejects_other_versions_and_wrong_counts() {
-        let message = |version, listen| Message { version, listen, admin: None };
-        assert!(Sockets::named(message(VERSION, vec![]), vec![]).is_ok());
-        assert!(Sockets::named(message(VERSION + 1, vec![]), vec![]).is_err());
-        assert!(Sockets::named(message(VERSION, vec!["a".into()]), vec![]).is_err());
+        let message = |version, listen| HandoverMessage { version, listen, admin: None };
+        assert!(ListeningSockets::named(message(VERSION, vec![]), vec![]).is_ok());
+        assert!(ListeningSockets::named(message(VERSION + 1, vec![]), vec![]).is_err());
+        assert!(ListeningSockets::named(message(VERSION, vec!["a".into()]), vec![]).is_err());
     }
 
     #[test]
     fn closed_connection_is_an_error() {
         let (old, new) = UnixStream::pair().expect("a pair");
         drop(old);
-        assert!(Sockets::receive(&new).is_err());
+        assert!(ListeningSockets::receive(&new).is_err());
     }
 }

@@ -23,28 +23,28 @@ const MAX_PENDING: usize = 4 << 20;
 const COLLECT: Duration = Duration::from_millis(10);
 
 /// A log that is written in the background. Dropping it writes the remaining lines.
-pub(crate) struct Log {
-    shared: Arc<Shared>,
+pub(crate) struct LogWriter {
+    shared: Arc<LogWriterShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct LogWriterShared {
+    state: Mutex<LogWriterState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct LogWriterState {
     pending: Vec<u8>,
     dropped: u64,
     is_stopped: bool,
 }
 
-impl Log {
+impl LogWriter {
     /// Creates a log that writes to `sink`.
     pub(crate) fn new(sink: Box<dyn Write + Send>) -> std::io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<LogWriterShared>::default();
         let theirs = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("access-log".to_owned()).spawn(move || theirs.run(sink))?;
@@ -70,8 +70,8 @@ impl Log {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl LogWriterShared {
+    fn lock(&self) -> MutexGuard<'_, LogWriterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,7 +104,7 @@ impl Shared {
 
     /// Waits for lines, then briefly for more of them, and takes them all.
     fn take(&self, lines: &mut Vec<u8>) -> bool {
-        let is_idle = |state: &mut State| state.pending.is_empty() && !state.is_stopped;
+        let is_idle = |state: &mut LogWriterState| state.pending.is_empty() && !state.is_stopped;
         let state = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
         let collected = self.changed.wait_timeout_while(state, COLLECT, |state| !state.is_stopped);
         let (mut state, _) = collected.unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +116,7 @@ impl Shared {
     }
 }
 
-impl Drop for Log {
+impl Drop for LogWriter {
     fn drop(&mut self) {
         self.finish();
     }
@@ -191,16 +191,16 @@ fn begin(line: &mut Vec<u8>, name: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Log, MAX_PENDING, address, millis, number, text};
+    use super::{LogWriter, MAX_PENDING, address, millis, number, text};
     use proptest::prelude::*;
     use std::io::{Result, Write};
     use std::sync::{Arc, Mutex, mpsc};
     use std::time::Duration;
 
     #[derive(Clone, Default)]
-    struct Sink(Arc<Mutex<Vec<u8>>>);
+    struct LogSink(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Sink {
+    impl Write for LogSink {
         fn write(&mut self, bytes: &[u8]) -> Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -210,9 +210,9 @@ mod tests {
     }
 
     /// A sink that blocks until it is released.
-    struct Stuck(mpsc::Receiver<()>, Sink, mpsc::Sender<()>);
+    struct BlockingSink(mpsc::Receiver<()>, LogSink, mpsc::Sender<()>);
 
-    impl Write for Stuck {
+    impl Write for BlockingSink {
         fn write(&mut self, bytes: &[u8]) -> Result<usize> {
             let _ = self.2.send(());
             let _ = self.0.recv();
@@ -244,8 +244,8 @@ mod tests {
 
     #[test]
     fn finish_writes_pending_lines() {
-        let sink = Sink::default();
-        let log = Log::new(Box::new(sink.clone())).unwrap();
+        let sink = LogSink::default();
+        let log = LogWriter::new(Box::new(sink.clone())).unwrap();
         (0..1000).for_each(|n| log.write(|line| line.extend_from_slice(format!("{n}\n").as_bytes())));
         drop(log);
         let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
@@ -254,9 +254,9 @@ mod tests {
 
     #[test]
     fn counts_lines_dropped_by_a_stuck_sink() {
-        let sink = Sink::default();
+        let sink = LogSink::default();
         let ((go, wait), (tell, stuck)) = (mpsc::channel(), mpsc::channel());
-        let log = Log::new(Box::new(Stuck(wait, sink.clone(), tell))).unwrap();
+        let log = LogWriter::new(Box::new(BlockingSink(wait, sink.clone(), tell))).unwrap();
         let line = [b'x'; 1024];
         log.write(|buffer| buffer.extend_from_slice(&line));
         stuck.recv().unwrap();

@@ -12,18 +12,18 @@ use services::stats::HistogramSnapshot;
 use services::{EndpointStats, ServiceStats};
 
 use crate::gateway::Gateway;
-use crate::life::Life;
-use crate::metrics::{Page, Process};
+use crate::life::RequestPipeline;
+use crate::metrics::{MetricsPage, ProcessStats};
 use crate::reload::ReloadState;
 
 /// The media type of the OpenMetrics text format, version 1.0.0.
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Returns the whole page.
-pub(super) fn text(gateway: &Gateway, process: &Arc<Process>) -> Result<String, fmt::Error> {
+pub(super) fn text(gateway: &Gateway, process: &Arc<ProcessStats>) -> Result<String, fmt::Error> {
     let (life, is_ready) = (gateway.current.life(), gateway.unready().is_none());
     let (reloads, process) = (gateway.reloads().state(), Arc::clone(process));
-    Page::of(move |page| {
+    MetricsPage::of(move |page| {
         build(page)?;
         process.write(page)?;
         life.audience.metrics.write(page)?;
@@ -39,13 +39,13 @@ pub(super) fn text(gateway: &Gateway, process: &Arc<Process>) -> Result<String, 
     })
 }
 
-fn build(page: &mut Page<'_>) -> fmt::Result {
+fn build(page: &mut MetricsPage<'_>) -> fmt::Result {
     let labels = [("version", env!("CARGO_PKG_VERSION"))];
     page.gauge("orfa_build_info", "The gateway's version", [(labels, 1_u64)])
 }
 
 /// The active config, and the results of reloads.
-fn config(page: &mut Page<'_>, reloads: &ReloadState) -> fmt::Result {
+fn config(page: &mut MetricsPage<'_>, reloads: &ReloadState) -> fmt::Result {
     let results = [([("result", "ok")], reloads.succeeded), ([("result", "failed")], reloads.failed)];
     page.counter("orfa_config_reloads", "Config reloads, by result", results)?;
     let stale = u64::from(reloads.is_stale);
@@ -58,7 +58,7 @@ fn config(page: &mut Page<'_>, reloads: &ReloadState) -> fmt::Result {
 }
 
 /// The upstream services and their endpoints.
-fn upstream(page: &mut Page<'_>, services: &[ServiceStats]) -> fmt::Result {
+fn upstream(page: &mut MetricsPage<'_>, services: &[ServiceStats]) -> fmt::Result {
     let results = services.iter().flat_map(|stats| {
         let succeeded = stats.requests.saturating_sub(stats.failures);
         let results = [("ok", succeeded), ("failed", stats.failures)];
@@ -102,7 +102,7 @@ fn upstream(page: &mut Page<'_>, services: &[ServiceStats]) -> fmt::Result {
 }
 
 /// The offload pool: threads for work that clients cause.
-fn offload(page: &mut Page<'_>, stats: &OffloadStats) -> fmt::Result {
+fn offload(page: &mut MetricsPage<'_>, stats: &OffloadStats) -> fmt::Result {
     let help = "Jobs queued for the offload pool";
     page.gauge("orfa_offload_jobs_queued", help, [([], stats.queued as u64)])?;
     let help = "Jobs that run in the offload pool";
@@ -118,7 +118,7 @@ fn offload(page: &mut Page<'_>, stats: &OffloadStats) -> fmt::Result {
 }
 
 /// The query runtime: its compile cache and its instance pools.
-fn programs(page: &mut Page<'_>, life: &Life) -> fmt::Result {
+fn programs(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     let Some(runtime) = &life.runtime else { return Ok(()) };
     let cache = runtime.cache();
     let mut gauge = |name: &str, help: &str, value: usize| page.gauge(name, help, [([], value as u64)]);
@@ -138,7 +138,7 @@ fn programs(page: &mut Page<'_>, life: &Life) -> fmt::Result {
 }
 
 /// The filters, and the metrics that their modules define.
-fn filters(page: &mut Page<'_>, life: &Life) -> fmt::Result {
+fn filters(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     let Some(filters) = &life.filters else { return Ok(()) };
     let stats = filters.stats();
     let each = |count: fn(&FilterStats) -> u64| {
@@ -168,7 +168,7 @@ fn filters(page: &mut Page<'_>, life: &Life) -> fmt::Result {
 }
 
 /// The services in S and their workers.
-fn scripts(page: &mut Page<'_>, life: &Life) -> fmt::Result {
+fn scripts(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     if life.scripts.is_none() {
         return Ok(());
     }
@@ -195,7 +195,7 @@ fn scripts(page: &mut Page<'_>, life: &Life) -> fmt::Result {
 
 /// The metrics that filter modules define. Their names become labels, because they may not be valid metric
 /// names.
-fn modules(page: &mut Page<'_>, metrics: Vec<FilterMetric>) -> fmt::Result {
+fn modules(page: &mut MetricsPage<'_>, metrics: Vec<FilterMetric>) -> fmt::Result {
     let (mut counters, mut gauges, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
     for FilterMetric { name, value } in &metrics {
         match value {

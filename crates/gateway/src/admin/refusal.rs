@@ -5,7 +5,7 @@ use services::{FaultParty, ToProblem};
 
 /// The reason why a request to the admin listener was refused.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub(super) enum Denied {
+pub(super) enum AdminError {
     #[error("the admin listener has no such path")]
     Path,
     #[error("the admin listener is read-only: it answers GET and HEAD")]
@@ -16,7 +16,7 @@ pub(super) enum Denied {
     Unwritten,
 }
 
-impl ToProblem for Denied {
+impl ToProblem for AdminError {
     fn code(&self) -> &'static str {
         match self {
             Self::Path => "route-not-found",

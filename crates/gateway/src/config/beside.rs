@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::mistake::Mistake;
+use super::mistake::ConfigMistake;
 use super::renamed::{self, RenamedIn};
-use super::source::Source;
+use super::source::FieldPositions;
 use super::{read_file, schema, undeserialised, yaml};
 
 /// Parses a companion file with a table of its renamed keys, and returns the positions of its fields too.
@@ -19,8 +19,8 @@ pub(crate) fn read<T: DeserializeOwned + JsonSchema>(
     text: &str,
     file: &Path,
     table: &[RenamedIn],
-) -> Result<(T, Source), Vec<Mistake>> {
-    let yaml::Document { mut value, mut source, mut mistakes } =
+) -> Result<(T, FieldPositions), Vec<ConfigMistake>> {
+    let yaml::YamlDocument { mut value, mut source, mut mistakes } =
         yaml::read(text, file).map_err(|mistake| vec![mistake])?;
     mistakes.extend(renamed::apply(table, &mut value, &mut source));
     mistakes.extend(schema::validate(&value, &source, &schema::of::<T>()));
@@ -34,9 +34,11 @@ pub(crate) fn files(file: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the files that a companion file consists of, and the warnings about its renamed keys.
-pub(super) fn inspect(file: &Path, table: &[RenamedIn]) -> Source {
+pub(super) fn inspect(file: &Path, table: &[RenamedIn]) -> FieldPositions {
     let document = read_file(file).ok().and_then(|text| yaml::read(&text, file).ok());
-    let Some(yaml::Document { mut value, mut source, .. }) = document else { return Source::new(file) };
+    let Some(yaml::YamlDocument { mut value, mut source, .. }) = document else {
+        return FieldPositions::new(file);
+    };
     // Its mistakes are reported when it is parsed.
     renamed::apply(table, &mut value, &mut source);
     source
@@ -45,9 +47,9 @@ pub(super) fn inspect(file: &Path, table: &[RenamedIn]) -> Source {
 /// Deserialises a value if it has no mistakes so far.
 pub(super) fn deserialised<T: DeserializeOwned>(
     value: Value,
-    source: &Source,
-    mut mistakes: Vec<Mistake>,
-) -> Result<T, Vec<Mistake>> {
+    source: &FieldPositions,
+    mut mistakes: Vec<ConfigMistake>,
+) -> Result<T, Vec<ConfigMistake>> {
     if mistakes.is_empty() {
         match serde_path_to_error::deserialize(value) {
             Ok(read) => return Ok(read),

@@ -13,24 +13,24 @@ use serde_json::Value;
 use services::config::did_you_mean;
 use services::{BytesConfig, ServiceConfig, ServiceSet};
 
-use super::mistake::{Mistake, any_of};
-use super::source::{Source, field};
-use super::{Config, TracesConfig};
+use super::mistake::{ConfigMistake, any_of};
+use super::source::{FieldPositions, field};
+use super::{GatewayConfig, TracesConfig};
 use crate::{cors, hosts, trusted};
 
 /// The kinds of handlers; a route has exactly one.
 const WAYS: [&str; 5] = ["query", "script", "aggregate", "graphql", "proxy"];
 
-struct Checker<'a> {
+struct ConfigChecker<'a> {
     root: &'a Value,
-    source: &'a Source,
-    mistakes: Vec<Mistake>,
-    warnings: Vec<Mistake>,
+    source: &'a FieldPositions,
+    mistakes: Vec<ConfigMistake>,
+    warnings: Vec<ConfigMistake>,
 }
 
 /// Returns the mistakes in the value beyond those against its schema, and warnings.
-pub(super) fn check(root: &Value, source: &Source) -> (Vec<Mistake>, Vec<Mistake>) {
-    let mut checker = Checker { root, source, mistakes: Vec::new(), warnings: Vec::new() };
+pub(super) fn check(root: &Value, source: &FieldPositions) -> (Vec<ConfigMistake>, Vec<ConfigMistake>) {
+    let mut checker = ConfigChecker { root, source, mistakes: Vec::new(), warnings: Vec::new() };
     checker.listen();
     checker.hosts();
     checker.trusted_proxies();
@@ -47,7 +47,7 @@ pub(super) fn check(root: &Value, source: &Source) -> (Vec<Mistake>, Vec<Mistake
     (checker.mistakes, checker.warnings)
 }
 
-impl Checker<'_> {
+impl ConfigChecker<'_> {
     fn wrong(&mut self, pointer: &str, message: impl Into<String>, hint: &str) {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
         self.mistakes.push(self.source.mistake(pointer, message, hint));
@@ -75,7 +75,7 @@ impl Checker<'_> {
         let mut taken: HashMap<SocketAddr, String> = HashMap::new();
         for pointer in pointers {
             let Some(listen) = self.text(&pointer) else { continue };
-            if pointer.starts_with("/admin") && listen == Config::ADMIN_OFF {
+            if pointer.starts_with("/admin") && listen == GatewayConfig::ADMIN_OFF {
                 continue;
             }
             let shown = self.shown(&pointer, &listen);

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A mistake in a config.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ConfigMistake {
     /// The file, as given by the operator.
     pub file: String,
     /// The line, from 1; 0 if the mistake is not in a file.
@@ -19,7 +19,7 @@ pub struct Mistake {
     pub hint: Option<String>,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ConfigMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if self.line > 0 {
@@ -36,7 +36,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ConfigMistake {}
 
 /// Joins words for a hint: `GET, POST or PUT`.
 pub(crate) fn any_of(words: &[String]) -> String {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Config, read_text, schema, yaml};
+use super::{GatewayConfig, read_text, schema, yaml};
 use examples::EXAMPLES;
 use page::{definition, page};
 
@@ -21,7 +21,7 @@ const WRITE: &str = "ORFA_GENERATE";
 
 #[test]
 fn config_page_matches_the_schema() {
-    let wanted = page(&schema::of::<Config>(), EXAMPLES);
+    let wanted = page(&schema::of::<GatewayConfig>(), EXAMPLES);
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(PAGE, &wanted).unwrap();
     }
@@ -54,7 +54,7 @@ fn certify(folder: &Path) {
 
 #[test]
 fn every_field_occurs_in_an_example() {
-    let schema = schema::of::<Config>();
+    let schema = schema::of::<GatewayConfig>();
     let mut used = BTreeSet::new();
     for (_, example) in EXAMPLES {
         let document = yaml::read(&whole(example), Path::new("orfa.yaml")).unwrap();

@@ -9,8 +9,8 @@ mod tests;
 use json::pointer::below;
 use serde_json::{Map, Value, json};
 
-use super::mistake::Mistake;
-use super::source::Source;
+use super::mistake::ConfigMistake;
+use super::source::FieldPositions;
 
 /// The renamed keys and values of the maps in one place of a file.
 pub(crate) struct RenamedIn {
@@ -96,7 +96,11 @@ pub(crate) const DECLARATION: &[RenamedIn] = &[
 
 /// Renames old keys and values. The source gets a warning for each; keys that are there under both names are
 /// returned as mistakes.
-pub(super) fn apply(table: &[RenamedIn], value: &mut Value, source: &mut Source) -> Vec<Mistake> {
+pub(super) fn apply(
+    table: &[RenamedIn],
+    value: &mut Value,
+    source: &mut FieldPositions,
+) -> Vec<ConfigMistake> {
     let mut mistakes = Vec::new();
     for renamed in table {
         let mut maps = Vec::new();
@@ -133,8 +137,8 @@ impl RenamedIn {
         &self,
         members: &mut Map<String, Value>,
         pointer: &str,
-        source: &mut Source,
-    ) -> Vec<Mistake> {
+        source: &mut FieldPositions,
+    ) -> Vec<ConfigMistake> {
         let mut mistakes = Vec::new();
         for &(old, new) in self.keys {
             let Some(value) = members.remove(old) else { continue };
@@ -154,7 +158,7 @@ impl RenamedIn {
         mistakes
     }
 
-    fn rename_values(&self, members: &mut Map<String, Value>, pointer: &str, source: &mut Source) {
+    fn rename_values(&self, members: &mut Map<String, Value>, pointer: &str, source: &mut FieldPositions) {
         for &(key, old, new) in self.values {
             let Some(value) = members.get_mut(key).filter(|value| value.as_str() == Some(old)) else {
                 continue;

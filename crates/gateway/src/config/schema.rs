@@ -11,10 +11,10 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 use services::config::did_you_mean;
 
-use super::Config;
-use super::mistake::{Mistake, any_of};
+use super::GatewayConfig;
+use super::mistake::{ConfigMistake, any_of};
 use super::renamed;
-use super::source::Source;
+use super::source::FieldPositions;
 
 /// The string types with a format: name, description and hint.
 const FORMS: [(&str, &str, &str); 6] = [
@@ -29,7 +29,7 @@ const FORMS: [(&str, &str, &str); 6] = [
 /// The JSON Schema of `orfa.yaml`, for editors and for `orfa config schema`. Old keys are deprecated in it.
 #[must_use]
 pub fn schema() -> Value {
-    let mut schema = of::<Config>();
+    let mut schema = of::<GatewayConfig>();
     renamed::deprecate(&mut schema);
     schema
 }
@@ -43,22 +43,22 @@ pub(super) fn of<T: JsonSchema>() -> Value {
 }
 
 /// Returns everything in the value that the schema does not allow.
-pub(super) fn validate(value: &Value, source: &Source, schema: &Value) -> Vec<Mistake> {
+pub(super) fn validate(value: &Value, source: &FieldPositions, schema: &Value) -> Vec<ConfigMistake> {
     let validator = match jsonschema::validator_for(schema) {
         Ok(validator) => validator,
         Err(error) => return vec![source.mistake("", format!("the schema itself is wrong: {error}"), None)],
     };
-    let speaker = Speaker { schema, source };
+    let speaker = SchemaErrorFormatter { schema, source };
     validator.iter_errors(value).flat_map(|error| speaker.say(&error)).collect()
 }
 
-struct Speaker<'a> {
+struct SchemaErrorFormatter<'a> {
     schema: &'a Value,
-    source: &'a Source,
+    source: &'a FieldPositions,
 }
 
-impl Speaker<'_> {
-    fn say(&self, error: &ValidationError<'_>) -> Vec<Mistake> {
+impl SchemaErrorFormatter<'_> {
+    fn say(&self, error: &ValidationError<'_>) -> Vec<ConfigMistake> {
         let pointer = error.instance_path().as_str();
         if let Some((noun, hint)) = self.form(error) {
             let message = format!("{} is not {noun}", self.shown(error));
@@ -73,7 +73,7 @@ impl Speaker<'_> {
         }
     }
 
-    fn say_one(&self, error: &ValidationError<'_>) -> Mistake {
+    fn say_one(&self, error: &ValidationError<'_>) -> ConfigMistake {
         let pointer = error.instance_path().as_str();
         let (message, hint) = match error.kind() {
             Kind::Required { property } => {
@@ -108,7 +108,7 @@ impl Speaker<'_> {
         (message, Some(near.unwrap_or_else(|| format!("write {}", any_of(allowed)))))
     }
 
-    fn unknown_key(&self, error: &ValidationError<'_>, key: &str) -> Mistake {
+    fn unknown_key(&self, error: &ValidationError<'_>, key: &str) -> ConfigMistake {
         let known = self.around(error).and_then(|schema| schema.get("properties")?.as_object());
         let known: Vec<&str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
         let hint = did_you_mean(key, known.iter().copied()).unwrap_or_else(|| {
@@ -124,7 +124,7 @@ impl Speaker<'_> {
         &self,
         error: &ValidationError<'_>,
         branches: &[Vec<ValidationError<'static>>],
-    ) -> Vec<Mistake> {
+    ) -> Vec<ConfigMistake> {
         let here = error.instance_path();
         let constants: Vec<String> = branches.iter().flatten().flat_map(allowed).collect();
         let is_other_type =

@@ -9,35 +9,35 @@ use std::path::{Path, PathBuf};
 use json::pointer::below;
 use serde_json::Value;
 
-use super::mistake::Mistake;
+use super::mistake::ConfigMistake;
 
 /// The positions of a config's fields.
 #[derive(Clone, Debug, Default)]
-pub struct Source {
+pub struct FieldPositions {
     file: String,
     folder: PathBuf,
-    places: HashMap<String, Place>,
+    places: HashMap<String, FieldPosition>,
     secret: HashSet<String>,
     digest: String,
     files: Vec<PathBuf>,
-    warnings: Vec<Mistake>,
+    warnings: Vec<ConfigMistake>,
 }
 
 /// Line and column of a key and of its value, both from 1.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct FieldPosition {
     pub(crate) key: (usize, usize),
     pub(crate) value: (usize, usize),
 }
 
 /// Selects the key's or the value's position.
 #[derive(Clone, Copy)]
-pub(crate) enum At {
+pub(crate) enum PositionOf {
     Key,
     Value,
 }
 
-impl Source {
+impl FieldPositions {
     pub(crate) fn new(file: &Path) -> Self {
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
         let files = vec![file.to_owned()];
@@ -64,18 +64,18 @@ impl Source {
 
     /// The parts of the config that work but should be changed, such as old keys, in the order of the file.
     #[must_use]
-    pub fn warnings(&self) -> &[Mistake] {
+    pub fn warnings(&self) -> &[ConfigMistake] {
         &self.warnings
     }
 
     /// Adds a warning, once.
-    pub(crate) fn warn(&mut self, warning: Mistake) {
+    pub(crate) fn warn(&mut self, warning: ConfigMistake) {
         // Several routes may have the same declaration.
         if self.warnings.contains(&warning) {
             return;
         }
         // Within one file the warnings are sorted; those of other files follow.
-        let is_before = |other: &Mistake| {
+        let is_before = |other: &ConfigMistake| {
             other.file != warning.file || (other.line, other.column) <= (warning.line, warning.column)
         };
         let index = self.warnings.iter().rposition(is_before).map_or(0, |index| index + 1);
@@ -102,7 +102,7 @@ impl Source {
         }
     }
 
-    pub(crate) fn put(&mut self, pointer: &str, place: Place) {
+    pub(crate) fn put(&mut self, pointer: &str, place: FieldPosition) {
         self.places.insert(pointer.to_owned(), place);
     }
 
@@ -140,13 +140,18 @@ impl Source {
 
     /// Creates a mistake in the field at this JSON Pointer.
     #[must_use]
-    pub fn mistake(&self, pointer: &str, message: impl Into<String>, hint: Option<String>) -> Mistake {
-        self.mistake_at(pointer, At::Value, message.into(), hint)
+    pub fn mistake(&self, pointer: &str, message: impl Into<String>, hint: Option<String>) -> ConfigMistake {
+        self.mistake_at(pointer, PositionOf::Value, message.into(), hint)
     }
 
     /// Creates a mistake in the key of a field.
-    pub(crate) fn mistake_in_key(&self, pointer: &str, message: String, hint: Option<String>) -> Mistake {
-        self.mistake_at(pointer, At::Key, message, hint)
+    pub(crate) fn mistake_in_key(
+        &self,
+        pointer: &str,
+        message: String,
+        hint: Option<String>,
+    ) -> ConfigMistake {
+        self.mistake_at(pointer, PositionOf::Key, message, hint)
     }
 
     /// Creates a mistake at a position reported by a parser.
@@ -155,21 +160,27 @@ impl Source {
         (line, column): (usize, usize),
         pointer: &str,
         message: String,
-    ) -> Mistake {
-        Mistake { file: self.file.clone(), line, column, field: field(pointer), message, hint: None }
+    ) -> ConfigMistake {
+        ConfigMistake { file: self.file.clone(), line, column, field: field(pointer), message, hint: None }
     }
 
-    fn mistake_at(&self, pointer: &str, at: At, message: String, hint: Option<String>) -> Mistake {
+    fn mistake_at(
+        &self,
+        pointer: &str,
+        at: PositionOf,
+        message: String,
+        hint: Option<String>,
+    ) -> ConfigMistake {
         let (line, column) = self.position(pointer, at);
-        Mistake { file: self.file.clone(), line, column, field: field(pointer), message, hint }
+        ConfigMistake { file: self.file.clone(), line, column, field: field(pointer), message, hint }
     }
 
     /// Returns the position of the field, or of the nearest enclosing field.
-    fn position(&self, pointer: &str, at: At) -> (usize, usize) {
+    fn position(&self, pointer: &str, at: PositionOf) -> (usize, usize) {
         let mut near = pointer;
         loop {
             if let Some(place) = self.places.get(near) {
-                return if matches!(at, At::Key) { place.key } else { place.value };
+                return if matches!(at, PositionOf::Key) { place.key } else { place.value };
             }
             match near.rfind('/') {
                 Some(end) => near = &near[..end],

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// A text with all `${...}` substituted.
 #[derive(Debug)]
-pub(super) struct Filled {
+pub(super) struct SubstitutedText {
     pub(super) text: String,
     /// Whether anything was substituted, so that the text must not be printed.
     pub(super) was_filled: bool,
@@ -19,14 +19,14 @@ pub(super) fn files(text: &str) -> impl Iterator<Item = &str> {
 
 /// The reason why a substitution failed.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct SubstitutionError {
     pub(super) message: String,
     pub(super) hint: String,
 }
 
 /// Substitutes every `${...}`. Relative paths start in `folder`.
-pub(super) fn fill(text: &str, folder: &Path) -> Result<Filled, Wrong> {
-    let mut filled = Filled { text: String::with_capacity(text.len()), was_filled: false };
+pub(super) fn fill(text: &str, folder: &Path) -> Result<SubstitutedText, SubstitutionError> {
+    let mut filled = SubstitutedText { text: String::with_capacity(text.len()), was_filled: false };
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         let (before, from) = rest.split_at(start);
@@ -51,15 +51,15 @@ pub(super) fn fill(text: &str, folder: &Path) -> Result<Filled, Wrong> {
     Ok(filled)
 }
 
-fn look_up(reference: &str, folder: &Path) -> Result<String, Wrong> {
+fn look_up(reference: &str, folder: &Path) -> Result<String, SubstitutionError> {
     match reference.split_once(':') {
-        Some(("env", name)) => std::env::var(name).map_err(|_| Wrong {
+        Some(("env", name)) => std::env::var(name).map_err(|_| SubstitutionError {
             message: format!("the environment variable `{name}` is not set"),
             hint: format!("set {name} before the start"),
         }),
         Some(("file", path)) => match super::read_file(&folder.join(path)) {
             Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
-            Err(error) => Err(Wrong {
+            Err(error) => Err(SubstitutionError {
                 message: format!("the file `{path}` cannot be read: {error}"),
                 hint: "the path is relative to the config's folder".to_owned(),
             }),
@@ -68,6 +68,6 @@ fn look_up(reference: &str, folder: &Path) -> Result<String, Wrong> {
     }
 }
 
-fn wrong(message: &str, hint: &str) -> Wrong {
-    Wrong { message: message.to_owned(), hint: hint.to_owned() }
+fn wrong(message: &str, hint: &str) -> SubstitutionError {
+    SubstitutionError { message: message.to_owned(), hint: hint.to_owned() }
 }

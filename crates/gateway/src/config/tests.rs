@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::{Config, Mistake, read_text, schema};
+use super::{ConfigMistake, GatewayConfig, read_text, schema};
 
 fn told(text: &str) -> Vec<String> {
     let mistakes = read_text(text, Path::new("orfa.yaml")).err().unwrap_or_default();
-    mistakes.iter().map(Mistake::to_string).collect()
+    mistakes.iter().map(ConfigMistake::to_string).collect()
 }
 
 #[track_caller]
@@ -177,10 +177,10 @@ fn resolves_aliases_up_to_a_limit() {
 #[test]
 fn builds_a_config_from_the_dev_command_line() {
     let services = [("catalog".to_owned(), "http://localhost:3002".to_owned())];
-    let config = Config::dev(&services, 9000).unwrap();
+    let config = GatewayConfig::dev(&services, 9000).unwrap();
     assert_eq!(config.listen.addresses().collect::<Vec<_>>(), ["127.0.0.1:9000"]);
     assert_eq!(config.routes[0].path, "/query");
-    let wrong = Config::dev(&[("catalog".to_owned(), "localhost:3002".to_owned())], 9000).unwrap_err();
+    let wrong = GatewayConfig::dev(&[("catalog".to_owned(), "localhost:3002".to_owned())], 9000).unwrap_err();
     assert!(wrong[0].to_string().starts_with("command line: services.catalog.url: "), "{}", wrong[0]);
 }
 
@@ -238,7 +238,7 @@ fn lists_every_named_file_even_if_missing() {
             "services:\n  a: {{ url: 'http://a', openapi: a.yaml, headers: {{ k: '${{file:{key}}}' }} }}\nroutes: []\n"
         )
     };
-    let names = |reading: &super::Reading| -> Vec<String> {
+    let names = |reading: &super::ConfigReadResult| -> Vec<String> {
         let name = |file: &std::path::PathBuf| file.file_name().unwrap().to_string_lossy().into_owned();
         reading.files.iter().map(name).collect()
     };

@@ -11,8 +11,8 @@ use saphyr::Scalar;
 use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
 use serde_json::{Map, Value};
 
-use super::mistake::Mistake;
-use super::source::{Place, Source};
+use super::mistake::ConfigMistake;
+use super::source::{FieldPosition, FieldPositions};
 use super::substitute;
 
 /// The maximum depth: deeper than any config, and safe for every stack.
@@ -22,25 +22,25 @@ const MAX_DEPTH: usize = 64;
 const MAX_ALIASED: usize = 10_000;
 
 /// A parsed config: the value, the positions of its fields, and the mistakes found so far.
-pub(super) struct Document {
+pub(super) struct YamlDocument {
     pub(super) value: Value,
-    pub(super) source: Source,
-    pub(super) mistakes: Vec<Mistake>,
+    pub(super) source: FieldPositions,
+    pub(super) mistakes: Vec<ConfigMistake>,
 }
 
-struct Reader<'text> {
+struct YamlReader<'text> {
     events: Parser<'text, StrInput<'text>>,
-    source: Source,
-    mistakes: Vec<Mistake>,
+    source: FieldPositions,
+    mistakes: Vec<ConfigMistake>,
     anchors: HashMap<usize, Value>,
     aliased: usize,
 }
 
 /// Reads one YAML document. `Err` if it isn't YAML.
-pub(super) fn read(text: &str, file: &Path) -> Result<Document, Mistake> {
-    let mut reader = Reader {
+pub(super) fn read(text: &str, file: &Path) -> Result<YamlDocument, ConfigMistake> {
+    let mut reader = YamlReader {
         events: Parser::new_from_str(text),
-        source: Source::new(file),
+        source: FieldPositions::new(file),
         mistakes: Vec::new(),
         anchors: HashMap::new(),
         aliased: 0,
@@ -49,7 +49,7 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Document, Mistake> {
         Ok(value) => value,
         Err(error) => return Err(reader.source.mistake_on(at(error.marker()), "", spoken(error.info()))),
     };
-    Ok(Document { value, source: reader.source, mistakes: reader.mistakes })
+    Ok(YamlDocument { value, source: reader.source, mistakes: reader.mistakes })
 }
 
 fn at(marker: &saphyr_parser::Marker) -> (usize, usize) {
@@ -60,7 +60,7 @@ fn spoken(info: &str) -> String {
     format!("this is not YAML: {info}")
 }
 
-impl<'text> Reader<'text> {
+impl<'text> YamlReader<'text> {
     fn document(&mut self) -> Result<Value, ScanError> {
         loop {
             let (event, span) = self.next()?;
@@ -69,7 +69,7 @@ impl<'text> Reader<'text> {
                 Event::StreamEnd | Event::DocumentEnd => return Ok(Value::Object(Map::new())),
                 _ => {
                     let start = at(&span.start);
-                    self.source.put("", Place { key: start, value: start });
+                    self.source.put("", FieldPosition { key: start, value: start });
                     let value = self.value(event, &span, "", 0)?;
                     self.end()?;
                     return Ok(value);
@@ -140,7 +140,7 @@ impl<'text> Reader<'text> {
             }
             let pointer = format!("{pointer}/{}", items.len());
             let start = at(&span.start);
-            self.source.put(&pointer, Place { key: start, value: start });
+            self.source.put(&pointer, FieldPosition { key: start, value: start });
             items.push(self.value(event, &span, &pointer, depth + 1)?);
         }
     }
@@ -172,7 +172,7 @@ impl<'text> Reader<'text> {
             let message = format!("the key `{name}` occurs twice");
             self.mistakes.push(self.source.mistake_on(at(&key.start), &pointer, message));
         }
-        self.source.put(&pointer, Place { key: at(&key.start), value: at(&span.start) });
+        self.source.put(&pointer, FieldPosition { key: at(&key.start), value: at(&span.start) });
         let value = self.value(event, &span, &pointer, depth + 1)?;
         members.insert(name, value);
         Ok(())

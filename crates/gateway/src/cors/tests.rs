@@ -5,13 +5,13 @@ use services::headers::MAX_MEMBERS;
 
 use super::config::is_pattern;
 use super::*;
-use crate::client::Link;
+use crate::client::ConnectionContext;
 use crate::config::ListenConfig;
 
 /// A client that reached the gateway at this local address.
-fn client(local: &str) -> Client {
+fn client(local: &str) -> ClientInfo {
     let local = local.parse().ok();
-    Client::new(([192, 0, 2, 1], 4711).into(), Arc::new(Link::new(local, None)))
+    ClientInfo::new(([192, 0, 2, 1], 4711).into(), Arc::new(ConnectionContext::new(local, None)))
 }
 
 fn own(listen: &str) -> Arc<OwnHosts> {
@@ -19,18 +19,20 @@ fn own(listen: &str) -> Arc<OwnHosts> {
     Arc::new(OwnHosts::new(&listen))
 }
 
-fn judged(listen: &str, host: &str, origins: &[&str]) -> From {
+fn judged(listen: &str, host: &str, origins: &[&str]) -> OriginKind {
     let mut request = Request::post("/query").header(header::HOST, host);
     for origin in origins {
         request = request.header(header::ORIGIN, *origin);
     }
-    Origins::new(None, &own(listen)).judge(&request.body(()).unwrap(), &client("10.0.0.5:8080"))
+    AllowedOrigins::new(None, &own(listen)).judge(&request.body(()).unwrap(), &client("10.0.0.5:8080"))
 }
 
 /// The response headers for a page of this origin, from a gateway that it reached as `gateway.example`.
 fn told(config: &CorsConfig, origin: &str) -> HeaderMap {
-    let origins =
-        Origins::new(Some(config), &own(r#"{ "address": "0.0.0.0:80", "hosts": ["gateway.example"] }"#));
+    let origins = AllowedOrigins::new(
+        Some(config),
+        &own(r#"{ "address": "0.0.0.0:80", "hosts": ["gateway.example"] }"#),
+    );
     let request = Request::get("/").header(header::HOST, "gateway.example").header(header::ORIGIN, origin);
     let request = request.body(()).unwrap();
     let mut headers = HeaderMap::new();
@@ -49,9 +51,9 @@ fn allowed(config: &CorsConfig, origin: &str) -> (Option<String>, bool) {
 #[test]
 fn rebound_page_is_foreign() {
     let local = "127.0.0.1:8080";
-    assert_eq!(judged(local, "evil.example:8080", &["http://evil.example:8080"]), From::Foreign);
+    assert_eq!(judged(local, "evil.example:8080", &["http://evil.example:8080"]), OriginKind::Foreign);
     for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "app.localhost"] {
-        assert_eq!(judged(local, host, &[&format!("http://{host}")]), From::Own, "{host}");
+        assert_eq!(judged(local, host, &[&format!("http://{host}")]), OriginKind::Own, "{host}");
     }
 }
 
@@ -62,18 +64,26 @@ fn only_configured_names_are_the_gateways_own() {
     for listen in ["0.0.0.0:8080", "[::]:8080", "10.0.0.7:8080", named] {
         for host in ["evil.example:8080", "evil.example", "10.0.0.9:8080", "app.example", "shop.example.evil"]
         {
-            assert_eq!(judged(listen, host, &[&format!("http://{host}")]), From::Foreign, "{listen} {host}");
+            assert_eq!(
+                judged(listen, host, &[&format!("http://{host}")]),
+                OriginKind::Foreign,
+                "{listen} {host}"
+            );
         }
         for host in ["localhost:8080", "127.0.0.1:8080", "x.localhost"] {
-            assert_eq!(judged(listen, host, &[&format!("http://{host}")]), From::Own, "{listen} {host}");
+            assert_eq!(
+                judged(listen, host, &[&format!("http://{host}")]),
+                OriginKind::Own,
+                "{listen} {host}"
+            );
         }
     }
     for host in ["shop.example", "Shop.Example:8080", "a.app.example", "10.0.0.7", "10.0.0.5:8080"] {
-        assert_eq!(judged(named, host, &[&format!("https://{host}")]), From::Own, "{host}");
+        assert_eq!(judged(named, host, &[&format!("https://{host}")]), OriginKind::Own, "{host}");
     }
     // The local address of a listener on all addresses; the address of another listener doesn't match.
-    assert_eq!(judged("10.0.0.7:80", "10.0.0.5:8080", &["http://10.0.0.5:8080"]), From::Foreign);
-    assert_eq!(judged(named, "shop.example", &["https://other.example"]), From::Foreign);
+    assert_eq!(judged("10.0.0.7:80", "10.0.0.5:8080", &["http://10.0.0.5:8080"]), OriginKind::Foreign);
+    assert_eq!(judged(named, "shop.example", &["https://other.example"]), OriginKind::Foreign);
 }
 
 #[test]
@@ -81,23 +91,23 @@ fn rebound_page_that_reads_from_its_own_host_is_foreign() {
     let judged = |host: &str, metadata: &[(&str, &str)]| {
         let request = Request::get("/graphql?query=%7Ba%7D").header(header::HOST, host);
         let request = metadata.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        let origins = Origins::new(None, &own("127.0.0.1:8080"));
+        let origins = AllowedOrigins::new(None, &own("127.0.0.1:8080"));
         origins.judge(&request.body(()).unwrap(), &client("10.0.0.5:8080"))
     };
     let (site, mode, dest) = ("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest");
     for (metadata, expected) in [
-        (&[(site, "same-origin"), (mode, "cors"), (dest, "empty")][..], From::Foreign),
-        (&[(site, "same-origin"), (mode, "cors")], From::Foreign),
-        (&[(site, "same-origin"), (mode, "no-cors"), (dest, "script")], From::Foreign),
-        (&[(site, "same-origin"), (mode, "navigate"), (dest, "iframe")], From::Foreign),
-        (&[(site, "same-origin"), (mode, "navigate"), (dest, "document")], From::NoPage),
-        (&[(site, "none"), (mode, "navigate"), (dest, "document")], From::NoPage),
-        (&[(site, "same-origin")], From::NoPage),
-        (&[(mode, "cors")], From::NoPage),
-        (&[], From::NoPage),
+        (&[(site, "same-origin"), (mode, "cors"), (dest, "empty")][..], OriginKind::Foreign),
+        (&[(site, "same-origin"), (mode, "cors")], OriginKind::Foreign),
+        (&[(site, "same-origin"), (mode, "no-cors"), (dest, "script")], OriginKind::Foreign),
+        (&[(site, "same-origin"), (mode, "navigate"), (dest, "iframe")], OriginKind::Foreign),
+        (&[(site, "same-origin"), (mode, "navigate"), (dest, "document")], OriginKind::NoPage),
+        (&[(site, "none"), (mode, "navigate"), (dest, "document")], OriginKind::NoPage),
+        (&[(site, "same-origin")], OriginKind::NoPage),
+        (&[(mode, "cors")], OriginKind::NoPage),
+        (&[], OriginKind::NoPage),
     ] {
         assert_eq!(judged("evil.example", metadata), expected, "{metadata:?}");
-        assert_eq!(judged("localhost:8080", metadata), From::NoPage, "{metadata:?}");
+        assert_eq!(judged("localhost:8080", metadata), OriginKind::NoPage, "{metadata:?}");
     }
 }
 
@@ -131,30 +141,30 @@ fn own_origin_requires_equal_scheme_and_port() {
 
 #[test]
 fn clear_text_page_is_foreign_over_tls() {
-    let judged = |origin: &str, client: &Client| {
+    let judged = |origin: &str, client: &ClientInfo| {
         let request =
             Request::post("/query").header(header::HOST, "localhost").header(header::ORIGIN, origin);
-        Origins::new(None, &own("127.0.0.1:8443")).judge(&request.body(()).unwrap(), client)
+        AllowedOrigins::new(None, &own("127.0.0.1:8443")).judge(&request.body(()).unwrap(), client)
     };
-    let link = Link::new(None, None);
-    link.secure(crate::client::Secured { certificate: None, tls: Arc::default() });
-    let secure = Client::new(([192, 0, 2, 1], 4711).into(), Arc::new(link));
-    assert_eq!(judged("https://localhost", &secure), From::Own);
-    assert_eq!(judged("http://localhost", &secure), From::Foreign);
-    assert_eq!(judged("http://localhost", &client("")), From::Own);
+    let link = ConnectionContext::new(None, None);
+    link.secure(crate::client::TlsSession { certificate: None, tls: Arc::default() });
+    let secure = ClientInfo::new(([192, 0, 2, 1], 4711).into(), Arc::new(link));
+    assert_eq!(judged("https://localhost", &secure), OriginKind::Own);
+    assert_eq!(judged("http://localhost", &secure), OriginKind::Foreign);
+    assert_eq!(judged("http://localhost", &client("")), OriginKind::Own);
     // A trusted proxy has terminated TLS.
     let proxies = crate::trusted::TrustedProxies::new(&["192.0.2.1".to_owned()], "x-forwarded-for");
     let mut request = Request::get("/").header("x-forwarded-for", "198.51.100.7");
     request = request.header("x-forwarded-proto", "https");
     let proxied = client("").behind(&proxies, &mut request.body(()).unwrap());
-    assert_eq!(judged("https://localhost", &proxied), From::Own);
-    assert_eq!(judged("http://localhost", &proxied), From::Foreign);
+    assert_eq!(judged("https://localhost", &proxied), OriginKind::Own);
+    assert_eq!(judged("http://localhost", &proxied), OriginKind::Foreign);
 }
 
 #[test]
 fn two_origin_headers_are_foreign() {
     let origins = ["http://localhost:8080", "http://evil.example"];
-    assert_eq!(judged("127.0.0.1:8080", "localhost:8080", &origins), From::Foreign);
+    assert_eq!(judged("127.0.0.1:8080", "localhost:8080", &origins), OriginKind::Foreign);
 }
 
 #[test]
@@ -171,7 +181,9 @@ fn accepts_credentials_only_of_listed_origins() {
     let without = CorsConfig { credentials: false, ..CorsConfig::of([shop]) };
     assert_eq!(allowed(&without, shop), (Some(shop.into()), false));
     assert!(
-        !Origins::new(Some(&without), &Arc::default()).judge(&asking(shop, ""), &client("")).keeps_cookies()
+        !AllowedOrigins::new(Some(&without), &Arc::default())
+            .judge(&asking(shop, ""), &client(""))
+            .keeps_cookies()
     );
 }
 
@@ -198,7 +210,7 @@ fn allows_the_gateways_and_configured_headers() {
     let config =
         CorsConfig { headers: vec!["X-Shop".into(), "Prefer".into()], ..CorsConfig::of(["http://a"]) };
     let asking = asking("http://a", "x-other, orfa-input,ORFA-New , orfa-bad name");
-    let answer = Origins::new(Some(&config), &Arc::default()).preflight(&asking, "POST, QUERY");
+    let answer = AllowedOrigins::new(Some(&config), &Arc::default()).preflight(&asking, "POST, QUERY");
     let answered = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
     assert_eq!(answered("access-control-allow-methods"), "POST, QUERY");
     let names = answered("access-control-allow-headers");
@@ -213,7 +225,7 @@ fn allows_the_gateways_and_configured_headers() {
 #[test]
 fn allows_a_bounded_number_of_requested_headers_once_each() {
     let allowed = |headers: &str| {
-        let origins = Origins::new(Some(&CorsConfig::of(["http://a"])), &Arc::default());
+        let origins = AllowedOrigins::new(Some(&CorsConfig::of(["http://a"])), &Arc::default());
         let answer = origins.preflight(&asking("http://a", headers), "POST");
         let names = answer.headers()[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap().to_owned();
         names.split(", ").count() - ALLOWED_HEADERS.len()

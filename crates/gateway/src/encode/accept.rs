@@ -4,10 +4,10 @@ use http::HeaderMap;
 use http::header::ACCEPT_ENCODING;
 use services::accept;
 
-use super::coding::Coding;
+use super::coding::ContentCodingKind;
 
 /// Returns the coding to use: the first of those with the highest weight.
-pub(super) fn coding(codings: &[Coding], headers: &HeaderMap) -> Option<Coding> {
+pub(super) fn coding(codings: &[ContentCodingKind], headers: &HeaderMap) -> Option<ContentCodingKind> {
     if !headers.contains_key(ACCEPT_ENCODING) {
         return None;
     }
@@ -16,7 +16,7 @@ pub(super) fn coding(codings: &[Coding], headers: &HeaderMap) -> Option<Coding> 
     let mut best = (weight(&["identity"]).unwrap_or(0).max(1), None);
     for &coding in codings {
         let said = match coding {
-            Coding::Gzip => weight(&["gzip", "x-gzip"]),
+            ContentCodingKind::Gzip => weight(&["gzip", "x-gzip"]),
             coding => weight(&[coding.name()]),
         };
         let weight = said.unwrap_or(others);
@@ -37,7 +37,8 @@ mod tests {
     fn chosen(accept: &str) -> Option<&'static str> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_str(accept).unwrap());
-        coding(&[Coding::Zstd, Coding::Brotli, Coding::Gzip], &headers).map(Coding::name)
+        coding(&[ContentCodingKind::Zstd, ContentCodingKind::Brotli, ContentCodingKind::Gzip], &headers)
+            .map(ContentCodingKind::name)
     }
 
     #[test]
@@ -69,6 +70,6 @@ mod tests {
 
     #[test]
     fn no_accept_encoding_selects_no_coding() {
-        assert_eq!(coding(&[Coding::Gzip], &HeaderMap::new()), None);
+        assert_eq!(coding(&[ContentCodingKind::Gzip], &HeaderMap::new()), None);
     }
 }

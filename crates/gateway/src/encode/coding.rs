@@ -34,7 +34,7 @@ const BROTLI_STEP: usize = 4 << 10;
 
 /// A content coding (RFC 9110, section 8.4.1; RFC 8878; RFC 7932).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-pub enum Coding {
+pub enum ContentCodingKind {
     /// Zstandard, with the best ratio of size to CPU time.
     #[serde(rename = "zstd")]
     Zstd,
@@ -46,7 +46,7 @@ pub enum Coding {
     Gzip,
 }
 
-impl Coding {
+impl ContentCodingKind {
     /// The name in `Content-Encoding`.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -133,27 +133,27 @@ fn gzip_whole(text: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// A streaming encoder.
-pub(super) enum Encoder {
+pub(super) enum ContentEncoder {
     Zstd(zstd::Encoder<'static, Vec<u8>>),
     Brotli(Box<CompressorWriter<Vec<u8>>>),
     Gzip(GzEncoder<Vec<u8>>),
 }
 
-impl Encoder {
+impl ContentEncoder {
     /// Creates an encoder for a text of this length, if known.
-    pub(super) fn new(coding: Coding, size: Option<u64>) -> io::Result<Self> {
+    pub(super) fn new(coding: ContentCodingKind, size: Option<u64>) -> io::Result<Self> {
         let window = size.map_or(WINDOW, window);
         Ok(match coding {
-            Coding::Zstd => {
+            ContentCodingKind::Zstd => {
                 let mut encoder = zstd::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
                 encoder.set_parameter(CParameter::WindowLog(window))?;
                 Self::Zstd(encoder)
             }
-            Coding::Brotli => {
+            ContentCodingKind::Brotli => {
                 let parameters = brotli_parameters(window);
                 Self::Brotli(Box::new(CompressorWriter::with_params(Vec::new(), BROTLI_STEP, &parameters)))
             }
-            Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), GZIP_LEVEL)),
+            ContentCodingKind::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), GZIP_LEVEL)),
         })
     }
 

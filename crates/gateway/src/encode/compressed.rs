@@ -13,7 +13,7 @@ use offload::polls::{self, PollSite};
 use services::StreamedServiceBody;
 use services::body::BodyError;
 
-use super::coding::{Coding, Encoder};
+use super::coding::{ContentCodingKind, ContentEncoder};
 use crate::server::limiter::UnsentPermit;
 
 /// The input that is compressed before the output is checked.
@@ -22,8 +22,8 @@ const STEP: usize = 16 << 10;
 const ENOUGH: usize = 16 << 10;
 
 /// A compressed body.
-pub(super) struct Compressed {
-    state: State,
+pub(super) struct CompressedBody {
+    state: CompressionState,
     /// The first frame, if it was polled before.
     first: Option<Result<Frame<Bytes>, BodyError>>,
     body: StreamedServiceBody,
@@ -38,37 +38,37 @@ pub(super) struct Compressed {
     _permit: Option<UnsentPermit>,
 }
 
-enum State {
+enum CompressionState {
     /// Not yet begun: a body that isn't read needs no encoder.
-    New(Coding, Option<u64>),
-    Open(Encoder),
+    New(ContentCodingKind, Option<u64>),
+    Open(ContentEncoder),
     /// The trailers, after the end of the data.
     Trailers(Frame<Bytes>),
     Over,
 }
 
-impl Compressed {
+impl CompressedBody {
     /// Compresses a body of this length, if known. A long body begins with a yield, since the same poll may
     /// have produced it, which can take as long as a turn.
     pub(super) fn new(
-        coding: Coding,
+        coding: ContentCodingKind,
         size: Option<u64>,
         first: Option<Result<Frame<Bytes>, BodyError>>,
         body: StreamedServiceBody,
         permit: Option<UnsentPermit>,
     ) -> Self {
-        let state = State::New(coding, size);
+        let state = CompressionState::New(coding, size);
         let turn = coding.turn();
         let done = if size.is_some_and(|size| size > turn as u64) { turn } else { 0 };
         Self { state, first, body, piece: Bytes::new(), done, turn, is_held: false, _permit: permit }
     }
 
-    fn encoder(&mut self) -> io::Result<&mut Encoder> {
-        if let State::New(coding, size) = self.state {
-            self.state = State::Open(Encoder::new(coding, size)?);
+    fn encoder(&mut self) -> io::Result<&mut ContentEncoder> {
+        if let CompressionState::New(coding, size) = self.state {
+            self.state = CompressionState::Open(ContentEncoder::new(coding, size)?);
         }
         match &mut self.state {
-            State::Open(encoder) => Ok(encoder),
+            CompressionState::Open(encoder) => Ok(encoder),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
@@ -96,15 +96,15 @@ impl Compressed {
     /// Ends the encoding, and keeps the trailers for later.
     fn finish(&mut self, trailers: Option<Frame<Bytes>>) -> io::Result<Bytes> {
         self.encoder()?;
-        let after = trailers.map_or(State::Over, State::Trailers);
+        let after = trailers.map_or(CompressionState::Over, CompressionState::Trailers);
         match std::mem::replace(&mut self.state, after) {
-            State::Open(encoder) => Ok(encoder.finish()?.into()),
+            CompressionState::Open(encoder) => Ok(encoder.finish()?.into()),
             _ => Ok(Bytes::new()),
         }
     }
 }
 
-impl http_body::Body for Compressed {
+impl http_body::Body for CompressedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -113,9 +113,9 @@ impl http_body::Body for Compressed {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         polls::enter(PollSite::Body);
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Trailers(trailers) => return Poll::Ready(Some(Ok(trailers))),
-            State::Over => return Poll::Ready(None),
+        match std::mem::replace(&mut self.state, CompressionState::Over) {
+            CompressionState::Trailers(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            CompressionState::Over => return Poll::Ready(None),
             open => self.state = open,
         }
         loop {
@@ -141,7 +141,7 @@ impl http_body::Body for Compressed {
                     return Poll::Pending;
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    self.state = State::Over;
+                    self.state = CompressionState::Over;
                     return Poll::Ready(Some(Err(error)));
                 }
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
@@ -154,7 +154,7 @@ impl http_body::Body for Compressed {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.state, State::Over)
+        matches!(self.state, CompressionState::Over)
     }
 
     fn size_hint(&self) -> SizeHint {

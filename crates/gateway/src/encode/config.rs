@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use services::BytesConfig;
 
-use super::coding::Coding;
+use super::coding::ContentCodingKind;
 
 /// Compression for clients that accept it: `true`, `false`, or options.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -26,7 +26,7 @@ pub struct CompressOptions {
     /// The enabled codings in order of preference; by default zstd, br and gzip. The client's weights take
     /// precedence.
     #[schemars(length(min = 1))]
-    pub codings: Vec<Coding>,
+    pub codings: Vec<ContentCodingKind>,
 }
 
 impl CompressConfig {
@@ -41,6 +41,9 @@ impl CompressConfig {
 
 impl Default for CompressOptions {
     fn default() -> Self {
-        Self { min: BytesConfig(1 << 10), codings: vec![Coding::Zstd, Coding::Brotli, Coding::Gzip] }
+        Self {
+            min: BytesConfig(1 << 10),
+            codings: vec![ContentCodingKind::Zstd, ContentCodingKind::Brotli, ContentCodingKind::Gzip],
+        }
     }
 }

@@ -22,7 +22,7 @@ use services::{StreamedServiceBody, accept, body};
 use tokio::time::timeout_at;
 
 use super::head;
-use crate::client::Client;
+use crate::client::ClientInfo;
 use crate::server::limiter::UnsentPermit;
 use crate::unsent;
 
@@ -39,7 +39,7 @@ const BYTES_PER_NANO: f64 = 0.1;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The pool that processes a long text, and the quota it is charged to.
-pub(crate) struct Account<'a> {
+pub(crate) struct DedupAccount<'a> {
     pub(crate) pool: &'a OffloadPool,
     pub(crate) payer: QuotaKey,
     /// The deadline of the response.
@@ -48,12 +48,12 @@ pub(crate) struct Account<'a> {
 
 /// The accepted forms, with their weights.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Forms {
+pub(super) struct AcceptedForms {
     graphql: u16,
     json: u16,
 }
 
-impl Forms {
+impl AcceptedForms {
     /// Returns the forms that are preferred at least as much as plain JSON.
     pub(super) fn asked(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(ACCEPT).iter();
@@ -94,10 +94,10 @@ pub(super) fn offered(
 
 /// Deduplicates the response if that makes it shorter.
 pub(super) async fn apply(
-    forms: Forms,
-    account: Account<'_>,
+    forms: AcceptedForms,
+    account: DedupAccount<'_>,
     response: Response<StreamedServiceBody>,
-    client: &Client,
+    client: &ClientInfo,
 ) -> Response<StreamedServiceBody> {
     let limits = DedupLimits::default();
     let mut response = offered(false, response);
@@ -162,13 +162,13 @@ fn written(
 /// in time or the payer's quota is exhausted.
 async fn computed<T: Send + 'static>(
     bytes: u64,
-    account: &Account<'_>,
+    account: &DedupAccount<'_>,
     compute: impl FnOnce() -> Option<T> + Send + 'static,
 ) -> Option<T> {
     if bytes <= LONG {
         return compute();
     }
-    let &Account { pool, payer, until } = account;
+    let &DedupAccount { pool, payer, until } = account;
     let deadline = until.unwrap_or_else(|| Instant::now() + LONGEST);
     let estimate = Duration::from_nanos((bytes as f64 / BYTES_PER_NANO) as u64);
     let request = JobRequest { kind: "dedup", payer, estimate, deadline };
@@ -182,7 +182,7 @@ async fn read(
     mut body: StreamedServiceBody,
     limit: usize,
     until: Option<Instant>,
-    client: &Client,
+    client: &ClientInfo,
 ) -> Result<Bytes, StreamedServiceBody> {
     let (mut text, mut turn) = (BodyBuffer::default(), ByteTurn::default());
     let (mut permits, mut counted) = (Vec::new(), 0);

@@ -7,7 +7,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use services::headers::{is_read_whole, lists};
 
-use super::coding::Coding;
+use super::coding::ContentCodingKind;
 
 /// The headers that depend on the exact bytes of a body, which is then left unchanged.
 static SETTLED: [HeaderName; 6] = [
@@ -84,7 +84,7 @@ pub(super) fn ends(kind: &str, end: &str) -> bool {
 
 /// Marks the response as encoded. Its length changes, ranges become unavailable, and a strong entity tag
 /// becomes weak.
-pub(super) fn encode(headers: &mut HeaderMap, coding: Coding) {
+pub(super) fn encode(headers: &mut HeaderMap, coding: ContentCodingKind) {
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     change(headers);
 }

@@ -17,7 +17,8 @@ use services::headers::MAX_MEMBERS;
 
 use super::*;
 
-const CODINGS: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
+const CODINGS: [ContentCodingKind; 3] =
+    [ContentCodingKind::Zstd, ContentCodingKind::Brotli, ContentCodingKind::Gzip];
 
 /// Decodes the readable part of an incomplete encoded text.
 fn readable(coding: &str, encoded: &[u8]) -> Vec<u8> {
@@ -48,8 +49,8 @@ fn pool() -> OffloadPool {
 }
 
 /// The payer, with this deadline.
-fn account(pool: &OffloadPool, time: Option<Duration>) -> Account<'_> {
-    Account { pool, payer: QuotaKey::new(&1), until: time.map(|time| Instant::now() + time) }
+fn account(pool: &OffloadPool, time: Option<Duration>) -> DedupAccount<'_> {
+    DedupAccount { pool, payer: QuotaKey::new(&1), until: time.map(|time| Instant::now() + time) }
 }
 
 /// The response to a client that accepts these codings.
@@ -61,18 +62,18 @@ fn asked(
     request: http::request::Builder,
     response: Response<StreamedServiceBody>,
 ) -> Response<StreamedServiceBody> {
-    with(&Encoding::plain(None, true), request, response)
+    with(&EncodingConfigState::plain(None, true), request, response)
 }
 
 fn with(
-    encoding: &Encoding,
+    encoding: &EncodingConfigState,
     request: http::request::Builder,
     response: Response<StreamedServiceBody>,
 ) -> Response<StreamedServiceBody> {
     let asked = encoding.asked(&request.body(()).unwrap());
     let pool = pool();
     let account = || account(&pool, None);
-    finished(encoding.encode(asked, account, response, &Client::for_tests()))
+    finished(encoding.encode(asked, account, response, &ClientInfo::for_tests()))
 }
 
 /// Polls a future that never waits but may yield.
@@ -216,7 +217,7 @@ fn not_modified_response_has_the_clients_entity_tag() {
 
 #[test]
 fn not_modified_response_has_the_vary_header() {
-    let encoding = Encoding { dedups: true, ..Encoding::plain(None, true) };
+    let encoding = EncodingConfigState { dedups: true, ..EncodingConfigState::plain(None, true) };
     let response = Response::builder().status(304).header("vary", "origin").body(body::empty()).unwrap();
     let response = with(&encoding, Request::get("/"), response);
     let said: Vec<&HeaderValue> = response.headers().get_all("vary").iter().collect();
@@ -268,7 +269,7 @@ fn turns_end_within_pieces() {
         let text = pieces.concat();
         let frames = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
         let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-        let mut collected = pin!(Compressed::new(coding, None, None, body, None).collect());
+        let mut collected = pin!(CompressedBody::new(coding, None, None, body, None).collect());
         let mut turns = 1;
         let encoded = loop {
             match collected.as_mut().now_or_never() {
@@ -317,8 +318,8 @@ fn compresses_a_short_text_at_once_and_a_longer_one_in_turns() {
 fn propagates_errors_of_truncated_bodies() {
     for size in [None, Some(2000)] {
         let frames = [Ok(Frame::data(Bytes::from("x".repeat(1000)))), Err("gone".into())];
-        let body = Compressed::new(
-            Coding::Gzip,
+        let body = CompressedBody::new(
+            ContentCodingKind::Gzip,
             size,
             None,
             StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync(),
@@ -335,8 +336,11 @@ fn sends_trailers_after_the_encoded_body() {
         http::HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), "7".parse().unwrap())]);
     let frames = [Ok(Frame::data(Bytes::from("text"))), Ok(Frame::trailers(trailers.clone()))];
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-    let read =
-        Compressed::new(Coding::Zstd, None, None, body, None).collect().now_or_never().unwrap().unwrap();
+    let read = CompressedBody::new(ContentCodingKind::Zstd, None, None, body, None)
+        .collect()
+        .now_or_never()
+        .unwrap()
+        .unwrap();
     assert_eq!(read.trailers(), Some(&trailers));
     assert_eq!(readable("zstd", &read.to_bytes()), b"text");
 }
@@ -356,7 +360,7 @@ proptest! {
         for coding in CODINGS {
             let frames = pieces.clone().into_iter().map(|piece| Ok(Frame::data(piece)));
             let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
-            let compressed = Compressed::new(coding, knows.then_some(text.len() as u64), None, body, None);
+            let compressed = CompressedBody::new(coding, knows.then_some(text.len() as u64), None, body, None);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let encoded = runtime.block_on(compressed.collect()).unwrap().to_bytes();
             prop_assert_eq!(&readable(coding.name(), &encoded), &text);
@@ -370,9 +374,9 @@ proptest! {
 #[test]
 fn sends_plain_text_above_the_encoder_limit_of_a_connection() {
     // Besides two encoders there is space for the chunk of a plain response.
-    let text = Bytes::from(vec![b' '; Coding::Gzip.turn() + 1]);
-    let client = Client::that_may_leave(2 * ENCODER + 2 * text.len() as u64);
-    let (encoding, pool) = (Encoding::plain(None, true), pool());
+    let text = Bytes::from(vec![b' '; ContentCodingKind::Gzip.turn() + 1]);
+    let client = ClientInfo::that_may_leave(2 * ENCODER + 2 * text.len() as u64);
+    let (encoding, pool) = (EncodingConfigState::plain(None, true), pool());
     let encode = || {
         let request = Request::get("/").header("accept-encoding", "gzip").body(()).unwrap();
         let response = answer("application/json", text.clone());

@@ -43,7 +43,7 @@ pub struct JwtConfig {
     pub secret: Option<String>,
     /// The accepted algorithms. By default RS256 and ES256; with a `secret` HS256.
     #[serde(default)]
-    pub algorithms: Option<Vec<Algorithm>>,
+    pub algorithms: Option<Vec<SignatureAlgorithm>>,
     /// The tolerated difference between the issuer's clock and the gateway's.
     #[serde(default = "JwtConfig::default_leeway")]
     pub leeway: DurationConfig,
@@ -59,7 +59,7 @@ pub struct JwtConfig {
 /// A signature algorithm of tokens (RFC 7518). `none` is not supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[allow(clippy::upper_case_acronyms)]
-pub enum Algorithm {
+pub enum SignatureAlgorithm {
     /// RSA, PKCS #1 v1.5, SHA-256.
     RS256,
     /// RSA, PKCS #1 v1.5, SHA-384.
@@ -105,7 +105,7 @@ pub struct CallerConfig {
 }
 
 /// Callers by the names that logs and `rights` use for them.
-pub type Callers = BTreeMap<String, CallerConfig>;
+pub type CallerConfigs = BTreeMap<String, CallerConfig>;
 
 impl JwtConfig {
     fn default_leeway() -> DurationConfig {
@@ -127,7 +127,7 @@ impl Default for KeysConfig {
     }
 }
 
-impl Algorithm {
+impl SignatureAlgorithm {
     pub(super) fn known(self) -> jsonwebtoken::Algorithm {
         use jsonwebtoken::Algorithm as Known;
         match self {

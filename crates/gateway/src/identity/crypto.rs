@@ -27,16 +27,16 @@ fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerif
     if key.family() != algorithm.family() {
         return Err(ErrorKind::InvalidAlgorithm.into());
     }
-    Ok(Box::new(Check { algorithm: *algorithm, key: key.clone() }))
+    Ok(Box::new(SignatureVerifier { algorithm: *algorithm, key: key.clone() }))
 }
 
 /// Verifies signatures with a single key.
-struct Check {
+struct SignatureVerifier {
     algorithm: Algorithm,
     key: DecodingKey,
 }
 
-impl Check {
+impl SignatureVerifier {
     fn is_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         if let DecodingKeyKind::RsaModulusExponent { n, e } = self.key.kind() {
             let key = known::RsaPublicKeyComponents { n, e };
@@ -78,13 +78,13 @@ fn shared(algorithm: Algorithm) -> Option<hmac::Algorithm> {
     }
 }
 
-impl Verifier<Vec<u8>> for Check {
+impl Verifier<Vec<u8>> for SignatureVerifier {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
         if self.is_signed(message, signature) { Ok(()) } else { Err(signature::Error::new()) }
     }
 }
 
-impl JwtVerifier for Check {
+impl JwtVerifier for SignatureVerifier {
     fn algorithm(&self) -> Algorithm {
         self.algorithm
     }

@@ -36,11 +36,11 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// The keys that tokens may be signed with.
 #[derive(Debug, Default)]
-pub(crate) struct KeySet(Vec<Key>);
+pub(crate) struct KeySet(Vec<VerificationKey>);
 
 /// A key and the algorithms that it may be used with.
 #[derive(Debug)]
-struct Key {
+struct VerificationKey {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
     key: DecodingKey,
@@ -57,7 +57,7 @@ pub(crate) enum NoKey {
 
 /// The location of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum JwksLocation {
     /// At this URL.
     Url(String),
     /// At the URL that this issuer publishes.
@@ -66,8 +66,8 @@ pub(super) enum Place {
 
 /// The keys of an issuer, fetched from it.
 #[derive(Debug)]
-pub(crate) struct Jwks {
-    place: Place,
+pub(crate) struct JwksSource {
+    place: JwksLocation,
     algorithms: Vec<Algorithm>,
     fetch: GatewayClient,
     keys: ArcSwapOption<KeySet>,
@@ -95,7 +95,8 @@ impl KeySet {
         let value: Value = serde_json::from_slice(text).map_err(|_| "not JSON")?;
         let keys = value.get("keys").and_then(Value::as_array).ok_or("not a JSON Web Key Set")?;
         let keys = keys.iter().filter_map(|key| Jwk::deserialize(key).ok());
-        let keys: Vec<Key> = keys.filter_map(|key| Key::new(&key, algorithms)).collect();
+        let keys: Vec<VerificationKey> =
+            keys.filter_map(|key| VerificationKey::new(&key, algorithms)).collect();
         if keys.is_empty() {
             Err("a set without a key for the algorithms of the config")
         } else {
@@ -106,7 +107,7 @@ impl KeySet {
     /// Returns a set with a single key, the given secret.
     pub(super) fn secret(secret: &str, algorithms: &[Algorithm]) -> Self {
         let key = DecodingKey::from_secret(secret.as_bytes());
-        Self(vec![Key { id: None, algorithms: algorithms.to_vec(), key }])
+        Self(vec![VerificationKey { id: None, algorithms: algorithms.to_vec(), key }])
     }
 
     /// Returns the key for a token with this key ID and algorithm. A shared secret has no ID.
@@ -123,7 +124,7 @@ impl KeySet {
     }
 }
 
-impl Key {
+impl VerificationKey {
     fn new(key: &Jwk, allowed: &[Algorithm]) -> Option<Self> {
         if !matches!(key.common.public_key_use, None | Some(PublicKeyUse::Signature)) {
             return None;
@@ -155,10 +156,10 @@ fn by_kind(kind: &Kind) -> Vec<Algorithm> {
     }
 }
 
-impl Jwks {
+impl JwksSource {
     /// Creates the key source. The first fetch starts at once inside a Tokio runtime, otherwise with the
     /// first token.
-    pub(super) fn new(place: Place, algorithms: Vec<Algorithm>, fetch: GatewayClient) -> Arc<Self> {
+    pub(super) fn new(place: JwksLocation, algorithms: Vec<Algorithm>, fetch: GatewayClient) -> Arc<Self> {
         let jwks = Arc::new(Self {
             place,
             algorithms,
@@ -182,7 +183,7 @@ impl Jwks {
     }
 
     /// Whether another config uses the same location and algorithms.
-    pub(super) fn is(&self, place: &Place, algorithms: &[Algorithm]) -> bool {
+    pub(super) fn is(&self, place: &JwksLocation, algorithms: &[Algorithm]) -> bool {
         (&self.place, &*self.algorithms) == (place, algorithms)
     }
 
@@ -239,8 +240,8 @@ impl Jwks {
 
     async fn load(&self) -> Result<(KeySet, Duration), FetchFailed> {
         let url = match &self.place {
-            Place::Url(url) => url.clone(),
-            Place::Issuer(issuer) => self.discover(issuer.trim_end_matches('/')).await?,
+            JwksLocation::Url(url) => url.clone(),
+            JwksLocation::Issuer(issuer) => self.discover(issuer.trim_end_matches('/')).await?,
         };
         let answer = self.get(&url).await?;
         let wait = max_age(&answer).map_or(USUAL, |age| age.clamp(BOUNDS.0, BOUNDS.1));
@@ -278,7 +279,7 @@ impl Jwks {
 }
 
 /// Fetches repeatedly for as long as the keys are in use.
-async fn keep(jwks: Weak<Jwks>) {
+async fn keep(jwks: Weak<JwksSource>) {
     let mut failures = 0;
     while let Some(keys) = jwks.upgrade() {
         let wait = keys.refresh(failures).await;

@@ -8,17 +8,17 @@ use ring::digest::{SHA256, digest};
 use services::config::OneOrMany;
 use subtle::ConstantTimeEq;
 
-use super::{Callers, Who};
+use super::{CallerConfigs, Principal};
 
 /// A SHA-256 hash.
-pub(super) type Hash = [u8; 32];
+pub(super) type KeyHash = [u8; 32];
 
 /// The minimum length of a key in characters. Shorter keys can be guessed.
 pub(crate) const SHORTEST: usize = 16;
 
 /// The callers by key. The map is indexed by the first bytes of the key's hash.
 #[derive(Default)]
-pub(super) struct Keys(HashMap<[u8; 8], Vec<(Hash, Arc<Who>)>>);
+pub(super) struct ApiKeys(HashMap<[u8; 8], Vec<(KeyHash, Arc<Principal>)>>);
 
 /// The reason a text in the config is not a valid key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub(crate) enum BadKey {
     Characters,
 }
 
-impl Keys {
-    pub(super) fn new<'a>(callers: &Callers, who: impl Fn(&str) -> Option<&'a Arc<Who>>) -> Self {
+impl ApiKeys {
+    pub(super) fn new<'a>(callers: &CallerConfigs, who: impl Fn(&str) -> Option<&'a Arc<Principal>>) -> Self {
         let mut keys = Self::default();
         for (name, caller) in callers {
             let texts = caller.key.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
@@ -48,7 +48,7 @@ impl Keys {
     }
 
     /// Returns the caller with this key.
-    pub(super) fn find(&self, key: &[u8]) -> Option<&Arc<Who>> {
+    pub(super) fn find(&self, key: &[u8]) -> Option<&Arc<Principal>> {
         let hash = sha256(key);
         let near = self.0.get(&first(&hash))?;
         near.iter().find(|(known, _)| bool::from(known.ct_eq(&hash))).map(|(_, who)| who)
@@ -56,7 +56,7 @@ impl Keys {
 }
 
 /// Returns the hash of a key in the config, which contains either the key or its hash.
-pub(crate) fn hash(text: &str) -> Result<Hash, BadKey> {
+pub(crate) fn hash(text: &str) -> Result<KeyHash, BadKey> {
     if let Some(digits) = text.strip_prefix("sha256:") {
         return unhex(digits).ok_or(BadKey::Hash);
     }
@@ -66,19 +66,19 @@ pub(crate) fn hash(text: &str) -> Result<Hash, BadKey> {
     if text.len() < SHORTEST { Err(BadKey::Short) } else { Ok(sha256(text.as_bytes())) }
 }
 
-pub(super) fn sha256(bytes: &[u8]) -> Hash {
+pub(super) fn sha256(bytes: &[u8]) -> KeyHash {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
     hash
 }
 
-fn first(hash: &Hash) -> [u8; 8] {
+fn first(hash: &KeyHash) -> [u8; 8] {
     let mut first = [0; 8];
     first.copy_from_slice(&hash[..8]);
     first
 }
 
-fn unhex(digits: &str) -> Option<Hash> {
+fn unhex(digits: &str) -> Option<KeyHash> {
     let mut hash = [0; 32];
     if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;

@@ -7,13 +7,13 @@ use services::{FaultParty, ToProblem};
 
 /// The reason a request's caller could not be identified.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unidentified {
+pub(crate) enum AuthenticationError {
     #[error("this needs credentials, and there are none")]
-    Missing(Asked),
+    Missing(CredentialKinds),
     #[error("the request has {0}: send only one, since it is unclear which one applies")]
     Several(String),
     #[error("this gateway has no such key")]
-    UnknownKey(Asked),
+    UnknownKey(CredentialKinds),
     #[error("the token is not good: {0}")]
     Token(#[from] BadToken),
     #[error("the client certificate of this connection {0}")]
@@ -55,7 +55,7 @@ pub(crate) enum BadToken {
 
 /// The kinds of credentials that the gateway accepts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct CredentialKinds {
     /// The header of keys, unless it is `authorization`.
     pub(crate) key: Option<HeaderName>,
     /// Whether `Authorization: Bearer` is accepted.
@@ -64,7 +64,7 @@ pub(crate) struct Asked {
     pub(crate) certificate: bool,
 }
 
-impl Asked {
+impl CredentialKinds {
     /// Lists the configured kinds of credentials.
     fn hint(&self) -> String {
         let mut ways = Vec::new();
@@ -90,7 +90,7 @@ impl Asked {
     }
 }
 
-impl Unidentified {
+impl AuthenticationError {
     /// Returns a `WWW-Authenticate` value with an error code of RFC 6750, section 3.1.
     fn bearer(&self, error: &str) -> Option<HeaderValue> {
         let mut challenge = format!("Bearer realm=\"orfa\", error=\"{error}\", error_description=\"");
@@ -99,7 +99,7 @@ impl Unidentified {
     }
 }
 
-impl ToProblem for Unidentified {
+impl ToProblem for AuthenticationError {
     fn code(&self) -> &'static str {
         match self {
             Self::Missing(_) => "credentials-missing",

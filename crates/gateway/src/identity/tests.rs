@@ -12,7 +12,7 @@ use services::ToProblem;
 
 use super::*;
 use crate::config::read_text;
-use issuer::{Answer, Issuer, Place, claims};
+use issuer::{JwksServer, JwksServerResponse, TestIssuer, claims};
 
 const KEY: &str = "a-long-and-random-key-of-the-shop";
 
@@ -24,12 +24,12 @@ fn hash(key: &str) -> String {
     })
 }
 
-fn identity(yaml: &str, folder: &Path) -> Identity {
+fn identity(yaml: &str, folder: &Path) -> IdentityProviders {
     let config = read_text(&format!("routes: []\n{yaml}"), &folder.join("orfa.yaml")).unwrap();
-    Identity::new(&config, None).unwrap()
+    IdentityProviders::new(&config, None).unwrap()
 }
 
-fn with_keys(yaml: &str) -> Identity {
+fn with_keys(yaml: &str) -> IdentityProviders {
     identity(
         &format!("{yaml}\ncallers: {{ shop: {{ key: '{}', groups: [partners] }} }}", hash(KEY)),
         Path::new(""),
@@ -37,7 +37,7 @@ fn with_keys(yaml: &str) -> Identity {
 }
 
 /// An identity whose issuer's keys are in a file.
-fn with_file(issuer: &Issuer, more: &str) -> Identity {
+fn with_file(issuer: &TestIssuer, more: &str) -> IdentityProviders {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("keys.json"), issuer.keys("ec")).unwrap();
     let jwt = "issuer: 'https://login.example', audience: shop, jwks: keys.json";
@@ -45,7 +45,7 @@ fn with_file(issuer: &Issuer, more: &str) -> Identity {
 }
 
 /// An identity that fetches the issuer's keys.
-fn with_place(place: &Place) -> Identity {
+fn with_place(place: &JwksServer) -> IdentityProviders {
     let jwt =
         format!("issuer: 'https://login.example', audience: shop, jwks: 'http://{}/keys'", place.address);
     identity(&format!("auth: {{ jwt: {{ {jwt} }} }}"), Path::new(""))
@@ -63,7 +63,7 @@ fn bearing(token: &str) -> HeaderMap {
     headers(&[("authorization", &format!("Bearer {token}"))])
 }
 
-async fn refused(identity: &Identity, headers: &HeaderMap) -> Unidentified {
+async fn refused(identity: &IdentityProviders, headers: &HeaderMap) -> AuthenticationError {
     identity.identify(headers, None).await.expect_err("no caller should be identified")
 }
 
@@ -104,7 +104,7 @@ async fn ignores_keys_in_other_headers() {
 
 #[tokio::test]
 async fn refuses_several_credentials() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let token = format!("Bearer {}", issuer.good());
     let identity = with_file(&issuer, &format!("callers: {{ shop: {{ key: '{}' }} }}", hash(KEY)));
     for (two, what) in [
@@ -125,7 +125,7 @@ async fn refuses_several_credentials() {
 
 #[tokio::test]
 async fn identifies_callers_and_groups_by_token() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let identity = with_file(&issuer, "");
     for token in [issuer.good(), issuer.good_by("ec"), issuer.good()] {
         let who = identity.identify(&bearing(&token), None).await.unwrap();
@@ -138,7 +138,7 @@ async fn identifies_callers_and_groups_by_token() {
 
 #[tokio::test]
 async fn accepts_a_token_with_the_latest_end() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let identity = with_file(&issuer, "");
     let token = issuer.token(&json!({ "alg": "RS256", "kid": "rsa" }), &with("exp", u64::MAX.into()), b"");
     for _ in 0..2 {
@@ -148,7 +148,7 @@ async fn accepts_a_token_with_the_latest_end() {
 
 #[tokio::test]
 async fn a_tokens_subject_is_not_a_configured_callers_name() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let identity = with_file(&issuer, &format!("callers: {{ ann: {{ key: '{}' }} }}", hash(KEY)));
     let who = identity.identify(&bearing(&issuer.good()), None).await.unwrap();
     assert_ne!(who.caller, named("ann"));
@@ -162,7 +162,7 @@ fn with(name: &str, value: Value) -> Value {
 
 #[tokio::test]
 async fn refuses_invalid_tokens() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let identity = with_file(&issuer, "");
     let rs = json!({ "alg": "RS256", "kid": "rsa" });
     let now = jsonwebtoken::get_current_timestamp();
@@ -209,7 +209,7 @@ async fn refuses_invalid_tokens() {
     ];
     for (what, token, reason) in cases {
         let refusal = refused(&identity, &bearing(&token)).await;
-        assert_eq!(refusal, Unidentified::Token(reason), "{what}");
+        assert_eq!(refusal, AuthenticationError::Token(reason), "{what}");
         assert_eq!(refusal.status(), StatusCode::UNAUTHORIZED);
         let challenge = refusal.headers()["www-authenticate"].to_str().unwrap().to_owned();
         assert!(challenge.contains("error=\"invalid_token\""), "{challenge}");
@@ -219,7 +219,7 @@ async fn refuses_invalid_tokens() {
 
 #[tokio::test]
 async fn accepts_tokens_without_key_id_if_only_one_key_fits() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let one = with_file(&issuer, "");
     let nameless = issuer.token(&json!({ "alg": "RS256" }), &claims(), b"");
     assert!(one.identify(&bearing(&nameless), None).await.is_ok());
@@ -231,14 +231,17 @@ async fn accepts_tokens_without_key_id_if_only_one_key_fits() {
     std::fs::write(folder.path().join("keys.json"), keys.to_string()).unwrap();
     let jwt = "issuer: 'https://login.example', audience: shop, jwks: keys.json, groups: /realm_access/roles";
     let several = identity(&format!("auth: {{ jwt: {{ {jwt} }} }}"), folder.path());
-    assert_eq!(refused(&several, &bearing(&nameless)).await, Unidentified::Token(BadToken::NoKeyNamed));
+    assert_eq!(
+        refused(&several, &bearing(&nameless)).await,
+        AuthenticationError::Token(BadToken::NoKeyNamed)
+    );
     let who = several.identify(&bearing(&issuer.good()), None).await.unwrap();
     assert_eq!(&*who.groups[0], "admins");
 }
 
 #[tokio::test]
 async fn a_shared_secret_is_used_for_hmac_only() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let secret = "a-secret-of-at-least-32-random-bytes";
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("secret"), secret).unwrap();
@@ -246,12 +249,18 @@ async fn a_shared_secret_is_used_for_hmac_only() {
     let identity = identity(&format!("auth: {{ jwt: {{ {jwt} }} }}"), folder.path());
     let token = |secret: &str| issuer.token(&json!({ "alg": "HS256" }), &claims(), secret.as_bytes());
     assert!(identity.identify(&bearing(&token(secret)), None).await.is_ok());
-    assert_eq!(refused(&identity, &bearing(&token("other"))).await, Unidentified::Token(BadToken::Signature));
-    assert_eq!(refused(&identity, &bearing(&issuer.good())).await, Unidentified::Token(BadToken::Algorithm));
+    assert_eq!(
+        refused(&identity, &bearing(&token("other"))).await,
+        AuthenticationError::Token(BadToken::Signature)
+    );
+    assert_eq!(
+        refused(&identity, &bearing(&issuer.good())).await,
+        AuthenticationError::Token(BadToken::Algorithm)
+    );
 }
 
 /// Returns a client certificate with this subject and these alternative names.
-fn certificate(subject: &[(rcgen::DnType, &str)], names: &[rcgen::SanType]) -> Certificate {
+fn certificate(subject: &[(rcgen::DnType, &str)], names: &[rcgen::SanType]) -> PeerCertificate {
     certificate_with(subject, names, |_| {})
 }
 
@@ -259,25 +268,25 @@ fn certificate_with(
     subject: &[(rcgen::DnType, &str)],
     names: &[rcgen::SanType],
     change: impl FnOnce(&mut rcgen::CertificateParams),
-) -> Certificate {
+) -> PeerCertificate {
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     subject.iter().for_each(|(kind, text)| params.distinguished_name.push(kind.clone(), *text));
     params.subject_alt_names = names.to_vec();
     change(&mut params);
     let certificate = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
-    Certificate::read(certificate.der()).unwrap()
+    PeerCertificate::read(certificate.der()).unwrap()
 }
 
 /// Whether the certificate identifies the caller whose config has this text.
-fn certified(text: &str, certificate: &Certificate) -> bool {
+fn certified(text: &str, certificate: &PeerCertificate) -> bool {
     let identity = identity(&format!("callers: {{ warehouse: {{ certificate: '{text}' }} }}"), Path::new(""));
     identity.by_certificate(Some(certificate), SystemTime::now()).unwrap().is_some()
 }
 
 #[tokio::test]
 async fn identifies_callers_by_certificate_without_other_credentials() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     let identity = with_file(&issuer, "callers: { warehouse: { certificate: 'dns:warehouse.example' } }");
     let bearer = |host: &str| certificate(&[], &[rcgen::SanType::DnsName(host.try_into().unwrap())]);
     let (ours, other) = (bearer("Warehouse.example"), bearer("other.example"));
@@ -413,19 +422,22 @@ fn strips_credentials_unless_the_service_forwards_them() {
 
 #[tokio::test]
 async fn fetches_keys_once_and_keeps_them_while_the_issuer_is_down() {
-    let issuer = Issuer::new();
-    let place = Place::new(Answer::Text(issuer.keys("old"))).await;
+    let issuer = TestIssuer::new();
+    let place = JwksServer::new(JwksServerResponse::Text(issuer.keys("old"))).await;
     let identity = with_place(&place);
     assert!(identity.identify(&bearing(&issuer.good_by("old")), None).await.is_ok());
-    place.answers(Answer::Status(500));
+    place.answers(JwksServerResponse::Status(500));
     later().await;
     for kid in 0..100 {
         let token = issuer.good_by(&format!("made up {kid}"));
-        assert_eq!(refused(&identity, &bearing(&token)).await, Unidentified::Token(BadToken::UnknownKey));
+        assert_eq!(
+            refused(&identity, &bearing(&token)).await,
+            AuthenticationError::Token(BadToken::UnknownKey)
+        );
     }
     assert_eq!(place.asked(), 2, "strangers' tokens cause one fetch");
     assert!(identity.identify(&bearing(&issuer.good_by("old")), None).await.is_ok());
-    place.answers(Answer::Text(issuer.keys("new")));
+    place.answers(JwksServerResponse::Text(issuer.keys("new")));
     later().await;
     assert!(identity.identify(&bearing(&issuer.good_by("new")), None).await.is_ok());
     assert!(refused(&identity, &bearing(&issuer.good_by("old"))).await.status() == StatusCode::UNAUTHORIZED);
@@ -440,16 +452,16 @@ async fn later() {
 
 #[tokio::test]
 async fn refuses_only_tokens_while_keys_are_missing() {
-    let issuer = Issuer::new();
+    let issuer = TestIssuer::new();
     for answer in [
-        Answer::Status(500),
-        Answer::Status(302),
-        Answer::Text("garbage".to_owned()),
-        Answer::Text(r#"{"keys":[]}"#.to_owned()),
-        Answer::Text(r#"{"keys":[{"kty":"oct","k":"c2VjcmV0","alg":"HS256"}]}"#.to_owned()),
-        Answer::Endless,
+        JwksServerResponse::Status(500),
+        JwksServerResponse::Status(302),
+        JwksServerResponse::Text("garbage".to_owned()),
+        JwksServerResponse::Text(r#"{"keys":[]}"#.to_owned()),
+        JwksServerResponse::Text(r#"{"keys":[{"kty":"oct","k":"c2VjcmV0","alg":"HS256"}]}"#.to_owned()),
+        JwksServerResponse::Endless,
     ] {
-        let place = Place::new(answer).await;
+        let place = JwksServer::new(answer).await;
         let identity = with_place(&place);
         let refusal = refused(&identity, &bearing(&issuer.good())).await;
         assert_eq!(
@@ -463,16 +475,16 @@ async fn refuses_only_tokens_while_keys_are_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_for_keys_only_up_to_a_timeout() {
-    let issuer = Issuer::new();
-    let place = Place::new(Answer::Never).await;
+    let issuer = TestIssuer::new();
+    let place = JwksServer::new(JwksServerResponse::Never).await;
     let refusal = refused(&with_place(&place), &bearing(&issuer.good())).await;
-    assert_eq!(refusal, Unidentified::NoKeys);
+    assert_eq!(refusal, AuthenticationError::NoKeys);
 }
 
 #[tokio::test]
 async fn discovers_the_keys_of_an_issuer() {
-    let issuer = Issuer::new();
-    let place = Place::new(Answer::Text(issuer.keys("ec"))).await;
+    let issuer = TestIssuer::new();
+    let place = JwksServer::new(JwksServerResponse::Text(issuer.keys("ec"))).await;
     let url = format!("http://{}", place.address);
     let identity =
         identity(&format!("auth: {{ jwt: {{ issuer: '{url}', audience: shop }} }}"), Path::new(""));
@@ -486,16 +498,16 @@ async fn discovers_the_keys_of_an_issuer() {
 
 #[tokio::test]
 async fn a_reload_with_the_same_issuer_reuses_its_keys() {
-    let issuer = Issuer::new();
-    let place = Place::new(Answer::Text(issuer.keys("ec"))).await;
+    let issuer = TestIssuer::new();
+    let place = JwksServer::new(JwksServerResponse::Text(issuer.keys("ec"))).await;
     let first = with_place(&place);
     assert!(first.identify(&bearing(&issuer.good()), None).await.is_ok());
-    place.answers(Answer::Status(500));
+    place.answers(JwksServerResponse::Status(500));
     let jwt =
         format!("issuer: 'https://login.example', audience: [shop], jwks: 'http://{}/keys'", place.address);
     let config =
         read_text(&format!("routes: []\nauth: {{ jwt: {{ {jwt} }} }}"), Path::new("orfa.yaml")).unwrap();
-    let second = Identity::new(&config, Some(&first)).unwrap();
+    let second = IdentityProviders::new(&config, Some(&first)).unwrap();
     assert!(second.identify(&bearing(&issuer.good()), None).await.is_ok());
     assert_eq!(place.asked(), 1);
 }

@@ -12,10 +12,10 @@ use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde_json::Value;
 use services::CallerId;
 
-use super::jwks::{Jwks, KeySet, NoKey};
-use super::keys::{Hash, sha256};
-use super::refusal::{BadToken, Unidentified};
-use super::{JwtConfig, Who};
+use super::jwks::{JwksSource, KeySet, NoKey};
+use super::keys::{KeyHash, sha256};
+use super::refusal::{AuthenticationError, BadToken};
+use super::{JwtConfig, Principal};
 
 /// The longest accepted token, in bytes.
 const LONGEST: usize = 8 << 10;
@@ -32,49 +32,49 @@ const TEXT_OVERHEAD: usize = 48;
 const LONGEST_NAME: usize = 256;
 
 /// The issuer's keys, from the config or fetched from the issuer.
-pub(super) enum Source {
+pub(super) enum KeySource {
     Fixed(Arc<KeySet>),
-    Asked(Arc<Jwks>),
+    Asked(Arc<JwksSource>),
 }
 
 /// The token verifier.
-pub(super) struct Tokens {
+pub(super) struct TokenVerifier {
     validation: Validation,
     algorithms: Vec<Algorithm>,
     issuer: String,
     caller: String,
     groups: String,
-    pub(super) source: Source,
-    good: Good,
+    pub(super) source: KeySource,
+    good: ValidTokenCache,
 }
 
 /// The cache of valid tokens.
-struct Good([Mutex<TokenShard>; PARTS]);
+struct ValidTokenCache([Mutex<TokenShard>; PARTS]);
 
 /// A shard of the cache.
 #[derive(Default)]
 struct TokenShard {
-    by_hash: HashMap<Hash, Kept>,
+    by_hash: HashMap<KeyHash, CachedClaims>,
     /// The memory of the callers, see [`size`].
     bytes: usize,
 }
 
-struct Kept {
-    who: Arc<Who>,
+struct CachedClaims {
+    who: Arc<Principal>,
     /// Seconds since 1970.
     until: u64,
     /// The keys that the token was verified with, which are freed when the issuer's keys are replaced.
     keys: Weak<KeySet>,
 }
 
-impl Kept {
+impl CachedClaims {
     fn is_valid(&self, keys: &Arc<KeySet>, now: u64) -> bool {
         now < self.until && Weak::as_ptr(&self.keys) == Arc::as_ptr(keys)
     }
 }
 
-impl Tokens {
-    pub(super) fn new(config: &JwtConfig, algorithms: Vec<Algorithm>, source: Source) -> Self {
+impl TokenVerifier {
+    pub(super) fn new(config: &JwtConfig, algorithms: Vec<Algorithm>, source: KeySource) -> Self {
         super::crypto::install();
         let mut validation = Validation::new(algorithms.first().copied().unwrap_or_default());
         validation.leeway = config.leeway.0.as_secs();
@@ -84,7 +84,7 @@ impl Tokens {
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
         let (issuer, caller) = (config.issuer.clone(), config.caller.clone());
         let groups = config.groups.clone();
-        Self { validation, algorithms, issuer, caller, groups, source, good: Good::new() }
+        Self { validation, algorithms, issuer, caller, groups, source, good: ValidTokenCache::new() }
     }
 
     /// Identifies the sender of a token. `known` contains the callers of the config by the subject of their
@@ -92,8 +92,8 @@ impl Tokens {
     pub(super) async fn identify(
         &self,
         token: &str,
-        known: &HashMap<String, Arc<Who>>,
-    ) -> Result<Arc<Who>, Unidentified> {
+        known: &HashMap<String, Arc<Principal>>,
+    ) -> Result<Arc<Principal>, AuthenticationError> {
         if token.len() > LONGEST {
             return Err(BadToken::Long(LONGEST).into());
         }
@@ -111,15 +111,19 @@ impl Tokens {
         Ok(who)
     }
 
-    async fn keys(&self) -> Result<Arc<KeySet>, Unidentified> {
+    async fn keys(&self) -> Result<Arc<KeySet>, AuthenticationError> {
         match &self.source {
-            Source::Fixed(keys) => Ok(Arc::clone(keys)),
-            Source::Asked(jwks) => jwks.keys().await.ok_or(Unidentified::NoKeys),
+            KeySource::Fixed(keys) => Ok(Arc::clone(keys)),
+            KeySource::Asked(jwks) => jwks.keys().await.ok_or(AuthenticationError::NoKeys),
         }
     }
 
     /// Returns the claims of a token after checking its signature, issuer, audience and times.
-    async fn check(&self, token: &str, mut keys: Arc<KeySet>) -> Result<(Value, Arc<KeySet>), Unidentified> {
+    async fn check(
+        &self,
+        token: &str,
+        mut keys: Arc<KeySet>,
+    ) -> Result<(Value, Arc<KeySet>), AuthenticationError> {
         let header = decode_header(token).map_err(|_| BadToken::Malformed)?;
         if !self.algorithms.contains(&header.alg) {
             return Err(BadToken::Algorithm.into());
@@ -128,7 +132,7 @@ impl Tokens {
             return Err(BadToken::Critical.into());
         }
         let mut key = keys.find(header.kid.as_deref(), header.alg).cloned();
-        if let (Err(NoKey::Unknown), Source::Asked(jwks)) = (&key, &self.source) {
+        if let (Err(NoKey::Unknown), KeySource::Asked(jwks)) = (&key, &self.source) {
             keys = jwks.keys_again().await.unwrap_or(keys);
             key = keys.find(header.kid.as_deref(), header.alg).cloned();
         }
@@ -145,7 +149,11 @@ impl Tokens {
         }
     }
 
-    fn who(&self, claims: &Value, known: &HashMap<String, Arc<Who>>) -> Result<Arc<Who>, Unidentified> {
+    fn who(
+        &self,
+        claims: &Value,
+        known: &HashMap<String, Arc<Principal>>,
+    ) -> Result<Arc<Principal>, AuthenticationError> {
         let name = claim(claims, &self.caller).and_then(Value::as_str).unwrap_or_default();
         if name.is_empty() || name.len() > LONGEST_NAME {
             return Err(BadToken::NoCaller.into());
@@ -164,7 +172,7 @@ impl Tokens {
         };
         // The caller may be cached.
         groups.shrink_to_fit();
-        Ok(Arc::new(Who { caller, groups }))
+        Ok(Arc::new(Principal { caller, groups }))
     }
 }
 
@@ -174,10 +182,10 @@ fn claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 /// Estimates the memory of a cached caller. A full table has two places for each.
-fn size(who: &Who) -> usize {
+fn size(who: &Principal) -> usize {
     let names = who.groups.iter().map(|group| &**group).chain(who.caller.name());
     let texts: usize = names.map(|name| name.len() + TEXT_OVERHEAD).sum();
-    size_of::<Who>() + 2 * size_of::<(Hash, Kept)>() + texts
+    size_of::<Principal>() + 2 * size_of::<(KeyHash, CachedClaims)>() + texts
 }
 
 fn reason(error: &Error) -> BadToken {
@@ -193,23 +201,23 @@ fn reason(error: &Error) -> BadToken {
     }
 }
 
-impl Good {
+impl ValidTokenCache {
     fn new() -> Self {
         Self(std::array::from_fn(|_| Mutex::default()))
     }
 
-    fn part(&self, hash: &Hash) -> MutexGuard<'_, TokenShard> {
+    fn part(&self, hash: &KeyHash) -> MutexGuard<'_, TokenShard> {
         let part = &self.0[usize::from(hash[0]) % PARTS];
         part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, hash: &Hash, keys: &Arc<KeySet>, now: u64) -> Option<Arc<Who>> {
+    fn find(&self, hash: &KeyHash, keys: &Arc<KeySet>, now: u64) -> Option<Arc<Principal>> {
         let part = self.part(hash);
         let kept = part.by_hash.get(hash).filter(|kept| kept.is_valid(keys, now))?;
         Some(Arc::clone(&kept.who))
     }
 
-    fn keep(&self, hash: Hash, who: &Arc<Who>, until: u64, keys: &Arc<KeySet>, now: u64) {
+    fn keep(&self, hash: KeyHash, who: &Arc<Principal>, until: u64, keys: &Arc<KeySet>, now: u64) {
         let more = size(who);
         if more > LARGEST_KEPT {
             return;
@@ -223,7 +231,7 @@ impl Good {
             part.retain(|_| false);
         }
         part.bytes += more;
-        let kept = Kept { who: Arc::clone(who), until, keys: Arc::downgrade(keys) };
+        let kept = CachedClaims { who: Arc::clone(who), until, keys: Arc::downgrade(keys) };
         if let Some(old) = part.by_hash.insert(hash, kept) {
             part.bytes -= size(&old.who);
         }
@@ -235,7 +243,7 @@ impl TokenShard {
         self.by_hash.len() < KEPT / PARTS && self.bytes + more <= KEPT_BYTES / PARTS
     }
 
-    fn retain(&mut self, is_kept: impl Fn(&Kept) -> bool) {
+    fn retain(&mut self, is_kept: impl Fn(&CachedClaims) -> bool) {
         self.by_hash.retain(|_, kept| {
             let is_kept = is_kept(kept);
             if !is_kept {
@@ -252,10 +260,10 @@ mod tests {
 
     #[test]
     fn does_not_cache_callers_of_many_groups() {
-        let (good, keys) = (Good::new(), Arc::<KeySet>::default());
+        let (good, keys) = (ValidTokenCache::new(), Arc::<KeySet>::default());
         let is_kept = |count: usize, length: usize| {
             let group: Arc<str> = "a".repeat(length).into();
-            let who = Arc::new(Who { caller: CallerId::Anonymous, groups: vec![group; count] });
+            let who = Arc::new(Principal { caller: CallerId::Anonymous, groups: vec![group; count] });
             let hash = sha256(&count.to_be_bytes());
             good.keep(hash, &who, 10, &keys, 1);
             good.find(&hash, &keys, 1).is_some()
@@ -267,10 +275,10 @@ mod tests {
 
     #[test]
     fn bounds_the_cache_of_valid_tokens() {
-        let (good, keys) = (Good::new(), Arc::<KeySet>::default());
+        let (good, keys) = (ValidTokenCache::new(), Arc::<KeySet>::default());
         for count in [0, 128, 300, 0] {
             let groups = vec!["a".into(); count];
-            let who = Arc::new(Who { caller: CallerId::Anonymous, groups });
+            let who = Arc::new(Principal { caller: CallerId::Anonymous, groups });
             for number in 0..2 * KEPT {
                 let hash = sha256(&number.to_be_bytes());
                 good.keep(hash, &who, 10, &keys, 1);
@@ -289,8 +297,8 @@ mod tests {
 
     #[test]
     fn cached_tokens_do_not_keep_replaced_keys() {
-        let (good, replaced) = (Good::new(), Arc::<KeySet>::default());
-        let who = Arc::new(Who { caller: CallerId::Anonymous, groups: Vec::new() });
+        let (good, replaced) = (ValidTokenCache::new(), Arc::<KeySet>::default());
+        let who = Arc::new(Principal { caller: CallerId::Anonymous, groups: Vec::new() });
         let hash = sha256(b"a token");
         good.keep(hash, &who, 10, &replaced, 1);
         assert!(good.find(&hash, &replaced, 1).is_some());
@@ -302,9 +310,9 @@ mod tests {
 
     #[test]
     fn caches_12_000_valid_tokens() {
-        let (good, keys) = (Good::new(), Arc::<KeySet>::default());
+        let (good, keys) = (ValidTokenCache::new(), Arc::<KeySet>::default());
         let groups = vec!["a-group-of-usual-length".into(); 20];
-        let who = Arc::new(Who { caller: CallerId::Subject("a-subject".into()), groups });
+        let who = Arc::new(Principal { caller: CallerId::Subject("a-subject".into()), groups });
         let hashes: Vec<_> = (0..12_000_u32).map(|number| sha256(&number.to_be_bytes())).collect();
         for hash in &hashes {
             good.keep(*hash, &who, 10, &keys, 1);

@@ -13,22 +13,22 @@ use prometheus_client::registry::Registry;
 use services::stats::HistogramSnapshot;
 
 /// Labels with their values.
-pub(crate) type Labels<'a, const N: usize> = [(&'a str, &'a str); N];
+pub(crate) type MetricLabels<'a, const N: usize> = [(&'a str, &'a str); N];
 
 /// The text that is being written.
-pub(crate) struct Page<'a>(DescriptorEncoder<'a>);
+pub(crate) struct MetricsPage<'a>(DescriptorEncoder<'a>);
 
 /// The registry's only collector, which reads the current values at each scrape.
-struct Everything<F>(F);
+struct MetricsCollector<F>(F);
 
-impl Page<'_> {
+impl MetricsPage<'_> {
     /// Returns the text that `write` produces.
     pub(crate) fn of<F>(write: F) -> Result<String, fmt::Error>
     where
-        F: Fn(&mut Page<'_>) -> fmt::Result + Send + Sync + 'static,
+        F: Fn(&mut MetricsPage<'_>) -> fmt::Result + Send + Sync + 'static,
     {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Everything(write)));
+        registry.register_collector(Box::new(MetricsCollector(write)));
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)
@@ -39,7 +39,7 @@ impl Page<'_> {
         &mut self,
         name: &str,
         help: &str,
-        samples: impl IntoIterator<Item = (Labels<'l, N>, V)>,
+        samples: impl IntoIterator<Item = (MetricLabels<'l, N>, V)>,
     ) -> fmt::Result {
         self.family(name, help, MetricType::Counter, samples, |metric, value| {
             metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
@@ -51,7 +51,7 @@ impl Page<'_> {
         &mut self,
         name: &str,
         help: &str,
-        samples: impl IntoIterator<Item = (Labels<'l, N>, V)>,
+        samples: impl IntoIterator<Item = (MetricLabels<'l, N>, V)>,
     ) -> fmt::Result {
         self.family(name, help, MetricType::Gauge, samples, |metric, value| metric.encode_gauge(&value))
     }
@@ -61,7 +61,7 @@ impl Page<'_> {
         &mut self,
         name: &str,
         help: &str,
-        samples: impl IntoIterator<Item = (Labels<'l, N>, HistogramSnapshot)>,
+        samples: impl IntoIterator<Item = (MetricLabels<'l, N>, HistogramSnapshot)>,
     ) -> fmt::Result {
         self.family(name, help, MetricType::Histogram, samples, |metric, reading| {
             metric.encode_histogram::<NoLabelSet>(reading.sum, reading.count, &reading.buckets, None)
@@ -73,7 +73,7 @@ impl Page<'_> {
         name: &str,
         help: &str,
         kind: MetricType,
-        samples: impl IntoIterator<Item = (Labels<'l, N>, V)>,
+        samples: impl IntoIterator<Item = (MetricLabels<'l, N>, V)>,
         write: impl Fn(&mut MetricEncoder<'_>, V) -> fmt::Result,
     ) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, kind)?;
@@ -89,13 +89,13 @@ impl Page<'_> {
     }
 }
 
-impl<F: Fn(&mut Page<'_>) -> fmt::Result + Send + Sync + 'static> Collector for Everything<F> {
+impl<F: Fn(&mut MetricsPage<'_>) -> fmt::Result + Send + Sync + 'static> Collector for MetricsCollector<F> {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        (self.0)(&mut Page(encoder))
+        (self.0)(&mut MetricsPage(encoder))
     }
 }
 
-impl<F> Debug for Everything<F> {
+impl<F> Debug for MetricsCollector<F> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Everything")
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::page::Page;
+use super::page::MetricsPage;
 
 /// Reads the heap's bytes in use: now, and the maximum since the last call.
 type HeapReading = fn() -> (usize, usize);
@@ -23,18 +23,18 @@ pub fn observe_heap(reading: fn() -> (usize, usize)) {
 
 /// This process.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct ProcessStats {
     started: SystemTime,
 }
 
-impl Process {
+impl ProcessStats {
     /// Creates the metrics, with the current time as the process's start.
     pub(crate) fn new() -> Self {
         Self { started: SystemTime::now() }
     }
 
     /// Writes the metrics that the system provides, fewer outside of Linux.
-    pub(crate) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+    pub(crate) fn write(&self, page: &mut MetricsPage<'_>) -> fmt::Result {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), u32::try_from(cpu.tv_nsec).unwrap_or_default());
         let help = "CPU time in user and system mode";

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use services::stats::DurationHistogram;
 
-use super::page::Page;
+use super::page::MetricsPage;
 
 /// The methods that are counted by name, and one label for all others, since clients can send any method.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "other"];
@@ -32,7 +32,7 @@ pub(crate) struct RouteMetrics {
 }
 
 /// The data of a completed request that is counted.
-pub(crate) struct Ended<'a> {
+pub(crate) struct CountedRequest<'a> {
     pub(crate) method: &'a Method,
     /// `None` if the client disconnected before the response started.
     pub(crate) status: Option<StatusCode>,
@@ -66,7 +66,7 @@ impl RouteMetrics {
     }
 
     /// Counts a request that has completed.
-    pub(crate) fn end(&self, ended: &Ended<'_>) {
+    pub(crate) fn end(&self, ended: &CountedRequest<'_>) {
         self.ended[method(ended.method)][class(ended.status)].fetch_add(1, Relaxed);
         self.took.observe(ended.took);
         add(&self.received, ended.received);
@@ -106,7 +106,7 @@ fn class(status: Option<StatusCode>) -> usize {
 }
 
 /// Writes the metrics of these routes.
-pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut Page<'_>) -> fmt::Result {
+pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut MetricsPage<'_>) -> fmt::Result {
     let requests = routes.iter().flat_map(|route| {
         METHODS.iter().zip(&route.ended).flat_map(|(method, classes)| {
             CLASSES.iter().zip(classes).filter_map(|(class, count)| {

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-use super::{Ended, Metrics, Page};
+use super::{CountedRequest, GatewayMetrics, MetricsPage};
 
-fn ended<'a>(method: &'a Method, status: Option<StatusCode>) -> Ended<'a> {
+fn ended<'a>(method: &'a Method, status: Option<StatusCode>) -> CountedRequest<'a> {
     let took = Duration::from_millis(3);
-    Ended { method, status, took, received: 5, sent: 7, cpu: None }
+    CountedRequest { method, status, took, received: 5, sent: 7, cpu: None }
 }
 
-fn text(metrics: &Arc<Metrics>) -> String {
+fn text(metrics: &Arc<GatewayMetrics>) -> String {
     let metrics = Arc::clone(metrics);
-    Page::of(move |page| metrics.write(page)).unwrap()
+    MetricsPage::of(move |page| metrics.write(page)).unwrap()
 }
 
 #[test]
 fn counts_requests_by_route_and_known_method() {
-    let metrics = Arc::new(Metrics::default());
+    let metrics = Arc::new(GatewayMetrics::default());
     let route = metrics.route("/catalog/*", "proxy");
     for method in ["GET", "GET", "BREW", "WHEN"] {
         route.begin();
@@ -45,7 +45,7 @@ fn counts_requests_by_route_and_known_method() {
 
 #[test]
 fn keeps_a_routes_counts_while_a_config_has_it() {
-    let metrics = Metrics::default();
+    let metrics = GatewayMetrics::default();
     let before = metrics.route("/a", "proxy");
     before.begin();
     let after = metrics.route("/a", "proxy");
@@ -57,7 +57,7 @@ fn keeps_a_routes_counts_while_a_config_has_it() {
 
 #[test]
 fn escapes_special_characters_in_paths() {
-    let metrics = Arc::new(Metrics::default());
+    let metrics = Arc::new(GatewayMetrics::default());
     let route = metrics.route("/a\"b\\c\nd", "proxy");
     route.begin();
     let text = text(&metrics);
@@ -66,7 +66,7 @@ fn escapes_special_characters_in_paths() {
 
 #[test]
 fn a_connection_is_open_until_it_is_dropped() {
-    let metrics = Arc::new(Metrics::default());
+    let metrics = Arc::new(GatewayMetrics::default());
     let connections = (metrics.open(false), metrics.open(false), metrics.open(true));
     drop(connections.0);
     let text = text(&metrics);

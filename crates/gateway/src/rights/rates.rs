@@ -33,7 +33,7 @@ const BLOCK_SHARE: u32 = 16;
 
 /// The owner of an account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Owner {
+pub(super) enum AccountOwner {
     Caller(CallerId),
     /// An anonymous client: its IPv4 address, or the first 64 bits of its IPv6 address, which identify a
     /// network.
@@ -45,8 +45,8 @@ pub(super) enum Owner {
 
 /// The rates of a row in computed form.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rate {
-    requests: Option<Earning>,
+pub(super) struct RateLimit {
+    requests: Option<TokenRefill>,
     /// Nanoseconds to earn one nanosecond of CPU time.
     cpu: Option<f64>,
     max_in_flight: Option<u32>,
@@ -54,7 +54,7 @@ pub(super) struct Rate {
 
 /// The rate of requests, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Earning {
+struct TokenRefill {
     each: u64,
     /// The limit for the account's time ahead of now, up to which another request is accepted.
     ahead: u64,
@@ -62,7 +62,7 @@ struct Earning {
 
 /// The usage of one caller. Times are nanoseconds since the accounts were opened.
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(super) struct CallerAccount {
     requests: AtomicU64,
     cpu: AtomicU64,
     in_flight: AtomicU32,
@@ -70,15 +70,15 @@ pub(super) struct Account {
 
 /// The accounts of all callers, or of all networks for new connections.
 #[derive(Debug)]
-pub(crate) struct Accounts {
+pub(crate) struct AccountTable {
     opened: Instant,
     hasher: RandomState,
-    parts: Vec<Mutex<HashMap<Owner, Arc<Account>>>>,
+    parts: Vec<Mutex<HashMap<AccountOwner, Arc<CallerAccount>>>>,
 }
 
 /// The rate limit that was reached, and the time to wait or the limit itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum RateLimitExceeded {
     Requests(Duration),
     Cpu(Duration),
     AtOnce(u32),
@@ -87,30 +87,30 @@ pub(crate) enum Over {
 /// The accounts that a request is charged to: the owner's, and that of its block.
 #[derive(Debug)]
 struct ChargedAccounts {
-    own: Arc<Account>,
-    block: Option<Arc<Account>>,
+    own: Arc<CallerAccount>,
+    block: Option<Arc<CallerAccount>>,
 }
 
 /// The permits for one of the concurrent requests of an account and of its block, released when dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct ConcurrencyPermit {
     _own: AccountPermit,
     _block: Option<AccountPermit>,
 }
 
 /// A permit for one of the concurrent requests of an account, released when dropped.
 #[derive(Debug)]
-struct AccountPermit(Arc<Account>);
+struct AccountPermit(Arc<CallerAccount>);
 
 /// Charges CPU time to accounts.
 #[derive(Debug)]
-pub(super) struct Bill {
+pub(super) struct CpuBill {
     accounts: ChargedAccounts,
     opened: Instant,
     price: f64,
 }
 
-impl Owner {
+impl AccountOwner {
     pub(super) fn of(caller: &CallerId, address: IpAddr) -> Self {
         match caller {
             CallerId::Anonymous => Self::Net(services::network(address)),
@@ -127,7 +127,7 @@ impl Owner {
     }
 }
 
-impl Earning {
+impl TokenRefill {
     /// Returns the rate of this many owners together.
     fn times(self, share: u32) -> Self {
         let each = (self.each / u64::from(share)).max(1);
@@ -137,37 +137,37 @@ impl Earning {
 
 impl ChargedAccounts {
     /// Returns the accounts, each with the factor of its rates.
-    fn each(&self) -> impl Iterator<Item = (&Arc<Account>, u32)> {
+    fn each(&self) -> impl Iterator<Item = (&Arc<CallerAccount>, u32)> {
         let block = self.block.iter().map(|block| (block, BLOCK_SHARE));
         std::iter::once((&self.own, 1)).chain(block)
     }
 
     /// Acquires concurrency permits, given the maximum of an owner.
-    fn hold(&self, at_most: u32) -> Result<Held, Over> {
-        let hold = |account: &Arc<Account>, share: u32| {
+    fn hold(&self, at_most: u32) -> Result<ConcurrencyPermit, RateLimitExceeded> {
+        let hold = |account: &Arc<CallerAccount>, share: u32| {
             let at_most = at_most.saturating_mul(share);
-            account.hold(at_most).ok_or(Over::AtOnce(at_most))
+            account.hold(at_most).ok_or(RateLimitExceeded::AtOnce(at_most))
         };
         let own = hold(&self.own, 1)?;
         let block = self.block.as_ref().map(|block| hold(block, BLOCK_SHARE)).transpose()?;
-        Ok(Held { _own: own, _block: block })
+        Ok(ConcurrencyPermit { _own: own, _block: block })
     }
 }
 
-impl Rate {
+impl RateLimit {
     pub(super) fn new(config: &RateConfig) -> Self {
         let requests = config.requests.map(|rate| {
             let each = (rate.span.as_nanos() / u128::from(rate.count)).clamp(1, u128::from(u64::MAX)) as u64;
             let second = 1_000_000_000 / each;
             let burst = config.burst.map_or(second.max(1), u64::from);
-            Earning { each, ahead: each.saturating_mul(burst.saturating_sub(1)) }
+            TokenRefill { each, ahead: each.saturating_mul(burst.saturating_sub(1)) }
         });
         let cpu = config.cpu.map(|rate| rate.span.as_secs_f64() / rate.cpu.as_secs_f64());
         Self { requests, cpu, max_in_flight: config.max_in_flight }
     }
 }
 
-impl Account {
+impl CallerAccount {
     /// Acquires a concurrency permit. Returns `None` if `at_most` are taken already.
     fn hold(self: &Arc<Self>, at_most: u32) -> Option<AccountPermit> {
         let more = |taken: u32| (taken < at_most).then_some(taken + 1);
@@ -175,7 +175,7 @@ impl Account {
     }
 
     /// Charges one request. On failure, returns the nanoseconds to wait.
-    fn take(&self, rate: Earning, now: u64) -> Result<(), u64> {
+    fn take(&self, rate: TokenRefill, now: u64) -> Result<(), u64> {
         let mut missing = 0;
         let taken = self.requests.fetch_update(Relaxed, Relaxed, |earned| {
             let from = earned.max(now);
@@ -186,13 +186,13 @@ impl Account {
     }
 
     /// Takes back charges above the maximum of a rate, which come from a lower rate.
-    fn limit(&self, rate: Earning, now: u64) {
+    fn limit(&self, rate: TokenRefill, now: u64) {
         let most = now.saturating_add(rate.ahead).saturating_add(rate.each);
         self.requests.fetch_min(most, Relaxed);
     }
 
     /// Takes back the charge for a request that is refused for another reason.
-    fn give_back(&self, rate: Earning) {
+    fn give_back(&self, rate: TokenRefill) {
         let _ = self.requests.fetch_update(Relaxed, Relaxed, |earned| Some(earned.saturating_sub(rate.each)));
     }
 
@@ -219,7 +219,7 @@ impl Drop for AccountPermit {
     }
 }
 
-impl CpuAccounting for Bill {
+impl CpuAccounting for CpuBill {
     fn charge(&self, cpu: Duration) {
         let (cost, now) = (nanos(cpu) as f64 * self.price, nanos(self.opened.elapsed()));
         for (account, share) in self.accounts.each() {
@@ -228,13 +228,13 @@ impl CpuAccounting for Bill {
     }
 }
 
-impl Default for Accounts {
+impl Default for AccountTable {
     fn default() -> Self {
         Self::new(Instant::now())
     }
 }
 
-impl Accounts {
+impl AccountTable {
     fn new(opened: Instant) -> Self {
         let parts = std::iter::repeat_with(Mutex::default).take(PARTS).collect();
         Self { opened, hasher: RandomState::new(), parts }
@@ -244,20 +244,20 @@ impl Accounts {
     /// payer for its CPU time.
     pub(super) fn take(
         &self,
-        owner: &Owner,
-        rate: &Rate,
+        owner: &AccountOwner,
+        rate: &RateLimit,
         now: Instant,
-    ) -> Result<(Option<Held>, Option<Arc<Bill>>), Over> {
+    ) -> Result<(Option<ConcurrencyPermit>, Option<Arc<CpuBill>>), RateLimitExceeded> {
         let at = self.at(now);
         let accounts = self.of(owner, at);
         let debts = || accounts.each().map(|(account, _)| account.debt(at)).max();
         let debt = rate.cpu.and_then(|_| debts()).unwrap_or(0);
         if debt > 0 {
-            return Err(Over::Cpu(Duration::from_nanos(debt)));
+            return Err(RateLimitExceeded::Cpu(Duration::from_nanos(debt)));
         }
         let held = rate.max_in_flight.map(|at_most| accounts.hold(at_most)).transpose()?;
         if let Some(requests) = rate.requests {
-            let over = |missing| Over::Requests(Duration::from_nanos(missing));
+            let over = |missing| RateLimitExceeded::Requests(Duration::from_nanos(missing));
             // The own account is charged first, so that requests above its limit are not charged to the
             // block.
             accounts.own.take(requests, at).map_err(over)?;
@@ -268,7 +268,7 @@ impl Accounts {
                 return Err(over(missing));
             }
         }
-        let bill = rate.cpu.map(|price| Arc::new(Bill { accounts, opened: self.opened, price }));
+        let bill = rate.cpu.map(|price| Arc::new(CpuBill { accounts, opened: self.opened, price }));
         Ok((held, bill))
     }
 
@@ -278,7 +278,7 @@ impl Accounts {
         let second = rate.count / rate.span.as_secs().max(1);
         let burst = at_once.max(u32::try_from(second).unwrap_or(u32::MAX));
         let config = RateConfig { requests: Some(rate), burst: Some(burst), ..RateConfig::default() };
-        let (owner, rate) = (Owner::of(&CallerId::Anonymous, address), Rate::new(&config));
+        let (owner, rate) = (AccountOwner::of(&CallerId::Anonymous, address), RateLimit::new(&config));
         // A rate that was raised applies to earlier connections, too.
         if let Some(requests) = rate.requests {
             let at = self.at(now);
@@ -294,12 +294,12 @@ impl Accounts {
     }
 
     /// Returns the accounts of an owner.
-    fn of(&self, owner: &Owner, now: u64) -> ChargedAccounts {
+    fn of(&self, owner: &AccountOwner, now: u64) -> ChargedAccounts {
         let block = owner.block().map(|block| self.account(&block, now));
         ChargedAccounts { own: self.account(owner, now), block }
     }
 
-    fn account(&self, owner: &Owner, now: u64) -> Arc<Account> {
+    fn account(&self, owner: &AccountOwner, now: u64) -> Arc<CallerAccount> {
         let mut part = self.part(owner);
         if let Some(account) = part.get(owner) {
             return Arc::clone(account);
@@ -310,7 +310,7 @@ impl Accounts {
         Arc::clone(part.entry(owner.clone()).or_default())
     }
 
-    fn part(&self, owner: &Owner) -> MutexGuard<'_, HashMap<Owner, Arc<Account>>> {
+    fn part(&self, owner: &AccountOwner) -> MutexGuard<'_, HashMap<AccountOwner, Arc<CallerAccount>>> {
         let index = self.hasher.hash_one(owner) as usize % PARTS;
         self.parts[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -324,8 +324,8 @@ impl Accounts {
 /// Removes idle accounts that are even. If that frees too little, because a client uses many addresses, also
 /// removes those that are closest to even, so that the heaviest users are forgotten last. Accounts with
 /// requests in flight stay.
-fn make_room(part: &mut HashMap<Owner, Arc<Account>>, now: u64) {
-    let is_idle = |account: &Arc<Account>| Arc::strong_count(account) == 1;
+fn make_room(part: &mut HashMap<AccountOwner, Arc<CallerAccount>>, now: u64) {
+    let is_idle = |account: &Arc<CallerAccount>| Arc::strong_count(account) == 1;
     part.retain(|_, account| !is_idle(account) || account.even() > now);
     let most = ACCOUNTS / PARTS * 3 / 4;
     if part.len() > most {

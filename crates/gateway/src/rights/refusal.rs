@@ -5,28 +5,32 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use services::{FaultParty, ToProblem};
 
-use super::rates::Over;
+use super::rates::RateLimitExceeded;
 
 /// The reason a caller was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Denied {
+pub(crate) enum AuthorizationRefusal {
     #[error("{0} may not use this route")]
     Route(String),
     #[error("{0} has no rights on this gateway")]
     Nothing(String),
     #[error("{}", text(.0))]
-    Rate(Over),
+    Rate(RateLimitExceeded),
 }
 
-fn text(over: &Over) -> String {
+fn text(over: &RateLimitExceeded) -> String {
     match over {
-        Over::Requests(_) => "this caller has used up its rate of requests for now".to_owned(),
-        Over::Cpu(_) => "this caller's programs have used up their rate of CPU time for now".to_owned(),
-        Over::AtOnce(most) => format!("this caller has the maximum number of requests in flight: {most}"),
+        RateLimitExceeded::Requests(_) => "this caller has used up its rate of requests for now".to_owned(),
+        RateLimitExceeded::Cpu(_) => {
+            "this caller's programs have used up their rate of CPU time for now".to_owned()
+        }
+        RateLimitExceeded::AtOnce(most) => {
+            format!("this caller has the maximum number of requests in flight: {most}")
+        }
     }
 }
 
-impl Over {
+impl RateLimitExceeded {
     /// The time to wait before a retry, in whole seconds.
     fn retry_after(self) -> u64 {
         match self {
@@ -41,14 +45,14 @@ fn seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
-impl ToProblem for Denied {
+impl ToProblem for AuthorizationRefusal {
     fn code(&self) -> &'static str {
         match self {
             Self::Route(_) => "route-forbidden",
             Self::Nothing(_) => "caller-forbidden",
-            Self::Rate(Over::Requests(_)) => "rate-requests",
-            Self::Rate(Over::Cpu(_)) => "rate-cpu",
-            Self::Rate(Over::AtOnce(_)) => "rate-at-once",
+            Self::Rate(RateLimitExceeded::Requests(_)) => "rate-requests",
+            Self::Rate(RateLimitExceeded::Cpu(_)) => "rate-cpu",
+            Self::Rate(RateLimitExceeded::AtOnce(_)) => "rate-at-once",
         }
     }
 

@@ -26,31 +26,31 @@ routes:
   - { path: /catalog, proxy: catalog }
 ";
 
-fn table(text: &str) -> Table {
-    Table::new(&read_text(text, Path::new("orfa.yaml")).unwrap(), None)
+fn table(text: &str) -> AuthorizationTable {
+    AuthorizationTable::new(&read_text(text, Path::new("orfa.yaml")).unwrap(), None)
 }
 
-fn who(caller: CallerId, groups: &[&str]) -> Who {
-    Who { caller, groups: groups.iter().map(|group| Arc::from(*group)).collect() }
+fn who(caller: CallerId, groups: &[&str]) -> Principal {
+    Principal { caller, groups: groups.iter().map(|group| Arc::from(*group)).collect() }
 }
 
-fn named(name: &str, groups: &[&str]) -> Who {
+fn named(name: &str, groups: &[&str]) -> Principal {
     who(CallerId::Named(name.into()), groups)
 }
 
-fn subject(groups: &[&str]) -> Who {
+fn subject(groups: &[&str]) -> Principal {
     who(CallerId::Subject("ann".into()), groups)
 }
 
-fn permit(table: &Table, who: &Who, route: &str) -> Result<Permit, String> {
+fn permit(table: &AuthorizationTable, who: &Principal, route: &str) -> Result<RequestGrant, String> {
     let permit = table.permit(who, route, Ipv4Addr::LOCALHOST.into(), Instant::now());
     permit.map_err(|not| match not {
-        Not::Identified => "401".to_owned(),
-        Not::Permitted(denied) => services::ToProblem::code(&denied).to_owned(),
+        AuthzError::Identified => "401".to_owned(),
+        AuthzError::Permitted(denied) => services::ToProblem::code(&denied).to_owned(),
     })
 }
 
-fn services(table: &Table, who: &Who) -> Vec<String> {
+fn services(table: &AuthorizationTable, who: &Principal) -> Vec<String> {
     let rights = permit(table, who, "/query").unwrap().rights;
     let services = rights.and_then(|rights| rights.services.clone());
     services.into_iter().flatten().map(String::from).collect()
@@ -80,7 +80,7 @@ fn a_tokens_groups_can_not_select_reserved_or_callers_rows() {
 #[test]
 fn asks_anonymous_clients_for_credentials_and_refuses_others() {
     let whole = table(CONFIG);
-    let nobody = Who::default();
+    let nobody = Principal::default();
     assert!(permit(&whole, &nobody, "/catalog/*").is_ok());
     for route in ["/query", "/closed", "/catalog"] {
         assert_eq!(permit(&whole, &nobody, route).err().unwrap(), "401", "{route}");
@@ -96,10 +96,10 @@ fn asks_anonymous_clients_for_credentials_and_refuses_others() {
 fn requires_credentials_once_callers_are_configured() {
     let base = "services: { c: { url: 'http://c' } }\nroutes:\n  - { path: /a, proxy: c }\n  - { path: /b, proxy: c, auth: optional }\n";
     let open = table(base);
-    assert!(permit(&open, &Who::default(), "/a").is_ok());
+    assert!(permit(&open, &Principal::default(), "/a").is_ok());
     let closed = table(&format!("{base}callers: {{ shop: {{ certificate: shop }} }}"));
-    assert_eq!(permit(&closed, &Who::default(), "/a").err().unwrap(), "401");
-    assert!(permit(&closed, &Who::default(), "/b").is_ok());
+    assert_eq!(permit(&closed, &Principal::default(), "/a").err().unwrap(), "401");
+    assert!(permit(&closed, &Principal::default(), "/b").is_ok());
     assert!(permit(&closed, &named("shop", &[]), "/a").is_ok());
 }
 
@@ -109,8 +109,8 @@ fn a_new_table_keeps_the_accounts() {
         let text = format!("routes: []\nrights: {{ anonymous: {{ rate: {{ requests: {rate} }} }} }}");
         read_text(&text, Path::new("orfa.yaml")).unwrap()
     };
-    let first = Table::new(&config("1/h"), None);
-    assert!(permit(&first, &Who::default(), "/").is_ok());
-    let second = Table::new(&config("2/h, max_in_flight: 5"), Some(&first));
-    assert_eq!(permit(&second, &Who::default(), "/").err().unwrap(), "rate-requests");
+    let first = AuthorizationTable::new(&config("1/h"), None);
+    assert!(permit(&first, &Principal::default(), "/").is_ok());
+    let second = AuthorizationTable::new(&config("2/h, max_in_flight: 5"), Some(&first));
+    assert_eq!(permit(&second, &Principal::default(), "/").err().unwrap(), "rate-requests");
 }

@@ -6,20 +6,20 @@ use std::task::{Context, Poll};
 
 use tokio::sync::watch;
 
-use crate::drain::Phase;
+use crate::drain::DrainPhase;
 
 /// A future that completes after a change of the phase.
-pub(super) struct Awaited {
+pub(super) struct PhaseChange {
     /// `None` if it never completes.
-    phase: Option<watch::Receiver<Phase>>,
+    phase: Option<watch::Receiver<DrainPhase>>,
     coming: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_waiting: bool,
 }
 
-impl Awaited {
+impl PhaseChange {
     /// Wraps a future that completes after a change of this phase, or never.
     pub(super) fn new(
-        phase: watch::Receiver<Phase>,
+        phase: watch::Receiver<DrainPhase>,
         coming: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         Self { phase: Some(phase), coming: Box::pin(coming), is_waiting: false }

@@ -20,17 +20,17 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::awaited::Awaited;
+use super::awaited::PhaseChange;
 use super::limiter::ConnectionPermit;
-use super::linger::Lingering;
-use super::tls::{self, Tls};
-use super::{BoxError, GREETING, IDLE, Port, http1, http2, reached};
-use crate::access::Logged;
-use crate::client::{Client, Link};
-use crate::drain::{Open, Phase};
-use crate::life::Current;
-use crate::readiness::State;
-use crate::refusal::Refusal;
+use super::linger::LingeringConnection;
+use super::tls::{self, ListenerTls};
+use super::{BoxError, GREETING, IDLE, ListenerRules, http1, http2, reached};
+use crate::access::LoggedBody;
+use crate::client::{ClientInfo, ConnectionContext};
+use crate::drain::{DrainPhase, OpenConnectionToken};
+use crate::life::ActiveConfig;
+use crate::readiness::LifecycleState;
+use crate::refusal::RequestRefusal;
 
 /// The time that a connection without a request gets when the gateway stops listening, since its request is
 /// probably on its way.
@@ -41,24 +41,24 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HANDSHAKE: u8 = 22;
 
 /// A connection and its context.
-pub(super) struct Connection {
-    pub(super) current: Arc<Current>,
+pub(super) struct AcceptedConnection {
+    pub(super) current: Arc<ActiveConfig>,
     pub(super) address: SocketAddr,
-    pub(super) port: Port,
-    pub(super) phase: watch::Receiver<Phase>,
-    pub(super) open: Open,
+    pub(super) port: ListenerRules,
+    pub(super) phase: watch::Receiver<DrainPhase>,
+    pub(super) open: OpenConnectionToken,
     pub(super) permit: Arc<ConnectionPermit>,
 }
 
-impl Connection {
+impl AcceptedConnection {
     pub(super) async fn run(self, stream: TcpStream) {
         // With Nagle's algorithm a response of two packets would wait for the client's delayed
         // acknowledgement.
         let _ = stream.set_nodelay(true);
         let Some(first) = self.first_byte(&stream).await else { return };
-        let link = Link::new(stream.local_addr().ok(), Some(Arc::clone(&self.permit)));
+        let link = ConnectionContext::new(stream.local_addr().ok(), Some(Arc::clone(&self.permit)));
         let link = Arc::new(link.for_hosts(Arc::clone(&self.port.hosts)));
-        let stream = Lingering::new(stream, Arc::clone(&link), self.port.tls.is_some());
+        let stream = LingeringConnection::new(stream, Arc::clone(&link), self.port.tls.is_some());
         let address = self.address;
         let served = match self.port.tls.clone() {
             None => self.serve_clear(stream, link).await,
@@ -80,12 +80,21 @@ impl Connection {
         matches!(peeked, Ok(Ok(1))).then_some(first[0])
     }
 
-    async fn serve_clear(self, mut stream: Lingering, link: Arc<Link>) -> Result<(), BoxError> {
+    async fn serve_clear(
+        self,
+        mut stream: LingeringConnection,
+        link: Arc<ConnectionContext>,
+    ) -> Result<(), BoxError> {
         let (begun, is_http2) = timeout(GREETING, preface(&mut stream)).await??;
         self.serve(stream, begun, is_http2, link).await
     }
 
-    async fn serve_secure(self, stream: Lingering, tls: &Tls, link: Arc<Link>) -> Result<(), BoxError> {
+    async fn serve_secure(
+        self,
+        stream: LingeringConnection,
+        tls: &ListenerTls,
+        link: Arc<ConnectionContext>,
+    ) -> Result<(), BoxError> {
         let Ok(handshake) = self.permit.handshake() else { return Ok(()) };
         let stream = timeout(GREETING, entered(PollSite::Handshake, tls.acceptor().accept(stream))).await??;
         drop(handshake);
@@ -96,9 +105,13 @@ impl Connection {
     }
 
     /// Answers every request in clear text on a TLS port with an error.
-    async fn refuse_clear(self, stream: Lingering, link: Arc<Link>) -> Result<(), BoxError> {
-        let client = Client::new(self.address, link);
-        Ok(timeout(GREETING, http1::refuse(stream, client, &Refusal::TlsRequired)).await??)
+    async fn refuse_clear(
+        self,
+        stream: LingeringConnection,
+        link: Arc<ConnectionContext>,
+    ) -> Result<(), BoxError> {
+        let client = ClientInfo::new(self.address, link);
+        Ok(timeout(GREETING, http1::refuse(stream, client, &RequestRefusal::TlsRequired)).await??)
     }
 
     async fn serve<S>(
@@ -106,13 +119,13 @@ impl Connection {
         stream: S,
         begun: Vec<u8>,
         is_http2: bool,
-        link: Arc<Link>,
+        link: Arc<ConnectionContext>,
     ) -> Result<(), BoxError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let _open = self.current.life().audience.metrics.open(is_http2);
-        let client = Client::new(self.address, Arc::clone(&link));
+        let client = ClientInfo::new(self.address, Arc::clone(&link));
         if is_http2 {
             self.serve_http2(stream, begun, client).await
         } else {
@@ -120,14 +133,17 @@ impl Connection {
         }
     }
 
-    async fn serve_http1<S>(self, stream: S, begun: &[u8], client: Client) -> Result<(), BoxError>
+    async fn serve_http1<S>(self, stream: S, begun: &[u8], client: ClientInfo) -> Result<(), BoxError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { current, phase, open: _open, .. } = self;
-        let ending = Awaited::new(phase.clone(), ending(phase.clone(), Some(client.link())));
+        let ending = PhaseChange::new(phase.clone(), ending(phase.clone(), Some(client.link())));
         let mut over =
-            Awaited::new(phase.clone(), async move { reached(&mut phase.clone(), Phase::Over).await });
+            PhaseChange::new(
+                phase.clone(),
+                async move { reached(&mut phase.clone(), DrainPhase::Over).await },
+            );
         let answer = |request, client| live(&current, request, client);
         // The load shedding state outlives its config.
         let shed = Arc::clone(&current.life().shed);
@@ -140,14 +156,17 @@ impl Connection {
         Ok(served.await?)
     }
 
-    async fn serve_http2<S>(self, stream: S, begun: Vec<u8>, client: Client) -> Result<(), BoxError>
+    async fn serve_http2<S>(self, stream: S, begun: Vec<u8>, client: ClientInfo) -> Result<(), BoxError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { current, phase, open: _open, .. } = self;
-        let ending = Awaited::new(phase.clone(), ending(phase.clone(), Some(client.link())));
+        let ending = PhaseChange::new(phase.clone(), ending(phase.clone(), Some(client.link())));
         let mut over =
-            Awaited::new(phase.clone(), async move { reached(&mut phase.clone(), Phase::Over).await });
+            PhaseChange::new(
+                phase.clone(),
+                async move { reached(&mut phase.clone(), DrainPhase::Over).await },
+            );
         let answer = move |request, client| {
             let current = Arc::clone(&current);
             async move { live(&current, request, client).await }
@@ -165,12 +184,16 @@ impl Connection {
 /// Handles a request, and sets `Connection: close` where the connection should end. Over HTTP/1.1 a draining
 /// gateway does this, so that the connection ends with this response and not during the next request, and so
 /// does a connection whose client certificate has expired.
-async fn live(current: &Current, request: Request<StreamedServiceBody>, client: Client) -> Response<Logged> {
+async fn live(
+    current: &ActiveConfig,
+    request: Request<StreamedServiceBody>,
+    client: ClientInfo,
+) -> Response<LoggedBody> {
     let is_http1 = request.version() < Version::HTTP_2;
     let is_stale = is_http1 && client.has_stale_certificate();
     let mut response = current.life().live(request, client).await;
     let is_switch = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-    let is_last = is_stale || current.readiness.state() == State::Draining;
+    let is_last = is_stale || current.readiness.state() == LifecycleState::Draining;
     if is_http1 && !is_switch && is_last {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -178,15 +201,15 @@ async fn live(current: &Current, request: Request<StreamedServiceBody>, client: 
 }
 
 /// Waits until the connection should end. It gets more time before its first request.
-async fn ending(mut phase: watch::Receiver<Phase>, link: Option<Arc<Link>>) {
-    reached(&mut phase, Phase::Draining).await;
+async fn ending(mut phase: watch::Receiver<DrainPhase>, link: Option<Arc<ConnectionContext>>) {
+    reached(&mut phase, DrainPhase::Draining).await;
     if !link.is_some_and(|link| link.has_begun()) {
         tokio::time::sleep(NEWCOMER).await;
     }
 }
 
 /// Reads until it is clear whether this is HTTP/2. Returns the bytes that were read.
-async fn preface(stream: &mut Lingering) -> io::Result<(Vec<u8>, bool)> {
+async fn preface(stream: &mut LingeringConnection) -> io::Result<(Vec<u8>, bool)> {
     let mut begun = [0; PREFACE.len()];
     let mut length = 0;
     while length < PREFACE.len() && begun[..length] == PREFACE[..length] {

@@ -27,35 +27,35 @@ use services::{ServiceTunnel, StreamedServiceBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::awaited::Awaited;
-use super::stall::{Patience, Stall};
+use super::awaited::PhaseChange;
+use super::stall::{CoarseStallTimer, StallTimer};
 use super::{IDLE, LEAST_RATE, UNREAD};
-use crate::client::Client;
-use crate::refusal::Refusal;
+use crate::client::ClientInfo;
+use crate::refusal::RequestRefusal;
 use crate::respond;
 pub(super) use answer::{has_body, may_have_content};
-use head::{Asked, Head};
-use wire::{Ahead, Shared, Writer};
+use head::{RequestFraming, RequestHead};
+use wire::{ReadAheadLimits, ResponseWriter, SharedConnection};
 
 /// The timeout of a request's head after its first byte. A head usually arrives in one or two pieces; a
 /// client that sends it byte by byte intends to occupy the connection.
 const HEAD: Duration = Duration::from_secs(10);
 /// The number of bytes read ahead while a request is being answered, and of its body while nothing reads
 /// that, to detect that the client has disconnected.
-const AHEAD: Ahead = Ahead { of_body: 8 << 10, of_rest: 64 << 10 };
+const AHEAD: ReadAheadLimits = ReadAheadLimits { of_body: 8 << 10, of_rest: 64 << 10 };
 
 /// A connection and its state across requests.
-struct Conversation<S> {
-    wire: Shared<S>,
-    client: Client,
+struct Http1Connection<S> {
+    wire: SharedConnection<S>,
+    client: ClientInfo,
     /// Ready once the gateway takes no more requests.
-    ending: Awaited,
-    patience: Patience,
-    unread: Stall,
+    ending: PhaseChange,
+    patience: CoarseStallTimer,
+    unread: StallTimer,
 }
 
 /// The next step on a connection after a response.
-enum Next {
+enum NextAction {
     Request,
     End,
     Tunnel(ServiceTunnel),
@@ -66,9 +66,9 @@ enum Next {
 pub(super) async fn serve<S, F, B>(
     stream: S,
     begun: &[u8],
-    client: Client,
-    ending: Awaited,
-    mut answer: impl FnMut(Request<StreamedServiceBody>, Client) -> F,
+    client: ClientInfo,
+    ending: PhaseChange,
+    mut answer: impl FnMut(Request<StreamedServiceBody>, ClientInfo) -> F,
     is_prompt: impl Fn() -> bool,
 ) -> io::Result<()>
 where
@@ -76,14 +76,14 @@ where
     F: Future<Output = Response<B>>,
     B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin,
 {
-    let wire = Shared::new(stream, begun);
-    let (patience, unread) = (Patience::default(), Stall::default());
-    let mut conversation = Conversation { wire, client, ending, patience, unread };
+    let wire = SharedConnection::new(stream, begun);
+    let (patience, unread) = (CoarseStallTimer::default(), StallTimer::default());
+    let mut conversation = Http1Connection { wire, client, ending, patience, unread };
     let mut turn = ByteTurn::default();
     loop {
         let (request, asked, length) = match conversation.next().await? {
             None => break,
-            Some(Ok(Head { request, asked, length })) => (request, asked, length),
+            Some(Ok(RequestHead { request, asked, length })) => (request, asked, length),
             Some(Err(refusal)) => {
                 conversation.refuse(&refusal).await?;
                 break;
@@ -102,9 +102,9 @@ where
             turn.took(length).await;
         }
         match conversation.answer(response, &asked).await? {
-            Next::Request => {}
-            Next::End => break,
-            Next::Tunnel(tunnel) => {
+            NextAction::Request => {}
+            NextAction::End => break,
+            NextAction::Tunnel(tunnel) => {
                 let Some(client) = conversation.wire.take() else { break };
                 tunnel.join(client).await;
                 return Ok(());
@@ -133,34 +133,42 @@ async fn after_others() {
 }
 
 /// Answers a connection with an error, whatever it sends.
-pub(super) async fn refuse<S>(stream: S, client: Client, refusal: &Refusal) -> io::Result<()>
+pub(super) async fn refuse<S>(stream: S, client: ClientInfo, refusal: &RequestRefusal) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (patience, unread) = (Patience::default(), Stall::default());
-    let mut conversation =
-        Conversation { wire: Shared::new(stream, &[]), client, ending: Awaited::never(), patience, unread };
+    let (patience, unread) = (CoarseStallTimer::default(), StallTimer::default());
+    let mut conversation = Http1Connection {
+        wire: SharedConnection::new(stream, &[]),
+        client,
+        ending: PhaseChange::never(),
+        patience,
+        unread,
+    };
     conversation.refuse(refusal).await?;
     conversation.wire.shutdown().await
 }
 
 /// Closes the connection for remaining users of a request body, which see it as broken off.
-impl<S> Drop for Conversation<S> {
+impl<S> Drop for Http1Connection<S> {
     fn drop(&mut self) {
         self.wire.close();
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
     /// Returns the head of the next request, or an error if it is invalid. `None` if the client sends no more
     /// requests.
-    async fn next(&mut self) -> io::Result<Option<Result<Head, Refusal>>> {
+    async fn next(&mut self) -> io::Result<Option<Result<RequestHead, RequestRefusal>>> {
         self.wire.rest();
         self.patience.begin();
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Result<Head, Refusal>>>> {
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Result<RequestHead, RequestRefusal>>>> {
         if let Poll::Ready(found) = self.wire.poll_head(context) {
             return Poll::Ready(found);
         }
@@ -194,7 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         Poll::Pending
     }
 
-    async fn answer<B>(&mut self, response: Response<B>, asked: &Asked) -> io::Result<Next>
+    async fn answer<B>(&mut self, response: Response<B>, asked: &RequestFraming) -> io::Result<NextAction>
     where
         B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin,
     {
@@ -224,21 +232,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         };
         self.send(sending).await?;
         Ok(match tunnel {
-            Some(tunnel) => Next::Tunnel(tunnel),
-            None if stays && (!asked.has_body() || self.wire.is_read()) => Next::Request,
+            Some(tunnel) => NextAction::Tunnel(tunnel),
+            None if stays && (!asked.has_body() || self.wire.is_read()) => NextAction::Request,
             None => {
                 // With ambiguous framing it is unknown whether there are unread bytes.
                 if asked.is_doubtful || !self.wire.is_read() {
                     self.client.note_unread();
                 }
-                Next::End
+                NextAction::End
             }
         })
     }
 
-    async fn refuse(&mut self, refusal: &Refusal) -> io::Result<()> {
+    async fn refuse(&mut self, refusal: &RequestRefusal) -> io::Result<()> {
         self.client.note_unread();
-        let asked = Asked::unknown();
+        let asked = RequestFraming::unknown();
         let (head, body) = respond::problem(refusal).into_parts();
         let framing = answer::framing(&head, &body, &asked);
         let text = answer::head(&head, framing, &asked, false, &[]);
@@ -252,9 +260,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin,
     {
         // The time limit applies to each response.
-        self.unread = Stall::default();
+        self.unread = StallTimer::default();
         poll_fn(|context| {
-            let has_written = sending.go_on(&mut Writer(&self.wire), context).map_err(io::Error::other)?;
+            let has_written =
+                sending.go_on(&mut ResponseWriter(&self.wire), context).map_err(io::Error::other)?;
             if sending.is_done() {
                 return Poll::Ready(Ok(()));
             }

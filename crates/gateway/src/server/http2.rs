@@ -34,16 +34,16 @@ use services::StreamedServiceBody;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::awaited::Awaited;
-use super::patient::Patient;
-use super::stall::Patience;
+use super::awaited::PhaseChange;
+use super::patient::FairStream;
+use super::stall::CoarseStallTimer;
 use super::{BoxError, GREETING, IDLE, MAX_HEAD};
-use crate::access::Logged;
-use crate::client::Client;
+use crate::access::LoggedBody;
+use crate::client::ClientInfo;
 use crate::conform::has_padded_value;
 pub(super) use frames::FrameScanner;
-pub(super) use traffic::Traffic;
-use turns::Turns;
+pub(super) use traffic::FrameCounts;
+use turns::RequestTurns;
 
 /// The maximum number of concurrent requests on a connection: the smallest number that RFC 9113 (6.5.2)
 /// recommends in order not to limit parallelism unnecessarily.
@@ -69,17 +69,17 @@ const LOOK: Duration = Duration::from_secs(15);
 const PONG: Duration = Duration::from_secs(30);
 
 /// A connection and its state.
-struct Conversation<S> {
-    connection: Connection<Patient<S>, Bytes>,
-    client: Client,
-    traffic: Arc<Traffic>,
-    turns: Turns,
+struct Http2Connection<S> {
+    connection: Connection<FairStream<S>, Bytes>,
+    client: ClientInfo,
+    traffic: Arc<FrameCounts>,
+    turns: RequestTurns,
     pings: Option<PingPong>,
     /// Ready once the gateway takes no more requests.
-    ending: Awaited,
-    patience: Patience,
+    ending: PhaseChange,
+    patience: CoarseStallTimer,
     /// The counts at the last check.
-    seen: traffic::Seen,
+    seen: traffic::FrameCountSnapshot,
     /// The time without requests in flight, and the time without input.
     idle: Duration,
     silent: Duration,
@@ -91,28 +91,28 @@ struct Conversation<S> {
 pub(super) async fn serve<S, F>(
     stream: S,
     begun: Vec<u8>,
-    client: Client,
-    ending: Awaited,
-    answer: impl Fn(Request<StreamedServiceBody>, Client) -> F,
+    client: ClientInfo,
+    ending: PhaseChange,
+    answer: impl Fn(Request<StreamedServiceBody>, ClientInfo) -> F,
 ) -> Result<(), BoxError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    F: Future<Output = Response<Logged>> + Send + 'static,
+    F: Future<Output = Response<LoggedBody>> + Send + 'static,
 {
-    let traffic = Arc::new(Traffic::default());
-    let stream = Patient::new(stream, begun, Arc::clone(&traffic));
+    let traffic = Arc::new(FrameCounts::default());
+    let stream = FairStream::new(stream, begun, Arc::clone(&traffic));
     let Ok(connection) = timeout(GREETING, greet(stream, &traffic)).await else { return Ok(()) };
     let mut connection = connection?;
     let pings = connection.ping_pong();
-    let mut conversation = Conversation {
+    let mut conversation = Http2Connection {
         connection,
         client,
         seen: traffic.seen(),
         traffic,
-        turns: Turns::default(),
+        turns: RequestTurns::default(),
         pings,
         ending,
-        patience: Patience::default(),
+        patience: CoarseStallTimer::default(),
         idle: Duration::ZERO,
         silent: Duration::ZERO,
         is_ending: false,
@@ -122,7 +122,10 @@ where
 }
 
 /// Exchanges prefaces with the client.
-async fn greet<S>(stream: Patient<S>, traffic: &Traffic) -> Result<Connection<Patient<S>, Bytes>, h2::Error>
+async fn greet<S>(
+    stream: FairStream<S>,
+    traffic: &FrameCounts,
+) -> Result<Connection<FairStream<S>, Bytes>, h2::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -150,7 +153,7 @@ fn builder() -> Builder {
 }
 
 /// The decision about a connection.
-enum Verdict {
+enum ConnectionDecision {
     /// Accept no more requests.
     Leave,
     /// Close the connection with an error code for the client.
@@ -164,14 +167,14 @@ enum Verdict {
 #[error("the client did not close the connection, or has disconnected")]
 struct CutOff;
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
     fn poll<F>(
         &mut self,
         context: &mut Context<'_>,
-        answer: &impl Fn(Request<StreamedServiceBody>, Client) -> F,
+        answer: &impl Fn(Request<StreamedServiceBody>, ClientInfo) -> F,
     ) -> Poll<Result<(), BoxError>>
     where
-        F: Future<Output = Response<Logged>> + Send + 'static,
+        F: Future<Output = Response<LoggedBody>> + Send + 'static,
     {
         self.traffic.begin_turn();
         loop {
@@ -183,9 +186,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             }
             // The frames of a verdict are written in the next iteration.
             match ready!(self.poll_verdict(context)) {
-                Verdict::Leave => self.connection.graceful_shutdown(),
-                Verdict::BreakOff(reason) => self.connection.abrupt_shutdown(reason),
-                Verdict::Cut => return Poll::Ready(Err(CutOff.into())),
+                ConnectionDecision::Leave => self.connection.graceful_shutdown(),
+                ConnectionDecision::BreakOff(reason) => self.connection.abrupt_shutdown(reason),
+                ConnectionDecision::Cut => return Poll::Ready(Err(CutOff.into())),
             }
         }
     }
@@ -195,9 +198,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         &mut self,
         request: Request<RecvStream>,
         mut respond: SendResponse<Bytes>,
-        answer: &impl Fn(Request<StreamedServiceBody>, Client) -> F,
+        answer: &impl Fn(Request<StreamedServiceBody>, ClientInfo) -> F,
     ) where
-        F: Future<Output = Response<Logged>> + Send + 'static,
+        F: Future<Output = Response<LoggedBody>> + Send + 'static,
     {
         let client = self.client.begin_request(false);
         let under_way = self.traffic.begin_request(client.request_permit());
@@ -216,15 +219,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     /// Waits for a decision about the connection.
-    fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<Verdict> {
+    fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<ConnectionDecision> {
         self.traffic.count_unread();
         if !self.is_broken && self.traffic.is_flood() {
             self.is_broken = true;
-            return Poll::Ready(Verdict::BreakOff(Reason::ENHANCE_YOUR_CALM));
+            return Poll::Ready(ConnectionDecision::BreakOff(Reason::ENHANCE_YOUR_CALM));
         }
         if !self.is_ending && (self.traffic.retains_much() || self.ending.poll(context).is_ready()) {
             self.is_ending = true;
-            return Poll::Ready(Verdict::Leave);
+            return Poll::Ready(ConnectionDecision::Leave);
         }
         while self.patience.is_over(LOOK, context) {
             self.patience.begin();
@@ -236,23 +239,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     /// Compares the counts with those of the last check.
-    fn look(&mut self, context: &mut Context<'_>) -> Option<Verdict> {
+    fn look(&mut self, context: &mut Context<'_>) -> Option<ConnectionDecision> {
         let before = std::mem::replace(&mut self.seen, self.traffic.seen());
         let is_idle = self.seen.under_way == 0 && self.seen.begun == before.begun;
         self.idle = if is_idle { self.idle + LOOK } else { Duration::ZERO };
         if self.is_ending && is_idle {
             // A cooperating client would have closed the connection by now.
-            return Some(Verdict::Cut);
+            return Some(ConnectionDecision::Cut);
         }
         if self.idle >= IDLE || (!self.is_ending && self.client.has_stale_certificate()) {
             self.is_ending = true;
-            return Some(Verdict::Leave);
+            return Some(ConnectionDecision::Leave);
         }
         self.silent = if self.seen.read == before.read { self.silent + LOOK } else { Duration::ZERO };
         if self.silent == IDLE {
             self.ping(context);
         }
-        (self.silent >= IDLE + PONG).then_some(Verdict::Cut)
+        (self.silent >= IDLE + PONG).then_some(ConnectionDecision::Cut)
     }
 
     /// Pings the client to check the connection.

@@ -19,8 +19,8 @@ use std::{fmt, iter};
 use services::{ReceivedAccounts, ReceivedLimit, ReceivedPermit};
 
 use crate::config::ConnectionsConfig;
-use crate::metrics::Page;
-use crate::rights::Accounts;
+use crate::metrics::MetricsPage;
+use crate::rights::AccountTable;
 
 /// The factor of a block's limits relative to those of a network, as in the quotas of background work.
 const BLOCK_SHARE: u64 = 16;
@@ -36,18 +36,18 @@ const MANY_BODIES: u64 = 16;
 /// The resources that clients use. The state outlives configs.
 #[derive(Debug, Default)]
 pub(crate) struct ClientLimiter {
-    all: Usage,
+    all: ResourceUsage,
     /// The usage of networks and blocks that have a connection, a request body behind a trusted proxy, or
     /// services' responses.
-    networks: Mutex<HashMap<Network, Arc<Usage>>>,
+    networks: Mutex<HashMap<NetworkPrefix, Arc<ResourceUsage>>>,
     /// The accounts of networks and blocks for new connections.
-    new_connections: Accounts,
+    new_connections: AccountTable,
     refused: [AtomicU64; LIMITS.len()],
 }
 
 /// The usage of all clients, of a network or of a block.
 #[derive(Debug, Default)]
-struct Usage {
+struct ResourceUsage {
     connections: AtomicU64,
     handshakes: AtomicU64,
     requests: AtomicU64,
@@ -61,15 +61,15 @@ struct Usage {
 
 /// A network or a block of networks, by its leading bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Network {
+struct NetworkPrefix {
     bits: u128,
     is_block: bool,
 }
 
 /// A resource that is limited by network and in total.
 #[derive(Debug)]
-struct Resource {
-    counter: fn(&Usage) -> &AtomicU64,
+struct LimitedResource {
+    counter: fn(&ResourceUsage) -> &AtomicU64,
     per_address: u64,
     total: u64,
     /// The errors for a network or block, and in total.
@@ -140,7 +140,7 @@ pub(crate) struct ConnectionPermit {
     /// The number of connections that this counts: one, or none for a client without a connection of its own.
     connections: u64,
     /// The network and the block of the client. A trusted proxy has none.
-    networks: [Option<(Network, Arc<Usage>)>; 2],
+    networks: [Option<(NetworkPrefix, Arc<ResourceUsage>)>; 2],
     unsent: AtomicU64,
     /// The bytes of answers over HTTP/2, including the free ones.
     answers: AtomicU64,
@@ -159,7 +159,7 @@ pub(crate) struct RequestPermit(Arc<ConnectionPermit>);
 #[derive(Debug)]
 pub(crate) struct BodyPermit {
     connection: Arc<ConnectionPermit>,
-    resource: Resource,
+    resource: LimitedResource,
     bytes: AtomicU64,
 }
 
@@ -262,7 +262,7 @@ impl ClientLimiter {
         limit
     }
 
-    fn networks(&self) -> MutexGuard<'_, HashMap<Network, Arc<Usage>>> {
+    fn networks(&self) -> MutexGuard<'_, HashMap<NetworkPrefix, Arc<ResourceUsage>>> {
         self.networks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -272,7 +272,7 @@ impl ClientLimiter {
     }
 
     /// Writes the current usage and the number of refusals by limit.
-    pub(crate) fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+    pub(crate) fn write(&self, page: &mut MetricsPage<'_>) -> fmt::Result {
         let bodies = [([], self.all.bodies.load(Relaxed))];
         page.gauge(
             "orfa_request_bodies_buffered_bytes",
@@ -298,20 +298,20 @@ impl ClientLimiter {
 
 impl ConnectionPermit {
     /// The usage of the networks, and then that of all clients.
-    fn usages(&self) -> impl Iterator<Item = &Usage> {
+    fn usages(&self) -> impl Iterator<Item = &ResourceUsage> {
         let networks = self.networks.iter().flatten().map(|(_, usage)| &**usage);
         networks.chain(iter::once(&self.limiter.all))
     }
 
     /// Counts an amount of a resource for the networks and for all clients, or for none of them. The user of
     /// the resource has taken `own` of it already.
-    fn take_shared(&self, resource: &Resource, own: u64, amount: u64) -> Result<(), LimitReached> {
+    fn take_shared(&self, resource: &LimitedResource, own: u64, amount: u64) -> Result<(), LimitReached> {
         self.take_unreported(resource, own, amount).map_err(|limit| self.limiter.refuse(limit))
     }
 
     /// Like [`Self::take_shared`], without a report of the limit that was reached.
-    fn take_unreported(&self, resource: &Resource, own: u64, amount: u64) -> Result<(), LimitReached> {
-        let Resource { counter, per_address, total, errors: [of_network, of_all] } = *resource;
+    fn take_unreported(&self, resource: &LimitedResource, own: u64, amount: u64) -> Result<(), LimitReached> {
+        let LimitedResource { counter, per_address, total, errors: [of_network, of_all] } = *resource;
         let networks = self.networks.iter().flatten();
         let limits = networks.map(|(network, _)| (network.limit(per_address, total), of_network));
         let limits = limits.chain(iter::once((total, of_all)));
@@ -325,8 +325,8 @@ impl ConnectionPermit {
     }
 
     /// Returns the resource of unsent bytes that this counter counts.
-    fn unsent_by(&self, counter: fn(&Usage) -> &AtomicU64) -> Resource {
-        Resource {
+    fn unsent_by(&self, counter: fn(&ResourceUsage) -> &AtomicU64) -> LimitedResource {
+        LimitedResource {
             counter,
             per_address: self.limits.unsent_per_address.0,
             total: self.limits.unsent.0,
@@ -339,7 +339,7 @@ impl ConnectionPermit {
     /// # Errors
     /// Fails if there are too many, in total or of this network.
     pub(crate) fn handshake(&self) -> Result<HandshakePermit<'_>, LimitReached> {
-        let handshakes = Resource {
+        let handshakes = LimitedResource {
             counter: |usage| &usage.handshakes,
             per_address: self.limits.handshakes_per_address.into(),
             total: self.limits.handshakes.into(),
@@ -358,7 +358,7 @@ impl ConnectionPermit {
     /// Whether the network or its block has more requests in flight than its limit.
     pub(crate) fn is_crowded(&self) -> bool {
         let most = u64::from(self.limits.requests_per_address);
-        let is_above = |(network, usage): &(Network, Arc<Usage>)| {
+        let is_above = |(network, usage): &(NetworkPrefix, Arc<ResourceUsage>)| {
             usage.requests.load(Relaxed) > network.limit(most, u64::MAX)
         };
         self.networks.iter().flatten().any(is_above)
@@ -368,7 +368,7 @@ impl ConnectionPermit {
     /// of others wait for a read of each.
     pub(crate) fn has_many_body_bytes(&self) -> bool {
         let (per_address, total) = (self.limits.request_bodies_per_address.0, self.limits.request_bodies.0);
-        let is_above = |(network, usage): &(Network, Arc<Usage>)| {
+        let is_above = |(network, usage): &(NetworkPrefix, Arc<ResourceUsage>)| {
             usage.bodies.load(Relaxed) > network.limit(per_address, total) / MANY_BODIES
         };
         self.networks.iter().flatten().any(is_above)
@@ -376,7 +376,7 @@ impl ConnectionPermit {
 
     /// Starts to count the bytes of a request's body for the connected peer.
     fn body(self: &Arc<Self>) -> BodyPermit {
-        self.permit_for(Resource {
+        self.permit_for(LimitedResource {
             counter: |usage| &usage.bodies,
             per_address: self.limits.request_bodies_per_address.0,
             total: self.limits.request_bodies.0,
@@ -386,7 +386,7 @@ impl ConnectionPermit {
 
     /// Starts to count the bytes of services' responses for a request.
     fn received(self: &Arc<Self>) -> BodyPermit {
-        self.permit_for(Resource {
+        self.permit_for(LimitedResource {
             counter: |usage| &usage.received,
             per_address: self.limits.received_per_address.0,
             total: self.limits.received.0,
@@ -394,7 +394,7 @@ impl ConnectionPermit {
         })
     }
 
-    fn permit_for(self: &Arc<Self>, resource: Resource) -> BodyPermit {
+    fn permit_for(self: &Arc<Self>, resource: LimitedResource) -> BodyPermit {
         BodyPermit { connection: Arc::clone(self), resource, bytes: AtomicU64::new(0) }
     }
 
@@ -529,7 +529,7 @@ impl AnswerPermit {
     }
 }
 
-impl Network {
+impl NetworkPrefix {
     /// The limit of a resource, given that of a network and that of all clients.
     fn limit(self, per_address: u64, total: u64) -> u64 {
         if !self.is_block {
@@ -554,13 +554,13 @@ fn take_more(counter: &AtomicU64, own: u64, amount: u64, most: u64) -> bool {
 
 /// Returns the network of an address and its block. A network is an IPv4 address, or the first 64 bits of an
 /// IPv6 address, since a client with one address of such a network usually has all of them.
-fn networks_of(address: IpAddr) -> [Option<Network>; 2] {
-    let network = |bits| Some(Network { bits, is_block: false });
+fn networks_of(address: IpAddr) -> [Option<NetworkPrefix>; 2] {
+    let network = |bits| Some(NetworkPrefix { bits, is_block: false });
     match address.to_canonical() {
         IpAddr::V4(address) => [network(address.to_ipv6_mapped().to_bits()), None],
         IpAddr::V6(address) => {
             let bits = address.to_bits();
-            [network(bits >> 64 << 64), Some(Network { bits: bits >> 80 << 80, is_block: true })]
+            [network(bits >> 64 << 64), Some(NetworkPrefix { bits: bits >> 80 << 80, is_block: true })]
         }
     }
 }

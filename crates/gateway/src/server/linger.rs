@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use crate::client::Link;
+use crate::client::ConnectionContext;
 
 /// The time that a client has to read the response and to stop sending.
 const LINGER: Duration = Duration::from_secs(2);
@@ -26,15 +26,15 @@ const GULP: usize = 64 << 10;
 const BETWEEN: Duration = Duration::from_millis(5);
 
 /// A connection with a lingering close, whose bytes count towards the budget of its task.
-pub(super) struct Lingering {
+pub(super) struct LingeringConnection {
     stream: CooperativeStream<TcpStream>,
-    link: Arc<Link>,
+    link: Arc<ConnectionContext>,
     until: Option<Pin<Box<Sleep>>>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Lingering {
-    pub(super) fn new(stream: TcpStream, link: Arc<Link>, is_tls: bool) -> Self {
+impl LingeringConnection {
+    pub(super) fn new(stream: TcpStream, link: Arc<ConnectionContext>, is_tls: bool) -> Self {
         let stream =
             if is_tls { CooperativeStream::below_tls(stream) } else { CooperativeStream::new(stream) };
         Self { stream, link, until: None, pause: None }
@@ -60,7 +60,7 @@ impl Lingering {
     }
 }
 
-impl AsyncRead for Lingering {
+impl AsyncRead for LingeringConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -70,7 +70,7 @@ impl AsyncRead for Lingering {
     }
 }
 
-impl AsyncWrite for Lingering {
+impl AsyncWrite for LingeringConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -11,26 +11,26 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::UNREAD;
-use super::http2::{FrameScanner, Traffic};
-use super::stall::Stall;
+use super::http2::{FrameCounts, FrameScanner};
+use super::stall::StallTimer;
 
 /// A connection with a write timeout and fair reads.
-pub(super) struct Patient<S> {
+pub(super) struct FairStream<S> {
     stream: S,
     /// The bytes that were read from the stream and not passed on.
     begun: Bytes,
     frames: FrameScanner,
-    unread: Stall,
-    traffic: Arc<Traffic>,
+    unread: StallTimer,
+    traffic: Arc<FrameCounts>,
 }
 
-impl<S> Patient<S> {
-    pub(super) fn new(stream: S, begun: Vec<u8>, traffic: Arc<Traffic>) -> Self {
+impl<S> FairStream<S> {
+    pub(super) fn new(stream: S, begun: Vec<u8>, traffic: Arc<FrameCounts>) -> Self {
         Self {
             stream,
             begun: begun.into(),
             frames: FrameScanner::default(),
-            unread: Stall::default(),
+            unread: StallTimer::default(),
             traffic,
         }
     }
@@ -46,7 +46,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FairStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -74,7 +74,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FairStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

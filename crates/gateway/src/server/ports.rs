@@ -9,23 +9,23 @@ use std::sync::Arc;
 
 use services::config::ConfigProblem;
 
-use super::tls::Tls;
+use super::tls::ListenerTls;
 use crate::config::ListenConfig;
 use crate::hosts::HostNames;
 
 /// The rules of all addresses.
 #[derive(Clone, Default)]
-pub(crate) struct Ports(HashMap<String, Port>);
+pub(crate) struct ListenerRulesByAddress(HashMap<String, ListenerRules>);
 
 /// The rules of one address.
 #[derive(Clone, Default)]
-pub(crate) struct Port {
-    pub(super) tls: Option<Arc<Tls>>,
+pub(crate) struct ListenerRules {
+    pub(super) tls: Option<Arc<ListenerTls>>,
     /// The hosts that it serves. It serves all if there are none.
     pub(super) hosts: Arc<HostNames>,
 }
 
-impl Ports {
+impl ListenerRulesByAddress {
     /// Creates the rules from the config. Relative paths in it start at `folder`.
     ///
     /// # Errors
@@ -39,8 +39,10 @@ impl Ports {
         let mut problems = Vec::new();
         for (pointer, address, tls) in listen.each() {
             let hosts = Arc::new(HostNames::new(listen.hosts_at(address)));
-            match tls.map(|tls| Tls::new(tls, folder)).transpose() {
-                Ok(tls) => drop(ports.0.insert(address.to_owned(), Port { tls: tls.map(Arc::new), hosts })),
+            match tls.map(|tls| ListenerTls::new(tls, folder)).transpose() {
+                Ok(tls) => {
+                    drop(ports.0.insert(address.to_owned(), ListenerRules { tls: tls.map(Arc::new), hosts }))
+                }
                 Err(found) => problems.extend(found.into_iter().map(|problem| ConfigProblem {
                     pointer: format!("{pointer}/tls{}", problem.pointer),
                     ..problem
@@ -51,7 +53,7 @@ impl Ports {
     }
 
     /// Returns the rules of an address. A connection to a socket without rules is dropped.
-    pub(super) fn get(&self, name: &str) -> Option<&Port> {
+    pub(super) fn get(&self, name: &str) -> Option<&ListenerRules> {
         self.0.get(name)
     }
 

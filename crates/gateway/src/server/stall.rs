@@ -9,13 +9,13 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// A timer for stalled progress.
 #[derive(Default)]
-pub(crate) struct Stall {
+pub(crate) struct StallTimer {
     now: Option<(Instant, Pin<Box<Sleep>>)>,
     /// The total time of earlier stalls.
     before: Duration,
 }
 
-impl Stall {
+impl StallTimer {
     /// Whether the stall has reached the limit since the last [`Stall::end`]. Otherwise the task is woken
     /// when it has.
     pub(crate) fn is_over(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
@@ -48,7 +48,7 @@ impl Stall {
 /// A timer for a connection that waits often and usually briefly. The underlying timer is set once, and set
 /// again only if it fires too early.
 #[derive(Default)]
-pub(crate) struct Patience {
+pub(crate) struct CoarseStallTimer {
     since: Option<Instant>,
     clock: Option<Pin<Box<Sleep>>>,
     /// Whether the timer is registered to wake the task.
@@ -57,7 +57,7 @@ pub(crate) struct Patience {
     has_begun: bool,
 }
 
-impl Patience {
+impl CoarseStallTimer {
     /// Resets the timer. The wait starts at the next poll.
     pub(crate) fn begin(&mut self) {
         (self.since, self.has_begun) = (None, false);
@@ -109,7 +109,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_timer_first_polled_without_budget_still_fires() {
         const LIMIT: Duration = Duration::from_secs(60);
-        let (mut patience, mut is_first, begun) = (Patience::default(), true, Instant::now());
+        let (mut patience, mut is_first, begun) = (CoarseStallTimer::default(), true, Instant::now());
         let over = poll_fn(|context| {
             while is_first && has_budget_remaining() {
                 let _ = pin!(consume_budget()).poll(context);

@@ -22,7 +22,7 @@ async fn accepts_one_connection_in_a_poll() {
     let listeners = gateway.bind().unwrap();
     let address = listeners.addresses()[0];
     let clients = [(); COUNT].map(|()| TcpStream::connect(address).unwrap());
-    let ending = Ending::new();
+    let ending = DrainSignal::new();
     let accepted = || Arc::strong_count(&ending.open()) - 2;
     let mut accepting = pin!(accept_all(Arc::clone(&gateway.current), listeners, &ending));
     while accepted() < COUNT {

@@ -26,12 +26,12 @@ use services::ChainLimitVerifier;
 use services::config::ConfigProblem;
 use tokio_rustls::TlsAcceptor;
 
-use crate::client::Secured;
+use crate::client::TlsSession;
 use crate::config::{CertificateConfig, ClientCertificatesConfig, TlsConfig};
-use keys::Keys;
+use keys::CertificateStore;
 use tickets::CertificateTickets;
 
-pub(crate) use certificate::Certificate;
+pub(crate) use certificate::PeerCertificate;
 
 /// The interval between checks of the files: a renewed certificate is in use within two seconds.
 pub(crate) const LOOK: Duration = Duration::from_secs(2);
@@ -43,21 +43,21 @@ const MAX_INTERMEDIATES: usize = 2;
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The TLS settings and state of a listener.
-pub(crate) struct Tls {
+pub(crate) struct ListenerTls {
     config: TlsConfig,
     current: ArcSwap<ServerConfig>,
-    seen: Mutex<Vec<Option<Stamp>>>,
+    seen: Mutex<Vec<Option<FileStamp>>>,
 }
 
 /// The metadata that identifies a version of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     inode: u64,
     length: u64,
     modified: (i64, i64),
 }
 
-impl Tls {
+impl ListenerTls {
     /// Reads the files in the config. Relative paths start at `folder`.
     ///
     /// # Errors
@@ -100,26 +100,26 @@ pub(super) fn is_http2(connection: &ServerConnection) -> bool {
 }
 
 /// Returns the TLS facts of a connection after its handshake. Its client certificate has been verified.
-pub(super) fn secured(connection: &ServerConnection) -> Secured {
+pub(super) fn secured(connection: &ServerConnection) -> TlsSession {
     let certificate = connection.peer_certificates().and_then(<[_]>::first);
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => Some("TLSv1.2"),
         Some(ProtocolVersion::TLSv1_3) => Some("TLSv1.3"),
         _ => None,
     };
-    let read = certificate.and_then(|certificate| Certificate::read(certificate).ok());
+    let read = certificate.and_then(|certificate| PeerCertificate::read(certificate).ok());
     let tls = filter::TlsInfo {
         version,
         server_name: connection.server_name().map(Into::into),
         is_mutual: certificate.is_some(),
         certificate: read.as_ref().zip(certificate).map(|(read, der)| read.shown(der)),
     };
-    Secured { certificate: read, tls: Arc::new(tls) }
+    TlsSession { certificate: read, tls: Arc::new(tls) }
 }
 
 fn load(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {
     let provider = Arc::new(ring::default_provider());
-    let keys = Keys::load(&config.certificates, &provider);
+    let keys = CertificateStore::load(&config.certificates, &provider);
     let verifier = verifier(config.client.as_ref(), &provider).map_err(|problem| vec![problem]);
     let (keys, verifier) = match (keys, verifier) {
         (Ok(keys), Ok(verifier)) => (keys, verifier),
@@ -187,13 +187,13 @@ fn files_mut(config: &mut TlsConfig) -> impl Iterator<Item = &mut PathBuf> {
     certificates.chain(config.client.as_mut().map(|client| &mut client.ca))
 }
 
-fn stamps(config: &TlsConfig) -> Vec<Option<Stamp>> {
+fn stamps(config: &TlsConfig) -> Vec<Option<FileStamp>> {
     let files = config.certificates.iter().flat_map(|CertificateConfig { cert, key }| [cert, key]);
     let files = files.chain(config.client.as_ref().map(|client| &client.ca));
-    files.map(|file| fs::metadata(file).ok().map(|metadata| Stamp::of(&metadata))).collect()
+    files.map(|file| fs::metadata(file).ok().map(|metadata| FileStamp::of(&metadata))).collect()
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(metadata: &fs::Metadata) -> Self {
         Self {
             inode: metadata.ino(),

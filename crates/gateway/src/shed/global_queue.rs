@@ -10,7 +10,7 @@ use std::thread;
 
 use tokio::runtime::Handle;
 
-use super::own::{ClockReading, Elapsed};
+use super::own::{ClockReading, ProcessTimes};
 
 /// The maximum number of markers in the queue.
 const MAX_MARKERS: usize = 64;
@@ -21,23 +21,23 @@ pub(super) struct GlobalQueue {
     runtime: Handle,
     /// The thread that spawns markers. A task that a worker spawns goes to the worker's own queue. tokio's
     /// blocking threads can all be busy, such as with slow lookups of names.
-    spawner: mpsc::Sender<Arc<Marker>>,
+    spawner: mpsc::Sender<Arc<QueueMarker>>,
     /// The markers that have not passed, the oldest first.
-    markers: VecDeque<Arc<Marker>>,
+    markers: VecDeque<Arc<QueueMarker>>,
     /// The wait of the marker that passed last; zero since the queue was empty.
-    passed: Elapsed,
+    passed: ProcessTimes,
 }
 
 /// A task that records its way through the global queue.
 #[derive(Debug, Default)]
-struct Marker {
+struct QueueMarker {
     queued: OnceLock<ClockReading>,
     passed: OnceLock<ClockReading>,
 }
 
 impl GlobalQueue {
     pub(super) fn new(runtime: Handle) -> Self {
-        let (spawner, markers) = mpsc::channel::<Arc<Marker>>();
+        let (spawner, markers) = mpsc::channel::<Arc<QueueMarker>>();
         let handle = runtime.clone();
         let run = move || {
             for marker in markers {
@@ -48,12 +48,12 @@ impl GlobalQueue {
         if let Err(error) = thread::Builder::new().name("shed-markers".to_owned()).spawn(run) {
             tracing::error!(%error, "load shedding cannot measure the runtime's global queue");
         }
-        Self { runtime, spawner, markers: VecDeque::new(), passed: Elapsed::default() }
+        Self { runtime, spawner, markers: VecDeque::new(), passed: ProcessTimes::default() }
     }
 
     /// Returns the wait of the marker that passed last and that of the oldest one that has not, and sends
     /// another marker if the queue is not empty.
-    pub(super) fn waits(&mut self, now: ClockReading) -> [Elapsed; 2] {
+    pub(super) fn waits(&mut self, now: ClockReading) -> [ProcessTimes; 2] {
         while let Some(wait) = self.markers.front().and_then(|marker| marker.wait()) {
             self.passed = wait;
             self.markers.pop_front();
@@ -61,9 +61,9 @@ impl GlobalQueue {
         let waiting = self.markers.front().and_then(|marker| marker.queued.get());
         let waiting = waiting.map(|queued| now.since(*queued)).unwrap_or_default();
         if self.runtime.metrics().global_queue_depth() == 0 {
-            self.passed = Elapsed::default();
+            self.passed = ProcessTimes::default();
         } else if self.markers.len() < MAX_MARKERS {
-            let marker = Arc::<Marker>::default();
+            let marker = Arc::<QueueMarker>::default();
             if self.spawner.send(Arc::clone(&marker)).is_ok() {
                 self.markers.push_back(marker);
             }
@@ -72,7 +72,7 @@ impl GlobalQueue {
     }
 }
 
-impl Marker {
+impl QueueMarker {
     /// Appends the marker to the global queue. The calling thread must not be a worker.
     fn spawn(self: Arc<Self>, runtime: &Handle) {
         let _ = self.queued.set(ClockReading::now());
@@ -82,7 +82,7 @@ impl Marker {
     }
 
     /// Returns the time in the queue of a marker that has passed.
-    fn wait(&self) -> Option<Elapsed> {
+    fn wait(&self) -> Option<ProcessTimes> {
         Some(self.passed.get()?.since(*self.queued.get()?))
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::time::{Duration, Instant};
 
-    use super::super::{Shed, ShedConfig};
+    use super::super::{LoadShedder, ShedConfig};
     use super::*;
 
     /// A reading this number of milliseconds after `start`, by the wall clock and by CPU time.
@@ -100,8 +100,8 @@ mod tests {
         ClockReading { wall: start + Duration::from_millis(wall), cpu: Duration::from_millis(cpu) }
     }
 
-    fn marker(queued: ClockReading, passed: Option<ClockReading>) -> Arc<Marker> {
-        let marker = Marker { queued: queued.into(), passed: OnceLock::new() };
+    fn marker(queued: ClockReading, passed: Option<ClockReading>) -> Arc<QueueMarker> {
+        let marker = QueueMarker { queued: queued.into(), passed: OnceLock::new() };
         if let Some(passed) = passed {
             marker.passed.set(passed).unwrap();
         }
@@ -170,7 +170,7 @@ mod tests {
         let mut queue = GlobalQueue::new(Handle::current());
         let start = Instant::now();
         queue.markers.push_back(marker(reading(start, 0, 0), Some(reading(start, 60, 60))));
-        assert_eq!(queue.waits(reading(start, 60, 60)), [Elapsed::default(); 2]);
+        assert_eq!(queue.waits(reading(start, 60, 60)), [ProcessTimes::default(); 2]);
         assert!(queue.markers.is_empty(), "and needs no marker");
         queue.markers.push_back(marker(reading(start, 60, 60), None));
         let [_, wait] = queue.waits(reading(start, 90, 90));
@@ -207,7 +207,7 @@ mod tests {
     #[tokio::test]
     async fn tasks_without_requests_wait_no_longer_than_they_are_there() {
         let begun = Instant::now();
-        let shed = Shed::new(&ShedConfig::default(), None);
+        let shed = LoadShedder::new(&ShedConfig::default(), None);
         tokio::spawn(shed.watch());
         while shed.load.waited.load(Relaxed) == u64::MAX {
             fill(100);

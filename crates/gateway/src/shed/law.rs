@@ -37,7 +37,7 @@ const QUIET: Duration = Duration::from_secs(1);
 
 /// A measurement of the probe.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct ProbeMeasurement {
     /// The wait for a thread.
     pub(super) delay: Duration,
     /// The time since the previous measurement.
@@ -49,7 +49,7 @@ pub(super) struct Seen {
 
 /// The controller's state.
 #[derive(Debug)]
-pub(super) struct Law {
+pub(super) struct AdmissionController {
     /// The shortest delay in the current window, the length of the window so far, and the requests admitted
     /// in it.
     shortest: Duration,
@@ -59,12 +59,12 @@ pub(super) struct Law {
     /// The time in which no request was admitted, since the last acceptable delay.
     closed: Duration,
     /// The rate, while requests are shed.
-    rate: Option<Rate>,
+    rate: Option<AdmissionRate>,
 }
 
 /// The rate, in requests a second.
 #[derive(Clone, Copy, Debug)]
-struct Rate {
+struct AdmissionRate {
     now: f64,
     /// The throughput when the delay was acceptable, recently and over a longer time.
     best: f64,
@@ -73,16 +73,16 @@ struct Rate {
     ups: u32,
 }
 
-impl Default for Law {
+impl Default for AdmissionController {
     fn default() -> Self {
         let (shortest, zero) = (Duration::MAX, Duration::ZERO);
         Self { shortest, window: zero, taken: 0, quiet: zero, closed: zero, rate: None }
     }
 }
 
-impl Law {
+impl AdmissionController {
     /// Processes a measurement. Returns the requests a second to admit, or `None` to admit all.
-    pub(super) fn learn(&mut self, seen: Seen, target: Duration) -> Option<f64> {
+    pub(super) fn learn(&mut self, seen: ProbeMeasurement, target: Duration) -> Option<f64> {
         self.shortest = self.shortest.min(seen.delay);
         self.window += seen.since;
         self.taken += seen.taken;
@@ -95,7 +95,7 @@ impl Law {
             }
             None if self.window >= INTERVAL => {
                 let best = (self.taken as f64 / self.window.as_secs_f64()).max(SLOWEST);
-                self.rate = Some(Rate { now: best * BEGIN, best, before: best, ups: 0 });
+                self.rate = Some(AdmissionRate { now: best * BEGIN, best, before: best, ups: 0 });
                 self.quiet = Duration::ZERO;
                 self.begin_window();
             }
@@ -127,7 +127,7 @@ impl Law {
     }
 }
 
-impl Rate {
+impl AdmissionRate {
     fn step(&mut self, excess: f64) {
         if excess > 0.0 {
             let least = (self.before * LEAST).max(SLOWEST);

@@ -18,7 +18,7 @@ pub(super) struct ClockReading {
 
 /// Wall time and CPU time of the process between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Elapsed {
+pub(super) struct ProcessTimes {
     pub(super) wall: Duration,
     pub(super) cpu: Duration,
 }
@@ -29,15 +29,15 @@ impl ClockReading {
     }
 
     /// Returns the time since an earlier reading.
-    pub(super) fn since(self, earlier: Self) -> Elapsed {
-        Elapsed {
+    pub(super) fn since(self, earlier: Self) -> ProcessTimes {
+        ProcessTimes {
             wall: self.wall.saturating_duration_since(earlier.wall),
             cpu: self.cpu.saturating_sub(earlier.cpu),
         }
     }
 }
 
-impl Elapsed {
+impl ProcessTimes {
     /// The part of the wall time in which this number of threads worked for the gateway.
     pub(super) fn own(self, threads: u32) -> Duration {
         self.wall.min(self.cpu / threads.max(1))
@@ -56,7 +56,7 @@ mod tests {
 
     fn own(wall: u64, cpu: u64, threads: u32) -> u128 {
         let [wall, cpu] = [wall, cpu].map(Duration::from_millis);
-        Elapsed { wall, cpu }.own(threads).as_millis()
+        ProcessTimes { wall, cpu }.own(threads).as_millis()
     }
 
     #[test]

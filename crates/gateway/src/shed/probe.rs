@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 use super::global_queue::GlobalQueue;
-use super::law::Law;
+use super::law::AdmissionController;
 use super::own::ClockReading;
-use super::{Counts, Load, nanos};
+use super::{MeasuredLoad, RequestCounts, nanos};
 
 /// The interval between two probes.
 const EVERY: Duration = Duration::from_millis(2);
@@ -23,15 +23,15 @@ const EVERY: Duration = Duration::from_millis(2);
 const IDLE: u32 = 50;
 
 /// Probes until the load is dropped.
-pub(super) async fn watch(weak: Weak<Load>) {
-    let mut law = Law::default();
+pub(super) async fn watch(weak: Weak<MeasuredLoad>) {
+    let mut law = AdmissionController::default();
     if let Some(load) = weak.upgrade() {
         let threads = Handle::current().metrics().num_workers();
         load.threads.store(u32::try_from(threads).unwrap_or(u32::MAX), Relaxed);
     }
     let mut global_queue = GlobalQueue::new(Handle::current());
     let (mut last, mut idle) = (Instant::now(), 0);
-    let mut counted = Counts::default();
+    let mut counted = RequestCounts::default();
     loop {
         tokio::time::sleep(EVERY).await;
         let Some(load) = weak.upgrade() else { return };

@@ -1,15 +1,15 @@
 //! Tests of the control law of load shedding on a simulated machine: requests queue for one thread, each has
 //! a certain cost, and a refusal a small one.
 
-use super::law::{Law, Seen};
-use super::own::Elapsed;
+use super::law::{AdmissionController, ProbeMeasurement};
+use super::own::ProcessTimes;
 use super::*;
 
 const TARGET: Duration = Duration::from_millis(50);
 
 /// The results of a simulated minute.
 #[derive(Debug, Default)]
-struct Minute {
+struct SimulatedMinute {
     taken: usize,
     refused: usize,
     /// The waits of the admitted requests, in milliseconds.
@@ -18,7 +18,7 @@ struct Minute {
     refusals: Vec<f64>,
 }
 
-impl Minute {
+impl SimulatedMinute {
     fn refusal(&mut self, part: f64) -> f64 {
         std::mem::swap(&mut self.waits, &mut self.refusals);
         let refusal = self.percentile(part);
@@ -38,14 +38,14 @@ impl Minute {
 }
 
 /// Simulates requests at this rate, evenly and in small bursts. Each takes `cost` seconds of the thread.
-fn minute(per_second: f64, cost: f64, refusal: f64) -> Minute {
+fn minute(per_second: f64, cost: f64, refusal: f64) -> SimulatedMinute {
     let start = Instant::now();
     // A dedicated machine: the CPU time of its thread is the wall time.
-    let mut load = Load::new(start);
+    let mut load = MeasuredLoad::new(start);
     load.cpu_time = || Duration::from_secs(1 << 20);
     load.target.store(nanos(TARGET), Relaxed);
     let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
-    let (mut law, mut minute) = (Law::default(), Minute::default());
+    let (mut law, mut minute) = (AdmissionController::default(), SimulatedMinute::default());
     // The time at which the thread is free, the time of the next probe, and the counts at the last one.
     let (mut free, mut probe, mut last, mut counted) = (0.0_f64, 0.0, 0.0, (0, 0));
     let mut index = 0_u64;
@@ -57,7 +57,7 @@ fn minute(per_second: f64, cost: f64, refusal: f64) -> Minute {
         }
         while probe <= arrival {
             let now = free.max(probe);
-            let seen = Seen {
+            let seen = ProbeMeasurement {
                 delay: Duration::from_secs_f64(now - probe),
                 since: Duration::from_secs_f64(now - last),
                 taken: minute.taken as u64 - counted.0,
@@ -108,12 +108,12 @@ fn refuses_nothing_below_capacity() {
 /// A machine on which a thread alternately gets `turn` seconds, and waits `pause` seconds for other
 /// processes.
 #[derive(Clone, Copy)]
-struct Shared {
+struct SharedProcessor {
     turn: f64,
     pause: f64,
 }
 
-impl Shared {
+impl SharedProcessor {
     /// Returns the time at which this much CPU time has been used from `now` on.
     fn end(self, now: f64, cpu: f64) -> f64 {
         let cycle = self.turn + self.pause;
@@ -128,7 +128,8 @@ impl Shared {
     /// response. Returns whether anything is shed, counting either only the gateway's own part of waits, or
     /// all of them.
     fn sheds(self, cost: f64, gap: f64, counts_own: bool) -> bool {
-        let (mut law, mut now, mut next, mut last, mut last_cpu) = (Law::default(), 0.0, 0.0, 0.0, 0.0);
+        let (mut law, mut now, mut next, mut last, mut last_cpu) =
+            (AdmissionController::default(), 0.0, 0.0, 0.0, 0.0);
         let (mut cpu, mut taken) = (0.0, 0);
         while now < 60.0 {
             // The probe is ready after the request that is there, if any.
@@ -141,13 +142,13 @@ impl Shared {
             }
             let ran = self.end(free, 1e-6);
             cpu += 1e-6;
-            let elapsed = |from: f64, cpu_then: f64| Elapsed {
+            let elapsed = |from: f64, cpu_then: f64| ProcessTimes {
                 wall: Duration::from_secs_f64(ran - from),
                 cpu: Duration::from_secs_f64(cpu - cpu_then),
             };
             let (waited, between) = (elapsed(ready_at, before), elapsed(last, last_cpu));
             let delay = if counts_own { waited.own(1) } else { waited.wall };
-            let seen = Seen { delay, since: between.wall, taken, refused: 0 };
+            let seen = ProbeMeasurement { delay, since: between.wall, taken, refused: 0 };
             if law.learn(seen, TARGET).is_some() {
                 return true;
             }
@@ -162,22 +163,22 @@ impl Shared {
 fn does_not_shed_a_sequential_client_because_of_other_processes() {
     // Two other processes on the core, and enough for each to wait a tenth of a second.
     for (turn, pause) in [(0.003, 0.006), (0.003, 0.06), (0.002, 0.15)] {
-        let machine = Shared { turn, pause };
+        let machine = SharedProcessor { turn, pause };
         for (cost, gap) in [(0.0002, 0.0), (0.001, 0.001), (0.003, 0.0)] {
             assert!(!machine.sheds(cost, gap, true), "{turn} {pause} {cost} {gap}");
         }
     }
     // By the wall clock this would be an overload.
-    assert!(Shared { turn: 0.002, pause: 0.15 }.sheds(0.003, 0.0, false));
+    assert!(SharedProcessor { turn: 0.002, pause: 0.15 }.sheds(0.003, 0.0, false));
 }
 
 #[test]
 fn admits_a_single_request_at_any_rate() {
     let now = Instant::now();
-    let mut load = Load::new(now);
+    let mut load = MeasuredLoad::new(now);
     load.cpu_time = || Duration::from_secs(1);
     load.target.store(nanos(TARGET), Relaxed);
-    let shed = Shed { max_in_flight: 2, load: Arc::new(load) };
+    let shed = LoadShedder { max_in_flight: 2, load: Arc::new(load) };
     shed.load.keep_to(Some(0.0));
     assert!(shed.admit(now, || true).is_err(), "the queue has not been measured");
     shed.load.own_wait.store(0, Relaxed);
@@ -197,8 +198,8 @@ fn admits_a_single_request_at_any_rate() {
 
 #[test]
 fn admits_a_burst() {
-    let mut law = Law::default();
-    let seen = |delay| Seen {
+    let mut law = AdmissionController::default();
+    let seen = |delay| ProbeMeasurement {
         delay: Duration::from_millis(delay),
         since: Duration::from_millis(2),
         taken: 10,
@@ -214,8 +215,8 @@ fn admits_a_burst() {
 
 #[test]
 fn stops_shedding_after_a_second_without_refusals() {
-    let mut law = Law::default();
-    let seen = |delay, refused| Seen {
+    let mut law = AdmissionController::default();
+    let seen = |delay, refused| ProbeMeasurement {
         delay: Duration::from_millis(delay),
         since: Duration::from_millis(10),
         taken: 10,
@@ -232,11 +233,12 @@ fn stops_shedding_after_a_second_without_refusals() {
 
 #[test]
 fn refusals_by_other_limits_do_not_prolong_shedding() {
-    let shed = Shed::new(&ShedConfig { max_in_flight: 1, ..ShedConfig::default() }, None);
+    let shed = LoadShedder::new(&ShedConfig { max_in_flight: 1, ..ShedConfig::default() }, None);
     let now = Instant::now();
-    let mut law = Law::default();
+    let mut law = AdmissionController::default();
     assert!((0..20).any(|_| {
-        law.learn(Counts { taken: 1, ..Counts::default() }.seen(2 * TARGET, INTERVAL), TARGET).is_some()
+        law.learn(RequestCounts { taken: 1, ..RequestCounts::default() }.seen(2 * TARGET, INTERVAL), TARGET)
+            .is_some()
     }));
     let mut counted = shed.load.counts();
     let steps = (0..200).take_while(|_| {
@@ -259,7 +261,7 @@ fn refusals_by_other_limits_do_not_prolong_shedding() {
 
 #[test]
 fn late_refusals_are_not_subtracted_from_the_requests_admitted_since() {
-    let shed = Shed::new(&ShedConfig::default(), None);
+    let shed = LoadShedder::new(&ShedConfig::default(), None);
     let admit = || shed.admit(Instant::now(), || true).unwrap();
     let queued = [(); 3].map(|()| admit());
     let before = shed.load.counts();
@@ -274,8 +276,8 @@ fn late_refusals_are_not_subtracted_from_the_requests_admitted_since() {
 
 #[test]
 fn a_small_load_recovers_within_a_second_after_busy_threads() {
-    let mut law = Law::default();
-    let seen = |delay, taken, refused| Seen {
+    let mut law = AdmissionController::default();
+    let seen = |delay, taken, refused| ProbeMeasurement {
         delay: Duration::from_millis(delay),
         since: Duration::from_millis(2),
         taken,
@@ -292,12 +294,12 @@ fn a_small_load_recovers_within_a_second_after_busy_threads() {
 
 #[test]
 fn limits_requests_in_flight_and_releases_permits() {
-    let shed = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, None);
+    let shed = LoadShedder::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, None);
     let now = Instant::now();
     let (first, _second) = (shed.admit(now, || true).unwrap(), shed.admit(now, || true).unwrap());
     assert_eq!(shed.admit(now, || true).unwrap_err(), GatewayOverloaded);
     drop(first);
-    let again = Shed::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, Some(&shed));
+    let again = LoadShedder::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, Some(&shed));
     let _third = again.admit(now, || true).unwrap();
     assert!(again.admit(now, || true).is_err(), "another config keeps the count of the previous one");
     assert_eq!(shed.load.in_flight.load(Relaxed), 2);
@@ -305,7 +307,7 @@ fn limits_requests_in_flight_and_releases_permits() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_gateway_does_not_probe() {
-    let shed = Shed::new(&ShedConfig::default(), None);
+    let shed = LoadShedder::new(&ShedConfig::default(), None);
     let watch = tokio::spawn(shed.watch());
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(shed.load.asleep.load(Relaxed));
@@ -319,14 +321,14 @@ async fn an_idle_gateway_does_not_probe() {
 #[tokio::test(start_paused = true)]
 async fn does_not_probe_while_shedding_is_off() {
     let config = |automatic| ShedConfig { automatic, ..ShedConfig::default() };
-    let shed = Shed::new(&config(false), None);
+    let shed = LoadShedder::new(&config(false), None);
     let watch = tokio::spawn(shed.watch());
     for _ in 0..100 {
         drop(shed.admit(Instant::now(), || true).unwrap());
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
     assert!(shed.load.asleep.load(Relaxed));
-    let again = Shed::new(&config(true), Some(&shed));
+    let again = LoadShedder::new(&config(true), Some(&shed));
     drop(again.admit(Instant::now(), || true).unwrap());
     tokio::time::sleep(Duration::from_millis(3)).await;
     assert!(!shed.load.asleep.load(Relaxed), "another config starts the probe again");
@@ -336,8 +338,8 @@ async fn does_not_probe_while_shedding_is_off() {
 
 #[test]
 fn keeps_a_minimum_rate_while_clients_retry_at_once() {
-    let mut law = Law::default();
-    let seen = |refused| Seen {
+    let mut law = AdmissionController::default();
+    let seen = |refused| ProbeMeasurement {
         delay: Duration::from_millis(200),
         since: Duration::from_millis(10),
         taken: 10,
@@ -349,7 +351,7 @@ fn keeps_a_minimum_rate_while_clients_retry_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn is_not_prompt_before_the_first_measurement() {
-    let shed = Shed::new(&ShedConfig::default(), None);
+    let shed = LoadShedder::new(&ShedConfig::default(), None);
     assert!(!shed.is_prompt());
     tokio::spawn(shed.watch());
     while !shed.is_prompt() {

@@ -4,8 +4,8 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::rig::{Rig, closed, get};
-use crate::{State, Stop};
+use super::rig::{GatewayFixture, closed, get};
+use crate::{LifecycleState, ShutdownMode};
 
 fn config(drain: &str) -> String {
     format!(
@@ -16,18 +16,18 @@ drain: {drain}"
     )
 }
 
-async fn is_listening(rig: &Rig) -> bool {
+async fn is_listening(rig: &GatewayFixture) -> bool {
     TcpStream::connect(rig.address).await.is_ok()
 }
 
 #[tokio::test]
 async fn answers_requests_during_the_drain_delay() {
-    let rig = Rig::new(&config("{ delay: 1h }")).await;
+    let rig = GatewayFixture::new(&config("{ delay: 1h }")).await;
     let mut kept = rig.connect().await;
     let before = exchange(&mut kept, "/echo/a").await;
     assert!(!before.contains("connection: close"), "{before}");
-    rig.leave(Stop::Gracefully).await;
-    assert_eq!(rig.gateway.readiness().state(), State::Draining);
+    rig.leave(ShutdownMode::Gracefully).await;
+    assert_eq!(rig.gateway.readiness().state(), LifecycleState::Draining);
     let after = exchange(&mut kept, "/echo/b").await;
     assert!(after.starts_with("HTTP/1.1 200") && after.contains("connection: close"), "{after}");
     closed(kept).await;
@@ -37,26 +37,26 @@ async fn answers_requests_during_the_drain_delay() {
 
 #[tokio::test]
 async fn stops_listening_after_the_delay_and_exits() {
-    let rig = Rig::new(&config("{ delay: 1ms }")).await;
+    let rig = GatewayFixture::new(&config("{ delay: 1ms }")).await;
     let address = rig.address;
-    rig.leave(Stop::Gracefully).await;
+    rig.leave(ShutdownMode::Gracefully).await;
     assert_eq!(rig.end().await.drained.cut_off, 0);
     assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]
 async fn skips_the_delay_on_ctrl_c() {
-    let rig = Rig::new(&config("{ delay: 1h }")).await;
-    rig.leave(Stop::Promptly).await;
+    let rig = GatewayFixture::new(&config("{ delay: 1h }")).await;
+    rig.leave(ShutdownMode::Promptly).await;
     assert_eq!(rig.end().await.drained.cut_off, 0);
 }
 
 #[tokio::test]
 async fn after_a_handover_accepts_nothing_and_lets_connections_end() {
-    let rig = Rig::new(&config("{ delay: 1h }")).await;
+    let rig = GatewayFixture::new(&config("{ delay: 1h }")).await;
     let mut kept = rig.connect().await;
     exchange(&mut kept, "/echo/a").await;
-    rig.leave(Stop::HandedOver).await;
+    rig.leave(ShutdownMode::HandedOver).await;
     while is_listening(&rig).await {
         tokio::task::yield_now().await;
     }
@@ -68,19 +68,19 @@ async fn after_a_handover_accepts_nothing_and_lets_connections_end() {
 
 #[tokio::test]
 async fn answers_connections_that_were_just_opened() {
-    let rig = Rig::new(&config("{ delay: 0s }")).await;
+    let rig = GatewayFixture::new(&config("{ delay: 0s }")).await;
     let mut newcomer = rig.connect().await;
-    rig.leave(Stop::Promptly).await;
+    rig.leave(ShutdownMode::Promptly).await;
     let answer = exchange(&mut newcomer, "/echo/a").await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
 }
 
 #[tokio::test]
 async fn a_second_signal_cuts_off_requests() {
-    let rig = Rig::new(&config("{ delay: 1h }")).await;
+    let rig = GatewayFixture::new(&config("{ delay: 1h }")).await;
     let slow = tokio::spawn(rig.asking_loosely(get("/echo/wait")));
     rig.upstream.arrived().await;
-    rig.leave(Stop::Gracefully).await;
+    rig.leave(ShutdownMode::Gracefully).await;
     rig.gateway.cut_off();
     let end = rig.end().await;
     assert_eq!(end.drained.cut_off, 1);

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::frames::{Connection, DATA, END_HEADERS, END_STREAM, HEADERS, RESET, frame, head_of};
-use super::rig::{Rig, get};
+use super::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, RESET, RawFrameConnection, frame, head_of};
+use super::rig::{GatewayFixture, get};
 use super::wire::CONFIG;
 
 /// The number of repetitions that would eject an endpoint.
@@ -25,7 +25,7 @@ fn spoilt_bodies() -> [(&'static str, &'static str); 5] {
 }
 
 /// Returns the log of a gateway whose service must have no failures.
-async fn log_of(rig: Rig) -> Vec<Value> {
+async fn log_of(rig: GatewayFixture) -> Vec<Value> {
     let service = rig.gateway.current.life().services.stats();
     for service in service {
         assert_eq!(service.failures, 0, "{service:?}");
@@ -41,7 +41,7 @@ async fn log_of(rig: Rig) -> Vec<Value> {
 #[tokio::test]
 async fn answers_a_spoilt_body_as_the_clients_fault() {
     for (body, code) in spoilt_bodies() {
-        let rig = Rig::new(CONFIG).await;
+        let rig = GatewayFixture::new(CONFIG).await;
         for _ in 0..TIMES {
             let mut stream = rig.connect().await;
             stream.write_all(format!("POST /echo/x HTTP/1.1\r\nHost: a\r\n{body}").as_bytes()).await.unwrap();
@@ -64,7 +64,7 @@ async fn answers_a_stalled_upload_as_the_clients_fault() {
         .replacen("'http://UPSTREAM'", "'http://UPSTREAM', idle_timeout: 1s", 1)
         // Deadlines follow the system's clock, which does not advance with the other.
         .replace("proxy: echo }", "proxy: echo, limits: { timeout: 10m } }");
-    let rig = Rig::new(&config).await;
+    let rig = GatewayFixture::new(&config).await;
     for _ in 0..TIMES {
         let mut stream = rig.connect().await;
         let half = b"POST /echo/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhello";
@@ -86,7 +86,7 @@ async fn answers_a_stalled_upload_as_the_clients_fault() {
 
 #[tokio::test]
 async fn logs_a_client_that_leaves_its_upload_as_gone() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for _ in 0..TIMES {
         let mut stream = rig.connect().await;
         stream
@@ -105,12 +105,12 @@ async fn logs_a_client_that_leaves_its_upload_as_gone() {
 
 #[tokio::test]
 async fn logs_a_reset_upload_as_the_clients_fault() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let upload = head_of("POST", "/echo/x", &[("content-length", "100")]);
     // CANCEL, and a body that is longer than its head announces, which is a PROTOCOL_ERROR.
     for end in [frame(RESET, 0, 1, &8_u32.to_be_bytes()), frame(DATA, 0, 1, &[0; 200])] {
         for _ in 0..TIMES {
-            let mut connection = Connection::open(&rig, &[]).await;
+            let mut connection = RawFrameConnection::open(&rig, &[]).await;
             connection.send(&frame(HEADERS, END_HEADERS, 1, &upload)).await;
             connection.send(&frame(DATA, 0, 1, b"hello")).await;
             rig.served_one().await;
@@ -126,12 +126,12 @@ async fn logs_a_reset_upload_as_the_clients_fault() {
 
 #[tokio::test]
 async fn never_forwards_a_cancelled_upload_as_complete() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     // NO_ERROR, CANCEL and INTERNAL_ERROR (RFC 9113, section 7). Without a length, an incomplete body can't
     // be recognised otherwise.
     for reason in [0_u32, 8, 2] {
         for _ in 0..TIMES {
-            let mut connection = Connection::open(&rig, &[]).await;
+            let mut connection = RawFrameConnection::open(&rig, &[]).await;
             let upload = head_of("POST", "/echo/x", &[]);
             connection.send(&frame(HEADERS, END_HEADERS, 1, &upload)).await;
             connection.send(&frame(DATA, 0, 1, b"half of it")).await;

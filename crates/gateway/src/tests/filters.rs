@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use http::StatusCode;
 use tempfile::TempDir;
 
-use super::rig::{self, Rig, get, post};
-use crate::{BuildError, Config, Gateway, config};
+use super::rig::{self, GatewayFixture, get, post};
+use crate::{BuildError, Gateway, GatewayConfig, config};
 
 /// The common part of all modules here. `add` adds a header to a map (2 is that of the response), `respond`
 /// sends a local response.
@@ -123,7 +123,7 @@ async fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-impl Rig {
+impl GatewayFixture {
     /// The value of the modules' counter `seen.in.tests`, or 0 if it does not exist yet.
     fn counted(&self) -> u64 {
         let metrics = self.gateway.current.life().filters.as_ref().map(|filters| filters.metrics());
@@ -142,7 +142,7 @@ impl Rig {
     }
 
     /// Reloads with other filters.
-    fn put(&self, modules: &Modules, filters: &[(&str, &str)]) {
+    fn put(&self, modules: &ModuleFolder, filters: &[(&str, &str)]) {
         let config = read(&modules.proxied(filters), &self.upstream_address.to_string());
         self.gateway.reload(&config).unwrap();
     }
@@ -177,9 +177,9 @@ pub(super) fn header_copier(from: &str, to: &str) -> String {
 }
 
 /// Modules in a folder.
-pub(super) struct Modules(TempDir);
+pub(super) struct ModuleFolder(TempDir);
 
-impl Modules {
+impl ModuleFolder {
     pub(super) fn new(modules: &[(&str, &str)]) -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         modules.iter().for_each(|(name, code)| folder.put(name, code));
@@ -221,15 +221,15 @@ impl Modules {
     }
 }
 
-fn read(text: &str, upstream: &str) -> Config {
+fn read(text: &str, upstream: &str) -> GatewayConfig {
     let text = format!("listen: 127.0.0.1:0\n{}", text.replace("UPSTREAM", upstream));
     config::read_text(&text, Path::new("orfa.yaml")).unwrap()
 }
 
 #[tokio::test]
 async fn filters_see_every_response_of_a_route() {
-    let modules = Modules::new(&[("one", ONE), ("two", TWO)]);
-    let rig = Rig::new(&modules.config(&[("one", ""), ("two", "")])).await;
+    let modules = ModuleFolder::new(&[("one", ONE), ("two", TWO)]);
+    let rig = GatewayFixture::new(&modules.config(&[("one", ""), ("two", "")])).await;
     let proxied = rig.ask(get("/echo/a")).await;
     assert_eq!(
         (proxied.status(), proxied.header("x-filter")),
@@ -248,17 +248,17 @@ async fn filters_see_every_response_of_a_route() {
 
 #[tokio::test]
 async fn runs_filters_with_a_higher_priority_first() {
-    let modules = Modules::new(&[("one", ONE), ("teapot", TEAPOT)]);
-    let rig = Rig::new(&modules.config(&[("one", ""), ("teapot", ", priority: 1")])).await;
+    let modules = ModuleFolder::new(&[("one", ONE), ("teapot", TEAPOT)]);
+    let rig = GatewayFixture::new(&modules.config(&[("one", ""), ("teapot", ", priority: 1")])).await;
     let answer = rig.ask(get("/echo/a")).await;
     assert_eq!((answer.status().as_u16(), answer.text(), answer.header("x-filter")), (418, "one", ""));
 }
 
 #[tokio::test]
 async fn a_trapping_filter_fails_closed_or_open_and_is_reported() {
-    let modules = Modules::new(&[("trap", TRAP)]);
+    let modules = ModuleFolder::new(&[("trap", TRAP)]);
     let config = modules.config(&[("trap", ", name: fragile")]);
-    let rig = Rig::new(&format!("admin: 127.0.0.1:0\n{config}")).await;
+    let rig = GatewayFixture::new(&format!("admin: 127.0.0.1:0\n{config}")).await;
     let closed = rig.ask(get("/echo/a")).await;
     assert_eq!(
         (closed.status(), &closed.json()["code"]),
@@ -279,8 +279,9 @@ async fn a_trapping_filter_fails_closed_or_open_and_is_reported() {
 
 #[tokio::test]
 async fn exports_the_metrics_of_modules() {
-    let modules = Modules::new(&[("counts", COUNTS)]);
-    let rig = Rig::new(&format!("admin: 127.0.0.1:0\n{}", modules.config(&[("counts", "")]))).await;
+    let modules = ModuleFolder::new(&[("counts", COUNTS)]);
+    let rig =
+        GatewayFixture::new(&format!("admin: 127.0.0.1:0\n{}", modules.config(&[("counts", "")]))).await;
     for _ in 0..3 {
         rig.ask(get("/echo/a")).await;
     }
@@ -294,7 +295,7 @@ async fn exports_the_metrics_of_modules() {
 
 #[test]
 fn reports_a_module_that_refuses_its_configuration() {
-    let modules = Modules::new(&[("choosy", CHOOSY), ("one", ONE)]);
+    let modules = ModuleFolder::new(&[("choosy", CHOOSY), ("one", ONE)]);
     let text = modules.config(&[("one", ""), ("choosy", ", config: abc"), ("none", "")]);
     let Err(BuildError::Config(mistakes)) = Gateway::build(read(&text, "127.0.0.1:1")) else { panic!() };
     let said: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
@@ -312,8 +313,8 @@ fn reports_a_module_that_refuses_its_configuration() {
 
 #[tokio::test]
 async fn a_reload_changes_filters_for_new_requests_only() {
-    let modules = Modules::new(&[("one", ONE), ("two", TWO), ("choosy", CHOOSY)]);
-    let rig = Rig::new(&modules.config(&[("one", "")])).await;
+    let modules = ModuleFolder::new(&[("one", ONE), ("two", TWO), ("choosy", CHOOSY)]);
+    let rig = GatewayFixture::new(&modules.config(&[("one", "")])).await;
     let waiting = tokio::spawn(rig.asking(get("/echo/wait")));
     rig.upstream.arrived().await;
     let upstream = rig.upstream_address.to_string();

@@ -5,7 +5,7 @@ use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::rig::{Rig, get};
+use super::rig::{GatewayFixture, get};
 use super::wire::CONFIG;
 
 pub(crate) const DATA: u8 = 0;
@@ -52,11 +52,11 @@ fn request(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &head(&[]))
 }
 
-pub(crate) struct Connection<S = TcpStream>(pub(super) S);
+pub(crate) struct RawFrameConnection<S = TcpStream>(pub(super) S);
 
-impl Connection {
+impl RawFrameConnection {
     /// Opens a connection with these settings.
-    pub(super) async fn open(rig: &Rig, settings: &[u8]) -> Self {
+    pub(super) async fn open(rig: &GatewayFixture, settings: &[u8]) -> Self {
         let mut stream = rig.connect().await;
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         stream.write_all(&frame(SETTINGS, 0, 0, settings)).await.unwrap();
@@ -69,7 +69,7 @@ impl Connection {
     }
 }
 
-impl<S: AsyncRead + Unpin> Connection<S> {
+impl<S: AsyncRead + Unpin> RawFrameConnection<S> {
     /// Reads frames from a stream.
     pub(crate) fn of(stream: S) -> Self {
         Self(stream)
@@ -100,22 +100,22 @@ impl<S: AsyncRead + Unpin> Connection<S> {
 }
 
 /// Asserts that other clients are served, on a connection of their own.
-async fn others_are_served(rig: &Rig, after: &str) {
+async fn others_are_served(rig: &GatewayFixture, after: &str) {
     assert_eq!(rig.ask_h2(get("/echo/x")).await.status(), StatusCode::OK, "after {after}");
 }
 
 #[tokio::test]
 async fn answers_a_request_made_of_frames() {
-    let rig = Rig::new(CONFIG).await;
-    let mut connection = Connection::open(&rig, &[]).await;
+    let rig = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&rig, &[]).await;
     connection.send(&request(1)).await;
     assert_eq!(connection.fate(1).await, HEADERS);
 }
 
 #[tokio::test]
 async fn refuses_connect_on_streams() {
-    let rig = Rig::new(CONFIG).await;
-    let mut connection = Connection::open(&rig, &[]).await;
+    let rig = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&rig, &[]).await;
     // Extended CONNECT (RFC 8441), for which the gateway does not announce support.
     let fields = [
         (":method", "CONNECT"),
@@ -132,7 +132,7 @@ async fn refuses_connect_on_streams() {
 
 #[tokio::test]
 async fn resets_or_refuses_malformed_requests() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for fields in [
         [("connection", "close")],
         [("keep-alive", "1")],
@@ -151,7 +151,7 @@ async fn resets_or_refuses_malformed_requests() {
         [("x-role", "admin\t")],
         [("x-role", " ")],
     ] {
-        let mut connection = Connection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&rig, &[]).await;
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&fields))).await;
         assert_ne!(connection.fate(1).await, HEADERS, "{fields:?}");
     }
@@ -165,14 +165,14 @@ async fn resets_or_refuses_malformed_requests() {
             "a late pseudo header",
         ),
     ] {
-        let mut connection = Connection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&rig, &[]).await;
         let head: Vec<u8> = fields.iter().flat_map(|(name, value)| field(name, value)).collect();
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head)).await;
         assert_ne!(connection.fate(1).await, HEADERS, "{what}");
     }
     // These two are well-formed HTTP/2 but refused as requests.
     for (fields, code) in [([("host", "b")], "host-invalid"), ([("expect", "tea")], "expectation-failed")] {
-        let mut connection = Connection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&rig, &[]).await;
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&fields))).await;
         let body = loop {
             match connection.next().await {
@@ -188,10 +188,10 @@ async fn resets_or_refuses_malformed_requests() {
 
 #[tokio::test]
 async fn refuses_too_many_trailers_and_those_with_blanks_at_their_ends() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let many: Vec<u8> = (0..65).flat_map(|number| field(&format!("x-{number}"), "7")).collect();
     for trailers in [field("x-sum", " 7"), field("x-sum", "7\t"), many] {
-        let mut connection = Connection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&rig, &[]).await;
         connection.send(&frame(HEADERS, END_HEADERS, 1, &head_of("POST", "/echo/x", &[]))).await;
         connection.send(&frame(DATA, 0, 1, b"hello")).await;
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &trailers)).await;
@@ -209,8 +209,8 @@ async fn refuses_too_many_trailers_and_those_with_blanks_at_their_ends() {
 
 #[tokio::test]
 async fn ends_connections_that_reset_requests_at_once() {
-    let rig = Rig::new(CONFIG).await;
-    let mut connection = Connection::open(&rig, &[]).await;
+    let rig = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&rig, &[]).await;
     for stream in (1..4_000).step_by(2) {
         connection.send(&[request(stream), frame(RESET, 0, stream, &8_u32.to_be_bytes())].concat()).await;
     }
@@ -225,9 +225,9 @@ async fn ends_connections_that_reset_requests_at_once() {
 
 #[tokio::test]
 async fn ends_connections_with_an_endless_head() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for size in [0, 100, 16_000] {
-        let mut connection = Connection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&rig, &[]).await;
         connection.send(&frame(HEADERS, END_STREAM, 1, &head(&[]))).await;
         let more: Vec<u8> = field("a", &"b".repeat(100)).into_iter().cycle().take(size / 104 * 104).collect();
         let more = frame(CONTINUATION, 0, 1, &more);
@@ -239,8 +239,8 @@ async fn ends_connections_with_an_endless_head() {
 
 #[tokio::test]
 async fn refuses_heads_that_are_too_large() {
-    let rig = Rig::new(CONFIG).await;
-    let mut connection = Connection::open(&rig, &[]).await;
+    let rig = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&rig, &[]).await;
     let large: Vec<u8> = (0..700).flat_map(|_| field("a", &"b".repeat(100))).collect();
     let mut pieces = large.chunks(16_000);
     connection.send(&frame(HEADERS, END_STREAM, 1, &head(&[]))).await;
@@ -265,14 +265,14 @@ async fn refuses_heads_that_are_too_large() {
 
 #[tokio::test]
 async fn floods_that_require_responses_do_not_affect_others() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for (flood, what) in [
         (frame(PING, 0, 0, &[0; 8]), "PING"),
         (frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]), "SETTINGS"),
         (frame(0x2A, 0, 0, &[0; 100]), "frames of no known kind"),
         (frame(DATA, 0, 1, &[]), "empty DATA"),
     ] {
-        let mut connection = Connection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&rig, &[]).await;
         if what == "empty DATA" {
             connection.send(&frame(HEADERS, END_HEADERS, 1, &head(&[]))).await;
         }
@@ -288,9 +288,9 @@ async fn floods_that_require_responses_do_not_affect_others() {
 
 #[tokio::test]
 async fn a_window_of_zero_does_not_affect_others() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     // SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2).
-    let mut connection = Connection::open(&rig, &[0, 4, 0, 0, 0, 0]).await;
+    let mut connection = RawFrameConnection::open(&rig, &[0, 4, 0, 0, 0, 0]).await;
     for stream in (1..200).step_by(2) {
         connection.send(&request(stream)).await;
     }
@@ -300,8 +300,8 @@ async fn a_window_of_zero_does_not_affect_others() {
 
 #[tokio::test]
 async fn refuses_streams_above_the_limit() {
-    let rig = Rig::new(CONFIG).await;
-    let mut connection = Connection::open(&rig, &[]).await;
+    let rig = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&rig, &[]).await;
     for stream in (1..400).step_by(2) {
         connection.send(&frame(HEADERS, END_HEADERS, stream, &head(&[]))).await;
     }
@@ -317,7 +317,7 @@ async fn refuses_streams_above_the_limit() {
 }
 
 /// Returns the error code of the `GOAWAY` that ends a connection, or `None` if there is none.
-async fn farewell(connection: &mut Connection<impl AsyncRead + Unpin>) -> Option<u32> {
+async fn farewell(connection: &mut RawFrameConnection<impl AsyncRead + Unpin>) -> Option<u32> {
     while let Some((kind, _, payload)) = connection.next().await {
         if kind == GOAWAY {
             return payload.get(4..8).map(|code| u32::from_be_bytes(code.try_into().unwrap()));
@@ -342,9 +342,9 @@ fn useless_frames() -> [(&'static str, Vec<u8>); 7] {
 
 #[tokio::test]
 async fn ends_connections_that_flood_useless_frames() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for (what, flood) in useless_frames() {
-        let mut connection = Connection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&rig, &[]).await;
         connection.send(&frame(HEADERS, END_HEADERS, 1, &head_of("POST", "/echo/x", &[]))).await;
         let many = flood.repeat((3 << 20) / flood.len());
         let (reading, mut writing) = connection.0.into_split();
@@ -353,7 +353,7 @@ async fn ends_connections_that_flood_useless_frames() {
             let _ = writing.write_all(&many).await;
             writing
         });
-        let code = farewell(&mut Connection::of(reading)).await;
+        let code = farewell(&mut RawFrameConnection::of(reading)).await;
         // ENHANCE_YOUR_CALM (RFC 9113, section 7); a reset may overtake it.
         assert!(matches!(code, Some(11) | None), "{what}: {code:?}");
         drop(writing.await.unwrap());
@@ -363,8 +363,8 @@ async fn ends_connections_that_flood_useless_frames() {
 
 #[tokio::test]
 async fn ends_connections_that_change_their_settings_again_and_again() {
-    let rig = Rig::new(CONFIG).await;
-    let mut connection = Connection::open(&rig, &[]).await;
+    let rig = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&rig, &[]).await;
     let changes = [[0, 4, 0, 0, 0, 0], [0, 4, 0, 0, 0, 1]].map(|settings| frame(SETTINGS, 0, 0, &settings));
     connection.send(&[changes.concat().repeat(1_000), frame(PING, 0, 0, &[0; 8])].concat()).await;
     loop {
@@ -384,8 +384,8 @@ async fn ends_connections_that_change_their_settings_again_and_again() {
 
 #[tokio::test]
 async fn ends_connections_that_reset_started_requests() {
-    let rig = Rig::new(CONFIG).await;
-    let mut connection = Connection::open(&rig, &[]).await;
+    let rig = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&rig, &[]).await;
     for stream in (1..600).step_by(2) {
         let request = frame(HEADERS, END_STREAM | END_HEADERS, stream, &head_of("GET", "/echo/wait", &[]));
         connection.send(&request).await;
@@ -404,10 +404,10 @@ async fn ends_connections_that_reset_started_requests() {
 
 #[tokio::test]
 async fn ends_connections_whose_errors_reset_many_streams() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     // An increment of zero, and one beyond the maximum (RFC 9113, 6.9): CVE-2025-8671.
     for increment in [0_u32, (1 << 31) - 1] {
-        let mut connection = Connection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&rig, &[]).await;
         for stream in (1..2_000).step_by(2) {
             let mistake = frame(WINDOW_UPDATE, 0, stream, &increment.to_be_bytes());
             let request = frame(HEADERS, END_HEADERS, stream, &head_of("POST", "/echo/x", &[]));
@@ -435,9 +435,9 @@ fn compressed_bombs() -> [(&'static str, Vec<u8>); 4] {
 
 #[tokio::test]
 async fn refuses_heads_that_are_too_large_after_decompression() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for (what, bomb) in compressed_bombs() {
-        let mut connection = Connection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&rig, &[]).await;
         for stream in [1, 3] {
             let head = [&head(&[])[..], &bomb].concat();
             connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)).await;
@@ -459,9 +459,9 @@ async fn refuses_heads_that_are_too_large_after_decompression() {
 
 #[tokio::test]
 async fn joins_split_cookie_fields() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let crumbs: Vec<_> = std::iter::repeat_n(("cookie", "a=b"), 150).collect();
-    let mut connection = Connection::open(&rig, &[]).await;
+    let mut connection = RawFrameConnection::open(&rig, &[]).await;
     connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&crumbs))).await;
     let body = loop {
         match connection.next().await {
@@ -477,17 +477,17 @@ async fn joins_split_cookie_fields() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs h2spec, a program in Go"]
 async fn passes_h2spec() {
-    let (secure, _) = Rig::secure(CONFIG).await;
+    let (secure, _) = GatewayFixture::secure(CONFIG).await;
     let told = h2spec(&secure, &["-t", "-k"]).await;
     assert!(told.contains("145 tests, 145 passed"), "{told}");
     // In clear text the port also serves HTTP/1.1: an invalid preface is an invalid HTTP/1.1 request and is
     // answered, whereas h2spec expects the connection to be closed.
-    let told = h2spec(&Rig::new(CONFIG).await, &[]).await;
+    let told = h2spec(&GatewayFixture::new(CONFIG).await, &[]).await;
     assert!(told.contains("145 tests, 144 passed"), "{told}");
     assert!(told.contains("\u{d7} 2: Sends invalid connection preface"), "{told}");
 }
 
-async fn h2spec(rig: &Rig, more: &[&str]) -> String {
+async fn h2spec(rig: &GatewayFixture, more: &[&str]) -> String {
     let program = std::env::var_os("H2SPEC").unwrap_or_else(|| "h2spec".into());
     let mut command = std::process::Command::new(program);
     command.args(["-h", "127.0.0.1", "-P", "/echo/x", "-o", "5", "-p", &rig.address.port().to_string()]);

@@ -5,16 +5,16 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::frames::{Connection, DATA, END_HEADERS, END_STREAM, HEADERS, RESET, frame, head_of};
-use super::rig::{Rig, get, post};
+use super::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, RESET, RawFrameConnection, frame, head_of};
+use super::rig::{GatewayFixture, get, post};
 
 /// SETTINGS_INITIAL_WINDOW_SIZE with the value 0 (RFC 9113, section 6.5.2).
 const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
 /// ENHANCE_YOUR_CALM (RFC 9113, section 7).
 const CALM: [u8; 4] = 11_u32.to_be_bytes();
 
-async fn rig(connections: &str) -> Rig {
-    Rig::new(&config(connections)).await
+async fn rig(connections: &str) -> GatewayFixture {
+    GatewayFixture::new(&config(connections)).await
 }
 
 fn config(connections: &str) -> String {
@@ -57,7 +57,7 @@ async fn refuses_connections_above_the_limit_of_an_address() {
 #[tokio::test]
 async fn refuses_new_connections_above_the_rate_of_an_address() {
     let limits = config("{ per_address: 2, new_per_address: 1/h }");
-    let rig = Rig::new(&limits).await;
+    let rig = GatewayFixture::new(&limits).await;
     let mut first = rig.connect().await;
     assert!(!is_refused(&mut first).await);
     assert!(!is_refused(&mut rig.connect().await).await);
@@ -69,7 +69,7 @@ async fn refuses_new_connections_above_the_rate_of_an_address() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
     assert!(!is_refused(&mut socket.connect(rig.address).await.unwrap()).await, "another network");
-    let proxied = Rig::new(&format!("{limits}trusted_proxies: [127.0.0.1]\n")).await;
+    let proxied = GatewayFixture::new(&format!("{limits}trusted_proxies: [127.0.0.1]\n")).await;
     for _ in 0..5 {
         assert!(!is_refused(&mut proxied.connect().await).await, "a trusted proxy");
     }
@@ -85,7 +85,7 @@ async fn refuses_connections_above_the_limit_of_all() {
 
 #[tokio::test]
 async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
-    let (rig, certificate) = Rig::secure(&config("{ handshakes_per_address: 1 }")).await;
+    let (rig, certificate) = GatewayFixture::secure(&config("{ handshakes_per_address: 1 }")).await;
     let (mut first, mut second) = (rig.connect().await, rig.connect().await);
     // The first byte of a handshake, and nothing more.
     first.write_all(&[22]).await.unwrap();
@@ -110,10 +110,10 @@ async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
 #[tokio::test]
 async fn limits_http2_requests_of_an_address() {
     let rig = rig("{ requests_per_address: 2 }").await;
-    let mut connection = Connection::open(&rig, &[]).await;
+    let mut connection = RawFrameConnection::open(&rig, &[]).await;
     connection.send(&[ask(1, "/echo/wait"), ask(3, "/echo/wait")].concat()).await;
     rig.served_one().await;
-    let mut other = Connection::open(&rig, &[]).await;
+    let mut other = RawFrameConnection::open(&rig, &[]).await;
     loop {
         // Both may not have started yet.
         other.send(&ask(1, "/echo/x")).await;
@@ -127,7 +127,7 @@ async fn limits_http2_requests_of_an_address() {
         if body.contains("gateway-overloaded") {
             break;
         }
-        other = Connection::open(&rig, &[]).await;
+        other = RawFrameConnection::open(&rig, &[]).await;
     }
     // Over HTTP/1.1 a connection has one request, and connections are limited.
     assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK);
@@ -138,7 +138,7 @@ async fn completed_responses_that_are_not_read_use_no_admission_slot() {
     // As many responses as the gateway admits at once are complete, and are not read.
     let rig = rig("{ unsent_per_connection: 100MB, unsent_per_address: 100MB }").await;
     for path in ["/nowhere", "/echo/x"] {
-        let mut connection = Connection::open(&rig, &NO_WINDOW).await;
+        let mut connection = RawFrameConnection::open(&rig, &NO_WINDOW).await;
         for stream in (1..20).step_by(2) {
             connection.send(&ask(stream, path)).await;
             assert_eq!(connection.fate(stream).await, HEADERS);
@@ -158,7 +158,7 @@ async fn resets_responses_above_the_limit_of_unsent_bytes() {
         ["{ unsent_per_connection: 150KiB }", "{ unsent_per_address: 150KiB }", "{ unsent: 150KiB }"]
     {
         let rig = rig(limits).await;
-        let mut connection = Connection::open(&rig, &NO_WINDOW).await;
+        let mut connection = RawFrameConnection::open(&rig, &NO_WINDOW).await;
         for stream in (1..20).step_by(2) {
             connection.send(&ask(stream, "/echo/large")).await;
         }
@@ -174,7 +174,7 @@ async fn resets_responses_above_the_limit_of_unsent_bytes() {
             }
         }
         // Small responses are not counted, and those that are read may have any size.
-        let mut other = Connection::open(&rig, &[]).await;
+        let mut other = RawFrameConnection::open(&rig, &[]).await;
         other.send(&ask(1, "/echo/x")).await;
         assert_eq!(other.fate(1).await, HEADERS, "{limits}");
     }
@@ -192,7 +192,7 @@ async fn refuses_bodies_above_the_limit_of_held_bytes() {
     ] {
         let query = "routes: [{ path: /query, query: { services: [echo] } }, ";
         let config = config(limits).replace("routes: [", query) + "runtime: { instances: 1 }\n";
-        let rig = Rig::new(&format!("{config}trusted_proxies: {proxies}\n")).await;
+        let rig = GatewayFixture::new(&format!("{config}trusted_proxies: {proxies}\n")).await;
         let head = format!(
             "POST /query HTTP/1.1\r\nhost: a\r\n{reported}content-type: text/javascript\r\ncontent-length: 90000\r\n\r\n"
         );
@@ -238,7 +238,7 @@ async fn a_flood_of_pipelined_requests_does_not_affect_others() {
 
 #[tokio::test]
 async fn the_catalogue_counts_towards_the_callers_rate() {
-    let rig = Rig::new(
+    let rig = GatewayFixture::new(
         "
 services: { echo: { url: 'http://UPSTREAM' } }
 rights: { anonymous: { rate: { requests: 3/h, burst: 3 } } }

@@ -7,18 +7,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::filters::{Modules, header_adder, header_copier};
-use super::rig::{Answer, Rig, post};
+use super::filters::{ModuleFolder, header_adder, header_copier};
+use super::rig::{FixtureResponse, GatewayFixture, post};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// A service that records the head of each request and gives the same response to all. After 101 it echoes.
-struct Service {
+struct RecordingService {
     address: SocketAddr,
     heads: UnboundedReceiver<String>,
 }
 
-impl Service {
+impl RecordingService {
     async fn new(answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -59,24 +59,24 @@ async fn head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8_lossy(&head).into_owned())
 }
 
-async fn rig(service: &Service, before: &str) -> Rig {
+async fn rig(service: &RecordingService, before: &str) -> GatewayFixture {
     let text = format!(
         "shed: {{ automatic: false }}\nservices: {{ up: {{ url: 'http://{}' }} }}\n{before}\n\
          routes: [{{ path: '/cut/*', proxy: up }}, {{ path: '/*', proxy: {{ service: up, keep_prefix: true }} }}]",
         service.address
     );
-    Rig::new(&text).await
+    GatewayFixture::new(&text).await
 }
 
 /// Sends a head. Returns the connection and the head of the response.
-async fn open(rig: &Rig, lines: &str) -> (TcpStream, String) {
+async fn open(rig: &GatewayFixture, lines: &str) -> (TcpStream, String) {
     let mut stream = rig.connect().await;
     stream.write_all(format!("{lines}\r\n\r\n").as_bytes()).await.unwrap();
     let head = head(&mut stream).await.unwrap();
     (stream, head)
 }
 
-async fn status(rig: &Rig, lines: &str) -> u16 {
+async fn status(rig: &GatewayFixture, lines: &str) -> u16 {
     let (_, head) = open(rig, lines).await;
     head.split(' ').nth(1).unwrap().parse().unwrap()
 }
@@ -89,7 +89,7 @@ fn values<'a>(head: &'a str, name: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn does_not_forward_offers_of_http2() {
-    let mut service = Service::new(OK).await;
+    let mut service = RecordingService::new(OK).await;
     let rig = rig(&service, "").await;
     for upgrade in ["h2c", "H2C, h2c", "HTTP/2.0", "TLS/1.2, HTTP/1.1", "tcp", "websocket/13"] {
         let lines = format!(
@@ -123,13 +123,14 @@ async fn accepts_switches_to_offered_protocols_only() {
         ("HTTP/1.1 101 S\r\nConnection: upgrade\r\n\r\n", &[websocket, h2c, plain]),
         ("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", &[h2c, plain]),
     ] {
-        let service = Service::new(answer).await;
+        let service = RecordingService::new(answer).await;
         let rig = rig(&service, "").await;
         for offer in offers {
             assert_eq!(status(&rig, offer).await, 502, "{answer:?} to {offer:?}");
         }
     }
-    let service = Service::new("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\n").await;
+    let service =
+        RecordingService::new("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\n").await;
     let rig = rig(&service, "").await;
     let (mut stream, head) = open(&rig, websocket).await;
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
@@ -141,7 +142,7 @@ async fn accepts_switches_to_offered_protocols_only() {
 
 #[tokio::test]
 async fn does_not_forward_upgrades_of_requests_with_a_body() {
-    let mut service = Service::new(OK).await;
+    let mut service = RecordingService::new(OK).await;
     let rig = rig(&service, "").await;
     let offer = "Connection: Upgrade\r\nUpgrade: websocket";
     for framing in ["Transfer-Encoding: chunked", "Content-Length: 5"] {
@@ -155,7 +156,8 @@ async fn does_not_forward_upgrades_of_requests_with_a_body() {
 
 #[tokio::test]
 async fn a_tunnel_counts_as_a_concurrent_request_until_it_ends() {
-    let service = Service::new("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
+    let service =
+        RecordingService::new("HTTP/1.1 101 S\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await;
     let rig = rig(&service, "rights: { anonymous: { rate: { max_in_flight: 1 } } }").await;
     let websocket = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket";
     let (first, head) = open(&rig, websocket).await;
@@ -169,7 +171,7 @@ async fn a_tunnel_counts_as_a_concurrent_request_until_it_ends() {
 
 #[tokio::test]
 async fn strips_forwarding_headers_of_clients() {
-    let mut service = Service::new(OK).await;
+    let mut service = RecordingService::new(OK).await;
     let rig = rig(&service, "").await;
     let claims = "Forwarded: for=6.6.6.6\r\nX-Forwarded-For: 6.6.6.6\r\nX_Forwarded_For: 6.6.6.6\r\n\
         X-Forwarded-Proto: https\r\nX-Real-IP: 6.6.6.6\r\nTrue-Client-IP: 6.6.6.6\r\nX-Forwarded-User: 6.6.6.6";
@@ -181,7 +183,7 @@ async fn strips_forwarding_headers_of_clients() {
 
 #[tokio::test]
 async fn behind_a_trusted_proxy_forwarding_headers_are_consistent() {
-    let mut service = Service::new(OK).await;
+    let mut service = RecordingService::new(OK).await;
     let rig = rig(&service, "trusted_proxies: [127.0.0.1]").await;
     let lines = "GET /x HTTP/1.1\r\nHost: inner\r\nForwarded: for=6.6.6.6;proto=http\r\nX-Real-IP: 6.6.6.6\r\n\
         X-Forwarded-For: 6.6.6.6, 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: shop.example\r\n\
@@ -203,7 +205,7 @@ async fn behind_a_trusted_proxy_forwarding_headers_are_consistent() {
 
 #[tokio::test]
 async fn clients_can_not_evade_their_rate_with_forwarding_headers() {
-    let service = Service::new(OK).await;
+    let service = RecordingService::new(OK).await;
     let limits = "trusted_proxies: [127.0.0.1]\nrights: { anonymous: { rate: { requests: 2/h, burst: 2 } } }";
     let rig = rig(&service, limits).await;
     let mut answers = Vec::new();
@@ -220,17 +222,17 @@ async fn clients_can_not_evade_their_rate_with_forwarding_headers() {
 }
 
 /// Sends a head through a filter. Returns the head that the service receives.
-async fn filtered(service: &mut Service, filter: &str, settings: &str, lines: &str) -> String {
-    let modules = Modules::new(&[("m", filter)]);
+async fn filtered(service: &mut RecordingService, filter: &str, settings: &str, lines: &str) -> String {
+    let modules = ModuleFolder::new(&[("m", filter)]);
     let routes = modules.proxied(&[("m", "")]).replace("UPSTREAM", &service.address.to_string());
-    let rig = Rig::new(&format!("{settings}\n{routes}")).await;
+    let rig = GatewayFixture::new(&format!("{settings}\n{routes}")).await;
     assert_eq!(status(&rig, lines).await, 200, "{filter}");
     service.seen().await
 }
 
 #[tokio::test]
 async fn filters_can_set_forwarding_headers_but_do_not_see_clients_ones() {
-    let mut service = Service::new(OK).await;
+    let mut service = RecordingService::new(OK).await;
     for (name, value) in [
         ("forwarded", "for=198.51.100.7"),
         ("x-forwarded-for", "198.51.100.7"),
@@ -249,7 +251,7 @@ async fn filters_can_set_forwarding_headers_but_do_not_see_clients_ones() {
 
 #[tokio::test]
 async fn behind_a_trusted_proxy_filters_see_forwarding_headers() {
-    let mut service = Service::new(OK).await;
+    let mut service = RecordingService::new(OK).await;
     for (name, value) in [
         ("forwarded", "for=203.0.113.9;host=\"shop.example\";proto=https, for=127.0.0.1"),
         ("x-forwarded-for", "203.0.113.9, 127.0.0.1"),
@@ -265,7 +267,13 @@ async fn behind_a_trusted_proxy_filters_see_forwarding_headers() {
 }
 
 /// Sends a program, or only its name if it is empty, as a client behind a proxy.
-async fn query(rig: &Rig, client: &str, forwarded: &str, cache: &str, program: &str) -> Answer {
+async fn query(
+    rig: &GatewayFixture,
+    client: &str,
+    forwarded: &str,
+    cache: &str,
+    program: &str,
+) -> FixtureResponse {
     let mut request = post("/query", program);
     for (name, value) in [
         ("content-type", "text/javascript"),
@@ -281,7 +289,7 @@ async fn query(rig: &Rig, client: &str, forwarded: &str, cache: &str, program: &
 #[tokio::test]
 async fn clients_behind_a_trusted_proxy_own_their_anonymous_programs() {
     const PROGRAM: &str = "export default () => 1";
-    let rig = Rig::new(
+    let rig = GatewayFixture::new(
         "
 shed: { automatic: false }
 trusted_proxies: [127.0.0.1]
@@ -319,7 +327,7 @@ runtime: { instances: 2 }
 
 #[tokio::test]
 async fn refuses_paths_that_begin_with_an_empty_segment() {
-    let mut service = Service::new(OK).await;
+    let mut service = RecordingService::new(OK).await;
     let rig = rig(&service, "").await;
     for path in [
         "//evil.example/x",
@@ -349,13 +357,13 @@ async fn refuses_paths_that_begin_with_an_empty_segment() {
 
 #[tokio::test]
 async fn a_listener_with_hosts_refuses_other_hosts() {
-    let service = Service::new(OK).await;
+    let service = RecordingService::new(OK).await;
     let text = format!(
         "services: {{ up: {{ url: 'http://{}' }} }}\nroutes: [{{ path: /x, proxy: up }}]",
         service.address
     );
     let listen = "{ address: 127.0.0.1:0, hosts: [shop.example, '*.app.example:8443'] }";
-    let rig = Rig::whole(listen, &text, |_| {}).await;
+    let rig = GatewayFixture::whole(listen, &text, |_| {}).await;
     for (lines, expected) in [
         ("GET /x HTTP/1.1\r\nHost: shop.example", 200),
         ("GET /x HTTP/1.1\r\nHost: SHOP.example.:80", 200),
@@ -376,7 +384,7 @@ async fn a_listener_with_hosts_refuses_other_hosts() {
 
 #[tokio::test]
 async fn accepts_https_urls_in_clear_text_from_trusted_proxies_only() {
-    let mut service = Service::new(OK).await;
+    let mut service = RecordingService::new(OK).await;
     let lines = "GET https://shop.example/x HTTP/1.1\r\nHost: shop.example";
     let stranger = rig(&service, "").await;
     assert_eq!(status(&stranger, lines).await, 421);
@@ -394,7 +402,7 @@ async fn accepts_https_urls_in_clear_text_from_trusted_proxies_only() {
 
 #[tokio::test]
 async fn joins_cookies_that_http2_has_split() {
-    let mut service = Service::new(OK).await;
+    let mut service = RecordingService::new(OK).await;
     let rig = rig(&service, "").await;
     let mut request = super::rig::get("/x");
     for cookie in ["a=1", "b=2", "c=3"] {

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use http::StatusCode;
 
-use super::rig::{Rig, get};
-use crate::{Config, State, config};
+use super::rig::{GatewayFixture, get};
+use crate::{GatewayConfig, LifecycleState, config};
 
 const BEFORE: &str = "
 services: { echo: { url: 'http://UPSTREAM' } }
 routes: [{ path: '/old/*', proxy: echo }]
 ";
 
-fn after(rig: &Rig, more: &str) -> Config {
+fn after(rig: &GatewayFixture, more: &str) -> GatewayConfig {
     let upstream = &rig.upstream_address;
     let text = format!(
         "listen: 127.0.0.1:0\nservices: {{ echo: {{ url: 'http://{upstream}' }} }}\nroutes: [{{ path: '/new/*', proxy: echo }}]\n{more}"
@@ -22,7 +22,7 @@ fn after(rig: &Rig, more: &str) -> Config {
 
 #[tokio::test]
 async fn a_request_finishes_with_the_config_that_it_started_with() {
-    let rig = Rig::new(BEFORE).await;
+    let rig = GatewayFixture::new(BEFORE).await;
     let waiting = tokio::spawn(rig.asking(get("/old/wait")));
     rig.upstream.arrived().await;
     assert_eq!(rig.gateway.reload(&after(&rig, "")).unwrap(), [""; 0]);
@@ -34,7 +34,7 @@ async fn a_request_finishes_with_the_config_that_it_started_with() {
 
 #[tokio::test]
 async fn releases_the_old_config_with_its_last_request() {
-    let rig = Rig::new(BEFORE).await;
+    let rig = GatewayFixture::new(BEFORE).await;
     let waiting = tokio::spawn(rig.asking(get("/old/wait")));
     rig.upstream.arrived().await;
     let old = std::sync::Arc::downgrade(&rig.gateway.current.life());
@@ -48,7 +48,7 @@ async fn releases_the_old_config_with_its_last_request() {
 
 #[tokio::test]
 async fn reports_settings_that_need_a_restart_and_applies_the_rest() {
-    let rig = Rig::new(BEFORE).await;
+    let rig = GatewayFixture::new(BEFORE).await;
     let config = after(&rig, "admin: 127.0.0.1:1\nruntime: { instances: 3 }");
     let digest = config.source.digest().to_owned();
     assert_eq!(rig.gateway.reload(&config).unwrap(), ["admin", "runtime"]);
@@ -59,7 +59,7 @@ async fn reports_settings_that_need_a_restart_and_applies_the_rest() {
 
 #[tokio::test]
 async fn a_config_that_can_not_be_built_changes_nothing() {
-    let rig = Rig::new(BEFORE).await;
+    let rig = GatewayFixture::new(BEFORE).await;
     let mut config = after(&rig, "");
     // Two equivalent paths, which is only detected when the table is built.
     config.routes.extend(config.routes.clone());
@@ -73,10 +73,10 @@ async fn a_config_that_can_not_be_built_changes_nothing() {
 
 #[tokio::test]
 async fn is_ready_from_the_first_connection_until_shutdown_is_requested() {
-    let rig = Rig::new(BEFORE).await;
+    let rig = GatewayFixture::new(BEFORE).await;
     rig.ask(get("/old/x")).await;
     let readiness = rig.gateway.readiness().clone();
-    assert_eq!(readiness.state(), State::Ready);
+    assert_eq!(readiness.state(), LifecycleState::Ready);
     rig.end().await;
-    assert_eq!(readiness.state(), State::Draining);
+    assert_eq!(readiness.state(), LifecycleState::Draining);
 }

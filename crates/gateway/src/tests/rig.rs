@@ -20,29 +20,29 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::{Drained, Gateway, Seen, Stop, config};
+use crate::{CompletedRequest, DrainResult, Gateway, ShutdownMode, config};
 
-pub(super) struct Rig {
+pub(super) struct GatewayFixture {
     pub(super) address: SocketAddr,
-    pub(super) upstream: Upstream,
+    pub(super) upstream: EchoService,
     pub(super) upstream_address: SocketAddr,
-    stop: Mutex<Option<oneshot::Sender<Stop>>>,
-    served: JoinHandle<Drained>,
+    stop: Mutex<Option<oneshot::Sender<ShutdownMode>>>,
+    served: JoinHandle<DrainResult>,
     pub(super) gateway: Gateway,
-    log: Sink,
+    log: LineSink,
 }
 
-pub(super) struct End {
-    pub(super) drained: Drained,
+pub(super) struct FixtureEnd {
+    pub(super) drained: DrainResult,
     pub(super) log: String,
 }
 
-pub(super) struct Answer(Response<Bytes>);
+pub(super) struct FixtureResponse(Response<Bytes>);
 
 /// A service that echoes requests; `/wait` waits until it is released; `/pieces` responds without a length;
 /// `/large` adds 100 kB; `/any-origin` allows pages of every origin.
 #[derive(Clone, Default)]
-pub(super) struct Upstream {
+pub(super) struct EchoService {
     arrived: Arc<Notify>,
     release: Arc<Notify>,
     left: Arc<Notify>,
@@ -52,18 +52,18 @@ pub(super) struct Upstream {
 }
 
 /// A request that waits. Its end, whether answered or cancelled, is signalled.
-struct Waiting(Arc<Notify>);
+struct WaitingRequest(Arc<Notify>);
 
-impl Drop for Waiting {
+impl Drop for WaitingRequest {
     fn drop(&mut self) {
         self.0.notify_one();
     }
 }
 
 #[derive(Clone, Default)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
+struct LineSink(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Sink {
+impl Write for LineSink {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -72,12 +72,15 @@ impl Write for Sink {
     }
 }
 
-impl Rig {
+impl GatewayFixture {
     pub(super) async fn new(text: &str) -> Self {
         Self::watched(text, |_| {}).await
     }
 
-    pub(super) async fn watched(text: &str, watch: impl Fn(Seen) + Send + Sync + 'static) -> Self {
+    pub(super) async fn watched(
+        text: &str,
+        watch: impl Fn(CompletedRequest) + Send + Sync + 'static,
+    ) -> Self {
         Self::whole("127.0.0.1:0", text, watch).await
     }
 
@@ -96,20 +99,20 @@ impl Rig {
     pub(super) async fn whole(
         listen: &str,
         text: &str,
-        watch: impl Fn(Seen) + Send + Sync + 'static,
+        watch: impl Fn(CompletedRequest) + Send + Sync + 'static,
     ) -> Self {
-        let upstream = Upstream::default();
+        let upstream = EchoService::default();
         let upstream_address = upstream.start().await;
         let text = format!("listen: {listen}\n{}", text.replace("UPSTREAM", &upstream_address.to_string()));
         let config = config::read_text(&text, Path::new("orfa.yaml")).unwrap();
-        let log = Sink::default();
+        let log = LineSink::default();
         let gateway =
             Gateway::build(config).unwrap().log_to(Box::new(log.clone())).unwrap().on_request(watch);
         let listeners = gateway.bind().unwrap();
         let address = listeners.addresses()[0];
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(
-            gateway.clone().serve(listeners, async move { stopped.await.unwrap_or(Stop::Promptly) }),
+            gateway.clone().serve(listeners, async move { stopped.await.unwrap_or(ShutdownMode::Promptly) }),
         );
         Self { address, upstream, upstream_address, stop: Mutex::new(Some(stop)), served, gateway, log }
     }
@@ -119,7 +122,7 @@ impl Rig {
     }
 
     /// Makes the gateway stop in this way, and waits until it has noticed.
-    pub(super) async fn leave(&self, stop: Stop) {
+    pub(super) async fn leave(&self, stop: ShutdownMode) {
         let sender = self.stop.lock().unwrap().take().unwrap();
         sender.send(stop).unwrap();
         while self.gateway.readiness().is_ready() {
@@ -127,10 +130,10 @@ impl Rig {
         }
     }
 
-    pub(super) async fn end(self) -> End {
+    pub(super) async fn end(self) -> FixtureEnd {
         self.stop();
         let drained = self.served.await.unwrap();
-        End { drained, log: String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap() }
+        FixtureEnd { drained, log: String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap() }
     }
 
     /// Waits until a service has received a request, another one for each call.
@@ -142,14 +145,14 @@ impl Rig {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    pub(super) async fn ask(&self, request: Request<StreamedServiceBody>) -> Answer {
+    pub(super) async fn ask(&self, request: Request<StreamedServiceBody>) -> FixtureResponse {
         self.asking(request).await
     }
 
     pub(super) fn asking(
         &self,
         request: Request<StreamedServiceBody>,
-    ) -> impl Future<Output = Answer> + Send + use<> {
+    ) -> impl Future<Output = FixtureResponse> + Send + use<> {
         let answer = self.asking_loosely(request);
         async move { answer.await.unwrap() }
     }
@@ -158,23 +161,23 @@ impl Rig {
     pub(super) fn asking_loosely(
         &self,
         request: Request<StreamedServiceBody>,
-    ) -> impl Future<Output = Option<Answer>> + Send + use<> {
+    ) -> impl Future<Output = Option<FixtureResponse>> + Send + use<> {
         ask_at(self.address, request)
     }
 
     /// Sends a request over HTTP/2 in clear text, with the scheme of the request's URL if it has one.
-    pub(super) async fn ask_h2(&self, mut request: Request<StreamedServiceBody>) -> Answer {
+    pub(super) async fn ask_h2(&self, mut request: Request<StreamedServiceBody>) -> FixtureResponse {
         let path = request.uri().path_and_query().unwrap();
         let scheme = request.uri().scheme_str().unwrap_or("http");
         *request.uri_mut() = format!("{scheme}://{}{path}", self.address).parse().unwrap();
         let io = TokioIo::new(self.connect().await);
         let (mut send, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
         tokio::spawn(connection);
-        Answer::of(send.send_request(request).await.unwrap()).await
+        FixtureResponse::of(send.send_request(request).await.unwrap()).await
     }
 }
 
-impl Rig {
+impl GatewayFixture {
     /// Whether a TLS handshake succeeds.
     pub(super) async fn may_shake_hands(&self, root: &rustls::pki_types::CertificateDer<'static>) -> bool {
         let name = "shop.example".try_into().unwrap();
@@ -187,7 +190,7 @@ impl Rig {
         root: &rustls::pki_types::CertificateDer<'static>,
         protocol: &str,
         mut request: Request<StreamedServiceBody>,
-    ) -> Answer {
+    ) -> FixtureResponse {
         let name = "shop.example".try_into().unwrap();
         let io = TokioIo::new(connector(root, protocol).connect(name, self.connect().await).await.unwrap());
         if protocol == "h2" {
@@ -195,12 +198,12 @@ impl Rig {
             *request.uri_mut() = format!("https://shop.example{path}").parse().unwrap();
             let (mut send, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
             tokio::spawn(connection);
-            Answer::of(send.send_request(request).await.unwrap()).await
+            FixtureResponse::of(send.send_request(request).await.unwrap()).await
         } else {
             request.headers_mut().insert("host", "shop.example".parse().unwrap());
             let (mut send, connection) = conn::http1::handshake(io).await.unwrap();
             tokio::spawn(connection);
-            Answer::of(send.send_request(request).await.unwrap()).await
+            FixtureResponse::of(send.send_request(request).await.unwrap()).await
         }
     }
 }
@@ -222,7 +225,7 @@ fn connector(
     tokio_rustls::TlsConnector::from(Arc::new(config))
 }
 
-impl Answer {
+impl FixtureResponse {
     pub(super) fn version(&self) -> http::Version {
         self.0.version()
     }
@@ -254,7 +257,7 @@ impl Answer {
     }
 }
 
-impl Upstream {
+impl EchoService {
     async fn start(&self) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -278,7 +281,7 @@ impl Upstream {
         let body = body.collect().await?.to_bytes();
         self.whole.fetch_add(1, Relaxed);
         if head.uri.path() == "/wait" {
-            let _waiting = Waiting(Arc::clone(&self.left));
+            let _waiting = WaitingRequest(Arc::clone(&self.left));
             self.arrived.notify_one();
             self.release.notified().await;
         }
@@ -313,12 +316,15 @@ impl Upstream {
 }
 
 /// Sends a request over HTTP/1.1 to this address. Returns `None` if the connection ended without a response.
-pub(super) async fn ask_at(address: SocketAddr, mut request: Request<StreamedServiceBody>) -> Option<Answer> {
+pub(super) async fn ask_at(
+    address: SocketAddr,
+    mut request: Request<StreamedServiceBody>,
+) -> Option<FixtureResponse> {
     request.headers_mut().insert("host", address.to_string().parse().unwrap());
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut send, connection) = conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    Some(Answer::of(send.send_request(request).await.ok()?).await)
+    Some(FixtureResponse::of(send.send_request(request).await.ok()?).await)
 }
 
 pub(super) fn get(path: &str) -> Request<StreamedServiceBody> {

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::rig::{Rig, ask_at, get};
+use super::rig::{GatewayFixture, ask_at, get};
 
 const CONFIG: &str = "
 admin: 127.0.0.1:0
@@ -13,7 +13,7 @@ routes: [{ path: '/echo/*', proxy: echo }]
 
 #[tokio::test]
 async fn shed_requests_receive_a_problem_document_and_are_logged() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let taken = tokio::spawn(rig.asking(get("/echo/wait")));
     rig.upstream.arrived().await;
     for _ in 0..2 {
@@ -37,7 +37,7 @@ async fn shed_requests_receive_a_problem_document_and_are_logged() {
 
 #[tokio::test]
 async fn never_sheds_admin_requests() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let listener = rig.gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap();
     let admin = rig.gateway.admin(listener).unwrap();
     let address = admin.address().unwrap();

@@ -4,7 +4,7 @@
 use http::{StatusCode, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::rig::{Rig, get};
+use super::rig::{GatewayFixture, get};
 use crate::server::refused_chunks;
 
 pub(super) const CONFIG: &str = "
@@ -18,7 +18,7 @@ routes:
 
 /// Sends bytes and reads until the gateway closes. Returns the bytes received before an error, if there is
 /// one.
-async fn raw(rig: &Rig, bytes: &[u8]) -> String {
+async fn raw(rig: &GatewayFixture, bytes: &[u8]) -> String {
     let mut stream = rig.connect().await;
     let mut answer = Vec::new();
     // A gateway that refuses early may close while the client writes, so write errors are ignored.
@@ -34,7 +34,7 @@ fn status(answer: &str) -> u16 {
 
 /// Asserts that each request is refused with its status, and with its code if the gateway itself refuses it.
 async fn refused(cases: &[(&str, u16, &str)]) {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for (request, expected, code) in cases {
         let answer = raw(&rig, request.as_bytes()).await;
         assert_eq!(status(&answer), *expected, "{request:?}: {answer}");
@@ -80,7 +80,7 @@ async fn no_request_is_smuggled_after_a_refused_chunked_body() {
 
 #[tokio::test]
 async fn refuses_an_ambiguous_request_after_a_good_one() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let good = "GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n";
     let bad = "POST /echo/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
     let answer = raw(&rig, format!("{good}{bad}{good}").as_bytes()).await;
@@ -131,7 +131,7 @@ async fn ends_connections_that_are_not_http() {
         (&many, 431, ""),
     ])
     .await;
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let answer = raw(&rig, long.as_bytes()).await;
     assert!(matches!(status(&answer), 414 | 431), "{answer}");
     assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK);
@@ -139,7 +139,7 @@ async fn ends_connections_that_are_not_http() {
 
 #[tokio::test]
 async fn answers_unusual_but_valid_requests() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     let two =
         "GET /echo/1 HTTP/1.1\r\nHost: a\r\n\r\nGET /echo/2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     let answer = raw(&rig, two.as_bytes()).await;
@@ -159,7 +159,7 @@ async fn answers_unusual_but_valid_requests() {
 
 #[tokio::test]
 async fn no_path_bypasses_another_routes_rules() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for (path, code) in [
         ("//admin/x", "path-ambiguous"),
         ("/;/admin/x", "path-ambiguous"),
@@ -189,7 +189,7 @@ async fn no_path_bypasses_another_routes_rules() {
 
 #[tokio::test]
 async fn routes_services_and_log_use_the_same_form_of_a_target() {
-    let rig = Rig::new(CONFIG).await;
+    let rig = GatewayFixture::new(CONFIG).await;
     for (path, service, route) in [
         ("/%61dmin/%7Eann", "/admin/~ann", "/admin/*"),
         ("/echo/caf\u{e9}?q=\u{9b}", "/caf%C3%A9?q=%C2%9B", "/echo/*"),
@@ -211,7 +211,7 @@ async fn routes_services_and_log_use_the_same_form_of_a_target() {
 #[tokio::test]
 async fn routes_outside_of_ascii_match_any_encoding_of_their_path() {
     let config = CONFIG.replace("/echo/*", "/caf\u{e9}/*");
-    let rig = Rig::new(&config).await;
+    let rig = GatewayFixture::new(&config).await;
     for path in ["/caf\u{e9}/x", "/caf%C3%A9/x", "/%63af%C3%A9/x"] {
         let answer = rig.ask(get(path)).await;
         assert_eq!(answer.json()["path"], "/x", "{path}");
@@ -220,7 +220,7 @@ async fn routes_outside_of_ascii_match_any_encoding_of_their_path() {
 
 #[tokio::test]
 async fn a_tls_port_answers_clear_text_with_an_error() {
-    let (rig, certificate) = Rig::secure(CONFIG).await;
+    let (rig, certificate) = GatewayFixture::secure(CONFIG).await;
     let answer = raw(&rig, b"GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(status(&answer), 400, "{answer}");
     assert!(answer.contains("tls-required"), "{answer}");

@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::otlp::{
-    self, ExportTraceServiceRequest, InstrumentationScope, Resource, ResourceSpans, ScopeSpans, Span,
+    self, ExportTraceServiceRequest, InstrumentationScope, OtlpResource, OtlpSpan, ResourceSpans, ScopeSpans,
 };
 
 /// The maximum number of queued spans, about 10 MB.
@@ -36,7 +36,7 @@ const ANSWER: u64 = 64 << 10;
 
 /// The counts of spans by result.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct SpanCounts {
     /// Spans that the collector accepted.
     pub(crate) exported: AtomicU64,
     /// Spans that did not fit into the queue.
@@ -46,7 +46,7 @@ pub(crate) struct Tally {
 }
 
 /// The destination of spans.
-pub(super) struct Collector {
+pub(super) struct CollectorTarget {
     pub(super) fetch: GatewayClient,
     pub(super) endpoint: Uri,
     pub(super) headers: HeaderMap,
@@ -54,29 +54,29 @@ pub(super) struct Collector {
 }
 
 /// The queue and the task that empties it. Dropping it ends the task.
-pub(crate) struct Exporter {
-    queue: Arc<Queue>,
+pub(crate) struct SpanExporter {
+    queue: Arc<SpanQueue>,
     /// Closed when the task has ended.
     ended: watch::Receiver<()>,
 }
 
 #[derive(Default)]
-struct Queue {
-    state: Mutex<State>,
+struct SpanQueue {
+    state: Mutex<SpanQueueState>,
     changed: Notify,
-    tally: Arc<Tally>,
+    tally: Arc<SpanCounts>,
 }
 
 #[derive(Default)]
-struct State {
-    pending: VecDeque<Span>,
+struct SpanQueueState {
+    pending: VecDeque<OtlpSpan>,
     is_ending: bool,
 }
 
-impl Exporter {
+impl SpanExporter {
     /// Starts the task. Must be called within the runtime.
-    pub(super) fn start(collector: Collector, tally: Arc<Tally>) -> Self {
-        let queue = Arc::new(Queue { tally, ..Queue::default() });
+    pub(super) fn start(collector: CollectorTarget, tally: Arc<SpanCounts>) -> Self {
+        let queue = Arc::new(SpanQueue { tally, ..SpanQueue::default() });
         let (alive, ended) = watch::channel(());
         let theirs = Arc::clone(&queue);
         tokio::spawn(watched(PollSite::Upstream, async move {
@@ -87,7 +87,7 @@ impl Exporter {
     }
 
     /// Queues the spans of a request, all of them or none.
-    pub(super) fn push(&self, spans: Vec<Span>) {
+    pub(super) fn push(&self, spans: Vec<OtlpSpan>) {
         let count = spans.len();
         let mut state = self.queue.lock();
         if state.pending.len() + count > MAX_PENDING {
@@ -111,14 +111,14 @@ impl Exporter {
     }
 }
 
-impl Drop for Exporter {
+impl Drop for SpanExporter {
     fn drop(&mut self) {
         self.queue.end();
     }
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SpanQueue {
+    fn lock(&self) -> MutexGuard<'_, SpanQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,7 +132,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    async fn run(&self, collector: &Collector) {
+    async fn run(&self, collector: &CollectorTarget) {
         loop {
             let (batch, is_ending) = self.next().await;
             let count = batch.len() as u64;
@@ -150,7 +150,7 @@ impl Queue {
     /// Waits for spans, and then for more of them until [`COLLECT`] has passed, unless there is a whole
     /// batch. Returns the next batch, and whether the exporter is ending. Thousands of spans at once would
     /// take milliseconds to encode and to free.
-    async fn next(&self) -> (Vec<Span>, bool) {
+    async fn next(&self) -> (Vec<OtlpSpan>, bool) {
         while self.is_idle() {
             self.changed.notified().await;
         }
@@ -167,9 +167,9 @@ impl Queue {
     }
 }
 
-impl Collector {
+impl CollectorTarget {
     /// Sends spans. Returns whether the collector accepted them.
-    async fn send(&self, batch: Vec<Span>) -> bool {
+    async fn send(&self, batch: Vec<OtlpSpan>) -> bool {
         let spans = batch.len();
         let body = Bytes::from(self.message(batch).encode_to_vec());
         for attempt in 1.. {
@@ -202,13 +202,13 @@ impl Collector {
         request
     }
 
-    fn message(&self, spans: Vec<Span>) -> ExportTraceServiceRequest {
+    fn message(&self, spans: Vec<OtlpSpan>) -> ExportTraceServiceRequest {
         let version = env!("CARGO_PKG_VERSION");
         let attributes =
             vec![otlp::text("service.name", &*self.service_name), otlp::text("service.version", version)];
         let scope = Some(InstrumentationScope { name: "orfa".to_owned(), version: version.to_owned() });
         let scope_spans = vec![ScopeSpans { scope, spans }];
-        let resource = Some(Resource { attributes });
+        let resource = Some(OtlpResource { attributes });
         ExportTraceServiceRequest { resource_spans: vec![ResourceSpans { resource, scope_spans }] }
     }
 }
@@ -224,8 +224,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn takes_one_batch_at_a_time() {
-        let queue = Queue::default();
-        queue.lock().pending.extend(vec![Span::default(); 2 * BATCH + 1]);
+        let queue = SpanQueue::default();
+        queue.lock().pending.extend(vec![OtlpSpan::default(); 2 * BATCH + 1]);
         let began = tokio::time::Instant::now();
         for (count, waited) in [(BATCH, Duration::ZERO), (BATCH, Duration::ZERO), (1, COLLECT)] {
             let (batch, is_ending) = queue.next().await;

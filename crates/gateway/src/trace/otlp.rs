@@ -21,13 +21,13 @@ pub(super) struct ExportTraceServiceRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResourceSpans {
     #[prost(message, optional, tag = "1")]
-    pub(super) resource: Option<Resource>,
+    pub(super) resource: Option<OtlpResource>,
     #[prost(message, repeated, tag = "2")]
     pub(super) scope_spans: Vec<ScopeSpans>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Resource {
+pub(super) struct OtlpResource {
     #[prost(message, repeated, tag = "1")]
     pub(super) attributes: Vec<KeyValue>,
 }
@@ -37,7 +37,7 @@ pub(super) struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
     pub(super) scope: Option<InstrumentationScope>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: Vec<OtlpSpan>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -49,7 +49,7 @@ pub(super) struct InstrumentationScope {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Span {
+pub(super) struct OtlpSpan {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) trace_id: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
@@ -69,13 +69,13 @@ pub(super) struct Span {
     #[prost(message, repeated, tag = "9")]
     pub(super) attributes: Vec<KeyValue>,
     #[prost(message, optional, tag = "15")]
-    pub(super) status: Option<Status>,
+    pub(super) status: Option<OtlpStatus>,
     #[prost(fixed32, tag = "16")]
     pub(super) flags: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Status {
+pub(super) struct OtlpStatus {
     #[prost(int32, tag = "3")]
     pub(super) code: i32,
 }
@@ -90,12 +90,12 @@ pub(super) struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 3")]
-    pub(super) value: Option<Value>,
+    #[prost(oneof = "OtlpValue", tags = "1, 3")]
+    pub(super) value: Option<OtlpValue>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
-pub(super) enum Value {
+pub(super) enum OtlpValue {
     #[prost(string, tag = "1")]
     String(String),
     #[prost(int64, tag = "3")]
@@ -104,14 +104,14 @@ pub(super) enum Value {
 
 /// Returns a text attribute.
 pub(super) fn text(key: &str, value: impl Into<String>) -> KeyValue {
-    attribute(key, Value::String(value.into()))
+    attribute(key, OtlpValue::String(value.into()))
 }
 
 /// Returns a numeric attribute.
 pub(super) fn number(key: &str, value: impl Into<i64>) -> KeyValue {
-    attribute(key, Value::Int(value.into()))
+    attribute(key, OtlpValue::Int(value.into()))
 }
 
-fn attribute(key: &str, value: Value) -> KeyValue {
+fn attribute(key: &str, value: OtlpValue) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }

@@ -11,7 +11,7 @@ use services::call::UpstreamCallOutcome;
 use services::trace::{SpanContext, TracePhase};
 use services::{RequestTrace, UpstreamCallRecord};
 
-use super::otlp::{CLIENT, ERROR, INTERNAL, KeyValue, SERVER, Span, Status, number, text};
+use super::otlp::{CLIENT, ERROR, INTERNAL, KeyValue, OtlpSpan, OtlpStatus, SERVER, number, text};
 
 /// The maximum number of upstream calls with a span.
 const MAX_CALLS: usize = 256;
@@ -23,7 +23,7 @@ pub(super) const MAX_PATH: usize = 1024;
 const FLAGS: [u32; 2] = [0x101, 0x301];
 
 /// A sampled request that has completed.
-pub(crate) struct Finished<'a> {
+pub(crate) struct FinishedRequest<'a> {
     pub(crate) trace: &'a RequestTrace,
     pub(crate) context: SpanContext,
     pub(crate) parent: Option<u64>,
@@ -50,8 +50,8 @@ fn shortened(path: &str) -> &str {
     &path[..path.floor_char_boundary(MAX_PATH)]
 }
 
-impl Finished<'_> {
-    pub(super) fn spans(&self) -> Vec<Span> {
+impl FinishedRequest<'_> {
+    pub(super) fn spans(&self) -> Vec<OtlpSpan> {
         let mut phases = self.trace.phases();
         let end = self.began.0 + self.took;
         phases.extend(self.answered.map(|answered| TracePhase { name: "response", span: (answered, end) }));
@@ -71,7 +71,7 @@ impl Finished<'_> {
         spans
     }
 
-    fn request(&self) -> Span {
+    fn request(&self) -> OtlpSpan {
         let method = known(self.method);
         let mut attributes = vec![
             text("http.request.method", method),
@@ -89,20 +89,20 @@ impl Finished<'_> {
         attributes.extend(code.map(|code| text("error.type", code)));
         let end = self.at(self.began.0 + self.took);
         let span = self.span(self.context.span_id, name, SERVER, (self.at(self.began.0), end));
-        Span {
+        OtlpSpan {
             parent_span_id: self.parent.map_or_else(Vec::new, |parent| parent.to_be_bytes().to_vec()),
             flags: FLAGS[usize::from(self.parent.is_some())],
             // For a server span only server errors are errors.
             status: self
                 .status
                 .is_some_and(|status| status.is_server_error())
-                .then_some(Status { code: ERROR }),
+                .then_some(OtlpStatus { code: ERROR }),
             attributes,
             ..span
         }
     }
 
-    fn call(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> Span {
+    fn call(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> OtlpSpan {
         let id = self.context.child(index).span_id;
         let (from, to) = (since + call.span.0, self.end(call, since));
         let method = known(&call.method);
@@ -123,13 +123,13 @@ impl Finished<'_> {
             UpstreamCallOutcome::NotSent => Some("not-sent".to_owned()),
             UpstreamCallOutcome::NoAnswer => Some("no-answer".to_owned()),
         };
-        let status = error.is_some().then_some(Status { code: ERROR });
+        let status = error.is_some().then_some(OtlpStatus { code: ERROR });
         attributes.extend(error.map(|error| text("error.type", error)));
-        Span { attributes, status, ..self.below(id, name, CLIENT, (self.at(from), self.at(to))) }
+        OtlpSpan { attributes, status, ..self.below(id, name, CLIENT, (self.at(from), self.at(to))) }
     }
 
     /// Returns a span for each attempt of a call that was retried. All but the last failed.
-    fn attempts(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> Vec<Span> {
+    fn attempts(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> Vec<OtlpSpan> {
         let call_id = self.context.child(index);
         let mut from = call.span.0;
         let ends = call.again.iter().map(|again| since + *again).chain([self.end(call, since)]);
@@ -137,10 +137,10 @@ impl Finished<'_> {
             let begun = since + std::mem::replace(&mut from, to.saturating_duration_since(since));
             let id = call_id.child(number).span_id;
             let span = self.span(id, "attempt".to_owned(), INTERNAL, (self.at(begun), self.at(to)));
-            Span {
+            OtlpSpan {
                 parent_span_id: call_id.span_id.to_be_bytes().to_vec(),
                 attributes: resent(number).into_iter().collect(),
-                status: (number < call.again.len()).then_some(Status { code: ERROR }),
+                status: (number < call.again.len()).then_some(OtlpStatus { code: ERROR }),
                 ..span
             }
         };
@@ -153,13 +153,13 @@ impl Finished<'_> {
     }
 
     /// Creates a span whose parent is the request's span.
-    fn below(&self, id: u64, name: String, kind: i32, span: (u64, u64)) -> Span {
+    fn below(&self, id: u64, name: String, kind: i32, span: (u64, u64)) -> OtlpSpan {
         let parent_span_id = self.context.span_id.to_be_bytes().to_vec();
-        Span { parent_span_id, ..self.span(id, name, kind, span) }
+        OtlpSpan { parent_span_id, ..self.span(id, name, kind, span) }
     }
 
-    fn span(&self, id: u64, name: String, kind: i32, (from, to): (u64, u64)) -> Span {
-        Span {
+    fn span(&self, id: u64, name: String, kind: i32, (from, to): (u64, u64)) -> OtlpSpan {
+        OtlpSpan {
             trace_id: self.context.trace_id.to_be_bytes().to_vec(),
             span_id: id.to_be_bytes().to_vec(),
             trace_state: self

@@ -10,9 +10,9 @@ use services::call::UpstreamCallOutcome;
 use services::trace::{RequestTrace, SpanContext, TRACEPARENT};
 use services::{UpstreamCallRecord, trace};
 
-use super::otlp::{CLIENT, ExportTraceServiceRequest, INTERNAL, SERVER, Span, Value};
+use super::otlp::{CLIENT, ExportTraceServiceRequest, INTERNAL, OtlpSpan, OtlpValue, SERVER};
 use super::spans::MAX_PATH;
-use super::{Finished, Tally, Tracer, TracesConfig, begin};
+use super::{FinishedRequest, RequestTracer, SpanCounts, TracesConfig, begin};
 
 /// An address where nothing listens.
 const NOBODY: &str = "http://127.0.0.1:1";
@@ -22,8 +22,8 @@ fn config(sample: f64) -> TracesConfig {
     TracesConfig { otlp: NOBODY.into(), sample, service_name: "orfa".into(), headers }
 }
 
-fn tracer(sample: f64) -> Option<Arc<Tracer>> {
-    Tracer::new(&config(sample), Arc::default()).map(Arc::new)
+fn tracer(sample: f64) -> Option<Arc<RequestTracer>> {
+    RequestTracer::new(&config(sample), Arc::default()).map(Arc::new)
 }
 
 fn given(sampled: bool) -> HeaderMap {
@@ -33,7 +33,7 @@ fn given(sampled: bool) -> HeaderMap {
 
 /// Returns the trace context that services receive, and whether the request is recorded.
 fn decided(
-    tracer: Option<&Arc<Tracer>>,
+    tracer: Option<&Arc<RequestTracer>>,
     headers: &HeaderMap,
     is_trusted: bool,
 ) -> (Option<SpanContext>, bool) {
@@ -85,12 +85,12 @@ fn made(path: &str, outcome: UpstreamCallOutcome, again: &[Duration]) -> Upstrea
     UpstreamCallRecord { service, method, path, address: None, outcome, again, span }
 }
 
-fn spans() -> Vec<Span> {
+fn spans() -> Vec<OtlpSpan> {
     spans_of("/query", "/b")
 }
 
 /// Returns the spans of a request for `path`, whose second call is for `called`.
-fn spans_of(path: &str, called: &str) -> Vec<Span> {
+fn spans_of(path: &str, called: &str) -> Vec<OtlpSpan> {
     let ours = SpanContext { trace_id: 7, span_id: 9, sampled: true };
     let trace = RequestTrace::recorded(ours, None);
     drop(trace.phase("run"));
@@ -100,7 +100,7 @@ fn spans_of(path: &str, called: &str) -> Vec<Span> {
         made("/a?secret=hush", UpstreamCallOutcome::Status(200), &[]),
         made(called, UpstreamCallOutcome::NoAnswer, &again),
     ];
-    let finished = Finished {
+    let finished = FinishedRequest {
         trace: &trace,
         context: ours,
         parent: Some(8),
@@ -119,11 +119,11 @@ fn spans_of(path: &str, called: &str) -> Vec<Span> {
     finished.spans()
 }
 
-fn attribute(span: &Span, key: &str) -> Option<String> {
+fn attribute(span: &OtlpSpan, key: &str) -> Option<String> {
     let value = span.attributes.iter().find(|attribute| attribute.key == key)?.value.clone()?.value?;
     Some(match value {
-        Value::String(text) => text,
-        Value::Int(number) => number.to_string(),
+        OtlpValue::String(text) => text,
+        OtlpValue::Int(number) => number.to_string(),
     })
 }
 
@@ -192,8 +192,8 @@ fn a_retried_call_has_a_span_for_each_attempt() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unreachable_collector_only_costs_spans_which_are_counted() {
-    let tally = Arc::<Tally>::default();
-    let tracer = Tracer::new(&config(1.0), Arc::clone(&tally)).unwrap();
+    let tally = Arc::<SpanCounts>::default();
+    let tracer = RequestTracer::new(&config(1.0), Arc::clone(&tally)).unwrap();
     let one = spans();
     let rounds = (1 << 15) / one.len();
     // Nothing takes them meanwhile: the queue fills, and the excess is dropped at once.

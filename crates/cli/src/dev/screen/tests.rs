@@ -19,8 +19,8 @@ fn made(path: &str, outcome: Ended, span: (u64, Option<u64>)) -> UpstreamCallRec
     }
 }
 
-fn shown(status: u16, code: Option<&'static str>, report: Option<RequestReport>) -> Shown {
-    let request = Seen {
+fn shown(status: u16, code: Option<&'static str>, report: Option<RequestReport>) -> DisplayedRequest {
+    let request = CompletedRequest {
         method: Method::POST,
         path: "/query".into(),
         status: StatusCode::from_u16(status).expect("a status"),
@@ -29,7 +29,7 @@ fn shown(status: u16, code: Option<&'static str>, report: Option<RequestReport>)
         made: vec![],
         report,
     };
-    Shown { request, cap: Some(Duration::from_millis(50)) }
+    DisplayedRequest { request, cap: Some(Duration::from_millis(50)) }
 }
 
 fn plain(text: &str) -> String {

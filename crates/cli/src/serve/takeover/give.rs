@@ -9,41 +9,41 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{READY, Sockets, Taken, YOURS};
+use super::{HandoverConnection, ListeningSockets, READY, YOURS};
 
 /// The pause after a failed takeover.
 const BREATHER: Duration = Duration::from_millis(100);
 
 /// The sockets to be given away, and the path of the Unix socket.
-pub(in super::super) struct Giver {
+pub(in super::super) struct HandoverServer {
     path: PathBuf,
-    sockets: Sockets,
+    sockets: ListeningSockets,
 }
 
 /// The Unix socket. Dropping it removes its file, unless another process has replaced it.
-struct Door {
+struct HandoverSocket {
     path: PathBuf,
     listener: UnixListener,
     is_ours: bool,
 }
 
-impl Giver {
+impl HandoverServer {
     /// Creates a giver for `sockets`, which are duplicates of the listening sockets.
-    pub(in super::super) fn new(path: PathBuf, sockets: Sockets) -> Self {
+    pub(in super::super) fn new(path: PathBuf, sockets: ListeningSockets) -> Self {
         Self { path, sockets }
     }
 
     /// Completes the takeover by this process itself, if it was one. Then waits until another process has
     /// taken over, and returns its process ID. Failed attempts are logged, and this process continues to
     /// serve.
-    pub(in super::super) async fn give(self, taken: Option<Taken>) -> Option<u32> {
+    pub(in super::super) async fn give(self, taken: Option<HandoverConnection>) -> Option<u32> {
         if let Some(taken) = taken {
             match taken.settle().await {
                 Ok(()) => tracing::info!("the previous process has released its sockets"),
                 Err(error) => tracing::warn!(%error, "the previous process has ended"),
             }
         }
-        let mut door = match Door::open(&self.path) {
+        let mut door = match HandoverSocket::open(&self.path) {
             Ok(door) => door,
             Err(error) => {
                 tracing::error!(%error, path = %self.path.display(), "no process can take over");
@@ -62,7 +62,7 @@ impl Giver {
         }
     }
 
-    async fn give_once(&self, door: &mut Door) -> io::Result<Option<u32>> {
+    async fn give_once(&self, door: &mut HandoverSocket) -> io::Result<Option<u32>> {
         let (mut stream, _) = door.listener.accept().await?;
         let peer = stream.peer_cred()?;
         if peer.uid() != rustix::process::geteuid().as_raw() {
@@ -95,7 +95,7 @@ impl Giver {
     }
 }
 
-impl Door {
+impl HandoverSocket {
     /// Binds a temporary path and renames it into place, so that there is always a socket and its permissions
     /// are set.
     fn open(path: &Path) -> io::Result<Self> {
@@ -115,7 +115,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for HandoverSocket {
     fn drop(&mut self) {
         if self.is_ours {
             let _ = std::fs::remove_file(&self.path);

@@ -7,21 +7,23 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{READY, Sockets, YOURS};
-use crate::exit::Complaint;
+use super::{ListeningSockets, READY, YOURS};
+use crate::exit::CliError;
 
 /// The timeout for the sockets, which the serving process sends without preparation.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The connection to the process that still serves.
-pub(in super::super) struct Taken(UnixStream);
+pub(in super::super) struct HandoverConnection(UnixStream);
 
 /// Takes the sockets of the process that listens at `path`; `None` if there is none.
-pub(in super::super) fn take(path: &Path) -> Result<Option<(Sockets, Taken)>, Complaint> {
+pub(in super::super) fn take(
+    path: &Path,
+) -> Result<Option<(ListeningSockets, HandoverConnection)>, CliError> {
     let failed = |error: io::Error| {
         let message = format!("can't take over through {}: {error}", path.display());
         let hint = "stop the gateway that listens there, or remove the file";
-        Complaint::internal("takeover-failed", message, hint)
+        CliError::internal("takeover-failed", message, hint)
     };
     let stream = match UnixStream::connect(path) {
         Ok(stream) => stream,
@@ -34,11 +36,11 @@ pub(in super::super) fn take(path: &Path) -> Result<Option<(Sockets, Taken)>, Co
         if peer.uid != rustix::process::geteuid() {
             return Err(io::Error::other("it belongs to another user"));
         }
-        Sockets::receive(&stream)
+        ListeningSockets::receive(&stream)
     };
     let sockets = receive().map_err(failed)?;
     tracing::info!(sockets = sockets.iter().count(), "takes over from the process before");
-    Ok(Some((sockets, Taken(stream))))
+    Ok(Some((sockets, HandoverConnection(stream))))
 }
 
 /// The socket file of a process that has ended counts as absent.
@@ -46,7 +48,7 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-impl Taken {
+impl HandoverConnection {
     /// Notifies the previous process that this one serves, and waits until it has released the sockets. If it
     /// has ended meanwhile, that is fine: the sockets are here.
     pub(super) async fn settle(self) -> io::Result<()> {

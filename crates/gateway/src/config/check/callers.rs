@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use services::config::did_you_mean;
 use services::path::PathGlob;
 
-use super::{Checker, is_nothing, span};
+use super::{ConfigChecker, is_nothing, span};
 use crate::identity::CertificateName;
 use crate::identity::config::is_url;
 use crate::identity::keys;
@@ -23,7 +23,7 @@ const SHORTEST_SECRET: usize = 32;
 /// The maximum tolerance of clock differences.
 const LONGEST_LEEWAY: std::time::Duration = std::time::Duration::from_secs(600);
 
-impl Checker<'_> {
+impl ConfigChecker<'_> {
     fn map(&self, pointer: &str) -> Map<String, Value> {
         self.root.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
     }

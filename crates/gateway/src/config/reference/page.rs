@@ -49,7 +49,7 @@ const WIDTH: usize = 120;
 
 /// Renders the page of this schema, with an example in each section.
 pub(super) fn page(schema: &Value, examples: &[(&str, &str)]) -> String {
-    let mut writer = Writer { root: schema, places: HashMap::new(), sections: Vec::new() };
+    let mut writer = ReferenceWriter { root: schema, places: HashMap::new(), sections: Vec::new() };
     writer.place("", schema);
     let mut page = OPENING.to_owned();
     for (path, schema) in &writer.sections {
@@ -70,14 +70,14 @@ pub(super) fn definition<'a>(root: &'a Value, schema: &'a Value) -> (&'a str, &'
     }
 }
 
-struct Writer<'a> {
+struct ReferenceWriter<'a> {
     root: &'a Value,
     /// The section of each definition: the first path at which it may occur.
     places: HashMap<&'a str, String>,
     sections: Vec<(String, &'a Value)>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> ReferenceWriter<'a> {
     /// Finds the sections at a path and below it.
     fn place(&mut self, path: &str, schema: &'a Value) {
         let (name, schema) = definition(self.root, schema);

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::super::{Config, Mistake, Source, beside, read_document, read_text, schema, yaml};
+use super::super::{
+    ConfigMistake, FieldPositions, GatewayConfig, beside, read_document, read_text, schema, yaml,
+};
 use super::{CONFIG, DECLARATION, find_schemas};
 
 /// A config with every old key, each on a line of its own that ends with its new name.
@@ -113,21 +115,21 @@ fn with_new(line: &str) -> (String, Option<String>) {
     (setting.to_owned(), Some(format!("{indent}{new}:{value}")))
 }
 
-fn read(text: &str) -> Result<Config, Vec<Mistake>> {
+fn read(text: &str) -> Result<GatewayConfig, Vec<ConfigMistake>> {
     read_text(text, Path::new("orfa.yaml"))
 }
 
 fn warnings(text: &str) -> Vec<String> {
-    read(text).unwrap().source.warnings().iter().map(Mistake::to_string).collect()
+    read(text).unwrap().source.warnings().iter().map(ConfigMistake::to_string).collect()
 }
 
 fn mistakes(text: &str) -> Vec<String> {
-    read(text).err().unwrap_or_default().iter().map(Mistake::to_string).collect()
+    read(text).err().unwrap_or_default().iter().map(ConfigMistake::to_string).collect()
 }
 
 /// Formats a config without the positions in its file.
-fn settings(config: Config) -> String {
-    format!("{:?}", Config { source: Source::default(), ..config })
+fn settings(config: GatewayConfig) -> String {
+    format!("{:?}", GatewayConfig { source: FieldPositions::default(), ..config })
 }
 
 #[test]

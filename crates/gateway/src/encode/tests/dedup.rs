@@ -6,13 +6,13 @@ use ::dedup::decode;
 use json::JsonTree;
 
 use super::*;
-use crate::client::Client;
+use crate::client::ClientInfo;
 
 const JSON: &str = "application/vnd.orfa.dedup+json";
 const GRAPHQL: &str = "application/graphql-dedup+json;v=1";
 
-fn encoding(dedups: bool) -> Encoding {
-    Encoding { dedups, ..Encoding::plain(None, true) }
+fn encoding(dedups: bool) -> EncodingConfigState {
+    EncodingConfigState { dedups, ..EncodingConfigState::plain(None, true) }
 }
 
 /// A list in which every value occurs twenty times.
@@ -145,7 +145,7 @@ fn uses_the_attached_tree_without_reading_the_body() {
 
 #[tokio::test]
 async fn deduplicated_tree_counts_as_unsent_until_it_is_read() {
-    let client = Client::that_may_leave(50 << 10);
+    let client = ClientInfo::that_may_leave(50 << 10);
     let item = JsonTree::Text(format!(r#"{{"id":7,"text":"{}"}}"#, "x".repeat(30 << 10)).into());
     let tree = JsonTree::Array(vec![item; 2].into());
     let (encoding, pool) = (encoding(true), pool());
@@ -186,7 +186,7 @@ fn offloads_long_responses() {
     let pool = pool();
     let account = || account(&pool, None);
     let answer = answer("application/json", text.clone());
-    let response = runtime.block_on(encoding.encode(asked, account, answer, &Client::for_tests()));
+    let response = runtime.block_on(encoding.encode(asked, account, answer, &ClientInfo::for_tests()));
     assert_eq!(pool.stats().kinds["dedup"].jobs, 1);
     assert_eq!(decode(&whole(response), 1 << 20).unwrap(), text.as_bytes());
 }
@@ -208,7 +208,7 @@ async fn passes_slow_responses_through() {
     let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
     let pool = pool();
     let account = || account(&pool, Some(Duration::from_secs(1)));
-    let response = encoding.encode(asked, account, response, &Client::for_tests()).await;
+    let response = encoding.encode(asked, account, response, &ClientInfo::for_tests()).await;
     send.send_data(" ".into()).await.unwrap();
     drop(send);
     is_plain(response, &format!("{} ", repeated()));
@@ -225,7 +225,7 @@ fn passes_long_responses_through() {
 }
 
 /// Encodes a JSON response of two frames for this client.
-async fn in_two_frames(text: &str, client: &Client) -> Response<StreamedServiceBody> {
+async fn in_two_frames(text: &str, client: &ClientInfo) -> Response<StreamedServiceBody> {
     let (first, second) = text.split_at(text.len() / 2);
     let frames = [first, second].map(|part| Ok(Frame::data(Bytes::copy_from_slice(part.as_bytes()))));
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
@@ -239,7 +239,7 @@ async fn in_two_frames(text: &str, client: &Client) -> Response<StreamedServiceB
 async fn passes_responses_through_above_half_of_the_limit_of_unsent_bytes() {
     let text = format!("[{}]", [repeated().as_str(); 40].join(","));
     for (half, kind) in [(text.len(), JSON), (text.len() - 1, "application/json")] {
-        let client = Client::that_may_leave(2 * half as u64);
+        let client = ClientInfo::that_may_leave(2 * half as u64);
         let response = in_two_frames(&text, &client).await;
         assert_eq!(header(&response, "content-type"), kind);
         let body = whole(response);
@@ -253,7 +253,7 @@ async fn text_that_was_read_counts_as_unsent_until_it_is_dropped() {
     let numbers: Vec<_> = (0..10_000).map(|number| number.to_string()).collect();
     let unrepeated = format!("[{}]", numbers.join(","));
     let repeated = format!("[{}]", [repeated().as_str(); 40].join(","));
-    let client = Client::that_may_leave(2 * unrepeated.len() as u64);
+    let client = ClientInfo::that_may_leave(2 * unrepeated.len() as u64);
     let first = in_two_frames(&unrepeated, &client).await;
     assert_eq!(header(&first, "content-type"), "application/json");
     let second = in_two_frames(&repeated, &client).await;

@@ -44,21 +44,21 @@ HMEflz9J_t9JfN2dmUQrYaRSXGX4mBmIGEROnnnsQbGgMil14ldxqUJoWMMMnP7Ar-F00myS-by14s6l
 EPX9R5UuRXSDKGoJPC0L-nvPRSx_Q5T2MCxQ4_iHjCJ17IhPWI6X1F-h7bCeMq4ZGEOcqG7VMHeCMxerg_-\
 w28msroBrtUJ15Sj3aPEysIEWM55QC2p-O5lhfVI3BsP7ny8c_yIcqN7TwQ";
 
-pub(super) struct Issuer {
+pub(super) struct TestIssuer {
     rsa: RsaKeyPair,
     ec: EcdsaKeyPair,
 }
 
 /// A server for the keys. Its response can be changed, and it counts the requests.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct JwksServer {
     pub(super) address: SocketAddr,
-    answer: Arc<Mutex<Answer>>,
+    answer: Arc<Mutex<JwksServerResponse>>,
     asked: Arc<AtomicUsize>,
 }
 
 #[derive(Clone)]
-pub(super) enum Answer {
+pub(super) enum JwksServerResponse {
     Text(String),
     Status(u16),
     /// A gigabyte.
@@ -67,7 +67,7 @@ pub(super) enum Answer {
     Never,
 }
 
-impl Issuer {
+impl TestIssuer {
     pub(super) fn new() -> Self {
         let random = SystemRandom::new();
         let rule = &ECDSA_P256_SHA256_FIXED_SIGNING;
@@ -136,8 +136,8 @@ pub(super) fn claims() -> Value {
     })
 }
 
-impl Place {
-    pub(super) async fn new(answer: Answer) -> Self {
+impl JwksServer {
+    pub(super) async fn new(answer: JwksServerResponse) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let place = Self { address, answer: Arc::new(Mutex::new(answer)), asked: Arc::default() };
@@ -157,19 +157,21 @@ impl Place {
         self.asked.fetch_add(1, SeqCst);
         let answer = self.answer.lock().unwrap().clone();
         Ok(match answer {
-            Answer::Text(text) => Response::new(body::full(text)),
-            Answer::Status(status) => Response::builder().status(status).body(body::empty()).unwrap(),
-            Answer::Endless => {
+            JwksServerResponse::Text(text) => Response::new(body::full(text)),
+            JwksServerResponse::Status(status) => {
+                Response::builder().status(status).body(body::empty()).unwrap()
+            }
+            JwksServerResponse::Endless => {
                 let piece = Bytes::from(vec![b' '; 1 << 16]);
                 let pieces =
                     futures_util::stream::iter((0..1 << 14).map(move |_| Ok(Frame::data(piece.clone()))));
                 Response::new(StreamBody::new(pieces).boxed_unsync())
             }
-            Answer::Never => std::future::pending().await,
+            JwksServerResponse::Never => std::future::pending().await,
         })
     }
 
-    pub(super) fn answers(&self, answer: Answer) {
+    pub(super) fn answers(&self, answer: JwksServerResponse) {
         *self.answer.lock().unwrap() = answer;
     }
 

@@ -6,16 +6,16 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn rate(requests: &str, burst: Option<u32>) -> Rate {
-    Rate::new(&RateConfig { requests: Some(requests.parse().unwrap()), burst, ..RateConfig::default() })
+fn rate(requests: &str, burst: Option<u32>) -> RateLimit {
+    RateLimit::new(&RateConfig { requests: Some(requests.parse().unwrap()), burst, ..RateConfig::default() })
 }
 
-fn nobody(address: impl Into<IpAddr>) -> Owner {
-    Owner::of(&CallerId::Anonymous, address.into())
+fn nobody(address: impl Into<IpAddr>) -> AccountOwner {
+    AccountOwner::of(&CallerId::Anonymous, address.into())
 }
 
-fn named(name: &str) -> Owner {
-    Owner::of(&CallerId::Named(name.into()), Ipv4Addr::LOCALHOST.into())
+fn named(name: &str) -> AccountOwner {
+    AccountOwner::of(&CallerId::Named(name.into()), Ipv4Addr::LOCALHOST.into())
 }
 
 proptest! {
@@ -26,7 +26,7 @@ proptest! {
         count in 1_u64..200, burst in 1_u32..50, steps in prop::collection::vec(0_u64..200, 1..400),
     ) {
         let start = Instant::now();
-        let accounts = Accounts::new(start);
+        let accounts = AccountTable::new(start);
         let rate = rate(&format!("{count}/s"), Some(burst));
         let (mut now, mut taken) = (start, Vec::new());
         for step in steps {
@@ -46,11 +46,11 @@ proptest! {
     #[test]
     fn accepts_a_retry_after_the_reported_wait(count in 1_u64..1000, burst in 1_u32..50, asked in 1..200_u32) {
         let mut now = Instant::now();
-        let accounts = Accounts::new(now);
+        let accounts = AccountTable::new(now);
         let rate = rate(&format!("{count}/m"), Some(burst));
         for _ in 0..asked {
             if let Err(over) = accounts.take(&named("a"), &rate, now) {
-                let Over::Requests(wait) = over else { panic!("{over:?}") };
+                let RateLimitExceeded::Requests(wait) = over else { panic!("{over:?}") };
                 now += wait;
                 prop_assert!(accounts.take(&named("a"), &rate, now).is_ok());
             }
@@ -61,12 +61,12 @@ proptest! {
 #[test]
 fn callers_addresses_and_networks_have_separate_accounts() {
     let now = Instant::now();
-    let accounts = Accounts::new(now);
+    let accounts = AccountTable::new(now);
     let rate = rate("1/h", None);
-    let take = |owner: &Owner| accounts.take(owner, &rate, now).is_ok();
+    let take = |owner: &AccountOwner| accounts.take(owner, &rate, now).is_ok();
     assert!(take(&named("a")) && take(&named("b")) && !take(&named("a")));
     assert!(
-        take(&Owner::of(&CallerId::Subject("a".into()), Ipv4Addr::LOCALHOST.into())),
+        take(&AccountOwner::of(&CallerId::Subject("a".into()), Ipv4Addr::LOCALHOST.into())),
         "not the config's `a`"
     );
     let v4 = Ipv4Addr::new(192, 0, 2, 1);
@@ -77,25 +77,25 @@ fn callers_addresses_and_networks_have_separate_accounts() {
 }
 
 /// An anonymous client in one of the networks of a block.
-fn in_block(block: u16, network: u16) -> Owner {
+fn in_block(block: u16, network: u16) -> AccountOwner {
     nobody(Ipv6Addr::new(0x2001, 0xdb8, block, network, 0, 0, 0, 1))
 }
 
 #[test]
 fn a_block_has_sixteen_times_the_rates_of_a_network() {
     let now = Instant::now();
-    let accounts = Accounts::new(now);
+    let accounts = AccountTable::new(now);
     let requests = rate("1/h", None);
     let is_admitted = |block, network| accounts.take(&in_block(block, network), &requests, now).is_ok();
     assert_eq!((0..100).filter(|network| is_admitted(1, *network)).count(), 16);
     assert!(is_admitted(2, 0), "another block");
     assert!(!is_admitted(2, 0), "a network has no more than without a block");
 
-    let at_once = Rate::new(&RateConfig { max_in_flight: Some(2), ..RateConfig::default() });
+    let at_once = RateLimit::new(&RateConfig { max_in_flight: Some(2), ..RateConfig::default() });
     let hold = |network| accounts.take(&in_block(3, network), &at_once, now).map(|(held, _)| held);
     let held: Vec<_> = (0..100).filter_map(|network| hold(network).ok()).collect();
     assert_eq!(held.len(), 32);
-    assert_eq!(hold(200).unwrap_err(), Over::AtOnce(32));
+    assert_eq!(hold(200).unwrap_err(), RateLimitExceeded::AtOnce(32));
     drop(held);
     assert!(hold(200).is_ok(), "both permits are released");
 }
@@ -103,19 +103,19 @@ fn a_block_has_sixteen_times_the_rates_of_a_network() {
 #[test]
 fn a_block_pays_for_the_cpu_time_of_its_networks() {
     let now = Instant::now();
-    let accounts = Accounts::new(now);
+    let accounts = AccountTable::new(now);
     let cpu = Some("1ms/h".parse().unwrap());
-    let rate = Rate::new(&RateConfig { cpu, ..RateConfig::default() });
+    let rate = RateLimit::new(&RateConfig { cpu, ..RateConfig::default() });
     let (_, bill) = accounts.take(&in_block(1, 1), &rate, now).unwrap();
     CpuAccounting::charge(&*bill.unwrap(), Duration::from_millis(50));
-    assert!(matches!(accounts.take(&in_block(1, 2), &rate, now), Err(Over::Cpu(_))));
+    assert!(matches!(accounts.take(&in_block(1, 2), &rate, now), Err(RateLimitExceeded::Cpu(_))));
     assert!(accounts.take(&in_block(2, 1), &rate, now).is_ok());
 }
 
 #[test]
 fn requests_above_the_limit_of_a_network_are_not_charged_to_its_block() {
     let now = Instant::now();
-    let accounts = Accounts::new(now);
+    let accounts = AccountTable::new(now);
     let rate = rate("1/h", None);
     let admitted = (0..100).filter(|_| accounts.take(&in_block(1, 1), &rate, now).is_ok());
     assert_eq!(admitted.count(), 1);
@@ -125,51 +125,51 @@ fn requests_above_the_limit_of_a_network_are_not_charged_to_its_block() {
 #[test]
 fn requests_above_the_limit_of_a_block_are_not_charged_to_the_network() {
     let now = Instant::now();
-    let accounts = Accounts::new(now);
+    let accounts = AccountTable::new(now);
     let rate = rate("1/h", None);
     let take = |network, now| accounts.take(&in_block(1, network), &rate, now).map(drop);
     for network in 0..16 {
         take(network, now).unwrap();
     }
-    let Err(Over::Requests(wait)) = take(16, now) else { panic!("the block has requests left") };
+    let Err(RateLimitExceeded::Requests(wait)) = take(16, now) else { panic!("the block has requests left") };
     take(16, now + wait).unwrap();
 }
 
 #[test]
 fn a_caller_in_cpu_debt_waits_until_it_is_earned() {
     let start = Instant::now();
-    let accounts = Accounts::new(start);
+    let accounts = AccountTable::new(start);
     let cpu = Some("500ms/s".parse().unwrap());
-    let rate = Rate::new(&RateConfig { cpu, ..RateConfig::default() });
+    let rate = RateLimit::new(&RateConfig { cpu, ..RateConfig::default() });
     let owner = named("a");
     let account = accounts.account(&owner, 0);
     account.charge(nanos(Duration::from_millis(1500)) * 2, 0);
     let after = |millis| accounts.take(&owner, &rate, start + Duration::from_millis(millis)).map(drop);
     // Three seconds' worth was used, and at most one is saved up.
-    assert!(matches!(after(0), Err(Over::Cpu(wait)) if wait.as_millis() == 2000));
+    assert!(matches!(after(0), Err(RateLimitExceeded::Cpu(wait)) if wait.as_millis() == 2000));
     assert!(after(1999).is_err());
     assert!(after(2001).is_ok());
 }
 
 #[test]
 fn charges_a_run_to_its_caller() {
-    let accounts = Accounts::new(Instant::now());
+    let accounts = AccountTable::new(Instant::now());
     let cpu = Some("1ms/h".parse().unwrap());
-    let rate = Rate::new(&RateConfig { cpu, ..RateConfig::default() });
+    let rate = RateLimit::new(&RateConfig { cpu, ..RateConfig::default() });
     let (_, bill) = accounts.take(&named("a"), &rate, Instant::now()).unwrap();
     CpuAccounting::charge(&*bill.unwrap(), Duration::from_millis(50));
-    assert!(matches!(accounts.take(&named("a"), &rate, Instant::now()), Err(Over::Cpu(_))));
+    assert!(matches!(accounts.take(&named("a"), &rate, Instant::now()), Err(RateLimitExceeded::Cpu(_))));
     assert!(accounts.take(&named("b"), &rate, Instant::now()).is_ok());
 }
 
 #[test]
 fn releases_concurrency_permits() {
     let now = Instant::now();
-    let accounts = Accounts::new(now);
-    let rate = Rate::new(&RateConfig { max_in_flight: Some(2), ..RateConfig::default() });
+    let accounts = AccountTable::new(now);
+    let rate = RateLimit::new(&RateConfig { max_in_flight: Some(2), ..RateConfig::default() });
     let take = || accounts.take(&named("a"), &rate, now).map(|(held, _)| held);
     let (first, _second) = (take().unwrap(), take().unwrap());
-    assert_eq!(take().unwrap_err(), Over::AtOnce(2));
+    assert_eq!(take().unwrap_err(), RateLimitExceeded::AtOnce(2));
     drop(first);
     assert!(take().is_ok());
 }
@@ -177,19 +177,19 @@ fn releases_concurrency_permits() {
 #[test]
 fn a_refused_request_releases_its_concurrency_permit() {
     let now = Instant::now();
-    let accounts = Accounts::new(now);
+    let accounts = AccountTable::new(now);
     let requests = Some("1/h".parse().unwrap());
-    let rate = Rate::new(&RateConfig { max_in_flight: Some(1), requests, ..RateConfig::default() });
+    let rate = RateLimit::new(&RateConfig { max_in_flight: Some(1), requests, ..RateConfig::default() });
     drop(accounts.take(&named("a"), &rate, now));
     for _ in 0..3 {
-        assert!(matches!(accounts.take(&named("a"), &rate, now), Err(Over::Requests(_))));
+        assert!(matches!(accounts.take(&named("a"), &rate, now), Err(RateLimitExceeded::Requests(_))));
     }
 }
 
 #[test]
 fn bounds_accounts_and_forgets_heavy_users_last() {
     let start = Instant::now();
-    let accounts = Accounts::new(start);
+    let accounts = AccountTable::new(start);
     let rate = rate("1/s", Some(5));
     let greedy = nobody(Ipv4Addr::new(10, 0, 0, 1));
     while accounts.take(&greedy, &rate, start).is_ok() {}

@@ -30,12 +30,12 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 const LARGEST_FRAME: usize = 1 << 24;
 
 /// A gateway with in-memory connections.
-struct Served {
+struct InMemoryGateway {
     runtime: Runtime,
-    current: Arc<Current>,
+    current: Arc<ActiveConfig>,
 }
 
-impl Served {
+impl InMemoryGateway {
     fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -128,7 +128,7 @@ fn keeps_rules(sent: &[u8], script: &Script) {
 
 #[test]
 fn follows_the_protocol_for_any_frames() {
-    let served = Served::new();
+    let served = InMemoryGateway::new();
     ::fuzz::run("http2_frames", &[], |bytes| {
         let script = generate::script(&mut Choices::new(bytes), PATHS);
         keeps_rules(&served.play(&script), &script);

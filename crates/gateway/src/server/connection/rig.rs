@@ -16,32 +16,32 @@ pub(super) struct ServedConnection {
     /// The task that serves it.
     pub(super) serving: JoinHandle<Result<(), BoxError>>,
     /// The gateway serves until this is dropped.
-    pub(super) phase: watch::Sender<Phase>,
+    pub(super) phase: watch::Sender<DrainPhase>,
 }
 
 /// Builds the gateway from a config.
-pub(super) fn build(config: &str) -> Arc<Current> {
+pub(super) fn build(config: &str) -> Arc<ActiveConfig> {
     let config = config::read_text(config, Path::new("orfa.yaml")).unwrap();
     Gateway::build(config).unwrap().current
 }
 
 /// Serves a connection with a buffer of `room` bytes between its two sides.
-pub(super) fn connect(current: &Arc<Current>, is_http2: bool, room: usize) -> ServedConnection {
-    let (sender, phase) = watch::channel(Phase::Serving);
+pub(super) fn connect(current: &Arc<ActiveConfig>, is_http2: bool, room: usize) -> ServedConnection {
+    let (sender, phase) = watch::channel(DrainPhase::Serving);
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let limiter = Arc::clone(&current.life().audience.metrics.limiter);
     let limits = current.life().connections;
     let permit = limiter.connect(address.ip(), false, &limits, Instant::now()).map(Arc::new).unwrap();
-    let connection = Connection {
+    let connection = AcceptedConnection {
         current: Arc::clone(current),
         address,
-        port: Port::default(),
+        port: ListenerRules::default(),
         phase,
-        open: Open::default(),
+        open: OpenConnectionToken::default(),
         permit: Arc::clone(&permit),
     };
     let (client, server) = duplex(room);
-    let link = Arc::new(Link::new(None, Some(permit)));
+    let link = Arc::new(ConnectionContext::new(None, Some(permit)));
     let serving = tokio::spawn(connection.serve(server, Vec::new(), is_http2, link));
     ServedConnection { client, serving, phase: sender }
 }

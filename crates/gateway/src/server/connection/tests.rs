@@ -7,17 +7,17 @@ use super::super::UNREAD;
 use super::super::limiter::ClientLimiter;
 use super::*;
 use crate::tests::frames::{
-    Connection as Frames, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, SETTINGS,
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, RawFrameConnection as Frames, SETTINGS,
     WINDOW_UPDATE, frame, head_of,
 };
 
 /// The client's side of a connection.
-struct Peer {
+struct TestPeer {
     read: ReadHalf<DuplexStream>,
     write: WriteHalf<DuplexStream>,
     opened: Instant,
     /// The gateway serves as long as this exists.
-    _phase: watch::Sender<Phase>,
+    _phase: watch::Sender<DrainPhase>,
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ routes:
   - { path: /patient, query: { services: [up], limits: { timeout: 1h } }, limits: { min_request_body_rate: 0 } }
 ";
 
-impl Peer {
+impl TestPeer {
     /// Connects with a buffer of `room` bytes between the two sides.
     fn connect(room: usize) -> Self {
         Self::speaking(false, room)
@@ -94,7 +94,7 @@ fn bytes(count: usize) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn cuts_off_slow_request_heads() {
-    let Peer { mut read, mut write, opened, _phase } = Peer::connect(1 << 16);
+    let TestPeer { mut read, mut write, opened, _phase } = TestPeer::connect(1 << 16);
     tokio::spawn(async move {
         for byte in "GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n".bytes() {
             let _ = write.write_all(&[byte]).await;
@@ -107,7 +107,7 @@ async fn cuts_off_slow_request_heads() {
 
 #[tokio::test(start_paused = true)]
 async fn each_head_and_each_idle_time_has_its_own_timeout() {
-    let mut peer = Peer::connect(1 << 16);
+    let mut peer = TestPeer::connect(1 << 16);
     for _ in 0..3 {
         sleep(50 * SECOND).await;
         peer.send("GET /nowhere HTTP/1.1\r\n").await;
@@ -125,32 +125,32 @@ async fn each_head_and_each_idle_time_has_its_own_timeout() {
 #[tokio::test(start_paused = true)]
 async fn waits_half_a_minute_for_a_stalled_body() {
     for path in ["/query", "/patient"] {
-        let answer = Peer::connect(1 << 16).trickle(path, bytes(1), 3600 * SECOND, 2).await;
+        let answer = TestPeer::connect(1 << 16).trickle(path, bytes(1), 3600 * SECOND, 2).await;
         assert_eq!(answer, (408, 30), "{path}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn cuts_off_a_body_that_arrives_byte_by_byte() {
-    let answer = Peer::connect(1 << 16).trickle("/query", bytes(1), 29 * SECOND, 100).await;
+    let answer = TestPeer::connect(1 << 16).trickle("/query", bytes(1), 29 * SECOND, 100).await;
     assert_eq!(answer, (408, 30));
-    let (status, seconds) = Peer::connect(1 << 16).trickle("/query", bytes(400), SECOND, 1000).await;
+    let (status, seconds) = TestPeer::connect(1 << 16).trickle("/query", bytes(400), SECOND, 1000).await;
     assert!(status == 408 && (140..150).contains(&seconds), "{status} after {seconds} s");
 }
 
 #[tokio::test(start_paused = true)]
 async fn accepts_bodies_over_slow_connections() {
-    let steady = Peer::connect(1 << 16).trickle("/query", bytes(600), SECOND, 100).await;
+    let steady = TestPeer::connect(1 << 16).trickle("/query", bytes(600), SECOND, 100).await;
     assert_eq!(steady, (400, 100), "all of it is read");
-    let in_heaps = Peer::connect(1 << 16).trickle("/query", bytes(15_000), 25 * SECOND, 4).await;
+    let in_heaps = TestPeer::connect(1 << 16).trickle("/query", bytes(15_000), 25 * SECOND, 4).await;
     assert_eq!(in_heaps, (400, 100), "all of it is read");
-    let messages = Peer::connect(1 << 16).trickle("/patient", bytes(1), 29 * SECOND, 100).await;
+    let messages = TestPeer::connect(1 << 16).trickle("/patient", bytes(1), 29 * SECOND, 100).await;
     assert_eq!(messages, (400, 2900), "all of it is read");
 }
 
 #[tokio::test(start_paused = true)]
 async fn cuts_off_clients_that_do_not_read_the_response() {
-    let mut peer = Peer::connect(64);
+    let mut peer = TestPeer::connect(64);
     peer.send("GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n").await;
     // Further bytes fail once the gateway has closed the connection.
     while peer.write.write_all(b"GET ").await.is_ok() {}
@@ -160,7 +160,7 @@ async fn cuts_off_clients_that_do_not_read_the_response() {
 
 #[tokio::test(start_paused = true)]
 async fn clients_that_read_slowly_receive_the_whole_response() {
-    let mut peer = Peer::connect(64);
+    let mut peer = TestPeer::connect(64);
     peer.send("GET /nowhere HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
     let (mut answer, mut piece) = (Vec::new(), [0; 16]);
     loop {
@@ -196,7 +196,7 @@ async fn next_of(kind: u8, read: &mut (impl AsyncRead + Unpin)) -> (u32, Vec<u8>
 
 #[tokio::test(start_paused = true)]
 async fn resets_http2_responses_that_are_not_read() {
-    let mut peer = Peer::connect_http2(&window(0)).await;
+    let mut peer = TestPeer::connect_http2(&window(0)).await;
     for stream in [1, 3, 5] {
         peer.write.write_all(&ask_http2(stream)).await.unwrap();
     }
@@ -210,7 +210,8 @@ async fn resets_http2_responses_that_are_not_read() {
 #[tokio::test(start_paused = true)]
 async fn resets_http2_responses_that_are_read_byte_by_byte() {
     for window_size in [0, 1] {
-        let Peer { mut read, mut write, opened, _phase } = Peer::connect_http2(&window(window_size)).await;
+        let TestPeer { mut read, mut write, opened, _phase } =
+            TestPeer::connect_http2(&window(window_size)).await;
         write.write_all(&ask_http2(1)).await.unwrap();
         tokio::spawn(async move {
             // The gateway may have closed the connection.
@@ -225,7 +226,7 @@ async fn resets_http2_responses_that_are_read_byte_by_byte() {
 
 #[tokio::test(start_paused = true)]
 async fn completes_http2_responses_that_are_read_slowly() {
-    let mut peer = Peer::connect_http2(&window(0)).await;
+    let mut peer = TestPeer::connect_http2(&window(0)).await;
     peer.write.write_all(&ask_http2(1)).await.unwrap();
     let mut answer = Vec::new();
     while !answer.ends_with(b"}") {
@@ -239,7 +240,7 @@ async fn completes_http2_responses_that_are_read_slowly() {
 #[tokio::test(start_paused = true)]
 async fn closes_http2_connections_without_requests() {
     for pings in [false, true] {
-        let Peer { mut read, mut write, opened, _phase } = Peer::connect_http2(&[]).await;
+        let TestPeer { mut read, mut write, opened, _phase } = TestPeer::connect_http2(&[]).await;
         write.write_all(&ask_http2(1)).await.unwrap();
         tokio::spawn(async move {
             // Pings do not keep a connection without requests open.
@@ -260,7 +261,7 @@ async fn closes_http2_connections_without_requests() {
 #[tokio::test(start_paused = true)]
 async fn closes_http2_connections_of_silent_clients() {
     for begun in [&b""[..], PREFACE, &frame(HEADERS, END_STREAM, 1, &head_of("GET", "/nowhere", &[]))] {
-        let mut peer = Peer::speaking(true, 1 << 16);
+        let mut peer = TestPeer::speaking(true, 1 << 16);
         if !begun.is_empty() && begun != PREFACE {
             peer.write.write_all(&[&PREFACE[..], &frame(SETTINGS, 0, 0, &[])].concat()).await.unwrap();
         }
@@ -273,7 +274,7 @@ async fn closes_http2_connections_of_silent_clients() {
 /// The client's side of a connection over HTTP/2 with large windows, and the limiter that counts for it. The
 /// client reads nothing until [`UnreadConnection::read_all`].
 struct UnreadConnection {
-    peer: Peer,
+    peer: TestPeer,
     limiter: Arc<ClientLimiter>,
 }
 
@@ -283,7 +284,7 @@ impl UnreadConnection {
         let limiter = Arc::clone(&current.life().audience.metrics.limiter);
         let rig::ServedConnection { client, serving: _, phase } = rig::connect(&current, true, 1 << 10);
         let (read, write) = split(client);
-        let mut peer = Peer { read, write, opened: Instant::now(), _phase: phase };
+        let mut peer = TestPeer { read, write, opened: Instant::now(), _phase: phase };
         peer.write.write_all(PREFACE).await.unwrap();
         // SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2).
         let windows = [

@@ -9,7 +9,7 @@ use http_body::Body;
 use rustix::time::{ClockId, clock_gettime};
 use services::http1::{BodyFraming, content_length, put};
 
-use super::head::Asked;
+use super::head::RequestFraming;
 
 /// Whether the response has a body (RFC 9110, 6.4.1 and 15.3.6).
 pub(in crate::server) fn has_body(status: StatusCode, is_head: bool) -> bool {
@@ -23,7 +23,7 @@ pub(in crate::server) fn may_have_content(status: StatusCode) -> bool {
 }
 
 /// The framing of the body, or the one it would have if there were a body.
-pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -> BodyFraming {
+pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &RequestFraming) -> BodyFraming {
     let known = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     let said = || content_length(&head.headers).ok().flatten();
     let length = match head.status {
@@ -42,7 +42,7 @@ pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &Asked) -
 pub(super) fn head(
     head: &response::Parts,
     framing: BodyFraming,
-    asked: &Asked,
+    asked: &RequestFraming,
     stays: bool,
     before: &[u8],
 ) -> Vec<u8> {
@@ -75,7 +75,7 @@ pub(super) fn head(
     text
 }
 
-fn put_framing(text: &mut Vec<u8>, head: &response::Parts, framing: BodyFraming, asked: &Asked) {
+fn put_framing(text: &mut Vec<u8>, head: &response::Parts, framing: BodyFraming, asked: &RequestFraming) {
     let has_body = has_body(head.status, asked.is_head);
     match framing {
         // Without a length, clients would wait for a body (RFC 9112, 6.3).

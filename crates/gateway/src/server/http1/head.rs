@@ -13,7 +13,7 @@ use services::headers::{MAX_MEMBERS, is_read_whole, lists, takes_trailers};
 use services::http1::{BodyFraming, ReceiveBuffer, content_length, fields, has_bare_line_feed, is_chunked};
 
 use crate::conform::MAX_FIELDS;
-use crate::refusal::Refusal;
+use crate::refusal::RequestRefusal;
 use crate::server::MAX_HEAD;
 
 /// The maximum number of empty lines before a request. Some clients send one after a body (RFC 9112, 2.2).
@@ -23,16 +23,16 @@ static SPECIAL: [HeaderName; 4] = [CONNECTION, EXPECT, TE, TRANSFER_ENCODING];
 
 /// A request without its body.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct RequestHead {
     pub(super) request: request::Parts,
-    pub(super) asked: Asked,
+    pub(super) asked: RequestFraming,
     /// The size in bytes.
     pub(super) length: usize,
 }
 
 /// The properties of a request that determine the connection's behaviour and the response's framing.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestFraming {
     pub(super) version: Version,
     pub(super) is_head: bool,
     /// The framing of the request's body.
@@ -45,7 +45,7 @@ pub(super) struct Asked {
     pub(super) takes_trailers: bool,
 }
 
-impl Asked {
+impl RequestFraming {
     /// The properties of a request that can't be parsed.
     pub(super) fn unknown() -> Self {
         Self {
@@ -91,32 +91,35 @@ impl Asked {
 }
 
 /// Takes a head from the input, if it is complete. Skips empty lines before it, and counts them.
-pub(super) fn read(input: &mut ReceiveBuffer, empty_lines: &mut usize) -> Option<Result<Head, Refusal>> {
+pub(super) fn read(
+    input: &mut ReceiveBuffer,
+    empty_lines: &mut usize,
+) -> Option<Result<RequestHead, RequestRefusal>> {
     while input.bytes().starts_with(b"\r\n") {
         *empty_lines += 1;
         if *empty_lines > MAX_EMPTY_LINES {
             let reason = format!("more than {MAX_EMPTY_LINES} empty lines precede it");
-            return Some(Err(Refusal::Malformed { reason }));
+            return Some(Err(RequestRefusal::Malformed { reason }));
         }
         input.skip(2);
     }
     let Some(length) = input.head_length() else {
-        return (input.bytes().len() >= MAX_HEAD).then_some(Err(Refusal::HeadTooLarge));
+        return (input.bytes().len() >= MAX_HEAD).then_some(Err(RequestRefusal::HeadTooLarge));
     };
     if length > MAX_HEAD {
-        return Some(Err(Refusal::HeadTooLarge));
+        return Some(Err(RequestRefusal::HeadTooLarge));
     }
     Some(parse(&input.take(length)))
 }
 
-fn parse(text: &Bytes) -> Result<Head, Refusal> {
-    let malformed = |reason: &str| Refusal::Malformed { reason: reason.to_owned() };
+fn parse(text: &Bytes) -> Result<RequestHead, RequestRefusal> {
+    let malformed = |reason: &str| RequestRefusal::Malformed { reason: reason.to_owned() };
     let mut room = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     match ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, text, &mut room) {
         Ok(Status::Complete(length)) if length == text.len() => {}
         Ok(_) => return Err(malformed("its head ends twice")),
-        Err(Error::TooManyHeaders) => return Err(Refusal::HeadTooLarge),
+        Err(Error::TooManyHeaders) => return Err(RequestRefusal::HeadTooLarge),
         Err(error) => return Err(malformed(&error.to_string())),
     }
     let (method, path) = (parsed.method.unwrap_or_default(), parsed.path.unwrap_or_default());
@@ -134,9 +137,9 @@ fn parse(text: &Bytes) -> Result<Head, Refusal> {
     *request.headers_mut() =
         fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is invalid"))?;
     let (head, ()) = request.into_parts();
-    let asked = Asked::of(&head, has_bare_line_feed(text))
+    let asked = RequestFraming::of(&head, has_bare_line_feed(text))
         .ok_or_else(|| malformed(&format!("its `Connection` has more than {MAX_MEMBERS} options")))?;
-    Ok(Head { request: head, asked, length: text.len() })
+    Ok(RequestHead { request: head, asked, length: text.len() })
 }
 
 /// Returns the framing of the body, or `None` if it is ambiguous.

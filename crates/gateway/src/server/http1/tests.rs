@@ -22,35 +22,35 @@ const CHUNKED: &str =
 const LAST: &str = "GET /last HTTP/1.1\r\nconnection: close\r\n\r\n";
 
 /// A request as the handler received it: its path, whether it is doubtful, and its body if all of it arrived.
-type Seen = (String, bool, Option<Vec<u8>>);
+type HandledRequest = (String, bool, Option<Vec<u8>>);
 
 /// The result of sending requests on a connection.
-struct Talk {
-    seen: Vec<Seen>,
+struct ConnectionTranscript {
+    seen: Vec<HandledRequest>,
     /// All bytes of the responses.
     said: String,
 }
 
 /// Serves a connection with this handler in a task.
 fn served<F, B>(
-    answer: impl FnMut(Request<StreamedServiceBody>, Client) -> F + Send + 'static,
+    answer: impl FnMut(Request<StreamedServiceBody>, ClientInfo) -> F + Send + 'static,
 ) -> DuplexStream
 where
     F: Future<Output = Response<B>> + Send,
     B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin + Send + 'static,
 {
     let (ours, theirs) = duplex(1 << 20);
-    tokio::spawn(
-        async move { serve(theirs, &[], Client::for_tests(), Awaited::never(), answer, || true).await },
-    );
+    tokio::spawn(async move {
+        serve(theirs, &[], ClientInfo::for_tests(), PhaseChange::never(), answer, || true).await
+    });
     ours
 }
 
 /// Sends pieces, and reads until the connection ends.
-async fn talk(pieces: &[&[u8]]) -> Talk {
+async fn talk(pieces: &[&[u8]]) -> ConnectionTranscript {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&seen);
-    let mut peer = served(move |request: Request<StreamedServiceBody>, client: Client| {
+    let mut peer = served(move |request: Request<StreamedServiceBody>, client: ClientInfo| {
         let note = Arc::clone(&note);
         async move {
             let (head, body) = request.into_parts();
@@ -68,7 +68,7 @@ async fn talk(pieces: &[&[u8]]) -> Talk {
     let _ = peer.shutdown().await;
     let _ = peer.read_to_string(&mut said).await;
     let seen = std::mem::take(&mut *seen.lock().unwrap());
-    Talk { seen, said }
+    ConnectionTranscript { seen, said }
 }
 
 /// Sends a request whose handler returns this response, and reads until the connection ends.
@@ -85,14 +85,14 @@ fn blocking<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-fn hello(path: &str) -> Seen {
+fn hello(path: &str) -> HandledRequest {
     (path.to_owned(), false, Some(b"hello".to_vec()))
 }
 
 #[tokio::test]
 async fn separates_consecutive_requests() {
     let several = format!("{GOOD}\r\n{CHUNKED}{GOOD}{LAST}{GOOD}");
-    let Talk { seen, said } = talk(&[several.as_bytes()]).await;
+    let ConnectionTranscript { seen, said } = talk(&[several.as_bytes()]).await;
     assert_eq!(seen, [hello("/a"), hello("/b"), hello("/a"), ("/last".to_owned(), false, Some(vec![]))]);
     assert_eq!(said.matches("HTTP/1.1 200 OK\r\n").count(), 4, "{said}");
 }
@@ -103,9 +103,9 @@ async fn rejects_more_connection_options_than_are_read() {
         let options = "a,".repeat(options - 1) + "close";
         format!("GET /many HTTP/1.1\r\nConnection: {options}\r\n\r\n{GOOD}")
     };
-    let Talk { seen, .. } = talk(&[with(MAX_MEMBERS).as_bytes()]).await;
+    let ConnectionTranscript { seen, .. } = talk(&[with(MAX_MEMBERS).as_bytes()]).await;
     assert_eq!(seen, [("/many".to_owned(), false, Some(vec![]))], "the last option closes the connection");
-    let Talk { seen, said } = talk(&[with(MAX_MEMBERS + 1).as_bytes()]).await;
+    let ConnectionTranscript { seen, said } = talk(&[with(MAX_MEMBERS + 1).as_bytes()]).await;
     assert!(seen.is_empty() && said.starts_with("HTTP/1.1 400 "), "{said}");
     assert!(said.contains("request-malformed"), "{said}");
 }
@@ -151,7 +151,7 @@ async fn answers_invalid_http_without_calling_the_handler() {
         (endless.as_str(), 431, "head-too-large"),
         (many.as_str(), 431, "head-too-large"),
     ] {
-        let Talk { seen, said } = talk(&[text.as_bytes()]).await;
+        let ConnectionTranscript { seen, said } = talk(&[text.as_bytes()]).await;
         assert!(seen.is_empty(), "{seen:?}");
         assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{said}");
         assert!(said.contains("connection: close\r\n") && said.contains(code), "{said}");
@@ -167,7 +167,7 @@ async fn skips_a_bounded_number_of_empty_lines_before_each_request() {
         assert_eq!(seen, [hello("/a"), ("/last".to_owned(), false, Some(vec![]))]);
     }
     for lines in ["\r\n".repeat(100_000), format!("\r\n{lines}{GOOD}")] {
-        let Talk { seen, said } = talk(&[lines.as_bytes()]).await;
+        let ConnectionTranscript { seen, said } = talk(&[lines.as_bytes()]).await;
         assert!(seen.is_empty(), "{seen:?}");
         assert!(said.starts_with("HTTP/1.1 400 ") && said.contains("request-malformed"), "{said}");
     }
@@ -213,7 +213,7 @@ async fn never_reads_on_after_a_refused_chunked_body() {
         let request = format!("POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}{GOOD}");
         let pieces: Vec<&[u8]> = request.as_bytes().chunks(7).collect();
         for pieces in [vec![request.as_bytes()], pieces] {
-            let Talk { seen, said } = talk(&pieces).await;
+            let ConnectionTranscript { seen, said } = talk(&pieces).await;
             assert_eq!(seen, [("/x".to_owned(), false, None)], "{body:?}");
             assert_eq!(said.matches("HTTP/1.1 200 OK\r\n").count(), 1, "{body:?}: {said}");
         }
@@ -380,15 +380,15 @@ async fn streams_a_body_back_as_it_arrives() {
 
 #[tokio::test]
 async fn cancels_the_handler_when_the_client_disconnects() {
-    struct Worker(Option<oneshot::Sender<()>>);
-    impl Drop for Worker {
+    struct TestHandler(Option<oneshot::Sender<()>>);
+    impl Drop for TestHandler {
         fn drop(&mut self) {
             self.0.take().map(|done| done.send(()));
         }
     }
     let (done, dropped) = oneshot::channel();
     let (begun, begins) = oneshot::channel();
-    let mut both = Some((Worker(Some(done)), begun));
+    let mut both = Some((TestHandler(Some(done)), begun));
     let mut peer = served(move |request: Request<StreamedServiceBody>, _| {
         let (worker, begun) = both.take().unwrap();
         assert_eq!((request.method(), request.version()), (&Method::GET, Version::HTTP_11));
@@ -479,8 +479,8 @@ async fn replaces_final_responses_with_an_interim_status() {
 #[tokio::test(start_paused = true)]
 async fn cuts_off_clients_that_do_not_read_behind_a_buffering_transport() {
     /// A transport like TLS that accepts all writes and flushes nothing.
-    struct Greedy(DuplexStream);
-    impl AsyncRead for Greedy {
+    struct BufferingTransport(DuplexStream);
+    impl AsyncRead for BufferingTransport {
         fn poll_read(
             mut self: Pin<&mut Self>,
             context: &mut Context<'_>,
@@ -489,7 +489,7 @@ async fn cuts_off_clients_that_do_not_read_behind_a_buffering_transport() {
             Pin::new(&mut self.0).poll_read(context, buffer)
         }
     }
-    impl AsyncWrite for Greedy {
+    impl AsyncWrite for BufferingTransport {
         fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             Poll::Ready(Ok(bytes.len()))
         }
@@ -504,7 +504,11 @@ async fn cuts_off_clients_that_do_not_read_behind_a_buffering_transport() {
     let answer = |_, _| std::future::ready(Response::new(full("x")));
     ours.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let begun = tokio::time::Instant::now();
-    let served = serve(Greedy(theirs), &[], Client::for_tests(), Awaited::never(), answer, || true).await;
+    let served =
+        serve(BufferingTransport(theirs), &[], ClientInfo::for_tests(), PhaseChange::never(), answer, || {
+            true
+        })
+        .await;
     assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
     assert_eq!(begun.elapsed(), UNREAD);
 }
@@ -512,8 +516,8 @@ async fn cuts_off_clients_that_do_not_read_behind_a_buffering_transport() {
 #[tokio::test]
 async fn drops_unread_input_while_a_connection_closes() {
     /// A connection whose client is still sending, so that its shutdown does not complete.
-    struct Lingering(DuplexStream);
-    impl AsyncRead for Lingering {
+    struct SlowClosingTransport(DuplexStream);
+    impl AsyncRead for SlowClosingTransport {
         fn poll_read(
             mut self: Pin<&mut Self>,
             context: &mut Context<'_>,
@@ -522,7 +526,7 @@ async fn drops_unread_input_while_a_connection_closes() {
             Pin::new(&mut self.0).poll_read(context, buffer)
         }
     }
-    impl AsyncWrite for Lingering {
+    impl AsyncWrite for SlowClosingTransport {
         fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             Poll::Ready(Ok(bytes.len()))
         }
@@ -534,7 +538,7 @@ async fn drops_unread_input_while_a_connection_closes() {
         }
     }
     let (_peer, theirs) = duplex(64);
-    let wire = Shared::new(Lingering(theirs), &[b'x'; 64 << 10]);
+    let wire = SharedConnection::new(SlowClosingTransport(theirs), &[b'x'; 64 << 10]);
     assert!(!wire.is_between());
     assert!(wire.shutdown().now_or_never().is_none());
     assert!(wire.is_between());
@@ -542,11 +546,11 @@ async fn drops_unread_input_while_a_connection_closes() {
 
 #[tokio::test]
 async fn reads_less_of_each_body_at_once_if_a_client_sends_many_long_ones() {
-    let client = Client::with_limits(ConnectionsConfig::default());
+    let client = ClientInfo::with_limits(ConnectionsConfig::default());
     let others = client.body_permit().unwrap();
     let (mut peer, theirs) = duplex(64 << 10);
     peer.write_all(&[b'x'; 64 << 10]).await.unwrap();
-    let mut body = Shared::new(theirs, &[]).body(BodyFraming::Length(1 << 20), false, &client);
+    let mut body = SharedConnection::new(theirs, &[]).body(BodyFraming::Length(1 << 20), false, &client);
     let mut read = || {
         let frame = body.frame().now_or_never().unwrap().unwrap().unwrap();
         frame.data_ref().map_or(0, Bytes::len)
@@ -564,7 +568,8 @@ async fn read_slowly(length: usize, portion: usize, pause: Duration) -> (io::Res
     let (mut peer, theirs) = duplex(1 << 10);
     let answer = move |_, _| std::future::ready(Response::new(full(vec![b'x'; length])));
     let begun = tokio::time::Instant::now();
-    let serving = tokio::spawn(serve(theirs, &[], Client::for_tests(), Awaited::never(), answer, || true));
+    let serving =
+        tokio::spawn(serve(theirs, &[], ClientInfo::for_tests(), PhaseChange::never(), answer, || true));
     peer.write_all(b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n").await.unwrap();
     let mut room = vec![0; portion];
     while let Ok(1..) = peer.read(&mut room).await {
@@ -612,7 +617,8 @@ async fn yields_between_requests_with_long_heads_that_arrived_together() {
     let begun = long.repeat(COUNT) + LAST;
     let (mut peer, theirs) = duplex(1 << 20);
     let answer = |_, _| std::future::ready(Response::new(full("x")));
-    let serving = serve(theirs, begun.as_bytes(), Client::for_tests(), Awaited::never(), answer, || false);
+    let serving =
+        serve(theirs, begun.as_bytes(), ClientInfo::for_tests(), PhaseChange::never(), answer, || false);
     let (mut serving, mut polls) = (pin!(serving), 0);
     let served = poll_fn(|context| {
         polls += 1;
@@ -638,7 +644,7 @@ async fn answers_a_client_that_has_closed_its_write_side() {
 #[tokio::test(start_paused = true)]
 async fn limits_how_far_it_reads_ahead() {
     const PIECE: usize = 1 << 10;
-    let answer = |request: Request<StreamedServiceBody>, _: Client| async move {
+    let answer = |request: Request<StreamedServiceBody>, _: ClientInfo| async move {
         let _request = request;
         std::future::pending::<Response<StreamedServiceBody>>().await
     };
@@ -647,7 +653,7 @@ async fn limits_how_far_it_reads_ahead() {
         ("POST / HTTP/1.1\r\ncontent-length: 10000000\r\n\r\n", AHEAD.of_body),
     ] {
         let (mut peer, theirs) = duplex(PIECE);
-        tokio::spawn(serve(theirs, &[], Client::for_tests(), Awaited::never(), answer, || true));
+        tokio::spawn(serve(theirs, &[], ClientInfo::for_tests(), PhaseChange::never(), answer, || true));
         peer.write_all(head.as_bytes()).await.unwrap();
         let mut taken = 0;
         // Paused time advances by itself once all tasks are idle.

@@ -19,9 +19,9 @@ use services::http1::{BodyDecoder, BodyFraming, BodyPart, ReceiveBuffer};
 use services::{RewoundStream, StreamedServiceBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::head::{self, Head};
-use crate::client::Client;
-use crate::refusal::Refusal;
+use super::head::{self, RequestHead};
+use crate::client::ClientInfo;
+use crate::refusal::RequestRefusal;
 
 /// The interim response for a client that waits for it before it sends the body (RFC 9110, 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -29,9 +29,9 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const MAX_DISCARDED: usize = 1000;
 
 /// The connection, shared between its task and a request's body.
-pub(super) struct Shared<S>(Arc<Mutex<Wire<S>>>);
+pub(super) struct SharedConnection<S>(Arc<Mutex<Http1Wire<S>>>);
 
-struct Wire<S> {
+struct Http1Wire<S> {
     /// `None` once the connection is closed for reads and writes.
     stream: Option<S>,
     input: ReceiveBuffer,
@@ -55,31 +55,31 @@ struct Wire<S> {
 
 /// The limits for reading ahead, in bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Ahead {
+pub(super) struct ReadAheadLimits {
     pub(super) of_body: usize,
     pub(super) of_rest: usize,
 }
 
 /// The body of a request.
-struct Incoming<S> {
-    shared: Shared<S>,
+struct Http1RequestBody<S> {
+    shared: SharedConnection<S>,
     /// The number of the request.
     turn: u64,
-    client: Client,
+    client: ClientInfo,
 }
 
 /// The connection, as the writer of a response.
-pub(super) struct Writer<'a, S>(pub(super) &'a Shared<S>);
+pub(super) struct ResponseWriter<'a, S>(pub(super) &'a SharedConnection<S>);
 
 #[derive(Debug, thiserror::Error)]
 #[error("the connection ended")]
-struct Gone;
+struct ConnectionClosed;
 
-impl<S> Shared<S> {
+impl<S> SharedConnection<S> {
     pub(super) fn new(stream: S, begun: &[u8]) -> Self {
         let mut input = ReceiveBuffer::for_requests();
         input.put(begun);
-        Self(Arc::new(Mutex::new(Wire {
+        Self(Arc::new(Mutex::new(Http1Wire {
             stream: Some(stream),
             input,
             empty_lines: 0,
@@ -94,7 +94,7 @@ impl<S> Shared<S> {
     }
 
     /// Ignores poisoning, since no code panics halfway through a change under the lock.
-    fn lock(&self) -> MutexGuard<'_, Wire<S>> {
+    fn lock(&self) -> MutexGuard<'_, Http1Wire<S>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,7 +122,7 @@ impl<S> Shared<S> {
 
     /// Whether the request's body has arrived to its end. Discards the unread part of it.
     pub(super) fn is_read(&self) -> bool {
-        let Wire { decoder, input, turn, .. } = &mut *self.lock();
+        let Http1Wire { decoder, input, turn, .. } = &mut *self.lock();
         if *decoder != BodyDecoder::Done {
             // A body that still exists sees a broken-off body, and not its end.
             *turn += 1;
@@ -140,7 +140,7 @@ impl<S> Shared<S> {
     /// Whether the number of unread bytes is below the limit, for the body or for the bytes after it. Before
     /// the end of the body, the task is woken once it is read or dropped: until then, only its reader may be
     /// woken by the socket.
-    pub(super) fn is_ahead_by_less_than(&self, most: Ahead, context: &Context<'_>) -> bool {
+    pub(super) fn is_ahead_by_less_than(&self, most: ReadAheadLimits, context: &Context<'_>) -> bool {
         let mut wire = self.lock();
         let is_body = wire.decoder != BodyDecoder::Done;
         if is_body {
@@ -159,20 +159,20 @@ impl<S> Shared<S> {
     }
 }
 
-impl<S> Shared<S> {
+impl<S> SharedConnection<S> {
     /// Closes the connection for all its users.
     pub(super) fn close(&self) {
         self.lock().stream = None;
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> SharedConnection<S> {
     /// Reads until the next request's head is complete. Returns it, or an error if it is invalid; `None` if
     /// the client sends no more requests.
     pub(super) fn poll_head(
         &self,
         context: &mut Context<'_>,
-    ) -> Poll<io::Result<Option<Result<Head, Refusal>>>> {
+    ) -> Poll<io::Result<Option<Result<RequestHead, RequestRefusal>>>> {
         let mut guard = self.lock();
         let wire = &mut *guard;
         loop {
@@ -217,13 +217,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Shared<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> SharedConnection<S> {
     /// The body of the request whose head was read last.
     pub(super) fn body(
         &self,
         framing: BodyFraming,
         expects_continue: bool,
-        client: &Client,
+        client: &ClientInfo,
     ) -> StreamedServiceBody {
         if framing == BodyFraming::Length(0) {
             return empty();
@@ -233,11 +233,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Shared<S> {
         wire.has_reader = true;
         wire.interim = if expects_continue && wire.input.is_empty() { CONTINUE } else { &[] };
         let (shared, turn) = (Self(Arc::clone(&self.0)), wire.turn);
-        Incoming { shared, turn, client: client.clone() }.boxed_unsync()
+        Http1RequestBody { shared, turn, client: client.clone() }.boxed_unsync()
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Http1Wire<S> {
     fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         match &mut self.stream {
             Some(stream) => self.input.poll_more(stream, context),
@@ -264,12 +264,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
         ready!(self.poll_interim(context))?;
-        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(Gone.into())) };
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Err(ConnectionClosed.into())) };
         self.decoder.poll_frame(&mut self.input, stream, context)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Http1RequestBody<S> {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -279,7 +279,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut wire = self.shared.lock();
         if wire.turn != self.turn {
-            return Poll::Ready(Some(Err(Gone.into())));
+            return Poll::Ready(Some(Err(ConnectionClosed.into())));
         }
         wire.input.use_short_reads(self.client.has_many_body_bytes());
         let Poll::Ready(next) = wire.poll_frame(context) else {
@@ -303,7 +303,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Incoming<S> {
     }
 }
 
-impl<S> Drop for Incoming<S> {
+impl<S> Drop for Http1RequestBody<S> {
     fn drop(&mut self) {
         let mut wire = self.shared.lock();
         if wire.turn == self.turn {
@@ -313,7 +313,7 @@ impl<S> Drop for Incoming<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Writer<'_, S> {
+impl<S: AsyncWrite + Unpin> ResponseWriter<'_, S> {
     fn poll<T>(&mut self, ask: impl FnOnce(Pin<&mut S>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match &mut self.0.lock().stream {
             Some(stream) => ask(Pin::new(stream)),
@@ -322,7 +322,7 @@ impl<S: AsyncWrite + Unpin> Writer<'_, S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Writer<'_, S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ResponseWriter<'_, S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

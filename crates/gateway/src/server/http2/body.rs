@@ -15,31 +15,35 @@ use services::body::{BodyError, empty};
 use services::http1::{FramingError, MAX_TRAILERS, content_length};
 use tokio::task::coop::poll_proceed;
 
-use super::traffic::Traffic;
+use super::traffic::FrameCounts;
 use crate::conform::has_padded_value;
 
 /// A body that arrives after the head.
-struct Incoming {
+struct Http2RequestBody {
     stream: RecvStream,
     /// The number of bytes to come if the head contains the length, which h2 enforces.
     left: Option<u64>,
     has_data: bool,
     stream_id: u32,
-    traffic: Arc<Traffic>,
+    traffic: Arc<FrameCounts>,
 }
 
 /// Returns the body of a request with this head.
-pub(super) fn incoming(head: &HeaderMap, stream: RecvStream, traffic: &Arc<Traffic>) -> StreamedServiceBody {
+pub(super) fn incoming(
+    head: &HeaderMap,
+    stream: RecvStream,
+    traffic: &Arc<FrameCounts>,
+) -> StreamedServiceBody {
     if stream.is_end_stream() {
         return empty();
     }
     let left = content_length(head).ok().flatten();
     let stream_id = stream.stream_id().into();
     traffic.unread().begin_body(stream_id);
-    Incoming { stream, left, has_data: true, stream_id, traffic: Arc::clone(traffic) }.boxed_unsync()
+    Http2RequestBody { stream, left, has_data: true, stream_id, traffic: Arc::clone(traffic) }.boxed_unsync()
 }
 
-impl http_body::Body for Incoming {
+impl http_body::Body for Http2RequestBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -82,7 +86,7 @@ impl http_body::Body for Incoming {
     }
 }
 
-impl Drop for Incoming {
+impl Drop for Http2RequestBody {
     fn drop(&mut self) {
         self.traffic.unread().end_body(self.stream_id);
     }

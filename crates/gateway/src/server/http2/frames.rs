@@ -49,7 +49,7 @@ pub(in crate::server) struct FrameScanner {
 
 /// The bytes that fit in a turn, and their cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::server) struct Scanned {
+pub(in crate::server) struct ScannedFrames {
     pub(in crate::server) bytes: usize,
     /// The part of a turn that they take.
     pub(super) weight: u64,
@@ -85,8 +85,8 @@ impl Default for FrameScanner {
 
 impl FrameScanner {
     /// Scans bytes up to their end, or until their weight has reached `room`.
-    pub(in crate::server) fn scan(&mut self, bytes: &[u8], room: u64) -> Scanned {
-        let mut scanned = Scanned::default();
+    pub(in crate::server) fn scan(&mut self, bytes: &[u8], room: u64) -> ScannedFrames {
+        let mut scanned = ScannedFrames::default();
         let mut rest = bytes;
         while scanned.weight < room && !rest.is_empty() {
             if self.cursor.payload_left() > 0 {
@@ -110,7 +110,7 @@ impl FrameScanner {
         scanned
     }
 
-    fn begin_frame(&mut self, head: FrameHead, scanned: &mut Scanned) {
+    fn begin_frame(&mut self, head: FrameHead, scanned: &mut ScannedFrames) {
         let FrameHead { length, kind, flags, stream } = head;
         self.head = head;
         self.weight = if kind == DATA { 1 } else { BYTE_WEIGHT };
@@ -182,7 +182,7 @@ fn behind_pad_length(kind: u8, flags: u8) -> usize {
     }
 }
 
-impl Scanned {
+impl ScannedFrames {
     fn add(&mut self, bytes: usize, weight: u64) {
         self.bytes += bytes;
         self.weight += bytes as u64 * weight;
@@ -276,7 +276,7 @@ mod tests {
         ) {
             let whole = FrameScanner::default().scan(&bytes, u64::MAX);
             prop_assert_eq!(whole.bytes, bytes.len());
-            let (mut scanner, mut rest, mut sum) = (FrameScanner::default(), &bytes[..], Scanned::default());
+            let (mut scanner, mut rest, mut sum) = (FrameScanner::default(), &bytes[..], ScannedFrames::default());
             while !rest.is_empty() {
                 let scanned = scanner.scan(&rest[..rest.len().min(7)], room);
                 prop_assert!(scanned.bytes > 0);

@@ -26,10 +26,10 @@ use services::turn::ByteTurn;
 
 use super::MAX_SEND_BUFFER;
 use super::traffic::RequestGuard;
-use crate::access::Logged;
+use crate::access::LoggedBody;
 use crate::server::http1::{has_body, may_have_content};
 use crate::server::limiter::{AnswerPermit, LimitReached};
-use crate::server::stall::Stall;
+use crate::server::stall::StallTimer;
 use crate::server::{LEAST_RATE, UNREAD};
 use crate::unsent;
 
@@ -38,9 +38,9 @@ use crate::unsent;
 const ANSWER: u64 = 2 << 10;
 
 /// A response that is being sent.
-struct Sender<'a> {
+struct StreamSender<'a> {
     stream: SendStream<Bytes>,
-    unread: Stall,
+    unread: StallTimer,
     sent: u64,
     request: &'a RequestGuard,
     /// The permit of the answer, and the bytes that it counts beside those of the body.
@@ -50,7 +50,7 @@ struct Sender<'a> {
 
 /// The reason a response was not sent to its end.
 #[derive(Debug)]
-enum Failure {
+enum StreamSendError {
     /// The client has reset the stream, or the connection has ended.
     Gone,
     /// The client reads nothing of it.
@@ -59,13 +59,13 @@ enum Failure {
     Body(BodyError),
 }
 
-impl From<h2::Error> for Failure {
+impl From<h2::Error> for StreamSendError {
     fn from(_: h2::Error) -> Self {
         Self::Gone
     }
 }
 
-impl From<LimitReached> for Failure {
+impl From<LimitReached> for StreamSendError {
     fn from(limit: LimitReached) -> Self {
         Self::Body(limit.into())
     }
@@ -78,11 +78,11 @@ pub(super) async fn serve<F>(
     is_head: bool,
     request: RequestGuard,
 ) where
-    F: Future<Output = Response<Logged>>,
+    F: Future<Output = Response<LoggedBody>>,
 {
     match answer(answering, &mut respond, is_head, &request).await {
         Ok(()) => request.note_answered(),
-        Err(Failure::Gone) => request.note_reset(),
+        Err(StreamSendError::Gone) => request.note_reset(),
         Err(failure) => {
             tracing::debug!(?failure, "an answer is broken off");
             respond.send_reset(failure.reason());
@@ -95,13 +95,13 @@ async fn answer<F>(
     respond: &mut SendResponse<Bytes>,
     is_head: bool,
     request: &RequestGuard,
-) -> Result<(), Failure>
+) -> Result<(), StreamSendError>
 where
-    F: Future<Output = Response<Logged>>,
+    F: Future<Output = Response<LoggedBody>>,
 {
     let response = poll_fn(|context| match answering.as_mut().poll(context) {
         Poll::Ready(response) => Poll::Ready(Ok(response)),
-        Poll::Pending => respond.poll_reset(context).map(|_| Err(Failure::Gone)),
+        Poll::Pending => respond.poll_reset(context).map(|_| Err(StreamSendError::Gone)),
     });
     let response = response.await?;
     drop(answering);
@@ -120,7 +120,7 @@ where
         return Ok(());
     }
     let stream = respond.send_response(head, false)?;
-    let mut sender = Sender { stream, unread: Stall::default(), sent: 0, request, permit, fields };
+    let mut sender = StreamSender { stream, unread: StallTimer::default(), sent: 0, request, permit, fields };
     sender.send(body).await
 }
 
@@ -130,7 +130,7 @@ fn size_of_fields(fields: &HeaderMap) -> u64 {
 }
 
 /// Completes the head: removes fields of HTTP/1.1 and adds those that every response has.
-fn complete(mut head: response::Parts, body: &Logged, has_body: bool) -> Response<()> {
+fn complete(mut head: response::Parts, body: &LoggedBody, has_body: bool) -> Response<()> {
     strip_hop_by_hop(&mut head.headers);
     if !may_have_content(head.status) {
         head.headers.remove(CONTENT_LENGTH);
@@ -142,8 +142,8 @@ fn complete(mut head: response::Parts, body: &Logged, has_body: bool) -> Respons
     Response::from_parts(head, ())
 }
 
-impl Sender<'_> {
-    async fn send(&mut self, mut body: Logged) -> Result<(), Failure> {
+impl StreamSender<'_> {
+    async fn send(&mut self, mut body: LoggedBody) -> Result<(), StreamSendError> {
         let mut turn = ByteTurn::default();
         loop {
             let frame = poll_fn(|context| self.poll_body(&mut body, context)).await?;
@@ -166,16 +166,16 @@ impl Sender<'_> {
     /// Returns the next frame of the body, unless the client resets the stream first.
     fn poll_body(
         &mut self,
-        body: &mut Logged,
+        body: &mut LoggedBody,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Frame<Bytes>>, Failure>> {
+    ) -> Poll<Result<Option<Frame<Bytes>>, StreamSendError>> {
         match Pin::new(body).poll_frame(context) {
-            Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(Failure::Body)),
-            Poll::Pending => self.stream.poll_reset(context).map(|_| Err(Failure::Gone)),
+            Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(StreamSendError::Body)),
+            Poll::Pending => self.stream.poll_reset(context).map(|_| Err(StreamSendError::Gone)),
         }
     }
 
-    async fn send_data(&mut self, mut data: Bytes, is_last: bool) -> Result<(), Failure> {
+    async fn send_data(&mut self, mut data: Bytes, is_last: bool) -> Result<(), StreamSendError> {
         while !data.is_empty() {
             let room = poll_fn(|context| self.poll_room(data.len(), context)).await?;
             let piece = data.split_to(room.min(data.len()));
@@ -190,7 +190,7 @@ impl Sender<'_> {
     }
 
     /// Sends the last piece of the body, which may be empty, with the answer's permit.
-    fn send_last(&mut self, piece: Bytes) -> Result<(), Failure> {
+    fn send_last(&mut self, piece: Bytes) -> Result<(), StreamSendError> {
         let piece = match self.finish() {
             Some(permit) => unsent::attach(permit, piece),
             None => piece,
@@ -199,7 +199,7 @@ impl Sender<'_> {
     }
 
     /// Sends the trailers with the answer's permit.
-    fn send_trailers(&mut self, mut trailers: HeaderMap) -> Result<(), Failure> {
+    fn send_trailers(&mut self, mut trailers: HeaderMap) -> Result<(), StreamSendError> {
         self.fields += size_of_fields(&trailers);
         let Some(value) = trailers.values_mut().next() else { return self.send_last(Bytes::new()) };
         if let Some(permit) = self.finish() {
@@ -216,7 +216,11 @@ impl Sender<'_> {
     }
 
     /// Waits until the client has room for some of the bytes. Returns the number of bytes.
-    fn poll_room(&mut self, wanted: usize, context: &mut Context<'_>) -> Poll<Result<usize, Failure>> {
+    fn poll_room(
+        &mut self,
+        wanted: usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<usize, StreamSendError>> {
         self.stream.reserve_capacity(wanted.min(MAX_SEND_BUFFER));
         loop {
             let room = self.stream.capacity();
@@ -226,9 +230,9 @@ impl Sender<'_> {
             }
             match self.stream.poll_capacity(context) {
                 Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Err(Failure::Gone)),
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Err(StreamSendError::Gone)),
                 Poll::Pending if self.unread.is_over_for(self.sent, LEAST_RATE, UNREAD, context) => {
-                    return Poll::Ready(Err(Failure::Unread));
+                    return Poll::Ready(Err(StreamSendError::Unread));
                 }
                 Poll::Pending => return Poll::Pending,
             }
@@ -236,7 +240,7 @@ impl Sender<'_> {
     }
 }
 
-impl Failure {
+impl StreamSendError {
     fn reason(&self) -> Reason {
         match self {
             Self::Unread => Reason::ENHANCE_YOUR_CALM,

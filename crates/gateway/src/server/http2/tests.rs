@@ -11,16 +11,16 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::tests::frames::{
-    Connection as Frames, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, SETTINGS,
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, RawFrameConnection as Frames, SETTINGS,
     WINDOW_UPDATE, frame, head_of,
 };
 
 /// Returns the client's side of a connection whose requests are never answered.
 async fn unanswered() -> DuplexStream {
     let (mut ours, theirs) = duplex(1 << 16);
-    let answer = |_, _| pending::<Response<Logged>>();
+    let answer = |_, _| pending::<Response<LoggedBody>>();
     tokio::spawn(async move {
-        let _ = serve(theirs, Vec::new(), Client::for_tests(), Awaited::never(), answer).await;
+        let _ = serve(theirs, Vec::new(), ClientInfo::for_tests(), PhaseChange::never(), answer).await;
     });
     ours.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     ours.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
@@ -95,8 +95,9 @@ async fn polled_once(frames: &[u8]) -> (usize, Vec<(u8, u32, Vec<u8>)>) {
     let stream = SentFrames::default();
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     *stream.unread.lock().unwrap() = [&preface[..], &frame(SETTINGS, 0, 0, &[]), frames].concat().into();
-    let answer = |_, _| pending::<Response<Logged>>();
-    let mut serving = pin!(serve(stream.clone(), Vec::new(), Client::for_tests(), Awaited::never(), answer));
+    let answer = |_, _| pending::<Response<LoggedBody>>();
+    let mut serving =
+        pin!(serve(stream.clone(), Vec::new(), ClientInfo::for_tests(), PhaseChange::never(), answer));
     let is_pending = poll_fn(|context| Poll::Ready(serving.as_mut().poll(context).is_pending())).await;
     assert!(is_pending);
     let written = stream.written.lock().unwrap().clone();
@@ -134,7 +135,7 @@ async fn a_poll_takes_over_few_changes_of_settings() {
 
 #[tokio::test]
 async fn treats_many_cancelled_requests_as_a_flood() {
-    let traffic = Arc::new(Traffic::default());
+    let traffic = Arc::new(FrameCounts::default());
     for _ in 0..300 {
         traffic.begin_request(None).note_answered();
     }
@@ -149,14 +150,14 @@ async fn treats_many_cancelled_requests_as_a_flood() {
 
 #[test]
 fn ends_a_connection_with_a_large_table_in_two_steps() {
-    let traffic = Traffic::default();
+    let traffic = FrameCounts::default();
     for (retained, verdict) in [
         (traffic::MAX_RETAINED / 3, (false, false)),
         (traffic::MAX_RETAINED / 3 + 1, (true, false)),
         (traffic::MAX_RETAINED, (true, false)),
         (traffic::MAX_RETAINED + 1, (true, true)),
     ] {
-        traffic.note_read(frames::Scanned { retained, ..frames::Scanned::default() });
+        traffic.note_read(frames::ScannedFrames { retained, ..frames::ScannedFrames::default() });
         assert_eq!((traffic.retains_much(), traffic.is_flood()), verdict, "{retained}");
     }
 }
@@ -197,13 +198,13 @@ async fn cancels_the_handler_when_the_stream_is_reset() {
     let answer = move |_, _| {
         let dropped = dropped.lock().unwrap().take();
         async move {
-            let response = pending::<Response<Logged>>().await;
+            let response = pending::<Response<LoggedBody>>().await;
             drop(dropped);
             response
         }
     };
     tokio::spawn(async move {
-        let _ = serve(theirs, Vec::new(), Client::for_tests(), Awaited::never(), answer).await;
+        let _ = serve(theirs, Vec::new(), ClientInfo::for_tests(), PhaseChange::never(), answer).await;
     });
     peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     let request = frame(HEADERS, END_STREAM | END_HEADERS, 1, &head_of("GET", "/", &[]));
@@ -228,10 +229,10 @@ async fn unread() -> DuplexStream {
         let is_read = request.method() == Method::PUT;
         let mut body = request.into_body();
         while is_read && matches!(body.frame().await, Some(Ok(_))) {}
-        pending::<Response<Logged>>().await
+        pending::<Response<LoggedBody>>().await
     };
     tokio::spawn(async move {
-        let _ = serve(theirs, Vec::new(), Client::for_tests(), Awaited::never(), answer).await;
+        let _ = serve(theirs, Vec::new(), ClientInfo::for_tests(), PhaseChange::never(), answer).await;
     });
     peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     peer.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();

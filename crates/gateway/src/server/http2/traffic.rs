@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::frames::Scanned;
+use super::frames::ScannedFrames;
 use super::unread::UnreadFrames;
 use crate::server::limiter::{AnswerPermit, LimitReached, RequestPermit};
 
@@ -36,7 +36,7 @@ const MAX_UNREAD: u64 = 32 << 20;
 
 /// The counts of one connection.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Traffic {
+pub(in crate::server) struct FrameCounts {
     /// The weight of the frames that were read in this turn, and the cost of all.
     turn: AtomicU64,
     read: AtomicU64,
@@ -55,7 +55,7 @@ pub(in crate::server) struct Traffic {
 
 /// The counts at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct FrameCountSnapshot {
     pub(super) read: u64,
     pub(super) begun: u64,
     pub(super) under_way: u64,
@@ -64,12 +64,12 @@ pub(super) struct Seen {
 /// A guard that counts a request as in flight.
 #[derive(Debug)]
 pub(super) struct RequestGuard {
-    traffic: Arc<Traffic>,
+    traffic: Arc<FrameCounts>,
     begun: Instant,
     permit: Option<RequestPermit>,
 }
 
-impl Traffic {
+impl FrameCounts {
     /// Starts a turn of the connection's task.
     pub(super) fn begin_turn(&self) {
         self.turn.store(0, Relaxed);
@@ -81,7 +81,7 @@ impl Traffic {
     }
 
     /// Counts frames that were read.
-    pub(in crate::server) fn note_read(&self, scanned: Scanned) {
+    pub(in crate::server) fn note_read(&self, scanned: ScannedFrames) {
         self.turn.fetch_add(scanned.weight, Relaxed);
         self.read.fetch_add(scanned.cost, Relaxed);
         self.retained.store(scanned.retained, Relaxed);
@@ -114,10 +114,10 @@ impl Traffic {
         RequestGuard { traffic: Arc::clone(self), begun: Instant::now(), permit }
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> FrameCountSnapshot {
         let [read, begun, under_way] =
             [&self.read, &self.begun, &self.under_way].map(|count| count.load(Relaxed));
-        Seen { read, begun, under_way }
+        FrameCountSnapshot { read, begun, under_way }
     }
 
     /// Whether the connection should end for the memory that its table of fields or its unread frames keep.
@@ -136,7 +136,7 @@ impl Traffic {
 }
 
 impl RequestGuard {
-    pub(super) fn traffic(&self) -> &Traffic {
+    pub(super) fn traffic(&self) -> &FrameCounts {
         &self.traffic
     }
 

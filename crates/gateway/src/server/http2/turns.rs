@@ -19,34 +19,34 @@ static MOST: LazyLock<usize> = LazyLock::new(|| std::thread::available_paralleli
 
 /// The run queue of a connection's requests.
 #[derive(Clone, Default)]
-pub(super) struct Turns(Arc<Mutex<Line>>);
+pub(super) struct RequestTurns(Arc<Mutex<TurnQueue>>);
 
 #[derive(Default)]
-struct Line {
+struct TurnQueue {
     /// The number of requests in the runtime's run queue, including those being polled.
     active: usize,
     waiting: VecDeque<u64>,
     /// The states of the requests that have not ended, by number.
-    states: BTreeMap<u64, State>,
+    states: BTreeMap<u64, TurnState>,
     /// The number of the next request.
     next: u64,
 }
 
 /// A request's entry in the queue.
-struct Place {
-    turns: Turns,
+struct TurnEntry {
+    turns: RequestTurns,
     number: u64,
 }
 
 /// A request's state.
-struct State {
-    at: Where,
+struct TurnState {
+    at: TurnPosition,
     /// The waker of the task.
     waker: Option<Waker>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Where {
+enum TurnPosition {
     /// The request waits for an event.
     Asleep,
     /// The request is in the connection's queue.
@@ -64,41 +64,41 @@ enum Where {
 
 pin_project! {
     /// A request that takes turns with others: see [`Turns::take`].
-    pub(super) struct Taking<F> {
-        place: Arc<Place>,
+    pub(super) struct TakingTurns<F> {
+        place: Arc<TurnEntry>,
         waker: Waker,
         #[pin]
         future: F,
     }
 
-    impl<F> PinnedDrop for Taking<F> {
+    impl<F> PinnedDrop for TakingTurns<F> {
         fn drop(this: Pin<&mut Self>) {
             this.place.leave();
         }
     }
 }
 
-impl Turns {
+impl RequestTurns {
     /// Makes a request take turns with the connection's other requests, behind those that are ready. The
     /// runtime polls a new task in any case; a request that has to wait does nothing then.
-    pub(super) fn take<F: Future>(&self, future: F) -> Taking<F> {
+    pub(super) fn take<F: Future>(&self, future: F) -> TakingTurns<F> {
         let number = self.line().add();
-        let place = Arc::new(Place { turns: self.clone(), number });
+        let place = Arc::new(TurnEntry { turns: self.clone(), number });
         let waker = Waker::from(Arc::clone(&place));
-        Taking { place, waker, future }
+        TakingTurns { place, waker, future }
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, TurnQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Line {
+impl TurnQueue {
     /// Adds a request and returns its number. There is no task to wake yet.
     fn add(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.states.insert(number, State { at: Where::Asleep, waker: None });
+        self.states.insert(number, TurnState { at: TurnPosition::Asleep, waker: None });
         let _ = self.enter(number);
         number
     }
@@ -109,10 +109,10 @@ impl Line {
         let state = self.states.get_mut(&number)?;
         if self.active < *MOST {
             self.active += 1;
-            state.at = Where::Called;
+            state.at = TurnPosition::Called;
             return state.waker.clone();
         }
-        state.at = Where::Waiting;
+        state.at = TurnPosition::Waiting;
         self.waiting.push_back(number);
         None
     }
@@ -123,12 +123,12 @@ impl Line {
         let next = self.waiting.pop_front()?;
         let state = self.states.get_mut(&next)?;
         self.active += 1;
-        state.at = if state.waker.is_some() { Where::Called } else { Where::CalledUnseen };
+        state.at = if state.waker.is_some() { TurnPosition::Called } else { TurnPosition::CalledUnseen };
         state.waker.clone()
     }
 }
 
-impl Place {
+impl TurnEntry {
     /// Whether the request may be polled now. Otherwise it is woken when it may.
     fn begins(&self, waker: &Waker) -> bool {
         let mut line = self.turns.line();
@@ -137,12 +137,12 @@ impl Place {
             state.waker = Some(waker.clone());
         }
         match state.at {
-            Where::Called => {
-                state.at = Where::Polled;
+            TurnPosition::Called => {
+                state.at = TurnPosition::Polled;
                 return true;
             }
-            Where::CalledUnseen => {
-                state.at = Where::Called;
+            TurnPosition::CalledUnseen => {
+                state.at = TurnPosition::Called;
                 waker.wake_by_ref();
             }
             _ => {}
@@ -155,9 +155,9 @@ impl Place {
         let mut guard = self.turns.line();
         let line = &mut *guard;
         let Some(state) = line.states.get_mut(&self.number) else { return };
-        let is_woken = std::mem::replace(&mut state.at, Where::Asleep) == Where::PolledAgain;
+        let is_woken = std::mem::replace(&mut state.at, TurnPosition::Asleep) == TurnPosition::PolledAgain;
         if is_woken {
-            state.at = Where::Waiting;
+            state.at = TurnPosition::Waiting;
             line.waiting.push_back(self.number);
         }
         let next = line.leave();
@@ -170,19 +170,24 @@ impl Place {
         let mut line = self.turns.line();
         let state = line.states.remove(&self.number);
         let next = match state.as_ref().map(|state| state.at) {
-            Some(Where::CalledUnseen | Where::Called | Where::Polled | Where::PolledAgain) => line.leave(),
-            Some(Where::Waiting) => {
+            Some(
+                TurnPosition::CalledUnseen
+                | TurnPosition::Called
+                | TurnPosition::Polled
+                | TurnPosition::PolledAgain,
+            ) => line.leave(),
+            Some(TurnPosition::Waiting) => {
                 line.waiting.retain(|number| *number != self.number);
                 None
             }
-            Some(Where::Asleep) | None => None,
+            Some(TurnPosition::Asleep) | None => None,
         };
         drop(line);
         next.into_iter().for_each(Waker::wake);
     }
 }
 
-impl Wake for Place {
+impl Wake for TurnEntry {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -191,19 +196,22 @@ impl Wake for Place {
         let mut line = self.turns.line();
         let Some(state) = line.states.get_mut(&self.number) else { return };
         let called = match state.at {
-            Where::Asleep => line.enter(self.number),
-            Where::Polled => {
-                state.at = Where::PolledAgain;
+            TurnPosition::Asleep => line.enter(self.number),
+            TurnPosition::Polled => {
+                state.at = TurnPosition::PolledAgain;
                 None
             }
-            Where::Waiting | Where::CalledUnseen | Where::Called | Where::PolledAgain => None,
+            TurnPosition::Waiting
+            | TurnPosition::CalledUnseen
+            | TurnPosition::Called
+            | TurnPosition::PolledAgain => None,
         };
         drop(line);
         called.into_iter().for_each(Waker::wake);
     }
 }
 
-impl<F: Future> Future for Taking<F> {
+impl<F: Future> Future for TakingTurns<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -246,7 +254,7 @@ mod tests {
     #[tokio::test]
     async fn a_connections_requests_do_not_starve_other_tasks() {
         const REQUESTS: usize = 100;
-        let (turns, polled) = (Turns::default(), Rc::new(RefCell::new(Vec::new())));
+        let (turns, polled) = (RequestTurns::default(), Rc::new(RefCell::new(Vec::new())));
         let local = LocalSet::new();
         local
             .run_until(async {
@@ -278,7 +286,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_dropped_request_makes_room_in_every_state() {
-        let turns = Turns::default();
+        let turns = RequestTurns::default();
         let counts = || {
             let line = turns.line();
             (line.active, line.waiting.len())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use services::{BytesConfig, RequestBudget, ToProblem};
 
 use super::*;
-use crate::client::{Client, Link};
+use crate::client::{ClientInfo, ConnectionContext};
 
 const HERE: &str = "192.0.2.1";
 
@@ -33,7 +33,7 @@ fn connect(limiter: &Arc<ClientLimiter>, address: &str) -> Result<Arc<Connection
 }
 
 fn all(limiter: &ClientLimiter) -> [u64; 7] {
-    let Usage { connections, handshakes, requests, bodies, unsent, answers, received } = &limiter.all;
+    let ResourceUsage { connections, handshakes, requests, bodies, unsent, answers, received } = &limiter.all;
     [connections, handshakes, requests, bodies, unsent, answers, received].map(|count| count.load(Relaxed))
 }
 
@@ -302,7 +302,8 @@ fn request_bodies_of_a_trusted_proxy_that_names_no_client_count_for_the_proxy() 
     let limiter = Arc::new(ClientLimiter::default());
     let address = HERE.parse().unwrap();
     let proxy = limiter.connect(address, true, &limits(), Instant::now()).map(Arc::new).unwrap();
-    let client = Client::new(SocketAddr::new(address, 1), Arc::new(Link::new(None, Some(proxy))));
+    let client =
+        ClientInfo::new(SocketAddr::new(address, 1), Arc::new(ConnectionContext::new(None, Some(proxy))));
     let [first, second] = [client.body_permit().unwrap(), client.body_permit().unwrap()];
     first.hold(100).unwrap();
     assert_eq!(second.hold(1).unwrap_err(), LimitReached::BodiesPerAddress);
@@ -350,8 +351,10 @@ fn services_responses_count_for_the_client_of_the_request_and_its_parts() {
     let limiter = Arc::new(ClientLimiter::default());
     let proxy = limiter.connect("192.0.2.9".parse().unwrap(), true, &limits(), Instant::now());
     let proxy = proxy.map(Arc::new).unwrap();
-    let client =
-        Client::new(SocketAddr::new(HERE.parse().unwrap(), 0), Arc::new(Link::new(None, Some(proxy))));
+    let client = ClientInfo::new(
+        SocketAddr::new(HERE.parse().unwrap(), 0),
+        Arc::new(ConnectionContext::new(None, Some(proxy))),
+    );
     let unlimited = || RequestBudget::new(Duration::from_secs(3600), 1, u64::MAX, 1);
     let [first, second] = [client.charge(unlimited()), client.charge(unlimited())];
     let part = unlimited().part_of(&second);

@@ -19,7 +19,7 @@ const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 /// The parts of a certificate (RFC 5280) that the gateway uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Certificate {
+pub(crate) struct PeerCertificate {
     /// The subject's distinguished name as text, for display: `CN=checkout,O=Shop` (RFC 4514).
     pub(crate) subject: String,
     /// The alternative names, then the common name.
@@ -28,7 +28,7 @@ pub(crate) struct Certificate {
     until: SystemTime,
 }
 
-impl Certificate {
+impl PeerCertificate {
     /// Parses a certificate without verifying it.
     ///
     /// # Errors

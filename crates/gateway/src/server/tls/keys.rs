@@ -15,13 +15,13 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use services::config::ConfigProblem;
 
-use super::certificate::Certificate;
+use super::certificate::PeerCertificate;
 use super::{certificates, problem};
 use crate::config::CertificateConfig;
 
 /// Certificates with their keys.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct CertificateStore {
     /// The certificates by host, including wildcards such as `*.shop.example`.
     by_host: HashMap<String, Vec<Arc<CertifiedKey>>>,
     /// All certificates in the order of the config. If no name matches, the first one that the client can
@@ -29,7 +29,7 @@ pub(super) struct Keys {
     all: Vec<Arc<CertifiedKey>>,
 }
 
-impl Keys {
+impl CertificateStore {
     /// Reads all certificates.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Keys {
         if problems.is_empty() { Ok(keys) } else { Err(problems) }
     }
 
-    fn add(&mut self, key: CertifiedKey, certificate: &Certificate) {
+    fn add(&mut self, key: CertifiedKey, certificate: &PeerCertificate) {
         let key = Arc::new(key);
         self.all.push(Arc::clone(&key));
         for host in certificate.hosts() {
@@ -69,7 +69,7 @@ impl Keys {
     }
 }
 
-impl ResolvesServerCert for Keys {
+impl ResolvesServerCert for CertificateStore {
     fn resolve(&self, client: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let fitting = client.server_name().and_then(|host| self.for_host(host)).unwrap_or(&self.all);
         let can_verify =
@@ -83,14 +83,14 @@ impl ResolvesServerCert for Keys {
 fn load_one(
     config: &CertificateConfig,
     provider: &CryptoProvider,
-) -> Result<(CertifiedKey, Certificate), ConfigProblem> {
+) -> Result<(CertifiedKey, PeerCertificate), ConfigProblem> {
     let CertificateConfig { cert, key } = config;
     let wrong_cert = |what: String| {
         let hint = "it should contain the certificate in PEM, then the intermediate ones";
         problem("/cert", format!("{}: {what}", cert.display()), hint)
     };
     let chain = certificates(cert).map_err(|error| wrong_cert(error.to_string()))?;
-    let read = chain.first().map(Certificate::read).transpose();
+    let read = chain.first().map(PeerCertificate::read).transpose();
     let certificate = read.ok().flatten().ok_or_else(|| wrong_cert("the certificate is malformed".into()))?;
     if let Some(staleness) = certificate.staleness(SystemTime::now()) {
         tracing::warn!(file = %cert.display(), subject = certificate.subject, "the certificate {staleness}");

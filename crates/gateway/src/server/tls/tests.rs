@@ -12,9 +12,9 @@ use super::*;
 use crate::identity::CertificateName;
 
 /// A certificate authority.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+struct ListenerTestAuthority(CertifiedIssuer<'static, KeyPair>);
 
-impl Authority {
+impl ListenerTestAuthority {
     fn new() -> Self {
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -38,17 +38,18 @@ impl Authority {
 }
 
 /// A folder with certificates, and a config that refers to them.
-struct Files {
+struct CertificateFolder {
     folder: tempfile::TempDir,
-    authority: Authority,
+    authority: ListenerTestAuthority,
     config: TlsConfig,
 }
 
-impl Files {
+impl CertificateFolder {
     /// Creates a certificate for each group of hosts.
     fn new(groups: &[&[&str]]) -> Self {
         let config = TlsConfig { certificates: Vec::new(), client: None };
-        let mut files = Self { folder: tempfile::tempdir().unwrap(), authority: Authority::new(), config };
+        let mut files =
+            Self { folder: tempfile::tempdir().unwrap(), authority: ListenerTestAuthority::new(), config };
         for (index, hosts) in groups.iter().enumerate() {
             files.put(index, hosts);
             let path = |kind: &str| PathBuf::from(format!("{index}.{kind}"));
@@ -73,13 +74,13 @@ impl Files {
         self.config.client = Some(ClientCertificatesConfig { ca: "ca.crt".into(), required });
     }
 
-    fn tls(&self) -> Tls {
-        Tls::new(&self.config, self.path()).unwrap_or_else(|problems| panic!("{problems:?}"))
+    fn tls(&self) -> ListenerTls {
+        ListenerTls::new(&self.config, self.path()).unwrap_or_else(|problems| panic!("{problems:?}"))
     }
 
     /// Returns the errors in the files: pointers and messages.
     fn problems(&self) -> Vec<(String, String)> {
-        let problems = Tls::new(&self.config, self.path()).err().unwrap_or_default();
+        let problems = ListenerTls::new(&self.config, self.path()).err().unwrap_or_default();
         problems.into_iter().map(|problem| (problem.pointer, problem.message)).collect()
     }
 
@@ -104,7 +105,7 @@ impl Files {
     /// A client with a certificate of this authority.
     fn known_client(
         &self,
-        authority: &Authority,
+        authority: &ListenerTestAuthority,
         change: impl FnOnce(&mut CertificateParams),
     ) -> ClientConfig {
         self.known_client_of(&[&rustls::version::TLS13, &rustls::version::TLS12], authority, change)
@@ -114,7 +115,7 @@ impl Files {
     fn known_client_of(
         &self,
         versions: &[&'static rustls::SupportedProtocolVersion],
-        authority: &Authority,
+        authority: &ListenerTestAuthority,
         change: impl FnOnce(&mut CertificateParams),
     ) -> ClientConfig {
         let (cert, key) = authority.vouch(&["checkout.internal"], change);
@@ -131,7 +132,7 @@ impl Files {
 
 /// Performs a handshake in memory, to its end or to the error on either side.
 fn shake(
-    tls: &Tls,
+    tls: &ListenerTls,
     client: ClientConfig,
     host: &str,
 ) -> Result<(ClientConnection, ServerConnection), String> {
@@ -165,9 +166,9 @@ fn shake_with(
 }
 
 /// Returns the hosts of the certificate that a client receives that requests this one and accepts any.
-fn shown(tls: &Tls, files: &Files, host: &str) -> Result<Vec<String>, String> {
+fn shown(tls: &ListenerTls, files: &CertificateFolder, host: &str) -> Result<Vec<String>, String> {
     let (client, _) = shake(tls, files.client(), host)?;
-    Ok(Certificate::read(&client.peer_certificates().unwrap()[0])
+    Ok(PeerCertificate::read(&client.peer_certificates().unwrap()[0])
         .unwrap()
         .hosts()
         .map(str::to_owned)
@@ -176,7 +177,7 @@ fn shown(tls: &Tls, files: &Files, host: &str) -> Result<Vec<String>, String> {
 
 #[test]
 fn selects_the_certificate_by_the_requested_name() {
-    let files = Files::new(&[&["shop.example"], &["api.example", "*.api.example"]]);
+    let files = CertificateFolder::new(&[&["shop.example"], &["api.example", "*.api.example"]]);
     let tls = files.tls();
     assert_eq!(shown(&tls, &files, "shop.example").unwrap(), ["shop.example"]);
     for host in ["api.example", "v1.api.example", "V1.API.example"] {
@@ -190,7 +191,7 @@ fn selects_the_certificate_by_the_requested_name() {
 
 #[test]
 fn offers_both_versions_of_http_and_of_tls() {
-    let files = Files::new(&[&["shop.example"]]);
+    let files = CertificateFolder::new(&[&["shop.example"]]);
     let tls = files.tls();
     for (offered, is_h2) in [(vec!["h2", "http/1.1"], true), (vec!["http/1.1"], false), (vec![], false)] {
         let mut client = files.client();
@@ -212,7 +213,7 @@ fn offers_both_versions_of_http_and_of_tls() {
 
 #[test]
 fn resumes_sessions() {
-    let files = Files::new(&[&["shop.example"]]);
+    let files = CertificateFolder::new(&[&["shop.example"]]);
     let (tls, client) = (files.tls(), files.client());
     let kind = |_| shake(&tls, client.clone(), "shop.example").unwrap().1.handshake_kind().unwrap();
     assert_eq!([0, 1].map(kind), [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed]);
@@ -235,7 +236,7 @@ fn valid_in_2001(params: &mut CertificateParams) {
 
 #[test]
 fn a_session_is_resumed_only_while_its_client_certificate_is_valid() {
-    let mut files = Files::new(&[&["shop.example"]]);
+    let mut files = CertificateFolder::new(&[&["shop.example"]]);
     for (required, version) in [true, false].into_iter().flat_map(|required| {
         [&rustls::version::TLS12, &rustls::version::TLS13].map(|version| (required, version))
     }) {
@@ -257,12 +258,12 @@ fn a_session_is_resumed_only_while_its_client_certificate_is_valid() {
 
 #[test]
 fn requires_client_certificates_if_configured() {
-    let mut files = Files::new(&[&["shop.example"]]);
+    let mut files = CertificateFolder::new(&[&["shop.example"]]);
     files.ask_clients(true);
     let tls = files.tls();
     let stranger = shake(&tls, files.client(), "shop.example").unwrap_err();
     assert!(stranger.contains("peer sent no certificates"), "{stranger}");
-    let forged = files.known_client(&Authority::new(), |_| {});
+    let forged = files.known_client(&ListenerTestAuthority::new(), |_| {});
     let error = shake(&tls, forged, "shop.example").unwrap_err();
     assert!(error.starts_with("server: invalid peer certificate"), "{error}");
     let known = files.known_client(&files.authority, |params| {
@@ -270,7 +271,7 @@ fn requires_client_certificates_if_configured() {
         params.subject_alt_names.push(SanType::URI("spiffe://shop/checkout".try_into().unwrap()));
     });
     let (_, server) = shake(&tls, known, "shop.example").unwrap();
-    let Secured { certificate, tls: told } = secured(&server);
+    let TlsSession { certificate, tls: told } = secured(&server);
     let shown = told.certificate.as_ref().unwrap();
     assert!(told.is_mutual && shown.subject.contains("CN=checkout"), "{}", shown.subject);
     assert_eq!(shown.dns.as_deref(), Some("checkout.internal"));
@@ -286,14 +287,14 @@ fn requires_client_certificates_if_configured() {
     assert_eq!(certificate.names, names);
     files.ask_clients(false);
     let (_, server) = shake(&files.tls(), files.client(), "shop.example").unwrap();
-    let Secured { certificate, tls } = secured(&server);
+    let TlsSession { certificate, tls } = secured(&server);
     assert_eq!((certificate, tls.is_mutual), (None, false));
     assert_eq!((tls.version, tls.server_name.as_deref()), (Some("TLSv1.3"), Some("shop.example")));
 }
 
 #[test]
 fn refuses_client_certificates_with_more_than_two_intermediate_ones() {
-    let mut files = Files::new(&[&["shop.example"]]);
+    let mut files = CertificateFolder::new(&[&["shop.example"]]);
     files.ask_clients(false);
     let tls = files.tls();
     let (cert, key) = files.authority.vouch(&["checkout.internal"], |_| {});
@@ -311,7 +312,7 @@ fn refuses_client_certificates_with_more_than_two_intermediate_ones() {
 #[test]
 fn refuses_client_certificates_with_long_chains() {
     const LIMIT: usize = 16 << 10;
-    let mut files = Files::new(&[&["shop.example"]]);
+    let mut files = CertificateFolder::new(&[&["shop.example"]]);
     files.ask_clients(false);
     let tls = files.tls();
     let (cert, key) = files.authority.vouch(&["checkout.internal"], |_| {});
@@ -328,7 +329,7 @@ fn refuses_client_certificates_with_long_chains() {
 
 #[test]
 fn reloads_changed_certificates_and_ignores_invalid_ones() {
-    let files = Files::new(&[&["old.example"]]);
+    let files = CertificateFolder::new(&[&["old.example"]]);
     let tls = files.tls();
     let shown = |host: &str| shown(&tls, &files, host).is_ok();
     files.put(0, &["new.example"]);
@@ -348,7 +349,7 @@ fn reloads_changed_certificates_and_ignores_invalid_ones() {
 
 #[test]
 fn detects_a_swapped_symbolic_link() {
-    let files = Files::new(&[&["old.example"]]);
+    let files = CertificateFolder::new(&[&["old.example"]]);
     // As Kubernetes mounts a secret: files behind `..data`, which is replaced as a whole.
     let (first, second, data) =
         (files.path().join("first"), files.path().join("second"), files.path().join("..data"));
@@ -361,7 +362,7 @@ fn detects_a_swapped_symbolic_link() {
     std::os::unix::fs::symlink(&first, &data).unwrap();
     let one = CertificateConfig { cert: "..data/tls.crt".into(), key: "..data/tls.key".into() };
     let config = TlsConfig { certificates: vec![one], client: None };
-    let tls = Tls::new(&config, files.path()).unwrap_or_else(|problems| panic!("{problems:?}"));
+    let tls = ListenerTls::new(&config, files.path()).unwrap_or_else(|problems| panic!("{problems:?}"));
     assert!(shown(&tls, &files, "old.example").is_ok());
     std::os::unix::fs::symlink(&second, files.path().join("..new")).unwrap();
     fs::rename(files.path().join("..new"), &data).unwrap();
@@ -371,7 +372,7 @@ fn detects_a_swapped_symbolic_link() {
 
 #[test]
 fn reports_all_errors_in_files_at_once() {
-    let mut files = Files::new(&[&["a.example"], &["b.example"], &["c.example"], &["d.example"]]);
+    let mut files = CertificateFolder::new(&[&["a.example"], &["b.example"], &["c.example"], &["d.example"]]);
     files.ask_clients(true);
     fs::rename(files.path().join("1.key"), files.path().join("0.key")).unwrap();
     fs::write(files.path().join("2.crt"), "no certificate").unwrap();
@@ -388,13 +389,13 @@ fn reports_all_errors_in_files_at_once() {
 
 #[test]
 fn uses_expired_certificates_and_reports_their_staleness() {
-    let files = Files::new(&[]);
+    let files = CertificateFolder::new(&[]);
     let (cert, _) = files.authority.vouch(&["old.example"], |params| {
         params.not_before = rcgen::date_time_ymd(2001, 1, 1);
         params.not_after = rcgen::date_time_ymd(2002, 1, 1);
     });
     let der = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
-    let certificate = Certificate::read(&der).unwrap();
+    let certificate = PeerCertificate::read(&der).unwrap();
     let at = |year: u64| std::time::UNIX_EPOCH + Duration::from_secs((year - 1970) * 31_556_952 + 86_400);
     let staleness = |year| certificate.staleness(at(year));
     assert_eq!([2000, 2001, 2020].map(staleness), [Some("is not valid yet"), None, Some("has expired")]);

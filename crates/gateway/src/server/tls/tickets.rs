@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use rustls::pki_types::CertificateDer;
 use rustls::server::ProducesTickets;
 
-use super::Certificate;
+use super::PeerCertificate;
 
 /// Tickets that are valid as long as the certificates in them.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ fn is_valid(session: &[u8], now: SystemTime) -> bool {
     match client_certificate(session) {
         Some(None) => true,
         Some(Some(der)) => {
-            let certificate = Certificate::read(&CertificateDer::from(der));
+            let certificate = PeerCertificate::read(&CertificateDer::from(der));
             certificate.is_ok_and(|certificate| certificate.staleness(now).is_none())
         }
         // Another version of rustls may use another format: no session is resumed then, and a test fails.

@@ -20,7 +20,7 @@ const LOOPS: &str = r#"
         (i32.const 0))"#;
 
 /// Two routes with the same filter, and one without.
-fn beside(modules: &Modules, filter: &str) -> String {
+fn beside(modules: &ModuleFolder, filter: &str) -> String {
     let filter =
         format!("{{ wasm: '{}', limits: {{ cpu: 20ms }}{filter} }}", modules.path("loops").display());
     format!(
@@ -33,8 +33,8 @@ fn beside(modules: &Modules, filter: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_looping_filter_fails_only_its_own_requests() {
-    let modules = Modules::new(&[("loops", LOOPS)]);
-    let rig = Rig::new(&beside(&modules, "")).await;
+    let modules = ModuleFolder::new(&[("loops", LOOPS)]);
+    let rig = GatewayFixture::new(&beside(&modules, "")).await;
     let looping = || async {
         let answer = rig.ask(get("/echo/loop")).await;
         (answer.status().as_u16(), answer.json()["code"].as_str().unwrap_or_default().to_owned())
@@ -78,8 +78,8 @@ const ADDS: &str = r#"
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_increments_of_shared_data_add_up() {
-    let modules = Modules::new(&[("adds", &format!("{}{ADDS}", METRIC.replace("TYPE", "1")))]);
-    let rig = Arc::new(Rig::new(&modules.proxied(&[("adds", ", limits: { cpu: 1s }")])).await);
+    let modules = ModuleFolder::new(&[("adds", &format!("{}{ADDS}", METRIC.replace("TYPE", "1")))]);
+    let rig = Arc::new(GatewayFixture::new(&modules.proxied(&[("adds", ", limits: { cpu: 1s }")])).await);
     // The first request runs alone, because a value that does not exist yet can't be compared.
     rig.ask(get("/echo/a")).await;
     let tasks: Vec<_> = (0..8)
@@ -111,8 +111,8 @@ const READS_ALL: &str = r#"
 
 #[tokio::test]
 async fn passes_heads_of_the_maximum_size_through_a_filter() {
-    let modules = Modules::new(&[("reads", READS_ALL)]);
-    let rig = Rig::new(&modules.proxied(&[("reads", ", limits: { cpu: 1s }")])).await;
+    let modules = ModuleFolder::new(&[("reads", READS_ALL)]);
+    let rig = GatewayFixture::new(&modules.proxied(&[("reads", ", limits: { cpu: 1s }")])).await;
     let request = |count: usize, length: usize| {
         let mut request = get("/echo/a");
         for number in 0..count {
@@ -149,12 +149,12 @@ const FLOODS: &str = r#"
 #[tokio::test]
 async fn limits_the_headers_that_filters_add() {
     let floods = |callback: &str, map: &str| FLOODS.replace("CALLBACK", callback).replace("WHERE", map);
-    let modules = Modules::new(&[
+    let modules = ModuleFolder::new(&[
         ("asks", &floods("proxy_on_request_headers", "0")),
         ("answers", &floods("proxy_on_response_headers", "2")),
         ("one", ONE),
     ]);
-    let rig = Rig::new(&modules.proxied(&[("asks", ", limits: { cpu: 2s }")])).await;
+    let rig = GatewayFixture::new(&modules.proxied(&[("asks", ", limits: { cpu: 2s }")])).await;
     // The service of these tests does not accept such a head.
     let refused = rig.ask(get("/echo/a")).await;
     assert!(matches!(refused.status().as_u16(), 431 | 502), "{}", refused.status());

@@ -27,8 +27,8 @@ fn chunked(path: &str, text: &str) -> http::Request<StreamedServiceBody> {
 
 #[tokio::test]
 async fn refuses_request_bodies_above_the_buffer_limit_of_filters() {
-    let modules = Modules::new(&[("holds", HOLDS_REQUEST)]);
-    let rig = Rig::new(&modules.proxied(&[("holds", ", limits: { buffer: 1KiB }")])).await;
+    let modules = ModuleFolder::new(&[("holds", HOLDS_REQUEST)]);
+    let rig = GatewayFixture::new(&modules.proxied(&[("holds", ", limits: { buffer: 1KiB }")])).await;
     // More than is read at once.
     let (small, large) = ("a".repeat(1000), "a".repeat(300_000));
     for make in [post, chunked] {
@@ -46,8 +46,8 @@ async fn refuses_request_bodies_above_the_buffer_limit_of_filters() {
 
 #[tokio::test]
 async fn reports_response_bodies_above_the_buffer_limit_of_filters() {
-    let modules = Modules::new(&[("holds", HOLDS_RESPONSE)]);
-    let rig = Rig::new(&modules.proxied(&[("holds", ", limits: { buffer: 1KiB }")])).await;
+    let modules = ModuleFolder::new(&[("holds", HOLDS_RESPONSE)]);
+    let rig = GatewayFixture::new(&modules.proxied(&[("holds", ", limits: { buffer: 1KiB }")])).await;
     for path in ["/echo/a", "/echo/pieces"] {
         let passed = rig.ask(post(path, "small")).await;
         assert_eq!((passed.status(), &passed.json()["body"]), (StatusCode::OK, &"small".into()));
@@ -68,9 +68,11 @@ async fn answers_paused_requests_at_the_routes_deadline() {
         format!(r#"(func (export "{callback}") (param i32 i32 i32) (result i32) (i32.const 1))"#)
     };
     for callback in ["proxy_on_request_headers", "proxy_on_request_body", "proxy_on_response_headers"] {
-        let modules = Modules::new(&[("holds", &holds(callback))]);
+        let modules = ModuleFolder::new(&[("holds", &holds(callback))]);
         let text = modules.proxied(&[("holds", "")]);
-        let rig = Rig::new(&text.replace("proxy: echo,", "proxy: echo, limits: { timeout: 50ms },")).await;
+        let rig =
+            GatewayFixture::new(&text.replace("proxy: echo,", "proxy: echo, limits: { timeout: 50ms },"))
+                .await;
         for request in [post("/echo/a", "body"), chunked("/echo/a", "body")] {
             let answer = rig.ask(request).await;
             assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{callback}");
@@ -90,8 +92,8 @@ fn program(text: &str, chunked: bool) -> http::Request<StreamedServiceBody> {
 
 #[tokio::test]
 async fn queries_pass_through_filters_like_proxied_requests() {
-    let modules = Modules::new(&[("reads", READS), ("holds", HOLDS_RESPONSE), ("one", ONE)]);
-    let rig = Rig::new(&modules.config(&[("one", ""), ("reads", ""), ("holds", "")])).await;
+    let modules = ModuleFolder::new(&[("reads", READS), ("holds", HOLDS_RESPONSE), ("one", ONE)]);
+    let rig = GatewayFixture::new(&modules.config(&[("one", ""), ("reads", ""), ("holds", "")])).await;
     for chunked in [false, true] {
         let answer = rig.ask(program("export default () => 7", chunked)).await;
         assert_eq!((answer.status(), answer.text(), answer.header("x-filter")), (StatusCode::OK, "7", "one"));
@@ -103,7 +105,7 @@ async fn queries_pass_through_filters_like_proxied_requests() {
         assert_eq!((local.status().as_u16(), local.text(), local.header("x-filter")), (418, "one", "one"));
         assert_eq!(local.header("content-type"), "", "nothing of the query's own");
     }
-    let held = Rig::new(&modules.config(&[("reads", ", limits: { buffer: 1KiB }")])).await;
+    let held = GatewayFixture::new(&modules.config(&[("reads", ", limits: { buffer: 1KiB }")])).await;
     let large = format!("//{}\nexport default () => 7", "a".repeat(300_000));
     for chunked in [false, true] {
         let refused = held.ask(program(&large, chunked)).await;
@@ -117,7 +119,7 @@ async fn queries_pass_through_filters_like_proxied_requests() {
 
 #[tokio::test]
 async fn trailers_end_a_body_for_filters_in_both_protocols() {
-    let rig = Rig::new(&Modules::new(&[("reads", READS)]).proxied(&[("reads", "")])).await;
+    let rig = GatewayFixture::new(&ModuleFolder::new(&[("reads", READS)]).proxied(&[("reads", "")])).await;
     // The gateway removes a cookie, which leaves no trailers.
     for name in ["x-sum", "cookie"] {
         let mut stream = rig.connect().await;

@@ -26,7 +26,7 @@ fn waits(path: &str) -> String {
 }
 
 /// A config whose only route has this filter, and without a service of the name that the filter calls.
-fn without_service(modules: &Modules, more: &str) -> String {
+fn without_service(modules: &ModuleFolder, more: &str) -> String {
     let wasm = modules.path("calls");
     format!(
         "services: {{ shop: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
@@ -44,11 +44,12 @@ fn calling(host: &str) -> String {
 
 #[tokio::test]
 async fn filters_can_call_hosts_that_their_config_allows() {
-    let elsewhere =
-        Rig::new("services: { echo: { url: 'http://UPSTREAM' } }\nroutes: [{ path: /a, proxy: echo }]\n")
-            .await;
+    let elsewhere = GatewayFixture::new(
+        "services: { echo: { url: 'http://UPSTREAM' } }\nroutes: [{ path: /a, proxy: echo }]\n",
+    )
+    .await;
     let host = elsewhere.address;
-    let modules = Modules::new(&[("calls", &calling(&host.to_string()))]);
+    let modules = ModuleFolder::new(&[("calls", &calling(&host.to_string()))]);
     for (hosts, expected) in [
         (format!(", hosts: ['{host}']"), (200, "one")),
         (", hosts: ['127.0.0.0/8']".to_owned(), (200, "one")),
@@ -57,7 +58,7 @@ async fn filters_can_call_hosts_that_their_config_allows() {
         (", hosts: ['*.example.org', '10.0.0.0/8']".to_owned(), (503, "")),
         (String::new(), (503, "")),
     ] {
-        let rig = Rig::new(&without_service(&modules, &hosts)).await;
+        let rig = GatewayFixture::new(&without_service(&modules, &hosts)).await;
         let answer = rig.ask(get("/echo/a")).await;
         assert_eq!((answer.status().as_u16(), answer.header("seen-user")), expected, "{hosts}");
     }
@@ -66,7 +67,7 @@ async fn filters_can_call_hosts_that_their_config_allows() {
 
 #[tokio::test]
 async fn reports_invalid_host_patterns() {
-    let modules = Modules::new(&[("calls", &calling("a"))]);
+    let modules = ModuleFolder::new(&[("calls", &calling("a"))]);
     let text = without_service(&modules, ", hosts: ['https://auth.internal']");
     let Err(BuildError::Config(mistakes)) = Gateway::build(read(&text, "127.0.0.1:1")) else { panic!() };
     let said = mistakes[0].to_string();
@@ -75,8 +76,8 @@ async fn reports_invalid_host_patterns() {
 
 #[tokio::test]
 async fn cancels_calls_when_the_client_disconnects() {
-    let modules = Modules::new(&[("waits", &waits("/wait"))]);
-    let rig = Rig::new(&modules.proxied(&[("waits", "")])).await;
+    let modules = ModuleFolder::new(&[("waits", &waits("/wait"))]);
+    let rig = GatewayFixture::new(&modules.proxied(&[("waits", "")])).await;
     let body = "a".repeat(1000);
     for (number, head) in [
         "GET /echo/a HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(),
@@ -107,8 +108,8 @@ async fn cancels_calls_when_the_client_disconnects() {
 
 #[tokio::test]
 async fn cancels_calls_when_the_client_resets_the_stream() {
-    let modules = Modules::new(&[("waits", &waits("/wait"))]);
-    let rig = Rig::new(&modules.proxied(&[("waits", "")])).await;
+    let modules = ModuleFolder::new(&[("waits", &waits("/wait"))]);
+    let rig = GatewayFixture::new(&modules.proxied(&[("waits", "")])).await;
     for request in [get("/echo/a"), post("/echo/a", "body")] {
         let before = rig.counted();
         let mut asking = Box::pin(rig.ask_h2(request));
@@ -125,8 +126,8 @@ async fn cancels_calls_when_the_client_resets_the_stream() {
 
 #[tokio::test]
 async fn sends_100_continue_only_after_the_filter_has_passed_the_head() {
-    let modules = Modules::new(&[("waits", &waits("/wait"))]);
-    let rig = Rig::new(&modules.proxied(&[("waits", "")])).await;
+    let modules = ModuleFolder::new(&[("waits", &waits("/wait"))]);
+    let rig = GatewayFixture::new(&modules.proxied(&[("waits", "")])).await;
     let mut stream = rig.connect().await;
     let head = "POST /echo/a HTTP/1.1\r\nhost: a\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -144,10 +145,10 @@ async fn sends_100_continue_only_after_the_filter_has_passed_the_head() {
 
 #[tokio::test]
 async fn calls_of_programs_have_the_headers_that_filters_set() {
-    let modules = Modules::new(&[("waits", &waits("/a"))]);
+    let modules = ModuleFolder::new(&[("waits", &waits("/a"))]);
     let text = modules.config(&[("waits", "")]);
     let text = text.replace("url: 'http://UPSTREAM'", "url: 'http://UPSTREAM', forward: [x-user]");
-    let rig = Rig::new(&text).await;
+    let rig = GatewayFixture::new(&text).await;
     let mut request = post(
         "/query",
         "export default async ({}, { echo }) => {

@@ -33,7 +33,7 @@ const LOOKS: &str = r#"
     (func (export "proxy_on_response_trailers") (param i32 i32) (result i32) (i32.const 0))"#;
 
 /// Sends two requests on one connection, the second of which ends it. Returns all that was received.
-async fn twice(rig: &Rig, first: &str) -> String {
+async fn twice(rig: &GatewayFixture, first: &str) -> String {
     let mut stream = rig.connect().await;
     let second = "GET /free HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     stream.write_all(format!("{first}{second}").as_bytes()).await.unwrap();
@@ -42,8 +42,9 @@ async fn twice(rig: &Rig, first: &str) -> String {
     answers
 }
 
-async fn rig(modules: &Modules) -> Rig {
-    Rig::new(&format!("{}  - {{ path: /free, proxy: echo }}\n", modules.proxied(&[("m", "")]))).await
+async fn rig(modules: &ModuleFolder) -> GatewayFixture {
+    GatewayFixture::new(&format!("{}  - {{ path: /free, proxy: echo }}\n", modules.proxied(&[("m", "")])))
+        .await
 }
 
 #[tokio::test]
@@ -59,7 +60,7 @@ async fn responses_that_may_have_no_body_have_none_with_any_filter() {
         (LOOKS.to_owned(), "HEAD"),
         (LIES.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2"), "HEAD"),
     ] {
-        let rig = rig(&Modules::new(&[("m", &code)])).await;
+        let rig = rig(&ModuleFolder::new(&[("m", &code)])).await;
         let answers = twice(&rig, &format!("{method} /echo/a HTTP/1.1\r\nhost: a\r\n\r\n")).await;
         let (first, rest) = answers.split_once("\r\n\r\n").unwrap();
         assert!(rest.starts_with("HTTP/1.1 200 OK\r\n"), "{code}: {first}: {rest}");
@@ -75,10 +76,10 @@ async fn responses_that_may_have_no_body_have_none_with_any_filter() {
 async fn refuses_interim_statuses_from_filters() {
     for status in ["100", "101", "103", "600"] {
         let code = RESTATES.replace("STATUS", status).replace("WANTED", "2");
-        let answer = rig(&Modules::new(&[("m", &code)])).await.ask(get("/echo/a")).await;
+        let answer = rig(&ModuleFolder::new(&[("m", &code)])).await.ask(get("/echo/a")).await;
         assert_eq!(answer.status(), StatusCode::OK, "{status}");
         let code = ANSWERS.replace("STATUS", status).replace("$want (i32.const 0)", "$want (i32.const 2)");
-        let answer = rig(&Modules::new(&[("m", &code.replace("(i32.const 1))", "(i32.const 0))"))]))
+        let answer = rig(&ModuleFolder::new(&[("m", &code.replace("(i32.const 1))", "(i32.const 0))"))]))
             .await
             .ask(get("/echo/a"))
             .await;
@@ -91,7 +92,7 @@ async fn refuses_interim_statuses_from_filters() {
 async fn ignores_content_length_set_by_filters() {
     for path in ["/echo/a", "/echo/pieces"] {
         let code = LIES.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2");
-        let rig = rig(&Modules::new(&[("m", &code)])).await;
+        let rig = rig(&ModuleFolder::new(&[("m", &code)])).await;
         let answers = twice(&rig, &format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).await;
         // The actual length is sent if it is known; otherwise the connection ends with the invalid message.
         let whole = answers.contains(r#""method":"GET""#) && answers.matches("HTTP/1.1 200 OK").count() == 2;
@@ -99,7 +100,7 @@ async fn ignores_content_length_set_by_filters() {
         assert!(whole || broken, "{answers}");
     }
     let code = LIES.replace("CALLBACK", "proxy_on_request_headers").replace("MAP", "0");
-    let rig = rig(&Modules::new(&[("m", &code)])).await;
+    let rig = rig(&ModuleFolder::new(&[("m", &code)])).await;
     let hidden = "abcGET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
     for request in [post("/echo/a", hidden), post("/echo/a", hidden).map(|_| rig::in_pieces(hidden))] {
         let answer = rig.ask(request).await;
@@ -129,9 +130,9 @@ async fn filters_see_the_response_of_an_upgrade() {
         stream.read_to_string(&mut said).await.unwrap();
         said
     });
-    let modules = Modules::new(&[("m", LOOKS)]);
+    let modules = ModuleFolder::new(&[("m", LOOKS)]);
     let text = modules.proxied(&[("m", "")]).replace("http://UPSTREAM", &format!("http://{address}"));
-    let rig = Rig::new(&text).await;
+    let rig = GatewayFixture::new(&text).await;
     let mut stream = rig.connect().await;
     stream
         .write_all(b"GET /echo/talk HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")

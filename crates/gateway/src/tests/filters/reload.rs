@@ -30,7 +30,7 @@ fn both(config: &str) -> [(&'static str, String); 2] {
     ["", ", name: second"].map(|name| ("says", format!(", config: {config}, limits: {{ cpu: 1s }}{name}")))
 }
 
-fn put(rig: &Rig, modules: &Modules, config: &str) {
+fn put(rig: &GatewayFixture, modules: &ModuleFolder, config: &str) {
     let filters = both(config);
     rig.put(modules, &filters.each_ref().map(|(module, more)| (*module, more.as_str())));
 }
@@ -38,10 +38,11 @@ fn put(rig: &Rig, modules: &Modules, config: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reload_during_a_paused_body_drops_and_mixes_nothing() {
     let code = format!("{}{SAYS}", counter());
-    let modules = Modules::new(&[("says", &code)]);
+    let modules = ModuleFolder::new(&[("says", &code)]);
     let one = both("one");
     let rig = Arc::new(
-        Rig::new(&modules.proxied(&one.each_ref().map(|(module, more)| (*module, more.as_str())))).await,
+        GatewayFixture::new(&modules.proxied(&one.each_ref().map(|(module, more)| (*module, more.as_str()))))
+            .await,
     );
     let mut paused = rig.connect().await;
     let head =
@@ -110,8 +111,8 @@ const LINGERS: &str = r#"
 #[tokio::test]
 async fn an_unfinished_exchange_ends_once_also_with_a_reload_in_between() {
     let code = format!("{}{}{LINGERS}", counter(), asks("/wait"));
-    let modules = Modules::new(&[("lingers", &code), ("one", ONE)]);
-    let rig = Rig::new(&modules.proxied(&[("lingers", "")])).await;
+    let modules = ModuleFolder::new(&[("lingers", &code), ("one", ONE)]);
+    let rig = GatewayFixture::new(&modules.proxied(&[("lingers", "")])).await;
     // Without a reload: the exchange ends when the filter is done.
     rig.ask(get("/echo/a")).await;
     rig.upstream.arrived().await;
