@@ -6,22 +6,22 @@ use testkit::{GatewayProcess, http};
 
 use tokio::net::TcpListener;
 
-use crate::support::{House, Query, admin, metric, metrics};
+use crate::support::{TestGateway, TestQuery, admin, metric, metrics};
 
 #[tokio::test]
 async fn exposes_metrics_of_the_program_cache() {
     let routes =
         "  - { path: /query, query: { services: [up] } }\nadmin: 127.0.0.1:0\nruntime: { cache: 8KiB }";
-    let house = House::own(routes).await;
+    let house = TestGateway::own(routes).await;
     for _ in 0..2 {
-        house.answer(Query::javascript("export default () => 1")).await;
+        house.answer(TestQuery::javascript("export default () => 1")).await;
     }
     let text = metrics(&house.gateway).await;
     assert_eq!(metric(&text, "orfa_program_cache_misses_total"), 1, "{text}");
     assert_eq!(metric(&text, "orfa_program_cache_hits_total"), 1, "{text}");
     assert_eq!(metric(&text, "orfa_program_cache_items"), 1, "{text}");
     for number in 0..20 {
-        house.answer(Query::javascript(&format!("export default () => {number}"))).await;
+        house.answer(TestQuery::javascript(&format!("export default () => {number}"))).await;
     }
     let text = metrics(&house.gateway).await;
     assert!(metric(&text, "orfa_program_cache_evictions_total") > 0, "{text}");
@@ -37,8 +37,8 @@ admin: 127.0.0.1:0
 
 #[tokio::test]
 async fn counts_requests_by_configured_route_and_never_by_client_data() {
-    let house = House::own(ROUTES).await;
-    house.answer(Query::javascript("export default () => 1")).await;
+    let house = TestGateway::own(ROUTES).await;
+    house.answer(TestQuery::javascript("export default () => 1")).await;
     for (method, path) in [("GET", "/up/json"), ("BREW", "/up/echo"), ("GET", "/dead"), ("GET", "/no/such")] {
         let url = format!("{}{path}?secret=hush", house.gateway.url);
         http::request(method, &url, &[], "").await.expect("an answer");
@@ -103,7 +103,7 @@ fn well_formed(text: &str) {
 
 #[tokio::test]
 async fn readyz_reports_draining_while_a_request_is_in_flight() {
-    let mut house = House::own(ROUTES).await;
+    let mut house = TestGateway::own(ROUTES).await;
     let admin = admin(&house.gateway).await;
     assert_eq!(get(&format!("{admin}/healthz")).await, (200, json!({ "status": "alive" })));
     assert_eq!(get(&format!("{admin}/readyz")).await, (200, json!({ "status": "ready" })));
@@ -121,7 +121,7 @@ async fn readyz_reports_draining_while_a_request_is_in_flight() {
 
 #[tokio::test]
 async fn the_admin_listener_is_read_only_and_rejects_foreign_hosts() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     let admin = admin(&house.gateway).await;
     let ask = async |method: &str, path: &str, host: &[(&str, &str)]| {
         http::request(method, &format!("{admin}{path}"), host, "").await.expect("an answer")
@@ -147,7 +147,7 @@ async fn the_admin_listener_is_read_only_and_rejects_foreign_hosts() {
         let answer = http::raw(address, bad.as_bytes()).await.unwrap_or_default();
         assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
-    house.answer(Query::javascript("export default () => 1")).await;
+    house.answer(TestQuery::javascript("export default () => 1")).await;
     assert_eq!(get(&format!("{admin}/healthz")).await.0, 200);
 }
 

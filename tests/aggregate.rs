@@ -26,7 +26,7 @@ parts:
   status: { get: 'up/status/404', default: { stars: 0 } }
 ";
 
-struct Served {
+struct AggregateGateway {
     gateway: GatewayProcess,
     _upstream: MisbehavingUpstream,
 }
@@ -48,7 +48,7 @@ routes:
     )
 }
 
-impl Served {
+impl AggregateGateway {
     async fn new() -> Self {
         let upstream = misbehave::start().await;
         let files = [("items.yaml", ITEMS), ("one.yaml", ONE)];
@@ -67,7 +67,7 @@ fn item(id: u64) -> Value {
 
 #[tokio::test]
 async fn combines_several_calls_in_one_answer() {
-    let served = Served::new().await;
+    let served = AggregateGateway::new().await;
     let answer = served.get("/items", &[]).await;
     assert_eq!((answer.status.as_u16(), answer.json()), (200, json!([item(0), item(1)])));
     assert_eq!(answer.header("content-type"), "application/json");
@@ -82,7 +82,7 @@ async fn combines_several_calls_in_one_answer() {
 
 #[tokio::test]
 async fn takes_inputs_from_the_path_and_reports_failed_parts() {
-    let served = Served::new().await;
+    let served = AggregateGateway::new().await;
     let answer = served.get("/items/1", &[]).await;
     let body = answer.json();
     assert_eq!(body["item"], json!([{ "id": 0, "name": "item 0" }]), "{body}");
@@ -115,14 +115,14 @@ async fn composed_answers_are_deduplicated_and_compressed() {
 
 #[tokio::test]
 async fn foreign_origins_cause_no_calls() {
-    let served = Served::new().await;
+    let served = AggregateGateway::new().await;
     let refused = served.get("/items", &[("origin", "https://evil.example"), ("cookie", "a=b")]).await;
     assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (403, &json!("origin-forbidden")));
 }
 
 #[tokio::test]
 async fn describes_aggregates_to_permitted_callers() {
-    let served = Served::new().await;
+    let served = AggregateGateway::new().await;
     let catalogue = served.get("/.well-known/api-catalog", &[]).await.json();
     let link = &catalogue["linkset"][0]["service-desc"][0]["href"];
     assert_eq!(link, &json!(format!("{}/openapi.json", served.gateway.url)));
@@ -143,7 +143,7 @@ async fn describes_aggregates_to_permitted_callers() {
 
 #[tokio::test]
 async fn reloads_a_changed_declaration_and_rejects_an_invalid_one() {
-    let served = Served::new().await;
+    let served = AggregateGateway::new().await;
     served.gateway.rewrite("items.yaml", &ITEMS.replace("get: 'up/json?n={n}'", "get: 'up/json?n={m}'"));
     let line = served.gateway.logged(|line| line.contains("items.yaml:4:")).await.expect("a line");
     assert!(line.contains("{m}") || line.contains("`m`"), "{line}");

@@ -5,14 +5,14 @@ mod page;
 
 use serde_json::{Value, json};
 
-use crate::support::House;
-use page::Page;
+use crate::support::TestGateway;
+use page::BrowserPage;
 
 /// A script that sends every kind of request that a page can send without the library.
 const BARE: &str = include_str!("browser/page.js");
 
 /// Starts a gateway that permits pages of this origin.
-async fn house(origin: &str) -> House {
+async fn house(origin: &str) -> TestGateway {
     let routes = format!(
         "
   - {{ path: /query, query: {{ services: [up] }} }}
@@ -22,7 +22,7 @@ async fn house(origin: &str) -> House {
 cors: {{ origins: ['{origin}'], headers: [x-shop], max_age: 1h }}
 "
     );
-    House::own(&routes).await
+    TestGateway::own(&routes).await
 }
 
 fn document(answer: &Value) -> Value {
@@ -31,7 +31,7 @@ fn document(answer: &Value) -> Value {
 
 #[tokio::test]
 async fn pages_of_a_listed_origin_read_answers_timings_and_errors() {
-    let page = Page::new().await;
+    let page = BrowserPage::new().await;
     let house = house(&page.origin()).await;
     let report = page.open(BARE, house.gateway.address).await;
 
@@ -68,7 +68,7 @@ async fn pages_of_a_listed_origin_read_answers_timings_and_errors() {
 
 #[tokio::test]
 async fn pages_of_other_origins_read_and_run_nothing() {
-    let (listed, page) = (Page::new().await, Page::new().await);
+    let (listed, page) = (BrowserPage::new().await, BrowserPage::new().await);
     let house = house(&listed.origin()).await;
     let report = page.open(BARE, house.gateway.address).await;
     let cases = report.as_object().expect("a report");
@@ -80,7 +80,7 @@ async fn pages_of_other_origins_read_and_run_nothing() {
 }
 
 /// Starts a gateway for programs that pages of this origin send with the library.
-async fn house_of_programs(origin: &str) -> House {
+async fn house_of_programs(origin: &str) -> TestGateway {
     let routes = format!(
         "
   - path: /query
@@ -89,12 +89,12 @@ async fn house_of_programs(origin: &str) -> House {
   - {{ path: /closed, query: {{ services: [up] }}, cors: {{ origins: ['https://other.example.org'] }} }}
 "
     );
-    House::own(&routes).await
+    TestGateway::own(&routes).await
 }
 
 #[tokio::test]
 async fn the_client_library_returns_answers_and_errors_across_origins() {
-    let page = Page::new().await;
+    let page = BrowserPage::new().await;
     let house = house_of_programs(&page.origin()).await;
     let script = include_str!("browser/client.js");
     let report = page.open_until(script, house.gateway.address, house.upstream.seen("/hang")).await;
@@ -141,7 +141,7 @@ async fn the_client_library_returns_answers_and_errors_across_origins() {
 
 #[tokio::test]
 async fn pages_read_deduplicated_and_compressed_answers() {
-    let page = Page::new().await;
+    let page = BrowserPage::new().await;
     let house = house_of_programs(&page.origin()).await;
     let report = page.open(include_str!("browser/encoded.js"), house.gateway.address).await;
     let person = json!({ "name": "Grace Hopper", "of": "Yale" });
@@ -154,7 +154,7 @@ async fn pages_read_deduplicated_and_compressed_answers() {
 
 #[tokio::test]
 async fn the_client_library_sends_a_program_again_only_on_request() {
-    let page = Page::new().await;
+    let page = BrowserPage::new().await;
     let house = house_of_programs(&page.origin()).await;
     let report = page.open(include_str!("browser/tokens.js"), house.gateway.address).await;
     assert_eq!(report["answers"], json!([3, 7, 11, 15, 10, 1, 2]), "{report:#}");
@@ -178,7 +178,7 @@ async fn the_client_library_sends_a_program_again_only_on_request() {
 
 #[tokio::test]
 async fn the_client_library_calls_stored_programs_by_name_and_version() {
-    let page = Page::new().await;
+    let page = BrowserPage::new().await;
     let routes = format!(
         "
   - path: /query
@@ -188,7 +188,7 @@ async fn the_client_library_calls_stored_programs_by_name_and_version() {
         page.origin()
     );
     let files = &[("queries/next.js", "export default ({ n }) => Number(n) + 1")];
-    let house = House::own_with(&routes, files).await;
+    let house = TestGateway::own_with(&routes, files).await;
     let report = page.open(include_str!("browser/stored.js"), house.gateway.address).await;
     let gone = json!({ "ours": true, "status": 404 });
     assert_eq!(report, json!({ "post": 2, "get": 3, "query": 4, "version": 5, "gone": gone }));

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use marketplace::{Data, Marketplace, Service};
+use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use testkit::{GatewayProcess, patiently};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -17,20 +17,20 @@ const PROMPTS: [&str; 2] = ["(gdb) ", "debug> "];
 
 /// A line that the page's reader types.
 #[derive(Debug)]
-enum Typed<'a> {
+enum TypedLine<'a> {
     Shell(&'a str),
     /// A command at a debugger's prompt, with the prompt.
     Debugger(&'a str, &'a str),
 }
 
 /// Splits a block into commands, each with its output lines.
-fn steps(block: &str) -> Vec<(Typed<'_>, Vec<&str>)> {
+fn steps(block: &str) -> Vec<(TypedLine<'_>, Vec<&str>)> {
     let mut steps = Vec::new();
     for line in block.lines() {
         let prompt = PROMPTS.iter().find_map(|prompt| Some((*prompt, line.strip_prefix(prompt)?)));
         match (line.strip_prefix("$ "), prompt) {
-            (Some(command), _) => steps.push((Typed::Shell(command), Vec::new())),
-            (None, Some((prompt, command))) => steps.push((Typed::Debugger(prompt, command), Vec::new())),
+            (Some(command), _) => steps.push((TypedLine::Shell(command), Vec::new())),
+            (None, Some((prompt, command))) => steps.push((TypedLine::Debugger(prompt, command), Vec::new())),
             (None, None) => steps.last_mut().expect("a command above").1.push(line.trim()),
         }
     }
@@ -38,7 +38,7 @@ fn steps(block: &str) -> Vec<(Typed<'_>, Vec<&str>)> {
 }
 
 /// A running command and its output so far.
-struct Session {
+struct DebugSession {
     child: Child,
     input: ChildStdin,
     output: ChildStdout,
@@ -46,7 +46,7 @@ struct Session {
     seen: usize,
 }
 
-impl Session {
+impl DebugSession {
     fn start(command: &str, folder: &Path, url: &str) -> Self {
         let beside = crate::orfa().parent().expect("a folder").display();
         let path = format!("{beside}:{}", std::env::var("PATH").unwrap_or_default());
@@ -90,10 +90,11 @@ impl Session {
 
 #[tokio::test]
 async fn the_debugging_walkthrough_works_as_described() {
-    let marketplace = Marketplace::start(Data::fresh().expect("data")).await.expect("a marketplace");
+    let marketplace =
+        Marketplace::start(DatabaseFolder::fresh().expect("data")).await.expect("a marketplace");
     assert!(PAGE.contains(BEGIN), "the page begins differently");
     let mut config = CONFIG.replace("127.0.0.1:8080", "127.0.0.1:0");
-    for service in [Service::Profile, Service::Catalog, Service::Order] {
+    for service in [MarketplaceService::Profile, MarketplaceService::Catalog, MarketplaceService::Order] {
         config = config.replace(&format!("http://127.0.0.1:{}", service.port()), &marketplace.url(service));
     }
     let gateway = GatewayProcess::start(crate::orfa(), &config).await;
@@ -114,18 +115,18 @@ async fn the_debugging_walkthrough_works_as_described() {
 }
 
 async fn play(block: &str, folder: &Path, url: &str) {
-    let mut session: Option<Session> = None;
+    let mut session: Option<DebugSession> = None;
     for (typed, shown) in steps(block) {
         match (typed, &mut session) {
-            (Typed::Debugger(prompt, command), Some(session)) => {
+            (TypedLine::Debugger(prompt, command), Some(session)) => {
                 session.says(prompt).await;
                 session.types(command).await;
             }
-            (Typed::Shell(command), _) => {
+            (TypedLine::Shell(command), _) => {
                 if let Some(over) = session.take() {
                     over.ends().await;
                 }
-                session = Some(Session::start(command, folder, url));
+                session = Some(DebugSession::start(command, folder, url));
             }
             (typed, None) => panic!("{typed:?} comes before any command"),
         }

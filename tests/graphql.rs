@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use testkit::{http, patiently};
 
-pub(crate) use served::Served;
+pub(crate) use served::GraphqlGateway;
 use served::node;
 
 const RESPONSE: (&str, &str) = ("accept", "application/graphql-response+json");
@@ -15,7 +15,7 @@ const ROUTE: &str = "  - { path: /graphql, graphql: { services: [agents, up], mu
 
 #[tokio::test]
 async fn passes_the_audits_of_graphql_over_http() {
-    let served = Served::new(ROUTE, &[]).await;
+    let served = GraphqlGateway::new(ROUTE, &[]).await;
     let mut audit = node("audit.mjs");
     let output = audit.arg(served.url("/graphql")).output().await.expect("node runs");
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
@@ -25,7 +25,7 @@ async fn passes_the_audits_of_graphql_over_http() {
 
 #[tokio::test]
 async fn combines_a_graphql_and_a_rest_service_in_one_schema() {
-    let served = Served::new(ROUTE, &[]).await;
+    let served = GraphqlGateway::new(ROUTE, &[]).await;
     let answer = served.ask("/graphql", "{ agent(id: 2) { name tags } items(n: 2) { id name } }").await;
     let data = json!({
         "agent": { "name": "Bob", "tags": ["NEW", "OLD"] },
@@ -48,7 +48,7 @@ async fn combines_a_graphql_and_a_rest_service_in_one_schema() {
 
 #[tokio::test]
 async fn mutations_require_post() {
-    let served = Served::new(ROUTE, &[]).await;
+    let served = GraphqlGateway::new(ROUTE, &[]).await;
     let mutation = "mutation { rename(id: 1, name: \"Zoe\") { name } }";
     let answer = served.ask("/graphql", mutation).await;
     assert_eq!(answer, json!({ "data": { "rename": { "name": "Zoe" } } }));
@@ -63,7 +63,7 @@ async fn mutations_require_post() {
 
 #[tokio::test]
 async fn mutations_are_off_by_default() {
-    let served = Served::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
+    let served = GraphqlGateway::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
     let refused = served.ask("/graphql", "mutation { rename(id: 1, name: \"Zoe\") { name } }").await;
     assert_eq!(refused["errors"][0]["extensions"]["code"], "graphql-operation", "{refused}");
     let schema = served.ask("/graphql", "{ __schema { mutationType { name } } agent(id: 1) { name } }").await;
@@ -73,7 +73,7 @@ async fn mutations_are_off_by_default() {
 
 #[tokio::test]
 async fn refusals_are_problems_or_graphql_errors_and_logged() {
-    let served = Served::new(ROUTE, &[]).await;
+    let served = GraphqlGateway::new(ROUTE, &[]).await;
     let url = served.url("/graphql");
     let json = ("content-type", "application/json");
     let body = r#"{"query": "{ __typename }"}"#;
@@ -110,7 +110,7 @@ async fn refusals_are_problems_or_graphql_errors_and_logged() {
 
 #[tokio::test]
 async fn persisted_documents_are_known_only_to_their_caller() {
-    let served = Served::new(ROUTE, &[]).await;
+    let served = GraphqlGateway::new(ROUTE, &[]).await;
     let text = "{ agent(id: 1) { id } }";
     let by_hash = json!({ "extensions": { "persistedQuery": { "version": 1, "sha256Hash": sha256(text) } } });
     let mut whole = by_hash.clone();
@@ -138,7 +138,7 @@ async fn persisted_documents_are_known_only_to_their_caller() {
 async fn a_document_list_rejects_other_documents() {
     let route = "  - { path: /graphql, graphql: { services: [agents], documents: { files: './documents/*.graphql', only: true } } }\n";
     let one = "query One($id: Int!) { agent(id: $id) { name } }\n";
-    let served = Served::new(route, &[("documents/one.graphql", one)]).await;
+    let served = GraphqlGateway::new(route, &[("documents/one.graphql", one)]).await;
     let variables = json!({ "id": 2 });
     let data = json!({ "data": { "agent": { "name": "Bob" } } });
     for asked in [
@@ -162,7 +162,7 @@ async fn introspection_is_limited_to_permitted_callers() {
   - { path: /graphql, graphql: { services: [agents], introspection: off } }
   - { path: /shop, graphql: { services: [agents], introspection: { callers: [shop] } } }
 ";
-    let served = Served::new(routes, &[]).await;
+    let served = GraphqlGateway::new(routes, &[]).await;
     let key = ("x-api-key", "a-long-and-random-key-of-the-shop");
     let asked = json!({ "query": "{ ... on Query { __schema { queryType { name } } } }" });
     for (path, headers, is_told) in
@@ -182,7 +182,7 @@ async fn an_unreachable_service_delays_only_its_own_route() {
   - { path: /graphql, graphql: { services: [agents] } }
   - { path: /echo, proxy: up }
 ";
-    let mut served = Served::without_agents(routes).await;
+    let mut served = GraphqlGateway::without_agents(routes).await;
     let waiting = served.post("/graphql", &json!({ "query": "{ __typename }" }), &[]).await;
     assert_eq!((waiting.status.as_u16(), &waiting.json()["code"]), (503, &json!("graphql-not-ready")));
     assert!(!waiting.header("retry-after").is_empty());
@@ -213,7 +213,7 @@ async fn an_unreachable_service_delays_only_its_own_route() {
 
 #[tokio::test]
 async fn repetitive_answers_are_deduplicated_on_request() {
-    let served = Served::new(ROUTE, &[]).await;
+    let served = GraphqlGateway::new(ROUTE, &[]).await;
     let asked = json!({ "query": "{ a: items(n: 50) { id name } b: items(n: 50) { id name } }" });
     let plain = served.post("/graphql", &asked, &[RESPONSE]).await;
     let accept = ("accept", "application/graphql-dedup+json;v=1, application/graphql-response+json;q=0.9");
@@ -231,7 +231,7 @@ async fn mistakes_have_locations_and_stop_a_reload() {
         "  - { path: /graphql, graphql: { services: [agents], documents: './documents/*.graphql' } }\n";
     let sdl = "type Query { agent(id: Int!): Agent }\ntype Agent { id: Int! }\n";
     let files = [("documents/one.graphql", "{ agent(id: 1) { id } }\n"), ("agents.graphql", sdl)];
-    let served = Served::new(route, &files).await;
+    let served = GraphqlGateway::new(route, &files).await;
     let config =
         |routes: &str| served.config(routes).replace("graphql: {}", "graphql: { schema: agents.graphql }");
     served.write("orfa.yaml", &config(route));
@@ -260,7 +260,7 @@ async fn mistakes_have_locations_and_stop_a_reload() {
 
 #[tokio::test]
 async fn commands_print_the_schema_and_explain_documents() {
-    let served = Served::new(ROUTE, &[]).await;
+    let served = GraphqlGateway::new(ROUTE, &[]).await;
     let (is_good, schema, _) = served.orfa(&["graphql", "schema"]).await;
     assert!(is_good && schema.contains("type Agent") && schema.contains("A seller."), "{schema}");
     let (is_good, plan, told) =

@@ -1,6 +1,6 @@
 //! Checks docs/graphql.md: its configs are valid, and its queries are answered as shown, by the marketplace.
 
-use marketplace::{Data, Marketplace, Service};
+use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use serde_json::{Value, json};
 use testkit::{GatewayProcess, http};
 use tokio::process::Command;
@@ -32,12 +32,13 @@ fn placed(config: &str) -> String {
 
 #[tokio::test]
 async fn queries_have_the_documented_answers() {
-    let services = Marketplace::start(Data::fresh().expect("a folder")).await.expect("a marketplace");
+    let services =
+        Marketplace::start(DatabaseFolder::fresh().expect("a folder")).await.expect("a marketplace");
     let (config, links) = (placed(&shown("orfa.yaml")[0]), &shown("links.yaml")[0]);
-    let at = |config: String, service: &Service| {
+    let at = |config: String, service: &MarketplaceService| {
         config.replace(&format!("http://127.0.0.1:{}", service.port()), &services.url(*service))
     };
-    let config = Service::ALL.iter().fold(config, at) + "\nlisten: 127.0.0.1:0\n";
+    let config = MarketplaceService::ALL.iter().fold(config, at) + "\nlisten: 127.0.0.1:0\n";
     let gateway = GatewayProcess::start_with(crate::orfa(), &config, &[("links.yaml", links)]).await;
     let blocks = blocks();
     let asked = blocks.iter().zip(blocks.iter().skip(1));

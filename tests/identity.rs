@@ -35,12 +35,12 @@ routes:
   - { path: /query, query: { services: [up, secret], methods: [GET, POST], limits: { cpu: 2s, timeout: 30s } } }
 ";
 
-struct House {
+struct IdentityGateway {
     gateway: GatewayProcess,
     upstream: MisbehavingUpstream,
 }
 
-impl House {
+impl IdentityGateway {
     async fn new() -> Self {
         let upstream = misbehave::start().await;
         let files = [("shop.key", KEY), ("slow.key", SLOW)];
@@ -72,7 +72,7 @@ fn refused(response: &TestResponse, status: u16, code: &str) {
 
 #[tokio::test]
 async fn a_key_grants_only_its_rights_and_is_forwarded_only_if_configured() {
-    let house = House::new().await;
+    let house = IdentityGateway::new().await;
     let seen = house.get("/up/echo", KEY).await;
     assert_eq!(seen.status, 200);
     assert!(!seen.text().contains(KEY), "the service saw the key: {}", seen.text());
@@ -85,7 +85,7 @@ async fn a_key_grants_only_its_rights_and_is_forwarded_only_if_configured() {
 
 #[tokio::test]
 async fn programs_run_with_their_callers_rights() {
-    let house = House::new().await;
+    let house = IdentityGateway::new().await;
     let good = "export default async (_, { up }) => (await up.get('/json', { n: 3 })).length";
     assert_eq!(house.run(KEY, good).await.text(), "3");
     let forbidden = "export default async (_, { secret }) => secret.get('/json')";
@@ -99,7 +99,7 @@ async fn programs_run_with_their_callers_rights() {
 
 #[tokio::test]
 async fn rejects_bad_credentials_with_cors_headers() {
-    let house = House::new().await;
+    let house = IdentityGateway::new().await;
     refused(&house.get("/up/echo", "wrong").await, 401, "key-unknown");
     refused(&house.get("/open/echo", "wrong").await, 401, "key-unknown");
     let missing = house.ask("GET", "/up/echo", &[("origin", "https://shop.example")], "").await;
@@ -123,7 +123,7 @@ async fn rejects_bad_credentials_with_cors_headers() {
 
 #[tokio::test]
 async fn limits_requests_per_caller_and_sends_retry_after() {
-    let house = House::new().await;
+    let house = IdentityGateway::new().await;
     for _ in 0..3 {
         assert_eq!(house.ask("GET", "/open/echo", &[], "").await.status, 200);
     }
@@ -136,7 +136,7 @@ async fn limits_requests_per_caller_and_sends_retry_after() {
 
 #[tokio::test]
 async fn limits_cpu_time_per_caller() {
-    let house = House::new().await;
+    let house = IdentityGateway::new().await;
     let busy = "export default () => { for (let i = 0; i < 3e5; i++); return 1 }";
     assert_eq!(house.run(SLOW, busy).await.text(), "1");
     let answer = house.run(SLOW, busy).await;
@@ -147,7 +147,7 @@ async fn limits_cpu_time_per_caller() {
 
 #[tokio::test]
 async fn concurrency_counts_until_the_last_byte() {
-    let house = House::new().await;
+    let house = IdentityGateway::new().await;
     let mut first = HeldConnection::open(&house.gateway.url).await.expect("a connection");
     let under_way =
         tokio::spawn(async move { first.request("GET", "/up/hang", &[("x-api-key", SLOW)], "").await });
@@ -164,7 +164,7 @@ async fn concurrency_counts_until_the_last_byte() {
 
 #[tokio::test]
 async fn the_log_contains_callers_but_no_keys() {
-    let house = House::new().await;
+    let house = IdentityGateway::new().await;
     house.get("/up/echo", KEY).await;
     house.get("/up/echo", "a-wrong-key-that-somebody-sends").await;
     let line = house.gateway.logged(|line| line.contains("\"status\":401")).await.expect("a line");

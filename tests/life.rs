@@ -5,7 +5,7 @@ use testkit::http::{self, TestResponse};
 use testkit::misbehave::{self, MisbehavingUpstream};
 
 use crate::orfa;
-use crate::support::{Asked, Load};
+use crate::support::{ClientLoad, UnsentTestRequest};
 
 /// Returns a config that puts its number into every answer twice: the upstream request's header and the
 /// gateway's own CORS header.
@@ -30,13 +30,13 @@ routes:
 const PROGRAM: &str = "export default async (_, { up }) => (await up.get('/echo')).headers['x-config']";
 
 /// Returns a proxied request and a query in turn.
-fn ask(turn: usize) -> Asked {
+fn ask(turn: usize) -> UnsentTestRequest {
     let origin = ("origin", "https://shop.example.org");
     match turn % 2 {
-        0 => Asked { method: "GET", path: "/up/echo", headers: vec![origin], body: "" },
+        0 => UnsentTestRequest { method: "GET", path: "/up/echo", headers: vec![origin], body: "" },
         _ => {
             let typed = ("content-type", "text/javascript");
-            Asked { method: "POST", path: "/query", headers: vec![origin, typed], body: PROGRAM }
+            UnsentTestRequest { method: "POST", path: "/query", headers: vec![origin, typed], body: PROGRAM }
         }
     }
 }
@@ -80,7 +80,7 @@ async fn until_in_force(gateway: &GatewayProcess, number: usize) {
 async fn a_hundred_reloads_under_load_fail_no_requests_and_mix_no_configs() {
     let upstream = misbehave::start().await;
     let gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, "")).await;
-    let load = Load::start(&gateway.url, ask, is_whole);
+    let load = ClientLoad::start(&gateway.url, ask, is_whole);
     for number in 1..=100 {
         gateway.rewrite("orfa.yaml", &config(&upstream, number, ""));
         gateway.ask_to_reload();
@@ -136,7 +136,7 @@ async fn logs_settings_that_need_a_restart() {
 async fn sigterm_waits_for_load_balancers_and_drops_no_requests() {
     let upstream = misbehave::start().await;
     let mut gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, "")).await;
-    let load = Load::start(&gateway.url, ask, is_whole);
+    let load = ClientLoad::start(&gateway.url, ask, is_whole);
     load.answers(20).await;
     gateway.ask_to_end();
     gateway.logged(|line| line.contains("leaving")).await.expect("the end begins");
@@ -173,7 +173,7 @@ async fn ten_takeovers_under_load_refuse_and_fail_no_requests() {
     let upstream = misbehave::start().await;
     let mut gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
     can_be_taken_over(&gateway).await;
-    let load = Load::start(&gateway.url, ask, is_whole);
+    let load = ClientLoad::start(&gateway.url, ask, is_whole);
     for change in 0..10 {
         let next = gateway.successor(orfa()).await;
         assert_eq!(next.address, gateway.address, "change {change}");

@@ -27,12 +27,12 @@ async fn config(listen: &str) -> (String, misbehave::MisbehavingUpstream) {
 }
 
 /// A service manager that receives the gateway's notifications.
-struct Manager {
+struct ServiceManager {
     folder: tempfile::TempDir,
     socket: UnixDatagram,
 }
 
-impl Manager {
+impl ServiceManager {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = UnixDatagram::bind(folder.path().join("notify")).expect("a socket");
@@ -61,7 +61,7 @@ fn serving(gateway: &GatewayProcess) -> String {
 #[tokio::test]
 async fn notifies_the_service_manager_of_start_reload_and_stop() {
     let (config, _upstream) = config("127.0.0.1:0").await;
-    let manager = Manager::new();
+    let manager = ServiceManager::new();
     let mut gateway = GatewayProcess::start_by(manager.command(), &config).await;
     assert_eq!(manager.hears().await, serving(&gateway));
     gateway.ask_to_reload();
@@ -77,7 +77,7 @@ async fn notifies_the_service_manager_of_start_reload_and_stop() {
 #[tokio::test]
 async fn a_successor_becomes_the_main_process_and_the_old_one_sends_nothing_more() {
     let (config, _upstream) = config("127.0.0.1:0").await;
-    let manager = Manager::new();
+    let manager = ServiceManager::new();
     let mut gateway = GatewayProcess::start_by(manager.command(), &config).await;
     assert_eq!(manager.hears().await, serving(&gateway));
     gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
@@ -93,7 +93,7 @@ async fn a_successor_becomes_the_main_process_and_the_old_one_sends_nothing_more
 #[tokio::test]
 async fn a_command_that_ends_at_once_can_start_the_new_binary() {
     let (config, _upstream) = config("127.0.0.1:0").await;
-    let manager = Manager::new();
+    let manager = ServiceManager::new();
     let mut gateway = GatewayProcess::start_by(manager.command(), &config).await;
     assert_eq!(manager.hears().await, serving(&gateway));
     gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use marketplace::{Data, Marketplace, Service};
+use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use serde_json::{Value, json};
 use testkit::{GatewayProcess, http, patiently};
 use tokio::process::Command;
@@ -15,22 +15,23 @@ use crate::support::metrics;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/marketplace");
 
 /// The example's gateway and its services.
-struct Market {
+struct MarketGateway {
     services: Marketplace,
     gateway: GatewayProcess,
 }
 
-impl Market {
+impl MarketGateway {
     async fn open() -> Self {
         Self::open_with(|config| config).await
     }
 
     /// Like `open`, with a changed config.
     async fn open_with(change: impl FnOnce(String) -> String) -> Self {
-        let services = Marketplace::start(Data::fresh().expect("a folder")).await.expect("a marketplace");
+        let services =
+            Marketplace::start(DatabaseFolder::fresh().expect("a folder")).await.expect("a marketplace");
         let mut config =
             std::fs::read_to_string(format!("{FOLDER}/orfa.yaml")).expect("the example's config");
-        for service in Service::ALL {
+        for service in MarketplaceService::ALL {
             config = config.replace(&format!("http://127.0.0.1:{}", service.port()), &services.url(service));
         }
         for file in ["openapi/", "scripts/", "aggregates/", "graphql/", "links.yaml", "stitched.yaml"] {
@@ -67,7 +68,7 @@ impl Market {
     }
 
     /// Returns a service's own response.
-    async fn get(&self, service: Service, path: &str) -> Value {
+    async fn get(&self, service: MarketplaceService, path: &str) -> Value {
         let url = format!("{}{path}", self.services.url(service));
         http::request("GET", &url, &[], "").await.expect("an answer").json()
     }
@@ -107,8 +108,8 @@ fn items(list: &Value) -> &[Value] {
 
 #[tokio::test]
 async fn q1_logs_a_user_in_with_one_call() {
-    let market = Market::open().await;
-    let email = market.get(Service::Profile, "/buyers/9").await["email"].clone();
+    let market = MarketGateway::open().await;
+    let email = market.get(MarketplaceService::Profile, "/buyers/9").await["email"].clone();
     let login = json!({ "email": email, "password": "password-9" });
     let (answer, calls) = market.ask("POST", "/login", &login.to_string()).await;
     assert_eq!((answer.status.as_u16(), calls), (200, 1), "{}", answer.text());
@@ -117,31 +118,31 @@ async fn q1_logs_a_user_in_with_one_call() {
 
 #[tokio::test]
 async fn q2_changes_a_buyer_with_one_call() {
-    let market = Market::open().await;
-    let mut buyer = market.get(Service::Profile, "/buyers/9").await;
+    let market = MarketGateway::open().await;
+    let mut buyer = market.get(MarketplaceService::Profile, "/buyers/9").await;
     for field in ["id", "joined"] {
         buyer.as_object_mut().expect("an object").remove(field);
     }
     buyer["city"] = json!("Lyon");
     let (answer, calls) = market.ask("PUT", "/buyers/9", &buyer.to_string()).await;
     assert_eq!((answer.status.as_u16(), calls), (200, 1), "{}", answer.text());
-    let stored = market.get(Service::Profile, "/buyers/9").await;
+    let stored = market.get(MarketplaceService::Profile, "/buyers/9").await;
     assert_eq!((answer.json(), &stored["city"]), (stored.clone(), &json!("Lyon")));
 }
 
 #[tokio::test]
 async fn q3_lists_all_freelancers_with_one_call() {
-    let market = Market::open().await;
+    let market = MarketGateway::open().await;
     let (answer, calls) = market.ask("GET", "/freelancers", "").await;
-    assert_eq!((answer.json(), calls), (market.get(Service::Profile, "/freelancers").await, 1));
+    assert_eq!((answer.json(), calls), (market.get(MarketplaceService::Profile, "/freelancers").await, 1));
 }
 
 #[tokio::test]
 async fn q4_lists_all_buyers_with_their_postings_in_two_calls() {
-    let market = Market::open().await;
+    let market = MarketGateway::open().await;
     let (answer, calls) = market.ask("GET", "/buyers", "").await;
-    let buyers = market.get(Service::Profile, "/buyers").await;
-    let postings = market.get(Service::Catalog, "/catalogs").await;
+    let buyers = market.get(MarketplaceService::Profile, "/buyers").await;
+    let postings = market.get(MarketplaceService::Catalog, "/catalogs").await;
     let expected = joined(&buyers, &postings, ("id", "buyer_id"), "catalogs", false, &[]);
     assert_eq!((answer.json(), calls), (expected, 2));
     assert_eq!(answer.json()[7]["catalogs"], json!([]), "buyer 8 has no postings");
@@ -149,12 +150,12 @@ async fn q4_lists_all_buyers_with_their_postings_in_two_calls() {
 
 #[tokio::test]
 async fn q5_lists_orders_with_their_postings_and_freelancers_in_three_calls() {
-    let market = Market::open().await;
-    let postings = market.get(Service::Catalog, "/catalogs").await;
-    let people = market.get(Service::Profile, "/freelancers").await;
+    let market = MarketGateway::open().await;
+    let postings = market.get(MarketplaceService::Catalog, "/catalogs").await;
+    let people = market.get(MarketplaceService::Profile, "/freelancers").await;
     for limit in [0, 1, 50, 2000] {
         let (answer, calls) = market.ask("GET", &format!("/orders?limit={limit}"), "").await;
-        let orders = market.get(Service::Order, &format!("/orders?limit={limit}")).await;
+        let orders = market.get(MarketplaceService::Order, &format!("/orders?limit={limit}")).await;
         let fields = ["id", "title", "price"];
         let expected = joined(&orders, &postings, ("catalog_id", "id"), "catalog", true, &fields);
         let expected =
@@ -169,8 +170,8 @@ const GRAPHQL: [&str; 2] = ["/graphql", "/stitched"];
 
 #[tokio::test]
 async fn q1_by_graphql_logs_a_user_in_with_one_call() {
-    let market = Market::open().await;
-    let email = market.get(Service::Profile, "/buyers/9").await["email"].clone();
+    let market = MarketGateway::open().await;
+    let email = market.get(MarketplaceService::Profile, "/buyers/9").await["email"].clone();
     let login = json!({ "email": email, "password": "password-9" });
     let expected = market.ask("POST", "/login", &login.to_string()).await.0.json();
     for route in GRAPHQL {
@@ -181,20 +182,20 @@ async fn q1_by_graphql_logs_a_user_in_with_one_call() {
 
 #[tokio::test]
 async fn q2_by_graphql_changes_a_buyer_with_one_call() {
-    let market = Market::open().await;
+    let market = MarketGateway::open().await;
     for (route, city) in GRAPHQL.into_iter().zip(["Lyon", "Turin"]) {
-        let mut buyer = market.get(Service::Profile, "/buyers/9").await;
+        let mut buyer = market.get(MarketplaceService::Profile, "/buyers/9").await;
         buyer.as_object_mut().expect("an object").remove("joined");
         buyer["city"] = json!(city);
         let (data, calls) = market.graphql(route, "q2", &buyer).await;
-        let stored = market.get(Service::Profile, "/buyers/9").await;
+        let stored = market.get(MarketplaceService::Profile, "/buyers/9").await;
         assert_eq!((&data["updateBuyer"], &stored["city"], calls), (&stored, &json!(city), 1), "{route}");
     }
 }
 
 #[tokio::test]
 async fn q3_by_graphql_lists_all_freelancers_with_one_call() {
-    let market = Market::open().await;
+    let market = MarketGateway::open().await;
     let expected = market.ask("GET", "/freelancers", "").await.0.json();
     for route in GRAPHQL {
         let (data, calls) = market.graphql(route, "q3", &json!({})).await;
@@ -204,7 +205,7 @@ async fn q3_by_graphql_lists_all_freelancers_with_one_call() {
 
 #[tokio::test]
 async fn q4_by_graphql_lists_all_buyers_with_their_postings_in_two_calls() {
-    let market = Market::open().await;
+    let market = MarketGateway::open().await;
     let expected = market.ask("GET", "/buyers", "").await.0.json();
     for route in GRAPHQL {
         let (data, calls) = market.graphql(route, "q4", &json!({})).await;
@@ -214,7 +215,7 @@ async fn q4_by_graphql_lists_all_buyers_with_their_postings_in_two_calls() {
 
 #[tokio::test]
 async fn q5_by_graphql_lists_orders_with_their_postings_and_freelancers_in_three_calls() {
-    let market = Market::open().await;
+    let market = MarketGateway::open().await;
     for limit in [1, 50, 2000] {
         let expected = market.ask("GET", &format!("/orders?limit={limit}"), "").await.0.json();
         for route in GRAPHQL {
@@ -235,14 +236,14 @@ async fn q5_by_graphql_lists_orders_with_their_postings_and_freelancers_in_three
 #[tokio::test]
 async fn random_queries_match_a_single_server_over_the_same_rows() {
     // Some queries ask for lists of lists; refusals by the cost limit are not tested here.
-    let market = Market::open_with(|config| {
+    let market = MarketGateway::open_with(|config| {
         let config = config.replace("mutations: true }", "mutations: true, limits: { cost: 4000000000 } }");
         assert_eq!(config.matches("cost:").count(), 2, "{config}");
         config
     });
     let market = market.await;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/market/same.mjs");
-    let services = Service::ALL.map(|service| market.services.url(service));
+    let services = MarketplaceService::ALL.map(|service| market.services.url(service));
     let set = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
     for route in GRAPHQL {
         let mut node = Command::new("node");

@@ -16,9 +16,9 @@ use crate::support::{metric, metrics};
 const MEMORY: u64 = 256 << 20;
 
 /// A cgroup that is removed on drop, if its processes have ended.
-struct Group(PathBuf);
+struct CgroupGuard(PathBuf);
 
-impl Group {
+impl CgroupGuard {
     /// Creates a cgroup: version 1 where that still controls memory, version 2 otherwise.
     fn new(memory: u64) -> io::Result<Self> {
         let name = format!("orfa-test-{}", std::process::id());
@@ -42,7 +42,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for CgroupGuard {
     /// After a failed test the cgroup may remain, because the gateway is killed only later.
     fn drop(&mut self) {
         let _ = std::fs::remove_dir(&self.0);
@@ -56,7 +56,7 @@ async fn shrinks_the_instance_pool_with_little_memory_and_survives_a_burst() {
         await up.get('/slow', { ms: 20 })
         return held.length
     }";
-    let group = match Group::new(MEMORY) {
+    let group = match CgroupGuard::new(MEMORY) {
         Ok(group) => group,
         Err(error) => return eprintln!("skipped: no cgroup with a memory limit: {error}"),
     };

@@ -22,12 +22,12 @@ use testkit::{GatewayProcess, patiently};
 use crate::orfa;
 
 /// A gateway with a script at `/s/*` and the misbehaving service `up`.
-struct Served {
+struct ScriptTestGateway {
     gateway: GatewayProcess,
     upstream: MisbehavingUpstream,
 }
 
-impl Served {
+impl ScriptTestGateway {
     /// Starts a gateway with this script and default settings.
     async fn by(script: &str) -> Self {
         Self::with(script, "", "").await

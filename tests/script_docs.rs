@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 
 use http::Method;
-use marketplace::{Data, Marketplace, Service};
+use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use testkit::http::{self as client, TestResponse};
 use testkit::{GatewayProcess, patiently};
 use tokio::process::Command;
@@ -65,7 +65,7 @@ fn plain(text: &str) -> String {
 }
 
 /// A reader of the page, with a gateway.
-struct Reader {
+struct DocsReader {
     marketplace: Marketplace,
     folder: tempfile::TempDir,
     config: String,
@@ -74,9 +74,10 @@ struct Reader {
     deployed: usize,
 }
 
-impl Reader {
+impl DocsReader {
     async fn new() -> Self {
-        let marketplace = Marketplace::start(Data::fresh().expect("data")).await.expect("a marketplace");
+        let marketplace =
+            Marketplace::start(DatabaseFolder::fresh().expect("data")).await.expect("a marketplace");
         let folder = tempfile::tempdir().expect("a folder");
         Self { marketplace, folder, config: String::new(), gateway: None, deployed: 0 }
     }
@@ -88,7 +89,7 @@ impl Reader {
     /// Sets the config, with fixed ports replaced.
     fn configures(&mut self, config: &str) {
         let mut config = config.replace("127.0.0.1:8080", "127.0.0.1:0");
-        for service in [Service::Profile, Service::Catalog, Service::Order] {
+        for service in [MarketplaceService::Profile, MarketplaceService::Catalog, MarketplaceService::Order] {
             let url = format!("http://127.0.0.1:{}", service.port());
             config = config.replace(&url, &self.marketplace.url(service));
         }
@@ -201,7 +202,7 @@ fn head(answer: &TestResponse) -> String {
 
 #[tokio::test]
 async fn the_s_tutorial_works_as_described() {
-    let mut reader = Reader::new().await;
+    let mut reader = DocsReader::new().await;
     for (language, block) in blocks() {
         match language {
             "yaml" if reader.gateway.is_none() => reader.configures(block),

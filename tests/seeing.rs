@@ -5,13 +5,13 @@ mod receiver;
 use serde_json::Value;
 use testkit::http;
 
-use crate::support::{House, Query};
-use receiver::{Receiver, Span};
+use crate::support::{TestGateway, TestQuery};
+use receiver::{ReceivedSpan, TraceReceiver};
 
 /// The trace and the span of the client.
 const PARENT: (&str, &str) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
 
-async fn house(receiver: &Receiver) -> House {
+async fn house(receiver: &TraceReceiver) -> TestGateway {
     let routes = format!(
         "
   - {{ path: /query, query: {{ services: [up, dead] }} }}
@@ -21,7 +21,7 @@ traces: {{ otlp: '{}', sample: 1, service_name: shop, headers: {{ x-tenant: seve
 ",
         receiver.url
     );
-    House::own(&routes).await
+    TestGateway::own(&routes).await
 }
 
 fn traceparent() -> String {
@@ -37,7 +37,7 @@ fn ids(traceparent: &Value) -> (String, String) {
 }
 
 #[track_caller]
-fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
+fn named<'a>(spans: &'a [ReceivedSpan], name: &str) -> &'a ReceivedSpan {
     let mut found = spans.iter().filter(|span| span.name == name);
     let one = found.next().unwrap_or_else(|| panic!("no {name} in {spans:#?}"));
     assert!(found.next().is_none(), "two of {name} in {spans:#?}");
@@ -46,14 +46,15 @@ fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
 
 #[tokio::test]
 async fn a_query_continues_the_clients_trace_to_the_services() {
-    let receiver = Receiver::start().await;
+    let receiver = TraceReceiver::start().await;
     let mut house = house(&receiver).await;
     let program = "export default async (_, { up, dead }) => {
         const first = await up.get('/echo', { secret: 'hush' });
         await dead.get('/json').catch(() => 0);
         return first.headers;
     }";
-    let query = Query::javascript(program).header("traceparent", &traceparent()).header("tracestate", "a=1");
+    let query =
+        TestQuery::javascript(program).header("traceparent", &traceparent()).header("tracestate", "a=1");
     let seen: Value = serde_json::from_str(&house.answer(query).await).expect("JSON");
     assert_eq!(seen["tracestate"], "a=1");
     let (trace, span) = ids(&seen["traceparent"]);
@@ -83,7 +84,7 @@ async fn a_query_continues_the_clients_trace_to_the_services() {
 
 #[tokio::test]
 async fn a_proxied_request_is_traced_and_logged_with_its_trace() {
-    let receiver = Receiver::start().await;
+    let receiver = TraceReceiver::start().await;
     let mut house = house(&receiver).await;
     let url = format!("{}/up/echo?secret=hush", house.gateway.url);
     let headers = [("traceparent", "00-malformed-01"), ("tracestate", "a=1")];

@@ -23,7 +23,7 @@ const ANSWERS: &str = include_str!("strapi/answers.json");
 const CONFIG: &str = include_str!("../examples/strapi/orfa.yaml");
 
 /// The indexes of the answers that were requested.
-type Asked = Arc<Mutex<BTreeSet<usize>>>;
+type RequestedAnswers = Arc<Mutex<BTreeSet<usize>>>;
 
 fn answers() -> Vec<Value> {
     serde_json::from_str(ANSWERS).expect("JSON")
@@ -41,7 +41,10 @@ fn decoded(path: &str) -> String {
     parts.collect()
 }
 
-async fn answer(request: Request<Incoming>, asked: Asked) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(
+    request: Request<Incoming>,
+    asked: RequestedAnswers,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let path = decoded(head.uri.path_and_query().map_or("", |path| path.as_str()));
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
@@ -62,7 +65,7 @@ async fn answer(request: Request<Incoming>, asked: Asked) -> Result<Response<Ful
 }
 
 /// Starts the fake Strapi.
-async fn service(asked: Asked) -> SocketAddr {
+async fn service(asked: RequestedAnswers) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -79,7 +82,7 @@ async fn service(asked: Asked) -> SocketAddr {
 
 #[tokio::test]
 async fn the_strapi_examples_queries_match_recorded_answers() {
-    let asked = Asked::default();
+    let asked = RequestedAnswers::default();
     let service = service(asked.clone()).await;
     let config = CONFIG
         .replace("listen: 127.0.0.1:8080", "listen: 127.0.0.1:0")

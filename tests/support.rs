@@ -12,9 +12,9 @@ mod query;
 mod recorded;
 
 pub(crate) use admin::{admin, metric, metrics};
-pub(crate) use house::House;
-pub(crate) use load::{Asked, Load};
+pub(crate) use house::TestGateway;
+pub(crate) use load::{ClientLoad, UnsentTestRequest};
 pub(crate) use module::{beside, build, plain, request, wat};
 pub(crate) use openapi::ITEMS_OPENAPI;
-pub(crate) use query::{Query, problem};
-pub(crate) use recorded::{Recorded, replay, text, write};
+pub(crate) use query::{TestQuery, problem};
+pub(crate) use recorded::{RecordedRun, replay, text, write};

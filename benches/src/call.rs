@@ -7,18 +7,18 @@ use http::{Method, Request};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Client};
+use crate::client::{BenchClient, BenchResponse};
 
 /// A request to be sent.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct PreparedCall {
     method: Method,
     path: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
 }
 
-impl Call {
+impl PreparedCall {
     /// Creates a GET request.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
@@ -78,7 +78,7 @@ impl Call {
     ///
     /// # Errors
     /// Fails without a response, or with an error status.
-    pub async fn send(&self, client: &Client) -> Result<Answer> {
+    pub async fn send(&self, client: &BenchClient) -> Result<BenchResponse> {
         let Self { method, path, .. } = self;
         let answer = client.send(self.request()?).await.with_context(|| format!("{method} {path}"))?;
         let text = || String::from_utf8_lossy(&answer.body);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn calls_build_the_same_request_each_time() {
-        let call = Call::graphql("/graphql", "{ a }");
+        let call = PreparedCall::graphql("/graphql", "{ a }");
         for _ in 0..2 {
             let request = call.request().expect("a request");
             assert_eq!((request.method(), request.uri().path()), (&Method::POST, "/graphql"));
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn scripts_escape_binary_bodies() {
         let length = (HeaderName::from_static("orfa-input"), HeaderValue::from_static("2"));
-        let query = Call::post("/query", vec![0, 255]).with(length.0, length.1);
-        let script = Call::script(&[Call::get("/a"), query]).expect("a script");
+        let query = PreparedCall::post("/query", vec![0, 255]).with(length.0, length.1);
+        let script = PreparedCall::script(&[PreparedCall::get("/a"), query]).expect("a script");
         assert!(script.contains("{ 'GET', '/a', {  }, '' }"), "{script}");
         assert!(script.contains("{ 'POST', '/query', { ['orfa-input']='2', }, '\\000\\255' }"), "{script}");
     }

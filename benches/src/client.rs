@@ -23,7 +23,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 /// Errors between a client and a server.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ClientError {
     /// The connection can't be set up.
     #[error("can't connect: {0}")]
     Connect(#[from] std::io::Error),
@@ -34,7 +34,7 @@ pub enum Error {
 
 /// Errors in the body of a response.
 #[derive(Debug, thiserror::Error)]
-pub enum Undecodable {
+pub enum BodyDecodeError {
     /// The compression is unsupported or invalid.
     #[error("the body can't be decompressed: {0}")]
     Compressed(#[from] std::io::Error),
@@ -45,17 +45,17 @@ pub enum Undecodable {
 
 /// A client of one server.
 #[derive(Debug)]
-pub struct Client {
+pub struct BenchClient {
     address: SocketAddr,
     host: HeaderValue,
     /// Idle connections; the last one used is taken first.
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<BenchConnection>>,
     opened: AtomicUsize,
 }
 
 /// A complete response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct BenchResponse {
     /// The status.
     pub status: StatusCode,
     /// The headers.
@@ -64,7 +64,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-impl Answer {
+impl BenchResponse {
     /// The `accept-encoding` of a browser.
     pub const ENCODINGS: &str = "gzip, deflate, br, zstd";
     /// The `accept` header that requests deduplicated responses.
@@ -80,7 +80,7 @@ impl Answer {
     ///
     /// # Errors
     /// Fails if the body does not match its headers.
-    pub async fn decoded(&self) -> Result<Vec<u8>, Undecodable> {
+    pub async fn decoded(&self) -> Result<Vec<u8>, BodyDecodeError> {
         let body: &[u8] = &self.body;
         let plain = match self.encoding() {
             "gzip" => all(GzipDecoder::new(body)).await?,
@@ -110,9 +110,9 @@ const PER_ADDRESS: usize = 1_000;
 /// The maximum size of an expanded response.
 const EXPANDED: usize = 64 << 20;
 
-type Connection = SendRequest<Full<Bytes>>;
+type BenchConnection = SendRequest<Full<Bytes>>;
 
-impl Client {
+impl BenchClient {
     /// Creates a client without connections.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
@@ -135,7 +135,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if one can't be opened.
-    pub async fn open(&self, connections: usize) -> Result<(), Error> {
+    pub async fn open(&self, connections: usize) -> Result<(), ClientError> {
         for _ in 0..connections {
             let connection = self.connect().await?;
             self.lock().push(connection);
@@ -148,7 +148,7 @@ impl Client {
     ///
     /// # Errors
     /// Fails if there is no connection, or it breaks.
-    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Answer, Error> {
+    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<BenchResponse, ClientError> {
         request.headers_mut().insert(HOST, self.host.clone());
         loop {
             let kept = self.take();
@@ -174,19 +174,23 @@ impl Client {
     }
 
     /// Reads a response to its end, and keeps the connection.
-    async fn receive(&self, connection: Connection, response: Response<Incoming>) -> Result<Answer, Error> {
+    async fn receive(
+        &self,
+        connection: BenchConnection,
+        response: Response<Incoming>,
+    ) -> Result<BenchResponse, ClientError> {
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
         self.lock().push(connection);
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Ok(BenchResponse { status: head.status, headers: head.headers, body })
     }
 
-    fn take(&self) -> Option<Connection> {
+    fn take(&self) -> Option<BenchConnection> {
         let mut idle = self.lock();
         std::iter::from_fn(|| idle.pop()).find(|connection| !connection.is_closed())
     }
 
-    async fn connect(&self) -> Result<Connection, Error> {
+    async fn connect(&self) -> Result<BenchConnection, ClientError> {
         let stream = self.connect_from_own_address().await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
@@ -208,7 +212,7 @@ impl Client {
         socket.connect(self.address).await
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<BenchConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -26,21 +26,21 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::client::{Client, Error};
+use crate::client::{BenchClient, ClientError};
 
 const CHUNK: usize = 64 << 10;
 
 /// A running proxy. Its connections end when it is dropped.
 #[derive(Debug)]
-pub struct Delay {
+pub struct DelayProxy {
     address: SocketAddr,
-    counts: Arc<Counts>,
+    counts: Arc<DirectionCounts>,
     _listener: JoinSet<()>,
 }
 
 /// Bytes that crossed a proxy: the content of TCP, so HTTP messages with their heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct ProxyTraffic {
     /// From the clients.
     pub up: u64,
     /// To the clients.
@@ -48,17 +48,17 @@ pub struct Traffic {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct DirectionCounts {
     up: AtomicU64,
     down: AtomicU64,
-    wait: Mutex<Wait>,
+    wait: Mutex<ServerWait>,
     /// The number of connections that were set up.
     stood: watch::Sender<usize>,
 }
 
 /// The time for which clients have waited for the server behind the proxy.
 #[derive(Debug, Default)]
-struct Wait {
+struct ServerWait {
     /// The time since which the next bytes of a response are awaited.
     since: Option<Instant>,
     is_answered: bool,
@@ -66,7 +66,7 @@ struct Wait {
 }
 
 /// A chunk in transit. An empty one is the end of its stream.
-struct Parcel {
+struct DelayedChunk {
     due: Instant,
     bytes: Bytes,
     to: UnboundedSender<Bytes>,
@@ -74,8 +74,8 @@ struct Parcel {
 
 /// The entrance of one direction.
 #[derive(Clone)]
-struct Line {
-    parcels: mpsc::Sender<Parcel>,
+struct DelayLine {
+    parcels: mpsc::Sender<DelayedChunk>,
     delay: Duration,
     /// Bytes per second.
     rate: Option<u64>,
@@ -83,7 +83,7 @@ struct Line {
     free: Arc<Mutex<Instant>>,
 }
 
-impl Delay {
+impl DelayProxy {
     /// Listens on a free loopback port and forwards everything to `to`.
     ///
     /// # Errors
@@ -99,8 +99,8 @@ impl Delay {
     pub async fn start_slow(to: SocketAddr, round_trip: Duration, rate: Option<u64>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let counts = Arc::<Counts>::default();
-        let lines = [Line::start(round_trip / 2, rate)?, Line::start(round_trip / 2, rate)?];
+        let counts = Arc::<DirectionCounts>::default();
+        let lines = [DelayLine::start(round_trip / 2, rate)?, DelayLine::start(round_trip / 2, rate)?];
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, to, lines, Arc::clone(&counts)));
         Ok(Self { address, counts, _listener: tasks })
@@ -116,7 +116,7 @@ impl Delay {
     ///
     /// # Errors
     /// Fails if one can't be opened.
-    pub async fn open(&self, client: &Client, connections: usize) -> Result<(), Error> {
+    pub async fn open(&self, client: &BenchClient, connections: usize) -> Result<(), ClientError> {
         let mut stood = self.counts.stood.subscribe();
         let all = *stood.borrow() + connections;
         client.open(connections).await?;
@@ -127,8 +127,8 @@ impl Delay {
 
     /// The traffic so far.
     #[must_use]
-    pub fn traffic(&self) -> Traffic {
-        Traffic { up: self.counts.up.load(Relaxed), down: self.counts.down.load(Relaxed) }
+    pub fn traffic(&self) -> ProxyTraffic {
+        ProxyTraffic { up: self.counts.up.load(Relaxed), down: self.counts.down.load(Relaxed) }
     }
 
     /// The total time spent waiting for the server behind the proxy, for sequential requests: from the first
@@ -139,7 +139,7 @@ impl Delay {
     }
 }
 
-impl Counts {
+impl DirectionCounts {
     fn went_up(&self, length: usize) {
         self.up.fetch_add(length as u64, Relaxed);
         let mut wait = self.wait();
@@ -159,12 +159,12 @@ impl Counts {
         }
     }
 
-    fn wait(&self) -> MutexGuard<'_, Wait> {
+    fn wait(&self) -> MutexGuard<'_, ServerWait> {
         self.wait.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::ops::Sub for Traffic {
+impl std::ops::Sub for ProxyTraffic {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
@@ -172,7 +172,7 @@ impl std::ops::Sub for Traffic {
     }
 }
 
-impl Line {
+impl DelayLine {
     fn start(delay: Duration, rate: Option<u64>) -> io::Result<Self> {
         let (parcels, arrived) = mpsc::channel();
         std::thread::Builder::new().name("distance".into()).spawn(move || deliver(&arrived))?;
@@ -184,21 +184,21 @@ impl Line {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let takes = self.rate.map_or(0.0, |rate| bytes.len() as f64 / rate as f64);
         *free = (*free).max(Instant::now()) + Duration::from_secs_f64(takes);
-        let parcel = Parcel { due: *free + self.delay, bytes, to: to.clone() };
+        let parcel = DelayedChunk { due: *free + self.delay, bytes, to: to.clone() };
         // The thread lives as long as its senders.
         let _ = self.parcels.send(parcel);
     }
 }
 
-fn deliver(arrived: &mpsc::Receiver<Parcel>) {
-    for Parcel { due, bytes, to } in arrived {
+fn deliver(arrived: &mpsc::Receiver<DelayedChunk>) {
+    for DelayedChunk { due, bytes, to } in arrived {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         // A closed connection no longer needs its bytes.
         let _ = to.send(bytes);
     }
 }
 
-async fn accept(listener: TcpListener, to: SocketAddr, lines: [Line; 2], counts: Arc<Counts>) {
+async fn accept(listener: TcpListener, to: SocketAddr, lines: [DelayLine; 2], counts: Arc<DirectionCounts>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -211,7 +211,12 @@ async fn accept(listener: TcpListener, to: SocketAddr, lines: [Line; 2], counts:
 }
 
 /// Serves one connection until both directions have ended or one is broken.
-async fn join(client: TcpStream, to: SocketAddr, lines: [Line; 2], counts: Arc<Counts>) -> io::Result<()> {
+async fn join(
+    client: TcpStream,
+    to: SocketAddr,
+    lines: [DelayLine; 2],
+    counts: Arc<DirectionCounts>,
+) -> io::Result<()> {
     let [line_up, line_down] = &lines;
     // The SYN and its reply, which carry no bytes here.
     let (sender, mut receiver) = unbounded_channel();
@@ -229,14 +234,19 @@ async fn join(client: TcpStream, to: SocketAddr, lines: [Line; 2], counts: Arc<C
     tokio::try_join!(up, down).map(drop)
 }
 
-async fn pipe(from: OwnedReadHalf, to: OwnedWriteHalf, line: &Line, count: impl Fn(usize)) -> io::Result<()> {
+async fn pipe(
+    from: OwnedReadHalf,
+    to: OwnedWriteHalf,
+    line: &DelayLine,
+    count: impl Fn(usize),
+) -> io::Result<()> {
     let (sender, receiver) = unbounded_channel();
     tokio::try_join!(read(from, line, sender, count), write(receiver, to)).map(drop)
 }
 
 async fn read(
     mut from: OwnedReadHalf,
-    line: &Line,
+    line: &DelayLine,
     to: UnboundedSender<Bytes>,
     count: impl Fn(usize),
 ) -> io::Result<()> {
@@ -278,7 +288,7 @@ mod tests {
 
     #[tokio::test]
     async fn counts_waiting_time_only_until_the_response() {
-        let delay = Delay::start(echo().await, Duration::from_millis(40)).await.expect("a proxy");
+        let delay = DelayProxy::start(echo().await, Duration::from_millis(40)).await.expect("a proxy");
         let answers = 3;
         for _ in 0..answers {
             assert_eq!(exchange(delay.address(), b"hello").await, b"hello");
@@ -301,16 +311,16 @@ mod tests {
 
     #[tokio::test]
     async fn delivers_everything_in_order_and_counts_it() {
-        let delay = Delay::start(echo().await, Duration::from_millis(2)).await.expect("a proxy");
+        let delay = DelayProxy::start(echo().await, Duration::from_millis(2)).await.expect("a proxy");
         let text: Vec<u8> = (0..=u8::MAX).cycle().take(300_000).collect();
         assert_eq!(exchange(delay.address(), &text).await, text);
-        assert_eq!(delay.traffic(), Traffic { up: 300_000, down: 300_000 });
+        assert_eq!(delay.traffic(), ProxyTraffic { up: 300_000, down: 300_000 });
     }
 
     #[tokio::test]
     async fn slow_lines_delay_by_the_size_of_the_data() {
         let rate = 1_000_000;
-        let delay = Delay::start_slow(echo().await, Duration::ZERO, Some(rate)).await.expect("a proxy");
+        let delay = DelayProxy::start_slow(echo().await, Duration::ZERO, Some(rate)).await.expect("a proxy");
         let text = vec![7; 50_000];
         let began = Instant::now();
         let answers = tokio::join!(exchange(delay.address(), &text), exchange(delay.address(), &text));
@@ -322,11 +332,11 @@ mod tests {
     #[tokio::test]
     async fn responses_take_a_round_trip_and_new_connections_another() {
         let round_trip = Duration::from_millis(20);
-        let delay = Delay::start(echo().await, round_trip).await.expect("a proxy");
+        let delay = DelayProxy::start(echo().await, round_trip).await.expect("a proxy");
         let began = Instant::now();
         assert_eq!(exchange(delay.address(), b"hello").await, b"hello");
         assert!(began.elapsed() >= round_trip * 2);
-        let client = Client::new(delay.address());
+        let client = BenchClient::new(delay.address());
         delay.open(&client, 2).await.expect("two connections");
         assert_eq!(*delay.counts.stood.borrow(), 3);
     }

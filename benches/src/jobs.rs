@@ -15,12 +15,12 @@ use anyhow::Result;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::call::Call;
-use crate::client::Client;
+use crate::call::PreparedCall;
+use crate::client::BenchClient;
 use crate::programs::build_file;
 
 pub use gateway::{gateway, upstream_calls};
-pub use session::Session;
+pub use session::RestSession;
 
 /// The CPU limit of a program at the gateway.
 pub const CPU_LIMIT_MS: u32 = 50;
@@ -30,7 +30,7 @@ pub const MOST_AT_ONCE: usize = 100;
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Job {
+pub enum BenchJob {
     /// An item of each child list: the paper's example.
     Second,
     /// A list, a condition, a write for each match: the paper's figure 2.
@@ -39,7 +39,7 @@ pub enum Job {
     Orders,
 }
 
-impl Job {
+impl BenchJob {
     /// All jobs.
     pub const ALL: [Self; 3] = [Self::Second, Self::Notify, Self::Orders];
 
@@ -143,7 +143,7 @@ impl Job {
     ///
     /// # Errors
     /// Fails if a call fails.
-    pub async fn calls(self, session: &mut Session<'_>) -> Result<Value> {
+    pub async fn calls(self, session: &mut RestSession<'_>) -> Result<Value> {
         match self {
             Self::Second => second::calls(session).await,
             Self::Notify => notify::calls(session).await,
@@ -155,7 +155,7 @@ impl Job {
     ///
     /// # Errors
     /// Fails if a call fails.
-    pub async fn bulk(self, session: &mut Session<'_>) -> Result<Value> {
+    pub async fn bulk(self, session: &mut RestSession<'_>) -> Result<Value> {
         match self {
             Self::Second => second::bulk(session).await,
             Self::Notify => notify::bulk(session).await,
@@ -167,7 +167,7 @@ impl Job {
     ///
     /// # Errors
     /// Fails if they differ from the expected effects.
-    pub async fn check_effects(self, client: &Client, answer: &Value, runs: usize) -> Result<()> {
+    pub async fn check_effects(self, client: &BenchClient, answer: &Value, runs: usize) -> Result<()> {
         match self {
             Self::Notify => notify::check(client, answer, runs).await,
             Self::Second | Self::Orders => Ok(()),
@@ -181,11 +181,11 @@ impl Job {
 /// Fails as `orfa query build` does.
 pub fn modules(orfa: &Path) -> Result<BTreeMap<&'static str, Bytes>> {
     let folder = tempfile::tempdir()?;
-    let module = |job: Job| {
+    let module = |job: BenchJob| {
         let module = build_file(orfa, &job.c_source(), folder.path())?;
         Ok((job.name(), std::fs::read(module)?.into()))
     };
-    Job::ALL.into_iter().map(module).collect()
+    BenchJob::ALL.into_iter().map(module).collect()
 }
 
 /// The elements of an array. Any other value gives none, which the comparison of answers then reports.

@@ -13,21 +13,21 @@ use crate::scoreboard;
 /// The time for which the processors have run this machine's programs, and for which they were taken away
 /// while something was ready to run, since the start, in clock ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct ProcessorMoment {
     ran: u64,
     taken: u64,
 }
 
 /// The steal during a bench.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Met {
+pub struct StealDuringBench {
     bench: String,
     seconds: u64,
     /// The stolen part of the processor time that was wanted.
     taken_percent: f64,
 }
 
-impl Moment {
+impl ProcessorMoment {
     /// The current counters.
     ///
     /// # Errors
@@ -49,9 +49,13 @@ impl Moment {
     ///
     /// # Errors
     /// Fails if the system is not Linux.
-    pub fn until_now(self, bench: &str, took: Duration) -> Result<Met> {
+    pub fn until_now(self, bench: &str, took: Duration) -> Result<StealDuringBench> {
         let now = Self::now()?;
-        Ok(Met { bench: bench.into(), seconds: took.as_secs(), taken_percent: self.taken_percent(now) })
+        Ok(StealDuringBench {
+            bench: bench.into(),
+            seconds: took.as_secs(),
+            taken_percent: self.taken_percent(now),
+        })
     }
 
     /// The time between `self` and now for which the processors were taken away, in steps of 10 ms.
@@ -78,7 +82,7 @@ impl Moment {
 ///
 /// # Errors
 /// Fails if the file can't be read or written.
-pub fn record(met: Met) -> Result<()> {
+pub fn record(met: StealDuringBench) -> Result<()> {
     record_in(&path(), met)
 }
 
@@ -86,8 +90,8 @@ fn path() -> PathBuf {
     scoreboard::folder().join("machine.json")
 }
 
-fn record_in(path: &Path, met: Met) -> Result<()> {
-    let mut all: Vec<Met> = match std::fs::read(path) {
+fn record_in(path: &Path, met: StealDuringBench) -> Result<()> {
+    let mut all: Vec<StealDuringBench> = match std::fs::read(path) {
         Ok(text) => serde_json::from_slice(&text).with_context(|| format!("{} is wrong", path.display()))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error).with_context(|| format!("{} can't be read", path.display())),
@@ -105,25 +109,27 @@ mod tests {
 
     #[test]
     fn steal_is_a_share_of_the_wanted_time() {
-        let moment = |text| Moment::of(text).expect("ticks");
+        let moment = |text| ProcessorMoment::of(text).expect("ticks");
         let before = moment("cpu  100 10 50 9000 70 0 20 5 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
         let later = moment("cpu  160 10 70 9500 90 0 30 15 0 0\n");
-        assert_eq!(later, Moment { ran: 270, taken: 15 });
+        assert_eq!(later, ProcessorMoment { ran: 270, taken: 15 });
         assert_eq!(before.taken_percent(later), 10.0);
         assert_eq!(before.taken_percent(before), 0.0);
         assert_eq!(before.taken_time(later, 100), Duration::from_millis(100));
-        assert_eq!(Moment::of("intr 1 2 3"), None);
+        assert_eq!(ProcessorMoment::of("intr 1 2 3"), None);
     }
 
     #[test]
     fn repeated_benches_replace_their_row() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("machine.json");
-        let met = |bench: &str, seconds| Met { bench: bench.into(), seconds, taken_percent: 1.5 };
+        let met =
+            |bench: &str, seconds| StealDuringBench { bench: bench.into(), seconds, taken_percent: 1.5 };
         for met in [met("a", 1), met("b", 2), met("a", 3)] {
             record_in(&path, met).expect("to write");
         }
-        let all: Vec<Met> = serde_json::from_slice(&std::fs::read(&path).expect("a file")).expect("rows");
+        let all: Vec<StealDuringBench> =
+            serde_json::from_slice(&std::fs::read(&path).expect("a file")).expect("rows");
         assert_eq!(all, [met("a", 3), met("b", 2)]);
     }
 }

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use crate::client::{Client, Error};
+use crate::client::{BenchClient, ClientError};
 
 /// The highest priority of a thread.
 const FIRST: i32 = -20;
@@ -22,7 +22,7 @@ pub const MOST_UNDER_WAY: usize = 5_000;
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Answered {
+pub struct OpenLoopOutcome {
     /// `None` without a response.
     pub status: Option<StatusCode>,
     /// The time since it was due, in milliseconds.
@@ -42,17 +42,17 @@ pub async fn offer(
     per_second: f64,
     time: Duration,
     request: impl Fn() -> Result<Request<Full<Bytes>>>,
-) -> Result<Vec<Answered>> {
-    offer_over(Client::new(address), per_second, time, request).await
+) -> Result<Vec<OpenLoopOutcome>> {
+    offer_over(BenchClient::new(address), per_second, time, request).await
 }
 
 /// Like `offer`, with a client that may be connected already.
 pub async fn offer_over(
-    client: Client,
+    client: BenchClient,
     per_second: f64,
     time: Duration,
     request: impl Fn() -> Result<Request<Full<Bytes>>>,
-) -> Result<Vec<Answered>> {
+) -> Result<Vec<OpenLoopOutcome>> {
     let client = Arc::new(client);
     let mut due = clock(Duration::from_secs_f64(1.0 / per_second), time);
     let (mut under_way, mut answered) = (JoinSet::new(), Vec::new());
@@ -62,7 +62,7 @@ pub async fn offer_over(
             answered.push(one?);
         }
         if under_way.len() == MOST_UNDER_WAY {
-            answered.push(Answered { status: None, ms: 0.0 });
+            answered.push(OpenLoopOutcome { status: None, ms: 0.0 });
             continue;
         }
         under_way.spawn(ask(Arc::clone(&client), request()?, due));
@@ -74,9 +74,9 @@ pub async fn offer_over(
 }
 
 /// Sends one request. The time counts from when it was due.
-pub async fn ask(client: Arc<Client>, request: Request<Full<Bytes>>, due: Instant) -> Answered {
-    let answer: Result<_, Error> = client.send(request).await;
-    Answered { status: answer.ok().map(|answer| answer.status), ms: due.elapsed().as_secs_f64() * 1e3 }
+pub async fn ask(client: Arc<BenchClient>, request: Request<Full<Bytes>>, due: Instant) -> OpenLoopOutcome {
+    let answer: Result<_, ClientError> = client.send(request).await;
+    OpenLoopOutcome { status: answer.ok().map(|answer| answer.status), ms: due.elapsed().as_secs_f64() * 1e3 }
 }
 
 /// Sends the times at which requests are due. A thread's sleep has a resolution of a tenth of a millisecond,

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
-use self::results::Results;
+use self::results::BenchResults;
 use crate::scoreboard;
 
 const INTRODUCTION: &str = "<!-- Generated from benches/results/ by `make bench`: don't edit. -->
@@ -52,7 +52,7 @@ The costs and savings of ORFA, next to the results in the documents that it was 
 const WIDTH: usize = 120;
 
 /// A chart: the name of its file without the extension, and the SVG.
-type Plot = (&'static str, String);
+type NamedPlot = (&'static str, String);
 
 /// Writes the page and its charts.
 ///
@@ -77,8 +77,8 @@ fn plot(name: &str) -> PathBuf {
 }
 
 /// The charts that are drawn from rows. Those of S are drawn by its bench.
-fn plots() -> Result<Vec<Plot>> {
-    let results = Results::read(&scoreboard::folder())?;
+fn plots() -> Result<Vec<NamedPlot>> {
+    let results = BenchResults::read(&scoreboard::folder())?;
     Ok([orfa::plots(&results), marketplace::plots(&results)].concat())
 }
 
@@ -86,11 +86,11 @@ fn plots() -> Result<Vec<Plot>> {
 fn text() -> Result<String> {
     let folder = scoreboard::folder();
     let board = scoreboard::read(&folder.join("scoreboard.json"))?;
-    Ok(page(&Results::read(&folder)?) + &board::section(&board))
+    Ok(page(&BenchResults::read(&folder)?) + &board::section(&board))
 }
 
 /// The page without the scoreboard.
-fn page(results: &Results) -> String {
+fn page(results: &BenchResults) -> String {
     let sections =
         [ways::section, orfa::section, s::section, dedup::section, apisix::section, marketplace::section];
     let sections: String = sections.iter().map(|section| section(results)).collect();
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn missing_results_are_named_with_their_command() {
-        let page = page(&Results::default());
+        let page = page(&BenchResults::default());
         for bench in ["query", "strapi", "curves", "dedup", "filter", "graphql", "ways"] {
             let said = format!("Not measured yet: `make bench ONLY={bench}`");
             assert!(page.contains(&said), "{bench}:\n{page}");

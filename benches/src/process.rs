@@ -20,7 +20,7 @@ const KEPT: usize = 20;
 
 /// A running gateway. It is killed when dropped.
 #[derive(Debug)]
-pub struct Orfa {
+pub struct OrfaProcess {
     address: SocketAddr,
     pid: u32,
     child: Child,
@@ -29,14 +29,14 @@ pub struct Orfa {
 
 /// The resource usage of a process so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct ProcessUsage {
     /// CPU time, user and system, of all threads. The system counts it in steps of 10 ms.
     pub cpu: Duration,
     /// The resident memory in bytes.
     pub rss: u64,
 }
 
-impl Orfa {
+impl OrfaProcess {
     /// Starts `BINARY serve` with this config, which must contain `listen: 127.0.0.1:0`, and returns when it
     /// accepts requests.
     ///
@@ -96,7 +96,7 @@ impl Orfa {
     ///
     /// # Errors
     /// Fails if the process is gone, or the system is not Linux.
-    pub fn usage(&self) -> Result<Usage> {
+    pub fn usage(&self) -> Result<ProcessUsage> {
         usage(self.pid)
     }
 }
@@ -121,14 +121,14 @@ pub fn find(named: Option<PathBuf>) -> Result<PathBuf> {
 ///
 /// # Errors
 /// Fails if the process is gone, or the system is not Linux.
-pub fn usage(pid: u32) -> Result<Usage> {
+pub fn usage(pid: u32) -> Result<ProcessUsage> {
     let read = |file: &str| {
         let path = format!("/proc/{pid}/{file}");
         std::fs::read_to_string(&path).with_context(|| format!("{path} can't be read"))
     };
     let cpu = cpu_of(&read("stat")?).context("/proc/PID/stat has no times")?;
     let rss = memory(&read("status")?, "VmRSS:").context("/proc/PID/status has no VmRSS")?;
-    Ok(Usage { cpu, rss })
+    Ok(ProcessUsage { cpu, rss })
 }
 
 /// The peak of the resident memory of a process in bytes.
@@ -154,10 +154,10 @@ pub fn page_faults(pid: u32) -> Result<u64> {
 ///
 /// # Errors
 /// Fails if the process is gone, or the system is not Linux.
-pub fn usage_of_all(pid: u32) -> Result<Usage> {
+pub fn usage_of_all(pid: u32) -> Result<ProcessUsage> {
     children(pid)?.into_iter().try_fold(usage(pid)?, |sum, pid| {
         let child = usage_of_all(pid)?;
-        Ok(Usage { cpu: sum.cpu + child.cpu, rss: sum.rss + child.rss })
+        Ok(ProcessUsage { cpu: sum.cpu + child.cpu, rss: sum.rss + child.rss })
     })
 }
 

@@ -11,18 +11,18 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Headline figures by name, such as `query.fresh.cpu_us_over_floor`.
-pub type Scoreboard = BTreeMap<String, Score>;
+pub type Scoreboard = BTreeMap<String, HeadlineScore>;
 
 /// A headline figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Score {
+pub struct HeadlineScore {
     /// The figure.
     pub value: f64,
     /// Its unit: `ms`, `us`, `MB`, `ratio`.
     pub unit: String,
     /// The direction of improvement.
-    pub better: Better,
+    pub better: BetterDirection,
     /// The target to be met, if there is one.
     pub target: Option<f64>,
     /// The basis of the comparison, in words.
@@ -31,13 +31,13 @@ pub struct Score {
     pub spread: f64,
 }
 
-impl Score {
+impl HeadlineScore {
     /// Whether the target is met, if there is one.
     #[must_use]
     pub fn is_met(&self) -> Option<bool> {
         self.target.map(|target| match self.better {
-            Better::Lower => self.value <= target,
-            Better::Higher => self.value >= target,
+            BetterDirection::Lower => self.value <= target,
+            BetterDirection::Higher => self.value >= target,
         })
     }
 
@@ -51,7 +51,7 @@ impl Score {
 /// The direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Better {
+pub enum BetterDirection {
     /// Lower values are better.
     Lower,
     /// Higher values are better.
@@ -68,7 +68,7 @@ pub fn folder() -> PathBuf {
 ///
 /// # Errors
 /// Fails if the file can't be read or written, or is not a scoreboard.
-pub fn record(scores: impl IntoIterator<Item = (String, Score)>) -> Result<()> {
+pub fn record(scores: impl IntoIterator<Item = (String, HeadlineScore)>) -> Result<()> {
     record_in(&folder().join("scoreboard.json"), scores)
 }
 
@@ -117,7 +117,7 @@ fn read_or_default<T: DeserializeOwned + Default>(path: &Path) -> Result<T> {
     }
 }
 
-fn record_in(path: &Path, scores: impl IntoIterator<Item = (String, Score)>) -> Result<()> {
+fn record_in(path: &Path, scores: impl IntoIterator<Item = (String, HeadlineScore)>) -> Result<()> {
     let mut board = read(path)?;
     board.extend(scores.into_iter().map(|(name, score)| (name, score.rounded())));
     write(path, &board)
@@ -127,9 +127,16 @@ fn record_in(path: &Path, scores: impl IntoIterator<Item = (String, Score)>) -> 
 mod tests {
     use super::*;
 
-    fn score(value: f64) -> Score {
+    fn score(value: f64) -> HeadlineScore {
         let (unit, against) = ("ms".to_owned(), "nothing".to_owned());
-        Score { value, unit, better: Better::Lower, target: Some(10.0), against, spread: 0.5 }
+        HeadlineScore {
+            value,
+            unit,
+            better: BetterDirection::Lower,
+            target: Some(10.0),
+            against,
+            spread: 0.5,
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod bars;
 
 use std::fmt::Write;
 
-pub use bars::{Bars, Height};
+pub use bars::{BarChart, BarScale};
 
 const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 260.0;
@@ -19,20 +19,20 @@ const STYLE: &str = "text{font:11px sans-serif;fill:#57606a}.t{font-weight:bold;
 
 /// A line chart.
 #[derive(Debug)]
-pub struct Chart {
+pub struct LineChart {
     /// The title above the chart.
     pub title: String,
     /// The horizontal axis.
-    pub x: Axis,
+    pub x: HorizontalAxis,
     /// The unit of the vertical axis.
     pub y: &'static str,
     /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ChartLine>,
 }
 
 /// The horizontal axis.
 #[derive(Debug)]
-pub struct Axis {
+pub struct HorizontalAxis {
     /// The unit.
     pub name: &'static str,
     /// The positions of the marks; `None` for round numbers.
@@ -41,7 +41,7 @@ pub struct Axis {
 
 /// A line through points.
 #[derive(Debug)]
-pub struct Line {
+pub struct ChartLine {
     /// The text in the legend.
     pub name: String,
     /// The points from left to right.
@@ -52,7 +52,7 @@ pub struct Line {
 
 /// Draws charts side by side as an SVG file.
 #[must_use]
-pub fn draw(charts: &[Chart]) -> String {
+pub fn draw(charts: &[LineChart]) -> String {
     let mut text = String::new();
     for (place, chart) in charts.iter().enumerate() {
         let _ = writeln!(text, "<g transform=\"translate({},0)\">", WIDTH * place as f64);
@@ -70,11 +70,11 @@ fn file(width: f64, height: f64, drawn: &str) -> String {
     )
 }
 
-impl Chart {
+impl LineChart {
     fn draw(&self, text: &mut String) {
         let points = || self.lines.iter().flat_map(|line| line.points.iter().copied());
-        let across = Scale::to(points().map(|(x, _)| x).fold(0.0, f64::max), LEFT, WIDTH - RIGHT);
-        let up = Scale::to(points().map(|(_, y)| y).fold(0.0, f64::max), HEIGHT - BOTTOM, TOP);
+        let across = ChartScale::to(points().map(|(x, _)| x).fold(0.0, f64::max), LEFT, WIDTH - RIGHT);
+        let up = ChartScale::to(points().map(|(_, y)| y).fold(0.0, f64::max), HEIGHT - BOTTOM, TOP);
         let _ = writeln!(text, "<text class=\"t\" x=\"{LEFT}\" y=\"16\">{}</text>", self.title);
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         let _ = writeln!(text, "<path class=\"a\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>");
@@ -118,14 +118,14 @@ impl Chart {
 }
 
 /// A mapping from figures to positions, starting at 0.
-struct Scale {
+struct ChartScale {
     end: f64,
     step: f64,
     from: f64,
     to: f64,
 }
 
-impl Scale {
+impl ChartScale {
     /// Creates a scale that ends at a round number of at least the largest figure.
     fn to(largest: f64, from: f64, to: f64) -> Self {
         let largest = largest.max(f64::MIN_POSITIVE);
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn axes_end_at_a_round_number_above_all_figures() {
         for (largest, end) in [(8.0, 8.0), (4.3, 5.0), (21.0, 25.0), (7_421.0, 8_000.0), (0.31, 0.4)] {
-            let scale = Scale::to(largest, 0.0, 100.0);
+            let scale = ChartScale::to(largest, 0.0, 100.0);
             assert_eq!(scale.marks().last(), Some(&end), "{largest}");
             assert!((scale.of(end) - 100.0).abs() < 1e-9);
         }
@@ -161,11 +161,11 @@ mod tests {
 
     #[test]
     fn draws_charts_side_by_side() {
-        let chart = || Chart {
+        let chart = || LineChart {
             title: "A title".into(),
-            x: Axis { name: "workers", marks: Some(vec![1.0, 2.0]) },
+            x: HorizontalAxis { name: "workers", marks: Some(vec![1.0, 2.0]) },
             y: "pages/s",
-            lines: vec![Line {
+            lines: vec![ChartLine {
                 name: "a line".into(),
                 points: vec![(1.0, 10.0), (2.0, 20.0)],
                 is_ceiling: false,

@@ -34,10 +34,10 @@ const END: &[u8] = b"\r\n\r\n";
 const MISSING: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
 
 /// JSON texts by the path and query of their requests.
-pub type Played = HashMap<String, String>;
+pub type PlayedTexts = HashMap<String, String>;
 
 /// The constant responses, including heads.
-struct Answers {
+struct ConstantResponses {
     at: String,
     small: Vec<u8>,
     large: Vec<u8>,
@@ -53,7 +53,7 @@ struct Answers {
 /// # Errors
 /// Fails if connections can no longer be accepted.
 pub async fn serve(listener: TcpListener) -> io::Result<()> {
-    let answers = Answers::at(listener.local_addr()?);
+    let answers = ConstantResponses::at(listener.local_addr()?);
     accept(listener, answers).await
 }
 
@@ -61,13 +61,13 @@ pub async fn serve(listener: TcpListener) -> io::Result<()> {
 ///
 /// # Errors
 /// Fails if connections can no longer be accepted.
-pub async fn play(listener: TcpListener, played: &Played) -> io::Result<()> {
-    let answers = Answers::at(listener.local_addr()?);
+pub async fn play(listener: TcpListener, played: &PlayedTexts) -> io::Result<()> {
+    let answers = ConstantResponses::at(listener.local_addr()?);
     let played = played.iter().map(|(asked, body)| (asked.clone(), json(body))).collect();
-    accept(listener, Answers { played: Some(played), ..answers }).await
+    accept(listener, ConstantResponses { played: Some(played), ..answers }).await
 }
 
-async fn accept(listener: TcpListener, answers: Answers) -> io::Result<()> {
+async fn accept(listener: TcpListener, answers: ConstantResponses) -> io::Result<()> {
     let answers = Arc::new(answers);
     loop {
         let (stream, _) = listener.accept().await?;
@@ -76,7 +76,7 @@ async fn accept(listener: TcpListener, answers: Answers) -> io::Result<()> {
     }
 }
 
-impl Answers {
+impl ConstantResponses {
     fn at(at: SocketAddr) -> Self {
         let text = |length: usize| json(&format!("\"{}\"", "x".repeat(length - 2)));
         Self {
@@ -165,7 +165,7 @@ fn answer(kind: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-async fn connection(mut stream: TcpStream, answers: Arc<Answers>) -> io::Result<()> {
+async fn connection(mut stream: TcpStream, answers: Arc<ConstantResponses>) -> io::Result<()> {
     let mut request = Vec::with_capacity(4096);
     while stream.read_buf(&mut request).await? > 0 {
         if request.ends_with(END) {
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn body(request: &str) -> String {
-        let answers = Answers::at(SocketAddr::from(([127, 0, 0, 1], 80)));
+        let answers = ConstantResponses::at(SocketAddr::from(([127, 0, 0, 1], 80)));
         let answer = String::from_utf8(answers.to(request.as_bytes()).into_owned()).expect("a text");
         answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
     }
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn replays_another_service_by_path_and_query() {
         let played = HashMap::from([("/rows?ids=1,2".to_owned(), json("[]"))]);
-        let mut answers = Answers::at(SocketAddr::from(([127, 0, 0, 1], 80)));
+        let mut answers = ConstantResponses::at(SocketAddr::from(([127, 0, 0, 1], 80)));
         answers.played = Some(played);
         assert!(answers.to(b"GET /rows?ids=1%2C2 HTTP/1.1\r\n\r\n").ends_with(b"[]"));
         assert_eq!(&*answers.to(b"GET /rows HTTP/1.1\r\n\r\n"), MISSING);

@@ -5,9 +5,9 @@ use arbitrary::Unstructured;
 /// Choices derived from bytes. When the bytes are used up, every choice is the first option, so that
 /// generators end.
 #[derive(Debug)]
-pub struct Choices<'a>(Unstructured<'a>);
+pub struct ByteChoices<'a>(Unstructured<'a>);
 
-impl<'a> Choices<'a> {
+impl<'a> ByteChoices<'a> {
     /// Creates choices from these bytes.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {

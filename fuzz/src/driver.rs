@@ -19,7 +19,7 @@ use std::time::Duration;
 // Links libFuzzer.
 use libfuzzer_sys as _;
 
-use crate::{Target, spelled};
+use crate::{FuzzTarget, spelled};
 
 /// The variable with libFuzzer's arguments, separated by spaces.
 const ARGUMENTS: &str = "FUZZ_ARGUMENTS";
@@ -38,10 +38,10 @@ static PANIC: Mutex<String> = Mutex::new(String::new());
 static HOOK: Once = Once::new();
 
 /// The function that libFuzzer's callback runs, on the thread that started libFuzzer.
-type Oracle<'a> = &'a dyn Fn(&[u8]);
+type FuzzOracle<'a> = &'a dyn Fn(&[u8]);
 
 thread_local! {
-    static ORACLE: Cell<Option<Oracle<'static>>> = const { Cell::new(None) };
+    static ORACLE: Cell<Option<FuzzOracle<'static>>> = const { Cell::new(None) };
 }
 
 /// Whether this process was started for fuzzing.
@@ -50,16 +50,16 @@ pub(crate) fn is_wanted() -> bool {
 }
 
 /// Fuzzes until libFuzzer ends.
-pub(crate) fn drive(target: &Target, words: &[&str], oracle: &dyn Fn(&[u8])) {
+pub(crate) fn drive(target: &FuzzTarget, words: &[&str], oracle: &dyn Fn(&[u8])) {
     let whole = |bytes: &[u8]| {
         oracle(bytes);
         if !words.is_empty() {
             oracle(&spelled(bytes, words));
         }
     };
-    let whole: Oracle<'_> = &whole;
+    let whole: FuzzOracle<'_> = &whole;
     // SAFETY: only the lifetime is changed, and `ORACLE` is cleared before this function returns.
-    let lasting = unsafe { std::mem::transmute::<Oracle<'_>, Oracle<'static>>(whole) };
+    let lasting = unsafe { std::mem::transmute::<FuzzOracle<'_>, FuzzOracle<'static>>(whole) };
     ORACLE.set(Some(lasting));
     let given = std::env::var(ARGUMENTS).unwrap_or_default();
     // Generators need more than the few bytes that libFuzzer starts with.

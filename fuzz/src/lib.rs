@@ -24,8 +24,8 @@ use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::test_runner::{Config, TestRunner};
 
-pub use choices::Choices;
-pub use targets::{QUARANTINE_MB, RSS_MB, TARGETS, Target};
+pub use choices::ByteChoices;
+pub use targets::{FuzzTarget, QUARANTINE_MB, RSS_MB, TARGETS};
 
 /// The maximum number of random inputs of a test.
 pub const INPUTS: u32 = 1000;
@@ -83,7 +83,7 @@ fn random(words: &[&str], length: usize, oracle: impl Fn(&[u8])) {
 }
 
 /// The committed inputs of a target, sorted by name.
-fn seeds(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
+fn seeds(target: &FuzzTarget) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -2,7 +2,7 @@
 
 /// A target that libFuzzer can run.
 #[derive(Debug)]
-pub struct Target {
+pub struct FuzzTarget {
     /// The target's name, also the name of its folder in `fuzz/corpus`.
     pub name: &'static str,
     /// The crate of the test.
@@ -23,12 +23,12 @@ pub const RSS_MB: u32 = 2048;
 /// The amount of freed memory in MB that the address sanitizer retains to detect its use.
 pub const QUARANTINE_MB: u32 = 64;
 
-const fn target(name: &'static str, package: &'static str, test: &'static str) -> Target {
-    Target { name, package, test, timeout: 5, malloc_mb: 64, length: 4096 }
+const fn target(name: &'static str, package: &'static str, test: &'static str) -> FuzzTarget {
+    FuzzTarget { name, package, test, timeout: 5, malloc_mb: 64, length: 4096 }
 }
 
 /// All targets, those with generated inputs first.
-pub const TARGETS: &[Target] = &[
+pub const TARGETS: &[FuzzTarget] = &[
     target("graphql_documents", "graphql", "plan::fuzz::plans_documents_within_limits_or_rejects_them"),
     target(
         "graphql_answers",

@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use tungstenite::{Message, WebSocket};
 
 use super::page::chromium;
-use crate::graphql::Served;
+use crate::graphql::GraphqlGateway;
 
 /// Helpers for scripts on the page. `until` waits for an element with a mutation observer instead of polling.
 const UNTIL: &str = "
@@ -25,12 +25,12 @@ const UNTIL: &str = "
 ";
 
 /// A page that is driven over the DevTools protocol.
-struct Driven {
+struct DrivenPage {
     socket: WebSocket<TcpStream>,
     said: u64,
 }
 
-impl Driven {
+impl DrivenPage {
     /// Connects to the page with this DevTools URL, in the browser at this port.
     fn open(port: u16, url: &str) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
@@ -95,7 +95,7 @@ async fn page(port: u16) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn graphiql_shows_the_schema_and_runs_a_query() {
-    let served = Served::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
+    let served = GraphqlGateway::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
     let folder = tempfile::tempdir().expect("a folder");
     let query = "%7B%20agent(id%3A%202)%20%7B%20name%20%7D%20%7D";
     let url = format!("{}#query={query}", served.url("/graphql"));
@@ -104,7 +104,7 @@ async fn graphiql_shows_the_schema_and_runs_a_query() {
     let page = page(port).await;
     let seen = patiently("GraphiQL", async {
         spawn_blocking(move || {
-            let mut page = Driven::open(port, &page);
+            let mut page = DrivenPage::open(port, &page);
             page.say("Page.navigate", &json!({ "url": url }));
             // GraphiQL ignores a query that is run before it has the schema.
             let schema = page.run(

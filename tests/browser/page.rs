@@ -47,20 +47,20 @@ const OPENING: &str = r#"<!doctype html><meta charset=utf-8><title>A page</title
 "#;
 
 /// A page that has not been opened yet.
-pub(super) struct Page {
+pub(super) struct BrowserPage {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 /// The state of the page's server.
 #[derive(Clone)]
-struct Site {
+struct PageServerState {
     script: &'static str,
     reports: mpsc::Sender<Value>,
     until: watch::Receiver<bool>,
 }
 
-impl Page {
+impl BrowserPage {
     pub(super) async fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -88,7 +88,8 @@ impl Page {
         let url = format!("{}/?gateway=http://localhost:{}", self.origin(), gateway.port());
         let (reports, mut reported) = mpsc::channel(1);
         let (came, until_came) = watch::channel(false);
-        let server = tokio::spawn(serve(self.listener, Site { script, reports, until: until_came }));
+        let server =
+            tokio::spawn(serve(self.listener, PageServerState { script, reports, until: until_came }));
         let folder = tempfile::tempdir().expect("a folder");
         let mut chromium = chromium(&url, folder.path(), &[]);
         let until = async {
@@ -135,7 +136,7 @@ fn binary() -> PathBuf {
     )
 }
 
-async fn serve(listener: TcpListener, site: Site) {
+async fn serve(listener: TcpListener, site: PageServerState) {
     // The connections end with this task, which owns the set.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -145,7 +146,10 @@ async fn serve(listener: TcpListener, site: Site) {
     }
 }
 
-async fn answer(request: Request<Incoming>, mut site: Site) -> Result<Response<Full<Bytes>>, hyper::Error> {
+async fn answer(
+    request: Request<Incoming>,
+    mut site: PageServerState,
+) -> Result<Response<Full<Bytes>>, hyper::Error> {
     match request.uri().path() {
         "/report" => {
             let report = request.into_body().collect().await?.to_bytes();

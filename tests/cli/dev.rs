@@ -14,13 +14,13 @@ use crate::orfa;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running `orfa dev`, killed on drop.
-struct Dev {
+struct DevProcess {
     url: String,
     lines: Lines<BufReader<ChildStdout>>,
     _child: Child,
 }
 
-impl Dev {
+impl DevProcess {
     /// Starts `orfa dev` and reads its URL from the output.
     async fn start(arguments: &[&str]) -> Self {
         let mut child = Command::new(orfa())
@@ -62,7 +62,7 @@ fn config(upstream: &str, path: &str) -> String {
 async fn draws_calls_and_reloads_a_changed_config() {
     let upstream = misbehave::start().await;
     let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
-    let mut dev = Dev::start(&[folder.path().to_str().expect("UTF-8")]).await;
+    let mut dev = DevProcess::start(&[folder.path().to_str().expect("UTF-8")]).await;
     let base = dev.url.trim_end_matches('/').to_owned();
 
     let answer = http::request("GET", &format!("{base}/one/echo"), &[], "").await.expect("an answer");
@@ -80,7 +80,7 @@ async fn draws_calls_and_reloads_a_changed_config() {
 async fn keeps_the_previous_config_when_the_new_one_is_invalid() {
     let upstream = misbehave::start().await;
     let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
-    let mut dev = Dev::start(&[folder.path().to_str().expect("UTF-8")]).await;
+    let mut dev = DevProcess::start(&[folder.path().to_str().expect("UTF-8")]).await;
     let base = dev.url.trim_end_matches('/').to_owned();
 
     std::fs::write(folder.path().join("orfa.yaml"), "routes: nonsense\n").expect("written");
@@ -93,7 +93,7 @@ async fn keeps_the_previous_config_when_the_new_one_is_invalid() {
 async fn reloads_a_first_query_route_and_lists_settings_that_need_a_restart() {
     let upstream = misbehave::start().await;
     let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
-    let mut dev = Dev::start(&[folder.path().to_str().expect("UTF-8")]).await;
+    let mut dev = DevProcess::start(&[folder.path().to_str().expect("UTF-8")]).await;
     let base = dev.url.trim_end_matches('/').to_owned();
 
     let file = folder.path().join("orfa.yaml");

@@ -25,12 +25,12 @@ async fn subgraph(name: &str) -> (Child, u16) {
     (child, line.parse().expect("a number"))
 }
 
-struct Served {
+struct FederatedGateway {
     gateway: GatewayProcess,
     _subgraphs: [Child; 2],
 }
 
-impl Served {
+impl FederatedGateway {
     async fn new() -> Self {
         let (products, reviews) = tokio::join!(subgraph("products"), subgraph("reviews"));
         let service = |name: &str, port: u16| {
@@ -68,7 +68,7 @@ services:
 
 #[tokio::test]
 async fn answers_over_precomposed_and_composed_supergraphs() {
-    let served = Served::new().await;
+    let served = FederatedGateway::new().await;
     for path in ["/ready", "/composed"] {
         let query = r#"{ products { name shipping reviews { body product { name price } } } product(upc: "3") { name }
           latest { product { shipping } } }"#;
@@ -96,7 +96,7 @@ async fn answers_over_precomposed_and_composed_supergraphs() {
 
 #[tokio::test]
 async fn invalid_supergraphs_are_refused_with_their_line() {
-    let served = Served::new().await;
+    let served = FederatedGateway::new().await;
     for (was, is, code) in [
         ("requires: \"weight\"", "requires: \"nothing\"", "REQUIRES_INVALID_FIELDS"),
         ("key: \"upc\"", "key: \"upc {\"", "KEY_INVALID_FIELDS"),

@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use crate::orfa;
 use crate::support::{ITEMS_OPENAPI, admin};
 
-pub(crate) struct Served {
+pub(crate) struct GraphqlGateway {
     pub(crate) gateway: GatewayProcess,
     pub(crate) upstream: misbehave::MisbehavingUpstream,
     agents: Option<Child>,
@@ -46,7 +46,7 @@ async fn agents(port: u16) -> (Child, u16) {
     (child, line.parse().expect("a number"))
 }
 
-impl Served {
+impl GraphqlGateway {
     /// Starts a gateway with these routes over both services, and with these files beside the config.
     pub(crate) async fn new(routes: &str, files: &[(&str, &str)]) -> Self {
         let (child, port) = agents(0).await;

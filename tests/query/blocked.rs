@@ -4,7 +4,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
-use crate::support::{House, Query, problem};
+use crate::support::{TestGateway, TestQuery, problem};
 
 const PROGRAM: &str = "globalThis.runs = 0; export default () => ++globalThis.runs";
 const OTHER: &str = "export default () => 'other'";
@@ -25,7 +25,7 @@ fn base64(program: &str) -> String {
 }
 
 /// Reloads the gateway with one more line in its config.
-fn reload(house: &House, line: &str) {
+fn reload(house: &TestGateway, line: &str) {
     let file = house.gateway.directory().join("orfa.yaml");
     let text = std::fs::read_to_string(file).expect("a config");
     let kept: String =
@@ -35,34 +35,34 @@ fn reload(house: &House, line: &str) {
 }
 
 /// Waits until the active config answers the program with this status.
-async fn in_force(house: &House, status: u16) {
-    let answered = async { while Query::javascript(PROGRAM).send(house).await.status != status {} };
+async fn in_force(house: &TestGateway, status: u16) {
+    let answered = async { while TestQuery::javascript(PROGRAM).send(house).await.status != status {} };
     testkit::patiently("another config in force", answered).await;
 }
 
 /// Returns a query for each form of request that runs [`PROGRAM`] while it is not blocked.
-async fn ways(house: &House, signature: &str) -> Vec<(&'static str, Query)> {
-    let whole = || Query::javascript(PROGRAM);
+async fn ways(house: &TestGateway, signature: &str) -> Vec<(&'static str, TestQuery)> {
+    let whole = || TestQuery::javascript(PROGRAM);
     let mut ways = vec![
         ("sent", whole()),
         ("sent by QUERY", whole().method("QUERY")),
         ("sent and kept", whole().header("orfa-cache", "code")),
         ("signed", whole().at("/signed").header("orfa-trust", signature)),
-        ("stored", Query::untyped("{}").at("/query/bad")),
-        ("stored, in this version", Query::untyped("{}").at(&format!("/query/bad@{}", digest(PROGRAM)))),
-        ("stored, by GET", Query::untyped("").method("GET").at("/query/bad")),
+        ("stored", TestQuery::untyped("{}").at("/query/bad")),
+        ("stored, in this version", TestQuery::untyped("{}").at(&format!("/query/bad@{}", digest(PROGRAM)))),
+        ("stored, by GET", TestQuery::untyped("").method("GET").at("/query/bad")),
     ];
     for mode in ["code", "instance"] {
         let answer = whole().header("orfa-cache", mode).send(house).await;
         let field = answer.header("orfa-cache").to_owned();
         let token = field.split(';').find(|part| part.starts_with("token=")).expect("a token").to_owned();
         let named =
-            |by: &str| Query::new("text/javascript", "{}").header("orfa-cache", &format!("{mode};{by}"));
+            |by: &str| TestQuery::new("text/javascript", "{}").header("orfa-cache", &format!("{mode};{by}"));
         let _warm = named(&token).send(house).await;
         ways.push(("by token", named(&token)));
         ways.push(("by hash", named(&format!("hash=:{}:", base64(PROGRAM)))));
     }
-    let by_hash = Query::new("text/javascript", "{}")
+    let by_hash = TestQuery::new("text/javascript", "{}")
         .at("/signed")
         .header("orfa-trust", signature)
         .header("orfa-cache", &format!("code;hash=:{}:", base64(PROGRAM)));
@@ -86,7 +86,7 @@ async fn signed() -> (String, String) {
 async fn no_form_of_request_runs_a_blocked_program_after_a_reload() {
     let (trust, signature) = signed().await;
     let files = &[("queries/bad.js", PROGRAM), ("queries/good.js", OTHER)];
-    let house = House::own_with(&format!("{ROUTES}{trust}"), files).await;
+    let house = TestGateway::own_with(&format!("{ROUTES}{trust}"), files).await;
     let ways = ways(&house, &signature).await;
     for (way, query) in &ways {
         let answer = query.clone().send(&house).await;
@@ -100,8 +100,8 @@ async fn no_form_of_request_runs_a_blocked_program_after_a_reload() {
         let document: Value = problem(&answer, 403, "program-blocked");
         assert_eq!(document["send_program"], Value::Null, "{way}: sending it again must not be suggested");
     }
-    let answer = house.answer(Query::untyped("{}").at("/query/good")).await;
-    assert_eq!((&*answer, &*house.answer(Query::javascript(OTHER)).await), ("other", "other"));
+    let answer = house.answer(TestQuery::untyped("{}").at("/query/good")).await;
+    assert_eq!((&*answer, &*house.answer(TestQuery::javascript(OTHER)).await), ("other", "other"));
     reload(&house, "");
     in_force(&house, 200).await;
     for (way, query) in &ways {
@@ -115,9 +115,9 @@ async fn a_blocked_stored_program_is_not_compiled() {
     let broken = "export default (";
     let routes =
         format!("{ROUTES}programs: {{ blocked: ['{}'] }}\ntrust: {{}}\n", digest(broken).to_uppercase());
-    let house = House::own_with(&routes, &[("queries/bad.js", "export default (")]).await;
-    problem(&Query::untyped("{}").at("/query/bad").send(&house).await, 403, "program-blocked");
-    problem(&Query::javascript(broken).send(&house).await, 403, "program-blocked");
+    let house = TestGateway::own_with(&routes, &[("queries/bad.js", "export default (")]).await;
+    problem(&TestQuery::untyped("{}").at("/query/bad").send(&house).await, 403, "program-blocked");
+    problem(&TestQuery::javascript(broken).send(&house).await, 403, "program-blocked");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Binary output of JavaScript programs: every kind of view yields exactly its own bytes, and a Response
 //! keeps a copy of its source.
 
-use crate::support::{House, Query};
+use crate::support::{TestGateway, TestQuery};
 
 /// JavaScript expressions for the bytes 2, 3, 4, 5: views of every kind over buffers with other bytes around
 /// them.
@@ -48,7 +48,7 @@ const SHRUNK: &[&str] = &[
 ];
 
 /// Builds a program that creates a view and returns its bytes by `way`.
-fn program(view: &str, way: &str) -> Query {
+fn program(view: &str, way: &str) -> TestQuery {
     let view = format!("({view})");
     let way = way.replace("VIEW", "view");
     let source = format!(
@@ -67,7 +67,7 @@ fn program(view: &str, way: &str) -> Query {
         const whole = async (answer) => new Uint8Array(await (await answer).arrayBuffer());
         export default async (_, {{ up }}) => {{ const view = {view}; return {way}; }}"
     );
-    Query::javascript(&source).at("/write")
+    TestQuery::javascript(&source).at("/write")
 }
 
 /// Expressions that pass bytes out of a program.
@@ -83,7 +83,7 @@ const WAYS: &[&str] = &[
 
 #[tokio::test]
 async fn every_view_outputs_exactly_its_own_bytes() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for view in VIEWS {
         for way in WAYS {
             let answer = program(view, way).send(&house).await;
@@ -94,7 +94,7 @@ async fn every_view_outputs_exactly_its_own_bytes() {
 
 #[tokio::test]
 async fn views_of_shrunk_buffers_are_empty() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for view in SHRUNK {
         for way in WAYS {
             let answer = program(view, way).send(&house).await;
@@ -105,7 +105,8 @@ async fn views_of_shrunk_buffers_are_empty() {
 
 #[tokio::test]
 async fn detached_buffers_are_rejected_instead_of_sent_empty() {
-    let house = House::own("  - { path: /write, query: { services: [up], methods: [GET, POST] } }").await;
+    let house =
+        TestGateway::own("  - { path: /write, query: { services: [up], methods: [GET, POST] } }").await;
     for view in DETACHED {
         for (way, code) in [
             ("VIEW", "program-bad-answer"),
@@ -124,7 +125,7 @@ async fn detached_buffers_are_rejected_instead_of_sent_empty() {
 
 #[tokio::test]
 async fn posts_bytes_as_octet_stream() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for view in VIEWS {
         let way = "(({ headers, body }) => headers['content-type'] + ' ' + body.length)(await up.post('/echo', VIEW))";
         let told = format!("application/octet-stream {}", shown(view).len());
@@ -134,7 +135,7 @@ async fn posts_bytes_as_octet_stream() {
 
 #[tokio::test]
 async fn a_response_copies_the_bytes_it_is_created_from() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for change in ["all.fill(0)", "all.buffer.transfer()"] {
         for read in ["response", "await response.bytes()", "await whole(response)"] {
             let way =
@@ -149,7 +150,7 @@ async fn a_response_copies_the_bytes_it_is_created_from() {
 
 #[tokio::test]
 async fn only_genuine_buffers_and_views_count_as_bytes() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for fake in
         ["Object.create(ArrayBuffer.prototype)", "Object.create(DataView.prototype)", "{ __proto__: all }"]
     {
@@ -169,7 +170,7 @@ async fn only_genuine_buffers_and_views_count_as_bytes() {
 
 #[tokio::test]
 async fn url_search_params_delete_and_has_accept_a_value() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (change, told) in [
         ("p.delete('a', '1')", "a=2&b=1&a=3"),
         ("p.delete('a', 1)", "a=2&b=1&a=3"),
@@ -193,7 +194,7 @@ async fn url_search_params_delete_and_has_accept_a_value() {
 
 #[tokio::test]
 async fn get_random_values_throws_above_its_limit() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let way = "(() => { try { crypto.getRandomValues(new Uint8Array(65537)); return 'filled' } catch (e) { return e.name } })()";
     assert_eq!(house.answer(program("0", way)).await, "RangeError");
 }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use testkit::http::TestResponse;
 use tokio::task::JoinSet;
 
-use crate::support::{House, Query, build, plain, problem};
+use crate::support::{TestGateway, TestQuery, build, plain, problem};
 
 const ADD: &str = "export default ({ a, b }) => a + b";
 const COUNT: &str = "let runs = 0\nexport default ({ fail, grow }) => { runs++; if (fail) throw new Error('on purpose'); \
@@ -26,8 +26,8 @@ fn told(answer: &TestResponse) -> (String, String, String) {
 }
 
 /// Builds a request that names a program and sends only input.
-fn named(content_type: &str, cache: &str, input: &str) -> Query {
-    Query::new(content_type, input).header("orfa-cache", cache)
+fn named(content_type: &str, cache: &str, input: &str) -> TestQuery {
+    TestQuery::new(content_type, input).header("orfa-cache", cache)
 }
 
 fn hash(program: impl AsRef<[u8]>) -> String {
@@ -35,19 +35,19 @@ fn hash(program: impl AsRef<[u8]>) -> String {
     format!(":{}:", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(program)))
 }
 
-fn javascript(cache: &str, input: &str) -> Query {
+fn javascript(cache: &str, input: &str) -> TestQuery {
     named("text/javascript", cache, input)
 }
 
 /// Asserts that the answer is a problem with this code that asks for the program to be sent again.
-async fn asks_again(house: &House, query: Query, code: &str) {
+async fn asks_again(house: &TestGateway, query: TestQuery, code: &str) {
     let document = problem(&query.send(house).await, 409, code);
     assert_eq!(document["send_program"], true, "{document}");
 }
 
 #[tokio::test]
 async fn a_program_is_sent_once_and_then_named_by_its_token() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let c =
         build("#include <orfa.h>\nvoid orfa(const void *input, int len) { orfa_done(input, len); }").await;
     for (content_type, program, input, output) in [
@@ -55,7 +55,7 @@ async fn a_program_is_sent_once_and_then_named_by_its_token() {
         ("text/typescript", b"export default (n: number) => n * 2", "4", "8"),
         ("application/wasm", &c, "abc", "abc"),
     ] {
-        let whole = Query::new(content_type, program).input(input).header("orfa-cache", "code");
+        let whole = TestQuery::new(content_type, program).input(input).header("orfa-cache", "code");
         let first = whole.clone().send(&house).await;
         let (mode, token, did) = told(&first);
         assert_eq!(
@@ -70,7 +70,7 @@ async fn a_program_is_sent_once_and_then_named_by_its_token() {
             assert_eq!(again.text(), output);
         }
     }
-    let base = Query::javascript(ADD).input(r#"{"a":1,"b":2}"#).send(&house).await;
+    let base = TestQuery::javascript(ADD).input(r#"{"a":1,"b":2}"#).send(&house).await;
     assert_eq!(
         (base.text().as_str(), base.header("orfa-cache")),
         ("3", ""),
@@ -80,11 +80,11 @@ async fn a_program_is_sent_once_and_then_named_by_its_token() {
 
 #[tokio::test]
 async fn a_hash_names_programs_the_same_caller_has_sent() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     let program = "export default () => 'by hash'";
     let by_hash = javascript(&format!("code;hash={}", hash(program)), "");
     asks_again(&house, by_hash.clone(), "program-unknown").await;
-    house.answer(Query::javascript(program)).await;
+    house.answer(TestQuery::javascript(program)).await;
     let answer = by_hash.send(&house).await;
     assert_eq!(answer.text(), "by hash");
     assert!(!told(&answer).1.is_empty(), "a token comes with the first answer");
@@ -104,10 +104,10 @@ rights: { anonymous: {}, shop: {}, other: {} }
 
 #[tokio::test]
 async fn tokens_and_hashes_do_not_reveal_other_callers_programs() {
-    let house = House::own(ROUTES).await;
-    let by = |query: Query, key: &str| query.header("x-api-key", key);
+    let house = TestGateway::own(ROUTES).await;
+    let by = |query: TestQuery, key: &str| query.header("x-api-key", key);
     let (shop, other) = ("a-long-and-random-key-of-the-shop", "a-long-and-random-key-of-another");
-    let first = by(Query::javascript("export default () => 1").header("orfa-cache", "code"), shop);
+    let first = by(TestQuery::javascript("export default () => 1").header("orfa-cache", "code"), shop);
     let (_, token, _) = told(&first.send(&house).await);
     let named = javascript(&format!("code;token={token}"), "");
     assert_eq!(by(named.clone(), shop).send(&house).await.text(), "1");
@@ -116,7 +116,7 @@ async fn tokens_and_hashes_do_not_reveal_other_callers_programs() {
     let hash = javascript(&format!("code;hash={}", hash("export default () => 1")), "");
     asks_again(&house, by(hash.clone(), other), "program-unknown").await;
     asks_again(&house, hash, "program-unknown").await;
-    let sent = by(Query::javascript("export default () => 1").header("orfa-cache", "code"), other);
+    let sent = by(TestQuery::javascript("export default () => 1").header("orfa-cache", "code"), other);
     assert_eq!(
         told(&sent.send(&house).await).2,
         "compiled",
@@ -126,9 +126,9 @@ async fn tokens_and_hashes_do_not_reveal_other_callers_programs() {
 
 #[tokio::test]
 async fn unknown_tokens_request_the_program_again() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let (_, token, _) =
-        told(&Query::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
+        told(&TestQuery::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
     let forged = token.replacen(&token[10..11], if &token[10..11] == "A" { "B" } else { "A" }, 1);
     for cache in [&forged, ":AA==:", "::"] {
         asks_again(&house, javascript(&format!("code;token={cache}"), "{}"), "program-token-unknown").await;
@@ -140,7 +140,7 @@ async fn unknown_tokens_request_the_program_again() {
         house.refuse(javascript(wrong, "{}"), 400, "header-malformed").await;
     }
     // A program in the body takes precedence over any token.
-    let whole = Query::javascript(ADD)
+    let whole = TestQuery::javascript(ADD)
         .input(r#"{"a":1,"b":1}"#)
         .header("orfa-cache", &format!("code;token={forged}"));
     assert_eq!(whole.send(&house).await.text(), "2");
@@ -148,7 +148,7 @@ async fn unknown_tokens_request_the_program_again() {
 
 #[tokio::test]
 async fn a_restart_is_warm_with_a_cache_folder() {
-    let house = House::own(&format!("{ROUTES}runtime: {{ cache_dir: kept }}\n")).await;
+    let house = TestGateway::own(&format!("{ROUTES}runtime: {{ cache_dir: kept }}\n")).await;
     let counted = plain("", "(call $done (local.get $at) (local.get $len))");
     let c =
         build("#include <orfa.h>\nvoid orfa(const void *input, int len) { orfa_done(input, len); }").await;
@@ -159,7 +159,7 @@ async fn a_restart_is_warm_with_a_cache_folder() {
     ];
     let mut tokens = Vec::new();
     for (content_type, program) in programs {
-        let query = Query::new(content_type, program).input(r#"{"x":1}"#).header("orfa-cache", "code");
+        let query = TestQuery::new(content_type, program).input(r#"{"x":1}"#).header("orfa-cache", "code");
         tokens.push(told(&query.send(&house).await).1);
     }
     let next = house.gateway.successor(crate::orfa()).await;
@@ -189,8 +189,8 @@ async fn a_restart_is_warm_with_a_cache_folder() {
 
 #[tokio::test]
 async fn programs_sent_before_caching_was_requested_survive_a_restart() {
-    let house = House::own(&format!("{ROUTES}runtime: {{ cache_dir: kept }}\n")).await;
-    let program = Query::javascript(ADD).input(r#"{"a":1,"b":1}"#);
+    let house = TestGateway::own(&format!("{ROUTES}runtime: {{ cache_dir: kept }}\n")).await;
+    let program = TestQuery::javascript(ADD).input(r#"{"a":1,"b":1}"#);
     assert_eq!(house.answer(program.clone()).await, "2");
     let (_, token, did) = told(&program.header("orfa-cache", "code").send(&house).await);
     assert_eq!(did, "found");
@@ -205,11 +205,13 @@ async fn programs_sent_before_caching_was_requested_survive_a_restart() {
 #[tokio::test]
 async fn cached_programs_obey_the_size_limit_of_each_route() {
     let small = "  - { path: /small, query: { services: [up], limits: { program_bytes: 40 } } }\n";
-    let house =
-        House::own(&format!("\n{small}{}runtime: {{ cache_dir: kept }}\n", ROUTES.trim_start_matches('\n')))
-            .await;
+    let house = TestGateway::own(&format!(
+        "\n{small}{}runtime: {{ cache_dir: kept }}\n",
+        ROUTES.trim_start_matches('\n')
+    ))
+    .await;
     let program = format!("{ADD} // {}", "long ".repeat(20));
-    let sent = Query::javascript(&program).input(r#"{"a":1,"b":1}"#).header("orfa-cache", "code");
+    let sent = TestQuery::javascript(&program).input(r#"{"a":1,"b":1}"#).header("orfa-cache", "code");
     let (_, token, _) = told(&sent.send(&house).await);
     let named = [format!("code;token={token}"), format!("code;hash={}", hash(&program))];
     for cache in &named {
@@ -225,9 +227,9 @@ async fn cached_programs_obey_the_size_limit_of_each_route() {
 
 #[tokio::test]
 async fn a_restart_forgets_programs_without_a_cache_folder() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     let (_, token, _) =
-        told(&Query::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
+        told(&TestQuery::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
     let next = house.gateway.successor(crate::orfa()).await;
     let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];
     let answer = testkit::http::request("POST", &format!("{}/query", next.url), &headers, "").await;
@@ -237,10 +239,11 @@ async fn a_restart_forgets_programs_without_a_cache_folder() {
 #[tokio::test]
 async fn gateways_with_the_same_secret_accept_each_others_tokens() {
     let house =
-        House::own(&format!("{ROUTES}runtime: {{ secret: a-long-secret-that-two-gateways-share }}\n")).await;
+        TestGateway::own(&format!("{ROUTES}runtime: {{ secret: a-long-secret-that-two-gateways-share }}\n"))
+            .await;
     let next = house.gateway.successor(crate::orfa()).await;
     let (_, token, _) =
-        told(&Query::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
+        told(&TestQuery::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
     let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];
     let answer = testkit::http::request("POST", &format!("{}/query", next.url), &headers, "").await;
     // The other gateway does not have the program, but it accepts the token.
@@ -249,15 +252,15 @@ async fn gateways_with_the_same_secret_accept_each_others_tokens() {
 
 #[tokio::test]
 async fn state_survives_a_run_only_in_instance_mode() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     for (mode, expected) in [("", ["1", "1", "1"]), ("code", ["1", "1", "1"]), ("instance", ["1", "2", "3"])]
     {
         let mut cache = mode.to_owned();
         let mut runs = Vec::new();
         for run in 0..3 {
             let query = match (mode, run) {
-                ("", _) => Query::javascript(COUNT).input("{}"),
-                (_, 0) => Query::javascript(COUNT).input("{}").header("orfa-cache", &cache),
+                ("", _) => TestQuery::javascript(COUNT).input("{}"),
+                (_, 0) => TestQuery::javascript(COUNT).input("{}").header("orfa-cache", &cache),
                 _ => javascript(&cache, "{}"),
             };
             let answer = query.send(&house).await;
@@ -274,8 +277,13 @@ async fn state_survives_a_run_only_in_instance_mode() {
 }
 
 /// Starts a session with its own instance. Returns the `ORFA-Cache` value that names it.
-async fn session(house: &House, content_type: &str, program: impl Into<Vec<u8>>, input: &str) -> String {
-    let query = Query::new(content_type, program).input(input).header("orfa-cache", "instance");
+async fn session(
+    house: &TestGateway,
+    content_type: &str,
+    program: impl Into<Vec<u8>>,
+    input: &str,
+) -> String {
+    let query = TestQuery::new(content_type, program).input(input).header("orfa-cache", "instance");
     let answer = query.send(house).await;
     assert_eq!(told(&answer).0, "instance");
     format!("instance;token={}", told(&answer).1)
@@ -283,7 +291,7 @@ async fn session(house: &House, content_type: &str, program: impl Into<Vec<u8>>,
 
 #[tokio::test]
 async fn an_instance_serves_one_session() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     let one = session(&house, "text/javascript", COUNT, "{}").await;
     let two = session(&house, "text/javascript", COUNT, "{}").await;
     assert_eq!(javascript(&one, "{}").send(&house).await.text(), "2");
@@ -293,7 +301,7 @@ async fn an_instance_serves_one_session() {
 
 #[tokio::test]
 async fn queued_runs_reuse_released_instances() {
-    let house = Arc::new(House::own(ROUTES).await);
+    let house = Arc::new(TestGateway::own(ROUTES).await);
     let works = "let runs = 0\nexport default () => { for (let i = 0; i < 20000; i++) runs += i % 2; return ++runs % 10000 }";
     let named = session(&house, "text/javascript", works, "").await;
     let mut asked = JoinSet::new();
@@ -308,7 +316,7 @@ async fn queued_runs_reuse_released_instances() {
 
 #[tokio::test]
 async fn instances_that_fail_exceed_a_limit_or_grow_are_discarded() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     let named = session(&house, "text/javascript", COUNT, "{}").await;
     assert_eq!(javascript(&named, "{}").send(&house).await.text(), "2");
     problem(&javascript(&named, r#"{"fail":1}"#).send(&house).await, 422, "program-threw");
@@ -322,7 +330,7 @@ async fn instances_that_fail_exceed_a_limit_or_grow_are_discarded() {
 
 #[tokio::test]
 async fn runs_without_an_answer_discard_their_instance() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     let counts = plain(
         "(global $runs (mut i32) (i32.const 48))",
         "(global.set $runs (i32.add (global.get $runs) (i32.const 1)))
@@ -330,7 +338,7 @@ async fn runs_without_an_answer_discard_their_instance() {
         (if (i32.eqz (local.get $len)) (then (call $done (i32.const 64) (i32.const 1))))",
     );
     let named = session(&house, "application/wasm", counts, "").await;
-    let again = |input: &str| Query::new("application/wasm", input).header("orfa-cache", &named);
+    let again = |input: &str| TestQuery::new("application/wasm", input).header("orfa-cache", &named);
     assert_eq!(again("").send(&house).await.text(), "2");
     problem(&again("x").send(&house).await, 422, "program-no-answer");
     assert_eq!(again("").send(&house).await.text(), "1");
@@ -338,7 +346,7 @@ async fn runs_without_an_answer_discard_their_instance() {
 
 #[tokio::test]
 async fn lazy_values_of_a_run_are_not_readable_in_the_next() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     let program = "let kept\nexport default async ({ n, looks }, { up }) => {
         const now = await up.post('/body', Array.from({ length: 900 }, (_, i) => ({ i, n })))
         const before = kept
@@ -356,20 +364,20 @@ async fn lazy_values_of_a_run_are_not_readable_in_the_next() {
 
 #[tokio::test]
 async fn modules_are_cached_as_instances_too() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     let body = "(global.set $runs (i32.add (global.get $runs) (i32.const 1)))
         (i32.store8 (i32.const 64) (i32.add (global.get $runs) (i32.const 48)))
         (call $done (i32.const 64) (i32.const 1))";
     let counts = plain("(global $runs (mut i32) (i32.const 0))", body);
     let named = session(&house, "application/wasm", counts, "").await;
     for run in ["2", "3"] {
-        let again = Query::new("application/wasm", "").header("orfa-cache", &named);
+        let again = TestQuery::new("application/wasm", "").header("orfa-cache", &named);
         assert_eq!(again.send(&house).await.text(), run);
     }
     let source = "#include <orfa.h>\nstatic char runs[] = \"0\";\nvoid orfa(const void *input, int len) { ++*runs; orfa_done_text(runs); }";
     let named = session(&house, "application/wasm", build(source).await, "").await;
     for run in ["2", "3"] {
-        let again = Query::new("application/wasm", "").header("orfa-cache", &named).send(&house).await;
+        let again = TestQuery::new("application/wasm", "").header("orfa-cache", &named).send(&house).await;
         assert_eq!(again.text(), run);
         assert_eq!(again.header("content-type"), "text/plain; charset=utf-8", "each run sets it again");
     }
@@ -377,8 +385,8 @@ async fn modules_are_cached_as_instances_too() {
 
 #[tokio::test]
 async fn instance_mode_requires_the_routes_permission() {
-    let house = House::shared().await;
-    let answer = Query::javascript(COUNT).input("{}").header("orfa-cache", "instance").send(&house).await;
+    let house = TestGateway::shared().await;
+    let answer = TestQuery::javascript(COUNT).input("{}").header("orfa-cache", "instance").send(&house).await;
     let (mode, token, _) = told(&answer);
     assert_eq!(mode, "code", "the next permitted mode");
     assert_eq!(javascript(&format!("instance;token={token}"), "{}").send(&house).await.text(), "1");
@@ -386,9 +394,9 @@ async fn instance_mode_requires_the_routes_permission() {
 
 #[tokio::test]
 async fn type_stripping_counts_against_the_compile_rate() {
-    let house = House::own(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
+    let house = TestGateway::own(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
     let large = |number: usize| {
-        Query::typescript(&format!("export default (): number => {number} // {}", "x".repeat(60_000)))
+        TestQuery::typescript(&format!("export default (): number => {number} // {}", "x".repeat(60_000)))
     };
     let mut served = 0;
     while large(served).send(&house).await.status != 429 {
@@ -399,12 +407,12 @@ async fn type_stripping_counts_against_the_compile_rate() {
 
 #[tokio::test]
 async fn new_programs_are_rate_limited_and_cached_ones_still_run() {
-    let house = House::own(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
-    let known = Query::javascript(ADD).input(r#"{"a":1,"b":1}"#);
+    let house = TestGateway::own(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
+    let known = TestQuery::javascript(ADD).input(r#"{"a":1,"b":1}"#);
     assert_eq!(house.answer(known.clone()).await, "2");
     let mut refused: Option<Value> = None;
     for number in 0..200 {
-        let answer = Query::javascript(&format!("export default () => {number}")).send(&house).await;
+        let answer = TestQuery::javascript(&format!("export default () => {number}")).send(&house).await;
         if answer.status == 429 {
             assert!(answer.header("retry-after").parse::<u32>().is_ok_and(|seconds| seconds > 0));
             refused = Some(problem(&answer, 429, "compile-rate"));
@@ -414,7 +422,7 @@ async fn new_programs_are_rate_limited_and_cached_ones_still_run() {
     }
     assert!(refused.is_some(), "200 programs");
     assert_eq!(house.answer(known).await, "2");
-    let other = Query::javascript("export default () => 'new'")
+    let other = TestQuery::javascript("export default () => 'new'")
         .header("x-api-key", "a-long-and-random-key-of-the-shop");
     assert_eq!(house.answer(other).await, "new", "another caller has its own budget");
 }

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use query_abi::HOST_FUNCTIONS;
 
-use crate::support::{House, Query, build, plain, request};
+use crate::support::{TestGateway, TestQuery, build, plain, request};
 
 /// The address of the tests' requests in guest memory.
 const AT: u32 = 1024;
 
 /// Sends a plain module with this body, asserts that it is refused with this code, and returns the problem.
 async fn refuse(fields: &str, body: &str, code: &str) -> serde_json::Value {
-    let house = House::shared().await;
-    house.refuse(Query::module(plain(fields, body)), 422, code).await
+    let house = TestGateway::shared().await;
+    house.refuse(TestQuery::module(plain(fields, body)), 422, code).await
 }
 
 /// Returns code that calls `http://up/json`, waits for the response (handle `$h`) and runs `then`.
@@ -120,9 +120,9 @@ async fn handles_that_do_not_exist() {
             "(drop (call $Json_text (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0)))",
             "(i32.store (i32.const 8) (i32.const #)) (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 0)))",
         ] {
-            let house = House::shared().await;
+            let house = TestGateway::shared().await;
             let module = plain(&call, &answered(&function.replace('#', handle)));
-            let document = Query::module(module).send(&house).await.json();
+            let document = TestQuery::module(module).send(&house).await.json();
             assert_eq!(document["code"], "program-bad-handle", "{function}: {document}");
         }
     }
@@ -157,7 +157,7 @@ async fn done_twice_or_never() {
 
 #[tokio::test]
 async fn accepts_statuses_from_200_to_599() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (status, code) in [
         ("100", "-3"),
         ("199", "-3"),
@@ -171,14 +171,14 @@ async fn accepts_statuses_from_200_to_599() {
             "(if (i32.ne (call $status (i32.const {status})) (i32.const {code})) (then unreachable))
             (call $done (i32.const 0) (i32.const 0))"
         );
-        let answer = Query::module(plain("", &body)).send(&house).await;
+        let answer = TestQuery::module(plain("", &body)).send(&house).await;
         assert_eq!(answer.status, if status == "418" { 418 } else { 200 }, "{status}: {}", answer.text());
     }
 }
 
 #[tokio::test]
 async fn rejects_forbidden_answer_headers() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for name in [
         "Set-Cookie",
         "Access-Control-Allow-Origin",
@@ -196,11 +196,11 @@ async fn rejects_forbidden_answer_headers() {
         "bad name",
         "content-type\r\nset-cookie",
     ] {
-        let document = house.refuse(Query::module(setting(name, "x")), 422, "answer-header").await;
+        let document = house.refuse(TestQuery::module(setting(name, "x")), 422, "answer-header").await;
         let told = format!("`{}`", name.to_ascii_lowercase());
         assert!(document["detail"].as_str().is_some_and(|text| text.contains(&told)), "{document}");
         let script = format!("export default () => new Response('', {{ headers: {{ {name:?}: 'x' }} }})");
-        let code = Query::javascript(&script).send(&house).await.json()["code"].clone();
+        let code = TestQuery::javascript(&script).send(&house).await.json()["code"].clone();
         // An invalid name throws where it is set, so that the program can catch it.
         let is_name = !name.is_empty() && !name.contains([' ', '\r']);
         assert_eq!(code, if is_name { "answer-header" } else { "program-threw" }, "{name:?}");
@@ -225,20 +225,20 @@ fn setting(name: &str, value: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn accepts_permitted_answer_headers() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (name, value) in
         [("Content-Type", "text/css"), ("etag", "\"1\""), ("Location", "/x"), ("Link", "<a>; rel=next")]
     {
-        let answer = Query::module(setting(name, value)).send(&house).await;
+        let answer = TestQuery::module(setting(name, value)).send(&house).await;
         assert_eq!((answer.header(name), &*answer.text()), (value, "0"));
     }
-    let split = Query::module(setting("etag", "a\r\nset-cookie: b")).send(&house).await;
+    let split = TestQuery::module(setting("etag", "a\r\nset-cookie: b")).send(&house).await;
     assert_eq!((split.header("etag"), split.header("set-cookie"), &*split.text()), ("", "", "3"));
 }
 
 #[tokio::test]
 async fn rejects_forbidden_request_headers() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for name in [
         "Host",
         "Connection",
@@ -262,7 +262,7 @@ async fn rejects_forbidden_request_headers() {
             &request(AT, "GET", "http://up/echo", &[(name, "x")], ""),
             &format!("(drop (call $http (i32.const {AT})))"),
         );
-        let document = house.refuse(Query::module(module), 422, "header-forbidden").await;
+        let document = house.refuse(TestQuery::module(module), 422, "header-forbidden").await;
         assert!(
             document["detail"].as_str().is_some_and(|text| text.contains(&name.to_ascii_lowercase())),
             "{document}"
@@ -272,23 +272,23 @@ async fn rejects_forbidden_request_headers() {
 
 #[tokio::test]
 async fn the_operators_credentials_are_added_and_cannot_be_set() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let echo = "export default async (_, { guarded }) => guarded.fetch('/echo')";
     let told =
-        house.answer(Query::javascript(echo).header("authorization", "me").header("cookie", "a=b")).await;
+        house.answer(TestQuery::javascript(echo).header("authorization", "me").header("cookie", "a=b")).await;
     assert!(told.contains(r#""x-api-key":"hush""#) && told.contains(r#""authorization":"me""#), "{told}");
     assert!(!told.contains("a=b"), "only the headers in `forward` are passed on: {told}");
     let write =
         "export default (_, { guarded }) => guarded.fetch('/echo', { headers: { 'x_api_key': 'mine' } })";
-    house.refuse(Query::javascript(write), 422, "header-reserved").await;
+    house.refuse(TestQuery::javascript(write), 422, "header-reserved").await;
 }
 
 /// Asserts that a call of this URL with this method is refused, and that the problem does not contain the
 /// service's address.
 async fn refuse_call(method: &str, url: &str, code: &str) {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let module = plain(&request(AT, method, url, &[], ""), &format!("(drop (call $http (i32.const {AT})))"));
-    let document = house.refuse(Query::module(module), 422, code).await;
+    let document = house.refuse(TestQuery::module(module), 422, code).await;
     let address = house.upstream.address().to_string();
     assert!(document["detail"].as_str().is_some_and(|text| !text.contains(&address)), "{document}");
 }
@@ -358,14 +358,15 @@ async fn methods_not_permitted_by_the_route() {
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let program = "export default async (_, { up }) => { const r = await up.fetch('/redirect'); return [r.status, r.headers.get('location')] }";
-    assert_eq!(house.answer(Query::javascript(program)).await, r#"[302,"/echo"]"#);
+    assert_eq!(house.answer(TestQuery::javascript(program)).await, r#"[302,"/echo"]"#);
 }
 
 #[tokio::test]
 async fn calls_overlap() {
-    let house = House::own("  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }").await;
+    let house =
+        TestGateway::own("  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }").await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
             orfa_future calls[8];
@@ -373,7 +374,7 @@ async fn calls_overlap() {
             orfa_wait_all(calls, 8);
         }"#;
     let javascript = "export default (_, { up }) => Promise.all([1, 2, 3, 4, 5, 6, 7, 8].map((i) => up.get('/hang', { i })))";
-    let queries = [Query::module(build(source).await), Query::javascript(javascript)];
+    let queries = [TestQuery::module(build(source).await), TestQuery::javascript(javascript)];
     for (seen, query) in [8, 16].into_iter().zip(queries) {
         // No call is ever answered: only concurrent calls can all reach the service.
         tokio::select! {
@@ -386,18 +387,20 @@ async fn calls_overlap() {
 
 #[tokio::test]
 async fn random_numbers_and_logs() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let random =
         plain("", "(call $random (i32.const 0) (i32.const 16)) (call $done (i32.const 0) (i32.const 16))");
-    let (first, second) =
-        (Query::module(&random[..]).send(&house).await, Query::module(&random[..]).send(&house).await);
+    let (first, second) = (
+        TestQuery::module(&random[..]).send(&house).await,
+        TestQuery::module(&random[..]).send(&house).await,
+    );
     assert!(first.body.len() == 16 && first.body != second.body);
     let log = "#include <orfa.h>
         void orfa(const void *input, int len) {
             for (int i = 0; i < 1000; i++) orfa_log(\"line %d\", i);
             orfa_fail(\"no %s\", \"luck\");
         }";
-    let document = house.refuse(Query::module(build(log).await), 422, "program-refused").await;
+    let document = house.refuse(TestQuery::module(build(log).await), 422, "program-refused").await;
     assert_eq!(document["detail"], "no luck");
     let console = document["console"].as_str().expect("a console");
     assert!(console.len() <= 4096 && console.ends_with("line 999\n"), "{console}");
@@ -405,7 +408,7 @@ async fn random_numbers_and_logs() {
 
 #[tokio::test]
 async fn a_problem_quotes_no_more_than_4_kb_of_a_program() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (body, code) in [
         (
             "(call $fail (i32.const 0) (i32.const 0) (i32.const 131072) (i32.const 0) (i32.const 0))",
@@ -417,14 +420,14 @@ async fn a_problem_quotes_no_more_than_4_kb_of_a_program() {
         ),
     ] {
         let fill = "(memory.fill (i32.const 0) (i32.const 97) (i32.const 131072))";
-        let document = house.refuse(Query::module(plain("", &format!("{fill} {body}"))), 422, code).await;
+        let document = house.refuse(TestQuery::module(plain("", &format!("{fill} {body}"))), 422, code).await;
         assert!(document.to_string().len() < 5000, "{}", document.to_string().len());
     }
 }
 
 #[tokio::test]
 async fn arbitrary_json_positions_are_safe() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let call = request(AT, "GET", "http://up/json?n=2", &[], "");
     let ask = "(loop $next
           (drop (call $Json_children (local.get $h) (local.get $place) (i32.const 8192) (i32.const 4096)))
@@ -439,12 +442,12 @@ async fn arbitrary_json_positions_are_safe() {
         (call $done (i32.const 16) (i32.const 2))";
     let body = format!("(local $place i32) {}", answered(ask));
     let module = plain(&format!("{call} (data (i32.const 16) \"id\")"), &body);
-    assert_eq!(house.answer(Query::module(module)).await, "id");
+    assert_eq!(house.answer(TestQuery::module(module)).await, "id");
 }
 
 #[tokio::test]
 async fn reads_a_member_of_many_items_at_once() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let body = r#"[{"n":1,"n":7},{"n":"ab"},{},{"n":2},5,{"n":"abc"},{"n":"d"}]"#;
     let call = request(AT, "POST", "http://up/body", &[], body);
     // Kinds, lengths and numbers from the second item on, with space for the text of one item.
@@ -462,7 +465,7 @@ async fn reads_a_member_of_many_items_at_once() {
         (first, 1, 5, &[3, 7, 11, 3, 11]),
     ] {
         let module = plain(&format!("{call} (data (i32.const 16) \"n\")"), &answered(&ask(place, last)));
-        let answer = Query::module(module).at("/write").send(&house).await;
+        let answer = TestQuery::module(module).at("/write").send(&house).await;
         let words: Vec<_> =
             answer.body.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
         let values = words[1..].chunks(4).take(kinds.len());
@@ -500,12 +503,12 @@ async fn a_call_with_a_head_of_more_than_64_kib_ends_the_run() {
         let detail = document["detail"].as_str().unwrap_or_default();
         assert!(detail.contains("http://up/status/200") && detail.contains("64 KiB"), "{document}");
     }
-    House::shared().await.still_answers("/query").await;
+    TestGateway::shared().await.still_answers("/query").await;
 }
 
 #[tokio::test]
 async fn a_pointer_or_name_of_more_than_16_kib_is_invalid() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let call = request(AT, "GET", "http://up/json?n=1", &[], "");
     for (len, code) in [(16_384, "-2"), (16_385, "-3"), (65_536, "-3")] {
         for asked in [
@@ -524,7 +527,7 @@ async fn a_pointer_or_name_of_more_than_16_kib_is_invalid() {
                 (call $done (i32.const 0) (i32.const 0))"
             ));
             let body = format!("(local $root i32) {body}");
-            assert_eq!(house.answer(Query::module(plain(&call, &body))).await, "", "{len}: {asked}");
+            assert_eq!(house.answer(TestQuery::module(plain(&call, &body))).await, "", "{len}: {asked}");
         }
     }
 }
@@ -541,7 +544,7 @@ async fn long_header_names_are_refused_like_others() {
 #[tokio::test]
 async fn bodies_of_several_mebibytes_are_copied_whole() {
     const LEN: u32 = (3 << 20) + 4 * 777;
-    let house = House::own(
+    let house = TestGateway::own(
         "  - path: /query
     query:
       services: [up]
@@ -564,7 +567,7 @@ async fn bodies_of_several_mebibytes_are_copied_whole() {
         AT + 24,
         AT + 28
     );
-    let answer = Query::module(plain(&call, &body)).send(&house).await;
+    let answer = TestQuery::module(plain(&call, &body)).send(&house).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let expected: Vec<u8> = (0..LEN).step_by(4).flat_map(u32::to_le_bytes).collect();
     assert!(answer.body == expected, "the {} bytes differ", answer.body.len());

@@ -8,14 +8,14 @@ use testkit::http::{raw, request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{House, Query, plain, problem};
+use crate::support::{TestGateway, TestQuery, plain, problem};
 
 const HELLO: &str = "export default () => 'hello'";
 
 #[tokio::test]
 async fn a_program_needs_a_content_type() {
-    let house = House::shared().await;
-    let query = Query::untyped(HELLO);
+    let house = TestGateway::shared().await;
+    let query = TestQuery::untyped(HELLO);
     let accepted = query.send(&house).await.header("accept-query").to_owned();
     assert!(accepted.contains("text/typescript"), "{accepted}");
     house.refuse(query, 400, "content-type-missing").await;
@@ -23,65 +23,65 @@ async fn a_program_needs_a_content_type() {
 
 #[tokio::test]
 async fn the_content_type_has_to_be_known() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for unknown in ["text/plain", "application/x-www-form-urlencoded", "*/*", "wasm", ""] {
-        house.refuse(Query::new(unknown, HELLO), 415, "content-type-unknown").await;
+        house.refuse(TestQuery::new(unknown, HELLO), 415, "content-type-unknown").await;
     }
     for known in ["Text/JavaScript; charset=utf-8", "application/javascript", "text/typescript"] {
-        assert_eq!(house.answer(Query::new(known, HELLO)).await, "hello", "{known}");
+        assert_eq!(house.answer(TestQuery::new(known, HELLO)).await, "hello", "{known}");
     }
 }
 
 #[tokio::test]
 async fn accepts_programs_by_post_or_query() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for method in ["GET", "PUT", "DELETE"] {
-        let answer = Query::javascript(HELLO).method(method).send(&house).await;
+        let answer = TestQuery::javascript(HELLO).method(method).send(&house).await;
         problem(&answer, 405, "method-not-allowed");
         assert_eq!(answer.header("allow"), "GET, HEAD, POST, QUERY");
     }
-    assert_eq!(house.answer(Query::javascript(HELLO).method("QUERY")).await, "hello");
+    assert_eq!(house.answer(TestQuery::javascript(HELLO).method("QUERY")).await, "hello");
 }
 
 #[tokio::test]
 async fn the_method_query_makes_only_safe_calls() {
-    let house = House::shared().await;
-    let post = Query::javascript("export default (_, { up }) => up.post('/echo?safe')").at("/write");
+    let house = TestGateway::shared().await;
+    let post = TestQuery::javascript("export default (_, { up }) => up.post('/echo?safe')").at("/write");
     house.refuse(post.clone().method("QUERY"), 422, "call-method").await;
     assert!(house.answer(post).await.contains("POST"));
 }
 
 #[tokio::test]
 async fn foreign_origins_run_nothing() {
-    let house = House::own("  - { path: /query, query: { services: [up] } }").await;
+    let house = TestGateway::own("  - { path: /query, query: { services: [up] } }").await;
     let program = "export default async (_, { up }) => { await up.get('/status/290'); return 'ran' }";
     for origin in ["https://evil.example", "null", "http://127.0.0.1", ""] {
-        house.refuse(Query::javascript(program).header("origin", origin), 403, "origin-forbidden").await;
+        house.refuse(TestQuery::javascript(program).header("origin", origin), 403, "origin-forbidden").await;
     }
     assert_eq!(house.upstream.hits("/status/290"), 0);
-    let own = Query::javascript(program).header("origin", &house.gateway.url);
+    let own = TestQuery::javascript(program).header("origin", &house.gateway.url);
     assert_eq!(house.answer(own).await, "ran");
 }
 
 #[tokio::test]
 async fn listed_origins_may_read_answers_and_problems() {
-    let house = House::shared().await;
-    let shop = |query: Query| query.at("/shop").header("origin", "https://shop.example.org");
-    let good = shop(Query::javascript(HELLO)).send(&house).await;
-    let bad = shop(Query::untyped(HELLO)).send(&house).await;
+    let house = TestGateway::shared().await;
+    let shop = |query: TestQuery| query.at("/shop").header("origin", "https://shop.example.org");
+    let good = shop(TestQuery::javascript(HELLO)).send(&house).await;
+    let bad = shop(TestQuery::untyped(HELLO)).send(&house).await;
     problem(&bad, 400, "content-type-missing");
     for answer in [good, bad] {
         assert_eq!(answer.header("access-control-allow-origin"), "https://shop.example.org");
     }
     let foreign =
-        Query::javascript(HELLO).at("/shop").header("origin", "https://shop.example.org.evil.example");
+        TestQuery::javascript(HELLO).at("/shop").header("origin", "https://shop.example.org.evil.example");
     house.refuse(foreign, 403, "origin-forbidden").await;
 }
 
 #[tokio::test]
 async fn a_body_of_100_mb_is_refused_without_buffering() {
     const SIZE: usize = 100 << 20;
-    let house = House::own("  - { path: /query, query: { services: [up] } }").await;
+    let house = TestGateway::own("  - { path: /query, query: { services: [up] } }").await;
     house.still_answers("/query").await;
     let before = peak(&house);
     let known = format!("content-length: {SIZE}\r\n\r\n");
@@ -96,7 +96,7 @@ async fn a_body_of_100_mb_is_refused_without_buffering() {
 }
 
 /// Sends the head and as much of the body as the gateway accepts. Returns the answer.
-async fn upload(house: &House, framing: &str, size: usize) -> String {
+async fn upload(house: &TestGateway, framing: &str, size: usize) -> String {
     let mut stream = TcpStream::connect(house.gateway.address).await.expect("a connection");
     let head = "POST /query HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: text/javascript\r\n";
     stream.write_all(format!("{head}{framing}").as_bytes()).await.expect("the head is taken");
@@ -116,7 +116,7 @@ async fn upload(house: &House, framing: &str, size: usize) -> String {
 }
 
 /// Returns the gateway's peak resident size, in KiB.
-fn peak(house: &House) -> i64 {
+fn peak(house: &TestGateway) -> i64 {
     let pid = house.gateway.pid().expect("it runs");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
@@ -125,19 +125,24 @@ fn peak(house: &House) -> i64 {
 
 #[tokio::test]
 async fn rejects_decompression_bombs() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let bomb = gzip(&vec![b' '; 32 << 20]);
     assert!(bomb.len() < 64 << 10, "the compressed body must be below the limit");
     house
-        .refuse(Query::new("text/javascript", bomb).header("content-encoding", "gzip"), 413, "body-too-large")
+        .refuse(
+            TestQuery::new("text/javascript", bomb).header("content-encoding", "gzip"),
+            413,
+            "body-too-large",
+        )
         .await;
 }
 
 #[tokio::test]
 async fn rejects_bodies_that_do_not_match_their_encoding() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let packed = gzip(format!("{{\"n\":1}}{}", "export default ({ n }) => `n is ${n}`").as_bytes());
-    let sent = |body: &[u8], coding| Query::new("text/javascript", body).header("content-encoding", coding);
+    let sent =
+        |body: &[u8], coding| TestQuery::new("text/javascript", body).header("content-encoding", coding);
     house.refuse(sent(HELLO.as_bytes(), "gzip"), 400, "content-encoding-broken").await;
     house.refuse(sent(&packed[..packed.len() / 2], "gzip"), 400, "content-encoding-broken").await;
     house.refuse(sent(&packed, "br"), 400, "content-encoding-broken").await;
@@ -148,20 +153,20 @@ async fn rejects_bodies_that_do_not_match_their_encoding() {
 
 #[tokio::test]
 async fn decodes_all_gzip_members() {
-    let house = House::shared().await;
-    let sent = |body: Vec<u8>| Query::new("text/javascript", body).header("content-encoding", "gzip");
+    let house = TestGateway::shared().await;
+    let sent = |body: Vec<u8>| TestQuery::new("text/javascript", body).header("content-encoding", "gzip");
     let (first, second) = HELLO.as_bytes().split_at(HELLO.len() / 2);
     let halves = [gzip(first), gzip(second)].concat();
-    assert_eq!(house.answer(sent(halves)).await, house.answer(Query::javascript(HELLO)).await);
+    assert_eq!(house.answer(sent(halves)).await, house.answer(TestQuery::javascript(HELLO)).await);
     let junk = [gzip(HELLO.as_bytes()), b"what is this".to_vec()].concat();
     house.refuse(sent(junk), 400, "content-encoding-broken").await;
 }
 
 #[tokio::test]
 async fn answer_headers_are_limited_in_length() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let long = "export default () => new Response('', { headers: { link: 'x'.repeat(4097) } })";
-    house.refuse(Query::javascript(long), 422, "program-bad-answer").await;
+    house.refuse(TestQuery::javascript(long), 422, "program-bad-answer").await;
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -172,8 +177,8 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn rejects_an_input_longer_than_the_body() {
-    let house = House::shared().await;
-    let query = |length: &str| Query::javascript(HELLO).header("orfa-input", length);
+    let house = TestGateway::shared().await;
+    let query = |length: &str| TestQuery::javascript(HELLO).header("orfa-input", length);
     for length in ["29", "64000", "999999999999999"] {
         let document = house.refuse(query(length), 400, "input-length").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains(length)), "{document}");
@@ -184,20 +189,20 @@ async fn rejects_an_input_longer_than_the_body() {
 
 #[tokio::test]
 async fn orfa_input_is_one_whole_number() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for malformed in ["-1", "1.5", "one", "", "\"7\"", "7, 8", "?1", "1e3", "99999999999999999999", ":Nw==:"]
     {
-        let query = Query::javascript(HELLO).header("orfa-input", malformed);
+        let query = TestQuery::javascript(HELLO).header("orfa-input", malformed);
         let document = house.refuse(query, 400, "header-malformed").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains("ORFA-Input")), "{document}");
     }
-    let twice = Query::javascript(HELLO).header("orfa-input", "0").header("orfa-input", "0");
+    let twice = TestQuery::javascript(HELLO).header("orfa-input", "0").header("orfa-input", "0");
     house.refuse(twice, 400, "header-malformed").await;
 }
 
 #[tokio::test]
 async fn orfa_limit_is_a_dictionary_of_whole_numbers() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let malformed = [
         "cpu=fast",
         "cpu=1.5",
@@ -212,29 +217,30 @@ async fn orfa_limit_is_a_dictionary_of_whole_numbers() {
         "CPU=1",
     ];
     for malformed in malformed {
-        let document = house.refuse(Query::javascript(HELLO).limit(malformed), 400, "header-malformed").await;
+        let document =
+            house.refuse(TestQuery::javascript(HELLO).limit(malformed), 400, "header-malformed").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains("ORFA-Limit")), "{document}");
     }
-    let twice = Query::javascript(HELLO).limit("cpu=1").limit("calls=1");
+    let twice = TestQuery::javascript(HELLO).limit("cpu=1").limit("calls=1");
     house.refuse(twice, 400, "header-malformed").await;
-    assert_eq!(house.answer(Query::javascript(HELLO).limit("cpu=200, calls=1;why=not")).await, "hello");
+    assert_eq!(house.answer(TestQuery::javascript(HELLO).limit("cpu=200, calls=1;why=not")).await, "hello");
 }
 
 #[tokio::test]
 async fn rejects_missing_oversized_and_non_utf8_programs() {
-    let house = House::shared().await;
-    house.refuse(Query::javascript(""), 400, "program-missing").await;
-    house.refuse(Query::module(""), 400, "program-missing").await;
-    house.refuse(Query::javascript(&" ".repeat((16 << 10) + 1)), 413, "program-too-large").await;
-    house.refuse(Query::javascript(&" ".repeat((64 << 10) + 1)), 413, "body-too-large").await;
+    let house = TestGateway::shared().await;
+    house.refuse(TestQuery::javascript(""), 400, "program-missing").await;
+    house.refuse(TestQuery::module(""), 400, "program-missing").await;
+    house.refuse(TestQuery::javascript(&" ".repeat((16 << 10) + 1)), 413, "program-too-large").await;
+    house.refuse(TestQuery::javascript(&" ".repeat((64 << 10) + 1)), 413, "body-too-large").await;
     for text in ["text/javascript", "text/typescript"] {
-        house.refuse(Query::new(text, b"export default () => '\xff'"), 400, "program-not-text").await;
+        house.refuse(TestQuery::new(text, b"export default () => '\xff'"), 400, "program-not-text").await;
     }
 }
 
 #[tokio::test]
 async fn accepts_multipart_forms() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let program = "export default ({ n }: { n: number }) => n + 1";
     // As sent by `curl -F program=@q.ts -F input='{"n":1}'`.
     let curl =
@@ -248,7 +254,7 @@ async fn accepts_multipart_forms() {
 
 #[tokio::test]
 async fn rejects_malformed_forms() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let program = ("program", "text/javascript", HELLO);
     house.refuse(form(&[("input", "", "{}")]), 400, "program-missing").await;
     house.refuse(form(&[("program", "text/javascript", "")]), 400, "program-missing").await;
@@ -256,13 +262,15 @@ async fn rejects_malformed_forms() {
     house.refuse(form(&[program, ("inputs", "", "{}")]), 400, "form-malformed").await;
     house.refuse(form(&[("program", "", HELLO)]), 400, "content-type-missing").await;
     house.refuse(form(&[("program", "text/x-java", HELLO)]), 415, "content-type-unknown").await;
-    house.refuse(Query::new("multipart/form-data", HELLO), 400, "form-malformed").await;
-    house.refuse(Query::new("multipart/form-data; boundary=b", "--b\r\nno end"), 400, "form-malformed").await;
+    house.refuse(TestQuery::new("multipart/form-data", HELLO), 400, "form-malformed").await;
+    house
+        .refuse(TestQuery::new("multipart/form-data; boundary=b", "--b\r\nno end"), 400, "form-malformed")
+        .await;
 }
 
 #[tokio::test]
 async fn a_form_has_no_orfa_input() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for length in ["0", "7", "one"] {
         let query = form(&[("program", "text/javascript", HELLO)]).header("orfa-input", length);
         house.refuse(query, 400, "input-misplaced").await;
@@ -270,7 +278,7 @@ async fn a_form_has_no_orfa_input() {
 }
 
 /// Builds a form of parts: the name (with any further parameters), the content type and the text.
-fn form(parts: &[(&str, &str, &str)]) -> Query {
+fn form(parts: &[(&str, &str, &str)]) -> TestQuery {
     let mut body = String::new();
     for (name, content_type, text) in parts {
         body += &format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n");
@@ -279,12 +287,12 @@ fn form(parts: &[(&str, &str, &str)]) -> Query {
         }
         body += &format!("\r\n{text}\r\n");
     }
-    Query::new("multipart/form-data; boundary=b", body + "--b--\r\n")
+    TestQuery::new("multipart/form-data; boundary=b", body + "--b--\r\n")
 }
 
 #[tokio::test]
 async fn a_request_that_is_not_http_is_refused() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for nonsense in
         ["\u{16}\u{3}\u{1}", "POST /query\r\n\r\n", "POST /query HTTP/1.1\r\ncontent-length: x\r\n\r\n"]
     {
@@ -296,9 +304,9 @@ async fn a_request_that_is_not_http_is_refused() {
 
 #[tokio::test]
 async fn only_configured_paths_are_routed() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for path in ["/", "/nowhere", "/query/", "/query/deeper", "/Query"] {
-        let answer = Query::javascript(HELLO).at(path).send(&house).await;
+        let answer = TestQuery::javascript(HELLO).at(path).send(&house).await;
         assert_eq!(
             (answer.status.as_u16(), &answer.json()["code"]),
             (404, &"route-not-found".into()),
@@ -309,9 +317,9 @@ async fn only_configured_paths_are_routed() {
 
 #[tokio::test]
 async fn answers_are_inert_for_browsers() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let module = plain("(data (i32.const 0) \"<script>\")", "(call $done (i32.const 0) (i32.const 8))");
-    let answer = Query::module(module).send(&house).await;
+    let answer = TestQuery::module(module).send(&house).await;
     assert_eq!((answer.status.as_u16(), &*answer.text()), (200, "<script>"));
     for (header, value) in [
         ("content-type", "application/octet-stream"),
@@ -326,37 +334,37 @@ async fn answers_are_inert_for_browsers() {
 
 #[tokio::test]
 async fn every_answer_reports_its_timing() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let program =
         "export default (_, { up }) => Promise.all([up.get('/json?timed=1'), up.get('/status/201')])";
-    let answer = Query::javascript(program).send(&house).await;
+    let answer = TestQuery::javascript(program).send(&house).await;
     let timing = answer.header("server-timing");
     assert!(
         timing.contains("cpu;dur=") && timing.contains("calls;desc=2") && timing.contains("total;dur="),
         "{timing}"
     );
     assert!(!timing.contains("timed"), "calls are listed only on request: {timing}");
-    let listed = Query::javascript(program).header("prefer", "respond-async, Calls").send(&house).await;
+    let listed = TestQuery::javascript(program).header("prefer", "respond-async, Calls").send(&house).await;
     let listed = listed.header("server-timing");
     assert!(listed.contains("desc=\"up GET /json?timed=1 200\";dur="), "{listed}");
     let failed =
-        Query::javascript(&program.replace("201", "404")).header("prefer", "calls").send(&house).await;
+        TestQuery::javascript(&program.replace("201", "404")).header("prefer", "calls").send(&house).await;
     assert!(failed.header("server-timing").contains("up GET /status/404 404"), "{:?}", failed.headers);
 }
 
 #[tokio::test]
 async fn a_program_is_compiled_once() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let module = plain("", "(call $done (i32.const 7) (i32.const 0))");
-    let first = Query::module(&module[..]).send(&house).await;
+    let first = TestQuery::module(&module[..]).send(&house).await;
     assert!(first.header("server-timing").contains("compile;dur="), "{:?}", first.headers);
-    let second = Query::module(&module[..]).input("other input").send(&house).await;
+    let second = TestQuery::module(&module[..]).input("other input").send(&house).await;
     assert!(!second.header("server-timing").contains("compile"), "{:?}", second.headers);
 }
 
 #[tokio::test]
 async fn answers_preflight_requests() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let url = format!("{}/shop", house.gateway.url);
     let asked = |origin| {
         let url = url.clone();

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{House, Query};
+use crate::support::{TestGateway, TestQuery};
 
 /// Sends a JavaScript program, asserts that it is refused with this code, and returns the problem.
 async fn refuse(source: &str, code: &str) -> Value {
-    let house = House::shared().await;
-    house.refuse(Query::javascript(source), 422, code).await
+    let house = TestGateway::shared().await;
+    house.refuse(TestQuery::javascript(source), 422, code).await
 }
 
 /// Returns the line and column of a problem.
@@ -28,9 +28,9 @@ async fn source_that_does_not_parse() {
 
 #[tokio::test]
 async fn typescript_that_does_not_parse() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let wrong = "interface A { b: string }\nexport default (a: A): => 1";
-    let document = house.refuse(Query::typescript(wrong), 422, "program-syntax").await;
+    let document = house.refuse(TestQuery::typescript(wrong), 422, "program-syntax").await;
     assert_eq!(place(&document).0, 2, "{document}");
     for not_erasable in [
         "enum A { B }",
@@ -38,7 +38,7 @@ async fn typescript_that_does_not_parse() {
         "class A { constructor(private b: string) {} }",
     ] {
         let source = format!("\n{not_erasable}\nexport default () => 1");
-        let document = house.refuse(Query::typescript(&source), 422, "program-syntax").await;
+        let document = house.refuse(TestQuery::typescript(&source), 422, "program-syntax").await;
         assert_eq!(place(&document).0, 2, "{not_erasable}: {document}");
         assert!(document["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{document}");
     }
@@ -73,10 +73,10 @@ async fn uncaught_exceptions() {
 
 #[tokio::test]
 async fn lines_and_columns_are_those_of_the_typescript() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "type Item<T> = {\n  id: T;\n};\ninterface Input { item?: Item<number> }\n\n\
         export default async function (input: Input, _: unknown): Promise<number> {\n  const n: number = 1 as any as number; throw new Error('here'); return n satisfies number;\n}";
-    let document = house.refuse(Query::typescript(source), 422, "program-threw").await;
+    let document = house.refuse(TestQuery::typescript(source), 422, "program-threw").await;
     assert_eq!(place(&document), (7, 51), "{document}");
 }
 
@@ -105,7 +105,7 @@ async fn loops_without_end() {
         "export default () => { try { for (;;); } finally { for (;;); } }",
         "export default () => JSON.stringify(new Array(4e9).fill(0))",
     ] {
-        let document = Query::javascript(source).send(&*House::shared().await).await.json();
+        let document = TestQuery::javascript(source).send(&*TestGateway::shared().await).await.json();
         assert!(
             document["code"] == "limit-cpu" || document["code"] == "limit-memory",
             "{source}: {document}"
@@ -129,16 +129,16 @@ async fn recursion_without_end() {
         "export default () => { let s = '1'; for (let i = 0; i < 5000; i++) s = `(${s})`; return eval(s) }",
         "export default () => { const x = { toString() { return `${x}` } }; return `${x}` }",
     ] {
-        let document = Query::javascript(source).send(&*House::shared().await).await.json();
+        let document = TestQuery::javascript(source).send(&*TestGateway::shared().await).await.json();
         let code = document["code"].as_str().unwrap_or("none");
         assert!(["program-threw", "program-trapped", "limit-cpu"].contains(&code), "{source}: {document}");
     }
-    House::shared().await.still_answers("/query").await;
+    TestGateway::shared().await.still_answers("/query").await;
 }
 
 #[tokio::test]
 async fn allocation_without_end() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for source in [
         "export default () => { const all = []; for (;;) all.push(new Uint8Array(1 << 16)) }",
         "export default () => { let text = 'x'; for (;;) text = (text + text).toUpperCase() }",
@@ -148,28 +148,28 @@ async fn allocation_without_end() {
         "export default () => 'x'.repeat(1 << 28)",
     ] {
         // A memory limit below the route's, so that the CPU limit does not come first on a busy machine.
-        let program = Query::javascript(source).limit("memory=6000000");
+        let program = TestQuery::javascript(source).limit("memory=6000000");
         house.refuse(program, 422, "limit-memory").await;
     }
 }
 
 #[tokio::test]
 async fn json_that_is_nested_deeply() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let nested = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
-    let program = Query::javascript("export default (input) => input.length").limit("cpu=300");
+    let program = TestQuery::javascript("export default (input) => input.length").limit("cpu=300");
     house.refuse(program.clone().input(&nested), 422, "program-trapped").await;
     house.refuse(program.clone().input("{\"a\":"), 422, "program-refused").await;
     assert_eq!(house.answer(program.input("[[],[[]]]")).await, "2");
     let build = "export default () => { let a = []; for (let i = 0; i < 20000; i++) a = [a]; return a }";
-    let code = Query::javascript(build).send(&house).await.json()["code"].clone();
+    let code = TestQuery::javascript(build).send(&house).await.json()["code"].clone();
     assert!(code == "program-trapped" || code == "program-threw", "{code}");
     house.still_answers("/query").await;
 }
 
 #[tokio::test]
 async fn globals_that_were_tampered_with() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let plain = "return { n: (await up.get('/json', { n: 3 })).length, all: await Promise.all([1, up.get('/json', { n: 1 })]) }";
     let expected = json!({ "n": 3, "all": [1, [{ "id": 0, "name": "item 0" }]] });
     for tampering in [
@@ -188,7 +188,7 @@ async fn globals_that_were_tampered_with() {
         "Object.defineProperty(Symbol.prototype, Symbol.toPrimitive, { value() { throw 1 } })",
     ] {
         let source = format!("export default async (_, {{ up }}) => {{ {tampering}; {plain} }}");
-        let answer = house.answer(Query::javascript(&source)).await;
+        let answer = house.answer(TestQuery::javascript(&source)).await;
         let found: Value = serde_json::from_str(&answer).unwrap_or_default();
         assert_eq!(found, expected, "{tampering}");
         house.still_answers("/query").await;
@@ -197,7 +197,7 @@ async fn globals_that_were_tampered_with() {
 
 #[tokio::test]
 async fn promises_that_were_tampered_with_do_not_affect_other_runs() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for tampering in [
         "Promise.prototype.then = () => { throw 1 }",
         "Promise.prototype.then = function () { return this }",
@@ -211,7 +211,7 @@ async fn promises_that_were_tampered_with_do_not_affect_other_runs() {
     ] {
         let source =
             format!("export default async (_, {{ up }}) => {{ {tampering}; return await up.get('/json') }}");
-        let answer = Query::javascript(&source).send(&house).await;
+        let answer = TestQuery::javascript(&source).send(&house).await;
         assert!([200, 422].contains(&answer.status.as_u16()), "{tampering}: {}", answer.text());
         house.still_answers("/query").await;
     }
@@ -219,14 +219,15 @@ async fn promises_that_were_tampered_with_do_not_affect_other_runs() {
 
 #[tokio::test]
 async fn services_are_read_only() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "export default async (_, services) => {
         try { services.up = { get: () => 'mine' } } catch {}
         try { services.up.get = () => 'mine' } catch {}
         try { Object.defineProperty(services, 'evil', { value: 1 }) } catch {}
         return [await services.up.get('/json', { n: 1 }), Object.keys(services)];
     }";
-    let answer: Value = serde_json::from_str(&house.answer(Query::javascript(source)).await).expect("JSON");
+    let answer: Value =
+        serde_json::from_str(&house.answer(TestQuery::javascript(source)).await).expect("JSON");
     assert_eq!(answer[1], json!(["dead", "guarded", "impatient", "up"]));
     let document = refuse("export default (_, { catalog }) => catalog.get('/')", "program-threw").await;
     assert!(
@@ -237,12 +238,12 @@ async fn services_are_read_only() {
 
 #[tokio::test]
 async fn two_runs_share_nothing() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let count =
         "globalThis.n = (globalThis.n ?? 0) + 1; Object.prototype.seen ??= 0; Object.prototype.seen++;
         let own = 0; export default () => [n, {}.seen, ++own]";
     for _ in 0..4 {
-        assert_eq!(house.answer(Query::javascript(count)).await, "[1,1,1]");
+        assert_eq!(house.answer(TestQuery::javascript(count)).await, "[1,1,1]");
     }
 }
 
@@ -269,9 +270,9 @@ async fn a_program_is_one_file() {
         "WebAssembly",
         "window",
     ] {
-        let house = House::shared().await;
+        let house = TestGateway::shared().await;
         assert_eq!(
-            house.answer(Query::javascript(&format!("export default () => typeof {name}"))).await,
+            house.answer(TestQuery::javascript(&format!("export default () => typeof {name}"))).await,
             "undefined",
             "{name}"
         );

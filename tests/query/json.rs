@@ -3,20 +3,20 @@
 
 use serde_json::json;
 
-use crate::support::{House, Query, Recorded, build, text};
+use crate::support::{RecordedRun, TestGateway, TestQuery, build, text};
 
 /// Padding that makes a text long enough to stay in the host.
 const PAD: &str = "const pad = ' '.repeat(5000);";
 
 /// Builds a program that runs each check on `JSON.parse(text)` and on a response with this text, and returns
 /// the checks whose results differ.
-fn both(text: &str, checks: &str) -> Query {
+fn both(text: &str, checks: &str) -> TestQuery {
     both_of(&serde_json::to_string(text).expect("JSON"), checks)
 }
 
 /// Like `both`, with a JavaScript expression for the text.
-fn both_of(text: &str, checks: &str) -> Query {
-    Query::javascript(&format!(
+fn both_of(text: &str, checks: &str) -> TestQuery {
+    TestQuery::javascript(&format!(
         "{PAD}
         const text = {text};
         const show = (value) => JSON.stringify(value, (_, v) => v === undefined ? 'undefined' : typeof v === 'symbol' ? String(v) : Object.is(v, -0) ? '-0' : v);
@@ -55,7 +55,7 @@ const ROUTES: &str = "
 
 #[tokio::test]
 async fn objects_of_megabytes_behave_like_parsed_ones() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     for checks in [
         "(v) => [v.first, v.last.x, v.same, v.none, v['kk'], v['k'.repeat(600000)]]",
         "(v) => [v.escaped.length, v.escaped.slice(-3), v.escaped === JSON.parse(text).escaped]",
@@ -80,7 +80,7 @@ const DOCUMENT: &str = r#"{
 
 #[tokio::test]
 async fn large_objects_behave_like_parsed_ones() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let checks = [
         "(v) => v",
         "(v) => Object.keys(v)",
@@ -143,7 +143,7 @@ async fn large_objects_behave_like_parsed_ones() {
 
 #[tokio::test]
 async fn large_arrays_behave_like_parsed_ones() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let text =
         r#"[ {"id": 1, "tags": ["a", "b"]}, [[], [1, [2]]], "text", "\ud83d", null, true, false, 1.25, {} ]"#;
     let checks = "(v) => v, (v) => v.length, (v) => [Array.isArray(v), v[0].tags[1], v.at(-2)],
@@ -156,7 +156,7 @@ async fn large_arrays_behave_like_parsed_ones() {
 /// Reading ahead is observable only by its time.
 #[tokio::test]
 async fn members_of_many_objects_behave_like_parsed_ones_in_any_order() {
-    let house = House::own(
+    let house = TestGateway::own(
         "  - { path: /write, query: { services: [up], methods: [POST], limits: { cpu: 10s, timeout: 30s, memory: 64MiB } } }",
     )
     .await;
@@ -205,18 +205,18 @@ async fn members_of_many_objects_behave_like_parsed_ones_in_any_order() {
         }
         return sums;
     }";
-    let query = Query::javascript(source).at("/write");
+    let query = TestQuery::javascript(source).at("/write");
     assert_eq!(house.answer(query).await, json!([0, 19900, 39800, 59700, 79600, 99500]).to_string());
 }
 
 #[tokio::test]
 async fn large_responses_are_passed_on_verbatim() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let text = r#"{"total": 1.50, "big": 123456789012345678901234567890}"#;
     let source = format!(
         "{PAD} export default async (_, {{ up }}) => (await up.fetch('/body', {{ method: 'POST', body: '{text}' + pad }})).json();"
     );
-    let query = Query::javascript(&source).at("/write");
+    let query = TestQuery::javascript(&source).at("/write");
     assert_eq!(house.answer(query.clone()).await, text);
     assert_eq!(query.send(&house).await.header("content-type"), "application/json");
 }
@@ -224,7 +224,7 @@ async fn large_responses_are_passed_on_verbatim() {
 /// A replay in Node compares bodies, and does not know how the response was spelt.
 #[tokio::test]
 async fn parts_of_a_large_response_are_posted_as_json_stringify_writes_them() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = format!(
         r#"{PAD} export default async (_, {{ up }}) => {{
           const body = '{{"part": {{"x": 1.0, "y": [{{"z": 1e2}}]}}}}' + pad;
@@ -234,12 +234,12 @@ async fn parts_of_a_large_response_are_posted_as_json_stringify_writes_them() {
     );
     let part = r#"{"x":1,"y":[{"z":100}]}"#;
     let expected = json!([format!("[{part}]"), format!(r#"{{"part":{part}}}"#)]).to_string();
-    assert_eq!(house.answer(Query::javascript(&source).at("/write")).await, expected);
+    assert_eq!(house.answer(TestQuery::javascript(&source).at("/write")).await, expected);
 }
 
 #[tokio::test]
 async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (returned, written) in [
         (
             "{ part: v.part, n: 1, none: undefined, f() {}, s: 'é\"', list: [v.part, undefined, () => 1, NaN] }",
@@ -261,7 +261,7 @@ async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
               return {returned};
             }}"#
         );
-        let query = Query::javascript(&source).at("/write");
+        let query = TestQuery::javascript(&source).at("/write");
         assert_eq!(house.answer(query).await, written, "{returned}");
     }
     let circle = format!(
@@ -271,13 +271,13 @@ async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
           return v;
         }}"
     );
-    let document = house.refuse(Query::javascript(&circle).at("/write"), 422, "program-bad-answer").await;
+    let document = house.refuse(TestQuery::javascript(&circle).at("/write"), 422, "program-bad-answer").await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("circular")), "{document}");
 }
 
 #[tokio::test]
 async fn answers_are_serialized_like_json_stringify() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let values = r#"
         'plain', 'qu"ote, back\\slash, \n\r\t\b\f\0\x1f\x7f', 'é ü 漢 😀', 'x'.repeat(300) + '"' + 'y'.repeat(300),
         '\ud800', 'a\udc00"\n', '\ud83d\ude00', '\u2028', 'left'.concat('right'.repeat(5000)),
@@ -299,7 +299,7 @@ async fn answers_are_serialized_like_json_stringify() {
     "#;
     let answer = async |prepare: &str, returned: &str| {
         let source = format!("{prepare}; const values = () => [{values}]; export default () => {returned};");
-        house.answer(Query::javascript(&source)).await
+        house.answer(TestQuery::javascript(&source)).await
     };
     let patched = "Object.prototype.toJSON = function (name) { return this instanceof Date ? 'day' : name === '3' ? undefined : { is: 1 }; }";
     for prepare in ["", patched, "String.prototype.toJSON = Number.prototype.toJSON = () => 'not called'"] {
@@ -309,7 +309,11 @@ async fn answers_are_serialized_like_json_stringify() {
             "{prepare}; const values = () => [{values}];
             export default async (_, {{ up }}) => new Response((await up.post('/echo', values())).body);"
         );
-        assert_eq!(house.answer(Query::javascript(&sent).at("/write")).await, known, "{prepare}, as a body");
+        assert_eq!(
+            house.answer(TestQuery::javascript(&sent).at("/write")).await,
+            known,
+            "{prepare}, as a body"
+        );
         let known = answer(prepare, "new Response(JSON.stringify({ 'a name': values() }))").await;
         assert_eq!(answer(prepare, "({ 'a name': values() })").await, known, "{prepare}");
     }
@@ -320,7 +324,7 @@ async fn answers_are_serialized_like_json_stringify() {
         ("((a) => (a.push({ a }), a))([])", "circular"),
         ("((a) => (a.d = Object.assign(new Date(0), { toJSON: () => a }), a))({})", "circular"),
     ] {
-        let query = Query::javascript(&format!("export default () => {returned};"));
+        let query = TestQuery::javascript(&format!("export default () => {returned};"));
         let document = house.refuse(query, 422, "program-bad-answer").await;
         assert!(
             document["detail"].as_str().is_some_and(|text| text.contains(told)),
@@ -330,7 +334,7 @@ async fn answers_are_serialized_like_json_stringify() {
     for returned in
         ["{ get a() { throw new Error('mine'); } }", "[{ toJSON() { throw new Error('mine'); } }]"]
     {
-        let query = Query::javascript(&format!("export default () => ({returned});"));
+        let query = TestQuery::javascript(&format!("export default () => ({returned});"));
         let document = house.refuse(query, 422, "program-threw").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains("mine")), "{document}");
     }
@@ -338,7 +342,7 @@ async fn answers_are_serialized_like_json_stringify() {
 
 #[tokio::test]
 async fn reports_invalid_or_too_deep_json_immediately() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = format!(
         "{PAD} export default async (text, {{ up }}) => {{
           try {{ return await (await up.fetch('/body', {{ method: 'POST', body: text }})).json(); }}
@@ -353,14 +357,14 @@ async fn reports_invalid_or_too_deep_json_immediately() {
         (nested(20_000), "RangeError: the JSON is nested too deeply, at byte 1024".to_owned()),
         (format!("{}{pad}", nested(1024)), nested(1024)),
     ] {
-        let query = Query::javascript(&source).at("/write").input(&text);
+        let query = TestQuery::javascript(&source).at("/write").input(&text);
         assert_eq!(house.answer(query).await, told);
     }
 }
 
 #[tokio::test]
 async fn service_errors_describe_an_invalid_large_body() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "export default async (_, { up }) => {
         const reasons = [];
         for (const body of ['['.repeat(9000) + ']'.repeat(9000), '['.repeat(1000) + ' '.repeat(9000)]) {
@@ -374,13 +378,13 @@ async fn service_errors_describe_an_invalid_large_body() {
         "not-json",
         "up answered 200 to POST /body, with a body that is not JSON",
     ]);
-    assert_eq!(house.answer(Query::javascript(source).at("/write")).await, told.to_string());
+    assert_eq!(house.answer(TestQuery::javascript(source).at("/write")).await, told.to_string());
 }
 
 #[tokio::test]
 async fn documents_are_freed_with_their_last_object() {
     let limits = "{ cpu: 10s, memory: 8MiB, calls: 40 }";
-    let house = House::own(&format!(
+    let house = TestGateway::own(&format!(
         "  - {{ path: /query, query: {{ services: [up], methods: [GET, POST], limits: {limits} }} }}"
     ))
     .await;
@@ -391,12 +395,12 @@ async fn documents_are_freed_with_their_last_object() {
         for (let i = 0; i < 40; i++) sum += (await (await up.fetch('/body', { method: 'POST', body })).json())[i].id;
         return sum;
     }";
-    assert_eq!(house.answer(Query::javascript(source)).await, "780");
+    assert_eq!(house.answer(TestQuery::javascript(source)).await, "780");
 }
 
 #[tokio::test]
 async fn c_programs_read_large_responses_in_place() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         #include <string.h>
         void orfa(const void *input, int len) {
@@ -425,7 +429,7 @@ async fn c_programs_read_large_responses_in_place() {
         "list": list, "big": i64::MAX, "huge": 1.5e300, "a/b": 7, "pad": "p".repeat(6000),
         "escaped": "é \"\n😀", "yes": true, "last": null,
     });
-    let query = Query::module(build(source).await).at("/write").input(&all.to_string());
+    let query = TestQuery::module(build(source).await).at("/write").input(&all.to_string());
     let answer: serde_json::Value = serde_json::from_str(&house.answer(query).await).expect("JSON");
     let mut extra = list[1].clone();
     extra["extra"] = json!(1);
@@ -440,7 +444,7 @@ async fn c_programs_read_large_responses_in_place() {
 /// Reading ahead is observable only by its time.
 #[tokio::test]
 async fn c_programs_read_members_of_many_items_in_any_order() {
-    let house = House::own(
+    let house = TestGateway::own(
         "  - { path: /query, query: { services: [up], methods: [POST], limits: { cpu: 10s, timeout: 30s } } }",
     )
     .await;
@@ -499,14 +503,14 @@ async fn c_programs_read_members_of_many_items_in_any_order() {
         "some": some.map(|at| row(&list[at])).collect::<Vec<_>>(),
         "name": "item 0 ",
     });
-    let query = Query::module(build(source).await).input(&json!({ "list": list }).to_string());
+    let query = TestQuery::module(build(source).await).input(&json!({ "list": list }).to_string());
     let answer: serde_json::Value = serde_json::from_str(&house.answer(query).await).expect("JSON");
     assert_eq!(answer, known);
 }
 
 #[tokio::test]
 async fn c_programs_fail_on_invalid_or_too_deep_large_responses() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
             orfa_request request = {"POST", 4, "http://up/body", 14, 0, 0, input, len};
@@ -520,7 +524,7 @@ async fn c_programs_fail_on_invalid_or_too_deep_large_responses() {
         (format!("[1,{pad}2}}"), "its body is not JSON, at byte 5004"),
         ("[".repeat(20_000), "its body is nested too deeply, at byte 1024"),
     ] {
-        let query = Query::module(module.clone()).at("/write").input(&text);
+        let query = TestQuery::module(module.clone()).at("/write").input(&text);
         let document = house.refuse(query, 422, "program-refused").await;
         let detail = document["detail"].as_str().unwrap_or_default();
         assert!(detail.ends_with(told), "{document}");
@@ -529,17 +533,17 @@ async fn c_programs_fail_on_invalid_or_too_deep_large_responses() {
 
 #[tokio::test]
 async fn recorded_runs_and_replays_read_large_responses() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let javascript = "export default async (_, { up }) => (await up.get('/json', { n: 300 }))[299].name";
     let c = r#"#include <orfa.h>
         void orfa(const void *input, int len) { orfa_done_text(orfa_str(orfa_get_json("http://up/json?n=300"), "", "/299/name")); }"#;
     let module = build(c).await;
     for (query, file, program, source) in [
-        (Query::javascript(javascript), "q.js", javascript.as_bytes(), ("q.js", javascript)),
-        (Query::module(module.clone()), "q.wasm", module.as_slice(), ("q.c", c)),
+        (TestQuery::javascript(javascript), "q.js", javascript.as_bytes(), ("q.js", javascript)),
+        (TestQuery::module(module.clone()), "q.wasm", module.as_slice(), ("q.c", c)),
     ] {
         assert_eq!(house.answer(query.clone()).await, "item 299");
-        let recorded = Recorded::of(query).await;
+        let recorded = RecordedRun::of(query).await;
         let output = recorded.same(file, program).await;
         assert_eq!(text(&output.stdout).trim_end(), "item 299");
         let natively = recorded.natively(source.0, source.1.as_bytes()).await;
@@ -551,7 +555,7 @@ async fn recorded_runs_and_replays_read_large_responses() {
 /// Existing modules still do so.
 #[tokio::test]
 async fn iterating_over_a_repeated_container_expression_ends() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let items = vec![json!({ "parts": [1, 2], "more": { "a": 3 }, "rest": "x".repeat(30) }); 200];
     let input = json!({ "data": items }).to_string();
     let asks_again = "for (orfa_value item = NULL; (item = orfa_next((container), item)) != NULL;)";
@@ -575,7 +579,7 @@ void orfa(const void *input, int len) {{
             // From here on the parts of `all` are indexed.
             each("whole", "all"),
         );
-        let query = Query::module(build(&source).await).at("/write").input(&input);
+        let query = TestQuery::module(build(&source).await).at("/write").input(&input);
         assert_eq!(house.answer(query).await, "1400");
     }
 }

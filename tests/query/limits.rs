@@ -1,10 +1,10 @@
 //! Limits of a run. Each limit exists as the client's grant and as the operator's cap, and its problem names
 //! the one that was exceeded.
 
-use crate::support::{House, Query, build, plain, request};
+use crate::support::{TestGateway, TestQuery, build, plain, request};
 
 /// Sends a query that exceeds a limit, with the route's cap and with a smaller grant.
-async fn exceed(house: &House, query: Query, code: &str, cap: &str, grant: &str, granted: &str) {
+async fn exceed(house: &TestGateway, query: TestQuery, code: &str, cap: &str, grant: &str, granted: &str) {
     let text = |document: serde_json::Value| document["detail"].as_str().unwrap_or_default().to_owned();
     let capped = text(house.refuse(query.clone(), 422, code).await);
     assert!(capped.contains(&format!(" {cap}")) && capped.contains("cap of this route"), "{capped}");
@@ -14,50 +14,51 @@ async fn exceed(house: &House, query: Query, code: &str, cap: &str, grant: &str,
 
 #[tokio::test]
 async fn cpu() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for module in [plain("", "(loop (br 0))"), plain("", "(loop (drop (call $clock)) (br 0))")] {
-        exceed(&house, Query::module(module), "limit-cpu", "300 ms", "cpu=20", "20 ms").await;
+        exceed(&house, TestQuery::module(module), "limit-cpu", "300 ms", "cpu=20", "20 ms").await;
     }
 }
 
 #[tokio::test]
 async fn cpu_of_host_functions_counts() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let log = "(loop (call $log (i32.const 0) (i32.const 131072)) (br 0))";
-    house.refuse(Query::module(plain("", log)), 422, "limit-cpu").await;
+    house.refuse(TestQuery::module(plain("", log)), 422, "limit-cpu").await;
     let random = "(loop (call $random (i32.const 0) (i32.const 65536)) (br 0))";
-    house.refuse(Query::module(plain("", random)), 422, "limit-cpu").await;
+    house.refuse(TestQuery::module(plain("", random)), 422, "limit-cpu").await;
 }
 
 #[tokio::test]
 async fn memory_of_a_plain_module() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let grow = "(loop (drop (memory.grow (i32.const 1))) (br 0))";
-    let query = Query::module(plain("", grow));
+    let query = TestQuery::module(plain("", grow));
     exceed(&house, query, "limit-memory", "16777216 bytes", "memory=1048576", "1048576 bytes").await;
     let at_once = "(drop (memory.grow (i32.const 60000)))";
-    house.refuse(Query::module(plain("", at_once)), 422, "limit-memory").await;
+    house.refuse(TestQuery::module(plain("", at_once)), 422, "limit-memory").await;
 }
 
 #[tokio::test]
 async fn initial_memory_of_a_module() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let large = r#"(module (memory (export "memory") 1000) (func (export "orfa") (param i32 i32)))"#;
-    house.refuse(Query::module(crate::support::wat(large)), 422, "limit-memory").await;
+    house.refuse(TestQuery::module(crate::support::wat(large)), 422, "limit-memory").await;
 }
 
 #[tokio::test]
 async fn memory_of_a_c_program() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "#include <orfa.h>
         void orfa(const void *input, int len) { for (char *volatile last;;) last = memset(malloc(1 << 16), 1, 1 << 16); }";
-    let query = Query::module(build(&format!("#include <stdlib.h>\n#include <string.h>\n{source}")).await);
+    let query =
+        TestQuery::module(build(&format!("#include <stdlib.h>\n#include <string.h>\n{source}")).await);
     exceed(&house, query, "limit-memory", "16777216 bytes", "memory=2000000", "2000000 bytes").await;
 }
 
 #[tokio::test]
 async fn memory_held_by_the_host() {
-    let house = House::own(
+    let house = TestGateway::own(
         "  - path: /query
     query:
       services: [up]
@@ -66,31 +67,31 @@ async fn memory_held_by_the_host() {
     )
     .await;
     let received = "export default async (_, { up }) => { const all = []; for (;;) all.push(await up.fetch('/json?n=9000')) }";
-    house.refuse(Query::javascript(received), 422, "limit-memory").await;
+    house.refuse(TestQuery::javascript(received), 422, "limit-memory").await;
     let sent =
         "export default (_, { up }) => { const body = 'x'.repeat(300000); for (;;) up.post('/hang', body) }";
-    house.refuse(Query::javascript(sent), 422, "limit-memory").await;
+    house.refuse(TestQuery::javascript(sent), 422, "limit-memory").await;
     let answer = "(drop (memory.grow (i32.const 40))) (call $done (i32.const 0) (i32.const 2000000))";
-    house.refuse(Query::module(plain("", answer)), 422, "limit-memory").await;
+    house.refuse(TestQuery::module(plain("", answer)), 422, "limit-memory").await;
 }
 
 #[tokio::test]
 async fn table_growth_is_limited() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let grow = "(loop (br_if 0 (i32.ge_s (table.grow $t (ref.null func) (i32.const 1000)) (i32.const 0))))
         (call $done (i32.const 0) (i32.const 0))";
-    let query = Query::module(plain("(table $t 1 funcref)", grow));
+    let query = TestQuery::module(plain("(table $t 1 funcref)", grow));
     assert_eq!(house.answer(query).await, "", "growth is refused, and the program continues");
     house.still_answers("/query").await;
 }
 
 #[tokio::test]
 async fn calls() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let program = "export default async (_, { up }) => { for (;;) await up.get('/json?n=1') }";
     exceed(
         &house,
-        Query::javascript(program),
+        TestQuery::javascript(program),
         "limit-calls",
         "20 upstream calls",
         "calls=3",
@@ -101,48 +102,52 @@ async fn calls() {
 
 #[tokio::test]
 async fn a_million_handles() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let call = request(1024, "GET", "http://up/json?n=1", &[], "");
     let hoard = "(local $i i32)
         (loop (drop (call $http (i32.const 1024)))
           (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 1000000))))";
-    house.refuse(Query::module(plain(&call, hoard)), 422, "limit-calls").await;
+    house.refuse(TestQuery::module(plain(&call, hoard)), 422, "limit-calls").await;
     let delete = "(local $i i32)
         (loop (call $Handle_del (call $http (i32.const 1024)))
           (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 1000000))))";
-    house.refuse(Query::module(plain(&call, delete)), 422, "limit-calls").await;
+    house.refuse(TestQuery::module(plain(&call, delete)), 422, "limit-calls").await;
 }
 
 #[tokio::test]
 async fn received() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let program = "export default (_, { up }) => up.get('/json?n=4000')";
-    let query = Query::javascript(program);
+    let query = TestQuery::javascript(program);
     exceed(&house, query, "limit-received", "65536 bytes", "received=1000", "1000 bytes").await;
 }
 
 #[tokio::test]
 async fn output() {
-    let house = House::shared().await;
-    let query = Query::javascript("export default () => 'x'.repeat(40000)");
+    let house = TestGateway::shared().await;
+    let query = TestQuery::javascript("export default () => 'x'.repeat(40000)");
     exceed(&house, query, "limit-output", "32768 bytes", "output=100", "100 bytes").await;
-    assert_eq!(house.answer(Query::javascript("export default () => 'x'.repeat(32768)")).await.len(), 32768);
+    assert_eq!(
+        house.answer(TestQuery::javascript("export default () => 'x'.repeat(32768)")).await.len(),
+        32768
+    );
 }
 
 #[tokio::test]
 async fn deadline() {
-    let house = House::own("  - { path: /query, query: { services: [up], limits: { timeout: 2s } } }").await;
-    let query = Query::javascript("export default (_, { up }) => up.get('/hang')");
+    let house =
+        TestGateway::own("  - { path: /query, query: { services: [up], limits: { timeout: 2s } } }").await;
+    let query = TestQuery::javascript("export default (_, { up }) => up.get('/hang')");
     exceed(&house, query, "limit-deadline", "2000 ms", "deadline=50", "50 ms").await;
 }
 
 #[tokio::test]
 async fn parallel_calls_above_the_limit_are_queued() {
     let route = "  - { path: /query, query: { services: [up], limits: { concurrency: 4, timeout: 30s } } }";
-    let house = House::own(route).await;
+    let house = TestGateway::own(route).await;
     let program = "export default ({ n }, { up }) => Promise.all(Array.from({ length: n }, (_, i) => up.get('/hang', { i })))";
     let query = |n, more| {
-        Query::javascript(program).input(&format!("{{\"n\":{n}}}")).limit(&format!("deadline=1000{more}"))
+        TestQuery::javascript(program).input(&format!("{{\"n\":{n}}}")).limit(&format!("deadline=1000{more}"))
     };
     let document = house.refuse(query(6, ""), 422, "limit-deadline").await;
     assert_eq!(house.upstream.hits("/hang"), 4, "{document}");
@@ -160,8 +165,8 @@ fn statuses(document: &serde_json::Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_grant_above_the_cap_is_the_cap() {
-    let house = House::shared().await;
-    let query = Query::module(plain("", "(loop (br 0))")).limit("cpu=100000, memory=999999999999");
+    let house = TestGateway::shared().await;
+    let query = TestQuery::module(plain("", "(loop (br 0))")).limit("cpu=100000, memory=999999999999");
     let document = house.refuse(query, 422, "limit-cpu").await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("cap of this route")), "{document}");
 }
@@ -170,7 +175,7 @@ async fn a_grant_above_the_cap_is_the_cap() {
 async fn other_queries_are_answered_while_programs_spin_and_hoard() {
     let route = "  - path: /query
     query: { services: [up], limits: { cpu: 2s, timeout: 60s, memory: 64MiB } }";
-    let house = std::sync::Arc::new(House::own(route).await);
+    let house = std::sync::Arc::new(TestGateway::own(route).await);
     let spin = "export default async (_, { up }) => { await up.get('/status/200'); for (;;); }";
     let hoard = "export default async (_, { up }) => {
         await up.get('/status/200');
@@ -181,7 +186,7 @@ async fn other_queries_are_answered_while_programs_spin_and_hoard() {
     let spinners: Vec<_> = [spin, spin, hoard, hoard]
         .map(|program| {
             let house = house.clone();
-            tokio::spawn(async move { Query::javascript(program).send(&house).await })
+            tokio::spawn(async move { TestQuery::javascript(program).send(&house).await })
         })
         .into();
     house.upstream.seen_times("/status/200", 4).await;

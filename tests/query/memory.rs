@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::support::{House, Query, plain, request};
+use crate::support::{TestGateway, TestQuery, plain, request};
 
 const MIB: usize = 1 << 20;
 /// The memory limit of the routes; the programs use 32 MiB of it themselves.
@@ -34,7 +34,7 @@ fn filled(byte: u8) -> String {
 }
 
 /// Returns a field of the process's status (proc_pid_status(5)).
-fn status(house: &House, name: &str) -> String {
+fn status(house: &TestGateway, name: &str) -> String {
     let status = format!("/proc/{}/status", house.gateway.pid().expect("a process"));
     let status = fs::read_to_string(status).expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -42,12 +42,12 @@ fn status(house: &House, name: &str) -> String {
 }
 
 /// Returns the peak resident size since the last reset, in bytes.
-fn peak(house: &House) -> usize {
+fn peak(house: &TestGateway) -> usize {
     status(house, "VmHWM").trim_end_matches("kB").trim().parse::<usize>().expect("a number") * 1024
 }
 
 /// Sends a query and returns the growth of the process's peak memory, in bytes, with the start of the answer.
-async fn growth(house: &House, query: Query) -> (usize, String) {
+async fn growth(house: &TestGateway, query: TestQuery) -> (usize, String) {
     let clear = format!("/proc/{}/clear_refs", house.gateway.pid().expect("a process"));
     fs::write(clear, "5").expect("Linux");
     let before = peak(house);
@@ -141,10 +141,10 @@ fn greedy() -> Vec<(&'static str, Vec<u8>)> {
 
 #[tokio::test]
 async fn host_functions_allocate_within_the_programs_memory_limit() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     house.still_answers("/query").await;
     for (what, module) in greedy() {
-        let (grown, answer) = growth(&house, Query::module(module)).await;
+        let (grown, answer) = growth(&house, TestQuery::module(module)).await;
         assert!(grown < LIMIT + SLACK, "{what}: {} MiB: {answer}", grown / MIB);
         house.still_answers("/query").await;
     }
@@ -178,18 +178,18 @@ fn deeply_nested(texts: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn the_index_of_a_response_is_counted_while_it_is_built() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     house.still_answers("/query").await;
     // 2 MiB of text: 17 MiB of guest memory, the body, and an index of 16 MiB exceed the limit.
-    let (grown, answer) = growth(&house, Query::module(deeply_nested(1000))).await;
+    let (grown, answer) = growth(&house, TestQuery::module(deeply_nested(1000))).await;
     assert!(answer.contains("limit-memory"), "{answer}");
     // 12 MiB of text have an index of 96 MiB.
-    let (larger, answer) = growth(&house, Query::module(deeply_nested(6000))).await;
+    let (larger, answer) = growth(&house, TestQuery::module(deeply_nested(6000))).await;
     assert!(answer.contains("limit-memory"), "{answer}");
     for grown in [grown, larger] {
         assert!(grown < LIMIT + 2 * SLACK, "{} MiB", grown / MIB);
     }
-    let (_, answer) = growth(&house, Query::module(deeply_nested(100))).await;
+    let (_, answer) = growth(&house, TestQuery::module(deeply_nested(100))).await;
     assert!(!answer.contains("limit"), "a smaller body must be accepted: {answer}");
 }
 
@@ -197,15 +197,15 @@ async fn the_index_of_a_response_is_counted_while_it_is_built() {
 async fn a_disconnect_frees_the_programs_memory_and_then_its_instance() {
     let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { memory: 34MiB, cpu: 20s, timeout: 60s } } }
 runtime: { instances: 1 }";
-    let house = House::own(route).await;
+    let house = TestGateway::own(route).await;
     let resident =
         || status(&house, "VmRSS").trim_end_matches("kB").trim().parse::<usize>().expect("a number");
     let call = request(1024, "GET", "http://up/hang", &[], "");
     let wait = "(i32.store (i32.const 16) (call $http (i32.const 1024)))
         (drop (call $Future_wait (i32.const 16) (i32.const 1) (i32.const 1)))";
-    let full = Query::module(plain(&call, &format!("(local $i i32) {} {wait}", filled(7))));
+    let full = TestQuery::module(plain(&call, &format!("(local $i i32) {} {wait}", filled(7))));
     let done = plain("", "(call $done (i32.const 0) (i32.const 0))");
-    house.answer(Query::module(done.clone())).await;
+    house.answer(TestQuery::module(done.clone())).await;
     let before = resident();
     for times in 1..=5 {
         tokio::select! {
@@ -213,7 +213,7 @@ runtime: { instances: 1 }";
             () = house.upstream.seen_times("/hang", times) => {}
         }
         // The pool has a single instance.
-        house.answer(Query::module(done.clone())).await;
+        house.answer(TestQuery::module(done.clone())).await;
         let grown = resident().saturating_sub(before) * 1024;
         assert!(grown < SLACK, "{} MiB", grown / MIB);
     }
@@ -221,7 +221,7 @@ runtime: { instances: 1 }";
 
 #[tokio::test]
 async fn a_long_text_of_a_response_is_counted_before_it_is_read() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     // The limit of 34 MiB has to cover the response and two copies of its text.
     for (bytes, fits) in [(8_000_000, true), (12_000_000, false)] {
         let call = request(1024, "GET", &format!("http://up/json?n=1&text={bytes}"), &[], "");
@@ -234,7 +234,7 @@ async fn a_long_text_of_a_response_is_counted_before_it_is_read() {
               (i32.const 64) (i32.const 0) (i32.const 0)))
             (call $done (i32.const 68) (i32.const 4))",
         );
-        let answer = Query::module(module).send(&house).await;
+        let answer = TestQuery::module(module).send(&house).await;
         if fits {
             assert_eq!(answer.body[..], u32::to_le_bytes(bytes), "the text's length: {}", answer.text());
         } else {
@@ -245,7 +245,7 @@ async fn a_long_text_of_a_response_is_counted_before_it_is_read() {
 
 #[tokio::test]
 async fn recordings_stay_within_their_size_limit_in_memory() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     house.still_answers("/query").await;
     let call = request(1024, "GET", "http://up/json?n=1", &[], "");
     for (what, body) in [
@@ -259,7 +259,7 @@ async fn recordings_stay_within_their_size_limit_in_memory() {
               (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 1000000))))"
         );
         let module = plain(&call, &body);
-        let query = Query::module(module).at("/recorded").header("orfa-debug", "?1");
+        let query = TestQuery::module(module).at("/recorded").header("orfa-debug", "?1");
         let (grown, answer) = growth(&house, query).await;
         assert!(answer.contains("recording-too-large"), "{what}: {answer}");
         assert!(grown < 30 * MIB, "{what}: {} MiB", grown / MIB);
@@ -268,18 +268,18 @@ async fn recordings_stay_within_their_size_limit_in_memory() {
 
 #[tokio::test]
 async fn the_paths_of_calls_count_against_the_memory_limit() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     let url = format!("http://up/json?n={}", "1".repeat(60_000));
     let call = request(1024, "GET", &url, &[], "");
     let hoard = "(local $i i32)
         (loop (call $Handle_del (call $http (i32.const 1024)))
           (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 4000))))";
-    house.refuse(Query::module(plain(&call, hoard)), 422, "limit-memory").await;
+    house.refuse(TestQuery::module(plain(&call, hoard)), 422, "limit-memory").await;
 }
 
 /// Transparent huge pages are off: the kernel would zero two mebibytes on a serving thread's first access.
 #[tokio::test]
 async fn the_gateway_disables_transparent_huge_pages() {
-    let house = House::own(ROUTES).await;
+    let house = TestGateway::own(ROUTES).await;
     assert_eq!(status(&house, "THP_enabled"), "0");
 }

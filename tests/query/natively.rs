@@ -5,13 +5,13 @@ use std::path::Path;
 
 use tokio::process::Command;
 
-use crate::support::{Query, Recorded, build, text, write};
+use crate::support::{RecordedRun, TestQuery, build, text, write};
 
 use super::recordings::JAVASCRIPT;
 
 #[tokio::test]
 async fn javascript_in_node_produces_the_recorded_bytes() {
-    let recorded = Recorded::of(Query::javascript(JAVASCRIPT).input(r#"{"n":3}"#)).await;
+    let recorded = RecordedRun::of(TestQuery::javascript(JAVASCRIPT).input(r#"{"n":3}"#)).await;
     let output = recorded.natively("q.js", JAVASCRIPT.as_bytes()).await;
     assert!(recorded.answered(&output.stdout), "{}", text(&output.stderr));
     assert_eq!(text(&output.stderr), "so far 3\norfa: status 200, as the recorded run\n");
@@ -40,7 +40,7 @@ export default async function (input, { up, impatient }) {
     head: head.get("content-type"), fetched: [fetched.status, fetched.headers.get("content-type"), await fetched.json()], late, wrong, unknown },
     { status: 201 });
 }"#;
-    let recorded = Recorded::of(Query::javascript(program).input("plain text")).await;
+    let recorded = RecordedRun::of(TestQuery::javascript(program).input("plain text")).await;
     assert_eq!(recorded.end(), 201, "{}", recorded.json["end"]);
     let again = recorded.same("q.js", program.as_bytes()).await;
     let output = recorded.natively("q.js", program.as_bytes()).await;
@@ -55,7 +55,7 @@ async fn writes_that_were_not_awaited_end_the_same_in_node() {
         save();
         return 'done';
     }";
-    let recorded = Recorded::of(Query::javascript(program)).await;
+    let recorded = RecordedRun::of(TestQuery::javascript(program)).await;
     let again = recorded.same("q.js", program.as_bytes()).await;
     let output = recorded.natively("q.js", program.as_bytes()).await;
     assert_eq!(text(&output.stdout), text(&again.stdout), "{}", text(&output.stderr));
@@ -65,7 +65,7 @@ async fn writes_that_were_not_awaited_end_the_same_in_node() {
 #[tokio::test]
 async fn javascript_in_node_reports_where_it_diverges() {
     let program = "export default async (_, { up }) => (await up.get('/json', { n: 3 })).length";
-    let recorded = Recorded::of(Query::javascript(program)).await;
+    let recorded = RecordedRun::of(TestQuery::javascript(program)).await;
     let asks_more = program.replace(".length", ".map((one) => up.get('/json', { n: 4 }))");
     let throws = program.replace("(await", "nobody + (await");
     for (changed, told) in [
@@ -116,9 +116,9 @@ void orfa(const void *input, int len) {
 #[tokio::test]
 async fn native_host_functions_return_the_recorded_results() {
     let module = build(IN_C).await;
-    let mut query = Query::new("application/wasm", [&[0xff, 0, 0xfe][..], &module].concat());
+    let mut query = TestQuery::new("application/wasm", [&[0xff, 0, 0xfe][..], &module].concat());
     query = query.header("orfa-input", "3");
-    let recorded = Recorded::of(query).await;
+    let recorded = RecordedRun::of(query).await;
     assert_eq!(recorded.end(), 203, "{}", recorded.json["end"]);
     let again = recorded.same("q.wasm", &module).await;
     let natively = recorded.natively("q.c", IN_C.as_bytes()).await;
@@ -129,7 +129,7 @@ async fn native_host_functions_return_the_recorded_results() {
 async fn native_programs_report_where_they_diverge() {
     let source = "#include <orfa.h>\nvoid orfa(const void *in, int len) { orfa_done_as(\"{a:%v}\", orfa_get_json(\"http://up/json?n=1\")); }";
     let module = build(source).await;
-    let recorded = Recorded::of(Query::module(module)).await;
+    let recorded = RecordedRun::of(TestQuery::module(module)).await;
     let another = source.replace("orfa_done_as", "orfa_clock(); orfa_done_as");
     let more = source.replace("); }", "); orfa_clock(); }");
     for (changed, told) in [
@@ -151,9 +151,9 @@ async fn native_programs_report_where_they_diverge() {
 #[tokio::test]
 async fn native_runs_end_at_the_recorded_limit() {
     let source = "#include <orfa.h>\nvoid orfa(const void *in, int len) { orfa_log(\"so far\"); orfa_wait_ok(orfa_get(\"http://up/hang\")); }";
-    let recorded = Recorded::of(Query::module(build(source).await).limit("deadline=300")).await;
+    let recorded = RecordedRun::of(TestQuery::module(build(source).await).limit("deadline=300")).await;
     let script = "export default async (_, { up }) => { console.log('so far'); await up.get('/hang'); }";
-    let in_node = Recorded::of(Query::javascript(script).limit("deadline=300")).await;
+    let in_node = RecordedRun::of(TestQuery::javascript(script).limit("deadline=300")).await;
     for output in
         [recorded.natively("q.c", source.as_bytes()).await, in_node.natively("q.js", script.as_bytes()).await]
     {
@@ -178,7 +178,7 @@ async fn debug(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 #[tokio::test]
 async fn native_programs_run_alone_and_reject_invalid_recordings() {
     let source = "#include <orfa.h>\nvoid orfa(const void *in, int len) { orfa_done(in, len); }";
-    let recorded = Recorded::of(Query::module(build(source).await).input("in")).await;
+    let recorded = RecordedRun::of(TestQuery::module(build(source).await).input("in")).await;
     let folder = tempfile::tempdir().expect("a folder");
     let mut newer = recorded.json.clone();
     newer["version"] = 2.into();
@@ -207,7 +207,7 @@ async fn native_programs_run_alone_and_reject_invalid_recordings() {
 
 #[tokio::test]
 async fn debug_reports_unusable_programs_and_arguments() {
-    let recorded = Recorded::of(Query::javascript("export default () => 1")).await;
+    let recorded = RecordedRun::of(TestQuery::javascript("export default () => 1")).await;
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), "run.json", &recorded.bytes);
     write(folder.path(), "q.js", b"export default () => 1");

@@ -4,20 +4,21 @@
 use serde_json::{Value, json};
 use testkit::http::HeldConnection;
 
-use crate::support::{House, Query, plain};
+use crate::support::{TestGateway, TestQuery, plain};
 
 /// Sends a JavaScript program and asserts that it is refused with this code.
-async fn refuse(house: &House, source: &str, code: &str) {
-    house.refuse(Query::javascript(source), 422, code).await;
+async fn refuse(house: &TestGateway, source: &str, code: &str) {
+    house.refuse(TestQuery::javascript(source), 422, code).await;
 }
 
 #[tokio::test]
 async fn each_run_has_its_own_randomness_and_the_current_time() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "export default () => [Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(8))], Date.now()]";
     let mut runs = Vec::new();
     for _ in 0..2 {
-        let run: Value = serde_json::from_str(&house.answer(Query::javascript(source)).await).expect("JSON");
+        let run: Value =
+            serde_json::from_str(&house.answer(TestQuery::javascript(source)).await).expect("JSON");
         runs.push(run);
     }
     for what in ["/0", "/1", "/2"] {
@@ -31,7 +32,7 @@ async fn each_run_has_its_own_randomness_and_the_current_time() {
 
 #[tokio::test]
 async fn return_values_become_answers() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (value, status, content_type, body) in [
         ("'text'", 200, "text/plain; charset=utf-8", "text"),
         ("({ a: 1 })", 200, "application/json", r#"{"a":1}"#),
@@ -54,7 +55,7 @@ async fn return_values_become_answers() {
         ("new Response(null, { status: 204 })", 204, "", ""),
         ("'a\\u{1F600}b\\uD800c'", 200, "text/plain; charset=utf-8", "a\u{1F600}b\u{FFFD}c"),
     ] {
-        let answer = Query::javascript(&format!("export default async () => {value}")).send(&house).await;
+        let answer = TestQuery::javascript(&format!("export default async () => {value}")).send(&house).await;
         assert_eq!((answer.status.as_u16(), &*answer.text()), (status, body), "{value}");
         if !content_type.is_empty() {
             assert_eq!(answer.header("content-type"), content_type, "{value}");
@@ -64,7 +65,7 @@ async fn return_values_become_answers() {
 
 #[tokio::test]
 async fn rejects_unusable_return_values() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for value in [
         "() => 1",
         "Symbol()",
@@ -75,7 +76,7 @@ async fn rejects_unusable_return_values() {
         "new Response('', { headers: { 'set-cookie': 'a=b' } })",
     ] {
         let source = format!("export default () => ({value})");
-        let document = Query::javascript(&source).send(&house).await.json();
+        let document = TestQuery::javascript(&source).send(&house).await.json();
         let code = document["code"].as_str().unwrap_or("none");
         assert!(["program-bad-answer", "answer-header"].contains(&code), "{value}: {document}");
     }
@@ -101,11 +102,11 @@ const LOSSY: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn return_values_that_would_lose_their_data_are_rejected() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let params = ("new URLSearchParams('a=1')", "URLSearchParams have no JSON form");
     for (value, expected) in LOSSY.iter().chain([&params]) {
         let source = format!("export default async (_, {{ up }}) => ({value})");
-        let document = house.refuse(Query::javascript(&source), 422, "program-bad-answer").await;
+        let document = house.refuse(TestQuery::javascript(&source), 422, "program-bad-answer").await;
         let detail = document["detail"].as_str().unwrap_or_default();
         assert!(detail.starts_with(&format!("TypeError: {expected}")), "{value}: {document}");
     }
@@ -113,7 +114,7 @@ async fn return_values_that_would_lose_their_data_are_rejected() {
 
 #[tokio::test]
 async fn response_json_rejects_values_that_would_lose_their_data() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let promise = ("up.get('/json?n=1')", "a Promise has no JSON form");
     let params = ("new URLSearchParams('a=1')", "URLSearchParams have no JSON form");
     for (value, expected) in LOSSY.iter().chain([&promise, &params]) {
@@ -122,7 +123,7 @@ async fn response_json_rejects_values_that_would_lose_their_data() {
                 try {{ return Response.json({value}) }} catch (e) {{ return `${{e.name}}: ${{e.message}}` }}
             }}"
         );
-        let answer = house.answer(Query::javascript(&source)).await;
+        let answer = house.answer(TestQuery::javascript(&source)).await;
         assert!(answer.starts_with(&format!("TypeError: {expected}")), "{value}: {answer}");
     }
 }
@@ -130,7 +131,8 @@ async fn response_json_rejects_values_that_would_lose_their_data() {
 #[tokio::test]
 async fn bodies_that_would_lose_their_data_are_not_sent() {
     let house =
-        House::own("  - { path: /write, query: { services: [up], methods: [GET, POST, PUT, PATCH] } }").await;
+        TestGateway::own("  - { path: /write, query: { services: [up], methods: [GET, POST, PUT, PATCH] } }")
+            .await;
     let promise = ("up.get('/json?n=1')", "a Promise has no JSON form");
     let response = ("new Response('lost')", "a Response has no JSON form");
     for (value, expected) in LOSSY.iter().chain([&promise, &response]) {
@@ -140,7 +142,7 @@ async fn bodies_that_would_lose_their_data_are_not_sent() {
                     try {{ await up.{method}('/echo', {value}); return 'sent' }} catch (e) {{ return `${{e.name}}: ${{e.message}}` }}
                 }}"
             );
-            let answer = house.answer(Query::javascript(&source).at("/write")).await;
+            let answer = house.answer(TestQuery::javascript(&source).at("/write")).await;
             assert!(answer.starts_with(&format!("TypeError: {expected}")), "{method} {value}: {answer}");
         }
     }
@@ -149,7 +151,7 @@ async fn bodies_that_would_lose_their_data_are_not_sent() {
 
 #[tokio::test]
 async fn objects_without_data_of_their_own_are_sent_as_json() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (value, json) in [
         ("{}", "{}"),
         ("Object.create(null)", "{}"),
@@ -161,19 +163,19 @@ async fn objects_without_data_of_their_own_are_sent_as_json() {
         ("[new Error('e'), new Headers()]", "[{},{}]"),
     ] {
         let returned = format!("export default () => ({value})");
-        assert_eq!(house.answer(Query::javascript(&returned)).await, json, "{value}");
+        assert_eq!(house.answer(TestQuery::javascript(&returned)).await, json, "{value}");
         let sent = format!("export default async (_, {{ up }}) => (await up.post('/echo', {value})).body");
-        assert_eq!(house.answer(Query::javascript(&sent).at("/write")).await, json, "{value}, as a body");
+        assert_eq!(house.answer(TestQuery::javascript(&sent).at("/write")).await, json, "{value}, as a body");
     }
 }
 
 #[tokio::test]
 async fn responses_of_statuses_without_a_body_reject_one() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for status in [204, 205, 304] {
         for body in ["'lost'", "''", "new Uint8Array(1)", "new URLSearchParams('a=1')"] {
             let source = format!("export default () => new Response({body}, {{ status: {status} }})");
-            let document = house.refuse(Query::javascript(&source), 422, "program-threw").await;
+            let document = house.refuse(TestQuery::javascript(&source), 422, "program-threw").await;
             let detail = document["detail"].as_str().unwrap_or_default();
             assert!(detail.starts_with("TypeError: a Response of status"), "{status}, {body}: {document}");
         }
@@ -185,14 +187,14 @@ async fn responses_of_statuses_without_a_body_reject_one() {
         .await;
         for body in ["null", "undefined"] {
             let source = format!("export default () => new Response({body}, {{ status: {status} }})");
-            assert_eq!(Query::javascript(&source).send(&house).await.status.as_u16(), status, "{body}");
+            assert_eq!(TestQuery::javascript(&source).send(&house).await.status.as_u16(), status, "{body}");
         }
     }
 }
 
 #[tokio::test]
 async fn input_of_every_kind() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let echo = "export default (input) => ({ input })";
     for (input, told) in [
         ("", "{}"),
@@ -201,19 +203,22 @@ async fn input_of_every_kind() {
         ("7", "7"),
         ("{\"__proto__\":1}", "{\"__proto__\":1}"),
     ] {
-        assert_eq!(house.answer(Query::javascript(echo).input(input)).await, format!("{{\"input\":{told}}}"));
+        assert_eq!(
+            house.answer(TestQuery::javascript(echo).input(input)).await,
+            format!("{{\"input\":{told}}}")
+        );
     }
     let bytes = "export const input = 'bytes'; export default (input) => [input instanceof Uint8Array, input.length, input[0]]";
-    assert_eq!(house.answer(Query::javascript(bytes).input("\u{0}{not json")).await, "[true,10,0]");
+    assert_eq!(house.answer(TestQuery::javascript(bytes).input("\u{0}{not json")).await, "[true,10,0]");
     let text = "export const input = 'text'; export default (input) => input.toUpperCase()";
-    assert_eq!(house.answer(Query::javascript(text).input("{not json")).await, "{NOT JSON");
-    house.refuse(Query::javascript(echo).input("{not json"), 422, "program-refused").await;
+    assert_eq!(house.answer(TestQuery::javascript(text).input("{not json")).await, "{NOT JSON");
+    house.refuse(TestQuery::javascript(echo).input("{not json"), 422, "program-refused").await;
     refuse(&house, "export const input = 5; export default () => 1", "program-bad-answer").await;
 }
 
 #[tokio::test]
 async fn service_errors_describe_the_failure() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "export default async (_, { up, dead, impatient }) => {
         const told = async (call) => {
             try { return await call() } catch (e) {
@@ -228,7 +233,7 @@ async fn service_errors_describe_the_failure() {
             await told(() => up.get('/echo').then(() => 'well')),
         ];
     }";
-    let told: Value = serde_json::from_str(&house.answer(Query::javascript(source)).await).expect("JSON");
+    let told: Value = serde_json::from_str(&house.answer(TestQuery::javascript(source)).await).expect("JSON");
     let expected = json!([
         [true, "ServiceError", "up", "GET", "/status/418?q=a%20b", 418, "as you wish\n", null],
         [true, "ServiceError", "dead", "GET", "/x", 0, null, "unreachable"],
@@ -241,15 +246,16 @@ async fn service_errors_describe_the_failure() {
 
 #[tokio::test]
 async fn path_placeholders_are_filled_in_safely() {
-    let house = House::shared().await;
-    let path =
-        |call: &str| Query::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"));
+    let house = TestGateway::shared().await;
+    let path = |call: &str| {
+        TestQuery::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"))
+    };
     assert_eq!(
         house.answer(path("up.get('/echo', { a: 'b&c=d', e: [1, 2], f: null })")).await,
         "/echo?a=b%26c%3Dd&e=1,2"
     );
     for id in ["'..'", "'.'", "''", "'../secret'"] {
-        let query = Query::javascript(&format!(
+        let query = TestQuery::javascript(&format!(
             "export default async (_, {{ up }}) => (await up.get('/{{id}}', {{ id: {id} }}))"
         ));
         let document = query.send(&house).await.json();
@@ -264,9 +270,10 @@ async fn path_placeholders_are_filled_in_safely() {
 
 #[tokio::test]
 async fn parameters_are_sent_or_refused_and_never_lost() {
-    let house = House::shared().await;
-    let path =
-        |call: &str| Query::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"));
+    let house = TestGateway::shared().await;
+    let path = |call: &str| {
+        TestQuery::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"))
+    };
     for (params, expected) in [
         ("new URLSearchParams({ a: 'b c&', d: '1' })", "/echo?a=b+c%26&d=1"),
         ("new URLSearchParams()", "/echo"),
@@ -303,7 +310,7 @@ async fn parameters_are_sent_or_refused_and_never_lost() {
 
 #[tokio::test]
 async fn fetch_follows_the_standard() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "export default async (_, { up }) => {
         const answer = await up.fetch('/status/404');
         const echo = await up.fetch('/echo', { method: 'POST', headers: { 'X-A': 'b' }, body: new URLSearchParams({ a: '1' }) });
@@ -311,19 +318,19 @@ async fn fetch_follows_the_standard() {
         return [answer.ok, answer.status, await answer.text(), method, headers['x-a'], headers['content-type'], body];
     }";
     let told: Value =
-        serde_json::from_str(&house.answer(Query::javascript(source).at("/write")).await).expect("JSON");
+        serde_json::from_str(&house.answer(TestQuery::javascript(source).at("/write")).await).expect("JSON");
     let form = "application/x-www-form-urlencoded";
     assert!(told[5].as_str().is_some_and(|text| text.starts_with(form)), "{told}");
     assert_eq!((&told[0], &told[1], &told[2]), (&json!(false), &json!(404), &json!("as you wish\n")));
     assert_eq!((&told[3], &told[4], &told[6]), (&json!("POST"), &json!("b"), &json!("a=1")));
     let passed =
-        Query::javascript("export default (_, { up }) => up.fetch('/status/418')").send(&house).await;
+        TestQuery::javascript("export default (_, { up }) => up.fetch('/status/418')").send(&house).await;
     assert_eq!((passed.status.as_u16(), &*passed.text()), (418, "as you wish\n"));
 }
 
 #[tokio::test]
 async fn statuses_without_a_body_keep_the_connection_in_sync() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let mut connection = HeldConnection::open(&house.gateway.url).await.expect("a connection");
     let headers = [("content-type", "application/wasm")];
     for (status, body) in [(204, ""), (205, ""), (304, ""), (200, "body")] {
@@ -337,7 +344,7 @@ async fn statuses_without_a_body_keep_the_connection_in_sync() {
 
 #[tokio::test]
 async fn answers_made_with_the_callers_credentials_are_private() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let cached = |call: &str| {
         let source = format!(
             "export default async (_, s) => {{
@@ -345,7 +352,7 @@ async fn answers_made_with_the_callers_credentials_are_private() {
                 return new Response('', {{ headers: {{ 'cache-control': 'public, max-age=60' }} }});
             }}"
         );
-        Query::javascript(&source)
+        TestQuery::javascript(&source)
     };
     let own = cached("s.guarded.get('/json')").send(&house).await;
     assert_eq!((own.header("cache-control"), own.header("vary")), ("private, max-age=60", "authorization"));

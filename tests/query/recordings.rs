@@ -9,7 +9,9 @@ use testkit::http::TestResponse;
 use testkit::misbehave;
 use tokio::process::Command;
 
-use crate::support::{House, Query, Recorded, beside, build, plain, problem, replay, request, text, write};
+use crate::support::{
+    RecordedRun, TestGateway, TestQuery, beside, build, plain, problem, replay, request, text, write,
+};
 
 /// A program with overlapping calls, a failing call, time and randomness.
 pub(super) const JAVASCRIPT: &str = "
@@ -24,8 +26,8 @@ export default async function ({ n }, { up, dead }) {
 }";
 
 /// Records and replays a query, and asserts that the answer has the recorded hash.
-async fn reaches_the_same_bytes(query: Query, file: &str, program: &[u8]) -> Vec<u8> {
-    let recorded = Recorded::of(query).await;
+async fn reaches_the_same_bytes(query: TestQuery, file: &str, program: &[u8]) -> Vec<u8> {
+    let recorded = RecordedRun::of(query).await;
     let output = recorded.same(file, program).await;
     assert!(recorded.answered(&output.stdout), "{}", text(&output.stdout));
     output.stdout
@@ -33,7 +35,7 @@ async fn reaches_the_same_bytes(query: Query, file: &str, program: &[u8]) -> Vec
 
 #[tokio::test]
 async fn replays_javascript_with_overlapping_calls_clock_and_randomness() {
-    let query = Query::javascript(JAVASCRIPT).input(r#"{"n":3}"#);
+    let query = TestQuery::javascript(JAVASCRIPT).input(r#"{"n":3}"#);
     let answer = reaches_the_same_bytes(query.clone(), "q.js", JAVASCRIPT.as_bytes()).await;
     let again = reaches_the_same_bytes(query, "q.js", JAVASCRIPT.as_bytes()).await;
     assert_ne!(answer, again, "each run has its own randomness");
@@ -47,12 +49,12 @@ async fn replays_long_bodies_and_answers() {
       methods: [GET, POST]
       recordings: { callers: [anyone], size: 8MiB }
       limits: { cpu: 5s, timeout: 30s }";
-    let house = House::own(routes).await;
+    let house = TestGateway::own(routes).await;
     let program = "export default async (_, { up }) => {
   const answer = await up.fetch('/body', { method: 'POST', body: 'é\\n'.repeat(100000) });
   return (await answer.text()).length + 'x'.repeat(300000);
 }";
-    let recorded = Query::javascript(program).header("orfa-debug", "?1").send(&house).await;
+    let recorded = TestQuery::javascript(program).header("orfa-debug", "?1").send(&house).await;
     assert_eq!(recorded.status, 200, "{}", recorded.text().chars().take(300).collect::<String>());
     let output = replay(&recorded.body, "q.js", program.as_bytes()).await;
     assert_eq!(output.stdout.len(), "200000".len() + 300_000, "{}", text(&output.stderr));
@@ -62,7 +64,7 @@ async fn replays_long_bodies_and_answers() {
 async fn replays_typescript() {
     let program =
         "export default async ({ n }: { n: number }, { up }): Promise<unknown> => up.get('/json', { n });";
-    let query = Query::typescript(program).input(r#"{"n":2}"#);
+    let query = TestQuery::typescript(program).input(r#"{"n":2}"#);
     reaches_the_same_bytes(query, "q.ts", program.as_bytes()).await;
 }
 
@@ -79,7 +81,7 @@ void orfa(const void *input, int len) {
     orfa_done_as("{list:%v,first:%d,at:%lld,random:%lld}", orfa_wait_json(quick), first, orfa_clock(), random);
 }"#;
     let module = build(source).await;
-    let query = Query::module(module.clone()).input("four");
+    let query = TestQuery::module(module.clone()).input("four");
     reaches_the_same_bytes(query, "q.wasm", &module).await;
 }
 
@@ -93,7 +95,7 @@ async fn replays_plain_modules() {
         (call $random (i32.const 5000) (i32.const 100)) (i64.store (i32.const 5200) (call $clock))
         (call $Handle_del (local.get $h)) (call $done (i32.const 4096) (i32.const 2000))";
     let module = plain(&fields, body);
-    reaches_the_same_bytes(Query::module(module.clone()), "q.wasm", &module).await;
+    reaches_the_same_bytes(TestQuery::module(module.clone()), "q.wasm", &module).await;
 }
 
 #[tokio::test]
@@ -115,7 +117,7 @@ async fn replays_runs_that_a_limit_ended_to_the_same_host_call() {
         ("output=10", "limit-output", "", format!("{some} (call $done (i32.const 0) (i32.const 11))")),
     ] {
         let module = plain(fields, &body);
-        let recorded = Recorded::of(Query::module(module.clone()).limit(limit)).await;
+        let recorded = RecordedRun::of(TestQuery::module(module.clone()).limit(limit)).await;
         assert_eq!(recorded.end(), code, "{}", text(&recorded.bytes));
         let output = recorded.same("q.wasm", &module).await;
         assert!(text(&output.stderr).contains(code) && output.stdout.is_empty(), "{}", text(&output.stderr));
@@ -135,7 +137,7 @@ async fn replays_failed_runs_to_the_same_place() {
         ("export default async (_, { up }) => { await up.post('/status/500', {}); }", "program-threw", "1:"),
         ("export default () => new Response('', { headers: { 'x-a': 'b' } })", "answer-header", ""),
     ] {
-        let recorded = Recorded::of(Query::javascript(program)).await;
+        let recorded = RecordedRun::of(TestQuery::javascript(program)).await;
         assert_eq!(recorded.end(), code);
         let output = recorded.same("q.js", program.as_bytes()).await;
         assert!(
@@ -147,7 +149,7 @@ async fn replays_failed_runs_to_the_same_place() {
     for body in ["unreachable", "(call $Handle_del (i32.const 7))", "(drop (call $http (i32.const -4)))", ""]
     {
         let module = plain("", &format!("(drop (call $clock)) {body}"));
-        let recorded = Recorded::of(Query::module(module.clone())).await;
+        let recorded = RecordedRun::of(TestQuery::module(module.clone())).await;
         assert!(recorded.end().as_str().is_some_and(|code| code.starts_with("program-")));
         recorded.same("q.wasm", &module).await;
     }
@@ -158,18 +160,18 @@ async fn replays_writes_that_were_not_awaited() {
     let fields = request(1024, "POST", "http://up/slow?ms=40", &[], "");
     let body = "(drop (call $http (i32.const 1024))) (call $done (i32.const 0) (i32.const 0))";
     let module = plain(&fields, body);
-    let recorded = Recorded::of(Query::module(module.clone())).await;
+    let recorded = RecordedRun::of(TestQuery::module(module.clone())).await;
     let last = recorded.json["calls"].as_array().and_then(|calls| calls.last()).expect("a call");
     assert_eq!(last, &json!({ "function": "return", "ended": [1] }));
     recorded.same("q.wasm", &module).await;
     let beside_c = beside("", "(call $done (i32.const 0) (i32.const 3))");
-    reaches_the_same_bytes(Query::module(beside_c.clone()), "q.wasm", &beside_c).await;
+    reaches_the_same_bytes(TestQuery::module(beside_c.clone()), "q.wasm", &beside_c).await;
 }
 
 #[tokio::test]
 async fn changed_programs_may_answer_differently_but_not_call_differently() {
     let program = "export default async (_, { up }) => (await up.get('/json', { n: 3 })).length";
-    let recorded = Recorded::of(Query::javascript(program)).await;
+    let recorded = RecordedRun::of(TestQuery::javascript(program)).await;
     let fixed = "export default async (_, { up }) => { console.log('so'); return (await up.get('/json', { n: 3 })).length * 2 }";
     let output = recorded.replay("q.js", fixed.as_bytes()).await;
     assert_eq!(text(&output.stdout), "6", "{}", text(&output.stderr));
@@ -191,7 +193,7 @@ async fn changed_programs_may_answer_differently_but_not_call_differently() {
 #[tokio::test]
 async fn a_modified_recording_diverges_at_the_modified_call() {
     let module = plain("", "(drop (call $status (i32.const 201))) (call $done (i32.const 0) (i32.const 4))");
-    let recorded = Recorded::of(Query::module(module.clone())).await;
+    let recorded = RecordedRun::of(TestQuery::module(module.clone())).await;
     for (pointer, value, told) in [
         ("/calls/0/with/code", json!(202), "host call 1: the program calls `status` {\"code\":201}"),
         (
@@ -215,7 +217,7 @@ async fn reports_a_wait_that_the_recording_never_ends() {
     let body = "(i32.store (i32.const 8) (call $http (i32.const 1024)))
         (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 1))) (call $done (i32.const 0) (i32.const 1))";
     let module = plain(&fields, body);
-    let recorded = Recorded::of(Query::module(module.clone())).await;
+    let recorded = RecordedRun::of(TestQuery::module(module.clone())).await;
     let mut changed = recorded.json.clone();
     changed["calls"][1]["ended"] = json!([]);
     let output = replay(changed.to_string().as_bytes(), "q.wasm", &module).await;
@@ -227,7 +229,7 @@ async fn reports_a_wait_that_the_recording_never_ends() {
 #[tokio::test]
 async fn distinguishes_invalid_recordings() {
     let module = plain("", "(call $done (i32.const 0) (i32.const 4))");
-    let good = Recorded::of(Query::module(module.clone())).await;
+    let good = RecordedRun::of(TestQuery::module(module.clone())).await;
     let with = |pointer: &str, value: Value| {
         let mut changed = good.json.clone();
         *changed.pointer_mut(pointer).expect("a place") = value;
@@ -256,30 +258,31 @@ async fn distinguishes_invalid_recordings() {
 
 #[tokio::test]
 async fn recordings_are_limited_in_size() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let large = "export default async (_, { up }) => (await up.get('/json', { n: 1500 })).length";
     let many = "export default () => { for (let i = 0; i < 100000; i++) Date.now(); return 1 }";
     let said = "export default () => { for (;;) console.log('x'.repeat(10000)); }";
     for program in [large, many, said] {
-        let query = Query::javascript(program).at("/recorded").header("orfa-debug", "?1");
+        let query = TestQuery::javascript(program).at("/recorded").header("orfa-debug", "?1");
         let document = house.refuse(query, 422, "recording-too-large").await;
         assert!(
             document["detail"].as_str().is_some_and(|detail| detail.contains("32768 bytes")),
             "{document}"
         );
     }
-    let input = Query::javascript("export default () => 1").input(&format!("\"{}\"", "x".repeat(32 << 10)));
+    let input =
+        TestQuery::javascript("export default () => 1").input(&format!("\"{}\"", "x".repeat(32 << 10)));
     house.refuse(input.at("/recorded").header("orfa-debug", "?1"), 422, "recording-too-large").await;
     let handles = "(drop (call $Future_wait (i32.const 0) (i32.const 30000) (i32.const 0)))";
-    let module = Query::module(plain("", handles)).at("/recorded").header("orfa-debug", "?1");
+    let module = TestQuery::module(plain("", handles)).at("/recorded").header("orfa-debug", "?1");
     let recording = module.send(&house).await.text();
     assert!(recording.contains("program-bad-pointer") && recording.len() < 1000, "{recording}");
 }
 
 #[tokio::test]
 async fn recording_is_off_by_default() {
-    let house = House::shared().await;
-    let query = Query::javascript("export default () => 'hello'");
+    let house = TestGateway::shared().await;
+    let query = TestQuery::javascript("export default () => 'hello'");
     house.refuse(query.clone().header("orfa-debug", "?1"), 403, "recording-off").await;
     assert_eq!(house.answer(query.clone().header("orfa-debug", "?0")).await, "hello");
     assert_eq!(house.answer(query.clone().at("/recorded")).await, "hello");
@@ -388,12 +391,12 @@ routes:
 
 #[tokio::test]
 async fn recordings_contain_only_the_programs_own_credentials() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let program = "export default async (_, { guarded }) => {
         const echo = await guarded.fetch('/echo', { headers: { 'x-mine': 'of-the-program' } });
         return { seen: (await echo.json()).path, cookie: echo.headers.get('set-cookie') };
     }";
-    let query = Query::javascript(program).at("/recorded").header("orfa-debug", "?1");
+    let query = TestQuery::javascript(program).at("/recorded").header("orfa-debug", "?1");
     let query =
         query.header("authorization", "Bearer of-the-client").header("cookie", "session=of-the-client");
     let response = query.send(&house).await;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::support::{House, Query, problem};
+use crate::support::{TestGateway, TestQuery, problem};
 
 const ROUTES: &str = "
   - path: /query
@@ -25,14 +25,14 @@ fn version(program: &str) -> String {
     Sha256::digest(program).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn get(path: &str) -> Query {
-    Query::untyped("").method("GET").at(path)
+fn get(path: &str) -> TestQuery {
+    TestQuery::untyped("").method("GET").at(path)
 }
 
 #[tokio::test]
 async fn a_stored_program_is_called_by_its_name() {
-    let house = House::own_with(ROUTES, FILES).await;
-    let post = |path: &str, input: &str| Query::untyped(input).at(path);
+    let house = TestGateway::own_with(ROUTES, FILES).await;
+    let post = |path: &str, input: &str| TestQuery::untyped(input).at(path);
     assert_eq!(house.answer(post("/query/echo", r#"{"a":[1]}"#)).await, r#"{"a":[1]}"#);
     assert_eq!(house.answer(post("/query/typed", r#"{"n":1}"#)).await, "2");
     assert_eq!(house.answer(post("/query/echo", "7").method("QUERY")).await, "7");
@@ -44,23 +44,23 @@ async fn a_stored_program_is_called_by_its_name() {
 
 #[tokio::test]
 async fn input_where_it_is_not_read_is_refused() {
-    let house = House::own_with(ROUTES, FILES).await;
+    let house = TestGateway::own_with(ROUTES, FILES).await;
     for query in [
-        Query::untyped("").at("/query/echo?n=8"),
-        Query::untyped("{}").at("/query/echo?n=8").method("QUERY"),
-        Query::untyped("{}").at("/query/echo").method("GET"),
-        Query::untyped("{}").at("/query/echo").header("orfa-input", "2"),
+        TestQuery::untyped("").at("/query/echo?n=8"),
+        TestQuery::untyped("{}").at("/query/echo?n=8").method("QUERY"),
+        TestQuery::untyped("{}").at("/query/echo").method("GET"),
+        TestQuery::untyped("{}").at("/query/echo").header("orfa-input", "2"),
         get("/query/echo?n=8").header("orfa-input", "0"),
-        Query::javascript(ECHO).at("/query?n=8"),
+        TestQuery::javascript(ECHO).at("/query?n=8"),
     ] {
         problem(&query.send(&house).await, 400, "input-misplaced");
     }
-    assert_eq!(house.answer(Query::untyped("7").at("/query/echo?")).await, "7");
+    assert_eq!(house.answer(TestQuery::untyped("7").at("/query/echo?")).await, "7");
 }
 
 #[tokio::test]
 async fn versions_are_available_while_a_listed_file_has_them() {
-    let house = House::own_with(ROUTES, FILES).await;
+    let house = TestGateway::own_with(ROUTES, FILES).await;
     for (program, answer) in [(ECHO, "{}"), (OLD, "as it was")] {
         let hash = version(program);
         assert_eq!(house.answer(get(&format!("/query/echo@{hash}"))).await, answer);
@@ -80,18 +80,22 @@ async fn versions_are_available_while_a_listed_file_has_them() {
 
 #[tokio::test]
 async fn safe_methods_allow_only_safe_calls() {
-    let house = House::own_with(ROUTES, FILES).await;
-    assert_eq!(house.answer(Query::untyped("").at("/query/write")).await, "POST");
+    let house = TestGateway::own_with(ROUTES, FILES).await;
+    assert_eq!(house.answer(TestQuery::untyped("").at("/query/write")).await, "POST");
     problem(&get("/query/write").send(&house).await, 422, "call-method");
-    problem(&Query::untyped("").at("/query/write").method("QUERY").send(&house).await, 422, "call-method");
-    let answer = Query::untyped("").at("/query/write").method("PUT").send(&house).await;
+    problem(
+        &TestQuery::untyped("").at("/query/write").method("QUERY").send(&house).await,
+        422,
+        "call-method",
+    );
+    let answer = TestQuery::untyped("").at("/query/write").method("PUT").send(&house).await;
     problem(&answer, 405, "method-not-allowed");
     assert_eq!(answer.header("allow"), "GET, HEAD, POST, QUERY");
 }
 
 #[tokio::test]
 async fn cross_site_embedding_runs_no_program() {
-    let house = House::own_with(ROUTES, FILES).await;
+    let house = TestGateway::own_with(ROUTES, FILES).await;
     for site in ["cross-site", "same-site"] {
         let answer = get("/query/echo").header("sec-fetch-site", site).send(&house).await;
         problem(&answer, 403, "origin-forbidden");
@@ -103,24 +107,24 @@ async fn cross_site_embedding_runs_no_program() {
 
 #[tokio::test]
 async fn routes_for_stored_programs_reject_other_programs() {
-    let house = House::own_with(ROUTES, FILES).await;
+    let house = TestGateway::own_with(ROUTES, FILES).await;
     assert_eq!(house.answer(get("/only/echo")).await, "{}");
-    problem(&Query::javascript(ECHO).at("/only").send(&house).await, 403, "program-not-stored");
+    problem(&TestQuery::javascript(ECHO).at("/only").send(&house).await, 403, "program-not-stored");
 }
 
 #[tokio::test]
 async fn a_reload_with_an_invalid_program_keeps_the_previous_ones() {
-    let house = House::own_with(ROUTES, FILES).await;
+    let house = TestGateway::own_with(ROUTES, FILES).await;
     house.gateway.rewrite("queries/typed.ts", "export default ({ n }: { n: number }) => n +");
     house.gateway.ask_to_reload();
     let line = house.gateway.logged(|line| line.contains("typed.ts")).await.expect("a line");
     assert!(line.contains("line 1, column"), "{line}");
-    assert_eq!(house.answer(Query::untyped(r#"{"n":1}"#).at("/query/typed")).await, "2");
+    assert_eq!(house.answer(TestQuery::untyped(r#"{"n":1}"#).at("/query/typed")).await, "2");
 }
 
 #[tokio::test]
 async fn a_reload_adds_programs_of_new_files() {
-    let house = House::own_with(ROUTES, FILES).await;
+    let house = TestGateway::own_with(ROUTES, FILES).await;
     house.gateway.rewrite("queries/late.js", "export default () => 'late'");
     house.gateway.ask_to_reload();
     house.gateway.logged(|line| line.contains("is active")).await.expect("a reload");

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{House, Query, build};
+use crate::support::{TestGateway, TestQuery, build};
 
 /// Returns calls that use `text`, a JavaScript expression, in every position that takes a string.
 fn calls_with(text: &str) -> Vec<(&'static str, String)> {
@@ -18,13 +18,13 @@ fn calls_with(text: &str) -> Vec<(&'static str, String)> {
     .to_vec()
 }
 
-fn program(call: &str) -> Query {
-    Query::javascript(&format!("export default async (_, {{ up }}) => ({call})")).at("/write")
+fn program(call: &str) -> TestQuery {
+    TestQuery::javascript(&format!("export default async (_, {{ up }}) => ({call})")).at("/write")
 }
 
 #[tokio::test]
 async fn paths_are_never_cut_at_nul() {
-    let house = House::own(
+    let house = TestGateway::own(
         "  - path: /write
     query: { services: [up], methods: [GET, POST, DELETE] }",
     )
@@ -38,7 +38,7 @@ async fn paths_are_never_cut_at_nul() {
 
 #[tokio::test]
 async fn parameters_are_not_cut_at_nul() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (params, path) in [
         (r"{ 'a\0b': 1 }", "/echo?a%00b=1"),
         (r"{ '\0': 'x\0y' }", "/echo?%00=x%00y"),
@@ -55,7 +55,7 @@ async fn parameters_are_not_cut_at_nul() {
 
 #[tokio::test]
 async fn an_unpaired_surrogate_in_a_path_is_sent_as_the_replacement_character() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (place, call) in calls_with(r"'\ud800'") {
         let query = program(&format!("await {call}.then(() => 'came', (e) => e.path)"));
         let path = house.answer(query).await;
@@ -65,7 +65,7 @@ async fn an_unpaired_surrogate_in_a_path_is_sent_as_the_replacement_character() 
 
 #[tokio::test]
 async fn c_strings_never_match_a_longer_text_with_a_nul() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
             orfa_value json = orfa_json(input, len);
@@ -81,14 +81,14 @@ async fn c_strings_never_match_a_longer_text_with_a_nul() {
         ("\0", json!(["none", false, false, "/echo?name=%00"])),
     ] {
         let input = json!({ "name": text, "names": [text] }).to_string();
-        let answer = house.answer(Query::module(module.clone()).input(&input)).await;
+        let answer = house.answer(TestQuery::module(module.clone()).input(&input)).await;
         assert_eq!(serde_json::from_str::<Value>(&answer).unwrap(), told, "{text:?}");
     }
 }
 
 #[tokio::test]
 async fn invalid_header_fields_and_methods_throw_a_catchable_error() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for init in [
         r"{ headers: { 'a\0': 'b' } }",
         r"{ headers: { '': 'b' } }",
@@ -115,7 +115,7 @@ async fn invalid_header_fields_and_methods_throw_a_catchable_error() {
 
 #[tokio::test]
 async fn headers_iterate_in_order_of_their_names() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "(() => {
         const all = new Headers([['b', '1'], ['set-cookie', 'x=1'], ['a', '2'], ['B', '3'], ['set-cookie', 'y=2']]);
         const seen = [];
@@ -129,7 +129,7 @@ async fn headers_iterate_in_order_of_their_names() {
 
 #[tokio::test]
 async fn headers_join_all_values_of_a_name() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "(() => {
         const all = new Headers([['set-cookie', 'x=1'], ['a', '2'], ['Set-Cookie', 'y=2'], ['A', '3'], ['b', '']]);
         return [all.get('SET-COOKIE'), all.getSetCookie(), all.get('a'), all.get('b'), all.get('none')];
@@ -139,18 +139,18 @@ async fn headers_join_all_values_of_a_name() {
 
 #[tokio::test]
 async fn rejects_input_modes_with_a_nul() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for mode in [r"text\0", r"json\0x", r"bytes\0"] {
         let source = format!("export const input = '{mode}'; export default () => 1");
-        house.refuse(Query::javascript(&source), 422, "program-bad-answer").await;
+        house.refuse(TestQuery::javascript(&source), 422, "program-bad-answer").await;
     }
 }
 
 #[tokio::test]
 async fn reports_error_messages_beyond_a_nul() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "export default () => {\n  const o = { ['a\\0b']() { throw new Error('one\\0two') } };\n  o['a\\0b']();\n}";
-    let document = house.refuse(Query::javascript(source), 422, "program-threw").await;
+    let document = house.refuse(TestQuery::javascript(source), 422, "program-threw").await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("one\0two")), "{document}");
     assert_eq!(document["line"], 2, "{document}");
 }

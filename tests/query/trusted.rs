@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::process::Command;
 
-use crate::support::{House, Query, problem};
+use crate::support::{TestGateway, TestQuery, problem};
 
 const PROGRAM: &str = "export default (_, services) => Object.keys(services)";
 const CALLS: &str =
@@ -55,14 +55,15 @@ rights: {{ anonymous: {{}}, shop: {{}}, other: {{}} }}
 #[tokio::test]
 async fn routes_for_signed_programs_reject_everything_else() {
     let (folder, trust) = key().await;
-    let house = House::own(&routes(&trust)).await;
+    let house = TestGateway::own(&routes(&trust)).await;
     let signed = sign(folder.path(), "a.js", PROGRAM).await;
-    let send =
-        |program: &str, header: &str| Query::javascript(program).at("/signed").header("orfa-trust", header);
+    let send = |program: &str, header: &str| {
+        TestQuery::javascript(program).at("/signed").header("orfa-trust", header)
+    };
     assert_eq!(house.answer(send(PROGRAM, &signed)).await, r#"["guarded","up"]"#);
-    problem(&Query::javascript(PROGRAM).at("/signed").send(&house).await, 403, "program-unsigned");
+    problem(&TestQuery::javascript(PROGRAM).at("/signed").send(&house).await, 403, "program-unsigned");
     problem(&send("export default () => 1", &signed).send(&house).await, 403, "trust-signature-wrong");
-    let typed = Query::typescript(PROGRAM).at("/signed").header("orfa-trust", &signed);
+    let typed = TestQuery::typescript(PROGRAM).at("/signed").header("orfa-trust", &signed);
     problem(&typed.send(&house).await, 403, "trust-signature-wrong");
     let stranger = signed.replace("\"shop\"", "\"nobody\"");
     problem(&send(PROGRAM, &stranger).send(&house).await, 403, "trust-key-unknown");
@@ -71,7 +72,7 @@ async fn routes_for_signed_programs_reject_everything_else() {
         problem(&send(PROGRAM, wrong).send(&house).await, 400, "header-malformed");
     }
     // An invalid signature is an error even where no signature is required.
-    let wrong = Query::javascript("export default () => 1").header("orfa-trust", &signed);
+    let wrong = TestQuery::javascript("export default () => 1").header("orfa-trust", &signed);
     problem(&wrong.send(&house).await, 403, "trust-signature-wrong");
 }
 
@@ -94,17 +95,17 @@ fn high(signed: &str) -> String {
 #[tokio::test]
 async fn callers_with_the_signature_share_the_cached_program() {
     let (folder, trust) = key().await;
-    let house = House::own(&routes(&trust)).await;
+    let house = TestGateway::own(&routes(&trust)).await;
     let signed = sign(folder.path(), "a.js", PROGRAM).await;
-    let by = |query: Query, who: &str| {
+    let by = |query: TestQuery, who: &str| {
         query.header("orfa-trust", &signed).header("x-api-key", &format!("a-long-and-random-key-of-{who}"))
     };
     let hash = STANDARD.encode(Sha256::digest(PROGRAM));
-    let named = Query::new("text/javascript", "{}")
+    let named = TestQuery::new("text/javascript", "{}")
         .header("orfa-cache", &format!("code;hash=:{hash}:"))
         .at("/signed");
     problem(&by(named.clone(), "another").send(&house).await, 409, "program-unknown");
-    let sent = by(Query::javascript(PROGRAM).at("/signed"), "the-shop").send(&house).await;
+    let sent = by(TestQuery::javascript(PROGRAM).at("/signed"), "the-shop").send(&house).await;
     assert_eq!(sent.status, 200);
     let answer = by(named.clone(), "another").send(&house).await;
     assert_eq!(answer.text(), r#"["guarded","up"]"#, "the other caller's first request, without the program");
@@ -116,9 +117,9 @@ async fn callers_with_the_signature_share_the_cached_program() {
 async fn a_client_does_not_evict_instances_of_others_with_the_signature() {
     let (folder, trust) = key().await;
     // One client has one of eight warm instances.
-    let house = House::own(&routes(&format!("{trust}runtime: {{ instances: 16 }}\n"))).await;
+    let house = TestGateway::own(&routes(&format!("{trust}runtime: {{ instances: 16 }}\n"))).await;
     let signed = sign(folder.path(), "a.js", PROGRAM).await;
-    let query = Query::javascript(PROGRAM).header("orfa-trust", &signed).header("orfa-cache", "instance");
+    let query = TestQuery::javascript(PROGRAM).header("orfa-trust", &signed).header("orfa-cache", "instance");
     let first = query.send(&house).await;
     let token = first.header("orfa-cache").split(';').find_map(|part| part.strip_prefix("token="));
     let token = token.expect("a token").to_owned();
@@ -136,7 +137,8 @@ async fn a_client_does_not_evict_instances_of_others_with_the_signature() {
         stream.read_to_string(&mut answer).await.expect("an answer");
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("instance;"), "{answer}");
     }
-    let again = Query::new("text/javascript", "").header("orfa-cache", &format!("instance;token={token}"));
+    let again =
+        TestQuery::new("text/javascript", "").header("orfa-cache", &format!("instance;token={token}"));
     let again = again.send(&house).await;
     assert!(again.header("orfa-cache").ends_with(";did=reused"), "{}", again.header("orfa-cache"));
 }
@@ -145,9 +147,9 @@ async fn a_client_does_not_evict_instances_of_others_with_the_signature() {
 async fn a_key_grants_only_its_own_rights() {
     let (folder, trust) = key().await;
     let rights = "    services: [up]\n    methods: [GET]\n    modes: [code]\n    limits: { calls: 1 }\n";
-    let house = House::own(&routes(&format!("{trust}{rights}"))).await;
+    let house = TestGateway::own(&routes(&format!("{trust}{rights}"))).await;
     let signed = sign(folder.path(), "a.js", PROGRAM).await;
-    let query = Query::javascript(PROGRAM).header("orfa-trust", &signed).header("orfa-cache", "instance");
+    let query = TestQuery::javascript(PROGRAM).header("orfa-trust", &signed).header("orfa-cache", "instance");
     let answer = query.send(&house).await;
     assert!(answer.header("orfa-cache").starts_with("code;"), "{}", answer.header("orfa-cache"));
     assert_eq!(answer.text(), r#"["up"]"#);
@@ -155,29 +157,29 @@ async fn a_key_grants_only_its_own_rights() {
     let signed = sign(folder.path(), "b.js", CALLS).await;
     let call = |method: &str| {
         let input = format!(r#"{{"method":"{method}"}}"#);
-        Query::javascript(CALLS).input(&input).header("orfa-trust", &signed)
+        TestQuery::javascript(CALLS).input(&input).header("orfa-trust", &signed)
     };
     assert_eq!(house.answer(call("GET")).await, "200");
     problem(&call("POST").send(&house).await, 422, "call-method");
 
     let twice = "export default async (_, { up }) => { await up.get('/json'); await up.get('/json') }";
     let signed = sign(folder.path(), "c.js", twice).await;
-    let answer = Query::javascript(twice).header("orfa-trust", &signed).send(&house).await;
+    let answer = TestQuery::javascript(twice).header("orfa-trust", &signed).send(&house).await;
     problem(&answer, 422, "limit-calls");
 }
 
 #[tokio::test]
 async fn an_expired_key_revokes_its_tokens() {
     let (folder, trust) = key().await;
-    let house = House::own(&routes(&trust)).await;
+    let house = TestGateway::own(&routes(&trust)).await;
     let signed = sign(folder.path(), "a.js", PROGRAM).await;
-    let sent = Query::javascript(PROGRAM)
+    let sent = TestQuery::javascript(PROGRAM)
         .header("orfa-trust", &signed)
         .header("orfa-cache", "code")
         .send(&house)
         .await;
     let token = sent.header("orfa-cache").split(";did").next().expect("a token").to_owned();
-    let named = Query::new("text/javascript", "{}").header("orfa-cache", &token);
+    let named = TestQuery::new("text/javascript", "{}").header("orfa-cache", &token);
     assert_eq!(named.clone().send(&house).await.status, 200);
     let config = std::fs::read_to_string(house.gateway.directory().join("orfa.yaml")).expect("the config");
 
@@ -186,17 +188,17 @@ async fn an_expired_key_revokes_its_tokens() {
     house.gateway.ask_to_reload();
     house.gateway.logged(|line| line.contains("is active")).await.expect("a reload");
     problem(&named.clone().send(&house).await, 409, "program-token-revoked");
-    let again = Query::javascript(PROGRAM).header("orfa-trust", &signed);
+    let again = TestQuery::javascript(PROGRAM).header("orfa-trust", &signed);
     problem(&again.send(&house).await, 403, "trust-key-expired");
 }
 
 #[tokio::test]
 async fn invalid_signatures_are_rate_limited_per_caller() {
     let (folder, trust) = key().await;
-    let house = House::own(&format!("{}runtime: {{ compile_time: 20ms }}\n", routes(&trust))).await;
+    let house = TestGateway::own(&format!("{}runtime: {{ compile_time: 20ms }}\n", routes(&trust))).await;
     let signed = sign(folder.path(), "a.js", PROGRAM).await;
-    let right = Query::javascript(PROGRAM).header("orfa-trust", &signed);
-    let wrong = Query::javascript("export default () => 1").header("orfa-trust", &signed);
+    let right = TestQuery::javascript(PROGRAM).header("orfa-trust", &signed);
+    let wrong = TestQuery::javascript("export default () => 1").header("orfa-trust", &signed);
     assert_eq!(right.clone().send(&house).await.status, 200);
     let mut checked = 0;
     let refused = loop {
@@ -212,7 +214,7 @@ async fn invalid_signatures_are_rate_limited_per_caller() {
     assert!(refused.header("retry-after").parse::<u32>().is_ok_and(|seconds| seconds > 0));
     problem(&right.clone().send(&house).await, 429, "trust-rate");
     assert_eq!(
-        Query::javascript("export default () => 1").send(&house).await.status,
+        TestQuery::javascript("export default () => 1").send(&house).await.status,
         200,
         "without a signature"
     );

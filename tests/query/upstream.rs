@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{House, Query, build, plain, problem};
+use crate::support::{TestGateway, TestQuery, build, plain, problem};
 
 /// Builds a program that catches the failure of this call and returns its status and reason.
-fn caught(call: &str) -> Query {
+fn caught(call: &str) -> TestQuery {
     let source = format!(
         "export default async (_, s) => {{ try {{ return ['came', (await s.{call}).length ?? 0] }} catch (e) {{ return [e.status, e.reason ?? null] }} }}"
     );
-    Query::javascript(&source)
+    TestQuery::javascript(&source)
 }
 
 #[tokio::test]
 async fn a_program_sees_how_a_service_failed() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (call, told) in [
         ("impatient.get('/hang')", "[0,\"timeout\"]"),
         ("impatient.get('/stall')", "[0,\"timeout\"]"),
@@ -41,7 +41,7 @@ async fn a_program_sees_how_a_service_failed() {
 
 #[tokio::test]
 async fn a_c_program_sees_how_a_service_failed() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
             orfa_future calls[] = {orfa_get("http://impatient/hang"), orfa_get("http://dead/"), orfa_get("http://up/reset"),
@@ -50,18 +50,18 @@ async fn a_c_program_sees_how_a_service_failed() {
             orfa_done_as("[%d,%d,%d,%d,%d]", orfa_error_of(calls[0]), orfa_error_of(calls[1]), orfa_error_of(calls[2]),
                          orfa_error_of(calls[3]), orfa_status_of(calls[3]));
         }"#;
-    assert_eq!(house.answer(Query::module(build(source).await)).await, "[-8,-7,-9,0,418]");
+    assert_eq!(house.answer(TestQuery::module(build(source).await)).await, "[-8,-7,-9,0,418]");
     let careless = r#"#include <orfa.h>
         void orfa(const void *input, int len) { orfa_get_json("http://up/short"); }"#;
-    let document = house.refuse(Query::module(build(careless).await), 422, "program-refused").await;
+    let document = house.refuse(TestQuery::module(build(careless).await), 422, "program-refused").await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("up/short")), "{document}");
 }
 
 #[tokio::test]
 async fn a_service_that_hangs_ends_the_run_at_its_deadline() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for path in ["/hang", "/stall", "/slow?ms=60000"] {
-        let query = Query::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')"));
+        let query = TestQuery::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')"));
         let document = house.refuse(query.limit("deadline=1000"), 422, "limit-deadline").await;
         let call = &document["calls"][0];
         assert_eq!((&call["service"], &call["path"]), (&json!("up"), &json!(path)), "{document}");
@@ -70,30 +70,31 @@ async fn a_service_that_hangs_ends_the_run_at_its_deadline() {
 
 #[tokio::test]
 async fn gigabyte_bodies_are_cut_off() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for path in ["/gigabyte", "/bomb"] {
-        let query = Query::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')"));
+        let query = TestQuery::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')"));
         house.refuse(query, 422, "limit-received").await;
     }
 }
 
 #[tokio::test]
 async fn a_body_above_the_limit_closes_its_connection() {
-    let house =
-        House::own("  - { path: /query, query: { services: [up], limits: { upstream_bytes: 64KiB } } }")
-            .await;
-    let query = Query::javascript("export default (_, { up }) => up.get('/gigabyte')");
+    let house = TestGateway::own(
+        "  - { path: /query, query: { services: [up], limits: { upstream_bytes: 64KiB } } }",
+    )
+    .await;
+    let query = TestQuery::javascript("export default (_, { up }) => up.get('/gigabyte')");
     house.refuse(query, 422, "limit-received").await;
     house.upstream.closed("/gigabyte").await;
 }
 
 #[tokio::test]
 async fn a_disconnect_cancels_upstream_calls() {
-    let house = House::own(
+    let house = TestGateway::own(
         "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { timeout: 60s } } }",
     )
     .await;
-    let query = Query::javascript("export default (_, { up }) => up.get('/hang')");
+    let query = TestQuery::javascript("export default (_, { up }) => up.get('/hang')");
     tokio::select! {
         answer = query.send(&house) => panic!("{}", answer.text()),
         () = house.upstream.seen("/hang") => {}
@@ -106,9 +107,9 @@ async fn a_disconnect_cancels_upstream_calls() {
 #[tokio::test]
 async fn a_disconnect_cancels_queued_calls() {
     let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { concurrency: 1, timeout: 60s } } }";
-    let house = House::own(route).await;
+    let house = TestGateway::own(route).await;
     let query = "export default (_, { up }) => Promise.all([up.post('/hang', 1), up.post('/hang', 2)])";
-    let query = Query::javascript(query);
+    let query = TestQuery::javascript(query);
     tokio::select! {
         answer = query.send(&house) => panic!("{}", answer.text()),
         () = house.upstream.seen("/hang") => {}
@@ -122,9 +123,9 @@ async fn a_disconnect_cancels_queued_calls() {
 #[tokio::test]
 async fn a_disconnect_stops_a_spinning_program() {
     let route = "  - { path: /query, query: { services: [up], limits: { cpu: 60s, timeout: 120s } } }";
-    let house = House::own(route).await;
+    let house = TestGateway::own(route).await;
     let spin = "export default async (_, { up }) => { await up.get('/status/200'); for (;;); }";
-    let spin = Query::javascript(spin);
+    let spin = TestQuery::javascript(spin);
     tokio::select! {
         answer = spin.send(&house) => panic!("{}", answer.text()),
         () = house.upstream.seen("/status/200") => {}
@@ -135,7 +136,8 @@ async fn a_disconnect_stops_a_spinning_program() {
 
 #[tokio::test]
 async fn an_unfinished_request_ends_at_the_deadline() {
-    let house = House::own("  - { path: /query, query: { services: [up], limits: { timeout: 1s } } }").await;
+    let house =
+        TestGateway::own("  - { path: /query, query: { services: [up], limits: { timeout: 1s } } }").await;
     let mut stream = begin(&house).await;
     let mut answer = String::new();
     // A reset may follow the answer.
@@ -145,14 +147,14 @@ async fn an_unfinished_request_ends_at_the_deadline() {
 
 #[tokio::test]
 async fn a_disconnect_during_the_request_is_logged() {
-    let house = House::own("  - { path: /query, query: { services: [up] } }").await;
+    let house = TestGateway::own("  - { path: /query, query: { services: [up] } }").await;
     drop(begin(&house).await);
     house.gateway.logged(|line| line.contains("/query")).await.expect("a line in the access log");
     house.still_answers("/query").await;
 }
 
 /// Sends the head of a request and half of its body.
-async fn begin(house: &House) -> TcpStream {
+async fn begin(house: &TestGateway) -> TcpStream {
     let head = "POST /query HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: text/javascript\r\n";
     let mut stream = TcpStream::connect(house.gateway.address).await.expect("a connection");
     stream.write_all(format!("{head}content-length: 100\r\n\r\nhalf").as_bytes()).await.expect("sent");
@@ -167,7 +169,7 @@ fn calls(document: &Value) -> Value {
 
 #[tokio::test]
 async fn a_failed_run_reports_its_unsafe_calls() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "export default async (_, { up, dead }) => {
         await up.get('/json?n=1');
         await up.post('/status/201', { a: 1 });
@@ -177,7 +179,7 @@ async fn a_failed_run_reports_its_unsafe_calls() {
         console.log('so far');
         throw new Error('half-way');
     }";
-    let document = house.refuse(Query::javascript(source).at("/write"), 422, "program-threw").await;
+    let document = house.refuse(TestQuery::javascript(source).at("/write"), 422, "program-threw").await;
     assert_eq!(
         calls(&document),
         json!([
@@ -193,12 +195,12 @@ async fn a_failed_run_reports_its_unsafe_calls() {
 
 #[tokio::test]
 async fn a_run_ended_by_a_limit_reports_pending_calls() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = "export default async (_, { up }) => {
         await up.post('/status/200');
         await Promise.all([up.get('/hang'), ...'abcde'.split('').map((name) => up.post('/hang?' + name))]);
     }";
-    let query = Query::javascript(source).at("/write").limit("deadline=2000");
+    let query = TestQuery::javascript(source).at("/write").limit("deadline=2000");
     let document = house.refuse(query, 422, "limit-deadline").await;
     let told = calls(&document);
     assert_eq!(told[0], json!(["POST", "/status/200", 200]));
@@ -211,7 +213,7 @@ async fn a_run_ended_by_a_limit_reports_pending_calls() {
 
 #[tokio::test]
 async fn a_trapped_run_reports_its_unsafe_calls() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
             orfa_wait_ok(orfa_post("http://up/status/201", "{a:1}"));
@@ -219,7 +221,7 @@ async fn a_trapped_run_reports_its_unsafe_calls() {
             __builtin_trap();
         }"#;
     let document =
-        house.refuse(Query::module(build(source).await).at("/write"), 422, "program-trapped").await;
+        house.refuse(TestQuery::module(build(source).await).at("/write"), 422, "program-trapped").await;
     assert_eq!(
         (calls(&document), &document["console"]),
         (json!([["POST", "/status/201", 201]]), &json!("written\n"))
@@ -228,14 +230,14 @@ async fn a_trapped_run_reports_its_unsafe_calls() {
 
 #[tokio::test]
 async fn unsafe_calls_are_awaited_and_reads_are_cancelled() {
-    let house = House::own(
+    let house = TestGateway::own(
         "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { timeout: 60s } } }",
     )
     .await;
     let source = "export default (_, { up }) => { up.post('/echo?written'); up.get('/hang'); return 'done' }";
-    assert_eq!(house.answer(Query::javascript(source)).await, "done");
+    assert_eq!(house.answer(TestQuery::javascript(source)).await, "done");
     assert_eq!(house.upstream.hits("/echo"), 1);
-    let pending = Query::javascript("export default (_, { up }) => { up.post('/hang'); return 'done' }")
+    let pending = TestQuery::javascript("export default (_, { up }) => { up.post('/hang'); return 'done' }")
         .limit("deadline=1000");
     let document = house.refuse(pending, 422, "limit-deadline").await;
     assert_eq!(calls(&document), json!([["POST", "/hang", "no answer"]]));
@@ -243,7 +245,7 @@ async fn unsafe_calls_are_awaited_and_reads_are_cancelled() {
 
 #[tokio::test]
 async fn a_failed_write_that_nothing_handles_ends_the_run() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for (statement, value) in [
         ("up.post('/status/409', 1)", "'stored'"),
         ("up.post('/status/409', 1)", "null"),
@@ -256,7 +258,7 @@ async fn a_failed_write_that_nothing_handles_ends_the_run() {
         ("up.post('/status/409', 1).then(() => up.get('/json?n=1'))", "'stored'"),
     ] {
         let source = format!("export default async (_, {{ up }}) => {{ {statement}; return {value} }}");
-        let document = house.refuse(Query::javascript(&source).at("/write"), 422, "program-threw").await;
+        let document = house.refuse(TestQuery::javascript(&source).at("/write"), 422, "program-threw").await;
         let detail = document["detail"].as_str().unwrap_or_default();
         let expected = "ServiceError: up answered 409 to POST /status/409";
         assert!(detail.starts_with(expected), "{statement}, {value}: {document}");
@@ -266,7 +268,7 @@ async fn a_failed_write_that_nothing_handles_ends_the_run() {
 
 #[tokio::test]
 async fn a_failed_call_that_the_program_handles_does_not_end_the_run() {
-    let house = House::shared().await;
+    let house = TestGateway::shared().await;
     for statement in [
         "up.post('/status/409', 1).catch(() => {})",
         "const p = up.post('/status/409', 1); await up.get('/json?n=1'); await p.catch(() => {})",
@@ -277,30 +279,32 @@ async fn a_failed_call_that_the_program_handles_does_not_end_the_run() {
         "up.get('/status/409')",
     ] {
         let source = format!("export default async (_, {{ up }}) => {{ {statement}; return 'stored' }}");
-        assert_eq!(house.answer(Query::javascript(&source).at("/write")).await, "stored", "{statement}");
+        assert_eq!(house.answer(TestQuery::javascript(&source).at("/write")).await, "stored", "{statement}");
     }
 }
 
 #[tokio::test]
 async fn a_program_goes_on_while_it_writes() {
-    let house = House::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
+    let house =
+        TestGateway::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
     let source = "export default (_, { up }) => {
         const save = async () => { await up.post('/echo?first'); await up.post('/echo?second') };
         save();
         return 'done';
     }";
-    assert_eq!(house.answer(Query::javascript(source)).await, "done");
+    assert_eq!(house.answer(TestQuery::javascript(source)).await, "done");
     assert_eq!(house.upstream.hits("/echo"), 2);
 }
 
 #[tokio::test]
 async fn unsafe_calls_are_never_retried() {
-    let house = House::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
+    let house =
+        TestGateway::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
     let source = "export default async (_, { up }) => {
         for (const path of ['/reset', '/short', '/garbage', '/stale']) { await up.post(path).catch(() => {}); await up.get('/status/200').catch(() => {}) }
         return 'done';
     }";
-    assert_eq!(house.answer(Query::javascript(source)).await, "done");
+    assert_eq!(house.answer(TestQuery::javascript(source)).await, "done");
     for path in ["/reset", "/short", "/garbage", "/stale"] {
         assert_eq!(house.upstream.hits(path), 1, "{path}");
     }
@@ -308,11 +312,12 @@ async fn unsafe_calls_are_never_retried() {
 
 #[tokio::test]
 async fn many_clients_at_once() {
-    let house = Arc::new(House::own("  - { path: /query, query: { services: [up] } }").await);
+    let house = Arc::new(TestGateway::own("  - { path: /query, query: { services: [up] } }").await);
     let source = "export default async ({ n }, { up }) => (await up.get('/json', { n })).length";
     let queries: Vec<_> = (0..200)
         .map(|n| {
-            let (house, query) = (house.clone(), Query::javascript(source).input(&format!("{{\"n\":{n}}}")));
+            let (house, query) =
+                (house.clone(), TestQuery::javascript(source).input(&format!("{{\"n\":{n}}}")));
             tokio::spawn(async move { (n, house.answer(query).await) })
         })
         .collect();
@@ -324,20 +329,20 @@ async fn many_clients_at_once() {
 
 #[tokio::test]
 async fn runs_queue_for_a_full_pool_until_their_deadline() {
-    let house = House::own(
+    let house = TestGateway::own(
         "  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }
 runtime: { instances: 1 }",
     )
     .await;
-    let hanging = Query::javascript("export default (_, { up }) => up.get('/hang')");
-    let waiting = Query::javascript("export default () => 1").limit("deadline=200");
+    let hanging = TestQuery::javascript("export default (_, { up }) => up.get('/hang')");
+    let waiting = TestQuery::javascript("export default () => 1").limit("deadline=200");
     tokio::select! {
         answer = hanging.send(&house) => panic!("{}", answer.text()),
         () = async {
             house.upstream.seen("/hang").await;
             problem(&waiting.send(&house).await, 503, "gateway-overloaded");
             let plain = plain("", "(call $done (i32.const 0) (i32.const 0))");
-            assert_eq!(house.answer(Query::module(plain)).await, "", "other classes of programs have their own pool");
+            assert_eq!(house.answer(TestQuery::module(plain)).await, "", "other classes of programs have their own pool");
         } => {}
     }
     house.still_answers("/query").await;
@@ -345,15 +350,15 @@ runtime: { instances: 1 }",
 
 #[tokio::test]
 async fn a_client_with_many_slow_runs_leaves_slots_to_others() {
-    let house = House::own(
+    let house = TestGateway::own(
         "  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }
 callers: { shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' } }
 rights: { anonymous: {}, shop: {} }
 runtime: { instances: 2 }",
     )
     .await;
-    let hanging = Query::javascript("export default (_, { up }) => up.get('/hang')");
-    let quick = Query::javascript("export default () => 1");
+    let hanging = TestQuery::javascript("export default (_, { up }) => up.get('/hang')");
+    let quick = TestQuery::javascript("export default () => 1");
     let by_shop = quick.clone().header("x-api-key", "a-long-and-random-key-of-the-shop");
     tokio::select! {
         _ = async { tokio::join!(hanging.send(&house), hanging.send(&house)) } => panic!("both ended"),
@@ -369,11 +374,11 @@ runtime: { instances: 2 }",
 #[tokio::test]
 async fn a_small_program_cache_only_costs_time() {
     let route = "  - { path: /query, query: { services: [up] } }\nruntime: { cache: 40KiB }";
-    let house = House::own(route).await;
+    let house = TestGateway::own(route).await;
     for round in 0..2 {
         for number in 0..20 {
             let answer = format!("(call $done (i32.const 0) (i32.const {number}))");
-            let answer = house.answer(Query::module(plain("", &answer))).await;
+            let answer = house.answer(TestQuery::module(plain("", &answer))).await;
             assert_eq!(answer.len(), number, "round {round}");
         }
     }

@@ -1,6 +1,6 @@
 //! Misbehaving handlers: each is contained and does not disturb other handlers.
 
-use super::Served;
+use super::ScriptTestGateway;
 
 const BAD: &str = r"service bad {
   state n = 0
@@ -27,14 +27,14 @@ const BAD: &str = r"service bad {
 }
 ";
 
-async fn bad() -> Served {
+async fn bad() -> ScriptTestGateway {
     within("30s").await
 }
 
 /// Like `bad`, with this time limit for each run.
-async fn within(wall: &str) -> Served {
+async fn within(wall: &str) -> ScriptTestGateway {
     let options = format!("limits: {{ cpu: 300ms, timeout: {wall}, calls: 100 }}, resources: {{ max: 50 }}");
-    Served::with(BAD, &options, "scripts: { internal_calls: 200 }").await
+    ScriptTestGateway::with(BAD, &options, "scripts: { internal_calls: 200 }").await
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn rule_13_a_second_answer_is_logged_with_its_location() {
 #[tokio::test]
 async fn a_routes_deadline_limits_its_script() {
     let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { timeout: 30s } }, limits: { timeout: 3s } }\n";
-    let served = Served::at(BAD, route, "").await;
+    let served = ScriptTestGateway::at(BAD, route, "").await;
     let (waited, _) = tokio::join!(served.refused("GET", "/waits"), served.upstream.seen("/hang"));
     assert_eq!(waited, (504, "script-deadline".into()));
 }

@@ -1,12 +1,12 @@
 //! Engines other than Node.js, as fetched by `scripts/setup script`.
 
-use super::Served;
+use super::ScriptTestGateway;
 
 const LISTING_1: &str = include_str!("../../crates/script/tests/listings/1.sjs");
 const LISTING_7: &str = include_str!("../../crates/script/tests/listings/7.sjs");
 
 /// Serves a script with this engine.
-async fn on(engine: &str, script: &str) -> Served {
+async fn on(engine: &str, script: &str) -> ScriptTestGateway {
     let tools =
         crate::orfa().parent().and_then(std::path::Path::parent).expect("a folder").join("tools/engines");
     let command = tools.join("node_modules/.bin").join(engine);
@@ -15,7 +15,7 @@ async fn on(engine: &str, script: &str) -> Served {
         "bun" => format!("[{}, --no-install]", command.display()),
         _ => format!("[{}, run, --no-prompt, -A]", command.display()),
     };
-    Served::with(script, "", &format!("scripts: {{ engine: {command} }}")).await
+    ScriptTestGateway::with(script, "", &format!("scripts: {{ engine: {command} }}")).await
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use marketplace::{Data, Marketplace, Service};
+use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use serde_json::{Value, json};
 use testkit::{GatewayProcess, http, patiently};
 
@@ -67,9 +67,9 @@ async fn map_reduce_sums_the_words_of_each_clients_pages() {
 
 #[tokio::test]
 async fn the_marketplace_answers_orders_with_their_postings_and_freelancers() {
-    let data = Data::fresh().expect("a folder");
+    let data = DatabaseFolder::fresh().expect("a folder");
     let marketplace = Marketplace::start(data).await.expect("a marketplace");
-    let services = Service::ALL
+    let services = MarketplaceService::ALL
         .map(|service| format!("  {}: {{ url: '{}' }}\n", service.name(), marketplace.url(service)));
     let services = services.concat();
     let config = format!(

@@ -12,8 +12,8 @@ use testkit::{GatewayProcess, patiently};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::Served;
-use super::ledger::{Event, Ledger, Left};
+use super::ScriptTestGateway;
+use super::ledger::{EventLedger, FinalState, LedgerEvent};
 use crate::orfa;
 
 const LISTING_1: &str = include_str!("../../crates/script/tests/listings/1.sjs");
@@ -41,7 +41,7 @@ const CONFIG: &str = "listen: 127.0.0.1:0\nlog: { access: false }\nshed: { autom
 
 #[tokio::test]
 async fn state_survives_a_restart() {
-    let mut served = Served::by(LISTING_1).await;
+    let mut served = ScriptTestGateway::by(LISTING_1).await;
     assert_eq!(served.ask("PUT", "/data?value=S").await.status, 204);
     served.gateway.terminate().await;
     served.gateway = served.gateway.successor(orfa()).await;
@@ -50,7 +50,7 @@ async fn state_survives_a_restart() {
 
 #[tokio::test]
 async fn a_killed_worker_is_replaced_without_loss_of_state() {
-    let served = Served::by(LISTING_1).await;
+    let served = ScriptTestGateway::by(LISTING_1).await;
     assert_eq!(served.ask("PUT", "/data?value=S").await.status, 204);
     for _ in 0..3 {
         kill(workers(&served.gateway)[0]);
@@ -77,7 +77,7 @@ async fn workers_start_from_the_running_binary_even_if_its_file_was_replaced() {
 #[tokio::test]
 async fn a_gateway_hands_its_state_over_to_the_next_one() {
     let more = "takeover: takeover.sock";
-    let mut served = Served::at(LISTING_1, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
+    let mut served = ScriptTestGateway::at(LISTING_1, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
     assert_eq!(served.ask("PUT", "/data?value=before").await.status, 204);
     let next = served.gateway.successor(orfa()).await;
     let mut before = std::mem::replace(&mut served.gateway, next);
@@ -91,7 +91,7 @@ async fn a_gateway_hands_its_state_over_to_the_next_one() {
 async fn shutdown_waits_for_handlers_that_continue_after_their_answer() {
     let script = "service s {\n  state done = 'no'\n  res '/work' on POST {\n    respond 'begun'\n    \
                   res slow = 'http://up/slow?ms=300'\n    slow.get()\n    res '/done' on GET { respond 'yes' }\n  }\n}\n";
-    let mut served = Served::by(script).await;
+    let mut served = ScriptTestGateway::by(script).await;
     assert_eq!(served.ask("POST", "/work").await.text(), "begun");
     assert!(served.gateway.terminate().await.success());
     served.gateway = served.gateway.successor(orfa()).await;
@@ -102,7 +102,7 @@ async fn shutdown_waits_for_handlers_that_continue_after_their_answer() {
 async fn a_second_signal_does_not_wait_for_handlers() {
     let script =
         "service s { res '/work' on POST { respond 'begun'; res never = 'http://up/hang'; never.get() } }";
-    let mut served = Served::with(script, "limits: { timeout: 10m }", "").await;
+    let mut served = ScriptTestGateway::with(script, "limits: { timeout: 10m }", "").await;
     assert_eq!(served.ask("POST", "/work").await.text(), "begun");
     served.gateway.ask_to_end();
     served.gateway.logged(|line| line.contains("draining")).await.expect("a line");
@@ -112,24 +112,24 @@ async fn a_second_signal_does_not_wait_for_handlers() {
 
 #[tokio::test]
 async fn acknowledged_writes_survive_kills_of_workers_and_the_gateway() {
-    assert_eq!(Soak::new(orfa(), Acknowledged::ByTheGateway).run(8).await, [""; 0]);
+    assert_eq!(SoakGateway::new(orfa(), AcknowledgementSource::ByTheGateway).run(8).await, [""; 0]);
 }
 
 #[tokio::test]
 async fn the_checker_notices_writes_that_are_acknowledged_before_they_are_committed() {
-    let found = Soak::new(orfa(), Acknowledged::TooEarly).run(8).await;
+    let found = SoakGateway::new(orfa(), AcknowledgementSource::TooEarly).run(8).await;
     assert!(found.iter().any(|found| found.contains("is lost")), "{found:?}");
 }
 
 #[tokio::test]
 #[ignore = "takes minutes: `make soak`"]
 async fn nothing_is_lost_in_two_hundred_kills() {
-    assert_eq!(Soak::new(orfa(), Acknowledged::ByTheGateway).run(200).await, [""; 0]);
+    assert_eq!(SoakGateway::new(orfa(), AcknowledgementSource::ByTheGateway).run(200).await, [""; 0]);
 }
 
 /// The source of a client's acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Acknowledged {
+enum AcknowledgementSource {
     /// The gateway's answer.
     ByTheGateway,
     /// An intermediary that forwards the write and does not wait for the answer.
@@ -137,25 +137,25 @@ enum Acknowledged {
 }
 
 /// A gateway that is killed repeatedly under load.
-struct Soak<'b> {
+struct SoakGateway<'b> {
     binary: &'b Path,
-    acknowledged: Acknowledged,
-    ledger: Arc<Ledger>,
+    acknowledged: AcknowledgementSource,
+    ledger: Arc<EventLedger>,
 }
 
 /// A client that sends requests until `is_over` is set.
 #[derive(Clone)]
-struct Client {
+struct SoakClient {
     url: watch::Receiver<String>,
-    acknowledged: Acknowledged,
-    ledger: Arc<Ledger>,
+    acknowledged: AcknowledgementSource,
+    ledger: Arc<EventLedger>,
     is_over: Arc<AtomicBool>,
     /// The first of this client's ids.
     first: u64,
 }
 
-impl<'b> Soak<'b> {
-    fn new(binary: &'b Path, acknowledged: Acknowledged) -> Self {
+impl<'b> SoakGateway<'b> {
+    fn new(binary: &'b Path, acknowledged: AcknowledgementSource) -> Self {
         Self { binary, acknowledged, ledger: Arc::default() }
     }
 
@@ -168,7 +168,7 @@ impl<'b> Soak<'b> {
         let mut clients = JoinSet::new();
         for first in (0..3).map(|client| client * 1_000_000) {
             let (url, ledger, is_over) = (urls.clone(), Arc::clone(&self.ledger), Arc::clone(&is_over));
-            let client = Client { url, acknowledged: self.acknowledged, ledger, is_over, first };
+            let client = SoakClient { url, acknowledged: self.acknowledged, ledger, is_over, first };
             clients.spawn(client.clone().raises());
             clients.spawn(client.clone().appends());
             clients.spawn(client.clone().makes());
@@ -210,14 +210,14 @@ impl<'b> Soak<'b> {
     }
 }
 
-impl Client {
+impl SoakClient {
     async fn raises(self) {
         while !self.is_over.load(Relaxed) {
             let sent = self.ledger.now();
             let answer = self.ask("POST", "/counter").await;
             let value = answer.filter(|answer| answer.status == 200).map(|answer| answer.text());
             let value = value.map(|value| value.parse().expect("a number"));
-            self.ledger.note(sent, Event::Raised(value));
+            self.ledger.note(sent, LedgerEvent::Raised(value));
         }
     }
 
@@ -225,7 +225,7 @@ impl Client {
         for id in self.ids() {
             let sent = self.ledger.now();
             let is_acknowledged = self.write(&format!("/list?id={id}")).await;
-            self.ledger.note(sent, Event::Appended { id, is_acknowledged });
+            self.ledger.note(sent, LedgerEvent::Appended { id, is_acknowledged });
         }
     }
 
@@ -233,7 +233,7 @@ impl Client {
         for id in self.ids() {
             let sent = self.ledger.now();
             let is_acknowledged = self.write(&format!("/made?id={id}")).await;
-            self.ledger.note(sent, Event::Made { id, is_acknowledged });
+            self.ledger.note(sent, LedgerEvent::Made { id, is_acknowledged });
         }
     }
 
@@ -241,11 +241,11 @@ impl Client {
         while !self.is_over.load(Relaxed) {
             let sent = self.ledger.now();
             if let Some(answer) = self.ask("GET", "/counter").await.filter(|answer| answer.status == 200) {
-                self.ledger.note(sent, Event::Read(answer.text().parse().expect("a number")));
+                self.ledger.note(sent, LedgerEvent::Read(answer.text().parse().expect("a number")));
             }
             let sent = self.ledger.now();
             if let Some(answer) = self.ask("GET", "/list").await.filter(|answer| answer.status == 200) {
-                self.ledger.note(sent, Event::Listed(numbers(&answer)));
+                self.ledger.note(sent, LedgerEvent::Listed(numbers(&answer)));
             }
         }
     }
@@ -259,10 +259,10 @@ impl Client {
     /// Sends a write. Returns whether it was acknowledged.
     async fn write(&self, path: &str) -> bool {
         match self.acknowledged {
-            Acknowledged::ByTheGateway => {
+            AcknowledgementSource::ByTheGateway => {
                 self.ask("POST", path).await.is_some_and(|answer| answer.status.is_success())
             }
-            Acknowledged::TooEarly => {
+            AcknowledgementSource::TooEarly => {
                 let (client, path) = (self.clone(), path.to_owned());
                 let passed = tokio::spawn(async move { client.ask("POST", &path).await });
                 // Requests of its own slow it down, so that it does not send at unlimited speed.
@@ -283,7 +283,7 @@ impl Client {
 }
 
 /// Reads the final state, after all writes have ended.
-async fn left(url: &str, ledger: &Ledger) -> Left {
+async fn left(url: &str, ledger: &EventLedger) -> FinalState {
     let get = async |path: String| {
         let answer = http::request("GET", &format!("{url}{path}"), &[], "").await.expect("an answer");
         assert!(answer.status == 200 || path.starts_with("/made/"), "{path}: {}", answer.text());
@@ -291,7 +291,7 @@ async fn left(url: &str, ledger: &Ledger) -> Left {
     };
     let counter = get("/counter".to_owned()).await.text().parse().expect("a number");
     let list = numbers(&get("/list".to_owned()).await);
-    let mut left = Left { counter, list, ..Left::default() };
+    let mut left = FinalState { counter, list, ..FinalState::default() };
     for id in ledger.made() {
         if get(format!("/made/{id}")).await.text() == "here" {
             left.resources.insert(id);

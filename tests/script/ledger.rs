@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 /// A request and its result.
 #[derive(Clone, Debug)]
-pub(super) enum Event {
+pub(super) enum LedgerEvent {
     /// An increment of the counter, with the new value if it was acknowledged.
     Raised(Option<u64>),
     /// An entry was appended to the list.
@@ -25,7 +25,7 @@ pub(super) enum Event {
 
 /// The final state.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct FinalState {
     pub(super) counter: u64,
     pub(super) list: Vec<u64>,
     pub(super) resources: BTreeSet<u64>,
@@ -33,15 +33,15 @@ pub(super) struct Left {
 
 /// All events of all clients.
 #[derive(Debug, Default)]
-pub(super) struct Ledger(Mutex<Entries>);
+pub(super) struct EventLedger(Mutex<LedgerEntries>);
 
 #[derive(Debug, Default)]
-struct Entries {
+struct LedgerEntries {
     clock: u64,
-    events: Vec<(Range<u64>, Event)>,
+    events: Vec<(Range<u64>, LedgerEvent)>,
 }
 
-impl Ledger {
+impl EventLedger {
     /// Advances the clock and returns the time.
     pub(super) fn now(&self) -> u64 {
         let mut entries = self.0.lock().expect("no panic");
@@ -50,7 +50,7 @@ impl Ledger {
     }
 
     /// Records an event that was sent at `sent` and ends now.
-    pub(super) fn note(&self, sent: u64, event: Event) {
+    pub(super) fn note(&self, sent: u64, event: LedgerEvent) {
         let over = self.now();
         self.0.lock().expect("no panic").events.push((sent..over, event));
     }
@@ -64,14 +64,14 @@ impl Ledger {
     pub(super) fn made(&self) -> BTreeSet<u64> {
         let entries = self.0.lock().expect("no panic");
         let made = entries.events.iter().filter_map(|(_, event)| match event {
-            Event::Made { id, .. } => Some(*id),
+            LedgerEvent::Made { id, .. } => Some(*id),
             _ => None,
         });
         made.collect()
     }
 
     /// Returns every contradiction between the events and the final state.
-    pub(super) fn contradictions(&self, left: &Left) -> Vec<String> {
+    pub(super) fn contradictions(&self, left: &FinalState) -> Vec<String> {
         let entries = self.0.lock().expect("no panic");
         let mut found = counter(&entries.events, left.counter);
         found.extend(list(&entries.events, &left.list));
@@ -80,7 +80,7 @@ impl Ledger {
     }
 }
 
-impl Event {
+impl LedgerEvent {
     fn is_acknowledged(&self) -> bool {
         matches!(
             self,
@@ -91,14 +91,14 @@ impl Event {
     }
 }
 
-type Timed = (Range<u64>, Event);
+type TimedEvent = (Range<u64>, LedgerEvent);
 
 /// Checks that acknowledged increments have distinct values, that none exceeds the final value, and that
 /// later reads never see less.
-fn counter(events: &[Timed], left: u64) -> Vec<String> {
+fn counter(events: &[TimedEvent], left: u64) -> Vec<String> {
     let mut found = Vec::new();
     let raised = events.iter().filter_map(|(when, event)| match event {
-        Event::Raised(value) => Some((when, *value)),
+        LedgerEvent::Raised(value) => Some((when, *value)),
         _ => None,
     });
     let sent = raised.clone().count() as u64;
@@ -113,7 +113,7 @@ fn counter(events: &[Timed], left: u64) -> Vec<String> {
         found.push(format!("{sent} increments were sent, but the counter is {left}"));
     }
     let read = events.iter().filter_map(|(when, event)| match event {
-        Event::Read(value) => Some((when.clone(), *value)),
+        LedgerEvent::Read(value) => Some((when.clone(), *value)),
         _ => None,
     });
     let seen: Vec<_> = told.iter().cloned().chain(read).collect();
@@ -128,19 +128,19 @@ fn counter(events: &[Timed], left: u64) -> Vec<String> {
 
 /// Checks that every acknowledged entry is present once, that no other entry is present, and that every list
 /// that was read is a prefix of the final list.
-fn list(events: &[Timed], left: &[u64]) -> Vec<String> {
+fn list(events: &[TimedEvent], left: &[u64]) -> Vec<String> {
     let (mut sent, mut told) = (BTreeSet::new(), BTreeMap::new());
     let mut seen = Vec::new();
     let mut found = Vec::new();
     for (when, event) in events {
         match event {
-            Event::Appended { id, is_acknowledged } => {
+            LedgerEvent::Appended { id, is_acknowledged } => {
                 sent.insert(*id);
                 if *is_acknowledged {
                     told.insert(*id, when.clone());
                 }
             }
-            Event::Listed(list) => {
+            LedgerEvent::Listed(list) => {
                 seen.push((when.clone(), list.len() as u64));
                 if !left.starts_with(list) {
                     found.push(format!("the list read at {when:?} is not a prefix of the final list"));
@@ -161,9 +161,9 @@ fn list(events: &[Timed], left: &[u64]) -> Vec<String> {
     found
 }
 
-fn resources(events: &[Timed], left: &BTreeSet<u64>) -> Vec<String> {
+fn resources(events: &[TimedEvent], left: &BTreeSet<u64>) -> Vec<String> {
     let lost = events.iter().filter_map(|(when, event)| match event {
-        Event::Made { id, is_acknowledged: true } if !left.contains(id) => {
+        LedgerEvent::Made { id, is_acknowledged: true } if !left.contains(id) => {
             Some(format!("resource {id}, acknowledged at {when:?}, is lost"))
         }
         _ => None,
@@ -191,8 +191,8 @@ fn backwards(mut seen: Vec<(Range<u64>, u64)>) -> Vec<String> {
 }
 
 /// Returns a ledger of these events, one after the other.
-fn ledger(events: &[Event]) -> Ledger {
-    let ledger = Ledger::default();
+fn ledger(events: &[LedgerEvent]) -> EventLedger {
+    let ledger = EventLedger::default();
     for event in events {
         let sent = ledger.now();
         ledger.note(sent, event.clone());
@@ -200,49 +200,49 @@ fn ledger(events: &[Event]) -> Ledger {
     ledger
 }
 
-fn told(events: &[Event], left: &Left) -> Vec<String> {
+fn told(events: &[LedgerEvent], left: &FinalState) -> Vec<String> {
     ledger(events).contradictions(left)
 }
 
 #[test]
 fn accepts_writes_that_are_present_once() {
     let events = [
-        Event::Raised(Some(1)),
-        Event::Raised(None),
-        Event::Raised(Some(3)),
-        Event::Read(3),
-        Event::Appended { id: 7, is_acknowledged: true },
-        Event::Appended { id: 8, is_acknowledged: false },
-        Event::Listed(vec![7]),
-        Event::Made { id: 9, is_acknowledged: true },
-        Event::Made { id: 10, is_acknowledged: false },
+        LedgerEvent::Raised(Some(1)),
+        LedgerEvent::Raised(None),
+        LedgerEvent::Raised(Some(3)),
+        LedgerEvent::Read(3),
+        LedgerEvent::Appended { id: 7, is_acknowledged: true },
+        LedgerEvent::Appended { id: 8, is_acknowledged: false },
+        LedgerEvent::Listed(vec![7]),
+        LedgerEvent::Made { id: 9, is_acknowledged: true },
+        LedgerEvent::Made { id: 10, is_acknowledged: false },
     ];
-    let left = Left { counter: 3, list: vec![7], resources: [9].into() };
+    let left = FinalState { counter: 3, list: vec![7], resources: [9].into() };
     assert_eq!(told(&events, &left), [""; 0]);
 }
 
 #[test]
 fn reports_lost_duplicate_and_decreasing_values() {
-    let append = |id| Event::Appended { id, is_acknowledged: true };
-    let of_list = |list: &[u64]| Left { list: list.to_vec(), ..Left::default() };
-    let of_counter = |counter| Left { counter, ..Left::default() };
+    let append = |id| LedgerEvent::Appended { id, is_acknowledged: true };
+    let of_list = |list: &[u64]| FinalState { list: list.to_vec(), ..FinalState::default() };
+    let of_counter = |counter| FinalState { counter, ..FinalState::default() };
     for (events, left, said) in [
-        (vec![Event::Raised(Some(1))], of_counter(0), "the counter is 0"),
-        (vec![Event::Raised(Some(1))], of_counter(2), "1 increments were sent"),
-        (vec![Event::Raised(Some(1)), Event::Raised(Some(1))], of_counter(2), "two increments"),
+        (vec![LedgerEvent::Raised(Some(1))], of_counter(0), "the counter is 0"),
+        (vec![LedgerEvent::Raised(Some(1))], of_counter(2), "1 increments were sent"),
+        (vec![LedgerEvent::Raised(Some(1)), LedgerEvent::Raised(Some(1))], of_counter(2), "two increments"),
         (
-            vec![Event::Raised(Some(1)), Event::Raised(Some(2)), Event::Read(1)],
+            vec![LedgerEvent::Raised(Some(1)), LedgerEvent::Raised(Some(2)), LedgerEvent::Read(1)],
             of_counter(2),
             "1 was seen, after 2",
         ),
-        (vec![Event::Read(5)], of_counter(0), "5 was seen"),
+        (vec![LedgerEvent::Read(5)], of_counter(0), "5 was seen"),
         (vec![append(1)], of_list(&[]), "entry 1, acknowledged at 1..2, is lost"),
         (vec![append(1)], of_list(&[1, 1]), "there twice"),
         (vec![append(1)], of_list(&[1, 2]), "was never sent"),
         (vec![append(1), append(2)], of_list(&[2, 1]), "1 was seen, after 2"),
-        (vec![append(1), Event::Listed(vec![])], of_list(&[1]), "0 was seen, after 1"),
-        (vec![append(1), Event::Listed(vec![2])], of_list(&[1]), "not a prefix"),
-        (vec![Event::Made { id: 1, is_acknowledged: true }], Left::default(), "resource 1"),
+        (vec![append(1), LedgerEvent::Listed(vec![])], of_list(&[1]), "0 was seen, after 1"),
+        (vec![append(1), LedgerEvent::Listed(vec![2])], of_list(&[1]), "not a prefix"),
+        (vec![LedgerEvent::Made { id: 1, is_acknowledged: true }], FinalState::default(), "resource 1"),
     ] {
         let found = told(&events, &left);
         assert!(found.iter().any(|found| found.contains(said)), "{events:?}: {found:?}");
@@ -251,9 +251,9 @@ fn reports_lost_duplicate_and_decreasing_values() {
 
 #[test]
 fn accepts_concurrent_requests_in_any_order() {
-    let ledger = Ledger::default();
+    let ledger = EventLedger::default();
     let sent = [ledger.now(), ledger.now()];
-    ledger.note(sent[0], Event::Raised(Some(2)));
-    ledger.note(sent[1], Event::Raised(Some(1)));
-    assert_eq!(ledger.contradictions(&Left { counter: 2, ..Left::default() }), [""; 0]);
+    ledger.note(sent[0], LedgerEvent::Raised(Some(2)));
+    ledger.note(sent[1], LedgerEvent::Raised(Some(1)));
+    assert_eq!(ledger.contradictions(&FinalState { counter: 2, ..FinalState::default() }), [""; 0]);
 }

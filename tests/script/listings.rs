@@ -1,7 +1,7 @@
 //! The paper's listings as printed, except for the names of the services they call.
 
-use super::Served;
-use super::pages::Pages;
+use super::ScriptTestGateway;
+use super::pages::PageTree;
 
 const LISTING_1: &str = include_str!("../../crates/script/tests/listings/1.sjs");
 const LISTING_2: &str = include_str!("../../crates/script/tests/listings/2.sjs");
@@ -17,18 +17,18 @@ fn local(listing: &str) -> String {
 }
 
 /// Serves a listing with the pages as the service `pages`.
-async fn over_pages(listing: &str) -> (Served, Pages) {
-    let pages = Pages::start().await;
+async fn over_pages(listing: &str) -> (ScriptTestGateway, PageTree) {
+    let pages = PageTree::start().await;
     let more = format!("services: {{ pages: {{ url: 'http://{}' }} }}", pages.address);
     let config = format!("listen: 127.0.0.1:0\n{more}\nroutes:\n  - {{ path: '/s/*', script: shop.sjs }}\n");
     let gateway = testkit::GatewayProcess::start_with(crate::orfa(), &config, &[("shop.sjs", listing)]).await;
     let upstream = testkit::misbehave::start().await;
-    (Served { gateway, upstream }, pages)
+    (ScriptTestGateway { gateway, upstream }, pages)
 }
 
 #[tokio::test]
 async fn listing_1_shares_state_between_its_handlers() {
-    let served = Served::by(LISTING_1).await;
+    let served = ScriptTestGateway::by(LISTING_1).await;
     assert_eq!(served.get("/data").await, "Hello World");
     assert_eq!(served.ask("PUT", "/data?value=S").await.status, 204);
     assert_eq!(served.get("/data").await, "Hello S");
@@ -36,7 +36,7 @@ async fn listing_1_shares_state_between_its_handlers() {
 
 #[tokio::test]
 async fn listing_2_passes_on_a_services_response() {
-    let served = Served::by(&local(LISTING_2)).await;
+    let served = ScriptTestGateway::by(&local(LISTING_2)).await;
     assert_eq!(served.get("/search").await, "Invalid query");
     let passed = served.ask("GET", "/search?q=2").await;
     assert_eq!(passed.status, 200);
@@ -46,7 +46,7 @@ async fn listing_2_passes_on_a_services_response() {
 
 #[tokio::test]
 async fn listing_3_makes_a_resource_for_each_answer() {
-    let served = Served::by(&local(LISTING_3)).await;
+    let served = ScriptTestGateway::by(&local(LISTING_3)).await;
     for id in ["1", "2"] {
         let made = served.ask("POST", "/search?q=1").await;
         assert_eq!(made.status, 302, "{}", made.text());
@@ -61,7 +61,7 @@ async fn listing_4_asks_both_services_at_once() {
     let listing = LISTING_4
         .replace("http://google.ch/search?q=@", "http://up/slow?ms=@")
         .replace("http://bing.com/search?q=@", "http://up/status/200?q=@");
-    let served = Served::by(&listing).await;
+    let served = ScriptTestGateway::by(&listing).await;
     served.get("/search?q=1").await;
     assert_eq!((served.upstream.hits("/slow"), served.upstream.hits("/status/200")), (1, 1));
 }
@@ -112,7 +112,7 @@ async fn rule_1_states_of_the_same_name_at_two_levels_are_separate() {
   }
 }
 ";
-    let served = Served::by(script).await;
+    let served = ScriptTestGateway::by(script).await;
     assert_eq!(served.ask("POST", "/make?id=a").await.status, 204);
     assert_eq!(served.get("/made/a").await, "5");
     assert_eq!(served.ask("POST", "/made/a").await.status, 204);

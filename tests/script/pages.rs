@@ -7,12 +7,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 /// An infinite binary tree of pages: page `/n` links to `/2n` and `/2n+1`. The server stops on drop.
-pub(super) struct Pages {
+pub(super) struct PageTree {
     pub(super) address: SocketAddr,
     task: JoinHandle<()>,
 }
 
-impl Pages {
+impl PageTree {
     pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -25,7 +25,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for PageTree {
     fn drop(&mut self) {
         self.task.abort();
     }

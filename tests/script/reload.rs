@@ -1,6 +1,6 @@
 //! Reloads of a script while it is served.
 
-use super::Served;
+use super::ScriptTestGateway;
 
 /// Returns a script with a counter and the version of the program.
 fn counter(version: &str) -> String {
@@ -12,7 +12,7 @@ fn counter(version: &str) -> String {
 
 #[tokio::test]
 async fn a_changed_script_comes_into_force_and_keeps_its_state() {
-    let served = Served::by(&counter("one")).await;
+    let served = ScriptTestGateway::by(&counter("one")).await;
     assert_eq!(served.get("/version").await, "one");
     assert_eq!(served.ask("POST", "/n").await.text(), "1");
     served.gateway.rewrite("shop.sjs", &counter("two"));
@@ -22,7 +22,7 @@ async fn a_changed_script_comes_into_force_and_keeps_its_state() {
 
 #[tokio::test]
 async fn a_script_with_errors_is_logged_and_the_previous_one_stays_in_force() {
-    let served = Served::by(&counter("one")).await;
+    let served = ScriptTestGateway::by(&counter("one")).await;
     assert_eq!(served.get("/version").await, "one");
     served.gateway.rewrite(
         "shop.sjs",
@@ -38,7 +38,7 @@ async fn a_script_with_errors_is_logged_and_the_previous_one_stays_in_force() {
 
 #[tokio::test]
 async fn a_script_that_fails_to_load_leaves_the_previous_one_in_force() {
-    let served = Served::by(&counter("one")).await;
+    let served = ScriptTestGateway::by(&counter("one")).await;
     assert_eq!(served.get("/version").await, "one");
     served.gateway.rewrite("shop.sjs", &format!("const oops = missing()\n{}", counter("two")));
     let line = served.gateway.logged(|line| line.contains("can't be activated")).await.expect("a line");
@@ -53,7 +53,7 @@ async fn a_changed_module_that_a_script_imports_comes_into_force() {
     let config = super::config(&upstream.url(), "  - { path: '/s/*', script: shop.sjs }\n", "");
     let files = [("shop.sjs", script), ("words.mjs", "export const word = 'one'\n")];
     let gateway = testkit::GatewayProcess::start_with(crate::orfa(), &config, &files).await;
-    let served = Served { gateway, upstream };
+    let served = ScriptTestGateway { gateway, upstream };
     assert_eq!(served.get("/word").await, "one");
     served.gateway.rewrite("words.mjs", "export { word } from './more.mjs'\n");
     served.gateway.rewrite("more.mjs", "export const word = 'two'\n");
@@ -66,7 +66,7 @@ async fn a_changed_module_that_a_script_imports_comes_into_force() {
 #[tokio::test]
 async fn a_changed_cap_of_resources_comes_into_force_with_the_same_script() {
     let script = "service lists {\n  res '/lists' on POST {\n    res '/lists/' + query.id on GET { respond query.id }\n  }\n}\n";
-    let served = Served::with(script, "resources: { max: 1 }", "").await;
+    let served = ScriptTestGateway::with(script, "resources: { max: 1 }", "").await;
     assert_eq!(served.ask("POST", "/lists?id=1").await.status, 204);
     let full = served.refused("POST", "/lists?id=2").await;
     assert_eq!(full, (503, "state-resources-full".into()));

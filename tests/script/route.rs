@@ -3,7 +3,7 @@
 use serde_json::json;
 use testkit::http;
 
-use super::Served;
+use super::ScriptTestGateway;
 use crate::support::{admin, metric, metrics};
 
 const SHOP: &str = r"service shop {
@@ -32,7 +32,7 @@ const FILTER: &str = r#"(module
 
 #[tokio::test]
 async fn serves_the_scripts_paths_and_methods_below_its_mount_path() {
-    let served = Served::by(SHOP).await;
+    let served = ScriptTestGateway::by(SHOP).await;
     assert_eq!(served.refused("GET", "/nothing").await, (404, "resource-not-found".into()));
     let refused = served.ask("DELETE", "/things").await;
     assert_eq!((refused.status.as_u16(), refused.header("allow")), (405, "GET, HEAD, POST, OPTIONS"));
@@ -49,7 +49,7 @@ async fn serves_the_scripts_paths_and_methods_below_its_mount_path() {
 
 #[tokio::test]
 async fn the_catalogue_lists_static_resources_and_their_methods() {
-    let served = Served::by(SHOP).await;
+    let served = ScriptTestGateway::by(SHOP).await;
     let url = &served.gateway.url;
     let catalogue = format!("{url}/.well-known/api-catalog");
     let catalogue = http::request("GET", &catalogue, &[], "").await.expect("an answer").json();
@@ -64,7 +64,7 @@ async fn the_catalogue_lists_static_resources_and_their_methods() {
 
 #[tokio::test]
 async fn readyz_waits_until_each_script_is_in_force_and_gives_the_reason() {
-    let served = Served::by(&format!("const oops = missing()\n{SHOP}")).await;
+    let served = ScriptTestGateway::by(&format!("const oops = missing()\n{SHOP}")).await;
     served.gateway.logged(|line| line.contains("can't be activated")).await.expect("a line");
     let admin = admin(&served.gateway).await;
     let ready = async || {
@@ -92,7 +92,7 @@ async fn filters_see_a_request_before_the_script_does() {
     std::fs::write(&file, wat::parse_str(FILTER).expect("a module")).expect("written");
     let route =
         format!("  - {{ path: '/s/*', script: shop.sjs, filters: [{{ wasm: '{}' }}] }}\n", file.display());
-    let served = Served::at(SHOP, &route, "").await;
+    let served = ScriptTestGateway::at(SHOP, &route, "").await;
     assert_eq!(served.ask("GET", "/seen").await.json(), json!({ "key": null, "by": "first" }));
 }
 
@@ -100,7 +100,7 @@ async fn filters_see_a_request_before_the_script_does() {
 async fn enforces_keys_and_rates_and_hides_keys_from_the_script() {
     let more = "callers: { shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' } }\n\
                 rights: { shop: { routes: ['/s/*'], rate: { requests: 2/h, burst: 2 } } }";
-    let served = Served::at(SHOP, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
+    let served = ScriptTestGateway::at(SHOP, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
     assert_eq!(served.refused("GET", "/seen").await, (401, "credentials-missing".into()));
     let key = [("x-api-key", "a-long-and-random-key-of-the-shop")];
     let seen = served.send("GET", "/seen", &key, "").await;
@@ -113,7 +113,7 @@ async fn enforces_keys_and_rates_and_hides_keys_from_the_script() {
 #[tokio::test]
 async fn preflight_requests_are_answered_without_the_script() {
     let route = "  - { path: '/s/*', script: shop.sjs, cors: { origins: ['https://shop.example.org'] } }\n";
-    let served = Served::at(SHOP, route, "").await;
+    let served = ScriptTestGateway::at(SHOP, route, "").await;
     let preflight = [("origin", "https://shop.example.org"), ("access-control-request-method", "DELETE")];
     let answer = served.send("OPTIONS", "/things", &preflight, "").await;
     assert_eq!(answer.header("access-control-allow-origin"), "https://shop.example.org");
@@ -122,7 +122,7 @@ async fn preflight_requests_are_answered_without_the_script() {
 
 #[tokio::test]
 async fn foreign_origins_write_nothing() {
-    let served = Served::by(SHOP).await;
+    let served = ScriptTestGateway::by(SHOP).await;
     for foreign in [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
         let refused = served.send("POST", "/things?name=evil", &[foreign], "").await;
         assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (403, &"origin-forbidden".into()));
@@ -132,7 +132,7 @@ async fn foreign_origins_write_nothing() {
     assert_eq!(served.send("POST", "/things?name=a", &own, "").await.status.as_u16(), 201);
     assert_eq!(served.get("/things").await, r#"["a"]"#);
     let route = "  - { path: '/s/*', script: shop.sjs, cors: { origins: ['https://shop.example.org'] } }\n";
-    let listed = Served::at(SHOP, route, "").await;
+    let listed = ScriptTestGateway::at(SHOP, route, "").await;
     let shop = [("origin", "https://shop.example.org")];
     assert_eq!(listed.send("POST", "/things?name=a", &shop, "").await.status.as_u16(), 201);
 }
@@ -140,27 +140,27 @@ async fn foreign_origins_write_nothing() {
 #[tokio::test]
 async fn rejects_bodies_above_the_scripts_limit() {
     let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { request_body: 1KiB } } }\n";
-    let served = Served::at(SHOP, route, "").await;
+    let served = ScriptTestGateway::at(SHOP, route, "").await;
     let answer = served.send("POST", "/things", &[], vec![b'x'; 2048]).await;
     assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (413, &"body-too-large".into()));
 }
 
 #[tokio::test]
 async fn a_script_reaches_services_by_name_and_other_hosts_only_by_a_pattern() {
-    let served = Served::by(SHOP).await;
+    let served = ScriptTestGateway::by(SHOP).await;
     assert_eq!(served.ask("GET", "/up").await.json()["path"], "/echo");
     let other = testkit::misbehave::start().await;
     let far =
         format!("/elsewhere?url={}", other.url().replace(':', "%3A").replace('/', "%2F") + "%2Fjson%3Fn%3D1");
     assert_eq!(served.refused("GET", &far).await, (502, "script-resource".into()));
     assert_eq!(other.hits("/json"), 0);
-    let open = Served::with(SHOP, &format!("hosts: ['{}']", other.address()), "").await;
+    let open = ScriptTestGateway::with(SHOP, &format!("hosts: ['{}']", other.address()), "").await;
     assert_eq!(open.ask("GET", &far).await.json().as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
 async fn scripts_are_covered_by_metrics_and_the_access_log() {
-    let served = Served::by(SHOP).await;
+    let served = ScriptTestGateway::by(SHOP).await;
     served.get("/up").await;
     served.ask("POST", "/things?name=a").await;
     let line = served.gateway.logged(|line| line.contains("/s/up")).await.expect("a line");
@@ -183,7 +183,7 @@ async fn two_routes_serve_two_services_of_one_file() {
         "service a { res '/x' on GET { respond 'a' } }\nservice b { res '/x' on GET { respond 'b' } }\n";
     let routes = "  - { path: '/a/*', script: { file: shop.sjs, service: a } }\n  \
                   - { path: '/b/*', script: { file: shop.sjs, service: b } }\n";
-    let served = Served::at(script, routes, "").await;
+    let served = ScriptTestGateway::at(script, routes, "").await;
     for name in ["a", "b"] {
         let url = format!("{}/{name}/x", served.gateway.url);
         assert_eq!(http::request("GET", &url, &[], "").await.expect("an answer").text(), name);
@@ -208,7 +208,7 @@ async fn answers_derived_from_state_or_service_responses_are_private() {
         respond { path: said.path, twice: said.path + said.path }
       }
     }";
-    let served = Served::by(shop).await;
+    let served = ScriptTestGateway::by(shop).await;
     for path in ["/things", "/up", "/inner"] {
         let answer = served.ask("GET", path).await;
         assert_eq!((answer.status.as_u16(), answer.header("cache-control")), (200, "private"), "{path}");

@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
 /// A running collector, killed on drop.
-pub(super) struct Receiver {
+pub(super) struct TraceReceiver {
     pub(super) url: String,
     lines: Arc<watch::Sender<Vec<String>>>,
     _child: Child,
@@ -22,7 +22,7 @@ pub(super) struct Receiver {
 
 /// A received span.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Span {
+pub(super) struct ReceivedSpan {
     pub(super) trace_id: String,
     pub(super) parent_id: String,
     pub(super) id: String,
@@ -32,7 +32,7 @@ pub(super) struct Span {
     attributes: BTreeMap<String, String>,
 }
 
-impl Receiver {
+impl TraceReceiver {
     pub(super) async fn start() -> Self {
         // Rotel does not print its port, so it gets two ports that were free just before.
         let free =
@@ -76,7 +76,7 @@ impl Receiver {
     }
 
     /// Waits for this many spans and returns all of them.
-    pub(super) async fn spans(&self, count: usize) -> Vec<Span> {
+    pub(super) async fn spans(&self, count: usize) -> Vec<ReceivedSpan> {
         self.wait("spans", |lines| read(lines).len() >= count).await;
         read(&self.lines.borrow())
     }
@@ -87,7 +87,7 @@ impl Receiver {
     }
 }
 
-impl Span {
+impl ReceivedSpan {
     /// Returns an attribute as printed, such as `Int(200)`.
     #[track_caller]
     pub(super) fn attribute(&self, name: &str) -> &str {
@@ -96,12 +96,12 @@ impl Span {
 }
 
 /// Parses the spans that were printed completely.
-fn read(lines: &[String]) -> Vec<Span> {
-    let (mut spans, mut is_inside) = (Vec::<Span>::new(), false);
+fn read(lines: &[String]) -> Vec<ReceivedSpan> {
+    let (mut spans, mut is_inside) = (Vec::<ReceivedSpan>::new(), false);
     for line in lines {
         let pair = line.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
         if line.starts_with("Span #") {
-            spans.push(Span::default());
+            spans.push(ReceivedSpan::default());
             is_inside = true;
         } else if line.starts_with("Resource") || line.starts_with("Scope") {
             is_inside = false;

@@ -12,7 +12,7 @@ use testkit::misbehave::{self, MisbehavingUpstream};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
-use super::query::{Query, problem};
+use super::query::{TestQuery, problem};
 
 /// The routes of the shared gateway. Time limits are generous because the tests share a machine; limits on
 /// bytes, calls and CPU time are small.
@@ -39,16 +39,16 @@ const ROUTES: &str = "
 ";
 
 /// A gateway and its upstream service.
-pub(crate) struct House {
+pub(crate) struct TestGateway {
     pub(crate) gateway: GatewayProcess,
     pub(crate) upstream: MisbehavingUpstream,
     runtime: Option<Runtime>,
 }
 
-impl House {
+impl TestGateway {
     /// Returns the instance shared by all tests that don't need their own.
     pub(crate) async fn shared() -> Arc<Self> {
-        static SHARED: Mutex<Weak<House>> = Mutex::const_new(Weak::new());
+        static SHARED: Mutex<Weak<TestGateway>> = Mutex::const_new(Weak::new());
         let mut shared = SHARED.lock().await;
         if let Some(house) = shared.upgrade() {
             return house;
@@ -77,7 +77,7 @@ impl House {
     }
 
     /// Sends a query, asserts that it succeeds and returns the text of the answer.
-    pub(crate) async fn answer(&self, query: Query) -> String {
+    pub(crate) async fn answer(&self, query: TestQuery) -> String {
         let response = query.send(self).await;
         assert!(response.status.is_success(), "{}: {}", response.status, response.text());
         response.text()
@@ -85,7 +85,7 @@ impl House {
 
     /// Sends a query, asserts that the answer is a problem with this status and code, and that the gateway
     /// then answers another query. Returns the problem document.
-    pub(crate) async fn refuse(&self, query: Query, status: u16, code: &str) -> Value {
+    pub(crate) async fn refuse(&self, query: TestQuery, status: u16, code: &str) -> Value {
         let path = query.path().to_owned();
         let document = problem(&query.send(self).await, status, code);
         self.still_answers(&path).await;
@@ -95,12 +95,12 @@ impl House {
     /// Asserts that the gateway still runs programs correctly.
     pub(crate) async fn still_answers(&self, path: &str) {
         let good = "export default async ({ n }, { up }) => (await up.get('/json', { n })).length";
-        let answer = self.answer(Query::javascript(good).at(path).input(r#"{"n":3}"#)).await;
+        let answer = self.answer(TestQuery::javascript(good).at(path).input(r#"{"n":3}"#)).await;
         assert_eq!(answer, "3", "the next query, on {path}");
     }
 }
 
-impl Drop for House {
+impl Drop for TestGateway {
     /// Asserts that the log has no internal error and no panic. The runtime is shut down in the background
     /// because blocking on its threads inside another runtime is not allowed.
     fn drop(&mut self) {

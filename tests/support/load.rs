@@ -10,10 +10,10 @@ use testkit::http::{HeldConnection, HttpTestError, TestResponse};
 use tokio::task::JoinHandle;
 
 /// Builds the request of each turn.
-type Ask = Arc<dyn Fn(usize) -> Asked + Send + Sync>;
+type RequestBuilder = Arc<dyn Fn(usize) -> UnsentTestRequest + Send + Sync>;
 
 /// A request that has not been sent yet.
-pub(crate) struct Asked {
+pub(crate) struct UnsentTestRequest {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
     pub(crate) headers: Vec<(&'static str, &'static str)>,
@@ -21,24 +21,24 @@ pub(crate) struct Asked {
 }
 
 /// Clients that send requests until `end` is called.
-pub(crate) struct Load {
+pub(crate) struct ClientLoad {
     answered: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Vec<String>>>,
 }
 
-impl Load {
+impl ClientLoad {
     /// Starts the clients. `judge` returns an error for an unexpected answer.
     pub(crate) fn start(
         url: &str,
-        ask: impl Fn(usize) -> Asked + Send + Sync + 'static,
+        ask: impl Fn(usize) -> UnsentTestRequest + Send + Sync + 'static,
         judge: fn(&TestResponse) -> Result<(), String>,
     ) -> Self {
         const CLIENTS: usize = 8;
         let (answered, over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let ask: Ask = Arc::new(ask);
+        let ask: RequestBuilder = Arc::new(ask);
         let client = |number| {
-            let client = Client {
+            let client = LoadClient {
                 url: url.to_owned(),
                 keeps: number % 2 == 0,
                 ask: ask.clone(),
@@ -74,16 +74,16 @@ impl Load {
     }
 }
 
-struct Client {
+struct LoadClient {
     url: String,
     keeps: bool,
-    ask: Ask,
+    ask: RequestBuilder,
     judge: fn(&TestResponse) -> Result<(), String>,
     answered: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
 }
 
-impl Client {
+impl LoadClient {
     async fn run(self) -> Vec<String> {
         let mut failures = Vec::new();
         let mut kept = None;
@@ -111,7 +111,7 @@ impl Client {
             Some(connection) => connection,
             None => HeldConnection::open(&self.url).await?,
         };
-        let Asked { method, path, headers, body } = (self.ask)(turn);
+        let UnsentTestRequest { method, path, headers, body } = (self.ask)(turn);
         let answer = connection.request(method, path, &headers, body).await?;
         if self.keeps && answer.header("connection") != "close" {
             *kept = Some(connection);

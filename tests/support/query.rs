@@ -3,18 +3,18 @@
 use serde_json::Value;
 use testkit::http::{TestResponse, request};
 
-use super::House;
+use super::TestGateway;
 
 /// A request to a query route that has not been sent yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Query {
+pub(crate) struct TestQuery {
     path: String,
     method: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-impl Query {
+impl TestQuery {
     /// Builds `POST /query` with a body of this content type.
     pub(crate) fn new(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::untyped(body).header("content-type", content_type)
@@ -68,7 +68,7 @@ impl Query {
     }
 
     /// Sends the request on a new connection. Dropping the future closes the connection.
-    pub(crate) async fn send(&self, house: &House) -> TestResponse {
+    pub(crate) async fn send(&self, house: &TestGateway) -> TestResponse {
         let url = format!("{}{}", house.gateway.url, self.path);
         let headers: Vec<_> = self.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
         let answer = request(&self.method, &url, &headers, self.body.clone()).await;

@@ -7,17 +7,17 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::process::Command;
 
-use super::{House, Query};
+use super::{TestGateway, TestQuery};
 
 /// The recording of a run on the route `/recorded` of the shared gateway.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedRun {
     pub(crate) bytes: Vec<u8>,
     pub(crate) json: Value,
 }
 
-impl Recorded {
-    pub(crate) async fn of(query: Query) -> Self {
-        let house = House::shared().await;
+impl RecordedRun {
+    pub(crate) async fn of(query: TestQuery) -> Self {
+        let house = TestGateway::shared().await;
         let response = query.at("/recorded").header("orfa-debug", "?1").send(&house).await;
         assert_eq!(response.status, 200, "{}", response.text());
         assert_eq!(response.header("content-type"), "application/vnd.orfa.recording+json");

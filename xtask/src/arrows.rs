@@ -5,9 +5,9 @@
 //! connections are found in the sources, because features of a shared dependency can't be assigned
 //! to a single crate.
 
-use crate::Findings;
-use crate::files::{self, File};
-use crate::metadata::{Dependency, Kind, Metadata, Package};
+use crate::CheckFindings;
+use crate::files::{self, TrackedFile};
+use crate::metadata::{DependencyGraph, DependencyKind, GraphPackage, ManifestDependency};
 
 /// The levels of the architecture, lowest first. A crate depends on lower levels only, never on its own.
 const LEVELS: &[&[&str]] = &[
@@ -19,26 +19,26 @@ const LEVELS: &[&[&str]] = &[
 ];
 
 /// Allowed dependencies within a level, each with its manifest sections.
-const SIDEWAYS: &[(&str, &str, &[Kind])] = &[
+const SIDEWAYS: &[(&str, &str, &[DependencyKind])] = &[
     // Its build script takes snapshots and compiles them with the same engine that runs them.
-    ("environments", "sandbox", &[Kind::Build, Kind::Dev]),
+    ("environments", "sandbox", &[DependencyKind::Build, DependencyKind::Dev]),
     // A call carries the quota key that is charged for its work.
-    ("services", "offload", &[Kind::Normal]),
+    ("services", "offload", &[DependencyKind::Normal]),
     // It encodes the tree of `json`. A second parser for texts would be a second source of bugs.
-    ("dedup", "json", &[Kind::Normal]),
+    ("dedup", "json", &[DependencyKind::Normal]),
 ];
 
 /// Crates outside of the levels, with the workspace crates that they may use. `testkit` drives the gateway
 /// through its binary and ports, so it depends on no other crate; the same holds for the services of an
 /// example.
-const BESIDE: &[(&str, Uses)] = &[
-    ("testkit", Uses::Only(&[])),
-    ("marketplace", Uses::Only(&[])),
-    ("conformance", Uses::Only(&[])),
-    ("hostile", Uses::Only(&["testkit", "benches"])),
-    ("fuzz", Uses::Only(&[])),
-    ("xtask", Uses::Only(&["query-abi"])),
-    ("benches", Uses::All),
+const BESIDE: &[(&str, CrateUses)] = &[
+    ("testkit", CrateUses::Only(&[])),
+    ("marketplace", CrateUses::Only(&[])),
+    ("conformance", CrateUses::Only(&[])),
+    ("hostile", CrateUses::Only(&["testkit", "benches"])),
+    ("fuzz", CrateUses::Only(&[])),
+    ("xtask", CrateUses::Only(&["query-abi"])),
+    ("benches", CrateUses::All),
 ];
 
 /// Crates that tests and benches may use.
@@ -88,24 +88,24 @@ const PRIVILEGED: &[(&[&str], &[&str], &str)] = &[
     ),
 ];
 
-enum Uses {
+enum CrateUses {
     All,
     Only(&'static [&'static str]),
 }
 
 /// Checks this repository.
-pub(crate) fn run() -> anyhow::Result<Findings> {
-    let metadata = Metadata::read()?;
-    let members: Vec<&Package> = metadata.members().collect();
+pub(crate) fn run() -> anyhow::Result<CheckFindings> {
+    let metadata = DependencyGraph::read()?;
+    let members: Vec<&GraphPackage> = metadata.members().collect();
     let mut findings = manifests(&members);
     findings.extend(files::tracked()?.iter().filter_map(privileged));
     Ok(findings)
 }
 
 /// Findings in the manifests of the workspace.
-fn manifests(members: &[&Package]) -> Findings {
+fn manifests(members: &[&GraphPackage]) -> CheckFindings {
     let is_ours = |name: &str| members.iter().any(|member| member.name == name);
-    let mut findings = Findings::new();
+    let mut findings = CheckFindings::new();
     for member in members {
         if level(&member.name).is_none() && !is_beside(&member.name) {
             findings.push(format!("`{}` has no level: give it one in xtask/src/arrows.rs", member.name));
@@ -124,13 +124,13 @@ fn manifests(members: &[&Package]) -> Findings {
 }
 
 /// Checks a dependency between two crates of the workspace.
-fn inside(from: &str, dependency: &Dependency) -> Option<String> {
-    let Dependency { name: to, kind } = dependency;
+fn inside(from: &str, dependency: &ManifestDependency) -> Option<String> {
+    let ManifestDependency { name: to, kind } = dependency;
     let allowed = match (uses(from), level(from), level(to)) {
-        (Some(Uses::All), ..) => true,
-        (Some(Uses::Only(names)), ..) => names.contains(&to.as_str()),
+        (Some(CrateUses::All), ..) => true,
+        (Some(CrateUses::Only(names)), ..) => names.contains(&to.as_str()),
         (None, Some(from), Some(to)) if to < from => true,
-        _ if FOR_TESTS.contains(&to.as_str()) => *kind == Kind::Dev,
+        _ if FOR_TESTS.contains(&to.as_str()) => *kind == DependencyKind::Dev,
         _ => SIDEWAYS.iter().any(|(a, b, kinds)| (*a, *b) == (from, to) && kinds.contains(kind)),
     };
     (!allowed)
@@ -138,14 +138,14 @@ fn inside(from: &str, dependency: &Dependency) -> Option<String> {
 }
 
 /// Checks a dependency on an external package.
-fn outside(from: &str, dependency: &Dependency) -> Option<String> {
+fn outside(from: &str, dependency: &ManifestDependency) -> Option<String> {
     let guarded = |(names, ..): &&(&[&str], _, _)| names.iter().any(|name| dependency.name.starts_with(name));
     let (_, allowed, reason) = GUARDED.iter().find(guarded)?;
     (!allowed.contains(&from)).then(|| format!("`{from}` depends on `{}`: {reason}", dependency.name))
 }
 
 /// Finds privileged text in a source file.
-fn privileged(file: &File) -> Option<String> {
+fn privileged(file: &TrackedFile) -> Option<String> {
     if !file.path.starts_with("crates/") || file.ending() != "rs" {
         return None;
     }
@@ -161,7 +161,7 @@ fn level(name: &str) -> Option<usize> {
     LEVELS.iter().position(|level| level.contains(&name))
 }
 
-fn uses(name: &str) -> Option<&'static Uses> {
+fn uses(name: &str) -> Option<&'static CrateUses> {
     BESIDE.iter().find(|(beside, _)| *beside == name).map(|(_, uses)| uses)
 }
 
@@ -173,17 +173,17 @@ fn is_beside(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn found(arrows: &[(&str, &str, Kind)]) -> Findings {
-        let mut members: Vec<Package> = Vec::new();
+    fn found(arrows: &[(&str, &str, DependencyKind)]) -> CheckFindings {
+        let mut members: Vec<GraphPackage> = Vec::new();
         for (from, to, kind) in arrows {
-            let dependency = Dependency { name: (*to).into(), kind: *kind };
-            members.push(Package {
+            let dependency = ManifestDependency { name: (*to).into(), kind: *kind };
+            members.push(GraphPackage {
                 name: (*from).into(),
                 dependencies: vec![dependency],
-                ..Package::default()
+                ..GraphPackage::default()
             });
             if level(to).is_some() || is_beside(to) {
-                members.push(Package { name: (*to).into(), ..Package::default() });
+                members.push(GraphPackage { name: (*to).into(), ..GraphPackage::default() });
             }
         }
         manifests(&members.iter().collect::<Vec<_>>())
@@ -191,36 +191,42 @@ mod tests {
 
     #[test]
     fn accepts_dependencies_on_lower_levels() {
-        assert_eq!(found(&[("query", "sandbox", Kind::Normal), ("gateway", "query", Kind::Normal)]), [""; 0]);
-        assert_eq!(found(&[("environments", "sandbox", Kind::Build)]), [""; 0]);
-        assert_eq!(found(&[("services", "testkit", Kind::Dev)]), [""; 0]);
-        assert_eq!(found(&[("benches", "testkit", Kind::Normal)]), [""; 0]);
+        assert_eq!(
+            found(&[
+                ("query", "sandbox", DependencyKind::Normal),
+                ("gateway", "query", DependencyKind::Normal)
+            ]),
+            [""; 0]
+        );
+        assert_eq!(found(&[("environments", "sandbox", DependencyKind::Build)]), [""; 0]);
+        assert_eq!(found(&[("services", "testkit", DependencyKind::Dev)]), [""; 0]);
+        assert_eq!(found(&[("benches", "testkit", DependencyKind::Normal)]), [""; 0]);
     }
 
     #[test]
     fn finds_dependencies_on_higher_and_equal_levels() {
-        assert_eq!(found(&[("json", "query", Kind::Normal)]).len(), 1);
-        assert_eq!(found(&[("json", "services", Kind::Dev)]).len(), 1);
-        assert_eq!(found(&[("environments", "sandbox", Kind::Normal)]).len(), 1);
-        assert_eq!(found(&[("services", "testkit", Kind::Normal)]).len(), 1);
-        assert_eq!(found(&[("testkit", "gateway", Kind::Normal)]).len(), 1);
-        assert_eq!(found(&[("query-abi", "serde", Kind::Dev)]).len(), 1);
-        assert_eq!(found(&[("newcomer", "serde", Kind::Normal)]).len(), 1);
+        assert_eq!(found(&[("json", "query", DependencyKind::Normal)]).len(), 1);
+        assert_eq!(found(&[("json", "services", DependencyKind::Dev)]).len(), 1);
+        assert_eq!(found(&[("environments", "sandbox", DependencyKind::Normal)]).len(), 1);
+        assert_eq!(found(&[("services", "testkit", DependencyKind::Normal)]).len(), 1);
+        assert_eq!(found(&[("testkit", "gateway", DependencyKind::Normal)]).len(), 1);
+        assert_eq!(found(&[("query-abi", "serde", DependencyKind::Dev)]).len(), 1);
+        assert_eq!(found(&[("newcomer", "serde", DependencyKind::Normal)]).len(), 1);
     }
 
     #[test]
     fn guarded_packages_are_found() {
-        assert_eq!(found(&[("query", "wasmtime", Kind::Normal)]).len(), 1);
-        assert_eq!(found(&[("query", "wasmtime-environ", Kind::Build)]).len(), 1);
-        assert_eq!(found(&[("gateway", "reqwest", Kind::Dev)]).len(), 1);
-        assert_eq!(found(&[("query", "rusqlite", Kind::Normal)]).len(), 1);
-        assert_eq!(found(&[("store", "rusqlite", Kind::Normal)]), [""; 0]);
-        assert_eq!(found(&[("sandbox", "wasmtime", Kind::Normal)]), [""; 0]);
+        assert_eq!(found(&[("query", "wasmtime", DependencyKind::Normal)]).len(), 1);
+        assert_eq!(found(&[("query", "wasmtime-environ", DependencyKind::Build)]).len(), 1);
+        assert_eq!(found(&[("gateway", "reqwest", DependencyKind::Dev)]).len(), 1);
+        assert_eq!(found(&[("query", "rusqlite", DependencyKind::Normal)]).len(), 1);
+        assert_eq!(found(&[("store", "rusqlite", DependencyKind::Normal)]), [""; 0]);
+        assert_eq!(found(&[("sandbox", "wasmtime", DependencyKind::Normal)]), [""; 0]);
     }
 
     #[test]
     fn privileged_words_are_found_outside_of_tests() {
-        let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
+        let file = |path: &str, text: &str| TrackedFile { path: path.into(), text: text.into() };
         let opens = "fn f() { TcpStream::connect(a) }";
         assert!(privileged(&file("crates/query/src/host.rs", opens)).is_some());
         assert!(privileged(&file("crates/services/src/transport.rs", opens)).is_none());

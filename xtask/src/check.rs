@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::{Findings, arrows, errors, files, generate, licences, prose, style};
+use crate::{CheckFindings, arrows, errors, files, generate, licences, prose, style};
 
 /// A check of this workspace.
-type Check = fn() -> anyhow::Result<Findings>;
+type WorkspaceCheck = fn() -> anyhow::Result<CheckFindings>;
 
 /// Runs all checks. Findings do not stop the next check; a failing tool does.
-pub(crate) fn all() -> anyhow::Result<Findings> {
-    let checks: [(&str, Check); 6] = [
+pub(crate) fn all() -> anyhow::Result<CheckFindings> {
+    let checks: [(&str, WorkspaceCheck); 6] = [
         ("arrows", arrows::run),
         ("licences", licences::run),
         ("style", style::run),
@@ -21,7 +21,7 @@ pub(crate) fn all() -> anyhow::Result<Findings> {
         ("generated files", generate::compare),
     ];
     cargo("formatting", &["fmt", "--all", "--check"])?;
-    let mut findings = Findings::new();
+    let mut findings = CheckFindings::new();
     for (name, check) in checks {
         findings.extend(timed(name, check)?);
     }

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::Findings;
-use crate::files::{self, File};
+use crate::CheckFindings;
+use crate::files::{self, TrackedFile};
 
 /// The page.
 const PAGE: &str = "docs/errors.md";
@@ -46,12 +46,12 @@ const PARTS: [(&str, &[&str]); 8] = [
 ];
 
 /// Checks this repository.
-pub(crate) fn run() -> anyhow::Result<Findings> {
+pub(crate) fn run() -> anyhow::Result<CheckFindings> {
     let files = files::tracked()?;
     let page = files.iter().find(|file| file.path == PAGE).map_or("", |file| file.text.as_str());
-    let mut findings = Findings::new();
+    let mut findings = CheckFindings::new();
     for (heading, folders) in PARTS {
-        let ours = |file: &&File| folders.iter().any(|folder| file.path.starts_with(folder));
+        let ours = |file: &&TrackedFile| folders.iter().any(|folder| file.path.starts_with(folder));
         let sources = files.iter().filter(ours).filter(|file| file.ending() == "rs");
         let codes = sources.flat_map(|file| codes(file.product())).collect();
         findings.extend(differences(heading, &codes, &rows(page, heading)));
@@ -60,7 +60,7 @@ pub(crate) fn run() -> anyhow::Result<Findings> {
     Ok(findings)
 }
 
-fn differences(heading: &str, codes: &BTreeSet<String>, rows: &BTreeSet<String>) -> Findings {
+fn differences(heading: &str, codes: &BTreeSet<String>, rows: &BTreeSet<String>) -> CheckFindings {
     let missing = codes.difference(rows).map(|code| format!("{PAGE} lacks `{code}` under `{heading}`"));
     let idle = rows.difference(codes).map(|code| format!("{PAGE} has `{code}`, which is not in the sources"));
     missing.chain(idle).collect()

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 /// A tracked text file.
-pub(crate) struct File {
+pub(crate) struct TrackedFile {
     /// The path relative to the root, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
@@ -18,7 +18,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// Every tracked text file that exists.
-pub(crate) fn tracked() -> anyhow::Result<Vec<File>> {
+pub(crate) fn tracked() -> anyhow::Result<Vec<TrackedFile>> {
     // In a container the checkout may belong to another user, which git refuses by default.
     let mut git = Command::new("git");
     git.args(["-c", "safe.directory=*", "ls-files", "-z"]).current_dir(root());
@@ -27,12 +27,12 @@ pub(crate) fn tracked() -> anyhow::Result<Vec<File>> {
     let paths = String::from_utf8(listed.stdout).context("a path is not UTF-8")?;
     let read = |path: &str| {
         let text = std::fs::read_to_string(root().join(path)).ok()?;
-        Some(File { path: path.to_owned(), text })
+        Some(TrackedFile { path: path.to_owned(), text })
     };
     Ok(paths.split_terminator('\0').filter_map(read).collect())
 }
 
-impl File {
+impl TrackedFile {
     /// The extension of the file's name, such as `rs`.
     pub(crate) fn ending(&self) -> &str {
         self.path.rsplit_once('.').map_or("", |(_, ending)| ending)

@@ -11,7 +11,7 @@ use anyhow::Context;
 use query_abi::{AbiCode, FailureKind, HOST_FUNCTIONS, HOST_MODULE, HostFunction, JsonKind, ResponsePart};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
-use crate::{Findings, files};
+use crate::{CheckFindings, files};
 
 const PREAMBLE: &str = "\
 /* The raw ABI of an ORFA query. GENERATED from crates/query-abi by `cargo xtask generate`: don't edit.
@@ -90,7 +90,7 @@ const BEGIN: &str = "<!-- generated from crates/query-abi by `cargo xtask genera
 const END: &str = "<!-- end of generated text -->\n";
 
 /// Writes every generated file that is out of date.
-pub(crate) fn write() -> anyhow::Result<Findings> {
+pub(crate) fn write() -> anyhow::Result<CheckFindings> {
     for (path, text) in outdated()? {
         std::fs::write(files::root().join(path), text).with_context(|| path.to_owned())?;
         println!("wrote {path}");
@@ -100,7 +100,7 @@ pub(crate) fn write() -> anyhow::Result<Findings> {
 
 /// Runs the tests of `gateway` and `benches` that compare docs/config.md and docs/benchmarks.md in the mode
 /// that writes them.
-fn pages_of_tests() -> anyhow::Result<Findings> {
+fn pages_of_tests() -> anyhow::Result<CheckFindings> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["test", "--quiet", "--package", "gateway", "--package", "benches", "--lib", "--"]);
     cargo.args(["config::reference", "page::tests"]);
@@ -110,7 +110,7 @@ fn pages_of_tests() -> anyhow::Result<Findings> {
 }
 
 /// Reports every generated file that is out of date.
-pub(crate) fn compare() -> anyhow::Result<Findings> {
+pub(crate) fn compare() -> anyhow::Result<CheckFindings> {
     let outdated = outdated()?.into_iter();
     Ok(outdated.map(|(path, _)| format!("{path} is out of date: run `cargo xtask generate`")).collect())
 }

@@ -4,8 +4,8 @@
 
 use spdx::{Expression, ParseMode};
 
-use crate::Findings;
-use crate::metadata::{Metadata, Package};
+use crate::CheckFindings;
+use crate::metadata::{DependencyGraph, GraphPackage};
 
 /// Licences that require no more than passing on their text.
 const ACCEPTED: &[&str] = &[
@@ -35,15 +35,15 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[(
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Checks this repository.
-pub(crate) fn run() -> anyhow::Result<Findings> {
-    let packages = Metadata::read()?.packages;
-    let mut findings: Findings = packages.iter().filter_map(finding).collect();
+pub(crate) fn run() -> anyhow::Result<CheckFindings> {
+    let packages = DependencyGraph::read()?.packages;
+    let mut findings: CheckFindings = packages.iter().filter_map(finding).collect();
     findings.extend(idle(&packages));
     Ok(findings)
 }
 
-fn finding(package: &Package) -> Option<String> {
-    let Package { name, license, source, .. } = package;
+fn finding(package: &GraphPackage) -> Option<String> {
+    let GraphPackage { name, license, source, .. } = package;
     if let Some(source) = source.as_deref().filter(|source| *source != REGISTRY) {
         return Some(format!("`{name}` comes from {source}, not from crates.io"));
     }
@@ -66,7 +66,7 @@ fn is_accepted(package: &str, expression: &Expression) -> bool {
 }
 
 /// Reports exceptions for packages that are no longer used.
-fn idle(packages: &[Package]) -> impl Iterator<Item = String> {
+fn idle(packages: &[GraphPackage]) -> impl Iterator<Item = String> {
     let used = |name: &str| packages.iter().any(|package| package.name == name);
     let idle = EXCEPTIONS.iter().filter(move |(name, ..)| !used(name));
     idle.map(|(name, ..)| format!("the licence exception for `{name}` is no longer used"))
@@ -79,7 +79,7 @@ mod tests {
     fn judge(name: &str, licence: Option<&str>) -> Option<String> {
         let license = licence.map(str::to_owned);
         let source = Some(REGISTRY.to_owned());
-        finding(&Package { name: name.into(), license, source, ..Package::default() })
+        finding(&GraphPackage { name: name.into(), license, source, ..GraphPackage::default() })
     }
 
     #[test]
@@ -110,7 +110,8 @@ mod tests {
     #[test]
     fn finds_packages_from_other_sources() {
         let source = Some("git+https://example.org/a".to_owned());
-        let package = Package { name: "a".into(), license: Some("MIT".into()), source, ..Package::default() };
+        let package =
+            GraphPackage { name: "a".into(), license: Some("MIT".into()), source, ..GraphPackage::default() };
         assert!(finding(&package).is_some());
     }
 }

@@ -35,7 +35,7 @@ This is not part of `check` yet:
   names               measures of type names and of cycles among modules, with their targets";
 
 /// The findings of a check, one sentence each; empty if there are none.
-type Findings = Vec<String>;
+type CheckFindings = Vec<String>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(words: &[&str]) -> anyhow::Result<Findings> {
+fn run(words: &[&str]) -> anyhow::Result<CheckFindings> {
     match words {
         ["check"] => check::all(),
         ["arrows"] => arrows::run(),
@@ -67,7 +67,7 @@ fn run(words: &[&str]) -> anyhow::Result<Findings> {
         ["generate", "--check"] => generate::compare(),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
-            Ok(Findings::new())
+            Ok(CheckFindings::new())
         }
         _ => bail!("there is no verb `{}`\n{HELP}", words.join(" ")),
     }

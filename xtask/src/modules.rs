@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::vocabulary::{Location, constant, line_at};
+use crate::vocabulary::{RaisedAt, constant, line_at};
 
 /// The file stems of a crate's roots.
 const CRATE_ROOTS: [&str; 3] = ["lib", "main", "bin"];
@@ -27,7 +27,7 @@ pub(crate) struct ModuleCycle {
     pub(crate) modules: Vec<String>,
     /// One location for each pair of modules in the group, the pairs with fewest uses first: those are the
     /// cheapest to remove.
-    pub(crate) uses: Vec<Location>,
+    pub(crate) uses: Vec<RaisedAt>,
 }
 
 struct ModuleFile<'a> {
@@ -133,13 +133,13 @@ fn reachable<'a>(module: &'a str, uses: &ModuleUses<'a>) -> BTreeSet<&'a str> {
     reached
 }
 
-fn uses_inside(modules: &BTreeSet<&str>, uses: &ModuleUses) -> Vec<Location> {
+fn uses_inside(modules: &BTreeSet<&str>, uses: &ModuleUses) -> Vec<RaisedAt> {
     let pairs = uses.iter().filter(|((user, used), _)| modules.contains(user) && modules.contains(used));
     let mut inside: Vec<_> = pairs.collect();
     inside.sort_by_key(|(_, lines)| lines.len());
     let location = |((user, used), lines): (&(&str, &str), &Vec<String>)| {
         let text = format!("`{user}` uses `{used}`, {} in all", lines.len());
-        Some(Location { at: lines.first()?.clone(), text })
+        Some(RaisedAt { at: lines.first()?.clone(), text })
     };
     inside.into_iter().filter_map(location).collect()
 }

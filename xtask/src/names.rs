@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::Findings;
+use crate::CheckFindings;
 use crate::files;
 use crate::modules::{self, ModuleCycle};
 use crate::vocabulary::{
-    self, Location, Measure, SourceFile, constant, float, line_at, percent, worst_first,
+    self, RaisedAt, SourceFile, WorkspaceMeasure, constant, float, line_at, percent, worst_first,
 };
 
 /// Pronouns, bare participles and other words that name no thing.
@@ -68,18 +68,18 @@ static NAME_WORD: LazyLock<Regex> = LazyLock::new(|| constant("[A-Z][a-z0-9]*"))
 type TypeDefinitions = BTreeMap<String, Vec<String>>;
 
 /// Measures this repository, prints the table and returns the missed targets.
-pub(crate) fn run() -> anyhow::Result<Findings> {
+pub(crate) fn run() -> anyhow::Result<CheckFindings> {
     let files = files::tracked()?;
     Ok(vocabulary::report(&measures(&vocabulary::sources(&files))))
 }
 
-fn measures(sources: &[SourceFile]) -> Vec<Measure> {
+fn measures(sources: &[SourceFile]) -> Vec<WorkspaceMeasure> {
     let code: Vec<(&str, String)> = sources.iter().map(|source| (source.path, source.code())).collect();
     let types = type_definitions(&code);
     let total: usize = types.values().map(Vec::len).sum();
     let share = |name, target, is_counted: &dyn Fn(&str, usize) -> bool| {
         let (count, locations) = selected(&types, is_counted);
-        Measure { name, value: percent(count, total), target, locations }
+        WorkspaceMeasure { name, value: percent(count, total), target, locations }
     };
     let (shadowing, shadowing_locations) = selected(&types, &|name, _| SHADOWED.contains(&name));
     let denied = denied_names(&types, sources);
@@ -87,13 +87,13 @@ fn measures(sources: &[SourceFile]) -> Vec<Measure> {
         share("one_word_types_%", 45.0, &|name, _| NAME_WORD.find_iter(name).count() == 1),
         share("types_with_2_namesakes_%", 15.0, &|_, definitions| definitions >= 3),
         share("pronoun_types_%", 1.0, &|name, _| PRONOUNS.contains(&name)),
-        Measure {
+        WorkspaceMeasure {
             name: "shadowing_types",
             value: float(shadowing),
             target: 0.0,
             locations: shadowing_locations,
         },
-        Measure { name: "denied_names", value: float(denied.len()), target: 0.0, locations: denied },
+        WorkspaceMeasure { name: "denied_names", value: float(denied.len()), target: 0.0, locations: denied },
     ];
     measures.extend(cycle_measures(&modules::cycles(&code)));
     measures
@@ -111,7 +111,7 @@ fn type_definitions(code: &[(&str, String)]) -> TypeDefinitions {
 
 /// Counts the definitions of some names, given as name and number of definitions. The locations have one
 /// entry for each name, those with most definitions first.
-fn selected(types: &TypeDefinitions, is_counted: &dyn Fn(&str, usize) -> bool) -> (usize, Vec<Location>) {
+fn selected(types: &TypeDefinitions, is_counted: &dyn Fn(&str, usize) -> bool) -> (usize, Vec<RaisedAt>) {
     let mut count = 0;
     let mut locations = Vec::new();
     for (name, lines) in types.iter().filter(|(name, lines)| is_counted(name, lines.len())) {
@@ -120,22 +120,22 @@ fn selected(types: &TypeDefinitions, is_counted: &dyn Fn(&str, usize) -> bool) -
             1 => format!("type `{name}`"),
             number => format!("type `{name}`, one of {number}"),
         };
-        locations.extend(lines.first().map(|at| (lines.len(), Location { at: at.clone(), text })));
+        locations.extend(lines.first().map(|at| (lines.len(), RaisedAt { at: at.clone(), text })));
     }
     (count, worst_first(locations))
 }
 
-fn denied_names(types: &TypeDefinitions, sources: &[SourceFile]) -> Vec<Location> {
+fn denied_names(types: &TypeDefinitions, sources: &[SourceFile]) -> Vec<RaisedAt> {
     let mut locations = Vec::new();
     for (name, instead) in DENIED_TYPES {
         let lines = types.get(*name).into_iter().flatten();
         let text = format!("type `{name}`: use {instead}, for example");
-        locations.extend(lines.map(|at| Location { at: at.clone(), text: text.clone() }));
+        locations.extend(lines.map(|at| RaisedAt { at: at.clone(), text: text.clone() }));
     }
     for SourceFile { path, .. } in sources {
         let file = path.rsplit('/').next();
         let denied = DENIED_FILES.iter().find(|(name, _)| file == Some(*name));
-        locations.extend(denied.map(|(name, instead)| Location {
+        locations.extend(denied.map(|(name, instead)| RaisedAt {
             at: format!("{path}:1"),
             text: format!("file `{name}`: use {instead}, for example"),
         }));
@@ -143,22 +143,22 @@ fn denied_names(types: &TypeDefinitions, sources: &[SourceFile]) -> Vec<Location
     locations
 }
 
-fn cycle_measures(cycles: &[ModuleCycle]) -> [Measure; 2] {
+fn cycle_measures(cycles: &[ModuleCycle]) -> [WorkspaceMeasure; 2] {
     let largest = cycles.iter().max_by_key(|cycle| cycle.modules.len());
     let summary = |cycle: &ModuleCycle| {
-        let Location { at, text } = cycle.uses.first()?;
+        let RaisedAt { at, text } = cycle.uses.first()?;
         let ModuleCycle { crate_folder, modules, .. } = cycle;
         let text = format!("{crate_folder}: {}. The rarest use: {text}", modules.join(", "));
-        Some((modules.len(), Location { at: at.clone(), text }))
+        Some((modules.len(), RaisedAt { at: at.clone(), text }))
     };
     [
-        Measure {
+        WorkspaceMeasure {
             name: "module_cycles",
             value: float(cycles.len()),
             target: 5.0,
             locations: worst_first(cycles.iter().filter_map(summary).collect()),
         },
-        Measure {
+        WorkspaceMeasure {
             name: "largest_module_cycle",
             value: float(largest.map_or(0, |cycle| cycle.modules.len())),
             target: 6.0,

@@ -9,9 +9,11 @@ use std::sync::LazyLock;
 use anyhow::{Context, ensure};
 use regex::Regex;
 
-use crate::Findings;
-use crate::files::{self, File};
-use crate::vocabulary::{self, Location, Measure, SourceFile, constant, float, per, percent, worst_first};
+use crate::CheckFindings;
+use crate::files::{self, TrackedFile};
+use crate::vocabulary::{
+    self, RaisedAt, SourceFile, WorkspaceMeasure, constant, float, per, percent, worst_first,
+};
 
 /// Subjects of later commits are measured.
 const BASE_COMMIT: &str = "d18860b";
@@ -60,7 +62,7 @@ struct CommentBlock<'a> {
 }
 
 /// Measures this repository, prints the table and returns the missed targets.
-pub(crate) fn run() -> anyhow::Result<Findings> {
+pub(crate) fn run() -> anyhow::Result<CheckFindings> {
     let files = files::tracked()?;
     let mut measures = comment_measures(&vocabulary::sources(&files));
     measures.push(width_measure("comment_lines_over_110", &files, wide_comments));
@@ -69,17 +71,17 @@ pub(crate) fn run() -> anyhow::Result<Findings> {
     Ok(vocabulary::report(&measures))
 }
 
-fn comment_measures(sources: &[SourceFile]) -> Vec<Measure> {
+fn comment_measures(sources: &[SourceFile]) -> Vec<WorkspaceMeasure> {
     let blocks: Vec<CommentBlock> = sources.iter().flat_map(comment_blocks).collect();
     let words: usize = blocks.iter().map(|block| block.text.split_whitespace().count()).sum();
     let mut measures = vec![opener_measure(&blocks)];
     for (name, pattern, target) in WORDS {
         let (count, locations) = occurrences(&blocks, &constant(pattern));
-        measures.push(Measure { name, value: per(10_000, count, words), target, locations });
+        measures.push(WorkspaceMeasure { name, value: per(10_000, count, words), target, locations });
     }
     let phrases = DENIED_PHRASES.iter().map(|pattern| occurrences(&blocks, &constant(pattern)));
-    let (counts, locations): (Vec<usize>, Vec<Vec<Location>>) = phrases.unzip();
-    measures.push(Measure {
+    let (counts, locations): (Vec<usize>, Vec<Vec<RaisedAt>>) = phrases.unzip();
+    measures.push(WorkspaceMeasure {
         name: "denied_phrases",
         value: float(counts.iter().sum()),
         target: 0.0,
@@ -88,12 +90,12 @@ fn comment_measures(sources: &[SourceFile]) -> Vec<Measure> {
     measures
 }
 
-fn opener_measure(blocks: &[CommentBlock]) -> Measure {
+fn opener_measure(blocks: &[CommentBlock]) -> WorkspaceMeasure {
     let docs: Vec<_> = blocks.iter().filter(|block| block.kind == "///" && !block.text.is_empty()).collect();
     let opened = docs.iter().filter(|block| PRONOUN_OPENER.is_match(&block.text));
-    let locations: Vec<Location> = opened.map(|block| block.location(0)).collect();
+    let locations: Vec<RaisedAt> = opened.map(|block| block.location(0)).collect();
     let value = percent(locations.len(), docs.len());
-    Measure { name: "pronoun_openers_%", value, target: 3.0, locations }
+    WorkspaceMeasure { name: "pronoun_openers_%", value, target: 3.0, locations }
 }
 
 /// Returns the comments of a source in order.
@@ -123,11 +125,11 @@ fn comment_blocks<'a>(source: &SourceFile<'a>) -> Vec<CommentBlock<'a>> {
 
 impl CommentBlock<'_> {
     /// Returns the location of the block with an excerpt around an offset in its text.
-    fn location(&self, offset: usize) -> Location {
+    fn location(&self, offset: usize) -> RaisedAt {
         let (length, before) = EXCERPT;
         let mut starts = self.text[..offset].char_indices().rev().map(|(start, _)| start);
         let start = starts.nth(before - 1).unwrap_or(0);
-        Location {
+        RaisedAt {
             at: format!("{}:{}", self.path, self.line),
             text: self.text[start..].chars().take(length).collect(),
         }
@@ -136,7 +138,7 @@ impl CommentBlock<'_> {
 
 /// Counts matches of a pattern's first group. The locations have one entry for each comment, those with most
 /// matches first.
-fn occurrences(blocks: &[CommentBlock], pattern: &Regex) -> (usize, Vec<Location>) {
+fn occurrences(blocks: &[CommentBlock], pattern: &Regex) -> (usize, Vec<RaisedAt>) {
     let mut total = 0;
     let mut locations = Vec::new();
     for block in blocks {
@@ -149,19 +151,23 @@ fn occurrences(blocks: &[CommentBlock], pattern: &Regex) -> (usize, Vec<Location
 }
 
 /// Counts the lines that a function of a file finds too wide, given as line number and width.
-fn width_measure(name: &'static str, files: &[File], wide: fn(&File) -> Vec<(usize, usize)>) -> Measure {
+fn width_measure(
+    name: &'static str,
+    files: &[TrackedFile],
+    wide: fn(&TrackedFile) -> Vec<(usize, usize)>,
+) -> WorkspaceMeasure {
     let mut locations = Vec::new();
     for file in files {
         for (line, width) in wide(file) {
             let at = format!("{}:{line}", file.path);
-            locations.push((width, Location { at, text: format!("{width} characters") }));
+            locations.push((width, RaisedAt { at, text: format!("{width} characters") }));
         }
     }
-    Measure { name, value: float(locations.len()), target: 0.0, locations: worst_first(locations) }
+    WorkspaceMeasure { name, value: float(locations.len()), target: 0.0, locations: worst_first(locations) }
 }
 
 /// Finds wide comment lines in Rust. URLs and tables cannot be wrapped.
-fn wide_comments(file: &File) -> Vec<(usize, usize)> {
+fn wide_comments(file: &TrackedFile) -> Vec<(usize, usize)> {
     if file.ending() != "rs" {
         return Vec::new();
     }
@@ -173,7 +179,7 @@ fn wide_comments(file: &File) -> Vec<(usize, usize)> {
 }
 
 /// Finds wide lines in Markdown outside of tables, links and code blocks.
-fn wide_markdown(file: &File) -> Vec<(usize, usize)> {
+fn wide_markdown(file: &TrackedFile) -> Vec<(usize, usize)> {
     if file.ending() != "md" {
         return Vec::new();
     }
@@ -193,16 +199,16 @@ fn wide_lines(text: &str, limit: usize, mut is_wrapped: impl FnMut(&str) -> bool
     lines.map(|(number, line)| (number, line.chars().count())).filter(|(_, width)| *width > limit).collect()
 }
 
-fn subject_measure(commits: &[(String, String)]) -> Measure {
+fn subject_measure(commits: &[(String, String)]) -> WorkspaceMeasure {
     let mut wide = Vec::new();
     for (hash, subject) in commits {
         let width = subject.chars().count();
         if width > SUBJECT_WIDTH {
-            wide.push((width, Location { at: hash.clone(), text: subject.clone() }));
+            wide.push((width, RaisedAt { at: hash.clone(), text: subject.clone() }));
         }
     }
     let value = percent(wide.len(), commits.len());
-    Measure { name: "commit_subjects_over_72_%", value, target: 10.0, locations: worst_first(wide) }
+    WorkspaceMeasure { name: "commit_subjects_over_72_%", value, target: 10.0, locations: worst_first(wide) }
 }
 
 /// The short hash and the subject of each commit after the base, without merges, if the clone has the base.
@@ -242,8 +248,8 @@ mod tests {
         measures.into_iter().find(|measure| measure.name == name).unwrap().value
     }
 
-    fn file(path: &str, text: String) -> File {
-        File { path: path.into(), text }
+    fn file(path: &str, text: String) -> TrackedFile {
+        TrackedFile { path: path.into(), text }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Style of files: an opening comment, a maximum length, and no paths or registries of local machines.
 
-use crate::Findings;
-use crate::files::{self, File};
+use crate::CheckFindings;
+use crate::files::{self, TrackedFile};
 
 /// The number of lines from which a file needs an opening comment.
 const NEEDS_OPENING: usize = 50;
@@ -15,12 +15,12 @@ const LOCKS: &[&str] = &["Cargo.lock", "package-lock.json", ".npmrc", "config.to
 const HOSTS: &[&str] = &["github.com", "index.crates.io", "registry.npmjs.org"];
 
 /// Checks this repository.
-pub(crate) fn run() -> anyhow::Result<Findings> {
+pub(crate) fn run() -> anyhow::Result<CheckFindings> {
     Ok(files::tracked()?.iter().flat_map(findings).collect())
 }
 
-fn findings(file: &File) -> Findings {
-    let mut findings = Findings::new();
+fn findings(file: &TrackedFile) -> CheckFindings {
+    let mut findings = CheckFindings::new();
     findings.extend(opening(file));
     findings.extend(length(file));
     findings.extend(machine(file));
@@ -37,7 +37,7 @@ fn opener(ending: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-fn opening(file: &File) -> Option<String> {
+fn opening(file: &TrackedFile) -> Option<String> {
     let openers = opener(file.ending())?;
     // An executable file begins with its interpreter.
     let text = if file.text.starts_with("#!") {
@@ -51,13 +51,13 @@ fn opening(file: &File) -> Option<String> {
         .then(|| format!("{} does not open with `{}`: describe the file there", file.path, openers[0]))
 }
 
-fn length(file: &File) -> Option<String> {
+fn length(file: &TrackedFile) -> Option<String> {
     opener(file.ending())?;
     let lines = file.text.lines().count();
     (lines > LONGEST).then(|| format!("{} has {lines} lines: split it", file.path))
 }
 
-fn machine(file: &File) -> Option<String> {
+fn machine(file: &TrackedFile) -> Option<String> {
     let found = |line: &str| MACHINE_FOLDERS.iter().any(|folder| names_folder(line, folder));
     let (number, line) = (1..).zip(file.text.lines()).find(|(_, line)| found(line))?;
     Some(format!("{}:{number} contains a path of a local machine: {}", file.path, line.trim()))
@@ -73,7 +73,7 @@ fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(&path).any(|(at, _)| begins(at))
 }
 
-fn registry(file: &File) -> Option<String> {
+fn registry(file: &TrackedFile) -> Option<String> {
     let name = file.path.rsplit('/').next()?;
     let fetched = |line: &&str| ["source", "resolved", "registry"].iter().any(|word| line.contains(word));
     let foreign = |line: &str| host(line).is_some_and(|host| !HOSTS.contains(&host));
@@ -90,8 +90,8 @@ fn host(line: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn file(path: &str, text: impl Into<String>) -> File {
-        File { path: path.into(), text: text.into() }
+    fn file(path: &str, text: impl Into<String>) -> TrackedFile {
+        TrackedFile { path: path.into(), text: text.into() }
     }
 
     #[test]

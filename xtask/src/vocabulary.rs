@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::Findings;
-use crate::files::File;
+use crate::CheckFindings;
+use crate::files::TrackedFile;
 
 /// The number of locations that are listed for a missed target.
 const LISTED_LOCATIONS: usize = 20;
@@ -31,17 +31,17 @@ pub(crate) struct SourceFile<'a> {
 
 /// A figure of the whole workspace and the highest value that it may have.
 #[derive(Debug)]
-pub(crate) struct Measure {
+pub(crate) struct WorkspaceMeasure {
     pub(crate) name: &'static str,
     pub(crate) value: f64,
     pub(crate) target: f64,
     /// The locations that raise the value, worst first.
-    pub(crate) locations: Vec<Location>,
+    pub(crate) locations: Vec<RaisedAt>,
 }
 
 /// A place in the repository that raises a measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Location {
+pub(crate) struct RaisedAt {
     /// `path:line`, or the short hash of a commit.
     pub(crate) at: String,
     pub(crate) text: String,
@@ -53,15 +53,15 @@ pub(crate) fn constant(pattern: &str) -> Regex {
 }
 
 /// Returns the measured sources: Rust outside of tests, fuzz targets, benches and examples.
-pub(crate) fn sources(files: &[File]) -> Vec<SourceFile<'_>> {
-    let is_measured = |file: &&File| {
+pub(crate) fn sources(files: &[TrackedFile]) -> Vec<SourceFile<'_>> {
+    let is_measured = |file: &&TrackedFile| {
         let is_inside = MEASURED_FOLDERS.iter().any(|folder| file.path.starts_with(folder));
         is_inside && file.ending() == "rs" && !TEST_PATH.is_match(&file.path)
     };
     files.iter().filter(is_measured).map(without_tests).collect()
 }
 
-fn without_tests(file: &File) -> SourceFile<'_> {
+fn without_tests(file: &TrackedFile) -> SourceFile<'_> {
     let end = TEST_MODULE.find(&file.text).map_or(file.text.len(), |module| module.start());
     SourceFile { path: &file.path, text: &file.text[..end] }
 }
@@ -96,23 +96,23 @@ pub(crate) fn float(count: usize) -> f64 {
 }
 
 /// Sorts locations by weight, highest first. Those of equal weight keep their order.
-pub(crate) fn worst_first(mut locations: Vec<(usize, Location)>) -> Vec<Location> {
+pub(crate) fn worst_first(mut locations: Vec<(usize, RaisedAt)>) -> Vec<RaisedAt> {
     locations.sort_by_key(|(weight, _)| Reverse(*weight));
     locations.into_iter().map(|(_, location)| location).collect()
 }
 
 /// Prints the table of measures and returns a finding for each missed target.
-pub(crate) fn report(measures: &[Measure]) -> Findings {
+pub(crate) fn report(measures: &[WorkspaceMeasure]) -> CheckFindings {
     println!("{:28} {:>7}   target", "measure", "value");
     for measure in measures {
-        let Measure { name, value, target, .. } = measure;
+        let WorkspaceMeasure { name, value, target, .. } = measure;
         let mark = if measure.is_missed() { "MISSED" } else { "" };
         println!("{name:28} {value:7.1}   <= {target:<4} {mark}");
     }
-    measures.iter().filter(|measure| measure.is_missed()).map(Measure::finding).collect()
+    measures.iter().filter(|measure| measure.is_missed()).map(WorkspaceMeasure::finding).collect()
 }
 
-impl Measure {
+impl WorkspaceMeasure {
     fn is_missed(&self) -> bool {
         self.value > self.target
     }
@@ -122,7 +122,7 @@ impl Measure {
         let mut lines =
             vec![format!("{name} is {value:.1}, above its target of {target}. The worst places:")];
         let worst = locations.iter().take(LISTED_LOCATIONS);
-        lines.extend(worst.map(|Location { at, text }| format!("{at}  {text}")));
+        lines.extend(worst.map(|RaisedAt { at, text }| format!("{at}  {text}")));
         lines.join("\n    ")
     }
 }
@@ -131,13 +131,13 @@ impl Measure {
 mod tests {
     use super::*;
 
-    fn file(path: &str, text: &str) -> File {
-        File { path: path.into(), text: text.into() }
+    fn file(path: &str, text: &str) -> TrackedFile {
+        TrackedFile { path: path.into(), text: text.into() }
     }
 
-    fn measure(value: f64, locations: usize) -> Measure {
-        let location = Location { at: "a.rs:1".into(), text: "type `A`".into() };
-        Measure { name: "a", value, target: 3.0, locations: vec![location; locations] }
+    fn measure(value: f64, locations: usize) -> WorkspaceMeasure {
+        let location = RaisedAt { at: "a.rs:1".into(), text: "type `A`".into() };
+        WorkspaceMeasure { name: "a", value, target: 3.0, locations: vec![location; locations] }
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn sorts_by_weight() {
-        let location = |at: &str| Location { at: at.into(), text: String::new() };
+        let location = |at: &str| RaisedAt { at: at.into(), text: String::new() };
         let sorted = worst_first(vec![(1, location("a")), (3, location("b")), (1, location("c"))]);
         assert_eq!(sorted, [location("b"), location("a"), location("c")]);
     }

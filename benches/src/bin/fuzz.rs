@@ -13,14 +13,14 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use benches::scoreboard::{self, Better, Score};
+use benches::scoreboard::{self, BetterDirection, HeadlineScore};
 use clap::Parser;
-use fuzz::{QUARANTINE_MB, RSS_MB, TARGETS, Target};
+use fuzz::{FuzzTarget, QUARANTINE_MB, RSS_MB, TARGETS};
 use serde::{Deserialize, Serialize};
 
 /// Run the fuzz targets.
 #[derive(Debug, Parser)]
-struct Arguments {
+struct FuzzArguments {
     /// The time for each target in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
@@ -40,7 +40,7 @@ struct Arguments {
 
 /// The results of a target.
 #[derive(Debug, Serialize, Deserialize)]
-struct Row {
+struct FuzzRow {
     target: String,
     package: String,
     seconds: u64,
@@ -55,17 +55,17 @@ struct Row {
 }
 
 fn main() -> Result<ExitCode> {
-    let Arguments { seconds, only, jobs, list, update } = Arguments::parse();
+    let FuzzArguments { seconds, only, jobs, list, update } = FuzzArguments::parse();
     if let Some(unknown) = only.iter().find(|name| TARGETS.iter().all(|target| target.name != **name)) {
         bail!("no target is called `{unknown}`; `--list` lists them");
     }
-    let is_wanted = |target: &&Target| only.is_empty() || only.iter().any(|name| name == target.name);
-    let targets: Vec<&'static Target> = TARGETS.iter().filter(is_wanted).collect();
+    let is_wanted = |target: &&FuzzTarget| only.is_empty() || only.iter().any(|name| name == target.name);
+    let targets: Vec<&'static FuzzTarget> = TARGETS.iter().filter(is_wanted).collect();
     if list {
         targets.iter().for_each(|target| anstream::println!("{:<20} {}", target.name, target.package));
         return Ok(ExitCode::SUCCESS);
     }
-    let folder = Folder::new()?;
+    let folder = FuzzFolders::new()?;
     let binaries = folder.build(&targets)?;
     let rest = Mutex::new(targets.into_iter());
     let work = || {
@@ -105,20 +105,20 @@ fn main() -> Result<ExitCode> {
 }
 
 /// Merges these rows with the last results of other targets, in the order of [`TARGETS`].
-fn beside_earlier(rows: Vec<Row>) -> Result<Vec<Row>> {
-    let earlier: Vec<Row> = scoreboard::earlier_rows("fuzz")?;
-    let mut by_name: BTreeMap<String, Row> =
+fn beside_earlier(rows: Vec<FuzzRow>) -> Result<Vec<FuzzRow>> {
+    let earlier: Vec<FuzzRow> = scoreboard::earlier_rows("fuzz")?;
+    let mut by_name: BTreeMap<String, FuzzRow> =
         earlier.into_iter().chain(rows).map(|row| (row.target.clone(), row)).collect();
     Ok(TARGETS.iter().filter_map(|target| by_name.remove(target.name)).collect())
 }
 
 /// The figures of the scoreboard.
-fn scores(rows: &[Row]) -> [(String, Score); 2] {
+fn scores(rows: &[FuzzRow]) -> [(String, HeadlineScore); 2] {
     let shortest = rows.iter().map(|row| row.seconds).min().unwrap_or_default();
-    let score = |value: f64, unit: &str, target: f64, against: &str| Score {
+    let score = |value: f64, unit: &str, target: f64, against: &str| HeadlineScore {
         value,
         unit: unit.to_owned(),
-        better: Better::Higher,
+        better: BetterDirection::Higher,
         target: Some(target),
         against: against.to_owned(),
         spread: 0.0,
@@ -134,12 +134,12 @@ fn scores(rows: &[Row]) -> [(String, Score); 2] {
 }
 
 /// The folders of the build and of the results.
-struct Folder {
+struct FuzzFolders {
     root: PathBuf,
     target: PathBuf,
 }
 
-impl Folder {
+impl FuzzFolders {
     fn new() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
         let target = match std::env::var_os("CARGO_TARGET_DIR") {
@@ -149,7 +149,7 @@ impl Folder {
         Ok(Self { root, target: target.join("fuzz") })
     }
 
-    fn made(&self, kind: &str, target: &Target) -> Result<PathBuf> {
+    fn made(&self, kind: &str, target: &FuzzTarget) -> Result<PathBuf> {
         let folder = self.target.join(kind).join(target.name);
         fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
         Ok(folder)
@@ -157,7 +157,7 @@ impl Folder {
 
     /// Builds the tests of the targets' crates in one invocation, so that they share dependencies. Returns
     /// the binary of each.
-    fn build(&self, targets: &[&'static Target]) -> Result<BTreeMap<&'static str, PathBuf>> {
+    fn build(&self, targets: &[&'static FuzzTarget]) -> Result<BTreeMap<&'static str, PathBuf>> {
         let packages: BTreeSet<&'static str> = targets.iter().map(|target| target.package).collect();
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.current_dir(&self.root).args(["test", "--profile", "fuzz", "--locked", "--lib", "--no-run"]);
@@ -178,7 +178,7 @@ impl Folder {
     }
 
     /// Runs a target.
-    fn run(&self, target: &'static Target, binary: &Path, seconds: u64) -> Result<Row> {
+    fn run(&self, target: &'static FuzzTarget, binary: &Path, seconds: u64) -> Result<FuzzRow> {
         let corpus = self.made("corpus", target)?;
         let findings = self.made("findings", target)?;
         let log = self.made("logs", target)?.join("log");
@@ -217,7 +217,7 @@ impl Folder {
             anstream::println!("{}: {}", target.name, summary(&text, &log));
         }
         let stat = |name: &str| after(&text, &format!("stat::{name}:")).unwrap_or_default();
-        Ok(Row {
+        Ok(FuzzRow {
             target: target.name.to_owned(),
             package: target.package.to_owned(),
             seconds,

@@ -16,7 +16,7 @@ use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::ListenerExt;
-use benches::client::Client;
+use benches::client::BenchClient;
 use bytes::Bytes;
 use http_body_util::Full;
 use serde::{Deserialize, Serialize};
@@ -24,10 +24,10 @@ use tokio::net::TcpListener;
 
 type Text<'a> = Cow<'a, str>;
 
-struct Services {
-    profile: Client,
-    catalog: Client,
-    order: Client,
+struct ServiceUrls {
+    profile: BenchClient,
+    catalog: BenchClient,
+    order: BenchClient,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -74,7 +74,7 @@ struct Posting<'a> {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Order<'a> {
+struct OrderRecord<'a> {
     id: u64,
     catalog_id: u64,
     freelancer_id: u64,
@@ -129,7 +129,7 @@ struct Person<'a> {
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct PostingsPage {
     limit: usize,
 }
 
@@ -142,10 +142,10 @@ async fn main() -> Result<()> {
     let [address, profile, catalog, order] = arguments.as_slice() else {
         anyhow::bail!("handwritten ADDRESS PROFILE CATALOG ORDER");
     };
-    let services = Services {
-        profile: Client::new(profile.parse()?),
-        catalog: Client::new(catalog.parse()?),
-        order: Client::new(order.parse()?),
+    let services = ServiceUrls {
+        profile: BenchClient::new(profile.parse()?),
+        catalog: BenchClient::new(catalog.parse()?),
+        order: BenchClient::new(order.parse()?),
     };
     let router = Router::new().route("/q4", get(q4)).route("/q5", get(q5)).with_state(Arc::new(services));
     let listener = TcpListener::bind(address).await?.tap_io(|stream| drop(stream.set_nodelay(true)));
@@ -153,8 +153,8 @@ async fn main() -> Result<()> {
 }
 
 /// All buyers, each with its postings.
-async fn q4(State(services): State<Arc<Services>>) -> Result<Response, BadGateway> {
-    let Services { profile, catalog, .. } = services.as_ref();
+async fn q4(State(services): State<Arc<ServiceUrls>>) -> Result<Response, BadGateway> {
+    let ServiceUrls { profile, catalog, .. } = services.as_ref();
     let (buyers, postings) = tokio::try_join!(fetch(profile, "/buyers"), fetch(catalog, "/catalogs"))?;
     let mut buyers: Vec<Buyer<'_>> = read(&buyers)?;
     let places: HashMap<u64, usize> =
@@ -169,12 +169,12 @@ async fn q4(State(services): State<Arc<Services>>) -> Result<Response, BadGatewa
 
 /// Orders, each with its posting and its freelancer.
 async fn q5(
-    State(services): State<Arc<Services>>,
-    Query(Page { limit }): Query<Page>,
+    State(services): State<Arc<ServiceUrls>>,
+    Query(PostingsPage { limit }): Query<PostingsPage>,
 ) -> Result<Response, BadGateway> {
-    let Services { profile, catalog, order } = services.as_ref();
+    let ServiceUrls { profile, catalog, order } = services.as_ref();
     let orders = fetch(order, &format!("/orders?limit={limit}")).await?;
-    let mut orders: Vec<Order<'_>> = read(&orders)?;
+    let mut orders: Vec<OrderRecord<'_>> = read(&orders)?;
     let postings = format!("/catalogs?ids={}", ids(orders.iter().map(|order| order.catalog_id)));
     let people = format!("/freelancers?ids={}", ids(orders.iter().map(|order| order.freelancer_id)));
     let (postings, people) = tokio::try_join!(fetch(catalog, &postings), fetch(profile, &people))?;
@@ -196,7 +196,7 @@ fn ids(ids: impl Iterator<Item = u64>) -> String {
     ids.join(",")
 }
 
-async fn fetch(service: &Client, path: &str) -> Result<Bytes> {
+async fn fetch(service: &BenchClient, path: &str) -> Result<Bytes> {
     let answer = service.send(Request::get(path).body(Full::default())?).await?;
     ensure!(answer.status == 200, "{path}: {}", answer.status);
     Ok(answer.body)

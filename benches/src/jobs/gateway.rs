@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use http::Request;
 use http_body_util::Full;
-use marketplace::{Marketplace, Service};
+use marketplace::{Marketplace, MarketplaceService};
 
 use super::CPU_LIMIT_MS;
-use crate::client::Client;
+use crate::client::BenchClient;
 
 /// The number of calls to services that a gateway has made so far, from its metrics.
 ///
 /// # Errors
 /// Fails if the metrics can't be read.
-pub async fn upstream_calls(admin: &Client) -> Result<u64> {
+pub async fn upstream_calls(admin: &BenchClient) -> Result<u64> {
     let metrics = admin.send(Request::get("/metrics").body(Full::default())?).await?.body;
     let metrics = String::from_utf8_lossy(&metrics);
     let counts = metrics.lines().filter(|line| line.starts_with("orfa_upstream_requests_total"));
@@ -27,7 +27,7 @@ pub async fn upstream_calls(admin: &Client) -> Result<u64> {
 #[must_use]
 pub fn gateway(marketplace: &Marketplace, admin: SocketAddr) -> String {
     let [services, routes] =
-        [service, route].map(|line| Service::ALL.map(|of| line(of, marketplace)).concat());
+        [service, route].map(|line| MarketplaceService::ALL.map(|of| line(of, marketplace)).concat());
     format!(
         "admin: {admin}
 services:
@@ -52,7 +52,7 @@ services:
 }
 
 /// The entries of a service for REST and for its own GraphQL.
-fn service(service: Service, marketplace: &Marketplace) -> String {
+fn service(service: MarketplaceService, marketplace: &Marketplace) -> String {
     let (name, url) = (service.name(), marketplace.url(service));
     let [openapi, schema] = ["openapi", "graphql"].map(|folder| example(folder).join(name));
     let [openapi, schema] = [openapi.with_extension("yaml"), schema.with_extension("graphql")];
@@ -69,6 +69,6 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(name)
 }
 
-fn route(service: Service, _: &Marketplace) -> String {
+fn route(service: MarketplaceService, _: &Marketplace) -> String {
     format!("  - {{ path: \"/{0}/*\", proxy: {0} }}\n", service.name())
 }

@@ -3,14 +3,14 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use super::{Call, Session, distinct, ids, items};
+use super::{PreparedCall, RestSession, distinct, ids, items};
 
 const ORDERS: &str = "/order/orders?limit=50";
 
 /// Reads the orders, then each posting and each freelancer in them once.
-pub(super) async fn calls(session: &mut Session<'_>) -> Result<Value> {
-    let orders = session.one(Call::get(ORDERS)).await?;
-    let call = |path: &'static str| move |id: &Value| Call::get(format!("{path}/{id}"));
+pub(super) async fn calls(session: &mut RestSession<'_>) -> Result<Value> {
+    let orders = session.one(PreparedCall::get(ORDERS)).await?;
+    let call = |path: &'static str| move |id: &Value| PreparedCall::get(format!("{path}/{id}"));
     let (postings, people) = (distinct(&orders, "catalog_id"), distinct(&orders, "freelancer_id"));
     let calls = postings.iter().map(call("/catalog/catalogs"));
     let calls = calls.chain(people.iter().map(call("/profile/freelancers")));
@@ -20,10 +20,10 @@ pub(super) async fn calls(session: &mut Session<'_>) -> Result<Value> {
 }
 
 /// Reads the orders, then all postings and freelancers in them with two calls.
-pub(super) async fn bulk(session: &mut Session<'_>) -> Result<Value> {
-    let orders = session.one(Call::get(ORDERS)).await?;
-    let postings = Call::get(format!("/catalog/catalogs?ids={}", ids(&orders, "catalog_id")));
-    let people = Call::get(format!("/profile/freelancers?ids={}", ids(&orders, "freelancer_id")));
+pub(super) async fn bulk(session: &mut RestSession<'_>) -> Result<Value> {
+    let orders = session.one(PreparedCall::get(ORDERS)).await?;
+    let postings = PreparedCall::get(format!("/catalog/catalogs?ids={}", ids(&orders, "catalog_id")));
+    let people = PreparedCall::get(format!("/profile/freelancers?ids={}", ids(&orders, "freelancer_id")));
     let (postings, people) = session.both(postings, people).await?;
     Ok(join(&orders, items(&postings), items(&people)))
 }

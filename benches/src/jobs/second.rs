@@ -3,25 +3,26 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Call, Session, ids, items};
+use super::{PreparedCall, RestSession, ids, items};
 
 const BUYERS: &str = "/profile/buyers?limit=8";
 
 /// Reads the buyers, then makes one call per buyer.
-pub(super) async fn calls(session: &mut Session<'_>) -> Result<Value> {
-    let buyers = session.one(Call::get(BUYERS)).await?;
-    let newest =
-        |buyer: &Value| Call::get(format!("/catalog/catalogs?buyer={}&sort=-created&limit=2", buyer["id"]));
+pub(super) async fn calls(session: &mut RestSession<'_>) -> Result<Value> {
+    let buyers = session.one(PreparedCall::get(BUYERS)).await?;
+    let newest = |buyer: &Value| {
+        PreparedCall::get(format!("/catalog/catalogs?buyer={}&sort=-created&limit=2", buyer["id"]))
+    };
     let lists = session.all(items(&buyers).iter().map(newest).collect()).await?;
     Ok(items(&buyers).iter().zip(&lists).map(|(buyer, list)| row(buyer, &list[1])).collect())
 }
 
 /// Reads the buyers, then the two newest postings of all of them, and assigns these.
-pub(super) async fn bulk(session: &mut Session<'_>) -> Result<Value> {
-    let buyers = session.one(Call::get(BUYERS)).await?;
+pub(super) async fn bulk(session: &mut RestSession<'_>) -> Result<Value> {
+    let buyers = session.one(PreparedCall::get(BUYERS)).await?;
     let ids = ids(&buyers, "id");
     let newest = format!("/catalog/catalogs?buyers={ids}&per_buyer=2&sort=-created");
-    let postings = session.one(Call::get(newest)).await?;
+    let postings = session.one(PreparedCall::get(newest)).await?;
     let second = |buyer: &Value| {
         let mut theirs = items(&postings).iter().filter(|posting| posting["buyer_id"] == buyer["id"]);
         row(buyer, theirs.nth(1).unwrap_or(&Value::Null))

@@ -7,13 +7,13 @@ use futures_util::future::try_join_all;
 use http::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::call::Call;
-use crate::client::{Client, gzip_saves};
+use crate::call::PreparedCall;
+use crate::client::{BenchClient, gzip_saves};
 
 /// A run of a REST client. With several services, the first segment of a call's path is the service.
 #[derive(Debug)]
-pub struct Session<'a> {
-    client: &'a Client,
+pub struct RestSession<'a> {
+    client: &'a BenchClient,
     at_once: bool,
     /// A header that is added to each call.
     header: Option<(HeaderName, HeaderValue)>,
@@ -23,10 +23,10 @@ pub struct Session<'a> {
     bodies: Vec<Bytes>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> RestSession<'a> {
     /// Creates a session that sends independent calls sequentially, or concurrently if `at_once`.
     #[must_use]
-    pub fn new(client: &'a Client, at_once: bool) -> Self {
+    pub fn new(client: &'a BenchClient, at_once: bool) -> Self {
         Self { client, at_once, header: None, round_trips: 0, bodies: Vec::new() }
     }
 
@@ -60,7 +60,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Fails if the call fails, or its response is not JSON.
-    pub async fn one(&mut self, call: Call) -> Result<Value> {
+    pub async fn one(&mut self, call: PreparedCall) -> Result<Value> {
         self.round_trips += 1;
         let answer = self.send(call).await?;
         self.read(answer)
@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// Fails if one fails, or its response is not JSON.
-    pub async fn all(&mut self, calls: Vec<Call>) -> Result<Vec<Value>> {
+    pub async fn all(&mut self, calls: Vec<PreparedCall>) -> Result<Vec<Value>> {
         if self.at_once {
             self.round_trips += usize::from(!calls.is_empty());
             let answers = try_join_all(calls.into_iter().map(|call| self.send(call))).await?;
@@ -84,13 +84,13 @@ impl<'a> Session<'a> {
     }
 
     /// Makes two independent calls.
-    pub(super) async fn both(&mut self, first: Call, second: Call) -> Result<(Value, Value)> {
+    pub(super) async fn both(&mut self, first: PreparedCall, second: PreparedCall) -> Result<(Value, Value)> {
         let answers: Result<[Value; 2], _> = self.all(vec![first, second]).await?.try_into();
         let [first, second] = answers.map_err(|_| anyhow::anyhow!("two calls have two responses"))?;
         Ok((first, second))
     }
 
-    async fn send(&self, call: Call) -> Result<Bytes> {
+    async fn send(&self, call: PreparedCall) -> Result<Bytes> {
         let call = match self.header.clone() {
             Some((name, value)) => call.with(name, value),
             None => call,

@@ -1,6 +1,6 @@
 //! APISIX and Wasm: its only table, on fault injection in three ways, and the cost of plain proxying.
 
-use super::results::{Results, ratio};
+use super::results::{BenchResults, ratio};
 use super::table::{cell, missing, number, row, spread, table, times};
 
 /// The document's requests per second, with the name of our corresponding case.
@@ -11,7 +11,7 @@ const FAULTS: [(&str, Option<f64>, &str); 4] = [
     ("by an external program (ours: a service with that response)", Some(11_873.12), "plain"),
 ];
 
-pub(super) fn section(results: &Results) -> String {
+pub(super) fn section(results: &BenchResults) -> String {
     format!(
         "## APISIX and Wasm\n\nFault injection under wrk: by the gateway itself, by a Wasm plugin, by an external program.\n\n{}{}",
         faults(results),
@@ -19,7 +19,7 @@ pub(super) fn section(results: &Results) -> String {
     )
 }
 
-fn faults(results: &Results) -> String {
+fn faults(results: &BenchResults) -> String {
     let rows = results.of("filter");
     let of = |server: &str, case: &str| rows.with("server", server).with("case", case);
     let native = |server: &str| of(server, "native").median("per_cpu_second");
@@ -56,7 +56,7 @@ fn faults(results: &Results) -> String {
 }
 
 /// Plain proxying, next to nginx and Envoy.
-fn proxies(results: &Results) -> String {
+fn proxies(results: &BenchResults) -> String {
     let heading = "### Passing on, beside nginx and Envoy\n\nOne worker each, with an access log; requests per second of CPU. *Awake* uses a load \
         that never sleeps: otherwise a server pays for waking it, which it does not over a network.\n\n";
     let rows = results.of("proxy");

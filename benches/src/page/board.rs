@@ -1,8 +1,8 @@
 //! The end of the page: the rivals with their versions, and the whole scoreboard.
 
-use super::results::Results;
+use super::results::BenchResults;
 use super::table::{cell, missing, number, row, table};
-use crate::scoreboard::{Better, Score, Scoreboard};
+use crate::scoreboard::{BetterDirection, HeadlineScore, Scoreboard};
 
 /// Display names for names in the rows.
 const NAMES: [(&str, &str); 6] = [
@@ -15,7 +15,7 @@ const NAMES: [(&str, &str); 6] = [
 ];
 
 /// The rivals with their versions, and those that were not available.
-pub(super) fn rivals(results: &Results) -> String {
+pub(super) fn rivals(results: &BenchResults) -> String {
     let heading = "## The rivals\n\nVersions of the rivals and tools. Not available in the registries in use, and not measured: APISIX, \
                    Ocelot and HotChocolate, which two of the documents measured; Memos and Gitea, which are replaced by stand-ins.\n\n";
     let rows = results.of("rivals");
@@ -32,7 +32,7 @@ pub(super) fn rivals(results: &Results) -> String {
 }
 
 /// The processor time that the host of the machine took, by bench.
-pub(super) fn machine(results: &Results) -> String {
+pub(super) fn machine(results: &BenchResults) -> String {
     let heading = "## The machine\n\nBoth processors belong to a virtual machine, whose host lends them to others too. The share of the \
                    wanted processor time that the host took away (*steal*), and the duration of each bench:\n\n";
     let rows = results.of("machine");
@@ -70,12 +70,12 @@ pub(super) fn section(board: &Scoreboard) -> String {
     text + "\n"
 }
 
-fn scores<'a>(scores: impl Iterator<Item = (&'a String, &'a Score)>) -> String {
+fn scores<'a>(scores: impl Iterator<Item = (&'a String, &'a HeadlineScore)>) -> String {
     let rows = scores.map(|(name, score)| {
         let (sign, mark) = match (score.better, score.is_met()) {
             (_, None) => ("", ""),
-            (Better::Lower, Some(met)) => ("at most ", if met { "yes" } else { "**no**" }),
-            (Better::Higher, Some(met)) => ("at least ", if met { "yes" } else { "**no**" }),
+            (BetterDirection::Lower, Some(met)) => ("at most ", if met { "yes" } else { "**no**" }),
+            (BetterDirection::Higher, Some(met)) => ("at least ", if met { "yes" } else { "**no**" }),
         };
         let target = score.target.map_or_else(|| cell(None), |target| format!("{sign}{}", number(target)));
         let value = format!("{} {}", number(score.value), score.unit);
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn lists_missed_targets_first() {
-        let score = |value, better| Score {
+        let score = |value, better| HeadlineScore {
             value,
             unit: "ms".into(),
             better,
@@ -102,8 +102,8 @@ mod tests {
             spread: 0.5,
         };
         let board = [
-            ("a.met".to_owned(), score(1.0, Better::Lower)),
-            ("b.missed".to_owned(), score(1.0, Better::Higher)),
+            ("a.met".to_owned(), score(1.0, BetterDirection::Lower)),
+            ("b.missed".to_owned(), score(1.0, BetterDirection::Higher)),
         ];
         let text = section(&board.into_iter().collect());
         assert!(text.contains("1 of 2 targets are met"), "{text}");

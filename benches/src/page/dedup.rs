@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::results::{Results, Rows};
+use super::results::{BenchResults, RowSelection};
 use super::table::{cell, missing, row, table};
 
 /// The paper's three architectures and their names here.
@@ -16,9 +16,9 @@ const SIZES: [u64; 3] = [10, 50, 100];
 
 /// A table of gains: its number, its subject, our field, and the paper's percentages over architectures 1 and
 /// 2.
-type Gains = (u8, &'static str, &'static str, [[f64; 3]; 2]);
+type GainsTable = (u8, &'static str, &'static str, [[f64; 3]; 2]);
 
-const GAINS: [Gains; 3] = [
+const GAINS: [GainsTable; 3] = [
     (2, "throughput", "throughput", [[0.0, 0.0, 0.33], [0.0, 0.0, 0.0]]),
     (3, "response time", "response", [[11.04, 62.53, 95.22], [0.66, -0.12, -1.45]]),
     (4, "parsing time", "parsing", [[75.78, 276.38, 309.35], [64.61, 193.76, 218.07]]),
@@ -37,7 +37,7 @@ const FORMS: [(&str, &str); 4] = [
     ("deduplicator", "graphql-deduplicator"),
 ];
 
-pub(super) fn section(results: &Results) -> String {
+pub(super) fn section(results: &BenchResults) -> String {
     let heading = "## Object deduplication in GraphQL\n\nThe paper requests a repository's history of 10, 50 and 100 commits by one author from \
         GitHub. Ours is generated with the same size for 10 and 50, and somewhat larger for 100, and crosses a line of one megabit per second \
         with a round trip of 100 ms. Node can't read zstd, so parsing it is not measured.\n\n";
@@ -48,14 +48,14 @@ pub(super) fn section(results: &Results) -> String {
     heading.to_owned() + &table_1(&rows) + &GAINS.map(|gains| gain(&rows, gains)).concat() + &sizes(&rows)
 }
 
-fn cells<'a>(rows: &Rows<'a>, nodes: u64, way: &str) -> Rows<'a> {
+fn cells<'a>(rows: &RowSelection<'a>, nodes: u64, way: &str) -> RowSelection<'a> {
     rows.with("nodes", nodes).with("way", way)
 }
 
-fn table_1(rows: &Rows<'_>) -> String {
+fn table_1(rows: &RowSelection<'_>) -> String {
     let heading = "### Table 1: bytes, response, parsing, throughput\n\nEach pair is theirs and ours.\n\n";
     let fields = ["bytes", "response_ms", "parsing_ms", "per_second"];
-    let pair = |of: &Rows<'_>| {
+    let pair = |of: &RowSelection<'_>| {
         fields.map(|field| {
             let theirs = of.median(&format!("paper/{field}"));
             format!("{} / {}", cell(theirs), cell(of.median(field)))
@@ -75,7 +75,7 @@ fn table_1(rows: &Rows<'_>) -> String {
 }
 
 /// A table of gains in percent, over no treatment and over compression.
-fn gain(rows: &Rows<'_>, (number, what, field, paper): Gains) -> String {
+fn gain(rows: &RowSelection<'_>, (number, what, field, paper): GainsTable) -> String {
     let mut lines = Vec::new();
     for (over, (_, architecture)) in ARCHITECTURES.into_iter().take(2).enumerate() {
         let label = |who: &str| format!("{who}, over architecture {architecture}");
@@ -91,7 +91,7 @@ fn gain(rows: &Rows<'_>, (number, what, field, paper): Gains) -> String {
 }
 
 /// The sizes of seven histories in the form of each library.
-fn sizes(rows: &Rows<'_>) -> String {
+fn sizes(rows: &RowSelection<'_>) -> String {
     let texts = rows.having("read_us");
     let lines = texts.iter().map(|text| {
         let name = format!("commits: {}, authors: {}", text["nodes"], text["authors"]);

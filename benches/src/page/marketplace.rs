@@ -1,11 +1,11 @@
 //! REST and GraphQL gateways in front of a marketplace: the study's figures 6 and 7, for which its text has
 //! only some ratios, and gateways that are in use today.
 
-use super::Plot;
-use super::results::{Results, Rows, ratio};
+use super::NamedPlot;
+use super::results::{BenchResults, RowSelection, ratio};
 use super::s::cost;
 use super::table::{cell, missing, number, plot, row, table, times};
-use crate::svg::{Bars, Height};
+use crate::svg::{BarChart, BarScale};
 
 /// The number of users, and of requests per user.
 const CASES: [(u64, u64); 3] = [(100, 5), (250, 2), (500, 1)];
@@ -29,7 +29,7 @@ const FIGURES: [(&str, &str, &str, &str); 2] = [
     ("graphql-figure-7", "Figure 7: throughput", "requests answered a second", "per_second"),
 ];
 
-pub(super) fn section(results: &Results) -> String {
+pub(super) fn section(results: &BenchResults) -> String {
     let heading = "## REST and GraphQL gateways before a marketplace\n\nThe study sends five queries through Ocelot (REST, aggregated) and \
         HotChocolate (GraphQL, stitched): from 100 users five times each, from 250 twice, from 500 once, who start within five seconds. \
         Its marketplace is recreated here with the same numbers of rows. The study's REST corresponds to ORFA's aggregate; *GraphQL* is ORFA's over the \
@@ -38,7 +38,7 @@ pub(super) fn section(results: &Results) -> String {
 }
 
 /// Figures 6 and 7 as a table.
-fn figures(results: &Results) -> String {
+fn figures(results: &BenchResults) -> String {
     let heading = "### Figures 6 and 7: response time and throughput\n\nTheirs: q1 and q2 take the same time with both; q3 takes 5.2 s with GraphQL \
         in the first case, 0.2 s less than with REST; in the second and third case GraphQL no longer answers q5, and in the third \
         neither does REST.\n\n";
@@ -87,12 +87,12 @@ fn figures(results: &Results) -> String {
 }
 
 /// Figures 6 and 7 in the study's layout: a panel per case.
-pub(super) fn plots(results: &Results) -> Vec<Plot> {
+pub(super) fn plots(results: &BenchResults) -> Vec<NamedPlot> {
     let rows = results.of("graphql").having("users");
     if rows.is_empty() {
         return Vec::new();
     }
-    let group = |rows: &Rows<'_>, query: &str, field: &str| {
+    let group = |rows: &RowSelection<'_>, query: &str, field: &str| {
         let rows = rows.with("query", query);
         (query.to_uppercase(), WAYS.map(|(way, _)| rows.with("way", way).median(field)).to_vec())
     };
@@ -103,25 +103,25 @@ pub(super) fn plots(results: &Results) -> Vec<Plot> {
             (format!("{users} users, {each} each: {what}"), groups.to_vec())
         });
         let kinds = WAYS.map(|(_, name)| name).to_vec();
-        (name, Bars { kinds, panels: panels.to_vec(), height: Height::Linear }.draw())
+        (name, BarChart { kinds, panels: panels.to_vec(), height: BarScale::Linear }.draw())
     };
     FIGURES.map(plot).to_vec()
 }
 
-fn errors(rows: &Rows<'_>) -> String {
+fn errors(rows: &RowSelection<'_>) -> String {
     let errors = rows.numbers("errors");
     if errors.is_empty() { cell(None) } else { number(errors.iter().sum()).replace(".00", "") }
 }
 
 /// q4 and q5 next to handwritten servers.
-fn joins(results: &Results) -> String {
+fn joins(results: &BenchResults) -> String {
     let heading = "### The joins beside the same by hand\n\nq4 and q5 in Rust with serde (*handwritten*), and on Fastify with undici; \
         *orfa.dedup* is the aggregate with a deduplicated response.\n\n";
     heading.to_owned() + &cost(&results.of("aggregate").having("server"), "query", "server", "aggregate")
 }
 
 /// The comparison with tailcall and Hive, and with the aggregates.
-fn graphql(results: &Results) -> String {
+fn graphql(results: &BenchResults) -> String {
     let heading = "### GraphQL over REST beside tailcall and Hive Gateway\n\n100 posts, with and without their users' names, modelled on \
         tailcall's own benchmark. One core. *Coalescing* and *dedupe* combine equal concurrent calls of several requests, which an \
         operator has to enable; the others make calls for each request.\n\n";

@@ -5,7 +5,7 @@
 mod load;
 mod plots;
 
-use super::results::{Results, Rows, ratio};
+use super::results::{BenchResults, RowSelection, ratio};
 use super::table::{cell, missing, number, plot, row, table};
 
 pub(super) use plots::plots;
@@ -42,7 +42,7 @@ const INSTANCE: &str = "orfa.instance.c.calls";
 /// there, and once with the bulk calls of the API.
 const OURS: [(&str, &str); 2] = [(INSTANCE, "a call for each row"), ("orfa.instance.c", "the API's best")];
 
-pub(super) fn section(results: &Results) -> String {
+pub(super) fn section(results: &BenchResults) -> String {
     let heading = "## ORFA: a query language of WebAssembly\n\nThe paper runs six workflows on Memos, Strapi and Gitea from three \
         places, and measures \"hello world\" under load.\n\n";
     [
@@ -58,7 +58,7 @@ pub(super) fn section(results: &Results) -> String {
 }
 
 /// Latency from three places, and traffic, with a typical N.
-fn figure_7(results: &Results) -> String {
+fn figure_7(results: &BenchResults) -> String {
     let mut text = format!(
         "### Figure 7: latency and traffic, N = {USUAL_SIZE}\n\nTheirs, over all six workflows: ORFA-inst is 18.4 % faster than \
          GraphQL on average and 52 % at most (memos.r); traffic is 24.5 % less with the program in every request, 72.4 % less \
@@ -109,7 +109,7 @@ fn figure_7(results: &Results) -> String {
 }
 
 /// The cases in which ours is behind GraphQL where the paper names exceptions.
-fn exceptions(results: &Results) -> String {
+fn exceptions(results: &BenchResults) -> String {
     let mut behind = Vec::new();
     for (bench, _) in BENCHES {
         let rows = results.of(bench).with("n", USUAL_SIZE);
@@ -138,7 +138,7 @@ fn exceptions(results: &Results) -> String {
 }
 
 /// The median with the spread, if the row has one.
-fn latency(rows: &Rows<'_>, place: &str) -> String {
+fn latency(rows: &RowSelection<'_>, place: &str) -> String {
     let ms = rows.median(&format!("ms/{place}"));
     match rows.median(&format!("spread_ms/{place}")) {
         Some(spread) => format!("{} ({})", cell(ms), number(spread)),
@@ -169,7 +169,7 @@ fn label(way: &str) -> String {
 }
 
 /// Latency relative to GraphQL's, by distance.
-fn figure_8(results: &Results) -> String {
+fn figure_8(results: &BenchResults) -> String {
     let heading = format!(
         "### Figure 8: ORFA-inst by GraphQL, by distance, N = {USUAL_SIZE}\n\nTheirs: below 1 in almost all cells, and lower for more \
          distant clients.\n\n"
@@ -181,13 +181,13 @@ fn figure_8(results: &Results) -> String {
 }
 
 /// Our latency relative to GraphQL's from each place.
-fn distances(rows: &Rows<'_>, ours: &str) -> Vec<Option<f64>> {
+fn distances(rows: &RowSelection<'_>, ours: &str) -> Vec<Option<f64>> {
     let rows = rows.with("n", USUAL_SIZE);
     PLACES.map(|(place, _)| by_graphql(&rows, ours, |of| of.median(&format!("ms/{place}")))).to_vec()
 }
 
 /// Latency and traffic relative to GraphQL's, by N.
-fn figure_9(results: &Results) -> String {
+fn figure_9(results: &BenchResults) -> String {
     let heading = "### Figure 9: ORFA-inst by GraphQL, by N, at 93 ms\n\nTheirs: below 1 in most cells, and for traffic in all; the latency of \
         strapi grows with N, since its responses are long.\n\n";
     let names = SIZES.map(|size| format!("N={size}"));
@@ -195,37 +195,41 @@ fn figure_9(results: &Results) -> String {
     head.extend(names.iter().map(|name| format!("latency, {name}")));
     head.extend(names.iter().map(|name| format!("bytes, {name}")));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let both = |rows: &Rows<'_>, ours: &str| [latencies(rows, ours), bytes(rows, ours)].concat();
+    let both = |rows: &RowSelection<'_>, ours: &str| [latencies(rows, ours), bytes(rows, ours)].concat();
     let plot = plot("orfa-figure-9", "Figure 9: latency and bytes by GraphQL's");
     heading.to_owned() + &by_workflow(results, &head, both) + &plot
 }
 
 /// Our latency relative to GraphQL's, by N.
-fn latencies(rows: &Rows<'_>, ours: &str) -> Vec<Option<f64>> {
-    let latency = |of: &Rows<'_>| of.median(&format!("ms/{USUAL_PLACE}"));
+fn latencies(rows: &RowSelection<'_>, ours: &str) -> Vec<Option<f64>> {
+    let latency = |of: &RowSelection<'_>| of.median(&format!("ms/{USUAL_PLACE}"));
     SIZES.map(|size| by_graphql(&rows.with("n", size), ours, latency)).to_vec()
 }
 
 /// Our traffic relative to GraphQL's, by N.
-fn bytes(rows: &Rows<'_>, ours: &str) -> Vec<Option<f64>> {
+fn bytes(rows: &RowSelection<'_>, ours: &str) -> Vec<Option<f64>> {
     SIZES.map(|size| by_graphql(&rows.with("n", size), ours, traffic)).to_vec()
 }
 
 /// The bytes in both directions.
-fn traffic(rows: &Rows<'_>) -> Option<f64> {
+fn traffic(rows: &RowSelection<'_>) -> Option<f64> {
     Some(rows.median("bytes_up")? + rows.median("bytes_down")?)
 }
 
 /// A figure of ours relative to GraphQL's.
-fn by_graphql(rows: &Rows<'_>, ours: &str, of: impl Fn(&Rows<'_>) -> Option<f64>) -> Option<f64> {
+fn by_graphql(
+    rows: &RowSelection<'_>,
+    ours: &str,
+    of: impl Fn(&RowSelection<'_>) -> Option<f64>,
+) -> Option<f64> {
     ratio(of(&rows.with("way", ours)), of(&rows.with("way", GRAPHQL)))
 }
 
 /// A table with a row for each workflow and each of our variants.
 fn by_workflow(
-    results: &Results,
+    results: &BenchResults,
     head: &[&str],
-    figures: impl Fn(&Rows<'_>, &str) -> Vec<Option<f64>>,
+    figures: impl Fn(&RowSelection<'_>, &str) -> Vec<Option<f64>>,
 ) -> String {
     let (mut text, mut lines) = (String::new(), Vec::new());
     for (bench, _) in BENCHES {

@@ -10,21 +10,21 @@ use crate::stats::{median, spread};
 
 /// All rows, by bench.
 #[derive(Default)]
-pub(super) struct Results(BTreeMap<String, Vec<Value>>);
+pub(super) struct BenchResults(BTreeMap<String, Vec<Value>>);
 
 /// A selection of rows of a bench.
 #[derive(Clone, Default)]
-pub(super) struct Rows<'a>(Vec<&'a Value>);
+pub(super) struct RowSelection<'a>(Vec<&'a Value>);
 
 /// The aggregate of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Figure {
+pub(super) struct RoundAggregate {
     pub(super) median: f64,
     /// `None` for a single measurement.
     pub(super) spread: Option<f64>,
 }
 
-impl Results {
+impl BenchResults {
     /// Reads the results in a folder.
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let mut benches = BTreeMap::new();
@@ -41,12 +41,12 @@ impl Results {
     }
 
     /// The rows of a bench; empty if it never ran.
-    pub(super) fn of(&self, bench: &str) -> Rows<'_> {
-        Rows(self.0.get(bench).map(|rows| rows.iter().collect()).unwrap_or_default())
+    pub(super) fn of(&self, bench: &str) -> RowSelection<'_> {
+        RowSelection(self.0.get(bench).map(|rows| rows.iter().collect()).unwrap_or_default())
     }
 }
 
-impl<'a> Rows<'a> {
+impl<'a> RowSelection<'a> {
     /// The rows with this value in a field.
     pub(super) fn with(&self, field: &str, value: impl Into<Value>) -> Self {
         let value = value.into();
@@ -81,10 +81,10 @@ impl<'a> Rows<'a> {
     }
 
     /// The median of the numbers, with their spread.
-    pub(super) fn figure(&self, place: &str) -> Option<Figure> {
+    pub(super) fn figure(&self, place: &str) -> Option<RoundAggregate> {
         let numbers = self.numbers(place);
         let spread = (numbers.len() > 1).then(|| spread(&numbers));
-        (!numbers.is_empty()).then(|| Figure { median: median(&numbers), spread })
+        (!numbers.is_empty()).then(|| RoundAggregate { median: median(&numbers), spread })
     }
 
     /// The median of the numbers.
@@ -119,13 +119,16 @@ mod tests {
             { "server": "b", "round": 0, "ms": { "093": 9.0 } },
         ]);
         let results =
-            Results([("x".to_owned(), rows.as_array().expect("rows").clone())].into_iter().collect());
+            BenchResults([("x".to_owned(), rows.as_array().expect("rows").clone())].into_iter().collect());
         let rows = results.of("x");
         assert_eq!(
             rows.with("server", "a").figure("ms/093"),
-            Some(Figure { median: 2.5, spread: Some(3.0) })
+            Some(RoundAggregate { median: 2.5, spread: Some(3.0) })
         );
-        assert_eq!(rows.with("server", "b").figure("ms/093"), Some(Figure { median: 9.0, spread: None }));
+        assert_eq!(
+            rows.with("server", "b").figure("ms/093"),
+            Some(RoundAggregate { median: 9.0, spread: None })
+        );
         assert_eq!(rows.with("server", "c").figure("ms/093"), None);
         assert_eq!(rows.names("server"), ["a", "b"]);
         assert!(results.of("y").is_empty());

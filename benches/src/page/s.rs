@@ -1,9 +1,9 @@
 //! The S paper: its figures 2 to 4, which it draws without numbers, and the same services on Node and Bun.
 
-use super::results::{Results, Rows, ratio};
+use super::results::{BenchResults, RowSelection, ratio};
 use super::table::{cell, missing, plot, row, spread, table, times};
 
-pub(super) fn section(results: &Results) -> String {
+pub(super) fn section(results: &BenchResults) -> String {
     let heading = "## S: a scripting language for web services\n\nThe paper's machine has 24 cores; this one has two, which the load \
         and the pages share with the workers.\n\n";
     [heading.to_owned(), figures_2_and_3(results), figure_4(results), handlers(results), cases(results)]
@@ -11,7 +11,7 @@ pub(super) fn section(results: &Results) -> String {
 }
 
 /// Pages per second by the number of workers.
-fn figures_2_and_3(results: &Results) -> String {
+fn figures_2_and_3(results: &BenchResults) -> String {
     let heading = "### Figures 2 and 3: map-reduce and crawler by the number of workers\n\nTheirs: almost linear up to all 24 cores. \
         Here there are two, which the load shares: more than one worker can gain little, and the last column is the \
         speed-up of pure arithmetic with more threads. A crawl of depth 16, as in the paper, is run by `make bench ONLY=curves LONG=1`.\n\n";
@@ -22,7 +22,7 @@ fn figures_2_and_3(results: &Results) -> String {
     }
     let crawler = measured.with("case", "crawler");
     let depths = crawler.distinct("depth");
-    let of = |rows: &Rows<'_>, workers: u64| cell(rows.with("workers", workers).median("per_second"));
+    let of = |rows: &RowSelection<'_>, workers: u64| cell(rows.with("workers", workers).median("per_second"));
     let lines =
         measured.distinct("workers").into_iter().filter_map(serde_json::Value::as_u64).map(|workers| {
             let mapreduce = of(&measured.with("case", "mapreduce"), workers);
@@ -40,7 +40,7 @@ fn figures_2_and_3(results: &Results) -> String {
 }
 
 /// Requests and responses of a crawl over time.
-fn figure_4(results: &Results) -> String {
+fn figure_4(results: &BenchResults) -> String {
     let heading = "### Figure 4: requests and answers of a crawl over time\n\nTheirs: with one worker, responses begin only when all \
         leaves have been visited; with more, they overlap with the requests.\n\n";
     let rows = results.of("curves").having("seconds");
@@ -61,7 +61,7 @@ fn figure_4(results: &Results) -> String {
 }
 
 /// Two handlers, compared with the same handlers on Fastify and Bun.
-fn handlers(results: &Results) -> String {
+fn handlers(results: &BenchResults) -> String {
     let heading = "### Handlers beside Fastify and Bun\n\nThe same handlers on each server: one calls two services, and one \
         searches a page of 100 KB. One core.\n\n";
     let rows = results.of("script").having("handler");
@@ -69,7 +69,7 @@ fn handlers(results: &Results) -> String {
 }
 
 /// The case studies, compared with a cluster of Node processes.
-fn cases(results: &Results) -> String {
+fn cases(results: &BenchResults) -> String {
     let heading =
         "### The case studies beside a cluster of Node\n\nA page is a request of the crawl, or a map.\n\n";
     let rows = results.of("script").having("case");
@@ -85,7 +85,7 @@ fn cases(results: &Results) -> String {
 }
 
 /// A table of the CPU time and throughput of each server, by request.
-pub(super) fn cost(rows: &Rows<'_>, asked: &str, server: &str, bench: &str) -> String {
+pub(super) fn cost(rows: &RowSelection<'_>, asked: &str, server: &str, bench: &str) -> String {
     if rows.is_empty() {
         return missing(bench);
     }

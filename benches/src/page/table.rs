@@ -1,6 +1,6 @@
 //! Markdown tables, and number formatting.
 
-use super::results::Figure;
+use super::results::RoundAggregate;
 use crate::scoreboard;
 
 /// The placeholder for a missing figure.
@@ -61,11 +61,13 @@ pub(super) fn cell(value: impl Into<Option<f64>>) -> String {
 }
 
 /// Formats a figure with its spread, if there is one.
-pub(super) fn spread(figure: Option<Figure>) -> String {
+pub(super) fn spread(figure: Option<RoundAggregate>) -> String {
     match figure {
         None => NONE.into(),
-        Some(Figure { median, spread: None }) => number(median),
-        Some(Figure { median, spread: Some(spread) }) => format!("{} ({})", number(median), number(spread)),
+        Some(RoundAggregate { median, spread: None }) => number(median),
+        Some(RoundAggregate { median, spread: Some(spread) }) => {
+            format!("{} ({})", number(median), number(spread))
+        }
     }
 }
 

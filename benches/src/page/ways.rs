@@ -1,13 +1,13 @@
 //! A comparison that none of the documents has: the same questions with every approach, ORFA's five and
 //! others.
 
-use super::results::{Results, Rows};
+use super::results::{BenchResults, RowSelection};
 use super::table::{cell, missing, number, row, table};
 
 /// The names of the distances in the rows.
 const PLACES: [&str; 3] = ["035", "093", "170"];
 
-pub(super) fn section(results: &Results) -> String {
+pub(super) fn section(results: &BenchResults) -> String {
     let mut text = "## One job, all ways\n\nThree questions to the [marketplace](../examples/marketplace/README.md), from three \
         distances: with plain REST one by one, all at once, and with bulk calls of the API; with ORFA's handlers, a query by program \
         and by token, a script, GraphQL, and an aggregate, while REST itself is proxied by ORFA; with Cap'n Web, for which the \
@@ -44,7 +44,7 @@ pub(super) fn section(results: &Results) -> String {
     text
 }
 
-fn line(way: &str, rows: &Rows<'_>) -> Vec<String> {
+fn line(way: &str, rows: &RowSelection<'_>) -> Vec<String> {
     let whole = |field| cell(rows.median(field)).replace(".00", "").replace(".0", "");
     let ms = PLACES.map(|place| match rows.median(&format!("spread_ms/{place}")) {
         Some(spread) => format!("{} ({})", cell(rows.median(&format!("ms/{place}"))), number(spread)),

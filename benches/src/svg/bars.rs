@@ -19,28 +19,28 @@ const KEY_WIDTH: f64 = 100.0;
 
 /// Bars of the same kinds in several panels.
 #[derive(Debug)]
-pub struct Bars {
+pub struct BarChart {
     /// The names of the bars in each group, from left to right.
     pub kinds: Vec<&'static str>,
     /// The title of each panel, with its groups.
-    pub panels: Vec<(String, Vec<Group>)>,
+    pub panels: Vec<(String, Vec<BarGroup>)>,
     /// The scale of the bars.
-    pub height: Height,
+    pub height: BarScale,
 }
 
 /// The name of a group, and an optional figure of each kind.
-type Group = (String, Vec<Option<f64>>);
+type BarGroup = (String, Vec<Option<f64>>);
 
 /// The scale of bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Height {
+pub enum BarScale {
     /// Proportional to the figure.
     Linear,
     /// Proportional to the logarithm of the figure, starting at a tenth of the smallest one.
     Logarithmic,
 }
 
-impl Bars {
+impl BarChart {
     /// Draws an SVG file.
     #[must_use]
     pub fn draw(&self) -> String {
@@ -83,7 +83,7 @@ impl Bars {
     }
 }
 
-impl Height {
+impl BarScale {
     /// The height relative to the highest bar.
     fn part(self, figure: f64, low: f64, high: f64) -> f64 {
         match self {
@@ -130,15 +130,15 @@ fn short(figure: f64) -> String {
 mod tests {
     use super::*;
 
-    fn bars(height: Height, figures: Vec<Option<f64>>) -> String {
+    fn bars(height: BarScale, figures: Vec<Option<f64>>) -> String {
         let groups = vec![("a group".to_owned(), figures)];
-        Bars { kinds: vec!["one", "two", "three"], panels: vec![("A panel".to_owned(), groups)], height }
+        BarChart { kinds: vec!["one", "two", "three"], panels: vec![("A panel".to_owned(), groups)], height }
             .draw()
     }
 
     #[test]
     fn bar_heights_match_figures_and_missing_ones_are_skipped() {
-        let drawn = bars(Height::Linear, vec![Some(100.0), None, Some(50.0)]);
+        let drawn = bars(BarScale::Linear, vec![Some(100.0), None, Some(50.0)]);
         assert_eq!(drawn.matches("<rect x=").count(), 2, "{drawn}");
         assert!(drawn.contains("height=\"126.0\"") && drawn.contains("height=\"63.0\""), "{drawn}");
         assert!(drawn.contains(">100</text>") && drawn.contains(">three</text>"), "{drawn}");
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn logarithmic_bars_grow_one_step_per_factor_of_ten() {
-        let drawn = bars(Height::Logarithmic, vec![Some(10.0), Some(100.0), Some(1000.0)]);
+        let drawn = bars(BarScale::Logarithmic, vec![Some(10.0), Some(100.0), Some(1000.0)]);
         let heights = ["42.0", "84.0", "126.0"].map(|height| format!("height=\"{height}\""));
         assert!(heights.iter().all(|height| drawn.contains(height)), "{drawn}");
     }

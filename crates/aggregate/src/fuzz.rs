@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::fuzz::Choices;
+use ::fuzz::ByteChoices;
 use ::fuzz::generate::json as generate;
 use http::Request;
 use http_body_util::BodyExt;
@@ -153,12 +153,13 @@ const DECLARED: &[&str] = &[
     r#"{"parts":{"a":{"get":"profile/a"},"b":{"get":"order/b"},"c":{"get":"catalog/c"}},"response":["c","a"]}"#,
 ];
 /// The members that the declarations refer to.
-const MEMBERS: generate::Names<'static> = generate::Names(&["id", "a", "items", "ids", "b", "rows"]);
+const MEMBERS: generate::KnownMemberNames<'static> =
+    generate::KnownMemberNames(&["id", "a", "items", "ids", "b", "rows"]);
 
 /// Generates a response for each call.
-fn answers(choices: &mut Choices<'_>) -> BTreeMap<String, TestServiceResponse> {
+fn answers(choices: &mut ByteChoices<'_>) -> BTreeMap<String, TestServiceResponse> {
     let lines = ["GET profile/a", "GET order/b", "GET catalog/c", "POST order/b", "GET order/b/7", "GET *"];
-    let answer = |choices: &mut Choices<'_>| {
+    let answer = |choices: &mut ByteChoices<'_>| {
         let status = choices.pick(&[200, 200, 200, 200, 200, 204, 206, 304, 404, 500]);
         TestServiceResponse::Says(status, generate::text(choices, MEMBERS))
     };
@@ -179,7 +180,7 @@ fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
         DECLARED.iter().map(|declared| AggregateFixture::at("/here", declared, limits, &[])).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     ::fuzz::run("aggregate_answers", &[], |bytes| {
-        let mut choices = Choices::new(bytes);
+        let mut choices = ByteChoices::new(bytes);
         let rig = &rigs[choices.below(rigs.len())];
         let mut answers = answers(&mut choices);
         // `*` does not provide responses for POST.

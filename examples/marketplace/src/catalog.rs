@@ -4,9 +4,9 @@ use axum::http::Method;
 use rusqlite::{Connection, Transaction, params};
 use serde::Deserialize;
 
-use crate::graphql::Field;
-use crate::http::{Answer, Request, Route};
-use crate::problem::Problem;
+use crate::graphql::RootField;
+use crate::http::{HandlerInput, HandlerOutput, Route};
+use crate::problem::ErrorResponse;
 use crate::seed;
 use crate::select::{Select, one};
 
@@ -19,7 +19,7 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 /// The handlers of the fields of `Query` and `Mutation`.
-pub(crate) const FIELDS: &[Field] = &[
+pub(crate) const FIELDS: &[RootField] = &[
     ("catalogs", catalogs),
     ("catalog", catalog),
     ("createCatalog", create),
@@ -55,10 +55,10 @@ fn yes() -> bool {
 }
 
 impl NewCatalog {
-    fn of(request: &Request) -> Result<Self, Problem> {
+    fn of(request: &HandlerInput) -> Result<Self, ErrorResponse> {
         let new: Self = request.body()?;
         if new.title.is_empty() {
-            return Err(Problem::field("title", "a text that is not empty"));
+            return Err(ErrorResponse::field("title", "a text that is not empty"));
         }
         check_currency("currency", &new.currency)?;
         Ok(new)
@@ -70,12 +70,12 @@ impl NewCatalog {
 }
 
 /// Checks that a currency is three capital letters, as in ISO 4217.
-pub(crate) fn check_currency(field: &str, currency: &str) -> Result<(), Problem> {
+pub(crate) fn check_currency(field: &str, currency: &str) -> Result<(), ErrorResponse> {
     let fits = currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase());
-    if fits { Ok(()) } else { Err(Problem::field(field, "three capital letters, such as EUR")) }
+    if fits { Ok(()) } else { Err(ErrorResponse::field(field, "three capital letters, such as EUR")) }
 }
 
-fn catalogs(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn catalogs(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let asked = &request.parameters;
     Select::new(CATALOG, "catalogs")
         .with("buyer_id", asked.number("buyer")?)
@@ -86,13 +86,13 @@ fn catalogs(db: &Connection, request: &Request) -> Result<Answer, Problem> {
         .answer(db, request)
 }
 
-fn catalog(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn catalog(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let id = request.id()?;
     let sql = format!("SELECT {CATALOG} FROM catalogs WHERE id = ?");
-    Answer::found(one(db, &sql, [id])?, "catalog", id)
+    HandlerOutput::found(one(db, &sql, [id])?, "catalog", id)
 }
 
-fn create(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn create(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let new = NewCatalog::of(request)?;
     let sql = format!(
         "INSERT INTO catalogs (buyer_id, title, description, category, price, currency, skills, open, created) \
@@ -102,11 +102,11 @@ fn create(db: &Connection, request: &Request) -> Result<Answer, Problem> {
     let values = params![
         new.buyer_id, new.title, new.description, new.category, new.price, new.currency, new.skills(), new.open,
     ];
-    let row = one(db, &sql, values)?.ok_or_else(Problem::internal)?;
-    Ok(Answer::created(row, format!("/catalogs/{}", db.last_insert_rowid())))
+    let row = one(db, &sql, values)?.ok_or_else(ErrorResponse::internal)?;
+    Ok(HandlerOutput::created(row, format!("/catalogs/{}", db.last_insert_rowid())))
 }
 
-fn replace(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn replace(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let (id, new) = (request.id()?, NewCatalog::of(request)?);
     let sql = format!(
         "UPDATE catalogs SET buyer_id = ?, title = ?, description = ?, category = ?, price = ?, currency = ?, \
@@ -117,13 +117,13 @@ fn replace(db: &Connection, request: &Request) -> Result<Answer, Problem> {
         new.buyer_id, new.title, new.description, new.category, new.price, new.currency, new.skills(), new.open,
         id,
     ];
-    Answer::found(one(db, &sql, values)?, "catalog", id)
+    HandlerOutput::found(one(db, &sql, values)?, "catalog", id)
 }
 
-fn delete(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn delete(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let id = request.id()?;
     let rows = db.prepare_cached("DELETE FROM catalogs WHERE id = ?")?.execute([id])?;
-    Answer::deleted(rows, "catalog", id)
+    HandlerOutput::deleted(rows, "catalog", id)
 }
 
 pub(crate) fn seed(db: &Transaction<'_>) -> rusqlite::Result<()> {

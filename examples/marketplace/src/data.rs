@@ -8,13 +8,13 @@ use tempfile::TempDir;
 
 /// The folder of the database files.
 #[derive(Clone, Debug)]
-pub struct Data {
+pub struct DatabaseFolder {
     folder: PathBuf,
     /// Keeps a temporary folder until its last user is dropped.
     _fresh: Option<Arc<TempDir>>,
 }
 
-impl Data {
+impl DatabaseFolder {
     /// Uses this folder, which is created if necessary and kept.
     pub fn folder(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), _fresh: None }
@@ -33,7 +33,7 @@ impl Data {
     }
 }
 
-impl Default for Data {
+impl Default for DatabaseFolder {
     /// A folder in the system's folder for temporary files, kept from run to run.
     fn default() -> Self {
         Self::folder(std::env::temp_dir().join("orfa-marketplace"))

@@ -12,15 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::{Connection, Transaction};
 use tokio::sync::Semaphore;
 
-use crate::Data;
-use crate::problem::Problem;
+use crate::DatabaseFolder;
+use crate::problem::ErrorResponse;
 
 /// Creates the tables and the rows of a service.
 pub(crate) type Seed = fn(&Transaction<'_>) -> rusqlite::Result<()>;
 
 /// An error that keeps a service from starting.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum DatabaseError {
     /// The folder for the database can't be created or written to.
     #[error("data-folder: can't use {path} for the databases; name another folder with --data: {source}")]
     Folder {
@@ -47,7 +47,7 @@ pub enum Error {
 
 /// Whether a route only reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum DatabaseAccess {
     Read,
     Write,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Database {
     writer: Mutex<Connection>,
     readers: Arc<Semaphore>,
     /// Keeps a temporary folder until its connections are closed.
-    _data: Data,
+    _data: DatabaseFolder,
 }
 
 /// The version of tables and rows, incremented with every change: a file of another version is replaced.
@@ -69,11 +69,11 @@ const STATEMENTS: usize = 64;
 
 impl Database {
     /// Opens the file of the service `name`, which `seed` fills if it doesn't exist.
-    pub(crate) fn open(data: &Data, name: &str, seed: Seed) -> Result<Self, Error> {
+    pub(crate) fn open(data: &DatabaseFolder, name: &str, seed: Seed) -> Result<Self, DatabaseError> {
         let path = data.path().join(format!("{name}.sqlite"));
-        let folder = |source| Error::Folder { path: path.clone(), source };
+        let folder = |source| DatabaseError::Folder { path: path.clone(), source };
         std::fs::create_dir_all(data.path()).map_err(folder)?;
-        let database = |source| Error::Database { path: path.clone(), source };
+        let database = |source| DatabaseError::Database { path: path.clone(), source };
         if version(&path) != Some(VERSION) {
             let made = path.with_extension(format!("{}.new", std::process::id()));
             let _ = std::fs::remove_file(&made);
@@ -93,10 +93,10 @@ impl Database {
     /// Runs `work`. Call it on a blocking thread, with a permit of [`Self::turn`] if it reads.
     pub(crate) fn run<T>(
         &self,
-        access: Access,
-        work: impl FnOnce(&Connection) -> Result<T, Problem>,
-    ) -> Result<T, Problem> {
-        if access == Access::Write {
+        access: DatabaseAccess,
+        work: impl FnOnce(&Connection) -> Result<T, ErrorResponse>,
+    ) -> Result<T, ErrorResponse> {
+        if access == DatabaseAccess::Write {
             return work(&lock(&self.writer));
         }
         let idle = lock(&self.idle).pop();

@@ -21,9 +21,9 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use self::select::{Selector, quoted};
-use crate::database::{Access, Database};
-use crate::http::{Answer, Handler, Request};
-use crate::problem::Problem;
+use crate::database::{Database, DatabaseAccess};
+use crate::http::{HandlerInput, HandlerOutput, RequestHandler};
+use crate::problem::ErrorResponse;
 
 /// Definitions that every schema has implicitly.
 const BUILT_IN: &str = "scalar Int scalar Float scalar String scalar Boolean scalar ID \
@@ -31,39 +31,39 @@ const BUILT_IN: &str = "scalar Int scalar Float scalar String scalar Boolean sca
     directive @include(if: Boolean!) on FIELD | FRAGMENT_SPREAD | INLINE_FRAGMENT ";
 
 /// A field of `Query` or `Mutation`, and its handler.
-pub(crate) type Field = (&'static str, Handler);
+pub(crate) type RootField = (&'static str, RequestHandler);
 
 /// The GraphQL endpoint of a service.
 pub(crate) struct Graphql {
     schema: schema::Document,
     /// The types of the fields, by the name of their object type.
-    types: Types,
+    types: ObjectTypes,
     rules: ValidationPlan,
-    fields: &'static [Field],
+    fields: &'static [RootField],
 }
 
-type Types = HashMap<String, HashMap<String, schema::Type>>;
+type ObjectTypes = HashMap<String, HashMap<String, schema::Type>>;
 
 /// A request's body.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked {
+struct GraphqlRequestBody {
     query: String,
     operation_name: Option<String>,
     variables: Option<Map<String, Value>>,
 }
 
 impl Graphql {
-    pub(crate) fn new(sdl: &'static str, fields: &'static [Field]) -> Self {
+    pub(crate) fn new(sdl: &'static str, fields: &'static [RootField]) -> Self {
         let sdl = [BUILT_IN, sdl].concat();
         let schema = parse_schema::<String>(&sdl).unwrap_or_default().into_static();
         Self { types: types(&schema), schema, rules: default_rules_validation_plan(), fields }
     }
 
     /// Answers a request. Call it on a blocking thread.
-    pub(crate) fn answer(&self, database: &Database, body: &Bytes) -> Result<Answer, Problem> {
-        let Asked { query, operation_name, variables } =
-            serde_json::from_slice(body).map_err(|error| Problem::body(&error))?;
+    pub(crate) fn answer(&self, database: &Database, body: &Bytes) -> Result<HandlerOutput, ErrorResponse> {
+        let GraphqlRequestBody { query, operation_name, variables } =
+            serde_json::from_slice(body).map_err(|error| ErrorResponse::body(&error))?;
         let document = match parse_query::<String>(&query) {
             Ok(document) => document.into_static(),
             Err(error) => return Ok(refused(&[json!({ "message": error.to_string() })])),
@@ -77,8 +77,8 @@ impl Graphql {
         };
         let selector = Selector::new(&self.types, &document, operation, variables.unwrap_or_default());
         let (root, access) = match operation {
-            OperationDefinition::Mutation(_) => ("Mutation", Access::Write),
-            _ => ("Query", Access::Read),
+            OperationDefinition::Mutation(_) => ("Mutation", DatabaseAccess::Write),
+            _ => ("Query", DatabaseAccess::Read),
         };
         database.run(access, |db| Ok(self.run(db, root, operation, &selector)))
     }
@@ -90,7 +90,7 @@ impl Graphql {
         root: &str,
         operation: &OperationDefinition,
         selector: &Selector<'_>,
-    ) -> Answer {
+    ) -> HandlerOutput {
         let (mut data, mut errors, mut is_null) = ("{".to_owned(), Vec::new(), false);
         for (key, fields) in selector.fields(&[operation.selection_set()]) {
             data.push_str(if data.len() > 1 { "," } else { "" });
@@ -99,7 +99,7 @@ impl Graphql {
             let name = fields[0].name.as_str();
             let found = self.found(db, root, name, selector.arguments(fields[0]));
             let written = found.and_then(|found| {
-                selector.write(root, &fields, &found, &mut data).map_err(|_| Problem::internal())
+                selector.write(root, &fields, &found, &mut data).map_err(|_| ErrorResponse::internal())
             });
             if let Err(problem) = written {
                 errors.push(problem.graphql(key));
@@ -112,7 +112,7 @@ impl Graphql {
         let data = if is_null { "null".to_owned() } else { data + "}" };
         let errors =
             if errors.is_empty() { String::new() } else { format!(",\"errors\":{}", Value::from(errors)) };
-        Answer::ok(format!("{{\"data\":{data}{errors}}}").into_bytes())
+        HandlerOutput::ok(format!("{{\"data\":{data}{errors}}}").into_bytes())
     }
 
     /// Runs the handler of a field: `null` for a row that doesn't exist, `true` for an empty response.
@@ -122,16 +122,16 @@ impl Graphql {
         root: &str,
         name: &str,
         arguments: Map<String, Value>,
-    ) -> Result<Box<RawValue>, Problem> {
+    ) -> Result<Box<RawValue>, ErrorResponse> {
         if name == "__typename" {
-            return to_raw_value(root).map_err(|_| Problem::internal());
+            return to_raw_value(root).map_err(|_| ErrorResponse::internal());
         }
         let (_, run) =
-            self.fields.iter().find(|(known, _)| *known == name).ok_or_else(Problem::introspection)?;
-        match run(db, &Request::of(arguments)) {
+            self.fields.iter().find(|(known, _)| *known == name).ok_or_else(ErrorResponse::introspection)?;
+        match run(db, &HandlerInput::of(arguments)) {
             Ok(answer) => {
                 let text = answer.text().map_or(Ok(RawValue::TRUE.to_owned()), serde_json::from_slice);
-                text.map_err(|_| Problem::internal())
+                text.map_err(|_| ErrorResponse::internal())
             }
             Err(problem) if problem.is_not_found() => Ok(RawValue::NULL.to_owned()),
             Err(problem) => Err(problem),
@@ -140,8 +140,8 @@ impl Graphql {
 }
 
 /// A response with errors only, for a request that can't be run.
-fn refused(errors: &[impl Serialize]) -> Answer {
-    Answer::ok(json!({ "errors": errors }).to_string().into_bytes())
+fn refused(errors: &[impl Serialize]) -> HandlerOutput {
+    HandlerOutput::ok(json!({ "errors": errors }).to_string().into_bytes())
 }
 
 /// Returns the operation of this name, or the only one.
@@ -158,7 +158,7 @@ fn chosen<'a>(document: &'a Document, name: Option<&str>) -> Option<&'a Operatio
     })
 }
 
-fn types(schema: &schema::Document) -> Types {
+fn types(schema: &schema::Document) -> ObjectTypes {
     let objects = schema.definitions.iter().filter_map(|definition| match definition {
         schema::Definition::TypeDefinition(TypeDefinition::Object(object)) => Some(object),
         _ => None,

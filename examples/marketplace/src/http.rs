@@ -17,12 +17,12 @@ use rusqlite::Connection;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::database::{Access, Database};
+use crate::database::{Database, DatabaseAccess};
 use crate::graphql::Graphql;
 use crate::parameters::Parameters;
-use crate::problem::Problem;
+use crate::problem::ErrorResponse;
 
-pub(crate) type Handler = fn(&Connection, &Request) -> Result<Answer, Problem>;
+pub(crate) type RequestHandler = fn(&Connection, &HandlerInput) -> Result<HandlerOutput, ErrorResponse>;
 
 /// A method, a path, and their handler.
 #[derive(Debug)]
@@ -33,19 +33,19 @@ pub struct Route {
     pub path: &'static str,
     /// The names of the parameters in the URL's query; others are rejected.
     pub parameters: &'static [&'static str],
-    access: Access,
-    run: Handler,
+    access: DatabaseAccess,
+    run: RequestHandler,
 }
 
 /// The input of a handler.
-pub(crate) struct Request {
+pub(crate) struct HandlerInput {
     id: Option<String>,
     pub(crate) parameters: Parameters,
     body: Bytes,
 }
 
 /// The response of a handler.
-pub(crate) struct Answer {
+pub(crate) struct HandlerOutput {
     status: StatusCode,
     body: Vec<u8>,
     total: Option<i64>,
@@ -53,22 +53,26 @@ pub(crate) struct Answer {
 }
 
 impl Route {
-    pub(crate) const fn get(path: &'static str, parameters: &'static [&'static str], run: Handler) -> Self {
-        Self { method: Method::GET, path, parameters, access: Access::Read, run }
+    pub(crate) const fn get(
+        path: &'static str,
+        parameters: &'static [&'static str],
+        run: RequestHandler,
+    ) -> Self {
+        Self { method: Method::GET, path, parameters, access: DatabaseAccess::Read, run }
     }
 
     /// A route that changes rows.
-    pub(crate) const fn write(method: Method, path: &'static str, run: Handler) -> Self {
-        Self { method, path, parameters: &[], access: Access::Write, run }
+    pub(crate) const fn write(method: Method, path: &'static str, run: RequestHandler) -> Self {
+        Self { method, path, parameters: &[], access: DatabaseAccess::Write, run }
     }
 
     /// A POST that changes nothing.
-    pub(crate) const fn ask(path: &'static str, run: Handler) -> Self {
-        Self { method: Method::POST, path, parameters: &[], access: Access::Read, run }
+    pub(crate) const fn ask(path: &'static str, run: RequestHandler) -> Self {
+        Self { method: Method::POST, path, parameters: &[], access: DatabaseAccess::Read, run }
     }
 }
 
-impl Request {
+impl HandlerInput {
     /// Creates a request from the arguments of a GraphQL field: `id` is that of the path, `input` is the
     /// body.
     pub(crate) fn of(mut arguments: Map<String, Value>) -> Self {
@@ -78,18 +82,18 @@ impl Request {
     }
 
     /// Returns the `{id}` of the path.
-    pub(crate) fn id(&self) -> Result<i64, Problem> {
+    pub(crate) fn id(&self) -> Result<i64, ErrorResponse> {
         let id = self.id.as_deref().and_then(|id| id.parse().ok());
-        id.ok_or_else(|| Problem::parameter("id", "a whole number"))
+        id.ok_or_else(|| ErrorResponse::parameter("id", "a whole number"))
     }
 
     /// Parses the body, which must be JSON of this type.
-    pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        serde_json::from_slice(&self.body).map_err(|error| Problem::body(&error))
+    pub(crate) fn body<T: DeserializeOwned>(&self) -> Result<T, ErrorResponse> {
+        serde_json::from_slice(&self.body).map_err(|error| ErrorResponse::body(&error))
     }
 }
 
-impl Answer {
+impl HandlerOutput {
     /// 200 with a JSON text.
     pub(crate) fn ok(body: Vec<u8>) -> Self {
         Self { status: StatusCode::OK, body, total: None, location: None }
@@ -106,14 +110,14 @@ impl Answer {
     }
 
     /// 200 with the row, or 404 if there is none.
-    pub(crate) fn found(row: Option<Vec<u8>>, what: &str, id: i64) -> Result<Self, Problem> {
-        row.map(Self::ok).ok_or_else(|| Problem::not_found(what, id))
+    pub(crate) fn found(row: Option<Vec<u8>>, what: &str, id: i64) -> Result<Self, ErrorResponse> {
+        row.map(Self::ok).ok_or_else(|| ErrorResponse::not_found(what, id))
     }
 
     /// 204 if a row was deleted, else 404.
-    pub(crate) fn deleted(rows: usize, what: &str, id: i64) -> Result<Self, Problem> {
+    pub(crate) fn deleted(rows: usize, what: &str, id: i64) -> Result<Self, ErrorResponse> {
         let gone = Self { status: StatusCode::NO_CONTENT, ..Self::ok(Vec::new()) };
-        if rows == 0 { Err(Problem::not_found(what, id)) } else { Ok(gone) }
+        if rows == 0 { Err(ErrorResponse::not_found(what, id)) } else { Ok(gone) }
     }
 
     /// The JSON text; `None` if the body is empty.
@@ -122,7 +126,7 @@ impl Answer {
     }
 }
 
-impl IntoResponse for Answer {
+impl IntoResponse for HandlerOutput {
     fn into_response(self) -> Response {
         let mut response = (self.status, self.body).into_response();
         let headers = response.headers_mut();
@@ -154,8 +158,8 @@ pub(crate) fn router(routes: &'static [Route], graphql: Graphql, database: Datab
     routes
         .iter()
         .fold(Router::new().route("/graphql", on(MethodFilter::POST, by_graphql)), add)
-        .fallback(async |uri: Uri| Problem::no_route(uri.path()))
-        .method_not_allowed_fallback(async || Problem::method())
+        .fallback(async |uri: Uri| ErrorResponse::no_route(uri.path()))
+        .method_not_allowed_fallback(async || ErrorResponse::method())
 }
 
 fn endpoint(route: &'static Route, database: &Arc<Database>) -> MethodRouter {
@@ -171,15 +175,15 @@ async fn by_graphql(
     graphql: Arc<Graphql>,
     database: Arc<Database>,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Answer, Problem> {
-    let body = body.map_err(|error| Problem::unreadable(error.status(), error.body_text()))?;
+) -> Result<HandlerOutput, ErrorResponse> {
+    let body = body.map_err(|error| ErrorResponse::unreadable(error.status(), error.body_text()))?;
     let turn = database.turn().clone().acquire_owned().await.ok();
     let work = move || {
         let answer = graphql.answer(&database, &body);
         drop(turn);
         answer
     };
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::internal()))
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ErrorResponse::internal()))
 }
 
 type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
@@ -189,22 +193,26 @@ fn request(
     id: Option<Path<String>>,
     query: Pairs,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Request, Problem> {
-    let Query(pairs) = query.map_err(|error| Problem::unreadable(error.status(), error.body_text()))?;
-    let body = body.map_err(|error| Problem::unreadable(error.status(), error.body_text()))?;
+) -> Result<HandlerInput, ErrorResponse> {
+    let Query(pairs) = query.map_err(|error| ErrorResponse::unreadable(error.status(), error.body_text()))?;
+    let body = body.map_err(|error| ErrorResponse::unreadable(error.status(), error.body_text()))?;
     let parameters = Parameters::new(pairs, route.parameters)?;
-    Ok(Request { id: id.map(|Path(id)| id), parameters, body })
+    Ok(HandlerInput { id: id.map(|Path(id)| id), parameters, body })
 }
 
-async fn run(route: &'static Route, database: Arc<Database>, request: Request) -> Result<Answer, Problem> {
+async fn run(
+    route: &'static Route,
+    database: Arc<Database>,
+    request: HandlerInput,
+) -> Result<HandlerOutput, ErrorResponse> {
     let turn = match route.access {
-        Access::Read => database.turn().clone().acquire_owned().await.ok(),
-        Access::Write => None,
+        DatabaseAccess::Read => database.turn().clone().acquire_owned().await.ok(),
+        DatabaseAccess::Write => None,
     };
     let work = move || {
         let answer = database.run(route.access, |db| (route.run)(db, &request));
         drop(turn);
         answer
     };
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::internal()))
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(ErrorResponse::internal()))
 }

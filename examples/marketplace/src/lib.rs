@@ -29,13 +29,13 @@ use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-pub use crate::data::Data;
-pub use crate::database::Error;
+pub use crate::data::DatabaseFolder;
+pub use crate::database::DatabaseError;
 pub use crate::http::Route;
 
 /// A service of the marketplace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
+pub enum MarketplaceService {
     /// Buyers, freelancers and notices to them.
     Profile,
     /// Job postings.
@@ -48,10 +48,10 @@ pub enum Service {
 #[derive(Debug)]
 pub struct Marketplace {
     addresses: [SocketAddr; 3],
-    _services: JoinSet<Result<(), Error>>,
+    _services: JoinSet<Result<(), DatabaseError>>,
 }
 
-impl Service {
+impl MarketplaceService {
     /// Every service, in the order of their ports.
     pub const ALL: [Self; 3] = [Self::Profile, Self::Catalog, Self::Order];
 
@@ -125,29 +125,33 @@ impl Service {
 
 /// Creates the router of a service, for tests without a port. Creates and seeds the database if it doesn't
 /// exist.
-pub fn router(service: Service, data: &Data) -> Result<Router, Error> {
+pub fn router(service: MarketplaceService, data: &DatabaseFolder) -> Result<Router, DatabaseError> {
     let database = database::Database::open(data, service.name(), service.seed())?;
     Ok(http::router(service.routes(), service.graphql(), database))
 }
 
 /// Serves on `listener` until the future is dropped.
-pub async fn serve(service: Service, listener: TcpListener, data: Data) -> Result<(), Error> {
+pub async fn serve(
+    service: MarketplaceService,
+    listener: TcpListener,
+    data: DatabaseFolder,
+) -> Result<(), DatabaseError> {
     let opened = tokio::task::spawn_blocking(move || router(service, &data)).await;
-    let router = opened.map_err(|source| Error::Listen { source: source.into() })??;
+    let router = opened.map_err(|source| DatabaseError::Listen { source: source.into() })??;
     // A response is one small write, which Nagle's algorithm would only delay.
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-    axum::serve(listener, router).await.map_err(|source| Error::Listen { source })
+    axum::serve(listener, router).await.map_err(|source| DatabaseError::Listen { source })
 }
 
 impl Marketplace {
     /// Starts all three services and returns when they accept requests.
-    pub async fn start(data: Data) -> Result<Self, Error> {
+    pub async fn start(data: DatabaseFolder) -> Result<Self, DatabaseError> {
         let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); 3];
         let mut services = JoinSet::new();
-        for (service, address) in Service::ALL.into_iter().zip(&mut addresses) {
+        for (service, address) in MarketplaceService::ALL.into_iter().zip(&mut addresses) {
             let bound = TcpListener::bind(*address).await;
-            let listener = bound.map_err(|source| Error::Listen { source })?;
-            *address = listener.local_addr().map_err(|source| Error::Listen { source })?;
+            let listener = bound.map_err(|source| DatabaseError::Listen { source })?;
+            *address = listener.local_addr().map_err(|source| DatabaseError::Listen { source })?;
             services.spawn(serve(service, listener, data.clone()));
         }
         Ok(Self { addresses, _services: services })
@@ -155,18 +159,18 @@ impl Marketplace {
 
     /// The address of a service.
     #[must_use]
-    pub fn address(&self, service: Service) -> SocketAddr {
+    pub fn address(&self, service: MarketplaceService) -> SocketAddr {
         let [profile, catalog, order] = self.addresses;
         match service {
-            Service::Profile => profile,
-            Service::Catalog => catalog,
-            Service::Order => order,
+            MarketplaceService::Profile => profile,
+            MarketplaceService::Catalog => catalog,
+            MarketplaceService::Order => order,
         }
     }
 
     /// The base URL of a service, such as `http://127.0.0.1:40123`.
     #[must_use]
-    pub fn url(&self, service: Service) -> String {
+    pub fn url(&self, service: MarketplaceService) -> String {
         format!("http://{}", self.address(service))
     }
 }

@@ -11,7 +11,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
-use marketplace::{Data, Service};
+use marketplace::{DatabaseFolder, MarketplaceService};
 use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
@@ -19,9 +19,9 @@ use tokio::sync::oneshot;
 /// The services of a freelance marketplace, as an example for the gateway.
 #[derive(Parser)]
 #[command(version)]
-struct Arguments {
+struct MarketplaceArguments {
     /// The service to run.
-    what: What,
+    what: ServedServices,
     /// The address to listen on; port 0 means any free port. `all` uses three consecutive ports
     /// [default: 127.0.0.1 and 3001, 3002, 3003]
     #[arg(long)]
@@ -36,7 +36,7 @@ struct Arguments {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum What {
+enum ServedServices {
     Profile,
     Catalog,
     Order,
@@ -45,19 +45,19 @@ enum What {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+    let arguments = MarketplaceArguments::parse();
     match arguments.what {
-        What::Profile => one(Service::Profile, &arguments).await,
-        What::Catalog => one(Service::Catalog, &arguments).await,
-        What::Order => one(Service::Order, &arguments).await,
-        What::All => all(&arguments).await,
+        ServedServices::Profile => one(MarketplaceService::Profile, &arguments).await,
+        ServedServices::Catalog => one(MarketplaceService::Catalog, &arguments).await,
+        ServedServices::Order => one(MarketplaceService::Order, &arguments).await,
+        ServedServices::All => all(&arguments).await,
     }
 }
 
-async fn one(service: Service, arguments: &Arguments) -> Result<()> {
+async fn one(service: MarketplaceService, arguments: &MarketplaceArguments) -> Result<()> {
     let address = arguments.listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, service.port())));
     let listener = TcpListener::bind(address).await.with_context(|| format!("can't listen on {address}"))?;
-    let data = arguments.data.clone().map_or_else(Data::default, Data::folder);
+    let data = arguments.data.clone().map_or_else(DatabaseFolder::default, DatabaseFolder::folder);
     writeln!(io::stdout(), "{} http://{}", service.name(), listener.local_addr()?)?;
     tokio::select! {
         served = marketplace::serve(service, listener, data) => Ok(served?),
@@ -65,22 +65,25 @@ async fn one(service: Service, arguments: &Arguments) -> Result<()> {
     }
 }
 
-async fn all(arguments: &Arguments) -> Result<()> {
-    let (mut profile, _profile) = child(Service::Profile, arguments)?;
-    let (mut catalog, _catalog) = child(Service::Catalog, arguments)?;
-    let (mut order, _order) = child(Service::Order, arguments)?;
+async fn all(arguments: &MarketplaceArguments) -> Result<()> {
+    let (mut profile, _profile) = child(MarketplaceService::Profile, arguments)?;
+    let (mut catalog, _catalog) = child(MarketplaceService::Catalog, arguments)?;
+    let (mut order, _order) = child(MarketplaceService::Order, arguments)?;
     let ended = tokio::select! {
         ended = end(arguments.attached) => return Ok(ended?),
-        _ = profile.wait() => Service::Profile,
-        _ = catalog.wait() => Service::Catalog,
-        _ = order.wait() => Service::Order,
+        _ = profile.wait() => MarketplaceService::Profile,
+        _ = catalog.wait() => MarketplaceService::Catalog,
+        _ = order.wait() => MarketplaceService::Order,
     };
     bail!("the {} service ended, so the others end too", ended.name())
 }
 
 /// Starts a service as a process. Returns our end of the pipe separately, since waiting for a child closes
 /// its `stdin`.
-fn child(service: Service, arguments: &Arguments) -> Result<(Child, Option<ChildStdin>)> {
+fn child(
+    service: MarketplaceService,
+    arguments: &MarketplaceArguments,
+) -> Result<(Child, Option<ChildStdin>)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(service.name()).arg("--attached");
     command.arg("--listen").arg(place(service, arguments.listen).to_string());
@@ -94,8 +97,8 @@ fn child(service: Service, arguments: &Arguments) -> Result<(Child, Option<Child
 }
 
 /// Returns the address of a service: the three ports are consecutive, unless they are any free ports.
-fn place(service: Service, first: Option<SocketAddr>) -> SocketAddr {
-    let usual = Service::Profile.port();
+fn place(service: MarketplaceService, first: Option<SocketAddr>) -> SocketAddr {
+    let usual = MarketplaceService::Profile.port();
     let mut address = first.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, usual)));
     if address.port() != 0 {
         address.set_port(address.port().saturating_add(service.port() - usual));

@@ -8,9 +8,9 @@ use rusqlite::{Connection, Transaction, params};
 use serde::{Deserialize, Deserializer};
 
 use crate::catalog::{SORTS, check_currency};
-use crate::graphql::Field;
-use crate::http::{Answer, Request, Route};
-use crate::problem::Problem;
+use crate::graphql::RootField;
+use crate::http::{HandlerInput, HandlerOutput, Route};
+use crate::problem::ErrorResponse;
 use crate::seed;
 use crate::select::{Select, one};
 
@@ -24,7 +24,7 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 /// The handlers of the fields of `Query` and `Mutation`.
-pub(crate) const FIELDS: &[Field] = &[
+pub(crate) const FIELDS: &[RootField] = &[
     ("orders", orders),
     ("order", order),
     ("buyerRating", rating),
@@ -62,7 +62,7 @@ struct NewPayment {
 /// A change as a JSON merge patch: absent members stay unchanged, `null` removes a value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Change {
+struct OrderChange {
     status: Option<String>,
     #[serde(default)]
     payment: PaymentChange,
@@ -90,35 +90,35 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Opt
     T::deserialize(value).map(Some)
 }
 
-impl Change {
-    fn of(request: &Request) -> Result<Self, Problem> {
+impl OrderChange {
+    fn of(request: &HandlerInput) -> Result<Self, ErrorResponse> {
         let change: Self = request.body()?;
         check_word("status", change.status.as_deref(), &STATUSES)?;
         check_word("payment.method", change.payment.method.as_deref(), &METHODS)?;
         let stars = change.review.iter().flatten().map(|review| review.stars);
         if stars.into_iter().any(|stars| !(1..=5).contains(&stars)) {
-            return Err(Problem::field("review.stars", "a whole number from 1 to 5"));
+            return Err(ErrorResponse::field("review.stars", "a whole number from 1 to 5"));
         }
         Ok(change)
     }
 }
 
-fn check_word(field: &str, word: Option<&str>, words: &[&str]) -> Result<(), Problem> {
+fn check_word(field: &str, word: Option<&str>, words: &[&str]) -> Result<(), ErrorResponse> {
     match word {
         Some(word) if !words.contains(&word) => {
-            Err(Problem::field(field, &format!("one of {}", words.join(", "))))
+            Err(ErrorResponse::field(field, &format!("one of {}", words.join(", "))))
         }
         _ => Ok(()),
     }
 }
 
-fn check_time(db: &Connection, field: &str, time: &str) -> Result<(), Problem> {
+fn check_time(db: &Connection, field: &str, time: &str) -> Result<(), ErrorResponse> {
     let sql = "SELECT ?1 GLOB '????-??-??T*' AND julianday(?1) IS NOT NULL";
     let fits = db.prepare_cached(sql)?.query_row([time], |row| row.get(0))?;
-    if fits { Ok(()) } else { Err(Problem::field(field, "a time as in RFC 3339, or null")) }
+    if fits { Ok(()) } else { Err(ErrorResponse::field(field, "a time as in RFC 3339, or null")) }
 }
 
-fn orders(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn orders(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let asked = &request.parameters;
     let status = asked.choice("status", &STATUSES.map(|status| (status, status)))?;
     Select::new(ORDER, "orders")
@@ -130,13 +130,13 @@ fn orders(db: &Connection, request: &Request) -> Result<Answer, Problem> {
         .answer(db, request)
 }
 
-fn order(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn order(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let id = request.id()?;
     let sql = format!("SELECT {ORDER} FROM orders WHERE id = ?");
-    Answer::found(one(db, &sql, [id])?, "order", id)
+    HandlerOutput::found(one(db, &sql, [id])?, "order", id)
 }
 
-fn create(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn create(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let NewOrder { catalog_id, freelancer_id, buyer_id, payment } = request.body()?;
     check_currency("payment.currency", &payment.currency)?;
     check_word("payment.method", Some(&payment.method), &METHODS)?;
@@ -146,12 +146,12 @@ fn create(db: &Connection, request: &Request) -> Result<Answer, Problem> {
     );
     let values =
         params![catalog_id, freelancer_id, buyer_id, payment.amount, payment.currency, payment.method];
-    let row = one(db, &sql, values)?.ok_or_else(Problem::internal)?;
-    Ok(Answer::created(row, format!("/orders/{}", db.last_insert_rowid())))
+    let row = one(db, &sql, values)?.ok_or_else(ErrorResponse::internal)?;
+    Ok(HandlerOutput::created(row, format!("/orders/{}", db.last_insert_rowid())))
 }
 
-fn change(db: &Connection, request: &Request) -> Result<Answer, Problem> {
-    let (id, Change { status, payment, review }) = (request.id()?, Change::of(request)?);
+fn change(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
+    let (id, OrderChange { status, payment, review }) = (request.id()?, OrderChange::of(request)?);
     let sql = format!(
         "UPDATE orders SET status = ifnull(?, status), method = ifnull(?, method), \
          paid_at = iif(?, ?, paid_at), stars = iif(?, ?, stars), text = iif(?, ?, text) \
@@ -166,22 +166,22 @@ fn change(db: &Connection, request: &Request) -> Result<Answer, Problem> {
         (review.as_ref().map(|review| review.stars), review.as_ref().map(|review| &review.text));
     let paid_at = payment.paid_at.flatten();
     let values = params![status, payment.method, paid, paid_at, reviewed, stars, reviewed, text, id];
-    Answer::found(one(db, &sql, values)?, "order", id)
+    HandlerOutput::found(one(db, &sql, values)?, "order", id)
 }
 
-fn delete(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn delete(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let id = request.id()?;
     let rows = db.prepare_cached("DELETE FROM orders WHERE id = ?")?.execute([id])?;
-    Answer::deleted(rows, "order", id)
+    HandlerOutput::deleted(rows, "order", id)
 }
 
 /// Returns the rating of a buyer, `null` without reviews. Only the profile service knows whether the buyer
 /// exists.
-fn rating(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn rating(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let id = request.id()?;
     let sql = "SELECT json_object('buyer_id', ?, 'stars', round(avg(stars), 2), 'reviews', count(stars)) \
                FROM orders WHERE buyer_id = ?";
-    Answer::found(one(db, sql, [id, id])?, "buyer", id)
+    HandlerOutput::found(one(db, sql, [id, id])?, "buyer", id)
 }
 
 pub(crate) fn seed(db: &Transaction<'_>) -> rusqlite::Result<()> {

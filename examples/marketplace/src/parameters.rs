@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::problem::Problem;
+use crate::problem::ErrorResponse;
 
 /// Names and values of the request. Each name is known to the route and unique.
 #[derive(Debug, Default)]
@@ -10,13 +10,13 @@ pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     /// Checks the names against those that the route has.
-    pub(crate) fn new(pairs: Vec<(String, String)>, known: &[&str]) -> Result<Self, Problem> {
+    pub(crate) fn new(pairs: Vec<(String, String)>, known: &[&str]) -> Result<Self, ErrorResponse> {
         for (place, (name, _)) in pairs.iter().enumerate() {
             if !known.contains(&name.as_str()) {
-                return Err(Problem::unknown_parameter(name, known));
+                return Err(ErrorResponse::unknown_parameter(name, known));
             }
             if pairs.iter().take(place).any(|(earlier, _)| earlier == name) {
-                return Err(Problem::parameter(name, "given once"));
+                return Err(ErrorResponse::parameter(name, "given once"));
             }
         }
         Ok(Self(pairs))
@@ -35,27 +35,31 @@ impl Parameters {
     }
 
     /// Returns a non-negative integer.
-    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Problem> {
-        let wrong = || Problem::parameter(name, "a whole number from 0 on");
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ErrorResponse> {
+        let wrong = || ErrorResponse::parameter(name, "a whole number from 0 on");
         self.text(name).map(|text| natural(text).ok_or_else(wrong)).transpose()
     }
 
     /// Returns comma-separated non-negative integers as a JSON array for SQL; an empty text is an empty list.
-    pub(crate) fn numbers(&self, name: &str) -> Result<Option<String>, Problem> {
+    pub(crate) fn numbers(&self, name: &str) -> Result<Option<String>, ErrorResponse> {
         let Some(text) = self.text(name) else { return Ok(None) };
         if !text.is_empty() && text.split(',').any(|part| natural(part).is_none()) {
-            return Err(Problem::parameter(name, "whole numbers from 0 on with commas between them"));
+            return Err(ErrorResponse::parameter(name, "whole numbers from 0 on with commas between them"));
         }
         let numbers: Vec<i64> = text.split(',').filter_map(natural).collect();
         Ok(serde_json::to_string(&numbers).ok())
     }
 
     /// Returns the value of one of several words.
-    pub(crate) fn choice<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<Option<T>, Problem> {
+    pub(crate) fn choice<T: Copy>(
+        &self,
+        name: &str,
+        choices: &[(&str, T)],
+    ) -> Result<Option<T>, ErrorResponse> {
         let Some(text) = self.text(name) else { return Ok(None) };
         let found = choices.iter().find(|(word, _)| *word == text);
         let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-        let wrong = || Problem::parameter(name, &format!("one of {}", words.join(", ")));
+        let wrong = || ErrorResponse::parameter(name, &format!("one of {}", words.join(", ")));
         found.map(|(_, value)| Some(*value)).ok_or_else(wrong)
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// An error response.
 #[derive(Debug, Serialize)]
-pub(crate) struct Problem {
+pub(crate) struct ErrorResponse {
     status: u16,
     title: &'static str,
     /// Stable, for programs.
@@ -20,7 +20,7 @@ pub(crate) struct Problem {
     parameter: Option<String>,
 }
 
-impl Problem {
+impl ErrorResponse {
     fn new(status: StatusCode, code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         Self { status: status.as_u16(), title, code, detail: detail.into(), parameter: None }
@@ -103,7 +103,7 @@ impl Problem {
     }
 }
 
-impl From<rusqlite::Error> for Problem {
+impl From<rusqlite::Error> for ErrorResponse {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::ConstraintViolation) => {
@@ -114,7 +114,7 @@ impl From<rusqlite::Error> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_vec(&self).unwrap_or_default();

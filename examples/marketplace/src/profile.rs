@@ -5,9 +5,9 @@ use rusqlite::{Connection, Transaction, params};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::graphql::Field;
-use crate::http::{Answer, Request, Route};
-use crate::problem::Problem;
+use crate::graphql::RootField;
+use crate::http::{HandlerInput, HandlerOutput, Route};
+use crate::problem::ErrorResponse;
 use crate::seed;
 use crate::select::{Select, one};
 
@@ -25,7 +25,7 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 /// The handlers of the fields of `Query` and `Mutation`.
-pub(crate) const FIELDS: &[Field] = &[
+pub(crate) const FIELDS: &[RootField] = &[
     ("buyers", buyers),
     ("buyer", buyer),
     ("freelancers", freelancers),
@@ -74,79 +74,79 @@ struct NewNotice {
     text: String,
 }
 
-fn buyers(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn buyers(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let ids = request.parameters.numbers("ids")?;
     Select::new(BUYER, "users").only("kind = 'buyer'").with_any("id", ids).answer(db, request)
 }
 
-fn buyer(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn buyer(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let id = request.id()?;
     let sql = format!("SELECT {BUYER} FROM users WHERE id = ? AND kind = 'buyer'");
-    Answer::found(one(db, &sql, [id])?, "buyer", id)
+    HandlerOutput::found(one(db, &sql, [id])?, "buyer", id)
 }
 
-fn update_buyer(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn update_buyer(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let (id, new) = (request.id()?, request.body::<BuyerUpdate>()?);
     if new.name.is_empty() {
-        return Err(Problem::field("name", "a text that is not empty"));
+        return Err(ErrorResponse::field("name", "a text that is not empty"));
     }
     if !new.email.contains('@') {
-        return Err(Problem::field("email", "an email address"));
+        return Err(ErrorResponse::field("email", "an email address"));
     }
     let sql = format!(
         "UPDATE users SET name = ?, title = ?, email = ?, phone = ?, city = ?, country = ?, about = ? \
          WHERE id = ? AND kind = 'buyer' RETURNING {BUYER}"
     );
     let values = params![new.name, new.company, new.email, new.phone, new.city, new.country, new.about, id];
-    Answer::found(one(db, &sql, values)?, "buyer", id)
+    HandlerOutput::found(one(db, &sql, values)?, "buyer", id)
 }
 
-fn freelancers(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn freelancers(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let ids = request.parameters.numbers("ids")?;
     Select::new(FREELANCER, "users").only("kind = 'freelancer'").with_any("id", ids).answer(db, request)
 }
 
-fn freelancer(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn freelancer(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let id = request.id()?;
     let sql = format!("SELECT {FREELANCER} FROM users WHERE id = ? AND kind = 'freelancer'");
-    Answer::found(one(db, &sql, [id])?, "freelancer", id)
+    HandlerOutput::found(one(db, &sql, [id])?, "freelancer", id)
 }
 
-fn login(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn login(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let Login { email, password } = request.body()?;
     let sql = "SELECT json_object('user_id', id, 'name', name, 'kind', kind, 'message', 'welcome') \
                FROM users WHERE email = ? AND password = ?";
     let user = one(db, sql, params![email, hashed(&email, &password)])?;
-    user.map(Answer::ok).ok_or_else(Problem::login)
+    user.map(HandlerOutput::ok).ok_or_else(ErrorResponse::login)
 }
 
-fn users(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn users(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let role = request.parameters.choice("role", &[("admin", 1)])?;
     Select::new(USER, "users").with("admin", role).answer(db, request)
 }
 
-fn user(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn user(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let id = request.id()?;
     let sql = format!("SELECT {USER_DETAILS} FROM users WHERE id = ?");
-    Answer::found(one(db, &sql, [id])?, "user", id)
+    HandlerOutput::found(one(db, &sql, [id])?, "user", id)
 }
 
-fn notices(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn notices(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     user(db, request)?;
     Select::new(NOTICE, "notices").with("user_id", Some(request.id()?)).answer(db, request)
 }
 
-fn notify(db: &Connection, request: &Request) -> Result<Answer, Problem> {
+fn notify(db: &Connection, request: &HandlerInput) -> Result<HandlerOutput, ErrorResponse> {
     let (id, NewNotice { text }) = (request.id()?, request.body()?);
     if text.is_empty() {
-        return Err(Problem::field("text", "a text that is not empty"));
+        return Err(ErrorResponse::field("text", "a text that is not empty"));
     }
     let sql = format!(
         "INSERT INTO notices (user_id, text, created) \
          SELECT id, ?, strftime('%Y-%m-%dT%H:%M:%SZ', 'now') FROM users WHERE id = ? RETURNING {NOTICE}"
     );
-    let notice = one(db, &sql, params![text, id])?.ok_or_else(|| Problem::not_found("user", id))?;
-    Ok(Answer::created(notice, format!("/users/{id}/notices")))
+    let notice = one(db, &sql, params![text, id])?.ok_or_else(|| ErrorResponse::not_found("user", id))?;
+    Ok(HandlerOutput::created(notice, format!("/users/{id}/notices")))
 }
 
 /// Hashes a password. The hash is fast on purpose: this is an example, and its passwords are in its README. A

@@ -7,8 +7,8 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-use crate::http::{Answer, Request};
-use crate::problem::Problem;
+use crate::http::{HandlerInput, HandlerOutput};
+use crate::problem::ErrorResponse;
 
 /// A `SELECT` under construction.
 pub(crate) struct Select {
@@ -63,18 +63,22 @@ impl Select {
     }
 
     /// Returns the page given by the request's `limit` and `offset`, and the total number of rows.
-    pub(crate) fn answer(mut self, db: &Connection, request: &Request) -> Result<Answer, Problem> {
+    pub(crate) fn answer(
+        mut self,
+        db: &Connection,
+        request: &HandlerInput,
+    ) -> Result<HandlerOutput, ErrorResponse> {
         let (limit, offset) = (request.parameters.number("limit")?, request.parameters.number("offset")?);
         let from = self.from();
         if limit.is_none() && offset.is_none() {
             let (body, total) = self.rows(db, &from, "")?;
-            return Ok(Answer::list(body, total));
+            return Ok(HandlerOutput::list(body, total));
         }
         let count = format!("SELECT count(*) FROM {from}");
         let total = db.prepare_cached(&count)?.query_row(params_from_iter(&self.values), |row| row.get(0))?;
         self.values.extend([limit.unwrap_or(-1).into(), offset.unwrap_or(0).into()]);
         let (body, _) = self.rows(db, &from, " LIMIT ? OFFSET ?")?;
-        Ok(Answer::list(body, total))
+        Ok(HandlerOutput::list(body, total))
     }
 
     /// Returns the SQL after `FROM`.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::Choices;
+use crate::ByteChoices;
 use crate::generate::json;
 
 /// The maximum length of a document in bytes.
@@ -19,28 +19,28 @@ const HEADER: &str = "extend schema @link(url: \"https://specs.apollo.dev/federa
 
 /// A schema with its subgraphs.
 #[derive(Clone, Debug)]
-pub struct Schema {
+pub struct FuzzSchema {
     /// The schemas of the services, by name.
     pub services: Vec<(String, String)>,
-    types: Vec<Composite>,
+    types: Vec<CompositeType>,
     /// The fields of `Query` and of `Mutation`.
-    query: Vec<Field>,
-    mutation: Vec<Field>,
+    query: Vec<FuzzField>,
+    mutation: Vec<FuzzField>,
 }
 
 /// A type with fields, or a union.
 #[derive(Clone, Debug)]
-struct Composite {
+struct CompositeType {
     name: String,
-    fields: Vec<Field>,
+    fields: Vec<FuzzField>,
     /// The possible objects of an abstract type, as indices into [`Schema::types`].
     possible: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
-struct Field {
+struct FuzzField {
     name: String,
-    ty: Named,
+    ty: NamedFuzzType,
     /// 0 for a value, 1 for a list, 2 for a list of lists.
     lists: usize,
     is_required: bool,
@@ -50,7 +50,7 @@ struct Field {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
+enum NamedFuzzType {
     Scalar(&'static str),
     Enum,
     Composite(usize),
@@ -58,14 +58,14 @@ enum Named {
 
 /// Generates a schema.
 #[must_use]
-pub fn schema(choices: &mut Choices<'_>) -> Schema {
+pub fn schema(choices: &mut ByteChoices<'_>) -> FuzzSchema {
     let services = 1 + choices.below(3);
     let objects = 1 + choices.below(4);
     let has_interface = choices.one_in(2);
     let has_union = choices.one_in(3);
     let composites = objects + usize::from(has_interface) + usize::from(has_union);
-    let mut types: Vec<Composite> = (0..objects)
-        .map(|number| Composite {
+    let mut types: Vec<CompositeType> = (0..objects)
+        .map(|number| CompositeType {
             name: format!("T{number}"),
             fields: fields(choices, "f", 1 + choices_of(number), services, composites),
             possible: Vec::new(),
@@ -74,15 +74,16 @@ pub fn schema(choices: &mut Choices<'_>) -> Schema {
     // The first service has all objects, so that it can have the abstract types.
     if has_interface {
         let possible = (0..objects).filter(|object| *object == 0 || choices.one_in(2)).collect();
-        let next = Field { name: "next".into(), ty: Named::Composite(objects), ..Field::id() };
-        types.push(Composite { name: "I0".into(), fields: vec![next], possible });
+        let next =
+            FuzzField { name: "next".into(), ty: NamedFuzzType::Composite(objects), ..FuzzField::id() };
+        types.push(CompositeType { name: "I0".into(), fields: vec![next], possible });
     }
     if has_union {
-        types.push(Composite { name: "U0".into(), fields: Vec::new(), possible: (0..objects).collect() });
+        types.push(CompositeType { name: "U0".into(), fields: Vec::new(), possible: (0..objects).collect() });
     }
     let query = fields(choices, "q", 3, services, composites);
     let mutation = if choices.one_in(4) { fields(choices, "m", 1, services, composites) } else { Vec::new() };
-    let mut schema = Schema { services: Vec::new(), types, query, mutation };
+    let mut schema = FuzzSchema { services: Vec::new(), types, query, mutation };
     schema.services =
         (0..services).map(|service| (format!("s{service}"), schema.sdl(service, objects))).collect();
     schema
@@ -94,25 +95,25 @@ fn choices_of(number: usize) -> usize {
 }
 
 fn fields(
-    choices: &mut Choices<'_>,
+    choices: &mut ByteChoices<'_>,
     prefix: &str,
     most: usize,
     services: usize,
     composites: usize,
-) -> Vec<Field> {
+) -> Vec<FuzzField> {
     let count = 1 + choices.below(most + 1);
-    let field = |number: usize, choices: &mut Choices<'_>| {
+    let field = |number: usize, choices: &mut ByteChoices<'_>| {
         let ty = match choices.below(4) {
-            0 => Named::Scalar(choices.pick(SCALARS)),
-            1 if choices.one_in(2) => Named::Enum,
-            _ => Named::Composite(choices.below(composites)),
+            0 => NamedFuzzType::Scalar(choices.pick(SCALARS)),
+            1 if choices.one_in(2) => NamedFuzzType::Enum,
+            _ => NamedFuzzType::Composite(choices.below(composites)),
         };
         let mut of = vec![choices.below(services)];
         // Fields of abstract types belong to the first service.
-        if services > 1 && matches!(ty, Named::Scalar(_)) && choices.one_in(4) {
+        if services > 1 && matches!(ty, NamedFuzzType::Scalar(_)) && choices.one_in(4) {
             of.push((of[0] + 1) % services);
         }
-        Field {
+        FuzzField {
             name: format!("{prefix}{number}"),
             ty,
             lists: [0, 0, 1, 2][choices.below(4)],
@@ -124,11 +125,11 @@ fn fields(
     (0..count).map(|number| field(number, choices)).collect()
 }
 
-impl Field {
+impl FuzzField {
     fn id() -> Self {
         Self {
             name: "id".into(),
-            ty: Named::Scalar("ID"),
+            ty: NamedFuzzType::Scalar("ID"),
             lists: 0,
             is_required: false,
             has_arguments: false,
@@ -137,7 +138,7 @@ impl Field {
     }
 }
 
-impl Schema {
+impl FuzzSchema {
     /// The schema of one service in SDL.
     fn sdl(&self, service: usize, objects: usize) -> String {
         let mut sdl = HEADER.to_owned();
@@ -164,7 +165,7 @@ impl Schema {
         sdl
     }
 
-    fn root(&self, sdl: &mut String, name: &str, fields: &[Field], service: usize) {
+    fn root(&self, sdl: &mut String, name: &str, fields: &[FuzzField], service: usize) {
         let mut inner = String::new();
         self.write_fields(&mut inner, fields, service);
         if !inner.is_empty() {
@@ -172,9 +173,10 @@ impl Schema {
         }
     }
 
-    fn write_fields(&self, sdl: &mut String, fields: &[Field], service: usize) {
+    fn write_fields(&self, sdl: &mut String, fields: &[FuzzField], service: usize) {
         for field in fields {
-            let is_abstract = matches!(field.ty, Named::Composite(at) if !self.types[at].possible.is_empty());
+            let is_abstract =
+                matches!(field.ty, NamedFuzzType::Composite(at) if !self.types[at].possible.is_empty());
             let services = if is_abstract { &[0][..] } else { &field.services };
             if !services.contains(&service) {
                 continue;
@@ -189,18 +191,18 @@ impl Schema {
         }
     }
 
-    fn type_name(&self, ty: Named) -> &str {
+    fn type_name(&self, ty: NamedFuzzType) -> &str {
         match ty {
-            Named::Scalar(name) => name,
-            Named::Enum => "E",
-            Named::Composite(at) => &self.types[at].name,
+            NamedFuzzType::Scalar(name) => name,
+            NamedFuzzType::Enum => "E",
+            NamedFuzzType::Composite(at) => &self.types[at].name,
         }
     }
 }
 
 /// A request: a document, the operation name, and variables as JSON.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct GeneratedRequest {
     /// The document.
     pub document: String,
     /// The operation name, if there is one.
@@ -211,11 +213,11 @@ pub struct Asked {
 
 /// Generates a request for a schema. Most requests are valid.
 #[must_use]
-pub fn request(choices: &mut Choices<'_>, schema: &Schema) -> Asked {
+pub fn request(choices: &mut ByteChoices<'_>, schema: &FuzzSchema) -> GeneratedRequest {
     let is_valid = !choices.one_in(4);
     let operations = if !is_valid && choices.one_in(4) { 3 } else { 1 };
     let fragments = choices.below(8);
-    let mut writer = Writer {
+    let mut writer = GraphqlGenerator {
         choices,
         schema,
         is_valid,
@@ -237,14 +239,14 @@ pub fn request(choices: &mut Choices<'_>, schema: &Schema) -> Asked {
     document.push_str(&fragments);
     let operation = (operations > 1 || choices.one_in(32)).then(|| format!("Q{}", choices.below(operations)));
     let variables = given(choices);
-    Asked { document, operation, variables }
+    GeneratedRequest { document, operation, variables }
 }
 
 /// Values of variables, mostly of the right types.
-fn given(choices: &mut Choices<'_>) -> String {
+fn given(choices: &mut ByteChoices<'_>) -> String {
     if choices.one_in(4) {
         let mut out = String::new();
-        json::value(choices, json::Names(&["v", "i", "x", "e", "n", "l"]), 4, &mut out);
+        json::value(choices, json::KnownMemberNames(&["v", "i", "x", "e", "n", "l"]), 4, &mut out);
         return out;
     }
     let values = [
@@ -259,9 +261,9 @@ fn given(choices: &mut Choices<'_>) -> String {
 }
 
 /// The state of writing a document.
-struct Writer<'w, 'b> {
-    choices: &'w mut Choices<'b>,
-    schema: &'w Schema,
+struct GraphqlGenerator<'w, 'b> {
+    choices: &'w mut ByteChoices<'b>,
+    schema: &'w FuzzSchema,
     /// Whether to write no mistakes.
     is_valid: bool,
     fragments: usize,
@@ -278,7 +280,7 @@ struct Writer<'w, 'b> {
 const VARIABLES: [(&str, &str); 5] =
     [("v", "Boolean! = true"), ("i", "Int = 3"), ("e", "E"), ("n", "N = { x: 2 }"), ("l", "[[String!]!]")];
 
-impl<'w> Writer<'w, '_> {
+impl<'w> GraphqlGenerator<'w, '_> {
     /// Writes an operation. Returns its kind and its selections.
     fn operation(&mut self) -> (&'static str, String) {
         let schema = self.schema;
@@ -312,7 +314,7 @@ impl<'w> Writer<'w, '_> {
     }
 
     /// The type condition of a fragment.
-    fn of_fragment(&self, number: usize) -> &'w Composite {
+    fn of_fragment(&self, number: usize) -> &'w CompositeType {
         &self.schema.types[number % self.schema.types.len()]
     }
 
@@ -336,7 +338,14 @@ impl<'w> Writer<'w, '_> {
 
     /// Writes a selection set of a type with these fields. In the objects of an abstract type each field gets
     /// a unique alias, since fields of the same name must have the same type.
-    fn set(&mut self, name: &str, fields: &[Field], possible: &[usize], depth: usize, is_object_of: bool) {
+    fn set(
+        &mut self,
+        name: &str,
+        fields: &[FuzzField],
+        possible: &[usize],
+        depth: usize,
+        is_object_of: bool,
+    ) {
         self.out.push_str(" {");
         let begun = self.out.len();
         let count = 1 + self.choices.below(4);
@@ -368,7 +377,7 @@ impl<'w> Writer<'w, '_> {
     fn selection(
         &mut self,
         name: &str,
-        fields: &[Field],
+        fields: &[FuzzField],
         possible: &[usize],
         depth: usize,
         is_object_of: bool,
@@ -408,7 +417,7 @@ impl<'w> Writer<'w, '_> {
         self.directives();
     }
 
-    fn inline(&mut self, name: &str, fields: &[Field], possible: &[usize], depth: usize) {
+    fn inline(&mut self, name: &str, fields: &[FuzzField], possible: &[usize], depth: usize) {
         if depth == 0 {
             self.out.push_str(" __typename");
             return;
@@ -430,10 +439,10 @@ impl<'w> Writer<'w, '_> {
         }
     }
 
-    fn field(&mut self, field: &Field, depth: usize, is_object_of: bool) {
+    fn field(&mut self, field: &FuzzField, depth: usize, is_object_of: bool) {
         let schema = self.schema;
         let composite = match field.ty {
-            Named::Composite(at) => Some(&schema.types[at]),
+            NamedFuzzType::Composite(at) => Some(&schema.types[at]),
             _ => None,
         };
         if composite.is_some() && depth == 0 {

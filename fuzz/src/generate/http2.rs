@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::Choices;
+use crate::ByteChoices;
 
 /// The connection preface of a client (RFC 9113, section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -33,7 +33,7 @@ const LENGTH: usize = 1 << 20;
 
 /// A step of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ClientStep {
     /// Sends these bytes.
     Send(Vec<u8>),
     /// Pauses for a while.
@@ -46,9 +46,9 @@ pub enum Step {
 
 /// The client's side of a connection.
 #[derive(Clone, Debug, Default)]
-pub struct Script {
+pub struct ClientScript {
     /// The steps in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ClientStep>,
     /// The upper limit of the flow-control window that the client has opened for the whole connection, in
     /// bytes (RFC 9113, section 6.9.1).
     pub window: u64,
@@ -58,9 +58,12 @@ pub struct Script {
 
 /// Generates the steps of a client, with requests for these paths.
 #[must_use]
-pub fn script(choices: &mut Choices<'_>, paths: &[&str]) -> Script {
-    let mut writer =
-        Writer { script: Script { window: 65_535, ..Script::default() }, next: 1, frame: Vec::new() };
+pub fn script(choices: &mut ByteChoices<'_>, paths: &[&str]) -> ClientScript {
+    let mut writer = FrameGenerator {
+        script: ClientScript { window: 65_535, ..ClientScript::default() },
+        next: 1,
+        frame: Vec::new(),
+    };
     let mut begun = match choices.one_in(32) {
         true => choices.bytes(64).to_vec(),
         false => PREFACE.to_vec(),
@@ -68,48 +71,48 @@ pub fn script(choices: &mut Choices<'_>, paths: &[&str]) -> Script {
     if !choices.one_in(32) {
         begun.extend(settings(choices));
     }
-    writer.script.steps.push(Step::Send(begun));
+    writer.script.steps.push(ClientStep::Send(begun));
     for _ in 0..choices.below(24) {
         writer.step(choices, paths);
     }
     writer.script
 }
 
-struct Writer {
-    script: Script,
+struct FrameGenerator {
+    script: ClientScript,
     /// The next stream that has not been opened.
     next: u32,
     /// The bytes sent last.
     frame: Vec<u8>,
 }
 
-impl Writer {
-    fn step(&mut self, choices: &mut Choices<'_>, paths: &[&str]) {
+impl FrameGenerator {
+    fn step(&mut self, choices: &mut ByteChoices<'_>, paths: &[&str]) {
         let step = match choices.below(16) {
-            0 => Step::Pause(Duration::from_millis(1 << choices.below(18))),
-            1 if choices.one_in(4) => Step::StopReading,
-            1 => Step::Read,
+            0 => ClientStep::Pause(Duration::from_millis(1 << choices.below(18))),
+            1 if choices.one_in(4) => ClientStep::StopReading,
+            1 => ClientStep::Read,
             2 => self.repeated(choices),
             3..8 => self.request(choices, paths),
             _ => {
                 self.frame = self.other(choices);
-                Step::Send(self.frame.clone())
+                ClientStep::Send(self.frame.clone())
             }
         };
         self.script.steps.push(step);
     }
 
     /// Repeats the bytes sent last many times.
-    fn repeated(&mut self, choices: &mut Choices<'_>) -> Step {
+    fn repeated(&mut self, choices: &mut ByteChoices<'_>) -> ClientStep {
         let times = (1 << choices.below(15)).min(LENGTH / self.frame.len().max(1));
         if self.frame.get(3) == Some(&kind::WINDOW_UPDATE) {
             self.script.window = u64::MAX;
         }
-        Step::Send(self.frame.repeat(times))
+        ClientStep::Send(self.frame.repeat(times))
     }
 
     /// A request, mostly on a new stream, with a complete, partial or no body.
-    fn request(&mut self, choices: &mut Choices<'_>, paths: &[&str]) -> Step {
+    fn request(&mut self, choices: &mut ByteChoices<'_>, paths: &[&str]) -> ClientStep {
         let stream = match choices.below(12) {
             0 => self.stream(choices),
             1 => {
@@ -131,7 +134,7 @@ impl Writer {
             }
         }
         self.frame = sent.clone();
-        Step::Send(sent)
+        ClientStep::Send(sent)
     }
 
     fn take_stream(&mut self) -> u32 {
@@ -142,7 +145,7 @@ impl Writer {
     }
 
     /// A stream that may be open, closed, never opened, of the server, or the connection itself.
-    fn stream(&mut self, choices: &mut Choices<'_>) -> u32 {
+    fn stream(&mut self, choices: &mut ByteChoices<'_>) -> u32 {
         let stream = match choices.below(8) {
             0 => 0,
             1 => choices.number(),
@@ -153,7 +156,7 @@ impl Writer {
         stream
     }
 
-    fn other(&mut self, choices: &mut Choices<'_>) -> Vec<u8> {
+    fn other(&mut self, choices: &mut ByteChoices<'_>) -> Vec<u8> {
         let stream = self.stream(choices);
         match choices.below(12) {
             0 => settings(choices),
@@ -200,7 +203,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-fn settings(choices: &mut Choices<'_>) -> Vec<u8> {
+fn settings(choices: &mut ByteChoices<'_>) -> Vec<u8> {
     let mut payload = Vec::new();
     for _ in 0..choices.below(4) {
         // Table size, push, streams, window, frame size, header list size, one of RFC 8441, and an unknown
@@ -218,7 +221,7 @@ fn settings(choices: &mut Choices<'_>) -> Vec<u8> {
     frame(kind::SETTINGS, 0, 0, &payload)
 }
 
-fn data(choices: &mut Choices<'_>, stream: u32) -> Vec<u8> {
+fn data(choices: &mut ByteChoices<'_>, stream: u32) -> Vec<u8> {
     let length = match choices.below(6) {
         0 => 0,
         1 => 16_384,
@@ -236,7 +239,7 @@ fn data(choices: &mut Choices<'_>, stream: u32) -> Vec<u8> {
 }
 
 /// A header block as one frame, or continued in further ones.
-fn headers(choices: &mut Choices<'_>, stream: u32, block: &[u8], is_last: bool) -> Vec<u8> {
+fn headers(choices: &mut ByteChoices<'_>, stream: u32, block: &[u8], is_last: bool) -> Vec<u8> {
     let mut flags = u8::from(is_last) * END_STREAM;
     let mut payload = Vec::new();
     if choices.one_in(16) {
@@ -300,7 +303,7 @@ fn integer(first: u8, bits: u32, value: usize) -> Vec<u8> {
 }
 
 /// The header block of a request.
-fn block(choices: &mut Choices<'_>, paths: &[&str]) -> Vec<u8> {
+fn block(choices: &mut ByteChoices<'_>, paths: &[&str]) -> Vec<u8> {
     let mut fields = vec![
         // GET, POST, or another method.
         match choices.below(4) {
@@ -334,7 +337,7 @@ fn block(choices: &mut Choices<'_>, paths: &[&str]) -> Vec<u8> {
     out
 }
 
-fn path(choices: &mut Choices<'_>, paths: &[&str]) -> String {
+fn path(choices: &mut ByteChoices<'_>, paths: &[&str]) -> String {
     let path = choices.pick(paths);
     match choices.below(12) {
         0 => format!("{path}?{}", "x".repeat(1 << choices.below(13))),
@@ -343,7 +346,7 @@ fn path(choices: &mut Choices<'_>, paths: &[&str]) -> String {
     }
 }
 
-fn extra(choices: &mut Choices<'_>) -> Vec<u8> {
+fn extra(choices: &mut ByteChoices<'_>) -> Vec<u8> {
     match choices.below(12) {
         // An index into the static or the dynamic table, or an invalid one.
         0 => integer(0x80, 7, choices.below(128)),

@@ -1,7 +1,7 @@
 //! JSON texts that a hostile service or worker may send: deep, wide, repetitive, with unusual numbers and
 //! strings, and sometimes invalid.
 
-use crate::Choices;
+use crate::ByteChoices;
 
 /// Numbers at the limits of interoperability between JSON parsers.
 const NUMBERS: &[&str] =
@@ -42,11 +42,11 @@ const DEPTH: usize = 6;
 
 /// Member names that have a meaning for the reader.
 #[derive(Clone, Copy, Debug)]
-pub struct Names<'n>(pub &'n [&'n str]);
+pub struct KnownMemberNames<'n>(pub &'n [&'n str]);
 
 /// A JSON text, which sometimes has a mistake.
 #[must_use]
-pub fn text(choices: &mut Choices<'_>, names: Names<'_>) -> String {
+pub fn text(choices: &mut ByteChoices<'_>, names: KnownMemberNames<'_>) -> String {
     let mut out = String::new();
     value(choices, names, DEPTH, &mut out);
     if choices.one_in(16) {
@@ -60,7 +60,7 @@ pub fn text(choices: &mut Choices<'_>, names: Names<'_>) -> String {
 }
 
 /// Writes a value.
-pub fn value(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut String) {
+pub fn value(choices: &mut ByteChoices<'_>, names: KnownMemberNames<'_>, depth: usize, out: &mut String) {
     let kinds = if depth == 0 || out.len() > LENGTH { 5 } else { 12 };
     match choices.below(kinds) {
         0 => out.push_str("null"),
@@ -75,7 +75,7 @@ pub fn value(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mu
     }
 }
 
-fn text_value(choices: &mut Choices<'_>, out: &mut String) {
+fn text_value(choices: &mut ByteChoices<'_>, out: &mut String) {
     out.push('"');
     let text = choices.pick(TEXTS);
     let times = if choices.one_in(16) { 1 << choices.below(13) } else { 1 };
@@ -83,11 +83,11 @@ fn text_value(choices: &mut Choices<'_>, out: &mut String) {
     out.push('"');
 }
 
-fn object(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut String) {
+fn object(choices: &mut ByteChoices<'_>, names: KnownMemberNames<'_>, depth: usize, out: &mut String) {
     out.push('{');
     for place in 0..choices.below(5) {
         let separator = if place > 0 { "," } else { "" };
-        let Names(known) = names;
+        let KnownMemberNames(known) = names;
         let name =
             if known.is_empty() || choices.one_in(8) { choices.pick(TEXTS) } else { choices.pick(known) };
         out.push_str(&format!("{separator}\"{name}\":"));
@@ -96,7 +96,7 @@ fn object(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut S
     out.push('}');
 }
 
-fn array(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut String) {
+fn array(choices: &mut ByteChoices<'_>, names: KnownMemberNames<'_>, depth: usize, out: &mut String) {
     out.push('[');
     for place in 0..choices.below(5) {
         out.push_str(if place > 0 { "," } else { "" });
@@ -106,7 +106,7 @@ fn array(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut St
 }
 
 /// An array that repeats one value.
-fn repeated(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut String) {
+fn repeated(choices: &mut ByteChoices<'_>, names: KnownMemberNames<'_>, depth: usize, out: &mut String) {
     let mut item = String::new();
     value(choices, names, depth.min(2) - 1, &mut item);
     let most = (LENGTH / (item.len() + 1)).max(1);
@@ -117,7 +117,7 @@ fn repeated(choices: &mut Choices<'_>, names: Names<'_>, depth: usize, out: &mut
 }
 
 /// A deeply nested value.
-fn nested(choices: &mut Choices<'_>, names: Names<'_>, out: &mut String) {
+fn nested(choices: &mut ByteChoices<'_>, names: KnownMemberNames<'_>, out: &mut String) {
     let times = 1 << choices.below(13);
     let (open, close) = if choices.one_in(2) { ("[", "]") } else { ("{\"a\":", "}") };
     out.push_str(&open.repeat(times));

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::Choices;
+use crate::ByteChoices;
 
 /// Names of schemas, members, parameters and operations.
 pub const NAMES: &[&str] = &[
@@ -29,7 +29,7 @@ const PATHS: &[&str] = &[
 
 /// Generates a document.
 #[must_use]
-pub fn document(choices: &mut Choices<'_>) -> Value {
+pub fn document(choices: &mut ByteChoices<'_>) -> Value {
     let mut schemas = Map::new();
     for _ in 0..choices.below(4) {
         let name = if choices.one_in(4) { choices.pick(NAMES) } else { choices.pick(SCHEMAS) };
@@ -57,7 +57,7 @@ pub fn document(choices: &mut Choices<'_>) -> Value {
     document
 }
 
-fn operation(choices: &mut Choices<'_>, path: &str) -> Value {
+fn operation(choices: &mut ByteChoices<'_>, path: &str) -> Value {
     let mut parameters: Vec<Value> = (0..choices.below(3)).map(|_| parameter(choices)).collect();
     for name in path.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
         if !choices.one_in(8) {
@@ -98,7 +98,7 @@ fn operation(choices: &mut Choices<'_>, path: &str) -> Value {
     operation
 }
 
-fn parameter(choices: &mut Choices<'_>) -> Value {
+fn parameter(choices: &mut ByteChoices<'_>) -> Value {
     if choices.one_in(16) {
         return json!({ "$ref": "#/components/parameters/gone" });
     }
@@ -117,7 +117,7 @@ fn parameter(choices: &mut Choices<'_>) -> Value {
 }
 
 /// Generates a schema.
-pub fn schema(choices: &mut Choices<'_>, depth: usize) -> Value {
+pub fn schema(choices: &mut ByteChoices<'_>, depth: usize) -> Value {
     match choices.below(if depth == 0 { 6 } else { 12 }) {
         0 => json!({ "type": "string" }),
         1 => {

@@ -1,19 +1,19 @@
 //! Frames of the worker protocol between the gateway and S workers, as a worker that runs a malicious script
 //! may send them.
 
-use crate::Choices;
-use crate::generate::json::{self, Names};
+use crate::ByteChoices;
+use crate::generate::json::{self, KnownMemberNames};
 
 /// The frame types that a worker may send.
 const KINDS: std::ops::RangeInclusive<u8> = 64..=78;
 /// Names in headers, changes and queries.
-const MEMBERS: Names<'static> =
-    Names(&["location", "set-cookie", "content-type", "a", "length", "0", "cache-control"]);
+const MEMBERS: KnownMemberNames<'static> =
+    KnownMemberNames(&["location", "set-cookie", "content-type", "a", "length", "0", "cache-control"]);
 
 /// Generates the output of a worker, with frames that mostly belong to these runs, and the positions at which
 /// it is split.
 #[must_use]
-pub fn stream(choices: &mut Choices<'_>, runs: &[u32]) -> (Vec<u8>, Vec<usize>) {
+pub fn stream(choices: &mut ByteChoices<'_>, runs: &[u32]) -> (Vec<u8>, Vec<usize>) {
     let mut out = Vec::new();
     for _ in 0..=choices.below(12) {
         frame(choices, runs, &mut out);
@@ -26,7 +26,7 @@ pub fn stream(choices: &mut Choices<'_>, runs: &[u32]) -> (Vec<u8>, Vec<usize>) 
 }
 
 /// Generates one frame.
-pub fn frame(choices: &mut Choices<'_>, runs: &[u32], out: &mut Vec<u8>) {
+pub fn frame(choices: &mut ByteChoices<'_>, runs: &[u32], out: &mut Vec<u8>) {
     let kind = if choices.one_in(32) { choices.byte() } else { KINDS.start() + choices.below(15) as u8 };
     let run = if choices.one_in(8) { choices.number() } else { choices.pick(runs) };
     let mut payload = Vec::new();
@@ -47,7 +47,7 @@ pub fn frame(choices: &mut Choices<'_>, runs: &[u32], out: &mut Vec<u8>) {
     out.extend(payload);
 }
 
-fn fields(choices: &mut Choices<'_>, kind: u8, out: &mut Vec<u8>) {
+fn fields(choices: &mut ByteChoices<'_>, kind: u8, out: &mut Vec<u8>) {
     match kind {
         64 => {
             number(choices, out);
@@ -106,7 +106,7 @@ fn fields(choices: &mut Choices<'_>, kind: u8, out: &mut Vec<u8>) {
 
 /// Generates a change set: cells, paths, and their changes.
 #[must_use]
-pub fn changes(choices: &mut Choices<'_>) -> String {
+pub fn changes(choices: &mut ByteChoices<'_>) -> String {
     let mut cells = Vec::new();
     for _ in 0..=choices.below(2) {
         let edits: Vec<String> = (0..choices.below(4)).map(|_| edit(choices)).collect();
@@ -116,7 +116,7 @@ pub fn changes(choices: &mut Choices<'_>) -> String {
     if choices.one_in(8) { json::text(choices, MEMBERS) } else { text }
 }
 
-fn edit(choices: &mut Choices<'_>) -> String {
+fn edit(choices: &mut ByteChoices<'_>) -> String {
     let mut parts: Vec<String> = Vec::new();
     if choices.one_in(2) {
         parts.push(choices.below(6).to_string());
@@ -132,7 +132,7 @@ fn edit(choices: &mut Choices<'_>) -> String {
     format!("[{}]", parts.join(","))
 }
 
-fn answer(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+fn answer(choices: &mut ByteChoices<'_>, out: &mut Vec<u8>) {
     out.extend(status(choices));
     match choices.one_in(3) {
         true => json_text(choices, out),
@@ -141,7 +141,7 @@ fn answer(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
     body(choices, out);
 }
 
-fn headers(choices: &mut Choices<'_>) -> String {
+fn headers(choices: &mut ByteChoices<'_>) -> String {
     let names = [
         "location",
         "set-cookie",
@@ -166,16 +166,16 @@ fn headers(choices: &mut Choices<'_>) -> String {
         "\"../..\"",
     ];
     let header =
-        |choices: &mut Choices<'_>| format!("\"{}\":{}", choices.pick(&names), choices.pick(&values));
+        |choices: &mut ByteChoices<'_>| format!("\"{}\":{}", choices.pick(&names), choices.pick(&values));
     let fields: Vec<String> = (0..choices.below(4)).map(|_| header(choices)).collect();
     if fields.is_empty() { String::new() } else { format!("{{{}}}", fields.join(",")) }
 }
 
-fn status(choices: &mut Choices<'_>) -> [u8; 2] {
+fn status(choices: &mut ByteChoices<'_>) -> [u8; 2] {
     choices.pick(&[200_u16, 0, 101, 100, 204, 304, 404, 500, 99, 999, 1000, 65_535]).to_le_bytes()
 }
 
-fn body(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+fn body(choices: &mut ByteChoices<'_>, out: &mut Vec<u8>) {
     out.push(choices.byte() % 7);
     match choices.one_in(2) {
         true => json_text(choices, out),
@@ -183,12 +183,12 @@ fn body(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn json_text(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+fn json_text(choices: &mut ByteChoices<'_>, out: &mut Vec<u8>) {
     let text = json::text(choices, MEMBERS);
     bytes(text.as_bytes(), out);
 }
 
-fn text(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+fn text(choices: &mut ByteChoices<'_>, out: &mut Vec<u8>) {
     let texts = [
         "",
         "/a",
@@ -212,7 +212,7 @@ fn bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend(bytes);
 }
 
-fn number(choices: &mut Choices<'_>, out: &mut Vec<u8>) {
+fn number(choices: &mut ByteChoices<'_>, out: &mut Vec<u8>) {
     let number = if choices.one_in(4) { choices.number() } else { choices.below(4) as u32 };
     out.extend(number.to_le_bytes());
 }

@@ -15,12 +15,12 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// All rows of the table.
-pub static BOUNDS: LazyLock<Vec<Bound>> =
+pub static BOUNDS: LazyLock<Vec<BoundRow>> =
     LazyLock::new(|| [table::ROWS, queries::ROWS, filters::ROWS].concat());
 
 /// A structure that holds bytes from outside, and its bound.
 #[derive(Clone, Copy, Debug)]
-pub struct Bound {
+pub struct BoundRow {
     /// The row's name, used by cases.
     pub name: &'static str,
     /// The maximum number of bytes of one structure.
@@ -47,8 +47,8 @@ const fn bound(
     setting: &'static str,
     file: &'static str,
     test: &'static str,
-) -> Bound {
-    Bound { name, bytes, per, setting, file, test }
+) -> BoundRow {
+    BoundRow { name, bytes, per, setting, file, test }
 }
 
 /// Returns the table of docs/bounds.md.
@@ -57,7 +57,7 @@ pub fn bounds_table() -> String {
     let mut table = "| structure | bound | per | setting or constant | file | test |\n\
                      | --- | ---: | --- | --- | --- | --- |\n"
         .to_owned();
-    for Bound { name, bytes, per, setting, file, test } in &*BOUNDS {
+    for BoundRow { name, bytes, per, setting, file, test } in &*BOUNDS {
         let (size, (path, test)) = (size(*bytes), test.split_once(": ").unwrap_or_default());
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn every_row_names_an_existing_file_and_test() {
-        for Bound { name, file: path, test, .. } in &*BOUNDS {
+        for BoundRow { name, file: path, test, .. } in &*BOUNDS {
             assert!(!file(path).is_empty(), "{name}");
             let (path, test) = test.split_once(": ").expect("a file and a name");
             let text = file(path);

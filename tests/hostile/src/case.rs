@@ -8,27 +8,27 @@ use anyhow::Result;
 use futures_util::future::BoxFuture;
 use testkit::http::TestResponse;
 
-use crate::target::Target;
+use crate::target::AttackTarget;
 
 /// A function that plays an attack to its end.
-pub type Attack = fn(Arc<Target>) -> BoxFuture<'static, Result<Ending>>;
+pub type AttackFunction = fn(Arc<AttackTarget>) -> BoxFuture<'static, Result<AttackEnding>>;
 
 /// An attack, its allowed endings, and the memory that it may make the gateway hold.
 #[derive(Clone, Copy)]
-pub struct Case {
+pub struct AttackCase {
     /// Area and behaviour, such as `graphql/chain of fragments that are spread twice`.
     pub name: &'static str,
     /// The function that plays the attack.
-    pub attack: Attack,
+    pub attack: AttackFunction,
     /// The endings that the documentation allows.
-    pub endings: &'static [Ending],
+    pub endings: &'static [AttackEnding],
     /// The rows of [`BOUNDS`](crate::BOUNDS) that the case fills, each with a count.
     pub holds: &'static [(&'static str, u64)],
 }
 
 /// How the gateway ended an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum AttackEnding {
     /// An answer without problem document or GraphQL errors: its status.
     Answer(u16),
     /// An RFC 9457 problem document: status and code.
@@ -43,7 +43,7 @@ pub enum Ending {
     Closed,
 }
 
-impl Ending {
+impl AttackEnding {
     /// Returns the ending of a problem document with this code.
     #[must_use]
     pub const fn problem(status: u16, code: &'static str) -> Self {
@@ -75,7 +75,7 @@ impl Ending {
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for AttackEnding {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answer(status) => write!(out, "{status}"),
@@ -88,7 +88,7 @@ impl fmt::Display for Ending {
     }
 }
 
-impl fmt::Debug for Case {
+impl fmt::Debug for AttackCase {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Case")
             .field("name", &self.name)

@@ -7,7 +7,7 @@ macro_rules! case {
         case!($name, |$target| $attack, [$($ending),+], &[])
     };
     ($name:literal, |$target:ident| $attack:expr, [$($ending:expr),+ $(,)?], $holds:expr $(,)?) => {
-        $crate::case::Case {
+        $crate::case::AttackCase {
             name: $name,
             attack: |$target| Box::pin(async move { $attack.await }),
             endings: &[$($ending),+],
@@ -17,7 +17,7 @@ macro_rules! case {
 }
 
 /// Rows of `BOUNDS`, each with the number of times that a case fills it.
-type Holds = &'static [(&'static str, u64)];
+type HeldRows = &'static [(&'static str, u64)];
 
 mod aggregate;
 mod bodies;
@@ -32,12 +32,12 @@ mod proxy;
 mod script;
 mod tls;
 
-use crate::case::Case;
+use crate::case::AttackCase;
 
 /// Returns all cases, ordered by area.
 #[must_use]
-pub fn all() -> Vec<Case> {
-    let areas: [&[Case]; 11] = [
+pub fn all() -> Vec<AttackCase> {
+    let areas: [&[AttackCase]; 11] = [
         aggregate::CASES,
         bodies::CASES,
         filter::CASES,

@@ -10,7 +10,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Counters that must return to zero after every attack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ReturningCounters {
     /// The number of requests in flight.
     pub requests_in_flight: u64,
     /// The number of jobs that wait for a background thread.
@@ -19,7 +19,7 @@ pub struct Counters {
     pub jobs_in_flight: u64,
 }
 
-impl Counters {
+impl ReturningCounters {
     /// Reads the counters from the admin listener.
     ///
     /// # Errors

@@ -7,8 +7,8 @@ use testkit::patiently;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::case::Ending;
-use crate::target::Target;
+use crate::case::AttackEnding;
+use crate::target::AttackTarget;
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -53,13 +53,13 @@ pub(crate) struct FrameConnection(TcpStream);
 
 impl FrameConnection {
     /// Connects, and sends the preface and these settings.
-    pub(crate) async fn open(target: &Target, settings: &[u8]) -> Result<Self> {
+    pub(crate) async fn open(target: &AttackTarget, settings: &[u8]) -> Result<Self> {
         Self::begin(target.connect().await?, settings).await
     }
 
     /// Connects from another address, so that its limits do not affect other cases, with a small receive
     /// buffer.
-    pub(crate) async fn open_from(target: &Target, address: Ipv4Addr, settings: &[u8]) -> Result<Self> {
+    pub(crate) async fn open_from(target: &AttackTarget, address: Ipv4Addr, settings: &[u8]) -> Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(4 << 10)?;
         socket.bind(SocketAddr::from((address, 0)))?;
@@ -90,12 +90,12 @@ impl FrameConnection {
     }
 
     /// Returns how the gateway ends a stream, or the connection before it.
-    pub(crate) async fn ending(&mut self, stream: u32) -> Ending {
+    pub(crate) async fn ending(&mut self, stream: u32) -> AttackEnding {
         let (mut has_head, mut body) = (false, Vec::new());
         while let Some((kind, flags, of, payload)) = self.next().await {
             match kind {
-                GOAWAY => return Ending::GoAway(word(&payload, 4)),
-                RST_STREAM if of == stream => return Ending::StreamReset(word(&payload, 0)),
+                GOAWAY => return AttackEnding::GoAway(word(&payload, 4)),
+                RST_STREAM if of == stream => return AttackEnding::StreamReset(word(&payload, 0)),
                 HEADERS if of == stream => has_head = true,
                 DATA if of == stream => body.extend_from_slice(&payload),
                 _ => {}
@@ -104,17 +104,17 @@ impl FrameConnection {
                 return answer(&body);
             }
         }
-        Ending::Closed
+        AttackEnding::Closed
     }
 
     /// Returns how the gateway ends the connection, ignoring frames of streams.
-    pub(crate) async fn end(&mut self) -> Ending {
+    pub(crate) async fn end(&mut self) -> AttackEnding {
         while let Some((kind, _, _, payload)) = self.next().await {
             if kind == GOAWAY {
-                return Ending::GoAway(word(&payload, 4));
+                return AttackEnding::GoAway(word(&payload, 4));
             }
         }
-        Ending::Closed
+        AttackEnding::Closed
     }
 }
 
@@ -128,7 +128,10 @@ const LEAST_RESETS: usize = 10;
 ///
 /// A stream is opened only after the one before was answered or reset, so that the gateway holds answers
 /// rather than requests in flight.
-pub(crate) async fn reset_untaken(target: &Target, request: impl Fn(u32) -> Vec<u8>) -> Result<Ending> {
+pub(crate) async fn reset_untaken(
+    target: &AttackTarget,
+    request: impl Fn(u32) -> Vec<u8>,
+) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &NO_WINDOW).await?;
     let mut resets = Vec::new();
     for number in 0..UNTAKEN_STREAMS {
@@ -137,7 +140,7 @@ pub(crate) async fn reset_untaken(target: &Target, request: impl Fn(u32) -> Vec<
         loop {
             let (kind, _, of, payload) = connection.next().await.context("the connection has ended")?;
             match kind {
-                GOAWAY => return Ok(Ending::GoAway(word(&payload, 4))),
+                GOAWAY => return Ok(AttackEnding::GoAway(word(&payload, 4))),
                 RST_STREAM => resets.push(word(&payload, 0)),
                 _ => {}
             }
@@ -151,19 +154,19 @@ pub(crate) async fn reset_untaken(target: &Target, request: impl Fn(u32) -> Vec<
     ensure!(is_expected, "{} of {UNTAKEN_STREAMS} streams were reset", resets.len());
     resets.dedup();
     match resets.as_slice() {
-        [code] => Ok(Ending::StreamReset(*code)),
+        [code] => Ok(AttackEnding::StreamReset(*code)),
         codes => bail!("streams were reset with several codes: {codes:?}"),
     }
 }
 
 /// Returns the ending of an answer by its body, because its head is compressed: a problem document contains
 /// its status.
-fn answer(body: &[u8]) -> Ending {
+fn answer(body: &[u8]) -> AttackEnding {
     let document = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
     let status = document["status"].as_u64().and_then(|status| u16::try_from(status).ok());
     match (status, document["code"].as_str()) {
-        (Some(status), Some(code)) => Ending::Problem(status, code.to_owned().into()),
-        _ => Ending::Answer(200),
+        (Some(status), Some(code)) => AttackEnding::Problem(status, code.to_owned().into()),
+        _ => AttackEnding::Answer(200),
     }
 }
 

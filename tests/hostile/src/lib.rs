@@ -16,10 +16,10 @@ mod run;
 mod target;
 mod wire;
 
-pub use bounds::{BOUNDS, Bound, SCOPES, bounds_table};
-pub use case::{Attack, Case, Ending};
+pub use bounds::{BOUNDS, BoundRow, SCOPES, bounds_table};
+pub use case::{AttackCase, AttackEnding, AttackFunction};
 pub use cases::all;
-pub use counters::Counters;
-pub use measure::{Row, measure};
-pub use run::{Report, Verdict, play, play_all};
-pub use target::Target;
+pub use counters::ReturningCounters;
+pub use measure::{CaseMeasurement, measure};
+pub use run::{AttackVerdict, SuiteReport, play, play_all};
+pub use target::AttackTarget;

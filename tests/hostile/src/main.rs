@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use hostile::{Case, Report, Target, all, bounds_table, measure, play_all};
+use hostile::{AttackCase, AttackTarget, SuiteReport, all, bounds_table, measure, play_all};
 
 /// Play the adversarial suite against a gateway.
 #[derive(Debug, Parser)]
-struct Arguments {
+struct HostileArguments {
     /// The gateway's binary
     #[arg(long)]
     binary: PathBuf,
@@ -45,25 +45,26 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 async fn run() -> anyhow::Result<ExitCode> {
-    let Arguments { binary, only, list, bounds, verbose, measure: measures, update } = Arguments::parse();
+    let HostileArguments { binary, only, list, bounds, verbose, measure: measures, update } =
+        HostileArguments::parse();
     if bounds {
         anstream::print!("{}", bounds_table());
         return Ok(ExitCode::SUCCESS);
     }
-    let is_wanted = |case: &Case| only.as_ref().is_none_or(|only| case.name.contains(only));
-    let cases: Vec<Case> = all().into_iter().filter(is_wanted).collect();
+    let is_wanted = |case: &AttackCase| only.as_ref().is_none_or(|only| case.name.contains(only));
+    let cases: Vec<AttackCase> = all().into_iter().filter(is_wanted).collect();
     if list {
         cases.iter().for_each(|case| anstream::println!("{}", case.name));
         return Ok(ExitCode::SUCCESS);
     }
-    let target = Arc::new(Target::start(&binary).await?);
+    let target = Arc::new(AttackTarget::start(&binary).await?);
     if measures {
         let wrong = measure(&target, &cases, update).await?;
         wrong.iter().for_each(|reason| anstream::println!("FAILS  {reason}"));
         anstream::println!("{} cases, {} failures", cases.len(), wrong.len());
         return Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let Report { verdicts, aftermath } = play_all(&target, &cases).await?;
+    let SuiteReport { verdicts, aftermath } = play_all(&target, &cases).await?;
     let mut failed = 0;
     for (case, verdict) in cases.iter().zip(verdicts) {
         match verdict {

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use ::http::{Request, StatusCode};
 use anyhow::{Context, Result};
-use benches::machine::Moment;
-use benches::open::{Answered, go_first, offer};
-use benches::scoreboard::{self, Better, Score};
+use benches::machine::ProcessorMoment;
+use benches::open::{OpenLoopOutcome, go_first, offer};
+use benches::scoreboard::{self, BetterDirection, HeadlineScore};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -25,10 +25,10 @@ use testkit::http;
 use tokio::sync::oneshot;
 
 use crate::bounds::BOUNDS;
-use crate::case::{Case, Ending};
+use crate::case::{AttackCase, AttackEnding};
 use crate::cases::all;
 use crate::counters::sum;
-use crate::target::{NEIGHBOUR, Target};
+use crate::target::{AttackTarget, NEIGHBOUR};
 
 /// The duration of a round for each case, and the number of rounds.
 const ROUND: Duration = Duration::from_millis(1500);
@@ -49,7 +49,7 @@ const ADDED_MS: f64 = 3.0;
 
 /// The measurement of a case.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct CaseMeasurement {
     /// The case's name.
     pub case: String,
     /// The number of times that it was played in the rounds that count.
@@ -83,7 +83,7 @@ pub struct Row {
 /// # Errors
 /// When the gateway's metrics cannot be read, an attack cannot be played, or the results cannot be read or
 /// written.
-pub async fn measure(target: &Arc<Target>, cases: &[Case], writes: bool) -> Result<Vec<String>> {
+pub async fn measure(target: &Arc<AttackTarget>, cases: &[AttackCase], writes: bool) -> Result<Vec<String>> {
     let started = Instant::now();
     let before = resident(target).await?;
     let (mut rows, mut highest) = (Vec::new(), before);
@@ -118,7 +118,7 @@ pub async fn measure(target: &Arc<Target>, cases: &[Case], writes: bool) -> Resu
 }
 
 /// Replaces rows of earlier runs by those of the same cases.
-fn updated(mut earlier: Vec<Row>, rows: Vec<Row>) -> Vec<Row> {
+fn updated(mut earlier: Vec<CaseMeasurement>, rows: Vec<CaseMeasurement>) -> Vec<CaseMeasurement> {
     for row in rows {
         match earlier.iter_mut().find(|other| other.case == row.case) {
             Some(other) => *other = row,
@@ -129,7 +129,7 @@ fn updated(mut earlier: Vec<Row>, rows: Vec<Row>) -> Vec<Row> {
 }
 
 /// Returns the violated rules of a row, except those about time.
-fn complaints(row: &Row) -> Vec<String> {
+fn complaints(row: &CaseMeasurement) -> Vec<String> {
     let mut complaints = Vec::new();
     if row.failed > 0 {
         complaints.push(format!("{}: ended in an unexpected way {} times", row.case, row.failed));
@@ -144,13 +144,13 @@ fn complaints(row: &Row) -> Vec<String> {
     complaints
 }
 
-async fn one(target: &Arc<Target>, case: &Case) -> Result<Row> {
+async fn one(target: &Arc<AttackTarget>, case: &AttackCase) -> Result<CaseMeasurement> {
     let rows = case.holds.iter().chain(&[("request", 16)]);
     let allowed = rows.map(|(row, times)| {
         let bound = BOUNDS.iter().find(|bound| bound.name == *row).map_or(0, |bound| bound.bytes);
         bound.saturating_mul(*times)
     });
-    let mut row = Row {
+    let mut row = CaseMeasurement {
         case: case.name.to_owned(),
         played: 0,
         failed: 0,
@@ -164,7 +164,7 @@ async fn one(target: &Arc<Target>, case: &Case) -> Result<Row> {
         long_polls_in_repeated: 0,
     };
     while row.meanwhile_p99_ms.len() < ROUNDS {
-        let start = Moment::now()?;
+        let start = ProcessorMoment::now()?;
         let (alone, refused) = neighbour(target, ROUND / 3).await?;
         row.refused += refused;
         let before = page(target).await?;
@@ -202,8 +202,8 @@ async fn one(target: &Arc<Target>, case: &Case) -> Result<Row> {
 }
 
 /// Whether a case ended as allowed. Repeated cases may also be refused for their rate.
-fn is_right(case: &Case, ending: &Ending) -> bool {
-    case.endings.contains(ending) || matches!(ending, Ending::Problem(429, _))
+fn is_right(case: &AttackCase, ending: &AttackEnding) -> bool {
+    case.endings.contains(ending) || matches!(ending, AttackEnding::Problem(429, _))
 }
 
 /// Returns the number of long polls so far, without TLS handshakes, whose number is limited.
@@ -213,7 +213,7 @@ fn long_polls(page: &str) -> u64 {
 
 /// Returns the neighbour's p99 in milliseconds, and the number of its requests without an answer of status
 /// 200.
-async fn neighbour(target: &Target, time: Duration) -> Result<(f64, usize)> {
+async fn neighbour(target: &AttackTarget, time: Duration) -> Result<(f64, usize)> {
     let address = target.gateway.address;
     let (tell, told) = oneshot::channel();
     std::thread::spawn(move || {
@@ -227,7 +227,7 @@ async fn neighbour(target: &Target, time: Duration) -> Result<(f64, usize)> {
 }
 
 /// Sends the neighbour's load and returns the results.
-fn measured(address: SocketAddr, time: Duration) -> Result<Vec<Answered>> {
+fn measured(address: SocketAddr, time: Duration) -> Result<Vec<OpenLoopOutcome>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let turn = Cell::new(0_usize);
     runtime.block_on(offer(address, PER_SECOND, time, || {
@@ -249,55 +249,68 @@ fn request(turn: usize) -> Result<Request<Full<Bytes>>> {
     Ok(request.body(Full::from(body))?)
 }
 
-async fn page(target: &Target) -> Result<String> {
+async fn page(target: &AttackTarget) -> Result<String> {
     let page = http::request("GET", &format!("{}/metrics", target.admin), &[], "").await;
     Ok(page.map_err(anyhow::Error::from_boxed)?.text())
 }
 
-async fn resident(target: &Target) -> Result<u64> {
+async fn resident(target: &AttackTarget) -> Result<u64> {
     Ok(sum(&page(target).await?, "process_resident_memory_bytes"))
 }
 
-fn added_ms(row: &Row) -> Vec<f64> {
+fn added_ms(row: &CaseMeasurement) -> Vec<f64> {
     row.meanwhile_p99_ms.iter().zip(&row.alone_p99_ms).map(|(with, without)| with - without).collect()
 }
 
-fn scores(rows: &[Row]) -> Vec<(String, Score)> {
+fn scores(rows: &[CaseMeasurement]) -> Vec<(String, HeadlineScore)> {
     let of = |area: &str| rows.iter().filter(|row| row.case.contains(area)).collect::<Vec<_>>();
     let wrong = rows.iter().flat_map(complaints).count();
     vec![
         worst("graphql.hostile_p99_added_ms", &of("graphql/")),
         worst("http2.zero_window_p99_added_ms", &of("not taken")),
         worst("hostile.p99_added_ms.worst", &of("")),
-        plain("hostile.cases", rows.len() as f64, "cases", Better::Higher, 120.0, "none"),
-        plain("hostile.failed", wrong as f64, "cases", Better::Lower, 0.0, "none"),
+        plain("hostile.cases", rows.len() as f64, "cases", BetterDirection::Higher, 120.0, "none"),
+        plain("hostile.failed", wrong as f64, "cases", BetterDirection::Lower, 0.0, "none"),
     ]
 }
 
-fn plain(name: &str, value: f64, unit: &str, better: Better, target: f64, against: &str) -> (String, Score) {
+fn plain(
+    name: &str,
+    value: f64,
+    unit: &str,
+    better: BetterDirection,
+    target: f64,
+    against: &str,
+) -> (String, HeadlineScore) {
     let (unit, against) = (unit.to_owned(), against.to_owned());
-    (name.to_owned(), Score { value, unit, better, target: Some(target), against, spread: 0.0 })
+    (name.to_owned(), HeadlineScore { value, unit, better, target: Some(target), against, spread: 0.0 })
 }
 
 /// Returns the score for the growth of the resident memory in bytes.
-fn growth(bytes: u64) -> (String, Score) {
+fn growth(bytes: u64) -> (String, HeadlineScore) {
     let against = "the gateway before the suite";
-    plain("gateway.hostile_rss_growth_mb", bytes as f64 / 1e6, "MB", Better::Lower, 200.0, against)
+    plain("gateway.hostile_rss_growth_mb", bytes as f64 / 1e6, "MB", BetterDirection::Lower, 200.0, against)
 }
 
 /// Returns the score for the total time.
-fn minutes(took: Duration) -> (String, Score) {
-    plain("ci.hostile.minutes", took.as_secs_f64() / 60.0, "min", Better::Lower, 90.0, "none")
+fn minutes(took: Duration) -> (String, HeadlineScore) {
+    plain("ci.hostile.minutes", took.as_secs_f64() / 60.0, "min", BetterDirection::Lower, 90.0, "none")
 }
 
 /// Returns the worst result of some cases, each by the median of its rounds.
-fn worst(name: &str, rows: &[&Row]) -> (String, Score) {
+fn worst(name: &str, rows: &[&CaseMeasurement]) -> (String, HeadlineScore) {
     let worst = rows.iter().map(|row| added_ms(row)).max_by(|a, b| median(a).total_cmp(&median(b)));
     let added = worst.unwrap_or_default();
     let against =
         format!("p99 of a neighbour alone, {PER_SECOND} requests a second, median of {ROUNDS} rounds");
     let (value, spread) = (median(&added), spread(&added));
-    let score =
-        Score { value, unit: "ms".into(), better: Better::Lower, target: Some(ADDED_MS), against, spread };
+    let score = HeadlineScore {
+        value,
+        unit: "ms".into(),
+        better: BetterDirection::Lower,
+        target: Some(ADDED_MS),
+        against,
+        spread,
+    };
     (name.to_owned(), score)
 }

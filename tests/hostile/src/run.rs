@@ -5,31 +5,31 @@ use std::sync::Arc;
 use anyhow::Result;
 use futures_util::stream::{self, StreamExt};
 
-use crate::case::{Case, Ending};
-use crate::counters::Counters;
-use crate::target::Target;
+use crate::case::{AttackCase, AttackEnding};
+use crate::counters::ReturningCounters;
+use crate::target::AttackTarget;
 
 /// The number of cases played at once when nothing is measured; many of them wait for a limit.
 const AT_ONCE: usize = 8;
 
 /// The result of a case; an error describes the problem.
-pub type Verdict = std::result::Result<Ending, String>;
+pub type AttackVerdict = std::result::Result<AttackEnding, String>;
 
 /// Plays one case and checks its ending.
-pub async fn play(target: &Arc<Target>, case: &Case) -> Verdict {
+pub async fn play(target: &Arc<AttackTarget>, case: &AttackCase) -> AttackVerdict {
     let ending = (case.attack)(Arc::clone(target)).await.map_err(|error| format!("{error:#}"))?;
     if case.endings.contains(&ending) {
         return Ok(ending);
     }
-    let allowed: Vec<String> = case.endings.iter().map(Ending::to_string).collect();
+    let allowed: Vec<String> = case.endings.iter().map(AttackEnding::to_string).collect();
     Err(format!("ended with {ending} instead of {}", allowed.join(" or ")))
 }
 
 /// The results of a suite.
 #[derive(Debug)]
-pub struct Report {
+pub struct SuiteReport {
     /// One verdict per case, in their order.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<AttackVerdict>,
     /// Problems of the gateway after all cases: it no longer serves requests, work remains, or its log has
     /// internal errors. A debug build with `ORFA_POLL_LIMIT_MS` ends if a poll takes longer.
     pub aftermath: Vec<String>,
@@ -39,15 +39,15 @@ pub struct Report {
 ///
 /// # Errors
 /// When the admin listener does not answer before the first case.
-pub async fn play_all(target: &Arc<Target>, cases: &[Case]) -> Result<Report> {
-    Counters::settled(&target.admin).await?;
+pub async fn play_all(target: &Arc<AttackTarget>, cases: &[AttackCase]) -> Result<SuiteReport> {
+    ReturningCounters::settled(&target.admin).await?;
     let played = stream::iter(cases).map(|case| play(target, case)).buffered(AT_ONCE);
     let verdicts = played.collect().await;
     let mut aftermath = Vec::new();
     if let Err(error) = target.still_serves().await {
         aftermath.push(format!("{error:#}"));
     }
-    if let Err(error) = Counters::settled(&target.admin).await {
+    if let Err(error) = ReturningCounters::settled(&target.admin).await {
         aftermath.push(format!("{error:#}"));
     }
     let log = target.gateway.log();
@@ -55,5 +55,5 @@ pub async fn play_all(target: &Arc<Target>, cases: &[Case]) -> Result<Report> {
         ["gateway-failed", "panicked", "beyond ORFA_POLL_LIMIT_MS"].iter().any(|word| line.contains(word))
     };
     aftermath.extend(log.iter().filter(blames).cloned());
-    Ok(Report { verdicts, aftermath })
+    Ok(SuiteReport { verdicts, aftermath })
 }

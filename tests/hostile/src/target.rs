@@ -21,18 +21,18 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::case::Ending;
+use crate::case::AttackEnding;
 use crate::wire;
 
 /// A running gateway and the services behind it.
 #[derive(Debug)]
-pub struct Target {
+pub struct AttackTarget {
     /// The gateway.
     pub gateway: GatewayProcess,
     /// The service `up`.
     pub upstream: MisbehavingUpstream,
     /// The neighbour's service.
-    _calm: Calm,
+    _calm: CalmService,
     /// The URL of the admin listener: `http://127.0.0.1:PORT`.
     pub admin: String,
     /// The address of the TLS port.
@@ -64,12 +64,12 @@ const FILES: [(&str, &str); 9] = [
 
 /// A service that is not attacked, on a thread with priority over the attackers. It stops on drop.
 #[derive(Debug)]
-struct Calm {
+struct CalmService {
     url: String,
     _end: oneshot::Sender<()>,
 }
 
-impl Calm {
+impl CalmService {
     fn start() -> Result<Self> {
         let (end, ended) = oneshot::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
@@ -90,7 +90,7 @@ impl Calm {
 /// and one client's programs would use up the time to compile.
 const DEBUG: &str = "shed: { delay: 5s }\nruntime: { compile_time: 5s }\n";
 
-impl Target {
+impl AttackTarget {
     /// Starts the services and a gateway in front of them.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Target {
         let (filter, reads) = (folder.join("busy.wasm"), folder.join("reads.wasm"));
         std::fs::write(&filter, wat::parse_str(FILES[4].1)?)?;
         std::fs::write(&reads, wat::parse_str(FILES[6].1)?)?;
-        let calm = Calm::start()?;
+        let calm = CalmService::start()?;
         let config = CONFIG
             .replace("{service}", &upstream.url())
             .replace("{calm}", &calm.url)
@@ -211,10 +211,10 @@ impl Target {
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Result<Ending> {
+    ) -> Result<AttackEnding> {
         Ok(match self.ask(method, path, headers, body).await {
-            Ok(answer) => Ending::of(&answer),
-            Err(_) => Ending::Closed,
+            Ok(answer) => AttackEnding::of(&answer),
+            Err(_) => AttackEnding::Closed,
         })
     }
 
@@ -222,7 +222,7 @@ impl Target {
     ///
     /// # Errors
     /// When the exchange is impossible.
-    pub async fn graphql(&self, path: &str, document: &str, variables: Value) -> Result<Ending> {
+    pub async fn graphql(&self, path: &str, document: &str, variables: Value) -> Result<AttackEnding> {
         let body = json!({ "query": document, "variables": variables }).to_string();
         self.ending("POST", path, &[("content-type", "application/json")], body).await
     }
@@ -231,7 +231,7 @@ impl Target {
     ///
     /// # Errors
     /// When the exchange is impossible.
-    pub async fn program(&self, source: &str) -> Result<Ending> {
+    pub async fn program(&self, source: &str) -> Result<AttackEnding> {
         self.ending("POST", "/query", &[("content-type", "text/javascript")], source.to_owned()).await
     }
 
@@ -239,7 +239,7 @@ impl Target {
     ///
     /// # Errors
     /// When the exchange is impossible.
-    pub async fn module(&self, module: Vec<u8>) -> Result<Ending> {
+    pub async fn module(&self, module: Vec<u8>) -> Result<AttackEnding> {
         self.module_at("/query", module).await
     }
 
@@ -247,7 +247,7 @@ impl Target {
     ///
     /// # Errors
     /// When the exchange is impossible.
-    pub async fn module_at(&self, path: &str, module: Vec<u8>) -> Result<Ending> {
+    pub async fn module_at(&self, path: &str, module: Vec<u8>) -> Result<AttackEnding> {
         self.ending("POST", path, &[("content-type", "application/wasm")], module).await
     }
 
@@ -255,7 +255,7 @@ impl Target {
     ///
     /// # Errors
     /// When the connection fails.
-    pub async fn raw(&self, bytes: &[u8]) -> Result<(Ending, String)> {
+    pub async fn raw(&self, bytes: &[u8]) -> Result<(AttackEnding, String)> {
         let mut stream = self.connect().await?;
         // A gateway that refuses early may close the connection during the write.
         let _ = stream.write_all(bytes).await;
@@ -285,9 +285,9 @@ impl Target {
             ),
         ] {
             let answer = self.ask(method, path, &headers, body).await?;
-            let ending = Ending::of(&answer);
+            let ending = AttackEnding::of(&answer);
             anyhow::ensure!(
-                ending == Ending::Answer(200),
+                ending == AttackEnding::Answer(200),
                 "{method} {path} ends with {ending}: {}",
                 answer.text()
             );

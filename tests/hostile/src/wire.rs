@@ -3,7 +3,7 @@
 use testkit::patiently;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::case::Ending;
+use crate::case::AttackEnding;
 
 /// Reads until the peer closes or resets the connection.
 pub(crate) async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
@@ -14,15 +14,15 @@ pub(crate) async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
 }
 
 /// Returns the ending of a request by the first response of the connection.
-pub(crate) fn ending(text: &str) -> Ending {
+pub(crate) fn ending(text: &str) -> AttackEnding {
     let Some(status) = text.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()) else {
-        return Ending::Closed;
+        return AttackEnding::Closed;
     };
     let is_problem = text.to_ascii_lowercase().contains("content-type: application/problem+json");
     let code = text.split_once("\"code\":\"").and_then(|(_, rest)| rest.split_once('"'));
     match code {
-        Some((code, _)) if is_problem => Ending::Problem(status, code.to_owned().into()),
-        _ => Ending::Answer(status),
+        Some((code, _)) if is_problem => AttackEnding::Problem(status, code.to_owned().into()),
+        _ => AttackEnding::Answer(status),
     }
 }
 
@@ -39,9 +39,12 @@ mod tests {
     fn reads_the_ending_off_the_first_answer() {
         let problem =
             "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\r\n{\"code\":\"x\"}";
-        assert_eq!(ending(problem), Ending::problem(400, "x"));
-        assert_eq!(ending("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), Ending::Answer(200));
-        assert_eq!(ending("what?"), Ending::Closed);
+        assert_eq!(ending(problem), AttackEnding::problem(400, "x"));
+        assert_eq!(
+            ending("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"),
+            AttackEnding::Answer(200)
+        );
+        assert_eq!(ending("what?"), AttackEnding::Closed);
         assert_eq!(answers("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), 2);
     }
 }

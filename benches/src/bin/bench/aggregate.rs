@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use marketplace::Service;
+use marketplace::MarketplaceService;
 use serde::Serialize;
 
-use crate::Tools;
-use crate::progress::Progress;
+use crate::BenchTools;
+use crate::progress::BenchProgress;
 
 /// The approximate duration of the whole bench.
 const TAKES: Duration = Duration::from_secs(95);
@@ -24,16 +24,17 @@ const ROUTES: [(&str, &str); 5] =
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Row {
-    Join(joins::Row),
-    Large(large::Row),
+enum AggregateBenchRow {
+    Join(joins::JoinsRow),
+    Large(large::LargeAggregateRow),
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools, tools.time(TAKES));
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
+    let progress = BenchProgress::new(tools, tools.time(TAKES));
     let (joins, mut scores) = joins::run(tools, &progress)?;
     let (large, memory) = large::run(tools, &progress)?;
-    let rows = joins.into_iter().map(Row::Join).chain(large.into_iter().map(Row::Large));
+    let rows =
+        joins.into_iter().map(AggregateBenchRow::Join).chain(large.into_iter().map(AggregateBenchRow::Large));
     scores.push(memory);
     tools.results("aggregate", &rows.collect::<Vec<_>>(), scores)
 }
@@ -41,9 +42,10 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 /// The config of a gateway with the marketplace's aggregates, for services at these addresses in the order of
 /// [`Service::ALL`].
 fn config(services: [SocketAddr; 3]) -> String {
-    let service =
-        |(service, at): (Service, SocketAddr)| format!("  {}: {{ url: 'http://{at}' }}\n", service.name());
-    let services = Service::ALL.into_iter().zip(services).map(service).collect::<String>();
+    let service = |(service, at): (MarketplaceService, SocketAddr)| {
+        format!("  {}: {{ url: 'http://{at}' }}\n", service.name())
+    };
+    let services = MarketplaceService::ALL.into_iter().zip(services).map(service).collect::<String>();
     format!("services:\n{services}routes:\n{}", routes())
 }
 

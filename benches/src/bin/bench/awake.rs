@@ -14,25 +14,25 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinSet, yield_now};
 
-use crate::load::{CONNECTIONS, Round, measured};
-use crate::open::Pinned;
-use crate::process::Server;
+use crate::load::{CONNECTIONS, LoadRound, measured};
+use crate::open::PinnedThread;
+use crate::process::ServerProcess;
 
 const REQUEST: &[u8] = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const WELL: &[u8] = b"HTTP/1.1 200 ";
 const END: &[u8] = b"\r\n\r\n";
 
 /// The service with the load next to it. Both run only during a load, on the calling thread.
-pub(crate) struct Awake {
+pub(crate) struct BusyService {
     pub(crate) upstream: SocketAddr,
     runtime: Runtime,
-    _core: Pinned,
+    _core: PinnedThread,
 }
 
-impl Awake {
+impl BusyService {
     /// Starts the service without load. The calling thread is pinned to the load's core meanwhile.
     pub(crate) fn start() -> Result<Self> {
-        let core = Pinned::to_the_load();
+        let core = PinnedThread::to_the_load();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
         let upstream = listener.local_addr()?;
@@ -41,7 +41,7 @@ impl Awake {
     }
 
     /// Keeps a server busy with GET requests of 1 KB.
-    pub(crate) fn load(&self, server: &Server, time: Duration) -> Result<Round> {
+    pub(crate) fn load(&self, server: &ServerProcess, time: Duration) -> Result<LoadRound> {
         let before = server.usage()?;
         let requests = self.runtime.block_on(all(server.address, Instant::now() + time))?;
         Ok(measured(requests, time, before, server.usage()?))

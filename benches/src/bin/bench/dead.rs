@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Result;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::percentile;
 use http::{Request, StatusCode};
 use serde::Serialize;
 
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
-use crate::service::{Service, text};
-use crate::{Tools, open};
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::service::{BenchService, text};
+use crate::{BenchTools, open};
 
 /// Requests per second, at which no core is saturated.
 const RATE: f64 = 2_000.0;
 const PHASE: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
-struct Row {
+struct FailoverRow {
     phase: &'static str,
     asked: usize,
     failed: usize,
@@ -36,19 +36,19 @@ struct Row {
 
 /// The requests that the targets received, and whether the third target fails.
 #[derive(Default)]
-struct Seen {
+struct TargetCounts {
     requests: AtomicU64,
     third_fails: AtomicBool,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools, tools.time(PHASE) * 3);
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
+    let progress = BenchProgress::new(tools, tools.time(PHASE) * 3);
     let rows = open::run(measure(tools, &progress))??;
     let worst = rows.iter().map(|row| row.failed_percent).fold(0.0, f64::max);
-    let score = Score {
+    let score = HeadlineScore {
         value: worst,
         unit: "percent".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(0.1),
         against: format!("GETs at {RATE:.0} a second, the worse of a dead target and one that answers 500"),
         spread: 0.0,
@@ -56,8 +56,8 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("dead", &rows, [("proxy.one_dead_of_three.failed_percent".to_owned(), score)])
 }
 
-async fn measure(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
-    let seen = Arc::<Seen>::default();
+async fn measure(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<FailoverRow>> {
+    let seen = Arc::<TargetCounts>::default();
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let (first, second, third) =
         (target(any, false, &seen)?, target(any, false, &seen)?, target(any, true, &seen)?);
@@ -66,7 +66,7 @@ async fn measure(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
          routes:\n  - path: /*\n    proxy: service\n",
         first.address, second.address, third.address
     );
-    let server = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+    let server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
     let time = tools.time(PHASE);
     let mut rows = vec![phase(&server, "all well", time, &seen, progress).await?];
     seen.third_fails.store(true, Relaxed);
@@ -76,9 +76,9 @@ async fn measure(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn target(at: SocketAddr, is_third: bool, seen: &Arc<Seen>) -> Result<Service> {
+fn target(at: SocketAddr, is_third: bool, seen: &Arc<TargetCounts>) -> Result<BenchService> {
     let seen = Arc::clone(seen);
-    Service::start(at, move |_| {
+    BenchService::start(at, move |_| {
         seen.requests.fetch_add(1, Relaxed);
         let mut answer = text("well");
         if is_third && seen.third_fails.load(Relaxed) {
@@ -89,12 +89,12 @@ fn target(at: SocketAddr, is_third: bool, seen: &Arc<Seen>) -> Result<Service> {
 }
 
 async fn phase(
-    server: &Server,
+    server: &ServerProcess,
     phase: &'static str,
     time: Duration,
-    seen: &Seen,
-    progress: &Progress,
-) -> Result<Row> {
+    seen: &TargetCounts,
+    progress: &BenchProgress,
+) -> Result<FailoverRow> {
     let before = seen.requests.load(Relaxed);
     let ask = || Ok(Request::get("/").body(http_body_util::Full::default())?);
     let answered = open::offer(server.address, RATE, time, ask).await?;
@@ -108,5 +108,5 @@ async fn phase(
     progress.say(&format!(
         "{phase:<15} {failed} of {asked} failed ({failed_percent:.3} %), {retries_percent:.3} % retries, p99 {p99_ms:.2} ms"
     ));
-    Ok(Row { phase, asked, failed, failed_percent, retries_percent, p50_ms, p99_ms })
+    Ok(FailoverRow { phase, asked, failed, failed_percent, retries_percent, p50_ms, p99_ms })
 }

@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use bytes::Bytes;
 use dedup::{DedupForm, DedupLimits};
 use serde::Serialize;
 
 use crate::process::{SERVER_CORE, pinned};
-use crate::progress::Progress;
-use crate::{Tools, rivals};
+use crate::progress::BenchProgress;
+use crate::{BenchTools, rivals};
 
 /// The approximate duration of the whole bench.
 const TAKES: Duration = Duration::from_secs(120);
@@ -32,14 +32,14 @@ const ENCODED: usize = 200;
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Row {
-    Text(Text),
-    Cell(line::Cell),
+enum DedupRow {
+    Text(HistoryFigures),
+    Cell(line::VariantResults),
 }
 
 /// The sizes in bytes and times in microseconds of a history.
 #[derive(Serialize)]
-struct Text {
+struct HistoryFigures {
     nodes: usize,
     authors: usize,
     /// The size of each form.
@@ -49,15 +49,15 @@ struct Text {
     /// The time to read each form in Node as the whole object: the median of the rounds.
     read_us: BTreeMap<String, f64>,
     #[serde(skip)]
-    rounds: Rounds,
+    rounds: ReaderRounds,
 }
 
 /// The times of each reader by round.
-type Rounds = BTreeMap<String, Vec<f64>>;
+type ReaderRounds = BTreeMap<String, Vec<f64>>;
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let Some(rival) = rivals::present(tools, "dedup") else { return Ok(()) };
-    let progress = Progress::new(tools, tools.time(TAKES));
+    let progress = BenchProgress::new(tools, tools.time(TAKES));
     let folder = tempfile::tempdir()?;
     let mut texts = HISTORIES
         .map(|(nodes, authors)| text(folder.path(), nodes, authors))
@@ -75,7 +75,8 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     }
     let scores = scores(&texts)?;
     let cells = line::run(tools, folder.path(), &texts, &progress)?;
-    let rows: Vec<Row> = texts.into_iter().map(Row::Text).chain(cells.into_iter().map(Row::Cell)).collect();
+    let rows: Vec<DedupRow> =
+        texts.into_iter().map(DedupRow::Text).chain(cells.into_iter().map(DedupRow::Cell)).collect();
     tools.results("dedup", &rows, scores)
 }
 
@@ -88,7 +89,7 @@ fn file(folder: &Path, name: &str, form: &str) -> PathBuf {
 }
 
 /// Writes a history in its plain form and, if that is smaller, deduplicated.
-fn text(folder: &Path, nodes: usize, authors: usize) -> Result<Text> {
+fn text(folder: &Path, nodes: usize, authors: usize) -> Result<HistoryFigures> {
     let (name, plain) = (name(nodes, authors), Bytes::from(history::history(nodes, authors).to_string()));
     std::fs::write(file(folder, &name, "plain"), &plain)?;
     let mut encode_us = f64::INFINITY;
@@ -102,11 +103,18 @@ fn text(folder: &Path, nodes: usize, authors: usize) -> Result<Text> {
         std::fs::write(file(folder, &name, "dedup"), wire)?;
     }
     let bytes = [("plain", plain.len()), ("dedup", wire.map_or(plain.len(), |wire| wire.len()))].into();
-    Ok(Text { nodes, authors, bytes, encode_us, read_us: BTreeMap::new(), rounds: Rounds::new() })
+    Ok(HistoryFigures {
+        nodes,
+        authors,
+        bytes,
+        encode_us,
+        read_us: BTreeMap::new(),
+        rounds: ReaderRounds::new(),
+    })
 }
 
 /// The time that Node takes to read each history in each form.
-fn read(rival: &Path, folder: &Path, rounds: usize) -> Result<BTreeMap<String, Rounds>> {
+fn read(rival: &Path, folder: &Path, rounds: usize) -> Result<BTreeMap<String, ReaderRounds>> {
     let decoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/javascript/dedup.js");
     let mut node = pinned(SERVER_CORE, Path::new("node"));
     let output = node.arg(rival).arg(folder).arg(decoder).arg(rounds.to_string()).output()?;
@@ -114,7 +122,7 @@ fn read(rival: &Path, folder: &Path, rounds: usize) -> Result<BTreeMap<String, R
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn said(text: &Text) -> String {
+fn said(text: &HistoryFigures) -> String {
     let bytes = |form| text.bytes.get(form).copied().unwrap_or_default();
     let time = |way: &str| text.read_us.get(way).copied().unwrap_or_default();
     format!(
@@ -130,21 +138,21 @@ fn said(text: &Text) -> String {
     )
 }
 
-fn scores(texts: &[Text]) -> Result<Vec<(String, Score)>> {
-    let size = |text: &Text, one, other| -> Option<f64> {
+fn scores(texts: &[HistoryFigures]) -> Result<Vec<(String, HeadlineScore)>> {
+    let size = |text: &HistoryFigures, one, other| -> Option<f64> {
         Some(*text.bytes.get(one)? as f64 / *text.bytes.get(other)? as f64)
     };
     let worst = |one, other| {
         let ratios: Vec<f64> = texts.iter().filter_map(|text| size(text, one, other)).collect();
         (ratios.iter().copied().fold(0.0, f64::max), spread(&ratios))
     };
-    let alone = |text: &&Text| text.nodes == text.authors;
+    let alone = |text: &&HistoryFigures| text.nodes == text.authors;
     let unrepeated: Vec<f64> =
         texts.iter().filter(alone).filter_map(|text| size(text, "dedup", "plain")).collect();
-    let score = |(value, spread), target, against: &str| Score {
+    let score = |(value, spread), target, against: &str| HeadlineScore {
         value,
         unit: "ratio".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(target),
         against: against.into(),
         spread,
@@ -177,7 +185,7 @@ fn scores(texts: &[Text]) -> Result<Vec<(String, Score)>> {
 }
 
 /// The median and the spread of the ratio of two readers' times, by round.
-fn ratio(rounds: &Rounds, one: &str, other: &str) -> Option<(f64, f64)> {
+fn ratio(rounds: &ReaderRounds, one: &str, other: &str) -> Option<(f64, f64)> {
     let ratios: Vec<f64> =
         rounds.get(one)?.iter().zip(rounds.get(other)?).map(|(one, other)| one / other).collect();
     Some((median(&ratios), spread(&ratios)))

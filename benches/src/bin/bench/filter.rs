@@ -11,15 +11,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use serde::Serialize;
 
-use crate::load::{Load, Round, load};
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
-use crate::rivals::{Filter, Proxy, Speaks};
-use crate::{Tools, reload, say};
+use crate::load::{LoadRound, RepeatedRequests, load};
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::rivals::{ClientProtocol, RivalProxy, RivalTreatment};
+use crate::{BenchTools, reload, say};
 
 /// Many short rounds: the added cost is the difference of two large figures, which other processes on the
 /// machine affect.
@@ -30,11 +30,11 @@ const WARM_UP: Duration = Duration::from_secs(1);
 const ROUTES: usize = 100;
 
 /// Headlines with their names.
-type Scores = Vec<(String, Score)>;
+type NamedHeadlines = Vec<(String, HeadlineScore)>;
 
 /// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Case {
+enum FilterTreatment {
     /// Proxied.
     Plain,
     /// Proxied, with one header added by a module.
@@ -47,18 +47,18 @@ enum Case {
     FaultInGo,
 }
 
-impl Case {
-    fn load(self) -> Load<'static> {
+impl FilterTreatment {
+    fn load(self) -> RepeatedRequests<'static> {
         match self {
-            Self::Plain | Self::Header => Load::Get("/small"),
-            Self::Native | Self::Fault | Self::FaultInGo => Load::GetErrors("/small"),
+            Self::Plain | Self::Header => RepeatedRequests::Get("/small"),
+            Self::Native | Self::Fault | Self::FaultInGo => RepeatedRequests::GetErrors("/small"),
         }
     }
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Row {
+enum FilterRow {
     Busy {
         server: &'static str,
         case: String,
@@ -80,7 +80,7 @@ enum Row {
 }
 
 /// The paths of the modules.
-struct Modules {
+struct ModulePaths {
     header: PathBuf,
     fault: PathBuf,
     name: PathBuf,
@@ -89,19 +89,26 @@ struct Modules {
     _folder: tempfile::TempDir,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let modules = Modules::make()?;
-    let proxies: Vec<Proxy> =
-        Proxy::present(tools).into_iter().filter(|proxy| *proxy != Proxy::Nginx).collect();
-    let cases = [Case::Plain, Case::Header, Case::Native, Case::Fault, Case::FaultInGo];
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
+    let modules = ModulePaths::make()?;
+    let proxies: Vec<RivalProxy> =
+        RivalProxy::present(tools).into_iter().filter(|proxy| *proxy != RivalProxy::Nginx).collect();
+    let cases = [
+        FilterTreatment::Plain,
+        FilterTreatment::Header,
+        FilterTreatment::Native,
+        FilterTreatment::Fault,
+        FilterTreatment::FaultInGo,
+    ];
     let all = (proxies.len() * cases.len()) as u32;
-    let progress = Progress::new(tools, (tools.time(ROUND) * tools.rounds(ROUNDS) as u32 + WARM_UP) * all);
-    let upstream = Server::upstream(&tools.upstream)?;
+    let progress =
+        BenchProgress::new(tools, (tools.time(ROUND) * tools.rounds(ROUNDS) as u32 + WARM_UP) * all);
+    let upstream = ServerProcess::upstream(&tools.upstream)?;
     let mut servers = Vec::new();
     for proxy in &proxies {
         for case in cases {
             let Some(filter) = modules.filter(case) else { continue };
-            let server = proxy.start_with(tools, upstream.address, Speaks::Http1, filter)?;
+            let server = proxy.start_with(tools, upstream.address, ClientProtocol::Http1, filter)?;
             load(&server, case.load(), WARM_UP).with_context(|| format!("{} ({case:?})", proxy.name()))?;
             servers.push((proxy.name(), case, server));
         }
@@ -109,10 +116,17 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let mut rows = Vec::new();
     for round in 0..tools.rounds(ROUNDS) {
         for (server, case, running) in &servers {
-            let Round { per_second, cpu_us, .. } = load(running, case.load(), tools.time(ROUND))?;
+            let LoadRound { per_second, cpu_us, .. } = load(running, case.load(), tools.time(ROUND))?;
             let case = format!("{case:?}").to_lowercase();
             progress.say(&format!("{case:<10} {server:<5} {cpu_us:>6.2} us, {per_second:>6.0} a s"));
-            rows.push(Row::Busy { server, case, round, cpu_us, per_second, per_cpu_second: 1e6 / cpu_us });
+            rows.push(FilterRow::Busy {
+                server,
+                case,
+                round,
+                cpu_us,
+                per_second,
+                per_cpu_second: 1e6 / cpu_us,
+            });
         }
     }
     drop(servers);
@@ -121,7 +135,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     scores.extend(memory.1);
     rows.extend(memory.0);
     let reloads = reload::filtered(tools, &modules.name)?;
-    let reload::Filtered { times, requests, failed_or_mixed, growth_mb } = reloads;
+    let reload::FilterReloads { times, requests, failed_or_mixed, growth_mb } = reloads;
     scores.push(lower(
         "reload.failed",
         failed_or_mixed as f64,
@@ -129,11 +143,11 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         0.0,
         format!("{requests} requests over {times} reloads; the second half of them added {growth_mb:.1} MB"),
     ));
-    rows.push(Row::Reloads { times, requests, failed_or_mixed, growth_mb });
+    rows.push(FilterRow::Reloads { times, requests, failed_or_mixed, growth_mb });
     tools.results("filter", &rows, scores)
 }
 
-impl Modules {
+impl ModulePaths {
     fn make() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let text = |name: &str| -> Result<PathBuf> {
@@ -160,38 +174,40 @@ impl Modules {
     }
 
     /// The filter for a case; `None` if it is not available.
-    fn filter(&self, case: Case) -> Option<Filter<'_>> {
+    fn filter(&self, case: FilterTreatment) -> Option<RivalTreatment<'_>> {
         /// The configuration of the example, as in APISIX.
         const CONF: &str = r#"{"http_status":503,"body":"fault injection","percentage":100}"#;
         match case {
-            Case::Plain => Some(Filter::None),
-            Case::Native => Some(Filter::Answer),
-            Case::Header => Some(Filter::Module(&self.header, "")),
-            Case::Fault => Some(Filter::Module(&self.fault, "")),
-            Case::FaultInGo => self.fault_in_go.as_deref().map(|module| Filter::Module(module, CONF)),
+            FilterTreatment::Plain => Some(RivalTreatment::None),
+            FilterTreatment::Native => Some(RivalTreatment::Answer),
+            FilterTreatment::Header => Some(RivalTreatment::Module(&self.header, "")),
+            FilterTreatment::Fault => Some(RivalTreatment::Module(&self.fault, "")),
+            FilterTreatment::FaultInGo => {
+                self.fault_in_go.as_deref().map(|module| RivalTreatment::Module(module, CONF))
+            }
         }
     }
 }
 
 /// CPU microseconds per request, by round.
-fn cost(rows: &[Row], wanted: &str, of: Case) -> Vec<f64> {
+fn cost(rows: &[FilterRow], wanted: &str, of: FilterTreatment) -> Vec<f64> {
     let of = format!("{of:?}").to_lowercase();
-    let figure = |row: &Row| match row {
-        Row::Busy { server, case, cpu_us, .. } if *server == wanted && *case == of => Some(*cpu_us),
+    let figure = |row: &FilterRow| match row {
+        FilterRow::Busy { server, case, cpu_us, .. } if *server == wanted && *case == of => Some(*cpu_us),
         _ => None,
     };
     rows.iter().filter_map(figure).collect()
 }
 
 /// The additional cost of one case over another, by round.
-fn added(rows: &[Row], server: &str, more: Case, less: Case) -> Vec<f64> {
+fn added(rows: &[FilterRow], server: &str, more: FilterTreatment, less: FilterTreatment) -> Vec<f64> {
     cost(rows, server, more).iter().zip(cost(rows, server, less)).map(|(more, less)| more - less).collect()
 }
 
-fn scores(rows: &[Row], proxies: &[Proxy]) -> Scores {
-    let (orfa, envoy) = (Proxy::Orfa.name(), Proxy::Envoy.name());
+fn scores(rows: &[FilterRow], proxies: &[RivalProxy]) -> NamedHeadlines {
+    let (orfa, envoy) = (RivalProxy::Orfa.name(), RivalProxy::Envoy.name());
     let score = |name: &str, values: &[f64], unit: &str, better, target, against: String| {
-        let score = Score {
+        let score = HeadlineScore {
             value: median(values),
             unit: unit.into(),
             better,
@@ -201,37 +217,60 @@ fn scores(rows: &[Row], proxies: &[Proxy]) -> Scores {
         };
         (format!("filter.{name}"), score)
     };
-    let header = added(rows, orfa, Case::Header, Case::Plain);
-    let local = added(rows, orfa, Case::Fault, Case::Native);
-    let plain = format!("a plain proxy at {:.1} us", median(&cost(rows, orfa, Case::Plain)));
-    let native = format!("a response of its own at {:.1} us", median(&cost(rows, orfa, Case::Native)));
+    let header = added(rows, orfa, FilterTreatment::Header, FilterTreatment::Plain);
+    let local = added(rows, orfa, FilterTreatment::Fault, FilterTreatment::Native);
+    let plain = format!("a plain proxy at {:.1} us", median(&cost(rows, orfa, FilterTreatment::Plain)));
+    let native =
+        format!("a response of its own at {:.1} us", median(&cost(rows, orfa, FilterTreatment::Native)));
     let mut scores = vec![
-        score("header.added_us", &header, "us", Better::Lower, 4.0, plain),
-        score("local.added_us", &local, "us", Better::Lower, 3.0, native),
+        score("header.added_us", &header, "us", BetterDirection::Lower, 4.0, plain),
+        score("local.added_us", &local, "us", BetterDirection::Lower, 3.0, native),
     ];
-    if proxies.contains(&Proxy::Envoy) {
-        let theirs = added(rows, envoy, Case::Header, Case::Plain);
+    if proxies.contains(&RivalProxy::Envoy) {
+        let theirs = added(rows, envoy, FilterTreatment::Header, FilterTreatment::Plain);
         // Uses the median, since the difference of a single round may be close to zero.
         let usual = median(&theirs);
         let ratios: Vec<f64> = header.iter().map(|ours| ours / usual).collect();
         let against = format!("{usual:.1} us that Envoy adds with the same module");
-        scores.push(score("header.added_cpu_vs_envoy", &ratios, "ratio", Better::Lower, 1.0, against));
-        let (ours, theirs) = (cost(rows, orfa, Case::Fault), cost(rows, envoy, Case::Fault));
+        scores.push(score(
+            "header.added_cpu_vs_envoy",
+            &ratios,
+            "ratio",
+            BetterDirection::Lower,
+            1.0,
+            against,
+        ));
+        let (ours, theirs) =
+            (cost(rows, orfa, FilterTreatment::Fault), cost(rows, envoy, FilterTreatment::Fault));
         let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| theirs / ours).collect();
         let against = format!("{:.0} a CPU second of Envoy with the same module", 1e6 / median(&theirs));
-        scores.push(score("local.per_cpu_s_vs_envoy", &ratios, "ratio", Better::Higher, 1.0, against));
+        scores.push(score(
+            "local.per_cpu_s_vs_envoy",
+            &ratios,
+            "ratio",
+            BetterDirection::Higher,
+            1.0,
+            against,
+        ));
     }
     scores
 }
 
 /// A headline of a single measurement, where less is better.
-fn lower(name: &str, value: f64, unit: &str, target: f64, against: String) -> (String, Score) {
+fn lower(name: &str, value: f64, unit: &str, target: f64, against: String) -> (String, HeadlineScore) {
     let (unit, target) = (unit.into(), Some(target));
-    (format!("filter.{name}"), Score { value, unit, better: Better::Lower, target, against, spread: 0.0 })
+    (
+        format!("filter.{name}"),
+        HeadlineScore { value, unit, better: BetterDirection::Lower, target, against, spread: 0.0 },
+    )
 }
 
 /// The memory of routes with filters of the same module, in Go if available, each with its own configuration.
-fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Row>, Scores)> {
+fn memory(
+    tools: &BenchTools,
+    modules: &ModulePaths,
+    upstream: &ServerProcess,
+) -> Result<(Vec<FilterRow>, NamedHeadlines)> {
     let (module, name) = match &modules.fault_in_go {
         Some(module) => (module, "the example in Go"),
         None => (&modules.fault, "a module of one page"),
@@ -247,9 +286,9 @@ fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Ro
                 module.display()
             );
         }
-        let server = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+        let server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
         let last = format!("/{}/x", routes - 1);
-        load(&server, Load::GetErrors(&last), WARM_UP)?;
+        load(&server, RepeatedRequests::GetErrors(&last), WARM_UP)?;
         rss.push(server.usage()?.rss as f64 / 1e6);
         say(&format!("  {routes} routes with {name}: {:.1} MB", rss[rss.len() - 1]));
     }
@@ -259,7 +298,10 @@ fn memory(tools: &Tools, modules: &Modules, upstream: &Server) -> Result<(Vec<Ro
         lower("mb_per_route", each, "MB", 4.0, format!("{:.1} MB with one route, {name}", rss[0])),
         lower("hundred_routes_rss_mb", rss[1], "MB", 480.0, format!("{ROUTES} routes with {name}")),
     ];
-    let rows =
-        [1, ROUTES].into_iter().zip(rss).map(|(routes, rss_mb)| Row::Routes { routes, rss_mb }).collect();
+    let rows = [1, ROUTES]
+        .into_iter()
+        .zip(rss)
+        .map(|(routes, rss_mb)| FilterRow::Routes { routes, rss_mb })
+        .collect();
     Ok((rows, scores))
 }

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use benches::client::Client;
+use benches::client::BenchClient;
 use benches::programs;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -19,11 +19,11 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use crate::neighbours::post;
-use crate::open::{Answered, offer, run as beside};
-use crate::process::{SERVER_CORE, Server, query_route};
-use crate::service::{Service, text};
+use crate::open::{OpenLoopOutcome, offer, run as beside};
+use crate::process::{SERVER_CORE, ServerProcess, query_route};
+use crate::service::{BenchService, text};
 use crate::unseen::distinct;
-use crate::{Tools, say};
+use crate::{BenchTools, say};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ const SPINS: &str = "export default () => { for (;;); }";
 const GROWS: &str = "export default () => { const all = []; for (let i = 0; i < 2500; i++) all.push(new Uint8Array(1 << 20).fill(1)) }";
 
 #[derive(Serialize)]
-struct Row {
+struct FloodRow {
     stranger: &'static str,
     round: usize,
     /// The number of requests of the abusive client, and of those that were refused with 429.
@@ -54,7 +54,7 @@ struct Row {
 
 /// An abusive client: its Nth request, and the allowed statuses.
 #[derive(Clone)]
-struct Stranger {
+struct AbusiveClient {
     name: &'static str,
     most: usize,
     request: Arc<dyn Fn(usize) -> Result<Request<Full<Bytes>>> + Send + Sync>,
@@ -62,7 +62,7 @@ struct Stranger {
     cores: &'static str,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let waits = Bytes::from(std::fs::read(programs::build(&tools.orfa, "wait.c", folder.path())?)?);
     let constant = std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?;
@@ -78,7 +78,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 }
 
 /// The headline for the worst of several abusive clients.
-fn score(rows: &[Row], strangers: &[&str], name: &str) -> (String, Score) {
+fn score(rows: &[FloodRow], strangers: &[&str], name: &str) -> (String, HeadlineScore) {
     let added = |stranger: &&str| -> Vec<f64> {
         let of = rows.iter().filter(|row| row.stranger == *stranger);
         of.map(|row| row.meanwhile_p99_ms - row.alone_p99_ms).collect()
@@ -92,17 +92,24 @@ fn score(rows: &[Row], strangers: &[&str], name: &str) -> (String, Score) {
     let (value, spread) = (median(&worst), spread(&worst));
     (
         name.to_owned(),
-        Score { value, unit: "ms".into(), better: Better::Lower, target: Some(3.0), against, spread },
+        HeadlineScore {
+            value,
+            unit: "ms".into(),
+            better: BetterDirection::Lower,
+            target: Some(3.0),
+            against,
+            spread,
+        },
     )
 }
 
-async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<Row>> {
-    let service = Service::start(SocketAddr::from(([127, 0, 0, 1], 0)), |_| async {
+async fn measure(tools: &BenchTools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<FloodRow>> {
+    let service = BenchService::start(SocketAddr::from(([127, 0, 0, 1], 0)), |_| async {
         tokio::time::sleep(SERVICE).await;
         text("{}")
     })?;
     let strangers = [
-        Stranger {
+        AbusiveClient {
             name: "flood",
             most: FLOOD,
             request: Arc::new(move |number| post("application/wasm", distinct(&constant, number as u64))),
@@ -116,7 +123,7 @@ async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<R
     for round in 0..ROUNDS {
         for stranger in &strangers {
             // A fresh gateway per round: an earlier flood must not have used up the quota.
-            let server = Server::gateway(&tools.orfa, stranger.cores, &query_route(service.address))?;
+            let server = ServerProcess::gateway(&tools.orfa, stranger.cores, &query_route(service.address))?;
             let per_second = at_the_load(&server, &waits).await?;
             let before = server.usage()?;
             let alone = others(&server, &waits, per_second, ROUND).await?;
@@ -126,7 +133,7 @@ async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<R
             let meanwhile = others(&server, &waits, per_second, ROUND).await?;
             stop.store(true, Relaxed);
             pest.join().map_err(|_| anyhow!("the abusive client panicked"))??;
-            let row = Row {
+            let row = FloodRow {
                 stranger: stranger.name,
                 round,
                 sent: sent.load(Relaxed),
@@ -153,14 +160,14 @@ async fn measure(tools: &Tools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<R
 }
 
 /// A client that repeatedly sends a program that ends at a limit.
-fn endless(name: &'static str, source: &'static str) -> Stranger {
+fn endless(name: &'static str, source: &'static str) -> AbusiveClient {
     let request = move |_: usize| post("text/javascript", Bytes::from_static(source.as_bytes()));
-    Stranger { name, most: usize::MAX, request: Arc::new(request), answers: &[422], cores: "0,1" }
+    AbusiveClient { name, most: usize::MAX, request: Arc::new(request), answers: &[422], cores: "0,1" }
 }
 
 /// Warms a server up, and returns the rate of the other clients that causes the intended load on this
 /// machine.
-async fn at_the_load(server: &Server, program: &Bytes) -> Result<f64> {
+async fn at_the_load(server: &ServerProcess, program: &Bytes) -> Result<f64> {
     const WARM_UP: Duration = Duration::from_secs(1);
     others(server, program, AT_FIRST, WARM_UP / 2).await?;
     let before = server.usage()?.cpu;
@@ -170,10 +177,10 @@ async fn at_the_load(server: &Server, program: &Bytes) -> Result<f64> {
 }
 
 /// The p99 of the other clients in ms. Fails unless practically all requests are answered.
-async fn others(server: &Server, program: &Bytes, per_second: f64, time: Duration) -> Result<f64> {
+async fn others(server: &ServerProcess, program: &Bytes, per_second: f64, time: Duration) -> Result<f64> {
     let request = || post("application/wasm", program.clone());
     let answered = offer(server.address, per_second, time, request).await?;
-    let is_good = |answered: &&Answered| answered.status == Some(StatusCode::OK);
+    let is_good = |answered: &&OpenLoopOutcome| answered.status == Some(StatusCode::OK);
     let good: Vec<f64> = answered.iter().filter(is_good).map(|answered| answered.ms).collect();
     let refused = answered.len() - good.len();
     ensure!(refused * 1000 <= answered.len(), "{refused} of {} were not answered", answered.len());
@@ -183,7 +190,7 @@ async fn others(server: &Server, program: &Bytes, per_second: f64, time: Duratio
 /// Sends the requests of an abusive client one after the other until it is stopped, on a thread of its own.
 fn pester(
     address: SocketAddr,
-    stranger: Stranger,
+    stranger: AbusiveClient,
     stop: &Arc<AtomicBool>,
     sent: &Arc<AtomicUsize>,
     waited: &Arc<AtomicUsize>,
@@ -192,7 +199,7 @@ fn pester(
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let client = Client::new(address);
+            let client = BenchClient::new(address);
             for number in 0..stranger.most {
                 if stop.load(Relaxed) {
                     break;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use bytes::Bytes;
 use futures_util::stream;
 use http::header::{CONTENT_LENGTH, HOST};
@@ -21,11 +21,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::Serialize;
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
-use crate::rivals::Speaks;
-use crate::service::{Answer, Service, text};
-use crate::{Tools, open};
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::rivals::ClientProtocol;
+use crate::service::{BenchService, BenchServiceResponse, text};
+use crate::{BenchTools, open};
 
 const GIGABYTE: u64 = 1_000_000_000;
 const CHUNK: &[u8] = &[b'x'; 64 << 10];
@@ -40,33 +40,33 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Row {
+enum GigabyteRow {
     Through { way: String, bytes: u64, seconds: f64, rss_before_mb: f64, rss_highest_mb: f64 },
     HeldUp { way: String, sent_mb: f64, rss_growth_mb: f64 },
 }
 
 /// The direction of the body.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum BodyDirection {
     Down,
     Up,
 }
 
-const WAYS: [(Way, Speaks, &str); 4] = [
-    (Way::Down, Speaks::Http1, "down, http1"),
-    (Way::Up, Speaks::Http1, "up, http1"),
-    (Way::Down, Speaks::Http2, "down, http2"),
-    (Way::Up, Speaks::Http2, "up, http2"),
+const WAYS: [(BodyDirection, ClientProtocol, &str); 4] = [
+    (BodyDirection::Down, ClientProtocol::Http1, "down, http1"),
+    (BodyDirection::Up, ClientProtocol::Http1, "up, http1"),
+    (BodyDirection::Down, ClientProtocol::Http2, "down, http2"),
+    (BodyDirection::Up, ClientProtocol::Http2, "up, http2"),
 ];
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let length = if tools.is_short { GIGABYTE / 10 } else { GIGABYTE };
-    let progress = Progress::new(tools, Duration::from_secs(20));
+    let progress = BenchProgress::new(tools, Duration::from_secs(20));
     let (rows, growth) = open::run(measure(tools, length, &progress))??;
-    let score = Score {
+    let score = HeadlineScore {
         value: growth,
         unit: "MB".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(16.0),
         against: "the highest of four ways, and of receivers that read nothing; resident before".to_owned(),
         spread: 0.0,
@@ -74,10 +74,14 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("gigabyte", &rows, [("proxy.gigabyte_rss_growth_mb".to_owned(), score)])
 }
 
-async fn measure(tools: &Tools, length: u64, progress: &Progress) -> Result<(Vec<Row>, f64)> {
+async fn measure(
+    tools: &BenchTools,
+    length: u64,
+    progress: &BenchProgress,
+) -> Result<(Vec<GigabyteRow>, f64)> {
     let produced = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&produced);
-    let service = Service::start(SocketAddr::from(([127, 0, 0, 1], 0)), move |request| {
+    let service = BenchService::start(SocketAddr::from(([127, 0, 0, 1], 0)), move |request| {
         answer(request, Arc::clone(&counted))
     })?;
     let yaml = format!(
@@ -85,9 +89,9 @@ async fn measure(tools: &Tools, length: u64, progress: &Progress) -> Result<(Vec
          routes:\n  - path: /*\n    proxy: service\n    limits: {{ request_body: 2GiB, timeout: 10m }}\n",
         service.address
     );
-    let server = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+    let server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
     for (_, speaks, _) in WAYS {
-        let mut client = Client::connect(server.address, speaks).await?;
+        let mut client = BodyConnection::connect(server.address, speaks).await?;
         client.send(Method::GET, "/0", empty(), None).await?.into_body().collect().await?;
     }
     let before = server.usage()?.rss;
@@ -104,7 +108,13 @@ async fn measure(tools: &Tools, length: u64, progress: &Progress) -> Result<(Vec
             "{name:<11} {:.2} GB in {seconds:.1} s, resident {rss_before_mb:.1} MB, at most {rss_highest_mb:.1} MB",
             length as f64 / 1e9
         ));
-        rows.push(Row::Through { way: name.into(), bytes: length, seconds, rss_before_mb, rss_highest_mb });
+        rows.push(GigabyteRow::Through {
+            way: name.into(),
+            bytes: length,
+            seconds,
+            rss_before_mb,
+            rss_highest_mb,
+        });
     }
     let most = IN_BETWEEN + ahead("tcp_rmem")? + ahead("tcp_wmem")?;
     for (way, speaks, name) in WAYS {
@@ -121,13 +131,13 @@ async fn measure(tools: &Tools, length: u64, progress: &Progress) -> Result<(Vec
             sent <= most,
             "{name}: {sent} bytes were sent to a receiver that does not read, more than {most}"
         );
-        rows.push(Row::HeldUp { way: name.into(), sent_mb, rss_growth_mb });
+        rows.push(GigabyteRow::HeldUp { way: name.into(), sent_mb, rss_growth_mb });
     }
     Ok((rows, (highest - before) as f64 / 1e6))
 }
 
 /// The service: sends as many bytes as the path requests, and reads the request body, except at `/stuck`.
-async fn answer(request: Request<Incoming>, produced: Arc<AtomicU64>) -> Answer {
+async fn answer(request: Request<Incoming>, produced: Arc<AtomicU64>) -> BenchServiceResponse {
     if request.method() == Method::GET {
         let length = request.uri().path().trim_start_matches('/').parse().unwrap_or(0);
         let mut answer = Response::new(body(length, produced));
@@ -166,13 +176,13 @@ fn empty() -> Body {
 /// Transfers a whole body in one direction.
 async fn through(
     address: SocketAddr,
-    way: Way,
-    speaks: Speaks,
+    way: BodyDirection,
+    speaks: ClientProtocol,
     length: u64,
     produced: &Arc<AtomicU64>,
 ) -> Result<()> {
-    let mut client = Client::connect(address, speaks).await?;
-    if way == Way::Up {
+    let mut client = BodyConnection::connect(address, speaks).await?;
+    if way == BodyDirection::Up {
         let sent = body(length, Arc::clone(produced));
         let answer = client.send(Method::POST, "/", sent, Some(length)).await?;
         let taken = answer.into_body().collect().await?.to_bytes();
@@ -189,17 +199,22 @@ async fn through(
 }
 
 /// The number of bytes that a sender can send while the receiver does not read.
-async fn held_up(address: SocketAddr, way: Way, speaks: Speaks, produced: &Arc<AtomicU64>) -> Result<u64> {
-    let mut client = Client::connect(address, speaks).await?;
+async fn held_up(
+    address: SocketAddr,
+    way: BodyDirection,
+    speaks: ClientProtocol,
+    produced: &Arc<AtomicU64>,
+) -> Result<u64> {
+    let mut client = BodyConnection::connect(address, speaks).await?;
     produced.store(0, Relaxed);
     match way {
-        Way::Down => {
+        BodyDirection::Down => {
             let answer = client.send(Method::GET, &format!("/{GIGABYTE}"), empty(), None).await?;
             let sent = still(produced).await;
             drop(answer);
             Ok(sent)
         }
-        Way::Up => {
+        BodyDirection::Up => {
             let sent = body(GIGABYTE, Arc::clone(produced));
             tokio::select! {
                 answer = client.send(Method::POST, "/stuck", sent, Some(GIGABYTE)) => {
@@ -233,13 +248,13 @@ async fn still(count: &AtomicU64) -> u64 {
 }
 
 /// A connection.
-enum Client {
+enum BodyConnection {
     Http1(http1::SendRequest<Body>),
     Http2(http2::SendRequest<Body>),
 }
 
-impl Client {
-    async fn connect(address: SocketAddr, speaks: Speaks) -> Result<Self> {
+impl BodyConnection {
+    async fn connect(address: SocketAddr, speaks: ClientProtocol) -> Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_send_buffer_size(256 << 10)?;
         socket.set_recv_buffer_size(256 << 10)?;
@@ -247,12 +262,12 @@ impl Client {
         stream.set_nodelay(true)?;
         let stream = TokioIo::new(stream);
         Ok(match speaks {
-            Speaks::Http1 => {
+            ClientProtocol::Http1 => {
                 let (sender, connection) = http1::handshake(stream).await?;
                 tokio::spawn(connection);
                 Self::Http1(sender)
             }
-            Speaks::Http2 => {
+            ClientProtocol::Http2 => {
                 let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
                 tokio::spawn(connection);
                 Self::Http2(sender)

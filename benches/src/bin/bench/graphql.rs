@@ -12,27 +12,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use marketplace::Service;
+use marketplace::MarketplaceService;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::progress::Progress;
-use crate::{Tools, aggregate};
+use crate::progress::BenchProgress;
+use crate::{BenchTools, aggregate};
 
 /// The approximate duration of the whole bench.
 const TAKES: Duration = Duration::from_secs(345);
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Row {
-    Posts(posts::Row),
-    Market(market::Row),
-    Case(crate::study::Row),
-    Schema(schemas::Row),
+enum GraphqlRow {
+    Posts(posts::PostsRow),
+    Market(market::MarketRow),
+    Case(crate::study::StudyRow),
+    Schema(schemas::SchemasRow),
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools, tools.time(TAKES));
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
+    let progress = BenchProgress::new(tools, tools.time(TAKES));
     let (posts, mut scores) = posts::run(tools, &progress)?;
     let (market, more) = market::run(tools, &progress)?;
     scores.extend(more);
@@ -40,15 +40,17 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     scores.extend(more);
     let (cases, errors) = study::run(tools, &progress)?;
     scores.extend(errors);
-    let rows = posts.into_iter().map(Row::Posts).chain(market.into_iter().map(Row::Market));
-    let rows = rows.chain(schemas.into_iter().map(Row::Schema)).chain(cases.into_iter().map(Row::Case));
+    let rows = posts.into_iter().map(GraphqlRow::Posts).chain(market.into_iter().map(GraphqlRow::Market));
+    let rows = rows
+        .chain(schemas.into_iter().map(GraphqlRow::Schema))
+        .chain(cases.into_iter().map(GraphqlRow::Case));
     tools.results("graphql", &rows.collect::<Vec<_>>(), scores)
 }
 
 /// The config of a gateway in front of the marketplace, for services in the order of [`Service::ALL`]: the
 /// aggregates, `/graphql` over the REST services, and `/stitched` over their own GraphQL.
 fn config(services: [SocketAddr; 3]) -> String {
-    let service = |(service, at): (Service, SocketAddr)| {
+    let service = |(service, at): (MarketplaceService, SocketAddr)| {
         let (name, openapi, schema) = (service.name(), example("openapi"), example("graphql"));
         format!(
             "  {name}: {{ url: 'http://{at}', openapi: '{}/{name}.yaml' }}\n  \
@@ -58,14 +60,15 @@ fn config(services: [SocketAddr; 3]) -> String {
         )
     };
     let route = |path: &str, suffix: &str, links: &str| {
-        let services = Service::ALL.map(|service| format!("{}{suffix}", service.name())).join(", ");
+        let services =
+            MarketplaceService::ALL.map(|service| format!("{}{suffix}", service.name())).join(", ");
         let links = example(links);
         format!(
             "  - {{ path: {path}, graphql: {{ services: [{services}], links: '{}', mutations: true }} }}\n",
             links.display()
         )
     };
-    let services = Service::ALL.into_iter().zip(services).map(service).collect::<String>();
+    let services = MarketplaceService::ALL.into_iter().zip(services).map(service).collect::<String>();
     let (rest, stitched) =
         (route("/graphql", "", "links.yaml"), route("/stitched", "-graphql", "stitched.yaml"));
     format!("services:\n{services}routes:\n{}{rest}{stitched}", aggregate::routes())

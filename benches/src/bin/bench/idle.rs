@@ -4,16 +4,16 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::process::{Server, allow_open_files};
-use crate::progress::Progress;
-use crate::rivals::{Proxy, Speaks};
-use crate::{Tools, open};
+use crate::process::{ServerProcess, allow_open_files};
+use crate::progress::BenchProgress;
+use crate::rivals::{ClientProtocol, RivalProxy};
+use crate::{BenchTools, open};
 
 const CONNECTIONS: usize = 10_000;
 /// The number of connections per loopback address: half of the gateway's default limit.
@@ -24,23 +24,23 @@ const REST: Duration = Duration::from_secs(5);
 const DESCRIPTORS: u64 = CONNECTIONS as u64 + 1_000;
 
 #[derive(Serialize)]
-struct Row {
+struct IdleRow {
     connections: usize,
     after: &'static str,
     rss_mb: f64,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     allow_open_files(DESCRIPTORS)?;
-    let progress = Progress::new(tools, REST + Duration::from_secs(8));
-    let upstream = Server::upstream(&tools.upstream)?;
-    let server = Proxy::Orfa.start(tools, upstream.address, Speaks::Http1)?;
+    let progress = BenchProgress::new(tools, REST + Duration::from_secs(8));
+    let upstream = ServerProcess::upstream(&tools.upstream)?;
+    let server = RivalProxy::Orfa.start(tools, upstream.address, ClientProtocol::Http1)?;
     let connections = CONNECTIONS;
     let mut rows = Vec::new();
     let mut seen = |connections: usize, after: &'static str| -> Result<f64> {
         let rss_mb = server.usage()?.rss as f64 / 1e6;
         progress.say(&format!("{rss_mb:>6.1} MB with {connections} connections, after {after}"));
-        rows.push(Row { connections, after, rss_mb });
+        rows.push(IdleRow { connections, after, rss_mb });
         Ok(rss_mb)
     };
     let start = seen(0, "start")?;
@@ -56,10 +56,10 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         seen(kept.len(), "one request more on each")?;
         anyhow::Ok(idle)
     })??;
-    let score = Score {
+    let score = HeadlineScore {
         value: idle,
         unit: "MB".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(250.0),
         against: format!("all that is resident; {start:.0} MB after start"),
         spread: 0.0,

@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use benches::client::Client;
+use benches::client::BenchClient;
 use benches::programs::{build, program};
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::process::{SERVER_CORE, Server, pinned};
-use crate::{Tools, say};
+use crate::process::{SERVER_CORE, ServerProcess, pinned};
+use crate::{BenchTools, say};
 
 /// Many short rounds: other processes slow a shared machine down for a second or two at a time, which affects
 /// one of two that are compared.
@@ -31,7 +31,7 @@ const RUNS: usize = 41;
 const ISSUES: usize = 3000;
 
 #[derive(Serialize)]
-struct Row {
+struct JsonRow {
     name: String,
     /// The part that is read: `rows`, `column`, `open`, or `parse` for parsing alone.
     reads: &'static str,
@@ -40,14 +40,14 @@ struct Row {
 }
 
 /// A query. The native programs that it is compared with read the same part.
-struct Sent {
+struct JsonQuery {
     name: &'static str,
     reads: &'static str,
     content_type: &'static str,
     program: PathBuf,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let text = issues();
     let file = folder.path().join("issues.json");
@@ -57,12 +57,12 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         "services: {{ git: {{ url: 'http://{service}' }} }}\n\
          routes:\n  - {{ path: /query, query: {{ services: [git], limits: {{ cpu: 1s }} }} }}\n"
     );
-    let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
-    let c = |name, reads, file| -> Result<Sent> {
+    let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+    let c = |name, reads, file| -> Result<JsonQuery> {
         let program = build(&tools.orfa, file, folder.path())?;
-        Ok(Sent { name, reads, content_type: "application/wasm", program })
+        Ok(JsonQuery { name, reads, content_type: "application/wasm", program })
     };
-    let javascript = |reads, file| Sent {
+    let javascript = |reads, file| JsonQuery {
         name: "query.js",
         reads,
         content_type: "text/javascript",
@@ -78,7 +78,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     for round in 0..tools.rounds(ROUNDS) {
         let mut add = |name: &str, reads, cpu_us| {
             say(&format!("  {name:<14} {reads:<7} {cpu_us:>8.0} us CPU"));
-            rows.push(Row { name: name.to_owned(), reads, round, cpu_us });
+            rows.push(JsonRow { name: name.to_owned(), reads, round, cpu_us });
         };
         for query in &queries {
             add(query.name, query.reads, measure(&orfa, query)?);
@@ -92,16 +92,17 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 
 /// The headlines: each query compared with the fastest alternative, with the best round of each, since other
 /// processes only ever add to the time of a computation. The query with the worst ratio is the score.
-fn scores(rows: &[Row]) -> Result<Vec<(String, Score)>> {
-    let is_native = |query: &Row, other: &Row| !other.name.starts_with("query") && other.reads == query.reads;
-    let is_node = |_: &Row, other: &Row| other.name == "node";
+fn scores(rows: &[JsonRow]) -> Result<Vec<(String, HeadlineScore)>> {
+    let is_native =
+        |query: &JsonRow, other: &JsonRow| !other.name.starts_with("query") && other.reads == query.reads;
+    let is_node = |_: &JsonRow, other: &JsonRow| other.name == "node";
     let c = worst(rows, "query.c", is_native)
         .context("no native program: run `scripts/rivals` for the reason")?;
     let javascript = worst(rows, "query.js", is_node).context("no node")?;
-    let score = |(value, spread), target, against: &str| Score {
+    let score = |(value, spread), target, against: &str| HeadlineScore {
         value,
         unit: "ratio".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(target),
         against: format!("{against}; the best of {ROUNDS} rounds of each"),
         spread,
@@ -120,7 +121,7 @@ fn scores(rows: &[Row]) -> Result<Vec<(String, Score)>> {
 }
 
 /// The ratio of the query with the worst ratio, and the spread of its ratios by round.
-fn worst(rows: &[Row], name: &str, is_rival: impl Fn(&Row, &Row) -> bool) -> Option<(f64, f64)> {
+fn worst(rows: &[JsonRow], name: &str, is_rival: impl Fn(&JsonRow, &JsonRow) -> bool) -> Option<(f64, f64)> {
     let mut queries: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for query in rows.iter().filter(|row| row.name == name) {
         let rivals = rows.iter().filter(|other| other.round == query.round && is_rival(query, other));
@@ -137,11 +138,11 @@ fn worst(rows: &[Row], name: &str, is_rival: impl Fn(&Row, &Row) -> bool) -> Opt
 }
 
 /// The median CPU time of a query, in microseconds.
-fn measure(orfa: &Server, query: &Sent) -> Result<f64> {
+fn measure(orfa: &ServerProcess, query: &JsonQuery) -> Result<f64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let body = Bytes::from(std::fs::read(&query.program)?);
     runtime.block_on(async {
-        let client = Client::new(orfa.address);
+        let client = BenchClient::new(orfa.address);
         let mut times = Vec::new();
         for _ in 0..RUNS {
             let request = Request::post("/query").header("content-type", query.content_type);
@@ -162,7 +163,7 @@ fn measure(orfa: &Server, query: &Sent) -> Result<f64> {
 }
 
 /// Runs `json-rivals` on the file, on the gateway's core.
-fn natives(tools: &Tools, file: &Path, add: &mut impl FnMut(&str, &'static str, f64)) -> Result<()> {
+fn natives(tools: &BenchTools, file: &Path, add: &mut impl FnMut(&str, &'static str, f64)) -> Result<()> {
     let told = said(pinned(SERVER_CORE, &tools.rivals.join("json-rivals")).arg(file))?;
     for line in told.lines() {
         let [name, reads, cpu, _] = line.split('\t').collect::<Vec<_>>()[..] else { continue };
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn ratio_ignores_slow_rounds_of_other_programs() {
-        let row = |name: &str, reads, round, cpu_us| Row { name: name.into(), reads, round, cpu_us };
+        let row = |name: &str, reads, round, cpu_us| JsonRow { name: name.into(), reads, round, cpu_us };
         let rows = [
             row("query.c", "rows", 0, 10.0),
             row("native", "rows", 0, 16.0),
@@ -252,7 +253,7 @@ mod tests {
             row("slower", "rows", 1, 20.0),
         ];
         let is_native =
-            |query: &Row, other: &Row| !other.name.starts_with("query") && other.reads == query.reads;
+            |query: &JsonRow, other: &JsonRow| !other.name.starts_with("query") && other.reads == query.reads;
         assert_eq!(worst(&rows, "query.c", is_native), Some((10.0 / 8.0, 18.0 / 8.0 - 10.0 / 16.0)));
         assert_eq!(worst(&rows[..1], "query.c", is_native), None);
     }

@@ -1,17 +1,17 @@
 //! The memory of another cached program, and of another live instance: the maximum of C and JavaScript.
 
 use anyhow::{Result, ensure};
-use benches::client::Client;
+use benches::client::BenchClient;
 use benches::programs;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::process::{NOBODY, Server, query_route};
+use crate::process::{NOBODY, ServerProcess, query_route};
 use crate::unseen::distinct;
-use crate::{Tools, say};
+use crate::{BenchTools, say};
 
 const PROGRAMS: u64 = 2_000;
 const INSTANCES: u64 = 100;
@@ -20,26 +20,30 @@ const ROOM: &str =
     "runtime: { instances: 2048, cache: 1GiB, compile_time: 10m }\nshed: { automatic: false }\n";
 
 #[derive(Serialize)]
-struct Row {
+struct CacheMemoryRow {
     what: String,
     count: u64,
     kb_each: f64,
 }
 
 /// Programs in one language: the content type, and a function that returns distinct programs.
-struct Kind {
+struct GeneratedPrograms {
     name: &'static str,
     content_type: &'static str,
     nth: Box<dyn Fn(u64) -> Bytes>,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let module = std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?;
     let source = std::fs::read_to_string(programs::program("constant.js"))?;
     let kinds = [
-        Kind { name: "C", content_type: "application/wasm", nth: Box::new(move |n| distinct(&module, n)) },
-        Kind {
+        GeneratedPrograms {
+            name: "C",
+            content_type: "application/wasm",
+            nth: Box::new(move |n| distinct(&module, n)),
+        },
+        GeneratedPrograms {
             name: "JavaScript",
             content_type: "text/javascript",
             nth: Box::new(move |n| format!("{source}// {n}\n").into()),
@@ -52,7 +56,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         for (place, (what, mode, count, differ)) in cases.into_iter().enumerate() {
             let kb_each = runtime.block_on(each(tools, kind, mode, count, differ))?;
             say(&format!("  {kb_each:>6.1} KB for one more {what} in {}", kind.name));
-            rows.push(Row { what: format!("{what} in {}", kind.name), count, kb_each });
+            rows.push(CacheMemoryRow { what: format!("{what} in {}", kind.name), count, kb_each });
             worst[place] = f64::max(worst[place], kb_each);
         }
     }
@@ -67,15 +71,21 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("kept", &rows, scores)
 }
 
-fn score(value: f64, target: f64, against: &str) -> Score {
+fn score(value: f64, target: f64, against: &str) -> HeadlineScore {
     let (unit, against) = ("KB".to_owned(), against.to_owned());
-    Score { value, unit, better: Better::Lower, target: Some(target), against, spread: 0.0 }
+    HeadlineScore { value, unit, better: BetterDirection::Lower, target: Some(target), against, spread: 0.0 }
 }
 
 /// The kilobytes that each one adds.
-async fn each(tools: &Tools, kind: &Kind, mode: &'static str, count: u64, differ: bool) -> Result<f64> {
-    let server = Server::gateway(&tools.orfa, "0,1", &format!("{ROOM}{}", query_route(NOBODY)))?;
-    let client = Client::new(server.address);
+async fn each(
+    tools: &BenchTools,
+    kind: &GeneratedPrograms,
+    mode: &'static str,
+    count: u64,
+    differ: bool,
+) -> Result<f64> {
+    let server = ServerProcess::gateway(&tools.orfa, "0,1", &format!("{ROOM}{}", query_route(NOBODY)))?;
+    let client = BenchClient::new(server.address);
     let send = |number: u64| {
         let request = Request::post("/query").header("content-type", kind.content_type);
         let request = request.header("orfa-cache", mode).body(Full::new((kind.nth)(number)));

@@ -5,11 +5,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use benches::process::Usage;
+use benches::process::ProcessUsage;
 use serde::Serialize;
 use tempfile::TempDir;
 
-use crate::process::{LOAD_CORE, Server, pinned};
+use crate::process::{LOAD_CORE, ServerProcess, pinned};
 
 /// The number of busy connections.
 pub(crate) const CONNECTIONS: u32 = 32;
@@ -26,16 +26,16 @@ const GLANCE: Duration = Duration::from_millis(60);
 
 /// A program that a request sends.
 #[derive(Clone, Copy)]
-pub(crate) struct Sent<'a> {
+pub(crate) struct SentProgram<'a> {
     pub(crate) content_type: &'a str,
     pub(crate) program: &'a Path,
 }
 
 /// The requests that are repeated.
 #[derive(Clone, Copy)]
-pub(crate) enum Load<'a> {
+pub(crate) enum RepeatedRequests<'a> {
     /// A program, at `/query`.
-    Program(Sent<'a>),
+    Program(SentProgram<'a>),
     /// A GET of this path.
     Get(&'a str),
     /// A GET of this path that must always be answered with an error.
@@ -51,20 +51,20 @@ pub(crate) enum Load<'a> {
 
 /// The results of a round of load.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Round {
+pub(crate) struct LoadRound {
     pub(crate) requests: u64,
     pub(crate) per_second: f64,
     pub(crate) cpu_us: f64,
 }
 
 /// Keeps a server busy with a program.
-pub(crate) fn round(server: &Server, sent: Sent<'_>, time: Duration) -> Result<Round> {
-    load(server, Load::Program(sent), time)
+pub(crate) fn round(server: &ServerProcess, sent: SentProgram<'_>, time: Duration) -> Result<LoadRound> {
+    load(server, RepeatedRequests::Program(sent), time)
 }
 
 /// Keeps a server busy for some whole seconds, and waits until it is idle, so that the next one has the core
 /// for itself.
-pub(crate) fn load(server: &Server, load: Load<'_>, time: Duration) -> Result<Round> {
+pub(crate) fn load(server: &ServerProcess, load: RepeatedRequests<'_>, time: Duration) -> Result<LoadRound> {
     ensure!(time.subsec_nanos() == 0, "wrk and h2load count whole seconds, and this is {time:?}");
     let before = server.usage()?;
     let requests = load.run(server, time)?;
@@ -74,7 +74,7 @@ pub(crate) fn load(server: &Server, load: Load<'_>, time: Duration) -> Result<Ro
 }
 
 /// Waits until a server is idle, since some finish abandoned requests.
-fn rest(server: &Server) -> Result<()> {
+fn rest(server: &ServerProcess) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < EXHAUSTED {
         let before = server.usage()?.cpu;
@@ -87,19 +87,24 @@ fn rest(server: &Server) -> Result<()> {
 }
 
 /// Computes the results of a round.
-pub(crate) fn measured(requests: u64, time: Duration, before: Usage, after: Usage) -> Round {
+pub(crate) fn measured(
+    requests: u64,
+    time: Duration,
+    before: ProcessUsage,
+    after: ProcessUsage,
+) -> LoadRound {
     let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
     let count = requests.max(1) as f64;
-    Round { requests, per_second: count / time.as_secs_f64(), cpu_us: cpu * 1e6 / count }
+    LoadRound { requests, per_second: count / time.as_secs_f64(), cpu_us: cpu * 1e6 / count }
 }
 
-impl Load<'_> {
+impl RepeatedRequests<'_> {
     /// Returns the number of successful requests.
-    fn run(self, server: &Server, time: Duration) -> Result<u64> {
+    fn run(self, server: &ServerProcess, time: Duration) -> Result<u64> {
         let folder = tempfile::tempdir()?;
         let wrk = |path, more: &[&str], has_errors| wrk(server, CONNECTIONS, path, more, has_errors, time);
         match self {
-            Self::Program(Sent { content_type, program }) => {
+            Self::Program(SentProgram { content_type, program }) => {
                 let script = format!(
                     "local file = io.open('{}', 'rb')\nwrk.method = 'POST'\nwrk.body = file:read('*a')\n\
                      wrk.headers['Content-Type'] = '{content_type}'\n",
@@ -126,7 +131,7 @@ fn lua(folder: &TempDir, script: &str) -> Result<String> {
 }
 
 fn wrk(
-    server: &Server,
+    server: &ServerProcess,
     connections: u32,
     path: &str,
     more: &[&str],
@@ -151,7 +156,7 @@ fn wrk(
     Ok(requests)
 }
 
-fn h2load(server: &Server, path: &str, time: Duration) -> Result<u64> {
+fn h2load(server: &ServerProcess, path: &str, time: Duration) -> Result<u64> {
     let mut command = pinned(LOAD_CORE, Path::new("h2load"));
     command.args(["-t1", &format!("-c{H2_CONNECTIONS}"), &format!("-m{H2_STREAMS}")]);
     command.arg(format!("-D{}", time.as_secs())).arg(format!("http://{}{path}", server.address));

@@ -45,8 +45,8 @@ use std::time::{Duration, Instant};
 
 use allocator::GlobalAllocator;
 use anyhow::{Result, bail, ensure};
-use benches::machine::{self, Moment};
-use benches::scoreboard::{self, Score};
+use benches::machine::{self, ProcessorMoment};
+use benches::scoreboard::{self, HeadlineScore};
 use clap::Parser;
 use serde::Serialize;
 
@@ -57,10 +57,10 @@ use crate::progress::minutes;
 static ALLOCATOR: GlobalAllocator = GlobalAllocator;
 
 /// A bench: its name, its approximate duration in seconds, and its function.
-type Bench = (&'static str, u64, fn(&Tools) -> Result<()>);
+type BenchEntry = (&'static str, u64, fn(&BenchTools) -> Result<()>);
 
 /// All benches. Together they take less than forty minutes, and none takes more than eight.
-const BENCHES: &[Bench] = &[
+const BENCHES: &[BenchEntry] = &[
     ("unseen", 5, unseen::run),
     ("threads", 20, threads::run),
     ("query", 140, query::run),
@@ -90,7 +90,7 @@ const BENCHES: &[Bench] = &[
 
 /// Runs the benchmarks and writes benches/results/.
 #[derive(Parser)]
-struct Arguments {
+struct BenchArguments {
     /// The gateway. Default: the one that `make dist` builds, or for short rounds the one next to this
     /// executable.
     #[arg(long)]
@@ -108,7 +108,7 @@ struct Arguments {
 
 /// The executables and options of the benches.
 #[derive(Clone)]
-pub(crate) struct Tools {
+pub(crate) struct BenchTools {
     orfa: PathBuf,
     floor: PathBuf,
     /// The service with minimal cost.
@@ -123,7 +123,7 @@ pub(crate) struct Tools {
     later: Duration,
 }
 
-impl Tools {
+impl BenchTools {
     /// The duration of a round.
     fn time(&self, time: Duration) -> Duration {
         if self.is_short { time.min(Duration::from_secs(1)) } else { time }
@@ -139,10 +139,10 @@ impl Tools {
         &self,
         name: &str,
         rows: &[T],
-        scores: impl IntoIterator<Item = (String, Score)>,
+        scores: impl IntoIterator<Item = (String, HeadlineScore)>,
     ) -> Result<()> {
         let scores: Vec<_> = scores.into_iter().collect();
-        for (name, Score { value, unit, target, spread, against, .. }) in &scores {
+        for (name, HeadlineScore { value, unit, target, spread, against, .. }) in &scores {
             let target = target.map_or_else(String::new, |target| format!(", target {target}"));
             say(&format!("  {name}: {value:.3} {unit} (spread {spread:.3}{target}; against {against})"));
         }
@@ -156,7 +156,7 @@ impl Tools {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    match run(&BenchArguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("bench: {error:#}"));
@@ -165,10 +165,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<()> {
+fn run(arguments: &BenchArguments) -> Result<()> {
     let beside = std::env::current_exe()?;
     let laid_out = (!arguments.short).then(|| beside.with_file_name("../dist/orfa"));
-    let mut tools = Tools {
+    let mut tools = BenchTools {
         orfa: benches::process::find(arguments.orfa.clone().or(laid_out))?,
         floor: beside.with_file_name("floor"),
         upstream: beside.with_file_name("upstream"),
@@ -182,15 +182,16 @@ fn run(arguments: &Arguments) -> Result<()> {
         let names: Vec<&str> = BENCHES.iter().map(|(name, ..)| *name).collect();
         bail!("there is no bench `{unknown}`: take {}", names.join(", "));
     }
-    let chosen =
-        |(name, ..): &&Bench| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
-    let chosen: Vec<&Bench> = BENCHES.iter().filter(chosen).collect();
+    let chosen = |(name, ..): &&BenchEntry| {
+        arguments.only.is_empty() || arguments.only.iter().any(|only| only == name)
+    };
+    let chosen: Vec<&BenchEntry> = BENCHES.iter().filter(chosen).collect();
     let mut failed = Vec::new();
     for (place, (name, takes, bench)) in chosen.iter().enumerate() {
         let later = chosen.iter().skip(place + 1).map(|(_, takes, _)| takes).sum();
         tools.later = if tools.is_short { Duration::ZERO } else { Duration::from_secs(later) };
         say(&format!("{name} ... ({}, then{})", minutes(Duration::from_secs(*takes)), minutes(tools.later)));
-        let (began, before) = (Instant::now(), Moment::now()?);
+        let (began, before) = (Instant::now(), ProcessorMoment::now()?);
         // A failure of one bench must not discard the results of others.
         let how = match bench(&tools) {
             Ok(()) if tools.is_short => "done".to_owned(),

@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use benches::client::Client;
+use benches::client::BenchClient;
 use benches::programs;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, Response};
@@ -24,9 +24,9 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::load::{Sent, round};
-use crate::process::{Server, query_route};
-use crate::{Tools, say};
+use crate::load::{SentProgram, round};
+use crate::process::{ServerProcess, query_route};
+use crate::{BenchTools, say};
 
 const BURST: usize = 1000;
 /// The latency of the upstream service.
@@ -38,36 +38,37 @@ const MILLION: u64 = 1_000_000;
 const POOL_MB: f64 = 256.0 * (0.5 + 2.0) * 1.048_576;
 
 #[derive(Serialize)]
-struct Row {
+struct MemoryRow {
     after: String,
     rss_mb: f64,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let module = programs::build(&tools.orfa, "constant.c", folder.path())?;
     let waiting = programs::build(&tools.orfa, "wait.c", folder.path())?;
     let javascript = programs::program("wait.js");
     let mut rows = Vec::new();
-    let mut seen = |server: &Server, after: String| -> Result<f64> {
+    let mut seen = |server: &ServerProcess, after: String| -> Result<f64> {
         let rss_mb = server.usage()?.rss as f64 / 1e6;
         say(&format!("  {rss_mb:>6.1} MB after {after}"));
-        rows.push(Row { after, rss_mb });
+        rows.push(MemoryRow { after, rss_mb });
         Ok(rss_mb)
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     // A thousand concurrent requests exceed the limits of load shedding, but here they have to be admitted.
     let yaml = format!("shed: {{ automatic: false }}\n{}", query_route(runtime.block_on(slow())?));
-    let server = Server::gateway(&tools.orfa, "0,1", &yaml)?;
+    let server = ServerProcess::gateway(&tools.orfa, "0,1", &yaml)?;
     let start = seen(&server, "start".into())?;
     runtime.block_on(burst(&server, "application/wasm", &std::fs::read(&waiting)?))?;
     runtime.block_on(burst(&server, "text/javascript", &std::fs::read(&javascript)?))?;
     seen(&server, "a burst of 1000 in C and one in JavaScript".into())?;
     let rested = Instant::now() + MINUTE;
-    let other = Server::gateway(&tools.orfa, "0,1", &yaml)?;
+    let other = ServerProcess::gateway(&tools.orfa, "0,1", &yaml)?;
     // After this all slots of its pool have been used once, so that any growth has another cause.
     runtime.block_on(burst(&other, "application/wasm", &std::fs::read(&waiting)?))?;
-    let growth = growth(&other, Sent { content_type: "application/wasm", program: &module }, &mut seen)?;
+    let growth =
+        growth(&other, SentProgram { content_type: "application/wasm", program: &module }, &mut seen)?;
     std::thread::sleep(rested.saturating_duration_since(Instant::now()));
     let after_burst = seen(&server, "the burst and a minute of rest".into())?;
     tools.results(
@@ -87,9 +88,9 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     )
 }
 
-fn score(value: f64, target: f64, against: &str) -> Score {
+fn score(value: f64, target: f64, against: &str) -> HeadlineScore {
     let (unit, against) = ("MB".to_owned(), against.to_owned());
-    Score { value, unit, better: Better::Lower, target: Some(target), against, spread: 0.0 }
+    HeadlineScore { value, unit, better: BetterDirection::Lower, target: Some(target), against, spread: 0.0 }
 }
 
 /// A service with a delay.
@@ -108,8 +109,8 @@ async fn slow() -> Result<SocketAddr> {
     Ok(address)
 }
 
-async fn burst(server: &Server, content_type: &str, program: &[u8]) -> Result<()> {
-    let client = Client::new(server.address);
+async fn burst(server: &ServerProcess, content_type: &str, program: &[u8]) -> Result<()> {
+    let client = BenchClient::new(server.address);
     let ask = || async {
         let request = Request::post("/query").header("content-type", content_type);
         let request = request.body(Full::new(Bytes::copy_from_slice(program)))?;
@@ -122,9 +123,9 @@ async fn burst(server: &Server, content_type: &str, program: &[u8]) -> Result<()
 
 /// The megabytes that a million requests add, after a warm-up of a tenth of them.
 fn growth(
-    server: &Server,
-    sent: Sent<'_>,
-    seen: &mut impl FnMut(&Server, String) -> Result<f64>,
+    server: &ServerProcess,
+    sent: SentProgram<'_>,
+    seen: &mut impl FnMut(&ServerProcess, String) -> Result<f64>,
 ) -> Result<f64> {
     let send = |at_least: u64| -> Result<u64> {
         let mut requests = 0;

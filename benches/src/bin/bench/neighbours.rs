@@ -10,9 +10,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use benches::client::Client;
+use benches::client::BenchClient;
 use benches::programs;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -21,8 +21,8 @@ use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use crate::process::{NOBODY, Server};
-use crate::{Tools, say};
+use crate::process::{NOBODY, ServerProcess};
+use crate::{BenchTools, say};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1200);
@@ -34,14 +34,14 @@ const LAST: i32 = 19;
 
 /// A kind of bad input: its name, its content type, its bytes.
 #[derive(Clone)]
-struct Bad {
+struct BadInput {
     name: &'static str,
     content_type: &'static str,
     body: Bytes,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct NeighboursRow {
     stranger: &'static str,
     round: usize,
     sent: usize,
@@ -49,10 +49,10 @@ struct Row {
     meanwhile_p99_ms: f64,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let good = Bytes::from(std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?);
-    let server = Server::orfa(&tools.orfa, "0,1", NOBODY)?;
+    let server = ServerProcess::orfa(&tools.orfa, "0,1", NOBODY)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .on_thread_start(|| _ = rustix::process::setpriority_process(None, FIRST))
@@ -64,10 +64,10 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     let worst = added.iter().map(|(_, added)| *added).fold(f64::MIN, f64::max);
     let all: Vec<f64> = added.iter().map(|(_, added)| *added).collect();
     let against = format!("the same load without the stranger, median of {ROUNDS} rounds, worst kind");
-    let score = Score {
+    let score = HeadlineScore {
         value: worst,
         unit: "ms".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(3.0),
         against,
         spread: spread(&all),
@@ -75,18 +75,18 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("neighbours", &rows, [("query.bad_input_p99_added_ms.worst".to_owned(), score)])
 }
 
-fn names(rows: &[Row]) -> impl Iterator<Item = &'static str> + '_ {
+fn names(rows: &[NeighboursRow]) -> impl Iterator<Item = &'static str> + '_ {
     rows.iter().filter(|row| row.round == 0).map(|row| row.stranger)
 }
 
-fn added(rows: &[Row], name: &str) -> f64 {
+fn added(rows: &[NeighboursRow], name: &str) -> f64 {
     let of = rows.iter().filter(|row| row.stranger == name);
     median(&of.map(|row| row.meanwhile_p99_ms - row.alone_p99_ms).collect::<Vec<_>>())
 }
 
 /// The kinds of bad input.
-fn bad(good: &Bytes) -> Vec<Bad> {
-    let program = |name, text: &'static str| Bad {
+fn bad(good: &Bytes) -> Vec<BadInput> {
+    let program = |name, text: &'static str| BadInput {
         name,
         content_type: "text/javascript",
         body: Bytes::from_static(text.as_bytes()),
@@ -100,13 +100,17 @@ fn bad(good: &Bytes) -> Vec<Bad> {
             "export default () => { const a = []; for (;;) a.push(new Uint8Array(1 << 16).fill(1)) }",
         ),
         program("does not parse", "export default ((("),
-        Bad { name: "is truncated", content_type: "application/wasm", body: good.slice(..good.len() / 2) },
-        Bad { name: "is too large", content_type: "application/wasm", body: vec![0; 8 << 20].into() },
+        BadInput {
+            name: "is truncated",
+            content_type: "application/wasm",
+            body: good.slice(..good.len() / 2),
+        },
+        BadInput { name: "is too large", content_type: "application/wasm", body: vec![0; 8 << 20].into() },
     ]
 }
 
-async fn measure(server: &Server, good: &Bytes) -> Result<Vec<Row>> {
-    let client = Arc::new(Client::new(server.address));
+async fn measure(server: &ServerProcess, good: &Bytes) -> Result<Vec<NeighboursRow>> {
+    let client = Arc::new(BenchClient::new(server.address));
     let strangers = bad(good);
     neighbours(&client, good, Duration::from_millis(500)).await?;
     let mut rows = Vec::new();
@@ -117,14 +121,14 @@ async fn measure(server: &Server, good: &Bytes) -> Result<Vec<Row>> {
             let meanwhile = neighbours(&client, good, ROUND).await?;
             let sent = pest.join().map_err(|_| anyhow!("the abusive client panicked"))??;
             let (alone_p99_ms, meanwhile_p99_ms) = (percentile(&alone, 99), percentile(&meanwhile, 99));
-            rows.push(Row { stranger: stranger.name, round, sent, alone_p99_ms, meanwhile_p99_ms });
+            rows.push(NeighboursRow { stranger: stranger.name, round, sent, alone_p99_ms, meanwhile_p99_ms });
         }
     }
     Ok(rows)
 }
 
 /// Sends a query every few milliseconds. Returns the time of each since it was due.
-async fn neighbours(client: &Arc<Client>, program: &Bytes, time: Duration) -> Result<Vec<f64>> {
+async fn neighbours(client: &Arc<BenchClient>, program: &Bytes, time: Duration) -> Result<Vec<f64>> {
     let (mut due, mut under_way, mut took) = (clock(time), JoinSet::new(), Vec::new());
     while let Some(due) = due.recv().await {
         let (client, request) = (Arc::clone(client), post("application/wasm", program.clone())?);
@@ -157,15 +161,15 @@ fn clock(time: Duration) -> UnboundedReceiver<Instant> {
 
 /// Sends bad input repeatedly, on a thread of its own, so that the cost of the abusive client itself is not
 /// attributed to the gateway. Returns the number of requests.
-fn pester(address: SocketAddr, stranger: Bad) -> JoinHandle<Result<usize>> {
+fn pester(address: SocketAddr, stranger: BadInput) -> JoinHandle<Result<usize>> {
     std::thread::spawn(move || {
         rustix::process::setpriority_process(None, LAST)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(send_bad(&Client::new(address), &stranger))
+        runtime.block_on(send_bad(&BenchClient::new(address), &stranger))
     })
 }
 
-async fn send_bad(client: &Client, stranger: &Bad) -> Result<usize> {
+async fn send_bad(client: &BenchClient, stranger: &BadInput) -> Result<usize> {
     let (end, mut sent) = (Instant::now() + ROUND, 0);
     while Instant::now() < end {
         // A body that is too large may be refused before it is sent completely.

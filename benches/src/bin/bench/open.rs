@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use benches::client::Client;
-pub(crate) use benches::open::{Answered, MOST_UNDER_WAY, ask, offer, offer_over};
+use benches::client::BenchClient;
+pub(crate) use benches::open::{MOST_UNDER_WAY, OpenLoopOutcome, ask, offer, offer_over};
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use http::Request;
 use http_body_util::Full;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::process::{LOAD_CORE, Server};
+use crate::process::{LOAD_CORE, ServerProcess};
 
 /// Pins a thread to the core of the load until it is dropped.
-pub(crate) struct Pinned(CpuSet);
+pub(crate) struct PinnedThread(CpuSet);
 
-impl Pinned {
+impl PinnedThread {
     /// Pins the calling thread.
     pub(crate) fn to_the_load() -> Self {
         let before = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
@@ -30,7 +30,7 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedThread {
     fn drop(&mut self) {
         let _ = sched_setaffinity(None, &self.0);
     }
@@ -38,7 +38,7 @@ impl Drop for Pinned {
 
 /// Runs load and in-process services on the core of the load, all on the calling thread.
 pub(crate) fn run<W: Future>(work: W) -> Result<W::Output> {
-    let _core = Pinned::to_the_load();
+    let _core = PinnedThread::to_the_load();
     run_anywhere(work)
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn run_anywhere<W: Future>(work: W) -> Result<W::Output> {
 
 /// The result of a future, with the highest resident memory of a server meanwhile.
 pub(crate) async fn with_highest<T>(
-    server: &Server,
+    server: &ServerProcess,
     every: Duration,
     work: impl Future<Output = T>,
 ) -> Result<(T, u64)> {
@@ -69,8 +69,8 @@ pub(crate) async fn keep_busy(
     clients: usize,
     time: Duration,
     request: impl Fn() -> Result<Request<Full<Bytes>>>,
-) -> Result<Vec<Answered>> {
-    let (client, end) = (Arc::new(Client::new(address)), Instant::now() + time);
+) -> Result<Vec<OpenLoopOutcome>> {
+    let (client, end) = (Arc::new(BenchClient::new(address)), Instant::now() + time);
     let each = (0..clients).map(|_| async {
         let mut answered = Vec::new();
         while Instant::now() < end {

@@ -11,19 +11,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use benches::client::Client;
+use benches::client::BenchClient;
 use benches::programs;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::percentile;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::Tools;
-use crate::open::{self, Answered, MOST_UNDER_WAY};
-use crate::process::{NOBODY, SERVER_CORE, Server, allow_open_files};
-use crate::progress::Progress;
+use crate::BenchTools;
+use crate::open::{self, MOST_UNDER_WAY, OpenLoopOutcome};
+use crate::process::{NOBODY, SERVER_CORE, ServerProcess, allow_open_files};
+use crate::progress::BenchProgress;
 
 /// The factor between offered load and capacity.
 const TIMES: f64 = 4.0;
@@ -48,7 +48,7 @@ const SOON_MS: f64 = 10.0;
 const SAMPLE: Duration = Duration::from_millis(200);
 
 #[derive(Serialize)]
-struct Row {
+struct OverloadRow {
     load: &'static str,
     offered_per_second: f64,
     answered: usize,
@@ -65,13 +65,13 @@ struct Row {
     rss_highest_mb: f64,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let find = tools.time(FIND);
     let (unloaded, minute) = if tools.is_short { (FIND, FIND) } else { (UNLOADED, MINUTE) };
-    let progress = Progress::new(tools, find * 2 + unloaded + minute);
+    let progress = BenchProgress::new(tools, find * 2 + unloaded + minute);
     allow_open_files(MOST_UNDER_WAY as u64 + 1_000)?;
     let program = Bytes::from(std::fs::read(programs::program("work.js"))?);
-    let server = Server::orfa(&tools.orfa, SERVER_CORE, NOBODY)?;
+    let server = ServerProcess::orfa(&tools.orfa, SERVER_CORE, NOBODY)?;
     let ask = || {
         let request = Request::post("/query").header("content-type", "text/javascript");
         Ok(request.body(Full::new(program.clone()))?)
@@ -90,7 +90,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     ] {
         let before = server.usage()?.rss;
         let offered = async {
-            let (client, beside) = (Client::new(server.address), Client::new(server.address));
+            let (client, beside) = (BenchClient::new(server.address), BenchClient::new(server.address));
             // Idle connections are closed after a minute, which is the duration of this load, so a request
             // could meet the end of its connection.
             let many = if load == "overload" { &client } else { &beside };
@@ -120,10 +120,10 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     rows.push(beside_spinners(&server, &ask, if tools.is_short { SEQUENTIAL / 20 } else { SEQUENTIAL })?);
     let shed = |load| rows.iter().find(|row| row.load == load).map_or(0, |row| row.shed + row.others);
     let none = |name: &str, load, against: &str| {
-        let score = Score {
+        let score = HeadlineScore {
             value: shed(load) as f64,
             unit: "requests".into(),
-            better: Better::Lower,
+            better: BetterDirection::Lower,
             target: Some(0.0),
             against: against.to_owned(),
             spread: 0.0,
@@ -135,10 +135,10 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         none("gateway.shed.beside_spinners", "beside spinners", "1,000 requests of a sequential client"),
     ];
     let p99 = |load| rows.iter().find(|row| row.load == load).map_or(0.0, |row| row.admitted_p99_ms);
-    let score = Score {
+    let score = HeadlineScore {
         value: p99("overload") / p99("unloaded"),
         unit: "ratio".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(2.0),
         against: format!(
             "{:.2} ms, p99 at a tenth of the capacity of {capacity:.0} queries a second",
@@ -151,9 +151,9 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 }
 
 /// A process that spins on a core until it is dropped.
-struct Spinner(Child);
+struct SpinnerProcess(Child);
 
-impl Spinner {
+impl SpinnerProcess {
     fn start(core: usize) -> Result<Self> {
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string(), "sh", "-c", "while :; do :; done"]);
@@ -161,7 +161,7 @@ impl Spinner {
     }
 }
 
-impl Drop for Spinner {
+impl Drop for SpinnerProcess {
     fn drop(&mut self) {
         // A process that has ended already needs no kill.
         let _ = self.0.kill();
@@ -171,17 +171,17 @@ impl Drop for Spinner {
 
 /// The outcomes of sequential requests while other processes occupy the cores.
 fn beside_spinners(
-    server: &Server,
+    server: &ServerProcess,
     ask: &impl Fn() -> Result<Request<Full<Bytes>>>,
     requests: usize,
-) -> Result<Row> {
+) -> Result<OverloadRow> {
     let cores = std::thread::available_parallelism()?.get();
     let before = server.usage()?.rss;
-    let spinners: Vec<Spinner> =
-        (0..cores).flat_map(|core| [core; SPINNERS]).map(Spinner::start).collect::<Result<_>>()?;
+    let spinners: Vec<SpinnerProcess> =
+        (0..cores).flat_map(|core| [core; SPINNERS]).map(SpinnerProcess::start).collect::<Result<_>>()?;
     let started = Instant::now();
     let answered = open::run(async {
-        let client = Arc::new(Client::new(server.address));
+        let client = Arc::new(BenchClient::new(server.address));
         let mut answered = Vec::with_capacity(requests);
         for _ in 0..requests {
             answered.push(open::ask(Arc::clone(&client), ask()?, Instant::now()).await);
@@ -193,22 +193,22 @@ fn beside_spinners(
     Ok(row("beside spinners", per_second, &answered, (before, server.usage()?.rss)))
 }
 
-fn is(answered: &Answered, status: StatusCode) -> bool {
+fn is(answered: &OpenLoopOutcome, status: StatusCode) -> bool {
     answered.status == Some(status)
 }
 
 fn row(
     load: &'static str,
     offered_per_second: f64,
-    answered: &[Answered],
+    answered: &[OpenLoopOutcome],
     (before, highest): (u64, u64),
-) -> Row {
+) -> OverloadRow {
     let times = |status: StatusCode| -> Vec<f64> {
         answered.iter().filter(|answered| is(answered, status)).map(|answered| answered.ms).collect()
     };
     let (admitted, shed) = (times(StatusCode::OK), times(StatusCode::SERVICE_UNAVAILABLE));
     let soon = shed.iter().filter(|ms| **ms <= SOON_MS).count();
-    Row {
+    OverloadRow {
         load,
         offered_per_second,
         answered: answered.len(),

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use benches::process::{Usage, children, peak, usage_of_all};
+use benches::process::{ProcessUsage, children, peak, usage_of_all};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tempfile::TempDir;
 
@@ -24,14 +24,14 @@ const CONFIG: &str = "orfa.yaml";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server.
-pub(crate) struct Server {
+pub(crate) struct ServerProcess {
     pub(crate) address: SocketAddr,
     child: Child,
     command: Command,
     folder: TempDir,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts the bare server.
     pub(crate) fn floor(binary: &Path) -> Result<Self> {
         Self::plain(SERVER_CORE, binary)
@@ -159,7 +159,7 @@ impl Server {
     }
 
     /// The resource usage so far, including child processes.
-    pub(crate) fn usage(&self) -> Result<Usage> {
+    pub(crate) fn usage(&self) -> Result<ProcessUsage> {
         usage_of_all(self.child.id())
     }
 
@@ -175,7 +175,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // The workers of a master would outlive it. An error means that the process is gone already.
         let workers = children(self.child.id()).unwrap_or_default();

@@ -2,18 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Tools, say};
+use crate::{BenchTools, say};
 
 /// The estimated end of a bench.
-pub(crate) struct Progress {
+pub(crate) struct BenchProgress {
     end: Instant,
     /// The duration of the benches after this one.
     later: Duration,
 }
 
-impl Progress {
+impl BenchProgress {
     /// Starts a bench with this estimated duration.
-    pub(crate) fn new(tools: &Tools, takes: Duration) -> Self {
+    pub(crate) fn new(tools: &BenchTools, takes: Duration) -> Self {
         Self { end: Instant::now() + takes, later: tools.later }
     }
 

@@ -5,27 +5,27 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, percentile, spread};
 use http::Request;
 use serde::Serialize;
 
-use crate::Tools;
-use crate::awake::Awake;
-use crate::load::{Load, Round, load};
+use crate::BenchTools;
+use crate::awake::BusyService;
+use crate::load::{LoadRound, RepeatedRequests, load};
 use crate::open;
-use crate::process::Server;
-use crate::progress::Progress;
-use crate::rivals::{Proxy, Speaks};
+use crate::process::ServerProcess;
+use crate::progress::BenchProgress;
+use crate::rivals::{ClientProtocol, RivalProxy};
 
 /// A case: its name in the rows, the protocol, the load, and the number of rounds.
-type Case = (&'static str, Speaks, Load<'static>, usize);
+type ProxyCase = (&'static str, ClientProtocol, RepeatedRequests<'static>, usize);
 
 const HEADLINE: &str = "http1, 1 KB";
-const CASES: [Case; 3] = [
-    (HEADLINE, Speaks::Http1, Load::Get("/small"), 5),
-    ("http2, 1 KB", Speaks::Http2, Load::GetHttp2("/small"), 3),
-    ("http1, 100 KB", Speaks::Http1, Load::Get("/large"), 3),
+const CASES: [ProxyCase; 3] = [
+    (HEADLINE, ClientProtocol::Http1, RepeatedRequests::Get("/small"), 5),
+    ("http2, 1 KB", ClientProtocol::Http2, RepeatedRequests::GetHttp2("/small"), 3),
+    ("http1, 100 KB", ClientProtocol::Http1, RepeatedRequests::Get("/large"), 3),
 ];
 /// The load that never sleeps: its name in the rows, and the number of rounds.
 const AWAKE: &str = "http1, 1 KB, awake";
@@ -37,7 +37,7 @@ const CALM: f64 = 500.0;
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Row {
+enum ProxyRow {
     Busy {
         server: &'static str,
         asked: &'static str,
@@ -54,12 +54,12 @@ enum Row {
     },
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let (proxies, time) = (Proxy::present(tools), tools.time(ROUND));
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
+    let (proxies, time) = (RivalProxy::present(tools), tools.time(ROUND));
     let rounds = CASES.iter().map(|(.., rounds)| rounds).sum::<usize>() + AWAKE_ROUNDS + 1;
     let warm_up = WARM_UP * (CASES.len() as u32 + 2);
-    let progress = Progress::new(tools, (time * rounds as u32 + warm_up) * proxies.len() as u32);
-    let upstream = Server::upstream(&tools.upstream)?;
+    let progress = BenchProgress::new(tools, (time * rounds as u32 + warm_up) * proxies.len() as u32);
+    let upstream = ServerProcess::upstream(&tools.upstream)?;
     let mut rows = Vec::new();
     awake(tools, &proxies, &progress, &mut rows)?;
     for case in CASES {
@@ -68,16 +68,21 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     for proxy in &proxies {
         rows.push(calm(tools, &upstream, *proxy, &progress)?);
     }
-    let scores = [against(&rows, Proxy::Nginx, 0.6), against(&rows, Proxy::Envoy, 1.8)];
+    let scores = [against(&rows, RivalProxy::Nginx, 0.6), against(&rows, RivalProxy::Envoy, 1.8)];
     tools.results("proxy", &rows, scores.into_iter().flatten())
 }
 
 /// Runs rounds of the load that never sleeps, with the proxies in turn.
-fn awake(tools: &Tools, proxies: &[Proxy], progress: &Progress, rows: &mut Vec<Row>) -> Result<()> {
-    let load = Awake::start()?;
+fn awake(
+    tools: &BenchTools,
+    proxies: &[RivalProxy],
+    progress: &BenchProgress,
+    rows: &mut Vec<ProxyRow>,
+) -> Result<()> {
+    let load = BusyService::start()?;
     let mut servers = Vec::new();
     for proxy in proxies {
-        let server = proxy.start(tools, load.upstream, Speaks::Http1)?;
+        let server = proxy.start(tools, load.upstream, ClientProtocol::Http1)?;
         load.load(&server, WARM_UP).with_context(|| format!("{} ({AWAKE})", proxy.name()))?;
         servers.push((proxy.name(), server));
     }
@@ -91,12 +96,12 @@ fn awake(tools: &Tools, proxies: &[Proxy], progress: &Progress, rows: &mut Vec<R
 
 /// Runs rounds of one case, with the proxies in turn.
 fn busy(
-    tools: &Tools,
-    upstream: &Server,
-    proxies: &[Proxy],
-    (asked, speaks, what, rounds): Case,
-    progress: &Progress,
-    rows: &mut Vec<Row>,
+    tools: &BenchTools,
+    upstream: &ServerProcess,
+    proxies: &[RivalProxy],
+    (asked, speaks, what, rounds): ProxyCase,
+    progress: &BenchProgress,
+    rows: &mut Vec<ProxyRow>,
 ) -> Result<()> {
     let mut servers = Vec::new();
     for proxy in proxies {
@@ -112,19 +117,30 @@ fn busy(
     Ok(())
 }
 
-fn row(server: &'static str, asked: &'static str, round: usize, measured: Round, progress: &Progress) -> Row {
-    let Round { requests, per_second, cpu_us } = measured;
+fn row(
+    server: &'static str,
+    asked: &'static str,
+    round: usize,
+    measured: LoadRound,
+    progress: &BenchProgress,
+) -> ProxyRow {
+    let LoadRound { requests, per_second, cpu_us } = measured;
     let per_cpu_second = 1e6 / cpu_us;
     let busy = per_second * cpu_us / 1e4;
     progress.say(&format!(
         "{asked:<17} {server:<5} {per_cpu_second:>6.0} a CPU s, {per_second:>6.0} a s ({busy:.0} % of a core)"
     ));
-    Row::Busy { server, asked, round, requests, per_second, per_cpu_second }
+    ProxyRow::Busy { server, asked, round, requests, per_second, per_cpu_second }
 }
 
 /// The latency of a request without other load.
-fn calm(tools: &Tools, upstream: &Server, proxy: Proxy, progress: &Progress) -> Result<Row> {
-    let server = proxy.start(tools, upstream.address, Speaks::Http1)?;
+fn calm(
+    tools: &BenchTools,
+    upstream: &ServerProcess,
+    proxy: RivalProxy,
+    progress: &BenchProgress,
+) -> Result<ProxyRow> {
+    let server = proxy.start(tools, upstream.address, ClientProtocol::Http1)?;
     let ask = || Ok(Request::get("/small").body(http_body_util::Full::default())?);
     let offer = |time| open::run(open::offer(server.address, CALM, time, ask));
     offer(WARM_UP)??;
@@ -133,26 +149,26 @@ fn calm(tools: &Tools, upstream: &Server, proxy: Proxy, progress: &Progress) -> 
     let (p50_ms, p99_ms) = (percentile(&times, 50), percentile(&times, 99));
     let (server, asked) = (proxy.name(), format!("http1, 1 KB, {CALM:.0} a second"));
     progress.say(&format!("{asked} {server:<5} p50 {p50_ms:.3} ms, p99 {p99_ms:.3} ms"));
-    Ok(Row::Calm { server, asked, p50_ms, p99_ms })
+    Ok(ProxyRow::Calm { server, asked, p50_ms, p99_ms })
 }
 
 /// The ratio of our requests per CPU second to a rival's, by round; `None` if the rival is not installed.
-fn against(rows: &[Row], rival: Proxy, target: f64) -> Option<(String, Score)> {
-    let of = |wanted: Proxy| -> Vec<f64> {
-        let figure = |row: &Row| match row {
-            Row::Busy { server, asked: HEADLINE, per_cpu_second, .. } if *server == wanted.name() => {
+fn against(rows: &[ProxyRow], rival: RivalProxy, target: f64) -> Option<(String, HeadlineScore)> {
+    let of = |wanted: RivalProxy| -> Vec<f64> {
+        let figure = |row: &ProxyRow| match row {
+            ProxyRow::Busy { server, asked: HEADLINE, per_cpu_second, .. } if *server == wanted.name() => {
                 Some(*per_cpu_second)
             }
             _ => None,
         };
         rows.iter().filter_map(figure).collect()
     };
-    let (ours, theirs) = (of(Proxy::Orfa), of(rival));
+    let (ours, theirs) = (of(RivalProxy::Orfa), of(rival));
     let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
-    let score = Score {
+    let score = HeadlineScore {
         value: median(&ratios),
         unit: "ratio".into(),
-        better: Better::Higher,
+        better: BetterDirection::Higher,
         target: Some(target),
         against: format!("{:.0} a CPU second, {HEADLINE}, access log", median(&theirs)),
         spread: spread(&ratios),

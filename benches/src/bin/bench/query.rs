@@ -8,19 +8,19 @@ mod kernel;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::client::{Answer, Client};
+use benches::client::{BenchClient, BenchResponse};
 use benches::programs::{build, program, token};
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::Tools;
-use crate::load::{Load, Round, load};
-use crate::process::{NOBODY, SERVER_CORE, Server};
-use crate::progress::Progress;
+use crate::BenchTools;
+use crate::load::{LoadRound, RepeatedRequests, load};
+use crate::process::{NOBODY, SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
 use crate::rivals::{graphql, workerd};
 
 const ROUNDS: usize = 8;
@@ -33,15 +33,15 @@ const PATIENCE: usize = 12;
 const HELLO: &str = "hello world";
 
 /// A variant of "hello world" with its server.
-struct Way<'a> {
+struct HelloVariant<'a> {
     name: &'static str,
-    server: &'a Server,
-    asks: Asks,
+    server: &'a ServerProcess,
+    asks: RepeatedPost,
 }
 
 /// A POST request that is repeated.
 #[derive(Clone, Debug)]
-struct Asks {
+struct RepeatedPost {
     path: &'static str,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
@@ -50,30 +50,32 @@ struct Asks {
 /// A row of the results.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Told {
-    Round(Row),
-    Kernel(kernel::Kernel),
+enum QueryResultRow {
+    Round(QueryRow),
+    Kernel(kernel::KernelVersion),
 }
 
 #[derive(Serialize)]
-struct Row {
+struct QueryRow {
     server: &'static str,
     round: usize,
     #[serde(flatten)]
-    measured: Round,
+    measured: LoadRound,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let c = std::fs::read(build(&tools.orfa, "constant.c", folder.path())?)?;
     let javascript = std::fs::read(program("constant.js"))?;
-    let (floor, orfa) = (Server::floor(&tools.floor)?, Server::orfa(&tools.orfa, SERVER_CORE, NOBODY)?);
+    let (floor, orfa) =
+        (ServerProcess::floor(&tools.floor)?, ServerProcess::orfa(&tools.orfa, SERVER_CORE, NOBODY)?);
     let (graphql, workerd) = (graphql(tools)?, workerd(tools, SERVER_CORE, &[])?);
-    let (c, javascript) = (Asks::query("application/wasm", c), Asks::query("text/javascript", javascript));
+    let (c, javascript) =
+        (RepeatedPost::query("application/wasm", c), RepeatedPost::query("text/javascript", javascript));
     let mut ways = vec![
-        Way { name: "floor", server: &floor, asks: c.clone() },
-        Way { name: "query.c", server: &orfa, asks: c.clone() },
-        Way { name: "query.js", server: &orfa, asks: javascript.clone() },
+        HelloVariant { name: "floor", server: &floor, asks: c.clone() },
+        HelloVariant { name: "query.c", server: &orfa, asks: c.clone() },
+        HelloVariant { name: "query.js", server: &orfa, asks: javascript.clone() },
     ];
     let kept = [
         ("query.c.code", &c, "code"),
@@ -82,47 +84,53 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
         ("query.js.instance", &javascript, "instance"),
     ];
     for (name, asks, mode) in kept {
-        ways.push(Way { name, server: &orfa, asks: asks.kept(&orfa, mode)? });
+        ways.push(HelloVariant { name, server: &orfa, asks: asks.kept(&orfa, mode)? });
     }
-    ways.extend(graphql.iter().map(|server| Way { name: "graphql", server, asks: Asks::graphql() }));
+    ways.extend(graphql.iter().map(|server| HelloVariant {
+        name: "graphql",
+        server,
+        asks: RepeatedPost::graphql(),
+    }));
     if let Some(server) = &workerd {
-        let asks = Asks::workerd(javascript.body);
+        let asks = RepeatedPost::workerd(javascript.body);
         let by_token = asks.token(server)?;
-        ways.push(Way { name: "workerd.program", server, asks });
-        ways.push(Way { name: "workerd.token", server, asks: by_token });
+        ways.push(HelloVariant { name: "workerd.program", server, asks });
+        ways.push(HelloVariant { name: "workerd.token", server, asks: by_token });
     }
     let rows = measure(tools, &ways)?;
     let (kernel, scores) = (kernel::measure(tools, &ways)?, scores(&rows));
-    let rows = rows.into_iter().map(Told::Round).chain(kernel.into_iter().map(Told::Kernel));
+    let rows =
+        rows.into_iter().map(QueryResultRow::Round).chain(kernel.into_iter().map(QueryResultRow::Kernel));
     tools.results("query", &rows.collect::<Vec<_>>(), scores)
 }
 
 /// Runs rounds of all variants in turn.
-fn measure(tools: &Tools, ways: &[Way<'_>]) -> Result<Vec<Row>> {
+fn measure(tools: &BenchTools, ways: &[HelloVariant<'_>]) -> Result<Vec<QueryRow>> {
     let rounds = tools.rounds(ROUNDS);
     let time = tools.time(ROUND);
-    let progress = Progress::new(tools, (time * rounds as u32 + 2 * WARM_UP) * ways.len() as u32);
+    let progress = BenchProgress::new(tools, (time * rounds as u32 + 2 * WARM_UP) * ways.len() as u32);
     for way in ways {
         way.asks.check(way.server).with_context(|| way.name)?;
         way.warm_up().with_context(|| way.name)?;
     }
     let mut rows = Vec::new();
     for round in 0..rounds {
-        for Way { name, server, asks } in ways {
-            let measured = load(server, Load::Script(&asks.script()), time).with_context(|| *name)?;
-            let Round { per_second, cpu_us, .. } = measured;
+        for HelloVariant { name, server, asks } in ways {
+            let measured =
+                load(server, RepeatedRequests::Script(&asks.script()), time).with_context(|| *name)?;
+            let LoadRound { per_second, cpu_us, .. } = measured;
             progress.say(&format!("{name:<17} {per_second:>9.0} requests/s  {cpu_us:>6.1} us CPU"));
-            rows.push(Row { server: name, round, measured });
+            rows.push(QueryRow { server: name, round, measured });
         }
     }
     Ok(rows)
 }
 
-impl Way<'_> {
+impl HelloVariant<'_> {
     fn warm_up(&self) -> Result<()> {
         let (script, mut requests) = (self.asks.script(), 0);
         for _ in 0..PATIENCE {
-            requests += load(self.server, Load::Script(&script), WARM_UP)?.requests;
+            requests += load(self.server, RepeatedRequests::Script(&script), WARM_UP)?.requests;
             if requests >= WARM_UPS {
                 break;
             }
@@ -131,7 +139,7 @@ impl Way<'_> {
     }
 }
 
-impl Asks {
+impl RepeatedPost {
     fn query(content_type: &str, program: Vec<u8>) -> Self {
         Self { path: "/query", headers: vec![("content-type", content_type.to_owned())], body: program }
     }
@@ -146,7 +154,7 @@ impl Asks {
     }
 
     /// Returns the request with ORFA's token in place of the program, in a mode.
-    fn kept(&self, orfa: &Server, mode: &'static str) -> Result<Self> {
+    fn kept(&self, orfa: &ServerProcess, mode: &'static str) -> Result<Self> {
         let mut first = self.clone();
         first.headers.push(("orfa-cache", mode.to_owned()));
         let mut headers = self.headers.clone();
@@ -155,14 +163,14 @@ impl Asks {
     }
 
     /// Returns the request with workerd's token in place of the program.
-    fn token(&self, workerd: &Server) -> Result<Self> {
+    fn token(&self, workerd: &ServerProcess) -> Result<Self> {
         let answer = self.ask(workerd)?;
         let token = answer.headers.get("token").context("workerd gave no token")?.to_str()?.to_owned();
         Ok(Self { path: self.path, headers: vec![("token", token)], body: Vec::new() })
     }
 
     /// Checks that the response is the greeting.
-    fn check(&self, server: &Server) -> Result<()> {
+    fn check(&self, server: &ServerProcess) -> Result<()> {
         let answer = self.ask(server)?;
         let text = String::from_utf8_lossy(&answer.body);
         let graphql = format!(r#"{{"data":{{"hello":"{HELLO}"}}}}"#);
@@ -171,13 +179,13 @@ impl Asks {
     }
 
     /// Sends the request once.
-    fn ask(&self, server: &Server) -> Result<Answer> {
+    fn ask(&self, server: &ServerProcess) -> Result<BenchResponse> {
         let mut request = Request::post(self.path);
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
         let request = request.body(Full::new(Bytes::from(self.body.clone())))?;
-        let client = Client::new(server.address);
+        let client = BenchClient::new(server.address);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(runtime.block_on(client.send(request))?)
     }
@@ -194,19 +202,19 @@ impl Asks {
 }
 
 /// The headlines, without those of rivals that are not installed.
-fn scores(rows: &[Row]) -> Vec<(String, Score)> {
+fn scores(rows: &[QueryRow]) -> Vec<(String, HeadlineScore)> {
     let over = |server, name, target| {
         let values = pairs(rows, server, "floor", |ours, floor| ours - floor);
         let against = format!("a bare hyper server that answers a constant, {}", costs(rows, "floor"));
-        score(name, values, ("us", Better::Lower, target), against)
+        score(name, values, ("us", BetterDirection::Lower, target), against)
     };
     let faster = |server, name, target, rival| {
         let values = pairs(rows, server, rival, |ours, theirs| theirs / ours);
-        score(name, values, ("ratio", Better::Higher, target), costs(rows, rival))
+        score(name, values, ("ratio", BetterDirection::Higher, target), costs(rows, rival))
     };
     let cheaper = |server, name, target, rival| {
         let values = pairs(rows, server, rival, |ours, theirs| ours / theirs);
-        score(name, values, ("ratio", Better::Lower, target), costs(rows, rival))
+        score(name, values, ("ratio", BetterDirection::Lower, target), costs(rows, rival))
     };
     let scores = [
         over("query.c", "query.fresh.cpu_us_over_floor", 18.0),
@@ -222,27 +230,27 @@ fn scores(rows: &[Row]) -> Vec<(String, Score)> {
 }
 
 /// A description such as `graphql: 96.0 us CPU a request`.
-fn costs(rows: &[Row], server: &str) -> String {
+fn costs(rows: &[QueryRow], server: &str) -> String {
     format!("{server}: {:.1} us CPU a request", median(&cpu(rows, server)))
 }
 
 /// A figure of the CPU time per request of two servers, by round.
-fn pairs(rows: &[Row], ours: &str, theirs: &str, figure: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+fn pairs(rows: &[QueryRow], ours: &str, theirs: &str, figure: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     cpu(rows, ours).iter().zip(cpu(rows, theirs)).map(|(ours, theirs)| figure(*ours, theirs)).collect()
 }
 
-fn cpu(rows: &[Row], server: &str) -> Vec<f64> {
+fn cpu(rows: &[QueryRow], server: &str) -> Vec<f64> {
     rows.iter().filter(|row| row.server == server).map(|row| row.measured.cpu_us).collect()
 }
 
 fn score(
     name: &str,
     values: Vec<f64>,
-    (unit, better, target): (&str, Better, f64),
+    (unit, better, target): (&str, BetterDirection, f64),
     against: String,
-) -> Option<(String, Score)> {
+) -> Option<(String, HeadlineScore)> {
     let (value, spread) = (median(&values), spread(&values));
-    let score = Score { value, unit: unit.into(), better, target: Some(target), against, spread };
+    let score = HeadlineScore { value, unit: unit.into(), better, target: Some(target), against, spread };
     (!values.is_empty()).then(|| (name.to_owned(), score))
 }
 
@@ -252,16 +260,16 @@ mod tests {
 
     #[test]
     fn wrk_scripts_escape_any_program() {
-        let asks = Asks::query("application/wasm", vec![0, b'\'', b'\n', 255]);
+        let asks = RepeatedPost::query("application/wasm", vec![0, b'\'', b'\n', 255]);
         assert!(asks.script().contains(r"wrk.body = '\000\039\010\255'"), "{}", asks.script());
     }
 
     #[test]
     fn missing_rivals_have_no_headline() {
-        let measured = Round { requests: 1, per_second: 1.0, cpu_us: 20.0 };
-        let floor = Round { cpu_us: 6.0, ..measured };
+        let measured = LoadRound { requests: 1, per_second: 1.0, cpu_us: 20.0 };
+        let floor = LoadRound { cpu_us: 6.0, ..measured };
         let rows = [("floor", floor), ("query.c", measured)];
-        let rows = rows.map(|(server, measured)| Row { server, round: 0, measured });
+        let rows = rows.map(|(server, measured)| QueryRow { server, round: 0, measured });
         let scores = scores(&rows);
         let names: Vec<&str> = scores.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["query.fresh.cpu_us_over_floor"]);

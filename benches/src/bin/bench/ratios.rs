@@ -1,14 +1,14 @@
 //! Headlines of servers that take turns: ratios of figures of the same round.
 
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 
 /// A headline with its name.
-pub(crate) type Headline = (String, Score);
+pub(crate) type NamedScore = (String, HeadlineScore);
 
 /// The direction of improvement, and the target.
-pub(crate) struct Wanted {
-    pub(crate) better: Better,
+pub(crate) struct HeadlineTarget {
+    pub(crate) better: BetterDirection,
     pub(crate) target: f64,
 }
 
@@ -17,20 +17,20 @@ pub(crate) fn ratio(
     name: &str,
     over: &[f64],
     under: &[f64],
-    wanted: Wanted,
+    wanted: HeadlineTarget,
     against: String,
-) -> Option<Headline> {
+) -> Option<NamedScore> {
     let values: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
-    let Wanted { better, target } = wanted;
+    let HeadlineTarget { better, target } = wanted;
     let (value, spread) = (median(&values), spread(&values));
-    let score = Score { value, unit: "ratio".into(), better, target: Some(target), against, spread };
+    let score = HeadlineScore { value, unit: "ratio".into(), better, target: Some(target), against, spread };
     (!values.is_empty()).then(|| (name.to_owned(), score))
 }
 
-pub(crate) fn at_least(target: f64) -> Wanted {
-    Wanted { better: Better::Higher, target }
+pub(crate) fn at_least(target: f64) -> HeadlineTarget {
+    HeadlineTarget { better: BetterDirection::Higher, target }
 }
 
-pub(crate) fn at_most(target: f64) -> Wanted {
-    Wanted { better: Better::Lower, target }
+pub(crate) fn at_most(target: f64) -> HeadlineTarget {
+    HeadlineTarget { better: BetterDirection::Lower, target }
 }

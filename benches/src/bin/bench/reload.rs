@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use benches::client::Client;
-use benches::scoreboard::{Better, Score};
+use benches::client::BenchClient;
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
@@ -21,10 +21,10 @@ use rustix::process::Signal;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
-use crate::service::{Answer, Service, text};
-use crate::{Tools, open};
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::service::{BenchService, BenchServiceResponse, text};
+use crate::{BenchTools, open};
 
 const RELOADS: usize = 100;
 const CHANGES: usize = 10;
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Serialize)]
-struct Row {
+struct ReloadRow {
     what: &'static str,
     times: usize,
     requests: u64,
@@ -46,7 +46,7 @@ struct Row {
 }
 
 #[derive(Default)]
-struct Tally {
+struct ReloadCounts {
     is_over: AtomicBool,
     requests: AtomicU64,
     failed: AtomicU64,
@@ -54,16 +54,17 @@ struct Tally {
     longest_us: AtomicU64,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let (reloads, changes) = if tools.is_short { (10, 2) } else { (RELOADS, CHANGES) };
-    let progress = Progress::new(tools, PAUSE * 2 * reloads as u32 + Duration::from_secs(2) * changes as u32);
+    let progress =
+        BenchProgress::new(tools, PAUSE * 2 * reloads as u32 + Duration::from_secs(2) * changes as u32);
     let rows = open::run(measure(tools, reloads, changes, &progress))??;
     let bad = rows.iter().map(|row| row.failed + row.mixed).sum::<u64>();
     let requests = rows.iter().map(|row| row.requests).sum::<u64>();
-    let score = Score {
+    let score = HeadlineScore {
         value: bad as f64,
         unit: "requests".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(0.0),
         against: format!(
             "failed or mixed, of {requests}, over {reloads} reloads and {changes} changes of the binary"
@@ -74,7 +75,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 }
 
 /// The results of reloads that change a filter's configuration.
-pub(crate) struct Filtered {
+pub(crate) struct FilterReloads {
     pub(crate) times: usize,
     pub(crate) requests: u64,
     pub(crate) failed_or_mixed: u64,
@@ -83,30 +84,35 @@ pub(crate) struct Filtered {
 }
 
 /// Reloads where a filter with this module sets the header: `programs/name.wat`.
-pub(crate) fn filtered(tools: &Tools, module: &Path) -> Result<Filtered> {
+pub(crate) fn filtered(tools: &BenchTools, module: &Path) -> Result<FilterReloads> {
     let times = if tools.is_short { 10 } else { RELOADS };
-    let progress = Progress::new(tools, PAUSE * 2 * times as u32);
+    let progress = BenchProgress::new(tools, PAUSE * 2 * times as u32);
     open::run(async {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (one, other) = (
-            Service::start(any, |request| answer("one", request))?,
-            Service::start(any, |request| answer("other", request))?,
+            BenchService::start(any, |request| answer("one", request))?,
+            BenchService::start(any, |request| answer("other", request))?,
         );
         let configs = [with_filter("one", &one, module), with_filter("other", &other, module)];
-        let server = Server::gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
-        let tally = Arc::<Tally>::default();
+        let server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
+        let tally = Arc::<ReloadCounts>::default();
         let load = busy(server.address, &tally);
         reload(&server, &configs, times / 2).await?;
         let before = server.usage()?.rss;
         reload(&server, &configs, times / 2).await?;
         let growth_mb = (server.usage()?.rss as f64 - before as f64) / 1e6;
         let row = row("reloads of a filter", times, tally, load, &progress).await?;
-        Ok(Filtered { times, requests: row.requests, failed_or_mixed: row.failed + row.mixed, growth_mb })
+        Ok(FilterReloads {
+            times,
+            requests: row.requests,
+            failed_or_mixed: row.failed + row.mixed,
+            growth_mb,
+        })
     })?
 }
 
 /// Alternates between two configs.
-async fn reload(server: &Server, configs: &[String; 2], times: usize) -> Result<()> {
+async fn reload(server: &ServerProcess, configs: &[String; 2], times: usize) -> Result<()> {
     for number in 1..=times {
         let (name, yaml) = [("one", &configs[0]), ("other", &configs[1])][number % 2];
         server.rewrite(yaml)?;
@@ -117,20 +123,25 @@ async fn reload(server: &Server, configs: &[String; 2], times: usize) -> Result<
     Ok(())
 }
 
-async fn measure(tools: &Tools, reloads: usize, changes: usize, progress: &Progress) -> Result<Vec<Row>> {
+async fn measure(
+    tools: &BenchTools,
+    reloads: usize,
+    changes: usize,
+    progress: &BenchProgress,
+) -> Result<Vec<ReloadRow>> {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let (one, other) = (
-        Service::start(any, |request| answer("one", request))?,
-        Service::start(any, |request| answer("other", request))?,
+        BenchService::start(any, |request| answer("one", request))?,
+        BenchService::start(any, |request| answer("other", request))?,
     );
     let configs = [config("one", &one), config("other", &other)];
-    let mut server = Server::gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
+    let mut server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
     let mut rows = Vec::new();
-    let tally = Arc::<Tally>::default();
+    let tally = Arc::<ReloadCounts>::default();
     let load = busy(server.address, &tally);
     reload(&server, &configs, reloads).await?;
     rows.push(row("reloads", reloads, tally, load, progress).await?);
-    let tally = Arc::<Tally>::default();
+    let tally = Arc::<ReloadCounts>::default();
     let load = busy(server.address, &tally);
     for _ in 0..changes {
         server.succeed().await?;
@@ -141,7 +152,7 @@ async fn measure(tools: &Tools, reloads: usize, changes: usize, progress: &Progr
 }
 
 /// A config of one route to one service, with the service's name as a header of every request.
-fn config(name: &str, service: &Service) -> String {
+fn config(name: &str, service: &BenchService) -> String {
     format!(
         "takeover: takeover.sock\ndrain: {{ delay: 500ms, timeout: 10s }}\n\
          services: {{ service: {{ url: 'http://{}', headers: {{ x-config: {name} }} }} }}\n\
@@ -151,7 +162,7 @@ fn config(name: &str, service: &Service) -> String {
 }
 
 /// Like `config`, with a filter that sets the header.
-fn with_filter(name: &str, service: &Service, module: &Path) -> String {
+fn with_filter(name: &str, service: &BenchService, module: &Path) -> String {
     format!(
         "services: {{ service: {{ url: 'http://{}' }} }}\n\
          routes:\n  - path: /*\n    proxy: service\n    filters: [{{ wasm: '{}', config: {name} }}]\n",
@@ -161,7 +172,7 @@ fn with_filter(name: &str, service: &Service, module: &Path) -> String {
 }
 
 /// Responds with the service's own name, and the name that the gateway set.
-async fn answer(name: &'static str, request: Request<Incoming>) -> Answer {
+async fn answer(name: &'static str, request: Request<Incoming>) -> BenchServiceResponse {
     if request.uri().path() == "/slow" {
         tokio::time::sleep(SLOW).await;
     }
@@ -170,14 +181,14 @@ async fn answer(name: &'static str, request: Request<Incoming>) -> Answer {
     text(format!("{name} {configured}"))
 }
 
-fn busy(address: SocketAddr, tally: &Arc<Tally>) -> JoinSet<Result<()>> {
-    let client = Arc::new(Client::new(address));
+fn busy(address: SocketAddr, tally: &Arc<ReloadCounts>) -> JoinSet<Result<()>> {
+    let client = Arc::new(BenchClient::new(address));
     let mut clients = JoinSet::new();
     (0..CLIENTS).for_each(|_| _ = clients.spawn(ask(Arc::clone(&client), Arc::clone(tally))));
     clients
 }
 
-async fn ask(client: Arc<Client>, tally: Arc<Tally>) -> Result<()> {
+async fn ask(client: Arc<BenchClient>, tally: Arc<ReloadCounts>) -> Result<()> {
     while !tally.is_over.load(Relaxed) {
         let number = tally.requests.fetch_add(1, Relaxed);
         let path = if number.is_multiple_of(100) { "/slow" } else { "/" };
@@ -198,14 +209,14 @@ async fn ask(client: Arc<Client>, tally: Arc<Tally>) -> Result<()> {
 async fn row(
     what: &'static str,
     times: usize,
-    tally: Arc<Tally>,
+    tally: Arc<ReloadCounts>,
     load: JoinSet<Result<()>>,
-    progress: &Progress,
-) -> Result<Row> {
+    progress: &BenchProgress,
+) -> Result<ReloadRow> {
     tally.is_over.store(true, Relaxed);
     load.join_all().await.into_iter().collect::<Result<()>>()?;
     let read = |count: &AtomicU64| count.load(Relaxed);
-    let row = Row {
+    let row = ReloadRow {
         what,
         times,
         requests: read(&tally.requests),
@@ -222,7 +233,7 @@ async fn row(
 
 /// Waits until the gateway uses this config.
 async fn answered_by(address: SocketAddr, name: &str) -> Result<()> {
-    let (client, end) = (Client::new(address), Instant::now() + PATIENCE);
+    let (client, end) = (BenchClient::new(address), Instant::now() + PATIENCE);
     while Instant::now() < end {
         let answer = client.send(Request::get("/").body(Full::<Bytes>::default())?).await;
         if answer.is_ok_and(|answer| answer.body.starts_with(name.as_bytes())) {

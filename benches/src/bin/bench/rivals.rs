@@ -9,15 +9,15 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::process::{NOBODY, SERVER_CORE, Server, pinned};
-use crate::{Tools, say};
+use crate::process::{NOBODY, SERVER_CORE, ServerProcess, pinned};
+use crate::{BenchTools, say};
 
 /// The start timeout of a gateway on Node.
 const SLOW_START: Duration = Duration::from_secs(60);
 
 /// A reverse proxy with one worker in front of one service, which writes an access log to a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Proxy {
+pub(crate) enum RivalProxy {
     Orfa,
     Nginx,
     Envoy,
@@ -25,7 +25,7 @@ pub(crate) enum Proxy {
 
 /// The treatment of requests by a server besides proxying.
 #[derive(Clone, Copy)]
-pub(crate) enum Filter<'a> {
+pub(crate) enum RivalTreatment<'a> {
     /// No treatment.
     None,
     /// A response of the server itself.
@@ -36,12 +36,12 @@ pub(crate) enum Filter<'a> {
 
 /// The protocol of a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum ClientProtocol {
     Http1,
     Http2,
 }
 
-impl Proxy {
+impl RivalProxy {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Orfa => "orfa",
@@ -51,29 +51,34 @@ impl Proxy {
     }
 
     /// All installed proxies. Reports missing ones.
-    pub(crate) fn present(tools: &Tools) -> Vec<Self> {
+    pub(crate) fn present(tools: &BenchTools) -> Vec<Self> {
         let is_there = |rival: &Self| *rival == Self::Orfa || present(tools, rival.name()).is_some();
         [Self::Orfa, Self::Nginx, Self::Envoy].into_iter().filter(is_there).collect()
     }
 
     /// Starts the proxy on the servers' core.
-    pub(crate) fn start(self, tools: &Tools, upstream: SocketAddr, speaks: Speaks) -> Result<Server> {
-        self.start_with(tools, upstream, speaks, Filter::None)
+    pub(crate) fn start(
+        self,
+        tools: &BenchTools,
+        upstream: SocketAddr,
+        speaks: ClientProtocol,
+    ) -> Result<ServerProcess> {
+        self.start_with(tools, upstream, speaks, RivalTreatment::None)
     }
 
     /// Like `start`, with a filter.
     pub(crate) fn start_with(
         self,
-        tools: &Tools,
+        tools: &BenchTools,
         upstream: SocketAddr,
-        speaks: Speaks,
-        filter: Filter<'_>,
-    ) -> Result<Server> {
+        speaks: ClientProtocol,
+        filter: RivalTreatment<'_>,
+    ) -> Result<ServerProcess> {
         match self {
-            Self::Orfa => Server::gateway(&tools.orfa, SERVER_CORE, &orfas(upstream, filter)),
+            Self::Orfa => ServerProcess::gateway(&tools.orfa, SERVER_CORE, &orfas(upstream, filter)),
             Self::Nginx => {
-                let http2 = if speaks == Speaks::Http2 { "http2" } else { "" };
-                Server::start(|address, folder| {
+                let http2 = if speaks == ClientProtocol::Http2 { "http2" } else { "" };
+                ServerProcess::start(|address, folder| {
                     // The worker runs as `nobody` and has to access the folder.
                     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
                     let config = filled("nginx.conf", folder, address, upstream, &[("@HTTP2@", http2)])?;
@@ -82,7 +87,7 @@ impl Proxy {
                     Ok(command)
                 })
             }
-            Self::Envoy => Server::start(|address, folder| {
+            Self::Envoy => ServerProcess::start(|address, folder| {
                 let more = [
                     ("@HOST@", address.ip().to_string()),
                     ("@PORT@", address.port().to_string()),
@@ -103,21 +108,21 @@ impl Proxy {
 }
 
 /// The gateway's config of one route, which proxies everything to a service, or answers itself.
-fn orfas(upstream: SocketAddr, filter: Filter<'_>) -> String {
-    let path = if let Filter::Answer = filter { "/elsewhere" } else { "/*" };
+fn orfas(upstream: SocketAddr, filter: RivalTreatment<'_>) -> String {
+    let path = if let RivalTreatment::Answer = filter { "/elsewhere" } else { "/*" };
     let mut yaml = format!(
         "services: {{ service: {{ url: 'http://{upstream}' }} }}\n\
          routes:\n  - path: {path}\n    proxy: service\n"
     );
-    if let Filter::Module(module, config) = filter {
+    if let RivalTreatment::Module(module, config) = filter {
         yaml += &format!("    filters: [{{ wasm: '{}', config: '{config}' }}]\n", module.display());
     }
     yaml
 }
 
 /// Envoy's entry of a Wasm filter as a line of YAML; empty without one.
-fn envoys(filter: Filter<'_>) -> String {
-    let Filter::Module(module, config) = filter else { return String::new() };
+fn envoys(filter: RivalTreatment<'_>) -> String {
+    let RivalTreatment::Module(module, config) = filter else { return String::new() };
     let kind = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
     let entry = serde_json::json!({
         "name": "envoy.filters.http.wasm",
@@ -135,9 +140,11 @@ fn envoys(filter: Filter<'_>) -> String {
 }
 
 /// Envoy's action for a request.
-fn envoys_route(filter: Filter<'_>) -> &'static str {
+fn envoys_route(filter: RivalTreatment<'_>) -> &'static str {
     match filter {
-        Filter::Answer => "direct_response: { status: 503, body: { inline_string: fault injection } }",
+        RivalTreatment::Answer => {
+            "direct_response: { status: 503, body: { inline_string: fault injection } }"
+        }
         _ => "route: { cluster: service }",
     }
 }
@@ -165,7 +172,11 @@ fn filled(
 
 /// Starts workerd, which runs the programs that it receives. They access these services by name. Returns
 /// `None` if it is not installed.
-pub(crate) fn workerd(tools: &Tools, cores: &str, services: &[(&str, SocketAddr)]) -> Result<Option<Server>> {
+pub(crate) fn workerd(
+    tools: &BenchTools,
+    cores: &str,
+    services: &[(&str, SocketAddr)],
+) -> Result<Option<ServerProcess>> {
     let Some(binary) = present(tools, "workerd") else { return Ok(None) };
     let each = |line: fn(&str, SocketAddr) -> String| {
         services.iter().map(|(name, at)| line(name, *at)).collect::<String>()
@@ -174,7 +185,7 @@ pub(crate) fn workerd(tools: &Tools, cores: &str, services: &[(&str, SocketAddr)
         each(|name, at| format!(", (name = \"{name}\", external = (address = \"{at}\", http = ()))"));
     let bindings = each(|name, _| format!(", (name = \"{name}\", service = \"{name}\")"));
     let more = [("@SERVICES@", external.as_str()), ("@BINDINGS@", &bindings)];
-    let server = Server::start(|address, folder| {
+    let server = ServerProcess::start(|address, folder| {
         for module in ["workerd/host.js", "workerd/prelude.js"] {
             filled(module, folder, address, NOBODY, &[])?;
         }
@@ -188,9 +199,9 @@ pub(crate) fn workerd(tools: &Tools, cores: &str, services: &[(&str, SocketAddr)
 
 /// Starts the marketplace's services as RPC classes of Cap'n Web, in front of the services at these
 /// addresses. Returns `None` if it is not installed.
-pub(crate) fn capnweb(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option<Server>> {
+pub(crate) fn capnweb(tools: &BenchTools, services: [SocketAddr; 3]) -> Result<Option<ServerProcess>> {
     let Some(script) = present(tools, "capnweb") else { return Ok(None) };
-    let server = Server::start(|address, _| {
+    let server = ServerProcess::start(|address, _| {
         let mut command = pinned(SERVER_CORE, &PathBuf::from("node"));
         command.arg(script).args(["serve", &address.ip().to_string(), &address.port().to_string()]);
         command.args(services.map(|at| format!("http://{at}"))).env("NODE_ENV", "production");
@@ -201,9 +212,9 @@ pub(crate) fn capnweb(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option
 
 /// Starts openapi-to-graphql over the stand-ins for Memos and Gitea at this address. Returns `None` if it is
 /// not installed.
-pub(crate) fn openapi_to_graphql(tools: &Tools, upstream: SocketAddr) -> Result<Option<Server>> {
+pub(crate) fn openapi_to_graphql(tools: &BenchTools, upstream: SocketAddr) -> Result<Option<ServerProcess>> {
     let Some(script) = present(tools, "openapi-to-graphql") else { return Ok(None) };
-    let server = Server::start_within(SLOW_START, |address, _| {
+    let server = ServerProcess::start_within(SLOW_START, |address, _| {
         let mut command = pinned(SERVER_CORE, &PathBuf::from("node"));
         command.arg(script).args([
             address.ip().to_string(),
@@ -217,9 +228,9 @@ pub(crate) fn openapi_to_graphql(tools: &Tools, upstream: SocketAddr) -> Result<
 }
 
 /// Starts a GraphQL server that answers "hello world". Returns `None` if it is not installed.
-pub(crate) fn graphql(tools: &Tools) -> Result<Option<Server>> {
+pub(crate) fn graphql(tools: &BenchTools) -> Result<Option<ServerProcess>> {
     let Some(script) = present(tools, "graphql") else { return Ok(None) };
-    let server = Server::start(|address, _| {
+    let server = ServerProcess::start(|address, _| {
         let mut command = pinned(SERVER_CORE, &PathBuf::from("node"));
         command.arg(script).arg(address.ip().to_string()).arg(address.port().to_string());
         command.env("NODE_ENV", "production");
@@ -230,9 +241,13 @@ pub(crate) fn graphql(tools: &Tools) -> Result<Option<Server>> {
 
 /// Starts tailcall in front of a service of posts and users, with or without deduplication of concurrent
 /// calls. Returns `None` if it is not installed.
-pub(crate) fn tailcall(tools: &Tools, upstream: SocketAddr, dedupes: bool) -> Result<Option<Server>> {
+pub(crate) fn tailcall(
+    tools: &BenchTools,
+    upstream: SocketAddr,
+    dedupes: bool,
+) -> Result<Option<ServerProcess>> {
     let Some(binary) = present(tools, "tailcall") else { return Ok(None) };
-    let server = Server::start(|address, folder| {
+    let server = ServerProcess::start(|address, folder| {
         let (host, port) = (address.ip().to_string(), address.port().to_string());
         let dedupe = format!("dedupe: {dedupes}");
         let more = [("@HOST@", host.as_str()), ("@PORT@", &port), ("@DEDUPE@", &dedupe)];
@@ -246,11 +261,11 @@ pub(crate) fn tailcall(tools: &Tools, upstream: SocketAddr, dedupes: bool) -> Re
 
 /// Starts Hive Gateway with one worker and the supergraph that Mesh composed of the same service. Returns
 /// `None` if it is not installed.
-pub(crate) fn hive(tools: &Tools, upstream: SocketAddr) -> Result<Option<Server>> {
+pub(crate) fn hive(tools: &BenchTools, upstream: SocketAddr) -> Result<Option<ServerProcess>> {
     let Some(binary) = present(tools, "hive") else { return Ok(None) };
     let supergraph = std::fs::read_to_string(tools.rivals.join("gateways/supergraph.graphql"))?;
     let supergraph = supergraph.replace("@UPSTREAM@", &upstream.to_string());
-    let server = Server::start_within(SLOW_START, |address, folder| {
+    let server = ServerProcess::start_within(SLOW_START, |address, folder| {
         let file = folder.join("supergraph.graphql");
         std::fs::write(&file, supergraph)?;
         let (host, port) = (address.ip().to_string(), address.port().to_string());
@@ -264,18 +279,18 @@ pub(crate) fn hive(tools: &Tools, upstream: SocketAddr) -> Result<Option<Server>
 
 /// A rival that `scripts/rivals` looked for, with its version if it was available.
 #[derive(Serialize)]
-pub(crate) struct Rival {
+pub(crate) struct InstalledRival {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
 }
 
 /// All rivals, from the lines `name<TAB>version` that the script writes; `None` if it never ran.
-pub(crate) fn versions(tools: &Tools) -> Option<Vec<Rival>> {
+pub(crate) fn versions(tools: &BenchTools) -> Option<Vec<InstalledRival>> {
     let text = std::fs::read_to_string(tools.rivals.join("versions")).ok()?;
     let rival = |line: &str| {
         let (name, version) = line.split_once('\t').unwrap_or((line, ""));
-        Rival {
+        InstalledRival {
             name: name.to_owned(),
             version: Some(version.to_owned()).filter(|version| !version.is_empty()),
         }
@@ -284,7 +299,7 @@ pub(crate) fn versions(tools: &Tools) -> Option<Vec<Rival>> {
 }
 
 /// The path of a rival. Reports a missing one.
-pub(crate) fn present(tools: &Tools, name: &str) -> Option<PathBuf> {
+pub(crate) fn present(tools: &BenchTools, name: &str) -> Option<PathBuf> {
     let path = tools.rivals.join(name);
     if !path.exists() {
         say(&format!("  {name} is not installed and left out: run `scripts/rivals` for the reason"));

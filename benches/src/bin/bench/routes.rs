@@ -5,14 +5,14 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use anyhow::Result;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use serde::Serialize;
 
-use crate::Tools;
-use crate::load::{Load, Round, load};
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
+use crate::BenchTools;
+use crate::load::{LoadRound, RepeatedRequests, load};
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
 
 const FEW: usize = 10;
 const MANY: usize = 10_000;
@@ -22,43 +22,44 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const ASKED: [&str; 2] = ["preflight", "proxied"];
 
 #[derive(Serialize)]
-struct Row {
+struct RoutesRow {
     asked: &'static str,
     routes: usize,
     round: usize,
     #[serde(flatten)]
-    measured: Round,
+    measured: LoadRound,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let rounds = tools.rounds(ROUNDS);
-    let progress = Progress::new(tools, (tools.time(ROUND) * rounds as u32 + WARM_UP) * 4);
-    let upstream = Server::upstream(&tools.upstream)?;
+    let progress = BenchProgress::new(tools, (tools.time(ROUND) * rounds as u32 + WARM_UP) * 4);
+    let upstream = ServerProcess::upstream(&tools.upstream)?;
     let (few, many) = (config(FEW, &upstream), config(MANY, &upstream));
     let servers = [
-        (FEW, Server::gateway(&tools.orfa, SERVER_CORE, &few)?),
-        (MANY, Server::gateway(&tools.orfa, SERVER_CORE, &many)?),
+        (FEW, ServerProcess::gateway(&tools.orfa, SERVER_CORE, &few)?),
+        (MANY, ServerProcess::gateway(&tools.orfa, SERVER_CORE, &many)?),
     ];
     let mut rows = Vec::new();
     for asked in ASKED {
         for (routes, server) in &servers {
-            load(server, Load::Script(&script(asked, *routes)), WARM_UP)?;
+            load(server, RepeatedRequests::Script(&script(asked, *routes)), WARM_UP)?;
         }
         for round in 0..rounds {
             for (routes, server) in &servers {
-                let measured = load(server, Load::Script(&script(asked, *routes)), tools.time(ROUND))?;
+                let measured =
+                    load(server, RepeatedRequests::Script(&script(asked, *routes)), tools.time(ROUND))?;
                 progress.say(&format!("{asked:<9} {routes:>6} routes {:>6.2} us CPU", measured.cpu_us));
-                rows.push(Row { asked, routes: *routes, round, measured });
+                rows.push(RoutesRow { asked, routes: *routes, round, measured });
             }
         }
     }
     let ratios = ASKED.map(|asked| ratios(&rows, asked));
     let worst = ratios.iter().max_by(|one, other| median(one).total_cmp(&median(other)));
     let worst = worst.map(Vec::as_slice).unwrap_or_default();
-    let score = Score {
+    let score = HeadlineScore {
         value: median(worst),
         unit: "ratio".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(2.0),
         against: "ten routes; every route asked in turn; the worse of preflights and proxied GETs".to_owned(),
         spread: spread(worst),
@@ -67,7 +68,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 }
 
 /// The ratio of many routes to few, by round.
-fn ratios(rows: &[Row], asked: &str) -> Vec<f64> {
+fn ratios(rows: &[RoutesRow], asked: &str) -> Vec<f64> {
     let of = |routes: usize| {
         let those = rows.iter().filter(move |row| row.asked == asked && row.routes == routes);
         those.map(|row| row.measured.cpu_us)
@@ -76,7 +77,7 @@ fn ratios(rows: &[Row], asked: &str) -> Vec<f64> {
 }
 
 /// Realistic routes: a few segments deep, half of them with a wildcard.
-fn config(routes: usize, upstream: &Server) -> String {
+fn config(routes: usize, upstream: &ServerProcess) -> String {
     let mut yaml = format!(
         "services: {{ service: {{ url: 'http://{}' }} }}\ncors: {{ origins: ['https://shop.example.org'] }}\n\
          routes:\n",

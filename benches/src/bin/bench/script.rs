@@ -16,41 +16,41 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::Tools;
-use crate::process::Server;
-use crate::progress::Progress;
+use crate::BenchTools;
+use crate::process::ServerProcess;
+use crate::progress::BenchProgress;
 
 /// The approximate duration of the whole bench.
 const TAKES: Duration = Duration::from_secs(170);
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Row {
-    Handler(handlers::Row),
-    Case(cases::Row),
-    Commits(state::Commits),
-    Appends(state::Appends),
-    Connections(connections::Row),
+enum ScriptRow {
+    Handler(handlers::HandlersRow),
+    Case(cases::CaseStudyRow),
+    Commits(state::CommitRates),
+    Appends(state::AppendRates),
+    Connections(connections::ConnectionsRow),
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools, tools.time(TAKES));
-    let upstream = Server::upstream(&tools.upstream)?;
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
+    let progress = BenchProgress::new(tools, tools.time(TAKES));
+    let upstream = ServerProcess::upstream(&tools.upstream)?;
     let (mut rows, mut scores) = (Vec::new(), vec![compile::run(&progress)?]);
     let (measured, headlines) = handlers::run(tools, upstream.address, &progress)?;
-    rows.extend(measured.into_iter().map(Row::Handler));
+    rows.extend(measured.into_iter().map(ScriptRow::Handler));
     scores.extend(headlines);
     let (measured, headlines) = cases::run(tools, upstream.address, &progress)?;
-    rows.extend(measured.into_iter().map(Row::Case));
+    rows.extend(measured.into_iter().map(ScriptRow::Case));
     scores.extend(headlines);
     let (measured, headlines) = connections::run(tools, upstream.address, &progress)?;
-    rows.push(Row::Connections(measured));
+    rows.push(ScriptRow::Connections(measured));
     scores.extend(headlines);
     let (commits, headline) = state::commits(tools, &progress)?;
-    rows.extend(commits.into_iter().map(Row::Commits));
+    rows.extend(commits.into_iter().map(ScriptRow::Commits));
     scores.push(headline);
     let (appends, headline) = state::appends(tools, &progress)?;
-    rows.extend(appends.into_iter().map(Row::Appends));
+    rows.extend(appends.into_iter().map(ScriptRow::Appends));
     scores.push(headline);
     tools.results("script", &rows, scores)
 }

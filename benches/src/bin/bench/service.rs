@@ -16,20 +16,20 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 /// The response of a service.
-pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub(crate) type BenchServiceResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// A running service. Dropping it closes its port and its connections.
-pub(crate) struct Service {
+pub(crate) struct BenchService {
     pub(crate) address: SocketAddr,
     _tasks: JoinSet<()>,
 }
 
-impl Service {
+impl BenchService {
     /// Starts a service; port 0 selects a free one.
     pub(crate) fn start<F, A>(at: SocketAddr, answer: F) -> Result<Self>
     where
         F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
-        A: Future<Output = Answer> + Send + 'static,
+        A: Future<Output = BenchServiceResponse> + Send + 'static,
     {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
@@ -48,7 +48,7 @@ impl Service {
 async fn accept<F, A>(listener: TcpListener, answer: F)
 where
     F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
-    A: Future<Output = Answer> + Send + 'static,
+    A: Future<Output = BenchServiceResponse> + Send + 'static,
 {
     let mut connections = JoinSet::new();
     loop {
@@ -68,6 +68,6 @@ where
 }
 
 /// A response with a text body.
-pub(crate) fn text(text: impl Into<Bytes>) -> Answer {
+pub(crate) fn text(text: impl Into<Bytes>) -> BenchServiceResponse {
     Response::new(http_body_util::Full::new(text.into()).boxed_unsync())
 }

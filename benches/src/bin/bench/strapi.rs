@@ -25,19 +25,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use benches::client::gzip_saves;
-use benches::delay::Traffic;
+use benches::delay::ProxyTraffic;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::cell::Cell;
-use self::figures::Figures;
-use self::session::Session;
-use self::way::{Shape, Way};
-use self::workflow::Workflow;
-use self::world::{Place, World};
-use crate::busy::{self, Pace};
-use crate::progress::Progress;
-use crate::{Tools, is_long, say};
+use self::cell::WorkflowCell;
+use self::figures::StrapiFigures;
+use self::session::StrapiSession;
+use self::way::{CallShape, StrapiVariant};
+use self::workflow::PaperWorkflow;
+use self::world::{StrapiDistance, StrapiServers};
+use crate::busy::{self, ServiceSpeed};
+use crate::progress::BenchProgress;
+use crate::{BenchTools, is_long, say};
 
 const ROUND_TRIPS_MS: [u64; 3] = [35, 93, 170];
 const SIZES: [usize; 4] = [2, 4, 8, 16];
@@ -53,49 +53,53 @@ const USUAL_SIZE: usize = 4;
 /// A row of the results.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Row {
-    Far(figures::Row),
-    Busy(busy::Row),
+enum StrapiRow {
+    Far(figures::StrapiFigureRow),
+    Busy(busy::BusyRow),
 }
 
 /// The results of one run of a variant.
-struct Run {
+struct StrapiRun {
     answer: Value,
     requests: usize,
     ms: f64,
     /// The time for which a host waited for Strapi.
     strapi_ms: f64,
-    traffic: Traffic,
+    traffic: ProxyTraffic,
     /// The number of bytes that gzip would save.
     gzip_saves: u64,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let Some(mut world) = runtime.block_on(World::start(tools))? else {
+    let Some(mut world) = runtime.block_on(StrapiServers::start(tools))? else {
         say("  no Strapi: `scripts/setup strapi` installs it; this bench is left out");
         return Ok(());
     };
-    let progress = Progress::new(tools, TAKES);
+    let progress = BenchProgress::new(tools, TAKES);
     let figures = runtime.block_on(measure(tools, &progress, &mut world))?;
     figures.print();
     let orfa = world.share_a_core(tools)?;
     let ways = runtime.block_on(world.read_calls(&orfa))?;
-    let busy = busy::rounds(tools, &progress, Workflow::Read.name(), &ways, Pace::Slow)?;
-    let rows = figures.rows().into_iter().map(Row::Far).chain(busy.into_iter().map(Row::Busy));
+    let busy = busy::rounds(tools, &progress, PaperWorkflow::Read.name(), &ways, ServiceSpeed::Slow)?;
+    let rows = figures.rows().into_iter().map(StrapiRow::Far).chain(busy.into_iter().map(StrapiRow::Busy));
     tools.results("strapi", &rows.collect::<Vec<_>>(), figures.scores())
 }
 
-async fn measure(tools: &Tools, progress: &Progress, world: &mut World) -> Result<Figures> {
+async fn measure(
+    tools: &BenchTools,
+    progress: &BenchProgress,
+    world: &mut StrapiServers,
+) -> Result<StrapiFigures> {
     world.warm_up().await?;
-    let mut figures = Figures::default();
+    let mut figures = StrapiFigures::default();
     let (round_trips, sizes) =
         if tools.is_short { (&ROUND_TRIPS_MS[..1], &SIZES[..2]) } else { (&ROUND_TRIPS_MS[..], &SIZES[..]) };
     for &round_trip_ms in round_trips {
         let place = world.place(round_trip_ms).await?;
         for &size in sizes {
-            for workflow in Workflow::ALL {
-                let cell = Cell { workflow, size, round_trip_ms };
+            for workflow in PaperWorkflow::ALL {
+                let cell = WorkflowCell { workflow, size, round_trip_ms };
                 rounds_of(tools, world, &place, cell, &mut figures).await?;
                 progress.say(&figures.line(cell));
             }
@@ -106,17 +110,17 @@ async fn measure(tools: &Tools, progress: &Progress, world: &mut World) -> Resul
 
 /// Runs rounds of every variant of a cell.
 async fn rounds_of(
-    tools: &Tools,
-    world: &World,
-    place: &Place,
-    cell: Cell,
-    figures: &mut Figures,
+    tools: &BenchTools,
+    world: &StrapiServers,
+    place: &StrapiDistance,
+    cell: WorkflowCell,
+    figures: &mut StrapiFigures,
 ) -> Result<()> {
     let (mut ways, mut expected) = (world.ways(cell), None);
     let rounds = tools.rounds(ROUNDS);
     for number in 0..rounds + MORE_ROUNDS {
         if number == rounds {
-            ways.retain(|way| matches!(way, Way::Program(_, Shape::Bulk)));
+            ways.retain(|way| matches!(way, StrapiVariant::Program(_, CallShape::Bulk)));
         }
         let mut long = Vec::new();
         for &way in &ways {
@@ -124,10 +128,10 @@ async fn rounds_of(
             let expected = expected.get_or_insert_with(|| run.answer.clone());
             ensure!(run.answer == *expected, "{way} responds {} and not {expected}, {cell:?}", run.answer);
             figures.add(cell, way, &run);
-            if is_long(run.ms) && !matches!(way, Way::Program(..)) {
+            if is_long(run.ms) && !matches!(way, StrapiVariant::Program(..)) {
                 long.push(way);
             }
-            if cell.workflow == Workflow::Write {
+            if cell.workflow == PaperWorkflow::Write {
                 world.undo(cell.size).await.with_context(|| format!("the effects of {way}, {cell:?}"))?;
             }
         }
@@ -137,22 +141,28 @@ async fn rounds_of(
     Ok(())
 }
 
-async fn once(world: &World, place: &Place, cell: Cell, way: Way) -> Result<Run> {
+async fn once(
+    world: &StrapiServers,
+    place: &StrapiDistance,
+    cell: WorkflowCell,
+    way: StrapiVariant,
+) -> Result<StrapiRun> {
     let far = place.far(way)?;
     let (before, waited, began) = (far.delay.traffic(), world.waited_ms(), Instant::now());
     let ms = || began.elapsed().as_secs_f64() * 1e3;
     let (answer, requests, ms, gzip_saves) = match way {
-        Way::Program(host, shape) => {
+        StrapiVariant::Program(host, shape) => {
             let body = world.program(far, cell, host, shape).await?;
             let answer = serde_json::from_slice(&body).context("a program's response is not JSON")?;
             (answer, 1, ms(), gzip_saves(&body)?)
         }
         _ => {
-            let mut session = Session::new(&far.client, world.authorization.clone(), way != Way::OneByOne);
+            let mut session =
+                StrapiSession::new(&far.client, world.authorization.clone(), way != StrapiVariant::OneByOne);
             let answer = cell.workflow.ask(&mut session, way, cell.size, &world.tag).await?;
             (answer, session.requests(), ms(), session.gzip_saves()?)
         }
     };
     let (strapi_ms, traffic) = (world.waited_ms() - waited, far.delay.traffic() - before);
-    Ok(Run { answer, requests, ms, strapi_ms, traffic, gzip_saves })
+    Ok(StrapiRun { answer, requests, ms, strapi_ms, traffic, gzip_saves })
 }

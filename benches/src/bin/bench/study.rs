@@ -6,20 +6,20 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use benches::call::Call;
-use benches::client::Client;
-use benches::scoreboard::{Better, Score};
+use benches::call::PreparedCall;
+use benches::client::BenchClient;
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::percentile;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::Method;
-use marketplace::{Marketplace, Service};
+use marketplace::{Marketplace, MarketplaceService};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::Tools;
-use crate::progress::Progress;
-use crate::ratios::Headline;
+use crate::BenchTools;
+use crate::progress::BenchProgress;
+use crate::ratios::NamedScore;
 
 /// The time between the start of the first user and that of the last one.
 const RAMP_UP: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const AGGREGATE: &str = "aggregate";
 
 /// The results of a query in one of the cases.
 #[derive(Serialize)]
-pub(crate) struct Row {
+pub(crate) struct StudyRow {
     pub(crate) query: &'static str,
     /// The variant.
     pub(crate) way: &'static str,
@@ -46,22 +46,22 @@ pub(crate) struct Row {
 }
 
 /// A query of the study.
-pub(crate) struct Query {
+pub(crate) struct StudyQuery {
     pub(crate) name: &'static str,
     pub(crate) way: &'static str,
-    pub(crate) call: Call,
+    pub(crate) call: PreparedCall,
 }
 
 /// The outcome of a request.
-struct Answered {
+struct StudyOutcome {
     is_right: bool,
     ms: f64,
 }
 
 /// The request bodies for logging in and for changing a buyer.
 pub(crate) async fn writes(marketplace: &Marketplace) -> Result<(Value, Value)> {
-    let profile = Client::new(marketplace.address(Service::Profile));
-    let buyer = Call::get(format!("/buyers/{BUYER}")).send(&profile).await?;
+    let profile = BenchClient::new(marketplace.address(MarketplaceService::Profile));
+    let buyer = PreparedCall::get(format!("/buyers/{BUYER}")).send(&profile).await?;
     let mut buyer: Value = serde_json::from_slice(&buyer.body)?;
     let login = json!({ "email": buyer["email"], "password": format!("password-{BUYER}") });
     for field in ["id", "joined"] {
@@ -71,30 +71,30 @@ pub(crate) async fn writes(marketplace: &Marketplace) -> Result<(Value, Value)> 
 }
 
 /// The five queries by aggregate, in the study's order.
-pub(crate) async fn queries(marketplace: &Marketplace) -> Result<[Query; 5]> {
+pub(crate) async fn queries(marketplace: &Marketplace) -> Result<[StudyQuery; 5]> {
     let (login, buyer) = writes(marketplace).await?;
-    let by_aggregate = |name, call| Query { name, way: AGGREGATE, call };
+    let by_aggregate = |name, call| StudyQuery { name, way: AGGREGATE, call };
     Ok([
-        by_aggregate("q1", Call::json(Method::POST, "/q1", &login)),
-        by_aggregate("q2", Call::json(Method::PUT, format!("/q2/{BUYER}"), &buyer)),
-        by_aggregate("q3", Call::get("/q3")),
-        by_aggregate("q4", Call::get("/q4")),
-        by_aggregate("q5", Call::get("/q5?limit=2000")),
+        by_aggregate("q1", PreparedCall::json(Method::POST, "/q1", &login)),
+        by_aggregate("q2", PreparedCall::json(Method::PUT, format!("/q2/{BUYER}"), &buyer)),
+        by_aggregate("q3", PreparedCall::get("/q3")),
+        by_aggregate("q4", PreparedCall::get("/q4")),
+        by_aggregate("q5", PreparedCall::get("/q5?limit=2000")),
     ])
 }
 
 /// Runs a query in all three cases.
 pub(crate) async fn cases(
     address: SocketAddr,
-    query: &Query,
-    tools: &Tools,
-    progress: &Progress,
-) -> Result<Vec<Row>> {
-    let expected = query.call.send(&Client::new(address)).await.context(query.name)?.body;
+    query: &StudyQuery,
+    tools: &BenchTools,
+    progress: &BenchProgress,
+) -> Result<Vec<StudyRow>> {
+    let expected = query.call.send(&BenchClient::new(address)).await.context(query.name)?.body;
     let mut rows = Vec::new();
     for (users, each) in CASES {
         let row = case(address, query, &expected, (users, each), tools.time(RAMP_UP)).await?;
-        let Row { query, way, errors, mean_ms, p99_ms, per_second, .. } = &row;
+        let StudyRow { query, way, errors, mean_ms, p99_ms, per_second, .. } = &row;
         progress.say(&format!(
             "{query} {way:<9} {users:>3} users  {errors} errors  {mean_ms:>6.1} ms  p99 {p99_ms:>6.1} ms  {per_second:>4.0}/s"
         ));
@@ -105,26 +105,26 @@ pub(crate) async fn cases(
 
 async fn case(
     address: SocketAddr,
-    query: &Query,
+    query: &StudyQuery,
     expected: &Bytes,
     (users, each): (u32, u32),
     ramp_up: Duration,
-) -> Result<Row> {
+) -> Result<StudyRow> {
     let began = Instant::now();
     let user = async |place: u32| {
         tokio::time::sleep(ramp_up * place / users).await;
-        let (client, mut answered) = (Client::new(address), Vec::new());
+        let (client, mut answered) = (BenchClient::new(address), Vec::new());
         for _ in 0..each {
             let asked = Instant::now();
             let is_right = query.call.send(&client).await.is_ok_and(|answer| answer.body == *expected);
-            answered.push(Answered { is_right, ms: asked.elapsed().as_secs_f64() * 1e3 });
+            answered.push(StudyOutcome { is_right, ms: asked.elapsed().as_secs_f64() * 1e3 });
         }
         answered
     };
-    let answered: Vec<Answered> = join_all((0..users).map(user)).await.into_iter().flatten().collect();
+    let answered: Vec<StudyOutcome> = join_all((0..users).map(user)).await.into_iter().flatten().collect();
     let requests = answered.len();
     let times: Vec<f64> = answered.iter().map(|answered| answered.ms).collect();
-    Ok(Row {
+    Ok(StudyRow {
         query: query.name,
         way: query.way,
         users,
@@ -137,15 +137,16 @@ async fn case(
 }
 
 /// The numbers of errors in all cases, of aggregates and of GraphQL. Both should be zero.
-pub(crate) fn errors(rows: &[Row]) -> [Headline; 2] {
-    let (aggregates, graphql): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.way == AGGREGATE);
+pub(crate) fn errors(rows: &[StudyRow]) -> [NamedScore; 2] {
+    let (aggregates, graphql): (Vec<&StudyRow>, Vec<&StudyRow>) =
+        rows.iter().partition(|row| row.way == AGGREGATE);
     [("aggregate.marketplace.errors", aggregates), ("graphql.marketplace.errors", graphql)].map(
         |(name, rows)| {
             let requests: usize = rows.iter().map(|row| row.requests).sum();
-            let score = Score {
+            let score = HeadlineScore {
                 value: rows.iter().map(|row| row.errors).sum::<usize>() as f64,
                 unit: "requests".into(),
-                better: Better::Lower,
+                better: BetterDirection::Lower,
                 target: Some(0.0),
                 against: format!("{requests} requests: five queries, each by 100, 250 and 500 users"),
                 spread: 0.0,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use benches::programs;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use bytes::Bytes;
 use http::Request;
@@ -19,13 +19,13 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use services::{RequestCall, ServiceConfig, ServiceSet};
 
-use crate::{Tools, say};
+use crate::{BenchTools, say};
 
 const ROUNDS: usize = 14;
 const ROUND: Duration = Duration::from_millis(500);
 
 #[derive(Serialize)]
-struct Row {
+struct ThreadsRow {
     threads: usize,
     /// Whether the threads share nothing.
     apart: bool,
@@ -34,7 +34,7 @@ struct Row {
     cpu_us: f64,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let program = Bytes::from(std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?);
     let [query, other] = [Arc::new(route()?), Arc::new(route()?)];
@@ -46,7 +46,7 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     for round in 0..ROUNDS {
         for (apart, queries) in &ways {
             let (requests, cpu_us) = measure(queries, &program)?;
-            rows.push(Row { threads: queries.len(), apart: *apart, round, requests, cpu_us });
+            rows.push(ThreadsRow { threads: queries.len(), apart: *apart, round, requests, cpu_us });
         }
     }
     let of = |threads, apart| -> Vec<f64> {
@@ -64,10 +64,10 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     ));
     let against =
         format!("one thread, {:.1} us; two threads that share nothing: {apart_ratio:.2}", median(&one));
-    let score = Score {
+    let score = HeadlineScore {
         value: median(&ratios),
         unit: "ratio".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(1.2),
         against,
         spread: spread(&ratios),

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use benches::client::Client;
+use benches::client::BenchClient;
 use benches::programs;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
 use flate2::Compression;
@@ -17,26 +17,26 @@ use http::Request;
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::process::{NOBODY, Server, query_route};
-use crate::{Tools, say};
+use crate::process::{NOBODY, ServerProcess, query_route};
+use crate::{BenchTools, say};
 
 /// The number of distinct programs.
 const PROGRAMS: u64 = 300;
 const DEMO: [&str; 3] = ["second.c", "notify_admins.c", "orders.c"];
 
 #[derive(Serialize)]
-struct Module {
+struct GeneratedModule {
     name: &'static str,
     bytes: usize,
     gzip: usize,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let module = std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?;
     // One client sends more of them than its default compile quota allows.
     let yaml = format!("runtime: {{ compile_time: 1m }}\n{}", query_route(NOBODY));
-    let server = Server::gateway(&tools.orfa, "0", &yaml)?;
+    let server = ServerProcess::gateway(&tools.orfa, "0", &yaml)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let times = runtime.block_on(ask(&server, &module))?;
     say(&format!("  unseen: median {:.2} ms, p90 {:.2} ms", median(&times), percentile(&times, 90)));
@@ -49,14 +49,14 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
     tools.results("modules", &modules, [("query.module_bytes.worst".to_owned(), headline)])
 }
 
-fn score(value: f64, unit: &str, target: f64, against: &str, spread: f64) -> Score {
+fn score(value: f64, unit: &str, target: f64, against: &str, spread: f64) -> HeadlineScore {
     let (unit, against) = (unit.to_owned(), against.to_owned());
-    Score { value, unit, better: Better::Lower, target: Some(target), against, spread }
+    HeadlineScore { value, unit, better: BetterDirection::Lower, target: Some(target), against, spread }
 }
 
 /// The response time of each program in milliseconds.
-async fn ask(server: &Server, module: &[u8]) -> Result<Vec<f64>> {
-    let client = Client::new(server.address);
+async fn ask(server: &ServerProcess, module: &[u8]) -> Result<Vec<f64>> {
+    let client = BenchClient::new(server.address);
     let mut times = Vec::new();
     for number in 0..PROGRAMS {
         let request = Request::post("/query").header("content-type", "application/wasm");
@@ -78,13 +78,13 @@ pub(crate) fn distinct(module: &[u8], number: u64) -> Bytes {
     bytes.into()
 }
 
-fn modules(orfa: &Path, folder: &Path) -> Result<Vec<Module>> {
+fn modules(orfa: &Path, folder: &Path) -> Result<Vec<GeneratedModule>> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/c/examples");
     let measure = |name: &'static str| {
         let bytes = std::fs::read(programs::build_file(orfa, &sources.join(name), folder)?)?;
         let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
         gzip.write_all(&bytes)?;
-        let module = Module { name, bytes: bytes.len(), gzip: gzip.finish()?.len() };
+        let module = GeneratedModule { name, bytes: bytes.len(), gzip: gzip.finish()?.len() };
         say(&format!("  {name}: {} bytes, {} compressed", module.bytes, module.gzip));
         Ok(module)
     };

@@ -12,16 +12,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use benches::jobs::Job;
-use benches::scoreboard::{Better, Score};
+use benches::jobs::BenchJob;
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use serde::Serialize;
 use serde_json::Value;
 
-use self::asks::{Ask, BY_PROGRAM, Way};
-use self::world::World;
-use crate::progress::Progress;
-use crate::{Tools, is_long, open};
+use self::asks::{BY_PROGRAM, BenchJobRequest, HostedVariant};
+use self::world::JobServers;
+use crate::progress::BenchProgress;
+use crate::{BenchTools, is_long, open};
 
 const ROUND_TRIPS_MS: [u64; 3] = [35, 93, 170];
 /// The distance of the demo.
@@ -35,7 +35,7 @@ const TAKES: Duration = Duration::from_secs(200);
 
 /// The results of a variant of a job.
 #[derive(Default, Serialize)]
-struct Row {
+struct JobVariantRow {
     job: &'static str,
     title: &'static str,
     way: &'static str,
@@ -62,7 +62,7 @@ struct Row {
 
 /// The rounds of a variant without a distance.
 #[derive(Default)]
-struct Near {
+struct LocalRounds {
     ms: Vec<f64>,
     cpu_us: Vec<f64>,
     /// The number of calls to services for one request.
@@ -71,18 +71,18 @@ struct Near {
 
 /// The rounds of a variant from a distance.
 #[derive(Default)]
-struct Distant {
+struct DistantRounds {
     ms: Vec<f64>,
     cold_ms: Vec<f64>,
     /// The bytes of a run.
     up: u64,
     down: u64,
-    last: Runs,
+    last: SequentialRuns,
 }
 
 /// Sequential runs of a variant.
 #[derive(Default)]
-struct Runs {
+struct SequentialRuns {
     answer: Value,
     /// The requests of one run.
     requests: usize,
@@ -93,19 +93,24 @@ struct Runs {
     all: usize,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools, tools.time(TAKES));
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
+    let progress = BenchProgress::new(tools, tools.time(TAKES));
     let rows = open::run(measure(tools, &progress))??;
     tools.results("ways", &rows, over_ideal(&rows))
 }
 
-async fn measure(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
-    let world = World::start(tools).await?;
+async fn measure(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<JobVariantRow>> {
+    let world = JobServers::start(tools).await?;
     let mut rows = Vec::new();
-    for job in Job::ALL {
+    for job in BenchJob::ALL {
         let ways = asks::of(job, &world).await?;
-        let new = |way: &Way| Row { job: job.name(), title: job.title(), way: way.name, ..Row::default() };
-        let mut of_job: Vec<Row> = ways.iter().map(new).collect();
+        let new = |way: &HostedVariant| JobVariantRow {
+            job: job.name(),
+            title: job.title(),
+            way: way.name,
+            ..JobVariantRow::default()
+        };
+        let mut of_job: Vec<JobVariantRow> = ways.iter().map(new).collect();
         let expected = near(tools, &world, job, &ways, &mut of_job).await?;
         for round_trip_ms in if tools.is_short { &ROUND_TRIPS_MS[..1] } else { &ROUND_TRIPS_MS[..] } {
             distant(tools, &world, *round_trip_ms, job, &ways, &mut of_job, &expected).await?;
@@ -118,8 +123,8 @@ async fn measure(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
 
 /// The variants with the positions of their rows, in alternating order, so that none always follows the same
 /// one.
-fn in_turn(ways: &[Way], round: usize) -> Vec<(usize, &Way)> {
-    let mut ways: Vec<(usize, &Way)> = ways.iter().enumerate().collect();
+fn in_turn(ways: &[HostedVariant], round: usize) -> Vec<(usize, &HostedVariant)> {
+    let mut ways: Vec<(usize, &HostedVariant)> = ways.iter().enumerate().collect();
     if round % 2 == 1 {
         ways.reverse();
     }
@@ -127,9 +132,15 @@ fn in_turn(ways: &[Way], round: usize) -> Vec<(usize, &Way)> {
 }
 
 /// Runs all variants without a distance. Returns the response.
-async fn near(tools: &Tools, world: &World, job: Job, ways: &[Way], rows: &mut [Row]) -> Result<Value> {
+async fn near(
+    tools: &BenchTools,
+    world: &JobServers,
+    job: BenchJob,
+    ways: &[HostedVariant],
+    rows: &mut [JobVariantRow],
+) -> Result<Value> {
     let mut expected = None;
-    let mut measured: Vec<Near> = ways.iter().map(|_| Near::default()).collect();
+    let mut measured: Vec<LocalRounds> = ways.iter().map(|_| LocalRounds::default()).collect();
     for round in 0..=tools.rounds(ROUNDS) {
         for (place, way) in in_turn(ways, round) {
             let far = world.near(way.host)?;
@@ -158,16 +169,16 @@ async fn near(tools: &Tools, world: &World, job: Job, ways: &[Way], rows: &mut [
 /// Runs all variants from a distance over existing connections, and at the usual distance, if they are fast
 /// enough, over new ones.
 async fn distant(
-    tools: &Tools,
-    world: &World,
+    tools: &BenchTools,
+    world: &JobServers,
     round_trip_ms: u64,
-    job: Job,
-    ways: &[Way],
-    rows: &mut [Row],
+    job: BenchJob,
+    ways: &[HostedVariant],
+    rows: &mut [JobVariantRow],
     expected: &Value,
 ) -> Result<()> {
     let hosts = world.far(round_trip_ms).await?;
-    let mut measured: Vec<Distant> = ways.iter().map(|_| Distant::default()).collect();
+    let mut measured: Vec<DistantRounds> = ways.iter().map(|_| DistantRounds::default()).collect();
     for round in 0..tools.rounds(ROUNDS) {
         for (place, way) in in_turn(ways, round) {
             let far = hosts.get(&way.host).context("a way without a host")?;
@@ -183,13 +194,13 @@ async fn distant(
             all.ms.extend_from_slice(&runs.ms);
             (all.up, all.down) = (traffic.up / runs.all.max(1) as u64, traffic.down / runs.all.max(1) as u64);
             let is_long = runs.ms.last().is_some_and(|ms| is_long(*ms));
-            if round_trip_ms == USUAL_MS && !is_long && !matches!(way.ask, Ask::Capnweb) {
+            if round_trip_ms == USUAL_MS && !is_long && !matches!(way.ask, BenchJobRequest::Capnweb) {
                 all.cold_ms.extend(way.times(job, &far.cold(), 1).await.with_context(|| way.name)?.ms);
             }
             all.last = runs;
         }
     }
-    for (row, Distant { ms, cold_ms, up, down, last }) in rows.iter_mut().zip(measured) {
+    for (row, DistantRounds { ms, cold_ms, up, down, last }) in rows.iter_mut().zip(measured) {
         (row.requests, row.round_trips) = (last.requests, last.round_trips);
         (row.bytes_up, row.bytes_down, row.gzip_down) = (up, down, down - last.gzip_saves);
         row.ms.insert(place(round_trip_ms), rounded(median(&ms)));
@@ -208,14 +219,14 @@ fn place(round_trip_ms: u64) -> String {
 
 /// The headline: the latency of a query by program beyond the distance and its latency without a distance, at
 /// worst.
-fn over_ideal(rows: &[Row]) -> Option<(String, Score)> {
+fn over_ideal(rows: &[JobVariantRow]) -> Option<(String, HeadlineScore)> {
     let queries = rows.iter().filter(|row| BY_PROGRAM.contains(&row.way));
     let over = queries.filter_map(|row| Some(row.ms.get(&place(USUAL_MS))? - USUAL_MS as f64 - row.near_ms));
     let over: Vec<f64> = over.collect();
-    let score = Score {
+    let score = HeadlineScore {
         value: over.iter().copied().fold(f64::MIN, f64::max),
         unit: "ms".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(10.0),
         against: "93 ms + the same query on loopback".into(),
         spread: spread(&over),

@@ -17,18 +17,18 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use benches::client::{Client, gzip_saves};
-use benches::delay::Delay;
+use benches::client::{BenchClient, gzip_saves};
+use benches::delay::DelayProxy;
 use benches::stats::{median, spread};
 use serde::Serialize;
 
-use self::asks::{Answered, Way};
-use self::workflow::{MARKET, THEIRS, Workflow};
-use self::world::World;
-use crate::busy::{self, Asked, Pace};
-use crate::process::{SERVER_CORE, Server, pinned};
-use crate::progress::Progress;
-use crate::{Tools, is_long, open};
+use self::asks::{ProgramVariant, WorkflowOutcome};
+use self::workflow::{BenchWorkflow, MARKET, THEIRS};
+use self::world::WorkflowServers;
+use crate::busy::{self, ServiceSpeed, WorkflowVariant};
+use crate::process::{SERVER_CORE, ServerProcess, pinned};
+use crate::progress::BenchProgress;
+use crate::{BenchTools, is_long, open};
 
 /// The cells of the paper's figures: round trips in milliseconds, and N.
 const CELLS: [(u64, usize); 6] = [(93, 2), (93, 4), (93, 8), (93, 16), (35, 4), (170, 4)];
@@ -40,14 +40,14 @@ const MARKET_TAKES: Duration = Duration::from_secs(65);
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Row {
-    Far(Box<Far>),
-    Busy(busy::Row),
+enum WorkflowRow {
+    Far(Box<DistantResults>),
+    Busy(busy::BusyRow),
 }
 
 /// The results of a variant of a workflow from a distance.
 #[derive(Default, Serialize)]
-struct Far {
+struct DistantResults {
     workflow: &'static str,
     n: usize,
     way: &'static str,
@@ -59,35 +59,42 @@ struct Far {
     spread_ms: BTreeMap<String, f64>,
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools, tools.time(TAKES));
-    let mut rows: Vec<Row> = Vec::new();
-    rows.extend(open::run(standins(tools, &progress))??.into_iter().map(|row| Row::Far(Box::new(row))));
-    rows.extend(busy_standins(tools, &progress)?.into_iter().map(Row::Busy));
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
+    let progress = BenchProgress::new(tools, tools.time(TAKES));
+    let mut rows: Vec<WorkflowRow> = Vec::new();
+    rows.extend(
+        open::run(standins(tools, &progress))??.into_iter().map(|row| WorkflowRow::Far(Box::new(row))),
+    );
+    rows.extend(busy_standins(tools, &progress)?.into_iter().map(WorkflowRow::Busy));
     tools.results("workflows", &rows, [])
 }
 
 /// The workflows on the marketplace, with GraphQL by ORFA itself.
-pub(crate) fn market(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools, tools.time(MARKET_TAKES));
+pub(crate) fn market(tools: &BenchTools) -> Result<()> {
+    let progress = BenchProgress::new(tools, tools.time(MARKET_TAKES));
     // The services run in this process while another one generates the load.
-    let _core = open::Pinned::to_the_load();
+    let _core = open::PinnedThread::to_the_load();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let world = runtime.block_on(World::market(tools, &MARKET))?;
+    let world = runtime.block_on(WorkflowServers::market(tools, &MARKET))?;
     let rows = runtime.block_on(far(tools, &progress, &world, &MARKET))?;
-    let mut rows: Vec<Row> = rows.into_iter().map(|row| Row::Far(Box::new(row))).collect();
-    rows.extend(busy(tools, &progress, &world, None, &MARKET)?.into_iter().map(Row::Busy));
+    let mut rows: Vec<WorkflowRow> = rows.into_iter().map(|row| WorkflowRow::Far(Box::new(row))).collect();
+    rows.extend(busy(tools, &progress, &world, None, &MARKET)?.into_iter().map(WorkflowRow::Busy));
     tools.results("market", &rows, [])
 }
 
-async fn standins(tools: &Tools, progress: &Progress) -> Result<Vec<Far>> {
+async fn standins(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<DistantResults>> {
     let service = standins::start()?;
-    let world = World::start(tools, service.address, &THEIRS).await?;
+    let world = WorkflowServers::start(tools, service.address, &THEIRS).await?;
     far(tools, progress, &world, &THEIRS).await
 }
 
-async fn far(tools: &Tools, progress: &Progress, world: &World, workflows: &[Workflow]) -> Result<Vec<Far>> {
-    let mut rows: Vec<Far> = Vec::new();
+async fn far(
+    tools: &BenchTools,
+    progress: &BenchProgress,
+    world: &WorkflowServers,
+    workflows: &[BenchWorkflow],
+) -> Result<Vec<DistantResults>> {
+    let mut rows: Vec<DistantResults> = Vec::new();
     for workflow in workflows {
         for way in world.ways() {
             let near = world.client(way)?;
@@ -105,19 +112,19 @@ async fn far(tools: &Tools, progress: &Progress, world: &World, workflows: &[Wor
 
 /// Runs rounds of all variants in turn, in alternating order, so that none always follows the same one.
 async fn cell(
-    tools: &Tools,
-    world: &World,
-    workflow: &Workflow,
+    tools: &BenchTools,
+    world: &WorkflowServers,
+    workflow: &BenchWorkflow,
     (round_trip_ms, size): (u64, usize),
-    rows: &mut Vec<Far>,
+    rows: &mut Vec<DistantResults>,
 ) -> Result<()> {
     let (place, mut expected) = (format!("{round_trip_ms:03}"), None);
     let mut asked = Vec::new();
     for way in world.ways().filter(|way| size == USUAL_SIZE || way.is_in_figure_9()) {
-        let delay = Delay::start(world.address(way)?, Duration::from_millis(round_trip_ms)).await?;
-        let client = Client::new(delay.address());
+        let delay = DelayProxy::start(world.address(way)?, Duration::from_millis(round_trip_ms)).await?;
+        let client = BenchClient::new(delay.address());
         delay.open(&client, size).await?;
-        asked.push((way, delay, client, Vec::<f64>::new(), Answered::default()));
+        asked.push((way, delay, client, Vec::<f64>::new(), WorkflowOutcome::default()));
     }
     for _ in 0..tools.rounds(ROUNDS) {
         for (way, _, client, ms, last) in &mut asked {
@@ -138,7 +145,12 @@ async fn cell(
         let found =
             rows.iter().position(|row| (row.workflow, row.n, row.way) == (workflow.name, size, way.name()));
         let found = found.unwrap_or_else(|| {
-            rows.push(Far { workflow: workflow.name, n: size, way: way.name(), ..Far::default() });
+            rows.push(DistantResults {
+                workflow: workflow.name,
+                n: size,
+                way: way.name(),
+                ..DistantResults::default()
+            });
             rows.len() - 1
         });
         let saved = last.bodies.iter().map(|body| gzip_saves(body)).sum::<std::io::Result<u64>>()?;
@@ -154,37 +166,41 @@ async fn cell(
 }
 
 /// Measures workflows per second with the service as a separate process on the servers' core.
-fn busy_standins(tools: &Tools, progress: &Progress) -> Result<Vec<busy::Row>> {
+fn busy_standins(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<busy::BusyRow>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
     std::fs::write(&file, serde_json::to_vec(&standins::reads(USUAL_SIZE))?)?;
-    let service = Server::start(|address, _| {
+    let service = ServerProcess::start(|address, _| {
         let mut command = pinned(SERVER_CORE, &tools.upstream);
         command.arg(address.to_string()).arg(&file);
         Ok(command)
     })?;
-    let reading: Vec<Workflow> = THEIRS.into_iter().filter(Workflow::reads).collect();
-    let world = open::run(World::start(tools, service.address, &reading))??;
+    let reading: Vec<BenchWorkflow> = THEIRS.into_iter().filter(BenchWorkflow::reads).collect();
+    let world = open::run(WorkflowServers::start(tools, service.address, &reading))??;
     busy(tools, progress, &world, Some(&service), &reading)
 }
 
 /// Measures workflows per second, for those that only read.
 fn busy(
-    tools: &Tools,
-    progress: &Progress,
-    world: &World,
-    service: Option<&Server>,
-    workflows: &[Workflow],
-) -> Result<Vec<busy::Row>> {
+    tools: &BenchTools,
+    progress: &BenchProgress,
+    world: &WorkflowServers,
+    service: Option<&ServerProcess>,
+    workflows: &[BenchWorkflow],
+) -> Result<Vec<busy::BusyRow>> {
     let mut rows = Vec::new();
     for workflow in workflows.iter().filter(|workflow| workflow.reads()) {
         let mut ways = Vec::new();
         for way in world.ways().filter(|way| way.is_in_table_5b()) {
-            let client = world.client(Way::AtOnce)?;
+            let client = world.client(ProgramVariant::AtOnce)?;
             let calls = open::run(workflow.all(&client, way, USUAL_SIZE, &world.programs))??;
-            ways.push(Asked { way: way.name().to_owned(), server: world.server(way, service), calls });
+            ways.push(WorkflowVariant {
+                way: way.name().to_owned(),
+                server: world.server(way, service),
+                calls,
+            });
         }
-        rows.extend(busy::rounds(tools, progress, workflow.name, &ways, Pace::Fast)?);
+        rows.extend(busy::rounds(tools, progress, workflow.name, &ways, ServiceSpeed::Fast)?);
     }
     Ok(rows)
 }

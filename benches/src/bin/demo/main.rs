@@ -16,35 +16,35 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use benches::jobs::Job;
+use benches::jobs::BenchJob;
 use benches::process;
 use benches::scoreboard;
 use clap::{Parser, ValueEnum};
 
-use crate::measure::Measured;
-use crate::world::World;
+use crate::measure::VariantFigures;
+use crate::world::DemoServers;
 
 /// Asks a marketplace the same questions with REST and with queries, from 93 ms away.
 #[derive(Parser)]
-struct Arguments {
+struct DemoArguments {
     /// The gateway's binary [default: `orfa` next to this executable].
     #[arg(long, value_name = "FILE")]
     orfa: Option<PathBuf>,
     /// Only this part of the demo.
     #[arg(long)]
-    only: Option<Part>,
+    only: Option<DemoPart>,
 }
 
 /// A part of the demo.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum DemoPart {
     Jobs,
     Stranger,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(&Arguments::parse()).await {
+    match run(&DemoArguments::parse()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
             terminal::complain("The answers differ: see the rows above.\n");
@@ -58,12 +58,12 @@ async fn main() -> ExitCode {
 }
 
 /// Shows the demo. Returns whether all variants gave the same answers.
-async fn run(arguments: &Arguments) -> Result<bool> {
+async fn run(arguments: &DemoArguments) -> Result<bool> {
     terminal::progress("starting the marketplace and the gateway");
-    let world = World::start(&process::find(arguments.orfa.clone())?).await?;
+    let world = DemoServers::start(&process::find(arguments.orfa.clone())?).await?;
     terminal::say(&picture::heading());
-    let measured = if arguments.only == Some(Part::Stranger) { Vec::new() } else { jobs(&world).await? };
-    if arguments.only != Some(Part::Jobs) {
+    let measured = if arguments.only == Some(DemoPart::Stranger) { Vec::new() } else { jobs(&world).await? };
+    if arguments.only != Some(DemoPart::Jobs) {
         terminal::say(&picture::stranger(&stranger::meet(&world).await?));
     }
     terminal::say(&picture::now_you());
@@ -73,12 +73,12 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     Ok(measured.iter().all(|way| way.row.equal))
 }
 
-async fn jobs(world: &World) -> Result<Vec<Measured>> {
+async fn jobs(world: &DemoServers) -> Result<Vec<VariantFigures>> {
     let mut measured = Vec::new();
-    for job in Job::ALL {
+    for job in BenchJob::ALL {
         let ways = measure::measure(world, job).await?;
         terminal::say(&picture::bars(job, &ways));
-        if job == Job::Second {
+        if job == BenchJob::Second {
             terminal::say(&picture::inside(world, job).await?);
         }
         measured.extend(ways);
@@ -86,7 +86,7 @@ async fn jobs(world: &World) -> Result<Vec<Measured>> {
     Ok(measured)
 }
 
-fn write(measured: &[Measured]) -> Result<()> {
+fn write(measured: &[VariantFigures]) -> Result<()> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/demo.json");
     let rows: Vec<_> = measured.iter().map(|way| &way.row).collect();
     scoreboard::write(&target, &rows)

@@ -7,9 +7,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use benches::client::{Answer, Client, gzip_saves};
-use benches::delay::Traffic;
-use benches::jobs::{Job, Session};
+use benches::client::{BenchClient, BenchResponse, gzip_saves};
+use benches::delay::ProxyTraffic;
+use benches::jobs::{BenchJob, RestSession};
 use benches::stats;
 use bytes::Bytes;
 use http::Request;
@@ -19,8 +19,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::terminal;
-use crate::timing::Timing;
-use crate::world::{Language, ROUND_TRIP, World};
+use crate::timing::QueryTimings;
+use crate::world::{DemoLanguage, DemoServers, ROUND_TRIP};
 
 const RUNS: usize = 5;
 /// Three runs are enough if they take longer than this, since someone is watching.
@@ -29,7 +29,7 @@ const LONG_RUNS: usize = 3;
 
 /// A variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum DemoVariant {
     /// REST with sequential calls.
     OneByOne,
     /// REST with all independent calls at once.
@@ -37,7 +37,7 @@ pub(crate) enum Way {
     /// REST with the fewest calls that the services allow.
     Bulk,
     /// A program.
-    Query(Language),
+    Query(DemoLanguage),
     /// A script that is deployed on the gateway.
     Script,
     /// An aggregate that is declared in the gateway's config.
@@ -50,7 +50,7 @@ pub(crate) enum Way {
 
 /// A row of `target/demo.json`.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct DemoRow {
     pub(crate) job: &'static str,
     pub(crate) way: &'static str,
     /// The language of a program.
@@ -67,12 +67,12 @@ pub(crate) struct Row {
     pub(crate) upstream_calls: Option<u64>,
     /// The sizes of an aggregate's response.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) sizes: Option<Sizes>,
+    pub(crate) sizes: Option<BodySizes>,
 }
 
 /// The size of a response body, by the encodings that the client accepts.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Sizes {
+pub(crate) struct BodySizes {
     pub(crate) plain: usize,
     pub(crate) deduplicated: usize,
     pub(crate) compressed: usize,
@@ -84,9 +84,9 @@ pub(crate) struct Sizes {
 
 /// The figures of a variant.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured {
-    pub(crate) way: Way,
-    pub(crate) row: Row,
+pub(crate) struct VariantFigures {
+    pub(crate) way: DemoVariant,
+    pub(crate) row: DemoRow,
     /// The value of `bytes_down` with gzipped response bodies.
     pub(crate) gzip_down: u64,
     /// Figures that only queries have.
@@ -106,24 +106,24 @@ pub(crate) struct QueryFigures {
 
 /// A run.
 #[derive(Default)]
-struct Run {
+struct DemoRun {
     answer: Value,
     requests: usize,
     round_trips: usize,
     ms: f64,
-    traffic: Traffic,
+    traffic: ProxyTraffic,
     gzip_saves: u64,
-    timing: Timing,
+    timing: QueryTimings,
 }
 
-impl Way {
+impl DemoVariant {
     /// All variants, in the order of the output.
     const ALL: [Self; 9] = [
         Self::OneByOne,
         Self::AtOnce,
         Self::Bulk,
-        Self::Query(Language::Javascript),
-        Self::Query(Language::C),
+        Self::Query(DemoLanguage::Javascript),
+        Self::Query(DemoLanguage::C),
         Self::Script,
         Self::Aggregate,
         Self::Graphql,
@@ -131,7 +131,7 @@ impl Way {
     ];
 
     /// The variants that are possible for a job.
-    fn all(job: Job) -> impl Iterator<Item = Self> {
+    fn all(job: BenchJob) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |way| match way {
             Self::Script => job.script().is_some(),
             Self::Aggregate => job.aggregate().is_some(),
@@ -154,8 +154,8 @@ impl Way {
             Self::OneByOne => ("rest-sequential", None),
             Self::AtOnce => ("rest-parallel", None),
             Self::Bulk => ("rest-best", None),
-            Self::Query(Language::Javascript) => ("query", Some("javascript")),
-            Self::Query(Language::C) => ("query", Some("c")),
+            Self::Query(DemoLanguage::Javascript) => ("query", Some("javascript")),
+            Self::Query(DemoLanguage::C) => ("query", Some("c")),
             Self::Script => ("script", Some("s")),
             Self::Aggregate => ("aggregate", None),
             Self::Graphql => ("graphql", None),
@@ -164,7 +164,7 @@ impl Way {
     }
 }
 
-impl Measured {
+impl VariantFigures {
     /// The latency of a query beyond the distance and its latency without a distance.
     pub(crate) fn over_ideal_ms(&self) -> Option<f64> {
         let query = self.query.as_ref()?;
@@ -173,12 +173,12 @@ impl Measured {
 }
 
 /// Measures all variants of a job.
-pub(crate) async fn measure(world: &World, job: Job) -> Result<Vec<Measured>> {
-    let mut bench = Bench { world, job, runs: 0 };
+pub(crate) async fn measure(world: &DemoServers, job: BenchJob) -> Result<Vec<VariantFigures>> {
+    let mut bench = MeasuredJob { world, job, runs: 0 };
     terminal::progress(&format!("{}: opening connections", job.name()));
-    let expected = bench.run(Way::AtOnce, &world.far).await?.answer;
+    let expected = bench.run(DemoVariant::AtOnce, &world.far).await?.answer;
     let mut measured = Vec::new();
-    for way in Way::all(job) {
+    for way in DemoVariant::all(job) {
         measured.push(bench.measure(way, &expected).await?);
     }
     job.check_effects(&world.near, &expected, bench.runs).await?;
@@ -186,7 +186,11 @@ pub(crate) async fn measure(world: &World, job: Job) -> Result<Vec<Measured>> {
 }
 
 /// The request that runs the program of a job.
-pub(crate) fn request(world: &World, job: Job, language: Language) -> Result<Request<Full<Bytes>>> {
+pub(crate) fn request(
+    world: &DemoServers,
+    job: BenchJob,
+    language: DemoLanguage,
+) -> Result<Request<Full<Bytes>>> {
     let (input, program) = (job.input().to_string(), world.program(job, language));
     let request = Request::post("/query")
         .header("content-type", language.content_type())
@@ -195,23 +199,23 @@ pub(crate) fn request(world: &World, job: Job, language: Language) -> Result<Req
 }
 
 /// A job under measurement.
-struct Bench<'a> {
-    world: &'a World,
-    job: Job,
+struct MeasuredJob<'a> {
+    world: &'a DemoServers,
+    job: BenchJob,
     /// The number of all runs.
     runs: usize,
 }
 
-impl Bench<'_> {
-    async fn measure(&mut self, way: Way, expected: &Value) -> Result<Measured> {
+impl MeasuredJob<'_> {
+    async fn measure(&mut self, way: DemoVariant, expected: &Value) -> Result<VariantFigures> {
         let (name, language) = way.names();
         terminal::progress(&format!("{}: {name} {}", self.job.name(), language.unwrap_or_default()));
         let first = if way.has_first() { Some(self.run(way, &self.world.far).await?) } else { None };
         let runs = self.repeat(way, &self.world.far).await?;
         let last = runs.last().context("no run was measured")?;
-        let sizes = if way == Way::Aggregate { Some(self.sizes(expected).await?) } else { None };
+        let sizes = if way == DemoVariant::Aggregate { Some(self.sizes(expected).await?) } else { None };
         let upstream_calls = if way.is_rest() { None } else { Some(self.upstream_calls(way).await?) };
-        let row = Row {
+        let row = DemoRow {
             job: self.job.name(),
             way: name,
             language,
@@ -225,24 +229,24 @@ impl Bench<'_> {
             sizes,
         };
         let query = match (way, first) {
-            (Way::Query(_), Some(first)) => Some(self.query_figures(way, &first).await?),
+            (DemoVariant::Query(_), Some(first)) => Some(self.query_figures(way, &first).await?),
             _ => None,
         };
-        Ok(Measured { way, gzip_down: row.bytes_down - last.gzip_saves, row, query })
+        Ok(VariantFigures { way, gzip_down: row.bytes_down - last.gzip_saves, row, query })
     }
 
-    async fn query_figures(&mut self, way: Way, first: &Run) -> Result<QueryFigures> {
+    async fn query_figures(&mut self, way: DemoVariant, first: &DemoRun) -> Result<QueryFigures> {
         let _warm = self.run(way, &self.world.near).await?;
         let near = self.repeat(way, &self.world.near).await?;
         Ok(QueryFigures { first_ms: first.ms, compile_ms: first.timing.compile, near_ms: median(&near) })
     }
 
     /// The sizes of the aggregate's response with deduplication and compression.
-    async fn sizes(&self, expected: &Value) -> Result<Sizes> {
-        let duplicates = (ACCEPT, Answer::WITHOUT_DUPLICATES);
-        let compressed = (ACCEPT_ENCODING, Answer::ENCODINGS);
+    async fn sizes(&self, expected: &Value) -> Result<BodySizes> {
+        let duplicates = (ACCEPT, BenchResponse::WITHOUT_DUPLICATES);
+        let compressed = (ACCEPT_ENCODING, BenchResponse::ENCODINGS);
         let both = self.sized(&[duplicates.clone(), compressed.clone()], expected).await?;
-        Ok(Sizes {
+        Ok(BodySizes {
             plain: self.sized(&[], expected).await?.body.len(),
             deduplicated: self.sized(&[duplicates], expected).await?.body.len(),
             compressed: self.sized(&[compressed], expected).await?.body.len(),
@@ -252,7 +256,7 @@ impl Bench<'_> {
     }
 
     /// The aggregate's response to a request with these headers, whose content has to be the same.
-    async fn sized(&self, headers: &[(HeaderName, &'static str)], expected: &Value) -> Result<Answer> {
+    async fn sized(&self, headers: &[(HeaderName, &'static str)], expected: &Value) -> Result<BenchResponse> {
         let path = self.job.aggregate().context("this job has no aggregate")?;
         let mut request = Request::get(path).body(Full::default())?;
         let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
@@ -264,13 +268,13 @@ impl Bench<'_> {
     }
 
     /// The number of calls that the gateway makes for a run.
-    async fn upstream_calls(&mut self, way: Way) -> Result<u64> {
+    async fn upstream_calls(&mut self, way: DemoVariant) -> Result<u64> {
         let before = self.world.upstream_calls().await?;
         self.run(way, &self.world.near).await?;
         Ok(self.world.upstream_calls().await? - before)
     }
 
-    async fn repeat(&mut self, way: Way, client: &Client) -> Result<Vec<Run>> {
+    async fn repeat(&mut self, way: DemoVariant, client: &BenchClient) -> Result<Vec<DemoRun>> {
         let mut runs = vec![self.run(way, client).await?];
         let wanted = if runs.iter().all(|run| run.ms > LONG_MS) { LONG_RUNS } else { RUNS };
         while runs.len() < wanted {
@@ -279,38 +283,40 @@ impl Bench<'_> {
         Ok(runs)
     }
 
-    async fn run(&mut self, way: Way, client: &Client) -> Result<Run> {
+    async fn run(&mut self, way: DemoVariant, client: &BenchClient) -> Result<DemoRun> {
         self.runs += 1;
         let (before, began) = (self.world.delay.traffic(), Instant::now());
         let mut run = match way {
-            Way::Query(language) => self.ask(request(self.world, self.job, language)?, client).await?,
-            Way::Script | Way::Aggregate => {
+            DemoVariant::Query(language) => {
+                self.ask(request(self.world, self.job, language)?, client).await?
+            }
+            DemoVariant::Script | DemoVariant::Aggregate => {
                 let (script, aggregate) = (self.job.script(), self.job.aggregate());
-                let path = if way == Way::Script { script } else { aggregate };
+                let path = if way == DemoVariant::Script { script } else { aggregate };
                 let path = path.with_context(|| format!("this job has no {}", way.names().0))?;
                 self.ask(Request::get(path).body(Full::default())?, client).await?
             }
-            Way::Graphql => self.graphql("/graphql", client).await?,
-            Way::Stitched => self.graphql("/stitched", client).await?,
-            Way::OneByOne | Way::AtOnce | Way::Bulk => self.rest(way, client).await?,
+            DemoVariant::Graphql => self.graphql("/graphql", client).await?,
+            DemoVariant::Stitched => self.graphql("/stitched", client).await?,
+            DemoVariant::OneByOne | DemoVariant::AtOnce | DemoVariant::Bulk => self.rest(way, client).await?,
         };
         run.ms = millis(began.elapsed());
         run.traffic = self.world.delay.traffic() - before;
         Ok(run)
     }
 
-    async fn rest(&self, way: Way, client: &Client) -> Result<Run> {
-        let mut session = Session::new(client, way != Way::OneByOne);
+    async fn rest(&self, way: DemoVariant, client: &BenchClient) -> Result<DemoRun> {
+        let mut session = RestSession::new(client, way != DemoVariant::OneByOne);
         let answer = match way {
-            Way::Bulk => self.job.bulk(&mut session).await?,
+            DemoVariant::Bulk => self.job.bulk(&mut session).await?,
             _ => self.job.calls(&mut session).await?,
         };
         let (requests, round_trips, gzip_saves) =
             (session.requests(), session.round_trips, session.gzip_saves()?);
-        Ok(Run { answer, requests, round_trips, gzip_saves, ..Run::default() })
+        Ok(DemoRun { answer, requests, round_trips, gzip_saves, ..DemoRun::default() })
     }
 
-    async fn graphql(&self, path: &str, client: &Client) -> Result<Run> {
+    async fn graphql(&self, path: &str, client: &BenchClient) -> Result<DemoRun> {
         let body = self.job.graphql().context("this job has no GraphQL document")?.to_string();
         let request =
             Request::post(path).header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
@@ -321,23 +327,23 @@ impl Bench<'_> {
     }
 
     /// Makes a run of one request.
-    async fn ask(&self, request: Request<Full<Bytes>>, client: &Client) -> Result<Run> {
+    async fn ask(&self, request: Request<Full<Bytes>>, client: &BenchClient) -> Result<DemoRun> {
         let answer = client.send(request).await?;
-        let (timing, gzip_saves) = (Timing::of(&answer.headers), gzip_saves(&answer.body)?);
+        let (timing, gzip_saves) = (QueryTimings::of(&answer.headers), gzip_saves(&answer.body)?);
         let answer = json(&answer)?;
-        Ok(Run { answer, requests: 1, round_trips: 1, gzip_saves, timing, ..Run::default() })
+        Ok(DemoRun { answer, requests: 1, round_trips: 1, gzip_saves, timing, ..DemoRun::default() })
     }
 }
 
 /// The JSON of a successful response.
-fn json(answer: &Answer) -> Result<Value> {
+fn json(answer: &BenchResponse) -> Result<Value> {
     if !answer.status.is_success() {
         bail!("the request failed: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
     }
     serde_json::from_slice(&answer.body).context("the response is not JSON")
 }
 
-fn median(runs: &[Run]) -> f64 {
+fn median(runs: &[DemoRun]) -> f64 {
     stats::median(&runs.iter().map(|run| run.ms).collect::<Vec<_>>())
 }
 

@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use anstyle::Style;
 use anyhow::Result;
-use benches::jobs::{CPU_LIMIT_MS, Job};
+use benches::jobs::{BenchJob, CPU_LIMIT_MS};
 use http::header::HeaderValue;
 
-use crate::measure::{self, Measured, Sizes, Way};
-use crate::stranger::{Met, SPIN};
+use crate::measure::{self, BodySizes, DemoVariant, VariantFigures};
+use crate::stranger::{SPIN, StrangerResults};
 use crate::terminal::{BOLD, CYAN, GREEN, RED, YELLOW, paint};
-use crate::timing::{Timed, Timing};
-use crate::world::{Language, ROUND_TRIP, World};
+use crate::timing::{QueryTimings, TimedCall};
+use crate::world::{DemoLanguage, DemoServers, ROUND_TRIP};
 
 /// The width of the bars in columns.
 const BARS: usize = 30;
@@ -30,8 +30,8 @@ pub(crate) fn heading() -> String {
 }
 
 /// The section of a job: a bar for each variant, and the figures that only queries have.
-pub(crate) fn bars(job: Job, ways: &[Measured]) -> String {
-    let scale = Scale::fit(ways.iter().map(|way| way.row.ms).fold(0.0, f64::max));
+pub(crate) fn bars(job: BenchJob, ways: &[VariantFigures]) -> String {
+    let scale = TimeAxis::fit(ways.iter().map(|way| way.row.ms).fold(0.0, f64::max));
     let checked = match ways.iter().all(|way| way.row.equal) {
         true => paint(GREEN, "every row: same answer, checked"),
         false => paint(RED, "THE ANSWERS DIFFER"),
@@ -51,17 +51,19 @@ pub(crate) fn bars(job: Job, ways: &[Measured]) -> String {
 }
 
 /// The number of calls to services for one request, by variant.
-fn upstream_calls(ways: &[Measured]) -> String {
-    let calls = |way: &Measured| Some(format!("{} {}", label(way.way).0, way.row.upstream_calls?));
+fn upstream_calls(ways: &[VariantFigures]) -> String {
+    let calls = |way: &VariantFigures| Some(format!("{} {}", label(way.way).0, way.row.upstream_calls?));
     let calls: Vec<String> = ways.iter().filter_map(calls).collect();
     format!(" Calls to services: {}\n", calls.join(", ").replace("ORFA ", ""))
 }
 
 /// The sizes of an aggregate's response for clients that accept deduplication and compression.
-fn sizes(ways: &[Measured]) -> String {
+fn sizes(ways: &[VariantFigures]) -> String {
     let mut text = String::new();
-    for Measured { way, row, .. } in ways {
-        let Some(Sizes { plain, deduplicated, compressed, both, encoding }) = &row.sizes else { continue };
+    for VariantFigures { way, row, .. } in ways {
+        let Some(BodySizes { plain, deduplicated, compressed, both, encoding }) = &row.sizes else {
+            continue;
+        };
         let [plain, deduplicated, compressed, both] =
             [plain, deduplicated, compressed, both].map(|bytes| kilobytes(*bytes as u64));
         let (name, _) = label(*way);
@@ -73,7 +75,7 @@ fn sizes(ways: &[Measured]) -> String {
     text
 }
 
-fn row(measured: &Measured, scale: &Scale) -> String {
+fn row(measured: &VariantFigures, scale: &TimeAxis) -> String {
     let row = &measured.row;
     let (name, style) = label(measured.way);
     let bar = paint(style, &scale.bar(row.ms));
@@ -86,17 +88,17 @@ fn row(measured: &Measured, scale: &Scale) -> String {
     )
 }
 
-fn label(way: Way) -> (&'static str, Style) {
+fn label(way: DemoVariant) -> (&'static str, Style) {
     match way {
-        Way::OneByOne => ("REST, one by one", YELLOW),
-        Way::AtOnce => ("REST, all at once", YELLOW),
-        Way::Bulk => ("REST, bulk calls", YELLOW),
-        Way::Query(Language::Javascript) => ("ORFA query, JS", GREEN),
-        Way::Query(Language::C) => ("ORFA query, C", GREEN),
-        Way::Script => ("ORFA script", GREEN),
-        Way::Aggregate => ("ORFA aggregate", GREEN),
-        Way::Graphql => ("ORFA GraphQL", GREEN),
-        Way::Stitched => ("ORFA stitched", GREEN),
+        DemoVariant::OneByOne => ("REST, one by one", YELLOW),
+        DemoVariant::AtOnce => ("REST, all at once", YELLOW),
+        DemoVariant::Bulk => ("REST, bulk calls", YELLOW),
+        DemoVariant::Query(DemoLanguage::Javascript) => ("ORFA query, JS", GREEN),
+        DemoVariant::Query(DemoLanguage::C) => ("ORFA query, C", GREEN),
+        DemoVariant::Script => ("ORFA script", GREEN),
+        DemoVariant::Aggregate => ("ORFA aggregate", GREEN),
+        DemoVariant::Graphql => ("ORFA GraphQL", GREEN),
+        DemoVariant::Stitched => ("ORFA stitched", GREEN),
     }
 }
 
@@ -106,7 +108,7 @@ fn kilobytes(bytes: u64) -> String {
 }
 
 /// The difference to the ideal latency, and the time of the first run.
-fn queries(ways: &[Measured]) -> String {
+fn queries(ways: &[VariantFigures]) -> String {
     let mut text = String::new();
     for measured in ways {
         let (Some(query), Some(over)) = (&measured.query, measured.over_ideal_ms()) else { continue };
@@ -122,11 +124,11 @@ fn queries(ways: &[Measured]) -> String {
 }
 
 /// The source of the program, and the timing of its calls at the gateway.
-pub(crate) async fn inside(world: &World, job: Job) -> Result<String> {
+pub(crate) async fn inside(world: &DemoServers, job: BenchJob) -> Result<String> {
     let program = job.typescript();
-    let mut request = measure::request(world, job, Language::Javascript)?;
+    let mut request = measure::request(world, job, DemoLanguage::Javascript)?;
     request.headers_mut().insert("prefer", HeaderValue::from_static("calls"));
-    let timing = Timing::of(&world.near.send(request).await?.headers);
+    let timing = QueryTimings::of(&world.near.send(request).await?.headers);
     let (bytes, lines) = (program.len(), program.lines().count());
     let mut text =
         paint(BOLD, &format!("\nThe whole program that the client sent ({bytes} bytes, {lines} lines):\n"));
@@ -140,13 +142,13 @@ pub(crate) async fn inside(world: &World, job: Job) -> Result<String> {
 }
 
 /// A line for each call, on a common axis that ends with the response.
-fn calls(timing: &Timing) -> String {
+fn calls(timing: &QueryTimings) -> String {
     let name = timing.calls.iter().map(|call| call.name.len()).max().unwrap_or(0);
     let axis = WIDTH.saturating_sub(name + 15).clamp(10, AXIS);
     timing.calls.iter().map(|call| call_line(call, timing.total, name, axis)).collect()
 }
 
-fn call_line(call: &Timed, total: f64, name: usize, axis: usize) -> String {
+fn call_line(call: &TimedCall, total: f64, name: usize, axis: usize) -> String {
     let from = column(call.start, total, axis).min(axis - 1);
     let to = column(call.start + call.took, total, axis).clamp(from + 1, axis);
     let (before, after) = (" ".repeat(from), " ".repeat(axis - to));
@@ -155,8 +157,8 @@ fn call_line(call: &Timed, total: f64, name: usize, axis: usize) -> String {
 }
 
 /// The response to the abusive client, and the effect on other clients.
-pub(crate) fn stranger(met: &Met) -> String {
-    let Met { status, code, after_ms, spun, alone_ms, meanwhile_ms, neighbours } = met;
+pub(crate) fn stranger(met: &StrangerResults) -> String {
+    let StrangerResults { status, code, after_ms, spun, alone_ms, meanwhile_ms, neighbours } = met;
     let title = paint(BOLD, "\nAn abusive client sends");
     let answer = paint(RED, &format!("{status} {code}"));
     let p99 = paint(BOLD, &format!("{alone_ms:.1} -> {meanwhile_ms:.1} ms"));
@@ -177,12 +179,12 @@ pub(crate) fn now_you() -> String {
 }
 
 /// A time axis that ends with a round number.
-struct Scale {
+struct TimeAxis {
     step: f64,
     steps: usize,
 }
 
-impl Scale {
+impl TimeAxis {
     fn fit(longest: f64) -> Self {
         let steps = [20.0, 50.0, 100.0, 200.0, 250.0, 500.0, 1000.0, 2000.0, 2500.0, 5000.0];
         let step = steps.into_iter().find(|step| step * 5.0 >= longest).unwrap_or(10_000.0);
@@ -232,14 +234,14 @@ mod tests {
     #[test]
     fn axes_have_at_most_five_round_steps() {
         for (longest, end) in [(97.0, 100.0), (858.0, 1000.0), (412.0, 500.0), (8900.0, 10_000.0)] {
-            assert_eq!(Scale::fit(longest).end(), end, "{longest}");
+            assert_eq!(TimeAxis::fit(longest).end(), end, "{longest}");
         }
-        assert_eq!(Scale::fit(300.0).labels(), "0         100       200       300");
+        assert_eq!(TimeAxis::fit(300.0).labels(), "0         100       200       300");
     }
 
     #[test]
     fn bars_are_never_empty_or_too_long() {
-        let scale = Scale::fit(10_000.0);
+        let scale = TimeAxis::fit(10_000.0);
         assert_eq!(scale.bar(0.0).trim_end(), "#");
         assert_eq!(scale.bar(20_000.0).len(), BARS);
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use benches::client::{Answer, Client};
-use benches::jobs::Job;
+use benches::client::{BenchClient, BenchResponse};
+use benches::jobs::BenchJob;
 use benches::stats;
 use bytes::Bytes;
 use http::Request;
@@ -20,7 +20,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::measure::{self, millis};
 use crate::terminal;
-use crate::world::{Language, World};
+use crate::world::{DemoLanguage, DemoServers};
 
 /// The program of the abusive client.
 pub(crate) const SPIN: &str = "export default () => { while (true) {} }";
@@ -29,7 +29,7 @@ const EVERY: Duration = Duration::from_millis(10);
 
 /// The results.
 #[derive(Debug)]
-pub(crate) struct Met {
+pub(crate) struct StrangerResults {
     /// The status of the response to the abusive client.
     pub(crate) status: u16,
     pub(crate) code: String,
@@ -43,25 +43,25 @@ pub(crate) struct Met {
 }
 
 /// The response to an endless program that was stopped.
-struct Stopped {
+struct StoppedProgram {
     status: u16,
     code: String,
     ms: f64,
 }
 
 /// Measures the other clients alone, and together with the abusive client.
-pub(crate) async fn meet(world: &World) -> Result<Met> {
+pub(crate) async fn meet(world: &DemoServers) -> Result<StrangerResults> {
     terminal::progress("the other clients alone");
-    let client = Arc::new(Client::new(world.near.address()));
+    let client = Arc::new(BenchClient::new(world.near.address()));
     let _warm = neighbours(world, &client, Duration::from_millis(500)).await?;
     let alone = neighbours(world, &client, LOADED).await?;
     terminal::progress("the other clients next to an abusive one");
     let (meanwhile, stopped) = tokio::try_join!(neighbours(world, &client, LOADED), stranger(world))?;
     let after: Vec<f64> = stopped.iter().map(|stopped| stopped.ms).collect();
     let spun = stopped.len();
-    let Stopped { status, code, .. } =
+    let StoppedProgram { status, code, .. } =
         stopped.into_iter().next().context("the abusive client got no response")?;
-    Ok(Met {
+    Ok(StrangerResults {
         status,
         code,
         after_ms: stats::median(&after),
@@ -73,7 +73,7 @@ pub(crate) async fn meet(world: &World) -> Result<Met> {
 }
 
 /// Sends a query every 10 ms. Returns the time of each.
-async fn neighbours(world: &World, client: &Arc<Client>, time: Duration) -> Result<Vec<f64>> {
+async fn neighbours(world: &DemoServers, client: &Arc<BenchClient>, time: Duration) -> Result<Vec<f64>> {
     let (began, mut under_way, mut took) = (Instant::now(), JoinSet::new(), Vec::new());
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -81,7 +81,7 @@ async fn neighbours(world: &World, client: &Arc<Client>, time: Duration) -> Resu
         let due = ticks.tick().await.into_std();
         under_way.spawn(neighbour(
             Arc::clone(client),
-            measure::request(world, Job::Second, Language::C)?,
+            measure::request(world, BenchJob::Second, DemoLanguage::C)?,
             due,
         ));
     }
@@ -91,7 +91,7 @@ async fn neighbours(world: &World, client: &Arc<Client>, time: Duration) -> Resu
     Ok(took)
 }
 
-async fn neighbour(client: Arc<Client>, request: Request<Full<Bytes>>, due: Instant) -> Result<f64> {
+async fn neighbour(client: Arc<BenchClient>, request: Request<Full<Bytes>>, due: Instant) -> Result<f64> {
     let answer = client.send(request).await?;
     if !answer.status.is_success() {
         bail!("another client got {} {}", answer.status, String::from_utf8_lossy(&answer.body));
@@ -100,8 +100,8 @@ async fn neighbour(client: Arc<Client>, request: Request<Full<Bytes>>, due: Inst
 }
 
 /// Sends endless programs one after the other.
-async fn stranger(world: &World) -> Result<Vec<Stopped>> {
-    let (client, mut stopped) = (Client::new(world.near.address()), Vec::new());
+async fn stranger(world: &DemoServers) -> Result<Vec<StoppedProgram>> {
+    let (client, mut stopped) = (BenchClient::new(world.near.address()), Vec::new());
     let end = Instant::now() + LOADED;
     while Instant::now() < end {
         let request = Request::post("/query").header("content-type", "text/javascript");
@@ -112,9 +112,9 @@ async fn stranger(world: &World) -> Result<Vec<Stopped>> {
     Ok(stopped)
 }
 
-fn read(answer: &Answer, ms: f64) -> Result<Stopped> {
+fn read(answer: &BenchResponse, ms: f64) -> Result<StoppedProgram> {
     let problem: Value = serde_json::from_slice(&answer.body)
         .context("the response to the abusive client is not a problem document")?;
     let code = problem["code"].as_str().unwrap_or("no code").to_owned();
-    Ok(Stopped { status: answer.status.as_u16(), code, ms })
+    Ok(StoppedProgram { status: answer.status.as_u16(), code, ms })
 }

@@ -6,7 +6,7 @@ use sfv::{BareItem, Item, List, ListEntry, Parser};
 
 /// The timings of a query in milliseconds.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Timing {
+pub(crate) struct QueryTimings {
     /// CPU time of the program.
     pub(crate) cpu: f64,
     /// The compile time, if the program was compiled.
@@ -14,18 +14,18 @@ pub(crate) struct Timing {
     /// The total time.
     pub(crate) total: f64,
     /// Upstream calls.
-    pub(crate) calls: Vec<Timed>,
+    pub(crate) calls: Vec<TimedCall>,
 }
 
 /// An upstream call.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Timed {
+pub(crate) struct TimedCall {
     pub(crate) name: String,
     pub(crate) start: f64,
     pub(crate) took: f64,
 }
 
-impl Timing {
+impl QueryTimings {
     /// Parses the header. Unknown entries are ignored.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let value = headers.get("server-timing").map_or(&[][..], |value| value.as_bytes());
@@ -48,7 +48,7 @@ impl Timing {
             Some("call") => {
                 let name = item.params.get("desc").and_then(BareItem::as_string);
                 let name = name.map_or_else(String::new, |name| name.as_str().to_owned());
-                self.calls.push(Timed { name, start: number(item, "start"), took });
+                self.calls.push(TimedCall { name, start: number(item, "start"), took });
             }
             _ => {}
         }
@@ -72,8 +72,8 @@ mod tests {
     fn reads_timings_and_calls() {
         let value = r#"compile;dur=1.5, cpu;dur=0.31, calls;desc=1, call;desc="a GET /x 200";dur=3;start=0.2, total;dur=9.8"#;
         let headers = [(http::HeaderName::from_static("server-timing"), value.parse().expect("a header"))];
-        let timing = Timing::of(&HeaderMap::from_iter(headers));
-        let call = Timed { name: "a GET /x 200".into(), start: 0.2, took: 3.0 };
-        assert_eq!(timing, Timing { cpu: 0.31, compile: Some(1.5), total: 9.8, calls: vec![call] });
+        let timing = QueryTimings::of(&HeaderMap::from_iter(headers));
+        let call = TimedCall { name: "a GET /x 200".into(), start: 0.2, took: 3.0 };
+        assert_eq!(timing, QueryTimings { cpu: 0.31, compile: Some(1.5), total: 9.8, calls: vec![call] });
     }
 }

@@ -9,51 +9,51 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use benches::client::Client;
-use benches::delay::Delay;
-use benches::jobs::{self, Job};
-use benches::process::Orfa;
+use benches::client::BenchClient;
+use benches::delay::DelayProxy;
+use benches::jobs::{self, BenchJob};
+use benches::process::OrfaProcess;
 use bytes::Bytes;
-use marketplace::{Data, Marketplace};
+use marketplace::{DatabaseFolder, Marketplace};
 
 /// The round trip between Tokyo and Oregon, as in the paper.
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(93);
 
 /// The language of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
+pub(crate) enum DemoLanguage {
     Javascript,
     C,
 }
 
 /// All servers, until this is dropped.
-pub(crate) struct World {
+pub(crate) struct DemoServers {
     /// A client at a distance.
-    pub(crate) far: Client,
+    pub(crate) far: BenchClient,
     /// A client on the gateway's own machine.
-    pub(crate) near: Client,
-    pub(crate) delay: Delay,
+    pub(crate) near: BenchClient,
+    pub(crate) delay: DelayProxy,
     /// A client of the gateway's metrics.
-    admin: Client,
+    admin: BenchClient,
     modules: BTreeMap<&'static str, Bytes>,
-    _gateway: Orfa,
+    _gateway: OrfaProcess,
     _marketplace: Marketplace,
 }
 
-impl World {
+impl DemoServers {
     /// Starts all servers and builds the C programs.
     pub(crate) async fn start(orfa: &Path) -> Result<Self> {
-        let marketplace = Marketplace::start(Data::fresh()?).await?;
+        let marketplace = Marketplace::start(DatabaseFolder::fresh()?).await?;
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let config =
             format!("listen: 127.0.0.1:0\nlog: {{ access: true }}\n{}", jobs::gateway(&marketplace, admin));
-        let gateway = Orfa::start(orfa, &config).await?;
-        let delay = Delay::start(gateway.address(), ROUND_TRIP).await?;
+        let gateway = OrfaProcess::start(orfa, &config).await?;
+        let delay = DelayProxy::start(gateway.address(), ROUND_TRIP).await?;
         Ok(Self {
-            far: Client::new(delay.address()),
-            near: Client::new(gateway.address()),
+            far: BenchClient::new(delay.address()),
+            near: BenchClient::new(gateway.address()),
             delay,
-            admin: Client::new(admin),
+            admin: BenchClient::new(admin),
             modules: jobs::modules(orfa)?,
             _gateway: gateway,
             _marketplace: marketplace,
@@ -66,15 +66,15 @@ impl World {
     }
 
     /// A job's program as it is sent: the TypeScript source, or the module built from C.
-    pub(crate) fn program(&self, job: Job, language: Language) -> Bytes {
+    pub(crate) fn program(&self, job: BenchJob, language: DemoLanguage) -> Bytes {
         match language {
-            Language::Javascript => Bytes::from_static(job.typescript().as_bytes()),
-            Language::C => self.modules.get(job.name()).cloned().unwrap_or_default(),
+            DemoLanguage::Javascript => Bytes::from_static(job.typescript().as_bytes()),
+            DemoLanguage::C => self.modules.get(job.name()).cloned().unwrap_or_default(),
         }
     }
 }
 
-impl Language {
+impl DemoLanguage {
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::Javascript => "text/typescript",

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::callgrind::Cost;
+use crate::callgrind::RequestInstructions;
 
 /// The growth of a path that is tolerated.
 pub(crate) const MORE: f64 = 0.05;
@@ -17,17 +17,17 @@ const NAMED: usize = 3;
 
 /// All paths by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Baseline(BTreeMap<String, Known>);
+pub(crate) struct GuardBaseline(BTreeMap<String, PathInstructions>);
 
 /// The instructions of a request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Known {
+struct PathInstructions {
     instructions: u64,
     functions: BTreeMap<String, u64>,
 }
 
-impl Baseline {
+impl GuardBaseline {
     /// Reads the committed baseline. Without one, every path counts as new.
     pub(crate) fn read() -> Result<Self> {
         let file = file();
@@ -39,25 +39,25 @@ impl Baseline {
     }
 
     /// Replaces the counts of paths.
-    pub(crate) fn update(&mut self, counted: &[(&str, Cost)]) -> Result<()> {
-        let known = counted.iter().map(|(path, cost)| ((*path).to_owned(), Known::of(cost)));
+    pub(crate) fn update(&mut self, counted: &[(&str, RequestInstructions)]) -> Result<()> {
+        let known = counted.iter().map(|(path, cost)| ((*path).to_owned(), PathInstructions::of(cost)));
         self.0.extend(known);
         benches::scoreboard::write(&file(), self)
     }
 
     /// Remarks on each path that has changed significantly, with the functions that have grown.
-    pub(crate) fn compare(&self, counted: &[(&str, Cost)]) -> Vec<String> {
+    pub(crate) fn compare(&self, counted: &[(&str, RequestInstructions)]) -> Vec<String> {
         counted.iter().filter_map(|(path, cost)| self.remark(path, cost)).collect()
     }
 
     /// Whether a path is within its limit.
-    pub(crate) fn allows(&self, path: &str, cost: &Cost) -> bool {
+    pub(crate) fn allows(&self, path: &str, cost: &RequestInstructions) -> bool {
         self.0.get(path).is_some_and(|known| share(cost.instructions, known.instructions) <= MORE)
     }
 
     /// # Errors
     /// Fails if a path has grown too much, or is new.
-    pub(crate) fn check(&self, counted: &[(&str, Cost)]) -> Result<()> {
+    pub(crate) fn check(&self, counted: &[(&str, RequestInstructions)]) -> Result<()> {
         let over = counted.iter().filter(|(path, cost)| !self.allows(path, cost));
         let over: Vec<&str> = over.map(|(path, _)| *path).collect();
         if over.is_empty() {
@@ -70,7 +70,7 @@ impl Baseline {
         )
     }
 
-    fn remark(&self, path: &str, cost: &Cost) -> Option<String> {
+    fn remark(&self, path: &str, cost: &RequestInstructions) -> Option<String> {
         let Some(known) = self.0.get(path) else {
             return Some(format!("{path} is not in benches/guard.json"));
         };
@@ -97,8 +97,8 @@ impl Baseline {
     }
 }
 
-impl Known {
-    fn of(cost: &Cost) -> Self {
+impl PathInstructions {
+    fn of(cost: &RequestInstructions) -> Self {
         let least = (cost.instructions as f64 * LEAST) as u64;
         let functions = cost.functions.iter().filter(|(_, count)| **count >= least);
         Self {
@@ -108,7 +108,7 @@ impl Known {
     }
 
     /// The functions that have grown most. A function that is not listed counts with the minimum share.
-    fn grown<'c>(&self, cost: &'c Cost) -> Vec<(&'c str, u64)> {
+    fn grown<'c>(&self, cost: &'c RequestInstructions) -> Vec<(&'c str, u64)> {
         let least = (self.instructions as f64 * LEAST) as u64;
         let by =
             |name: &str, count: u64| count.saturating_sub(self.functions.get(name).copied().unwrap_or(least));
@@ -146,14 +146,17 @@ fn file() -> PathBuf {
 mod tests {
     use super::*;
 
-    fn cost(functions: &[(&str, u64)]) -> Cost {
+    fn cost(functions: &[(&str, u64)]) -> RequestInstructions {
         let functions: BTreeMap<String, u64> =
             functions.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
-        Cost { instructions: functions.values().sum(), functions }
+        RequestInstructions { instructions: functions.values().sum(), functions }
     }
 
-    fn baseline() -> Baseline {
-        Baseline(BTreeMap::from([("proxy".to_owned(), Known::of(&cost(&[("read", 600), ("write", 400)])))]))
+    fn baseline() -> GuardBaseline {
+        GuardBaseline(BTreeMap::from([(
+            "proxy".to_owned(),
+            PathInstructions::of(&cost(&[("read", 600), ("write", 400)])),
+        )]))
     }
 
     #[test]

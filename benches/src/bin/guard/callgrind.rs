@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use benches::process::Orfa;
+use benches::process::OrfaProcess;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
@@ -27,14 +27,14 @@ const BY_THE_CLOCK: &str = "std::thread::functions::sleep";
 const GET_AUXV: u64 = 0x4155_5856;
 
 /// A gateway whose instructions are counted.
-pub(crate) struct Callgrind {
-    orfa: Orfa,
+pub(crate) struct CallgrindGateway {
+    orfa: OrfaProcess,
     folder: TempDir,
 }
 
 /// The cost of a request.
 #[derive(Debug, Default)]
-pub(crate) struct Cost {
+pub(crate) struct RequestInstructions {
     pub(crate) instructions: u64,
     /// The exclusive count of each function.
     pub(crate) functions: BTreeMap<String, u64>,
@@ -57,7 +57,7 @@ pub(crate) fn prepare() -> Result<()> {
     Ok(seccompiler::apply_filter(&BpfProgram::try_from(filter)?)?)
 }
 
-impl Callgrind {
+impl CallgrindGateway {
     /// Starts the gateway with a config.
     pub(crate) async fn start(orfa: &Path, config: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
@@ -70,7 +70,7 @@ impl Callgrind {
         command.arg(option("--callgrind-out-file", &folder.path().join(DUMP)));
         command.arg(option("--vgdb-prefix", &folder.path().join("vgdb")));
         command.arg(orfa).env("MIMALLOC_PURGE_DELAY", "-1");
-        let orfa = Orfa::start_by(command, config).await.context(
+        let orfa = OrfaProcess::start_by(command, config).await.context(
             "the gateway does not start in callgrind: `scripts/setup test` installs missing tools (valgrind, taskset, chrt)",
         )?;
         Ok(Self { orfa, folder })
@@ -91,9 +91,9 @@ impl Callgrind {
     }
 
     /// The counts since the last reset, divided by the number of requests.
-    pub(crate) async fn cost(&self, requests: u64) -> Result<Cost> {
+    pub(crate) async fn cost(&self, requests: u64) -> Result<RequestInstructions> {
         self.tell(&["dump"]).await?;
-        let mut cost = Cost::default();
+        let mut cost = RequestInstructions::default();
         for entry in std::fs::read_dir(self.folder.path())? {
             let path = entry?.path();
             if path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(DUMP)) {
@@ -130,7 +130,7 @@ fn option(name: &str, file: &Path) -> String {
     format!("{name}={}", file.display())
 }
 
-impl Cost {
+impl RequestInstructions {
     /// All functions, the most expensive first.
     pub(crate) fn costliest(&self) -> Vec<(&str, u64)> {
         let mut all: Vec<_> = self.functions.iter().map(|(name, count)| (&**name, *count)).collect();
@@ -189,7 +189,7 @@ mod tests {
             cfn=(2) memcpy'2\ncalls=3 40\n* 100\n* 1\n\
             fn=(2)\n40 100\n\
             totals: 113\n";
-        let mut cost = Cost::default();
+        let mut cost = RequestInstructions::default();
         cost.add(dump).expect("a dump");
         assert_eq!(cost.instructions, 113);
         assert_eq!(cost.costliest(), [("memcpy", 100), ("gateway::life::live", 13)]);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn reports_truncated_dumps() {
-        assert!(Cost::default().add("fn=(7)\n1 2\n").is_err());
-        assert!(Cost::default().add("fn=(7) a\n1 many\n").is_err());
+        assert!(RequestInstructions::default().add("fn=(7)\n1 2\n").is_err());
+        assert!(RequestInstructions::default().add("fn=(7) a\n1 many\n").is_err());
     }
 }

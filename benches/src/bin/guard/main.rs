@@ -15,13 +15,13 @@ mod paths;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use benches::process::Orfa;
+use benches::process::OrfaProcess;
 use clap::Parser;
 use futures_util::future::try_join_all;
 
-use baseline::Baseline;
-use callgrind::{Callgrind, Cost};
-use paths::{Path, World};
+use baseline::GuardBaseline;
+use callgrind::{CallgrindGateway, RequestInstructions};
+use paths::{GuardPath, GuardServers};
 
 /// The number of requests before counting, until one-time work is done and caches are warm.
 const WARM_UPS: usize = 8;
@@ -36,7 +36,7 @@ const CLIENTS: usize = 8;
 
 /// Counts the instructions of a request on each hot path.
 #[derive(Debug, Parser)]
-struct Arguments {
+struct GuardArguments {
     /// The gateway. Default: the one next to this executable.
     #[arg(long)]
     orfa: Option<PathBuf>,
@@ -56,12 +56,12 @@ struct Arguments {
 }
 
 fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+    let arguments = GuardArguments::parse();
     if let Some(requests) = arguments.exercise {
         return tokio::runtime::Runtime::new()?.block_on(exercise(&arguments, requests));
     }
     callgrind::prepare()?;
-    let mut baseline = Baseline::read()?;
+    let mut baseline = GuardBaseline::read()?;
     let counted = tokio::runtime::Runtime::new()?.block_on(count(&arguments, &baseline))?;
     if let Some(functions) = arguments.list {
         counted.iter().for_each(|(path, cost)| list(path, cost, functions));
@@ -75,12 +75,15 @@ fn main() -> Result<()> {
 }
 
 /// Counts all paths one after the other in one gateway.
-async fn count(arguments: &Arguments, baseline: &Baseline) -> Result<Vec<(&'static str, Cost)>> {
+async fn count(
+    arguments: &GuardArguments,
+    baseline: &GuardBaseline,
+) -> Result<Vec<(&'static str, RequestInstructions)>> {
     let orfa = benches::process::find(arguments.orfa.clone())?;
-    let world = World::new(&orfa, true).await?;
-    let gateway = Callgrind::start(&orfa, &world.config).await?;
+    let world = GuardServers::new(&orfa, true).await?;
+    let gateway = CallgrindGateway::start(&orfa, &world.config).await?;
     let is_wanted =
-        |path: &Path| arguments.only.is_empty() || arguments.only.iter().any(|name| name == path.name);
+        |path: &GuardPath| arguments.only.is_empty() || arguments.only.iter().any(|name| name == path.name);
     let mut paths = world.paths(gateway.address()).await?;
     paths.retain(is_wanted);
     for path in &paths {
@@ -108,12 +111,12 @@ async fn count(arguments: &Arguments, baseline: &Baseline) -> Result<Vec<(&'stat
 }
 
 /// Sends requests on all paths to a gateway, and terminates it gracefully.
-async fn exercise(arguments: &Arguments, requests: usize) -> Result<()> {
+async fn exercise(arguments: &GuardArguments, requests: usize) -> Result<()> {
     let orfa = benches::process::find(arguments.orfa.clone())?;
     let has_scripts = paths::has_node();
     // Programs are built with another binary: only requests may contribute to the profile.
-    let world = World::new(&benches::process::find(None)?, has_scripts).await?;
-    let gateway = Orfa::start(&orfa, &world.config).await?;
+    let world = GuardServers::new(&benches::process::find(None)?, has_scripts).await?;
+    let gateway = OrfaProcess::start(&orfa, &world.config).await?;
     for path in world.paths(gateway.address()).await? {
         path.begin().await.with_context(|| path.name)?;
         let clients = (0..CLIENTS).map(|_| path.ask(requests.div_ceil(CLIENTS)));
@@ -126,7 +129,7 @@ async fn exercise(arguments: &Arguments, requests: usize) -> Result<()> {
 }
 
 /// The cost of a request.
-async fn measure(gateway: &Callgrind, path: &Path) -> Result<Cost> {
+async fn measure(gateway: &CallgrindGateway, path: &GuardPath) -> Result<RequestInstructions> {
     path.ask(WARM_UPS).await?;
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
@@ -138,7 +141,7 @@ async fn measure(gateway: &Callgrind, path: &Path) -> Result<Cost> {
     Ok(rounds.swap_remove(ROUNDS / 2))
 }
 
-fn list(path: &str, cost: &Cost, functions: usize) {
+fn list(path: &str, cost: &RequestInstructions, functions: usize) {
     say(&format!("{path}:"));
     for (name, instructions) in cost.costliest().into_iter().take(functions) {
         say(&format!("  {:>12}  {name}", baseline::grouped(instructions)));

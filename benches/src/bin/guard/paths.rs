@@ -9,11 +9,11 @@ use std::path::Path as File;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use benches::call::Call;
-use benches::client::{Answer, Client};
-use benches::delay::Delay;
+use benches::call::PreparedCall;
+use benches::client::{BenchClient, BenchResponse};
+use benches::delay::DelayProxy;
 use benches::programs::{build, program, token};
-use benches::upstream::{self, Played};
+use benches::upstream::{self, PlayedTexts};
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -41,25 +41,25 @@ const JAVASCRIPT: &str = "text/javascript";
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
 /// The gateway's config and its upstream service.
-pub(crate) struct World {
+pub(crate) struct GuardServers {
     pub(crate) config: String,
     has_scripts: bool,
     /// The program in C, compiled.
     c: Vec<u8>,
-    _service: Delay,
+    _service: DelayProxy,
     _folder: TempDir,
 }
 
 /// A request that is repeated.
-pub(crate) struct Path {
+pub(crate) struct GuardPath {
     pub(crate) name: &'static str,
-    client: Client,
-    call: Call,
+    client: BenchClient,
+    call: PreparedCall,
     /// A text that each response contains.
     expected: &'static str,
 }
 
-impl World {
+impl GuardServers {
     /// Prepares the config and starts the service. Handlers in S need [Node.js](has_node).
     pub(crate) async fn new(orfa: &File, has_scripts: bool) -> Result<Self> {
         let folder = tempfile::tempdir()?;
@@ -69,7 +69,7 @@ impl World {
         std::fs::write(file("posts.yaml"), AGGREGATE)?;
         std::fs::write(file("header.wasm"), wat::parse_file(program("header.wat"))?)?;
         let document = File::new(env!("CARGO_MANIFEST_DIR")).join("rivals/gateways/posts.yaml");
-        let service = Delay::start(service().await?, ROUND_TRIP).await?;
+        let service = DelayProxy::start(service().await?, ROUND_TRIP).await?;
         let mut config = config(service.address(), folder.path(), &document);
         if has_scripts {
             config.push_str(&scripts());
@@ -78,13 +78,14 @@ impl World {
     }
 
     /// All paths of a gateway.
-    pub(crate) async fn paths(&self, gateway: SocketAddr) -> Result<Vec<Path>> {
+    pub(crate) async fn paths(&self, gateway: SocketAddr) -> Result<Vec<GuardPath>> {
         let javascript = std::fs::read(program("constant.js"))?;
-        let path = |name, call, expected| Path { name, client: Client::new(gateway), call, expected };
-        let get = |name, at: &str, expected| path(name, Call::get(at), expected);
-        let live = live(&Client::new(gateway), query(C, self.c.clone())).await?;
+        let path =
+            |name, call, expected| GuardPath { name, client: BenchClient::new(gateway), call, expected };
+        let get = |name, at: &str, expected| path(name, PreparedCall::get(at), expected);
+        let live = live(&BenchClient::new(gateway), query(C, self.c.clone())).await?;
         let nested = json!({ "query": "{ posts { title user { name } } }" });
-        let nested = Call::json(Method::POST, "/graphql", &nested);
+        let nested = PreparedCall::json(Method::POST, "/graphql", &nested);
         let mut paths = vec![
             path("query.fresh", query(C, self.c.clone()), HELLO),
             path("query.live", live, HELLO),
@@ -101,19 +102,19 @@ impl World {
     }
 }
 
-fn query(content_type: &'static str, program: Vec<u8>) -> Call {
-    Call::post("/query", program).with(CONTENT_TYPE, HeaderValue::from_static(content_type))
+fn query(content_type: &'static str, program: Vec<u8>) -> PreparedCall {
+    PreparedCall::post("/query", program).with(CONTENT_TYPE, HeaderValue::from_static(content_type))
 }
 
 /// A request with the token of a live instance, which the gateway returns when the program is first sent.
-async fn live(client: &Client, program: Call) -> Result<Call> {
+async fn live(client: &BenchClient, program: PreparedCall) -> Result<PreparedCall> {
     const MODE: &str = "instance";
     let answer = program.with(ORFA_CACHE, HeaderValue::from_static(MODE)).send(client).await?;
     let token = HeaderValue::try_from(token(&answer.headers, MODE)?)?;
     Ok(query(C, Vec::new()).with(ORFA_CACHE, token))
 }
 
-impl Path {
+impl GuardPath {
     /// Sends the request until it is answered, repeatedly while components that start in the background are
     /// not ready.
     pub(crate) async fn begin(&self) -> Result<()> {
@@ -135,7 +136,7 @@ impl Path {
         Ok(())
     }
 
-    async fn answer(&self) -> Result<Answer> {
+    async fn answer(&self) -> Result<BenchResponse> {
         Ok(self.client.send(self.call.request()?).await?)
     }
 }
@@ -188,7 +189,7 @@ pub(crate) fn has_node() -> bool {
 async fn service() -> Result<SocketAddr> {
     let users: Vec<Value> = (1..=USERS).map(user).collect();
     let ids: Vec<String> = (1..=USERS).map(|id| id.to_string()).collect();
-    let mut played: Played =
+    let mut played: PlayedTexts =
         users.iter().map(|user| (format!("/users/{}", user["id"]), user.to_string())).collect();
     played.insert(format!("/users?ids={}", ids.join(",")), Value::from(users).to_string());
     played.insert("/posts".to_owned(), (1..=POSTS).map(post).collect::<Value>().to_string());

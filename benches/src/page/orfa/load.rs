@@ -1,7 +1,7 @@
 //! The paper's table 5, under load, and the long JSON that explains its slowest workflow.
 
 use super::{BENCHES, KINDS};
-use crate::page::results::{Results, ratio};
+use crate::page::results::{BenchResults, ratio};
 use crate::page::table::{cell, missing, number, row, spread, table, times};
 
 /// The paper's table 5a: name, requests per second, milliseconds, percent of a CPU, and the name of our row.
@@ -39,7 +39,7 @@ const READERS: [(&str, &str); 6] = [
 ];
 
 /// Table 5a, "hello world" under load.
-pub(super) fn table_5a(results: &Results) -> String {
+pub(super) fn table_5a(results: &BenchResults) -> String {
     let rows = results.of("query");
     let heading = "### Table 5a: \"hello world\" under load\n\nOne core for the server, 32 connections; ours in C, with log and limits.\n\n";
     let figure = |server: &str, place| rows.with("server", server).figure(place);
@@ -68,7 +68,7 @@ pub(super) fn table_5a(results: &Results) -> String {
 }
 
 /// Page faults and system calls of the same requests.
-fn kernel(results: &Results) -> String {
+fn kernel(results: &BenchResults) -> String {
     let rows = results.of("query").having("page_faults");
     let heading = "Page faults and system calls per request, over 4 connections:\n\n";
     if rows.is_empty() {
@@ -83,7 +83,7 @@ fn kernel(results: &Results) -> String {
 }
 
 /// Table 5b, workflows per second where the gateway and the service share a core.
-pub(super) fn table_5b(results: &Results) -> String {
+pub(super) fn table_5b(results: &BenchResults) -> String {
     let mut text = "### Table 5b: workflows a second, all on one machine\n\nREST alone, and the others together with the service that they \
         call, on one core; N = 4; ours in C, with Strapi itself, and with stand-ins for Memos and Gitea of minimal cost, \
         so that the servers in between dominate. The marketplace's services and databases share the load's core, and its \
@@ -121,7 +121,7 @@ pub(super) fn table_5b(results: &Results) -> String {
 }
 
 /// Long JSON, the reason for the paper's result on gitea.r.
-pub(super) fn json(results: &Results) -> String {
+pub(super) fn json(results: &BenchResults) -> String {
     let rows = results.of("json");
     let heading = "### Long JSON, the cause of the defeat in gitea.r\n\nMicroseconds of CPU for a megabyte of issues in Gitea's \
         format: to read three members of one issue in a hundred (rows), one member of each (column), the open issues (open), or \

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use ::fuzz::Choices;
-use ::fuzz::generate::graphql::{self as generate, Asked};
-use ::fuzz::generate::json::{self, Names};
+use ::fuzz::ByteChoices;
+use ::fuzz::generate::graphql::{self as generate, GeneratedRequest};
+use ::fuzz::generate::json::{self, KnownMemberNames};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::Response;
@@ -36,7 +36,7 @@ const ERRORS: usize = 64 << 10;
 
 /// A schema and its planner.
 struct FuzzedSchema {
-    schema: generate::Schema,
+    schema: generate::FuzzSchema,
     planner: Option<QueryPlanner>,
 }
 
@@ -63,7 +63,7 @@ impl PlannerCache {
             let entry = kept.remove(at).expect("it was found there");
             kept.push_front(entry);
         } else {
-            let schema = generate::schema(&mut Choices::new(bytes));
+            let schema = generate::schema(&mut ByteChoices::new(bytes));
             let planner = planner(&schema);
             kept.push_front((bytes.to_vec(), Arc::new(FuzzedSchema { schema, planner })));
             kept.truncate(usize::from(SHARED) + KEPT_PLANNERS);
@@ -83,7 +83,7 @@ fn spread(number: u8) -> Vec<u8> {
 }
 
 /// Creates a planner for a schema, or returns `None` if the schema does not compose.
-fn planner(schema: &generate::Schema) -> Option<QueryPlanner> {
+fn planner(schema: &generate::FuzzSchema) -> Option<QueryPlanner> {
     let subgraph = |(name, sdl): &(String, String)| Subgraph {
         name: name.as_str().into(),
         sdl: sdl.clone(),
@@ -106,7 +106,7 @@ fn planner(schema: &generate::Schema) -> Option<QueryPlanner> {
 }
 
 /// Plans a request, if possible.
-fn plan(planner: &QueryPlanner, asked: &Asked) -> Option<Arc<QueryPlan>> {
+fn plan(planner: &QueryPlanner, asked: &GeneratedRequest) -> Option<Arc<QueryPlan>> {
     let (text, name) = (&*asked.document, asked.operation.as_deref());
     let checked = match planner.check(text, name, u64::MAX) {
         Ok(checked) => checked.expect("the number of selections is unlimited"),
@@ -179,7 +179,7 @@ fn fuzz_documents() {
     ::fuzz::run("graphql_documents", &[], |bytes| {
         let (known, rest) = planners.get(bytes);
         let Some(planner) = &known.planner else { return };
-        let mut choices = Choices::new(rest);
+        let mut choices = ByteChoices::new(rest);
         let asked = generate::request(&mut choices, &known.schema);
         let Some(plan) = plan(planner, &asked) else { return };
         let _ = plan.explain().to_string();
@@ -204,8 +204,8 @@ impl ServiceTransport for HostileTransport {
 }
 
 /// Generates service responses: mostly GraphQL responses with arbitrary values.
-fn answers(choices: &mut Choices<'_>) -> VecDeque<(u16, String)> {
-    let names = Names(&[
+fn answers(choices: &mut ByteChoices<'_>) -> VecDeque<(u16, String)> {
+    let names = KnownMemberNames(&[
         "q0",
         "q1",
         "q2",
@@ -228,7 +228,7 @@ fn answers(choices: &mut Choices<'_>) -> VecDeque<(u16, String)> {
         "path",
         "extensions",
     ]);
-    let answer = |choices: &mut Choices<'_>| {
+    let answer = |choices: &mut ByteChoices<'_>| {
         let status = choices.pick(&[200, 200, 200, 200, 500, 204, 400]);
         if choices.one_in(4) {
             return (status, json::text(choices, names));
@@ -260,7 +260,7 @@ fn fuzz_answers() {
     ::fuzz::run("graphql_answers", &[], |bytes| {
         let (known, rest) = planners.get(bytes);
         let Some(planner) = &known.planner else { return };
-        let mut choices = Choices::new(rest);
+        let mut choices = ByteChoices::new(rest);
         let answers = answers(&mut choices);
         let asked = generate::request(&mut choices, &known.schema);
         let Some(plan) = plan(planner, &asked) else { return };

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use ::fuzz::Choices;
-use ::fuzz::generate::json::{Names, value};
+use ::fuzz::ByteChoices;
+use ::fuzz::generate::json::{KnownMemberNames, value};
 use ::fuzz::generate::openapi::{self as generate, NAMES};
 use json::JsonPath;
 use serde_json::json;
@@ -96,7 +96,7 @@ fn is_of(operation: &RestOperation, request: &services::ServiceRequest) {
 #[test]
 fn requests_of_any_document_match_its_declarations() {
     ::fuzz::run("openapi_requests", &[], |bytes| {
-        let mut choices = Choices::new(bytes);
+        let mut choices = ByteChoices::new(bytes);
         let text = generate::document(&mut choices).to_string();
         let document = openapi::OpenApiDocument::read(&text).expect("an OpenAPI document").below("/base");
         let source = SchemaSource { name: Arc::from("a"), says: SchemaDescription::OpenApi(&document) };
@@ -113,7 +113,7 @@ fn requests_of_any_document_match_its_declarations() {
 }
 
 /// Makes a request of an operation, with generated arguments.
-fn request(choices: &mut Choices<'_>, operation: &RestOperation) {
+fn request(choices: &mut ByteChoices<'_>, operation: &RestOperation) {
     let froms = operation.parameters.iter().map(|parameter| &parameter.from);
     let arguments = froms.filter_map(|from| match from {
         ParameterSource::Argument(name) | ParameterSource::Key(name) => Some(name),
@@ -123,7 +123,7 @@ fn request(choices: &mut Choices<'_>, operation: &RestOperation) {
         .chain(&operation.body)
         .map(|name| {
             let mut text = String::new();
-            value(choices, Names(NAMES.get(..6).unwrap_or_default()), 3, &mut text);
+            value(choices, KnownMemberNames(NAMES.get(..6).unwrap_or_default()), 3, &mut text);
             format!("{}:{text}", serde_json::Value::from(&**name))
         })
         .collect();

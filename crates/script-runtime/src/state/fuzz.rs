@@ -1,6 +1,6 @@
 //! Fuzzing of change sets, which come from workers and thus from scripts: see `fuzz/src/lib.rs`.
 
-use ::fuzz::Choices;
+use ::fuzz::ByteChoices;
 use ::fuzz::generate::worker;
 use bytes::Bytes;
 
@@ -28,7 +28,7 @@ const WORDS: &[&str] = &[
 fn an_accepted_change_set_yields_a_value_and_a_refused_one_has_no_effect() {
     ::fuzz::run("state_changes", WORDS, |text: &[u8]| {
         keeps_values_whole(&Bytes::copy_from_slice(text));
-        keeps_values_whole(&worker::changes(&mut Choices::new(text)).into());
+        keeps_values_whole(&worker::changes(&mut ByteChoices::new(text)).into());
     });
 }
 

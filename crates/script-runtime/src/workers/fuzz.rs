@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use ::fuzz::Choices;
+use ::fuzz::ByteChoices;
 use ::fuzz::generate::worker;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
@@ -82,7 +82,7 @@ fn used(from: &WorkerMessage) {
 fn arbitrary_frames_reach_their_runs_in_order_or_end_the_connection() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     ::fuzz::run("worker_frames", &[], |bytes| {
-        let mut choices = Choices::new(bytes);
+        let mut choices = ByteChoices::new(bytes);
         let (stream, cuts) = worker::stream(&mut choices, &[1, 2]);
         let pieces = cut(&stream, &cuts);
         let (frames, is_wrong) = read(&[&stream]);

@@ -14,43 +14,43 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::value::RawValue;
 use serde_json::{Map, Result, Value};
 
-use super::Types;
+use super::ObjectTypes;
 
 /// Resolves the selections of a request.
 pub(super) struct Selector<'a> {
-    types: &'a Types,
+    types: &'a ObjectTypes,
     fragments: HashMap<&'a str, &'a SelectionSet>,
     variables: Map<String, Value>,
 }
 
 /// The fields of a response object by their keys, in the order of the selection. Fields with the same key are
 /// merged.
-type Fields<'a> = Vec<(&'a str, Vec<&'a Field>)>;
+type ResponseFields<'a> = Vec<(&'a str, Vec<&'a Field>)>;
 
 /// The selected part of a value.
-enum Shape<'a> {
+enum SelectedShape<'a> {
     /// The whole value.
     Leaf,
     /// Members of an object, or of each object in a list.
-    Object(Vec<Part<'a>>),
+    Object(Vec<SelectedMember<'a>>),
 }
 
 /// A member of a response object.
-struct Part<'a> {
+struct SelectedMember<'a> {
     /// The key, quoted, with the colon.
     key: String,
-    what: What<'a>,
+    what: SelectedKind<'a>,
 }
 
-enum What<'a> {
+enum SelectedKind<'a> {
     Typename(&'a str),
     /// The row's member of this name.
-    Member(&'a str, Shape<'a>),
+    Member(&'a str, SelectedShape<'a>),
 }
 
 impl<'a> Selector<'a> {
     pub(super) fn new(
-        types: &'a Types,
+        types: &'a ObjectTypes,
         document: &'a Document,
         operation: &OperationDefinition,
         mut variables: Map<String, Value>,
@@ -75,13 +75,13 @@ impl<'a> Selector<'a> {
     }
 
     /// Returns the fields of all these selections.
-    pub(super) fn fields(&self, sets: &[&'a SelectionSet]) -> Fields<'a> {
-        let mut fields = Fields::new();
+    pub(super) fn fields(&self, sets: &[&'a SelectionSet]) -> ResponseFields<'a> {
+        let mut fields = ResponseFields::new();
         sets.iter().for_each(|set| self.collect(set, &mut fields));
         fields
     }
 
-    fn collect(&self, set: &'a SelectionSet, fields: &mut Fields<'a>) {
+    fn collect(&self, set: &'a SelectionSet, fields: &mut ResponseFields<'a>) {
         for selection in &set.items {
             match selection {
                 Selection::Field(field) if self.applies(&field.directives) => {
@@ -127,24 +127,24 @@ impl<'a> Selector<'a> {
         self.shape(object, fields).write(value, out)
     }
 
-    fn shape(&self, object: &str, fields: &[&'a Field]) -> Shape<'a> {
+    fn shape(&self, object: &str, fields: &[&'a Field]) -> SelectedShape<'a> {
         let field = fields.first().and_then(|field| self.types.get(object)?.get(&field.name));
         let Some((name, _)) = field.and_then(|of| self.types.get_key_value(of.inner_type())) else {
-            return Shape::Leaf;
+            return SelectedShape::Leaf;
         };
         let sets: Vec<_> = fields.iter().map(|field| &field.selection_set).collect();
         let part = |(key, fields): (&str, Vec<&'a Field>)| {
             let what = match fields.first().map_or("", |field| &field.name) {
-                "__typename" => What::Typename(name),
-                field => What::Member(field, self.shape(name, &fields)),
+                "__typename" => SelectedKind::Typename(name),
+                field => SelectedKind::Member(field, self.shape(name, &fields)),
             };
-            Part { key: quoted(key), what }
+            SelectedMember { key: quoted(key), what }
         };
-        Shape::Object(self.fields(&sets).into_iter().map(part).collect())
+        SelectedShape::Object(self.fields(&sets).into_iter().map(part).collect())
     }
 }
 
-impl Shape<'_> {
+impl SelectedShape<'_> {
     fn write(&self, value: &RawValue, out: &mut String) -> Result<()> {
         match self {
             Self::Leaf => {
@@ -160,7 +160,7 @@ impl Shape<'_> {
 
 /// A visitor that writes an object, a list of objects, or `null` while it is read.
 struct Objects<'s, 'a> {
-    parts: &'s [Part<'a>],
+    parts: &'s [SelectedMember<'a>],
     out: &'s mut String,
 }
 
@@ -204,7 +204,7 @@ impl<'de> Visitor<'de> for Objects<'_, '_> {
         let Self { parts, out } = self;
         let mut values: Vec<Option<&RawValue>> = vec![None; parts.len()];
         while let Some(name) = members.next_key::<&str>()? {
-            let is_asked = |part: &Part<'_>| matches!(part.what, What::Member(known, _) if known == name);
+            let is_asked = |part: &SelectedMember<'_>| matches!(part.what, SelectedKind::Member(known, _) if known == name);
             let Some(first) = parts.iter().position(is_asked) else {
                 members.next_value::<IgnoredAny>()?;
                 continue;
@@ -221,8 +221,8 @@ impl<'de> Visitor<'de> for Objects<'_, '_> {
             out.push_str(if place > 0 { "," } else { "" });
             out.push_str(&part.key);
             match &part.what {
-                What::Typename(name) => out.push_str(&format!("\"{name}\"")),
-                What::Member(_, shape) => {
+                SelectedKind::Typename(name) => out.push_str(&format!("\"{name}\"")),
+                SelectedKind::Member(_, shape) => {
                     shape.write(value.unwrap_or(RawValue::NULL), out).map_err(A::Error::custom)?;
                 }
             }

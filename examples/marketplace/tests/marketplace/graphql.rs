@@ -1,7 +1,7 @@
 //! GraphQL: the rows, mutations and errors.
 
 use graphql_tools::parser::schema::{Definition, TypeDefinition, parse_schema};
-use marketplace::Service;
+use marketplace::MarketplaceService;
 use serde_json::{Value, json};
 
 use crate::Api;
@@ -27,16 +27,16 @@ fn whole(row: &Value) -> String {
 #[tokio::test]
 async fn lists_equal_those_of_rest() {
     let lists = [
-        (Service::Profile, "/buyers", "buyers"),
-        (Service::Profile, "/freelancers?ids=101,105", "freelancers(ids: [101, 105])"),
-        (Service::Profile, "/users?role=admin", "users(role: admin)"),
+        (MarketplaceService::Profile, "/buyers", "buyers"),
+        (MarketplaceService::Profile, "/freelancers?ids=101,105", "freelancers(ids: [101, 105])"),
+        (MarketplaceService::Profile, "/users?role=admin", "users(role: admin)"),
         (
-            Service::Catalog,
+            MarketplaceService::Catalog,
             "/catalogs?buyers=1,2&per_buyer=1&sort=-created",
             "catalogs(buyers: [1, 2], per_buyer: 1, sort: _created)",
         ),
         (
-            Service::Order,
+            MarketplaceService::Order,
             "/orders?status=completed&limit=3&ids=4,9,18,27,36,45,58",
             "orders(status: completed, limit: 3, ids: [4, 9, 18, 27, 36, 45, 58])",
         ),
@@ -52,7 +52,7 @@ async fn lists_equal_those_of_rest() {
 
 #[tokio::test]
 async fn supports_aliases_fragments_conditions_and_variables() {
-    let api = Api::fresh(Service::Order);
+    let api = Api::fresh(MarketplaceService::Order);
     let query = "query Q($id: Long!, $more: Boolean = false) {
         a: order(id: $id) { ...part payment { amount @include(if: $more) } ... on Order { status @skip(if: true) } }
         b: order(id: 100000) { id }
@@ -72,7 +72,7 @@ async fn supports_aliases_fragments_conditions_and_variables() {
 
 #[tokio::test]
 async fn mutation_changes_a_row() {
-    let api = Api::fresh(Service::Catalog);
+    let api = Api::fresh(MarketplaceService::Catalog);
     let gone = "mutation { first: deleteCatalog(id: 7) again: deleteCatalog(id: 7) }";
     let expected = json!({ "data": { "first": true, "again": null } });
     assert_eq!(api.graphql(gone, json!({})).await, expected);
@@ -81,7 +81,7 @@ async fn mutation_changes_a_row() {
 
 #[tokio::test]
 async fn reports_problems_as_field_errors() {
-    let api = Api::fresh(Service::Profile);
+    let api = Api::fresh(MarketplaceService::Profile);
     let login = r#"mutation { me: login(input: { email: "nobody", password: "" }) { name } }"#;
     let answer = api.graphql(login, json!({})).await;
     assert_eq!(answer["data"], json!({ "me": null }));
@@ -96,7 +96,7 @@ async fn reports_problems_as_field_errors() {
 
 #[tokio::test]
 async fn rejects_invalid_documents_before_running_them() {
-    let api = Api::fresh(Service::Profile);
+    let api = Api::fresh(MarketplaceService::Profile);
     for query in ["{ buyers { nam } }", "{ buyers", "query A { __typename } query B { __typename }"] {
         let answer = api.graphql(query, json!({})).await;
         assert!(
@@ -108,7 +108,7 @@ async fn rejects_invalid_documents_before_running_them() {
 
 #[tokio::test]
 async fn answers_every_query_field() {
-    for service in Service::ALL {
+    for service in MarketplaceService::ALL {
         let schema = parse_schema::<String>(service.schema()).unwrap();
         let roots = schema.definitions.iter().filter_map(|definition| match definition {
             Definition::TypeDefinition(TypeDefinition::Object(object)) => Some(object),

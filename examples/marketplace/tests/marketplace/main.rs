@@ -15,7 +15,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::BodyExt;
-use marketplace::{Data, Service};
+use marketplace::{DatabaseFolder, MarketplaceService};
 use serde_json::Value;
 use tower_service::Service as _;
 
@@ -30,8 +30,8 @@ pub(crate) struct Reply {
 }
 
 impl Api {
-    pub(crate) fn fresh(service: Service) -> Self {
-        Self(marketplace::router(service, &Data::fresh().unwrap()).unwrap())
+    pub(crate) fn fresh(service: MarketplaceService) -> Self {
+        Self(marketplace::router(service, &DatabaseFolder::fresh().unwrap()).unwrap())
     }
 
     pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> Reply {

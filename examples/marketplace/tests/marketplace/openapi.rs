@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use marketplace::Service;
+use marketplace::MarketplaceService;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Value, json};
 
 use crate::Api;
 
-fn document(service: Service) -> Value {
+fn document(service: MarketplaceService) -> Value {
     tree(&Yaml::load_from_str(service.openapi()).unwrap()[0])
 }
 
@@ -51,7 +51,7 @@ fn operations(document: &Value) -> BTreeMap<(String, String), BTreeSet<String>> 
 
 #[test]
 fn documents_and_routers_have_same_routes_and_parameters() {
-    for service in Service::ALL {
+    for service in MarketplaceService::ALL {
         let routes = service.routes().iter().map(|route| {
             let parameters = route.parameters.iter().map(|&name| name.to_owned()).collect();
             ((route.method.to_string(), route.path.to_owned()), parameters)
@@ -62,7 +62,7 @@ fn documents_and_routers_have_same_routes_and_parameters() {
 
 #[test]
 fn references_resolve_and_components_are_used() {
-    for service in Service::ALL {
+    for service in MarketplaceService::ALL {
         let (document, text) = (document(service), service.openapi());
         for reference in text.split("$ref: \"#").skip(1).filter_map(|rest| rest.split('"').next()) {
             assert!(document.pointer(reference).is_some(), "{}: {reference}", service.name());
@@ -78,7 +78,7 @@ fn references_resolve_and_components_are_used() {
 
 #[test]
 fn operation_ids_exist_and_are_unique() {
-    for service in Service::ALL {
+    for service in MarketplaceService::ALL {
         let document = document(service);
         let items = document["paths"].as_object().unwrap().values();
         let operations =
@@ -102,22 +102,28 @@ fn schema(document: &Value, method: &str, path: &str, status: &str) -> Value {
 async fn responses_match_documented_schemas() {
     let login = r#"{"email":"nobody@example.org","password":""}"#;
     for (service, method, template, path, body) in [
-        (Service::Profile, "get", "/buyers", "/buyers", ""),
-        (Service::Profile, "get", "/buyers/{id}", "/buyers/1", ""),
-        (Service::Profile, "get", "/buyers/{id}", "/buyers/1000", ""),
-        (Service::Profile, "get", "/freelancers", "/freelancers", ""),
-        (Service::Profile, "get", "/freelancers/{id}", "/freelancers/315", ""),
-        (Service::Profile, "get", "/users", "/users", ""),
-        (Service::Profile, "get", "/users", "/users?limit=x", ""),
-        (Service::Profile, "get", "/users/{id}", "/users/3", ""),
-        (Service::Profile, "post", "/users/{id}/notices", "/users/3/notices", r#"{"text":"x"}"#),
-        (Service::Profile, "post", "/login", "/login", login),
-        (Service::Catalog, "get", "/catalogs", "/catalogs", ""),
-        (Service::Catalog, "get", "/catalogs/{id}", "/catalogs/1", ""),
-        (Service::Order, "get", "/orders", "/orders", ""),
-        (Service::Order, "get", "/orders/{id}", "/orders/1", ""),
-        (Service::Order, "patch", "/orders/{id}", "/orders/1", r#"{"status":"open","review":null}"#),
-        (Service::Order, "get", "/buyers/{id}/rating", "/buyers/8/rating", ""),
+        (MarketplaceService::Profile, "get", "/buyers", "/buyers", ""),
+        (MarketplaceService::Profile, "get", "/buyers/{id}", "/buyers/1", ""),
+        (MarketplaceService::Profile, "get", "/buyers/{id}", "/buyers/1000", ""),
+        (MarketplaceService::Profile, "get", "/freelancers", "/freelancers", ""),
+        (MarketplaceService::Profile, "get", "/freelancers/{id}", "/freelancers/315", ""),
+        (MarketplaceService::Profile, "get", "/users", "/users", ""),
+        (MarketplaceService::Profile, "get", "/users", "/users?limit=x", ""),
+        (MarketplaceService::Profile, "get", "/users/{id}", "/users/3", ""),
+        (MarketplaceService::Profile, "post", "/users/{id}/notices", "/users/3/notices", r#"{"text":"x"}"#),
+        (MarketplaceService::Profile, "post", "/login", "/login", login),
+        (MarketplaceService::Catalog, "get", "/catalogs", "/catalogs", ""),
+        (MarketplaceService::Catalog, "get", "/catalogs/{id}", "/catalogs/1", ""),
+        (MarketplaceService::Order, "get", "/orders", "/orders", ""),
+        (MarketplaceService::Order, "get", "/orders/{id}", "/orders/1", ""),
+        (
+            MarketplaceService::Order,
+            "patch",
+            "/orders/{id}",
+            "/orders/1",
+            r#"{"status":"open","review":null}"#,
+        ),
+        (MarketplaceService::Order, "get", "/buyers/{id}/rating", "/buyers/8/rating", ""),
     ] {
         let reply = Api::fresh(service).send(&method.to_uppercase(), path, body).await;
         let schema = schema(&document(service), method, template, reply.status.as_str());

@@ -5,19 +5,19 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use marketplace::{Data, Marketplace, Service};
+use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 
 /// `marketplace all` on free ports.
 struct All {
     process: Child,
     addresses: BTreeMap<String, String>,
     output: BufReader<std::process::ChildStdout>,
-    _data: Data,
+    _data: DatabaseFolder,
 }
 
 impl All {
     fn start() -> Self {
-        let data = Data::fresh().unwrap();
+        let data = DatabaseFolder::fresh().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_marketplace"));
         command.args(["all", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -59,9 +59,9 @@ fn command_runs_all_services_and_ends_them_when_killed() {
 
 #[tokio::test]
 async fn runs_all_services_in_process() {
-    let marketplace = Marketplace::start(Data::fresh().unwrap()).await.unwrap();
-    let address = marketplace.address(Service::Order).to_string();
-    assert_eq!(marketplace.url(Service::Order), format!("http://{address}"));
+    let marketplace = Marketplace::start(DatabaseFolder::fresh().unwrap()).await.unwrap();
+    let address = marketplace.address(MarketplaceService::Order).to_string();
+    assert_eq!(marketplace.url(MarketplaceService::Order), format!("http://{address}"));
     let answer = tokio::task::spawn_blocking(move || get(&address, "/orders?limit=1")).await.unwrap();
     assert!(answer.contains("x-total-count: 1509"), "{answer}");
 }
@@ -69,7 +69,7 @@ async fn runs_all_services_in_process() {
 #[test]
 fn port_in_use_ends_all_services() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let data = Data::fresh().unwrap();
+    let data = DatabaseFolder::fresh().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_marketplace"));
     command.args(["all", "--data"]).arg(data.path());
     command.args(["--listen", &taken.local_addr().unwrap().to_string()]);

@@ -1,6 +1,6 @@
 //! Requests that change rows.
 
-use marketplace::Service;
+use marketplace::MarketplaceService;
 use serde_json::{Value, json};
 
 use crate::Api;
@@ -14,7 +14,7 @@ fn posting() -> Value {
 
 #[tokio::test]
 async fn login_requires_correct_password() {
-    let api = Api::fresh(Service::Profile);
+    let api = Api::fresh(MarketplaceService::Profile);
     let email = api.get("/users/9").await["email"].clone();
     let login = |password: &str| json!({"email": email, "password": password}).to_string();
     let reply = api.send("POST", "/login", &login("password-9")).await;
@@ -24,7 +24,7 @@ async fn login_requires_correct_password() {
 
 #[tokio::test]
 async fn updates_a_buyer() {
-    let api = Api::fresh(Service::Profile);
+    let api = Api::fresh(MarketplaceService::Profile);
     let mut buyer = api.get("/buyers/4").await;
     buyer["city"] = json!("Bandung");
     let mut update = buyer.clone();
@@ -38,7 +38,7 @@ async fn updates_a_buyer() {
 
 #[tokio::test]
 async fn notice_reaches_only_its_user() {
-    let api = Api::fresh(Service::Profile);
+    let api = Api::fresh(MarketplaceService::Profile);
     let reply = api.send("POST", "/users/3/notices", r#"{"text":"Maintenance tonight"}"#).await;
     assert_eq!((reply.status.as_u16(), reply.header("location")), (201, "/users/3/notices"));
     assert_eq!(api.get("/users/3/notices").await, json!([reply.json()]));
@@ -48,7 +48,7 @@ async fn notice_reaches_only_its_user() {
 
 #[tokio::test]
 async fn creates_replaces_and_deletes_a_posting() {
-    let api = Api::fresh(Service::Catalog);
+    let api = Api::fresh(MarketplaceService::Catalog);
     let created = api.send("POST", "/catalogs", &posting().to_string()).await;
     assert_eq!((created.status.as_u16(), created.header("location")), (201, "/catalogs/1001"));
     assert_eq!(api.get("/catalogs?buyer=8").await, json!([created.json()]));
@@ -65,7 +65,7 @@ async fn creates_replaces_and_deletes_a_posting() {
 
 #[tokio::test]
 async fn order_goes_from_open_to_reviewed_to_deleted() {
-    let api = Api::fresh(Service::Order);
+    let api = Api::fresh(MarketplaceService::Order);
     let order = json!({
         "catalog_id": 1, "freelancer_id": 101, "buyer_id": 1,
         "payment": {"amount": 50, "currency": "EUR", "method": "card"},
@@ -91,7 +91,7 @@ async fn order_goes_from_open_to_reviewed_to_deleted() {
 
 #[tokio::test]
 async fn keeps_all_concurrent_writes() {
-    let api = Api::fresh(Service::Profile);
+    let api = Api::fresh(MarketplaceService::Profile);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..50 {
         let api = Api(api.0.clone());

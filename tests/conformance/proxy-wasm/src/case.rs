@@ -5,30 +5,34 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 
-use crate::host::Kind;
-use crate::log::Log;
-use crate::rows::{Expected, Module, Row};
-use crate::service::Service;
+use crate::host::HostKind;
+use crate::log::ModuleLog;
+use crate::rows::{ConformanceRow, ExpectedResults, RowModule};
+use crate::service::ConformanceService;
 
-pub(crate) struct Case {
-    pub(crate) row: Row,
-    pub(crate) module: Module,
+pub(crate) struct ConformanceCase {
+    pub(crate) row: ConformanceRow,
+    pub(crate) module: RowModule,
     /// The module's path.
     pub(crate) wasm: PathBuf,
     /// A unique word for the case, used as path prefix and as the name of service, filter and metrics.
     pub(crate) id: String,
-    pub(crate) service: Service,
-    pub(crate) log: Arc<Log>,
+    pub(crate) service: ConformanceService,
+    pub(crate) log: Arc<ModuleLog>,
 }
 
-impl Case {
+impl ConformanceCase {
     /// Starts the service, and fills in the row's `$ID`, `$SERVICE` and `$ADDRESS`.
-    pub(crate) async fn prepare(row: Row, module: Module, modules: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn prepare(
+        row: ConformanceRow,
+        module: RowModule,
+        modules: &Path,
+    ) -> anyhow::Result<Self> {
         let wasm = std::path::absolute(modules.join(format!("{module}.wasm")))?;
         ensure!(wasm.exists(), "{} is missing: `make conformance` builds it", wasm.display());
         let id = format!("{module}_{}", row.id).replace(['-', '.'], "_");
-        let log = Arc::new(Log::default());
-        let service = Service::start(&row, &id, &log).await?;
+        let log = Arc::new(ModuleLog::default());
+        let service = ConformanceService::start(&row, &id, &log).await?;
         Ok(Self { row, module, wasm, id, service, log })
     }
 
@@ -48,21 +52,21 @@ impl Case {
     }
 
     /// Returns the row's expectations for every host.
-    pub(crate) fn expected(&self) -> &Expected {
+    pub(crate) fn expected(&self) -> &ExpectedResults {
         &self.row.expected
     }
 
     /// Whether the host is expected to accept the configuration.
-    pub(crate) fn loads(&self, host: Kind) -> bool {
+    pub(crate) fn loads(&self, host: HostKind) -> bool {
         let difference = self.row.difference(host, self.module);
         difference.and_then(|difference| difference.starts).unwrap_or(self.row.starts)
     }
 
     /// Returns the known different behaviour of a host, merged with the row's expectations, and its reason.
-    pub(crate) fn known(&self, host: Kind) -> Option<(Expected, &str)> {
+    pub(crate) fn known(&self, host: HostKind) -> Option<(ExpectedResults, &str)> {
         let difference = self.row.difference(host, self.module)?;
         let (common, own) = (self.expected().clone(), difference.expected.clone());
-        let both = Expected {
+        let both = ExpectedResults {
             exchange: own.exchange.or(common.exchange),
             seen: own.seen.or(common.seen),
             unseen: own.unseen.or(common.unseen),

@@ -12,9 +12,9 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-use crate::case::Case;
+use crate::case::ConformanceCase;
 use crate::log::PATIENCE;
-use crate::rows::Exchange;
+use crate::rows::RowExchange;
 use crate::service;
 
 /// The time that a client waits for an answer that is expected not to arrive.
@@ -22,7 +22,7 @@ const HANGING: Duration = Duration::from_secs(2);
 
 /// The result of a request.
 #[derive(Debug)]
-pub(crate) enum Got {
+pub(crate) enum RequestResult {
     Answer {
         status: u16,
         headers: HeaderMap,
@@ -38,7 +38,11 @@ pub(crate) enum Got {
 }
 
 /// Sends the request of an exchange to a host and returns the result.
-pub(crate) async fn send(case: &Arc<Case>, to: SocketAddr, exchange: &Exchange) -> Got {
+pub(crate) async fn send(
+    case: &Arc<ConformanceCase>,
+    to: SocketAddr,
+    exchange: &RowExchange,
+) -> RequestResult {
     if let Some(line) = &exchange.after {
         // A missing line is reported by the comparison of logs.
         let _ = case.log.wait(std::slice::from_ref(line)).await;
@@ -46,12 +50,16 @@ pub(crate) async fn send(case: &Arc<Case>, to: SocketAddr, exchange: &Exchange) 
     let patience = if exchange.answer.hangs { HANGING } else { PATIENCE };
     match tokio::time::timeout(patience, exchanged(case, to, exchange)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => Got::Broken { _why: error.to_string() },
-        Err(_) => Got::Nothing,
+        Ok(Err(error)) => RequestResult::Broken { _why: error.to_string() },
+        Err(_) => RequestResult::Nothing,
     }
 }
 
-async fn exchanged(case: &Arc<Case>, to: SocketAddr, exchange: &Exchange) -> anyhow::Result<Got> {
+async fn exchanged(
+    case: &Arc<ConformanceCase>,
+    to: SocketAddr,
+    exchange: &RowExchange,
+) -> anyhow::Result<RequestResult> {
     let has_body = !exchange.body.is_empty() || !exchange.trailers.is_empty();
     let method = exchange.method.as_deref().unwrap_or(if has_body { "POST" } else { "GET" });
     let path = format!("/{}{}", case.id, exchange.path.as_deref().unwrap_or("/"));
@@ -80,5 +88,5 @@ async fn exchanged(case: &Arc<Case>, to: SocketAddr, exchange: &Exchange) -> any
     let whole = body.collect().await?;
     let trailers = whole.trailers().cloned().unwrap_or_default();
     let body = String::from_utf8_lossy(&whole.to_bytes()).into_owned();
-    Ok(Got::Answer { status: head.status.as_u16(), headers: head.headers, body, trailers })
+    Ok(RequestResult::Answer { status: head.status.as_u16(), headers: head.headers, body, trailers })
 }

@@ -16,31 +16,31 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
-use crate::case::Case;
-use crate::log::{Line, PATIENCE};
+use crate::case::ConformanceCase;
+use crate::log::{LoggedLine, PATIENCE};
 
 /// The time limit for a host's start, which compiles every module.
 const START: Duration = Duration::from_secs(120);
 
 /// The supported hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum HostKind {
     Envoy,
     Orfa,
 }
 
 /// The result of a start: the running host, or its output if it refused to start.
-pub(crate) type Started = Result<Running, String>;
-type Starting<'a> = Pin<Box<dyn Future<Output = anyhow::Result<Started>> + 'a>>;
+pub(crate) type StartResult = Result<ListeningHost, String>;
+type StartingHost<'a> = Pin<Box<dyn Future<Output = anyhow::Result<StartResult>> + 'a>>;
 
-pub(crate) trait Host {
+pub(crate) trait DynHost {
     /// Returns the kind of the host, which selects the known differences in the table.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> HostKind;
     /// Starts the host with a filter and a service for each case, and waits until it listens.
-    fn start<'a>(&'a self, cases: &'a [Arc<Case>]) -> Starting<'a>;
+    fn start<'a>(&'a self, cases: &'a [Arc<ConformanceCase>]) -> StartingHost<'a>;
 }
 
-impl Kind {
+impl HostKind {
     /// Returns the name in lower case.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -49,26 +49,26 @@ impl Kind {
         }
     }
 
-    pub(crate) fn with(self, binary: &Path, verbose: bool) -> anyhow::Result<Box<dyn Host>> {
+    pub(crate) fn with(self, binary: &Path, verbose: bool) -> anyhow::Result<Box<dyn DynHost>> {
         let binary = std::path::absolute(binary)?;
         Ok(match self {
-            Self::Envoy => Box::new(envoy::Envoy { binary, verbose }),
-            Self::Orfa => Box::new(orfa::Orfa { binary, verbose }),
+            Self::Envoy => Box::new(envoy::EnvoyHost { binary, verbose }),
+            Self::Orfa => Box::new(orfa::OrfaHost { binary, verbose }),
         })
     }
 }
 
 /// A listening host, killed on drop.
-pub(crate) struct Running {
+pub(crate) struct ListeningHost {
     /// The address for each case, by its id.
     addresses: BTreeMap<String, SocketAddr>,
     /// The address and the path of the metrics.
     metrics: (SocketAddr, &'static str),
-    _process: Process,
+    _process: HostProcess,
 }
 
-impl Running {
-    pub(crate) fn address(&self, case: &Case) -> SocketAddr {
+impl ListeningHost {
+    pub(crate) fn address(&self, case: &ConformanceCase) -> SocketAddr {
         self.addresses[&case.id]
     }
 
@@ -98,23 +98,23 @@ fn shows(line: &str, name: &str, value: i64) -> bool {
 }
 
 /// A host's process. Its output is parsed and distributed to the cases.
-pub(crate) struct Process {
+pub(crate) struct HostProcess {
     child: Child,
     said: Arc<watch::Sender<Vec<String>>>,
 }
 
-impl Process {
+impl HostProcess {
     /// Starts the process. `read` parses a line into a case's id and the line that its module logged.
     fn start(
         command: &mut Command,
-        cases: &[Arc<Case>],
+        cases: &[Arc<ConformanceCase>],
         verbose: bool,
-        read: fn(&str) -> Option<(String, Line)>,
+        read: fn(&str) -> Option<(String, LoggedLine)>,
     ) -> anyhow::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().with_context(|| format!("{command:?} does not start"))?;
         let stderr = child.stderr.take().context("no standard error")?;
-        let by_id: BTreeMap<String, Arc<Case>> =
+        let by_id: BTreeMap<String, Arc<ConformanceCase>> =
             cases.iter().map(|case| (case.id.clone(), Arc::clone(case))).collect();
         let said = Arc::new(watch::Sender::new(Vec::new()));
         let keep = Arc::clone(&said);

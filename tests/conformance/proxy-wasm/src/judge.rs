@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 
-use crate::case::Case;
-use crate::client::{self, Got};
-use crate::host::{Kind, Running};
+use crate::case::ConformanceCase;
+use crate::client::{self, RequestResult};
+use crate::host::{HostKind, ListeningHost};
 use crate::log;
-use crate::rows::{Exchange, Expect, Expected, Seen};
-use crate::service::Came;
+use crate::rows::{ExpectedAnswer, ExpectedRequest, ExpectedResults, RowExchange};
+use crate::service::ReceivedRequest;
 
 /// The result of a case.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum CaseVerdict {
     /// The behaviour expected of every host.
     Same,
     /// A known difference of this host, with its reason.
@@ -27,7 +27,11 @@ pub(crate) enum Verdict {
 }
 
 /// Plays a case on a host that accepted its configuration.
-pub(crate) async fn play(host: Kind, running: &Running, case: &Arc<Case>) -> Verdict {
+pub(crate) async fn play(
+    host: HostKind,
+    running: &ListeningHost,
+    case: &Arc<ConformanceCase>,
+) -> CaseVerdict {
     let known = case.known(host);
     let expected = known.as_ref().map_or(case.expected(), |(expected, _)| expected);
     let to = running.address(case);
@@ -38,44 +42,44 @@ pub(crate) async fn play(host: Kind, running: &Running, case: &Arc<Case>) -> Ver
     }
     let problems = compare(case, running, expected, &exchanges, &got).await;
     let Some((_, why)) = known else {
-        return if problems.is_empty() { Verdict::Same } else { Verdict::Fails(problems) };
+        return if problems.is_empty() { CaseVerdict::Same } else { CaseVerdict::Fails(problems) };
     };
     if !problems.is_empty() {
-        return Verdict::Fails(problems);
+        return CaseVerdict::Fails(problems);
     }
     // A known difference must occur: otherwise the table is out of date.
     let common = case.expected();
     let same =
         case.row.starts && compare(case, running, common, &self::exchanges(common), &got).await.is_empty();
     match same {
-        true => Verdict::Fails(vec!["the table lists a difference that does not occur".into()]),
-        false => Verdict::Differs(why.to_owned()),
+        true => CaseVerdict::Fails(vec!["the table lists a difference that does not occur".into()]),
+        false => CaseVerdict::Differs(why.to_owned()),
     }
 }
 
 /// Judges a start that must be refused, by the host's output.
-pub(crate) fn refusal(host: Kind, refused: Option<String>, case: &Case) -> Verdict {
+pub(crate) fn refusal(host: HostKind, refused: Option<String>, case: &ConformanceCase) -> CaseVerdict {
     match refused {
-        None => Verdict::Fails(vec!["the host accepted a configuration that it must refuse".into()]),
-        Some(_) if !case.row.starts => Verdict::Same,
+        None => CaseVerdict::Fails(vec!["the host accepted a configuration that it must refuse".into()]),
+        Some(_) if !case.row.starts => CaseVerdict::Same,
         Some(_) => {
             let why = case.row.difference(host, case.module).map(|difference| difference.why.clone());
-            Verdict::Differs(why.unwrap_or_default())
+            CaseVerdict::Differs(why.unwrap_or_default())
         }
     }
 }
 
-fn exchanges(expected: &Expected) -> Vec<Exchange> {
-    expected.exchange.clone().unwrap_or_else(|| vec![Exchange::default()])
+fn exchanges(expected: &ExpectedResults) -> Vec<RowExchange> {
+    expected.exchange.clone().unwrap_or_else(|| vec![RowExchange::default()])
 }
 
 /// Returns the differences from the expectations.
 async fn compare(
-    case: &Case,
-    running: &Running,
-    expected: &Expected,
-    exchanges: &[Exchange],
-    got: &[Got],
+    case: &ConformanceCase,
+    running: &ListeningHost,
+    expected: &ExpectedResults,
+    exchanges: &[RowExchange],
+    got: &[RequestResult],
 ) -> Vec<String> {
     let mut problems = Vec::new();
     for (exchange, got) in exchanges.iter().zip(got) {
@@ -110,10 +114,10 @@ async fn compare(
     problems
 }
 
-fn answered(case: &Case, expect: &Expect, got: &Got) -> Vec<String> {
-    let Got::Answer { status, headers, body, trailers } = got else {
+fn answered(case: &ConformanceCase, expect: &ExpectedAnswer, got: &RequestResult) -> Vec<String> {
+    let RequestResult::Answer { status, headers, body, trailers } = got else {
         let as_expected = match got {
-            Got::Broken { .. } => expect.broken,
+            RequestResult::Broken { .. } => expect.broken,
             _ => expect.hangs,
         };
         return if as_expected { vec![] } else { vec![format!("{got:?}")] };
@@ -137,7 +141,12 @@ fn answered(case: &Case, expect: &Expect, got: &Got) -> Vec<String> {
 }
 
 /// Returns the differences of headers. Several values of a name are joined with commas.
-fn has(case: &Case, what: &str, wanted: &BTreeMap<String, Option<String>>, there: &HeaderMap) -> Vec<String> {
+fn has(
+    case: &ConformanceCase,
+    what: &str,
+    wanted: &BTreeMap<String, Option<String>>,
+    there: &HeaderMap,
+) -> Vec<String> {
     let mut problems = Vec::new();
     for (name, wanted) in wanted {
         let values: Vec<_> =
@@ -155,7 +164,7 @@ fn has(case: &Case, what: &str, wanted: &BTreeMap<String, Option<String>>, there
     problems
 }
 
-fn is(case: &Case, seen: &Seen, came: &Came) -> bool {
+fn is(case: &ConformanceCase, seen: &ExpectedRequest, came: &ReceivedRequest) -> bool {
     let trailers = seen.trailers.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
     log::matches(&case.fill(&seen.path), &came.path)
         && seen.method.as_ref().is_none_or(|method| *method == came.method)

@@ -9,22 +9,22 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A line that a module logged.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct LoggedLine {
     pub(crate) level: String,
     pub(crate) text: String,
 }
 
 #[derive(Debug)]
-pub(crate) struct Log(watch::Sender<Vec<Line>>);
+pub(crate) struct ModuleLog(watch::Sender<Vec<LoggedLine>>);
 
-impl Default for Log {
+impl Default for ModuleLog {
     fn default() -> Self {
         Self(watch::Sender::new(Vec::new()))
     }
 }
 
-impl Log {
-    pub(crate) fn add(&self, line: Line) {
+impl ModuleLog {
+    pub(crate) fn add(&self, line: LoggedLine) {
         self.0.send_modify(|lines| lines.push(line));
     }
 
@@ -65,12 +65,12 @@ impl Log {
     }
 }
 
-fn first_missing<'a>(lines: &[Line], wanted: &'a [String]) -> Option<&'a String> {
+fn first_missing<'a>(lines: &[LoggedLine], wanted: &'a [String]) -> Option<&'a String> {
     let mut lines = lines.iter();
     wanted.iter().find(|wanted| !lines.any(|line| line.is(wanted)))
 }
 
-impl Line {
+impl LoggedLine {
     fn is(&self, wanted: &str) -> bool {
         let (level, text) = match wanted.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
             Some((level, text)) => (Some(level), text),
@@ -91,9 +91,9 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn lines(texts: &[&str]) -> Log {
-        let log = Log::default();
-        texts.iter().for_each(|text| log.add(Line { level: "info".into(), text: (*text).into() }));
+    fn lines(texts: &[&str]) -> ModuleLog {
+        let log = ModuleLog::default();
+        texts.iter().for_each(|text| log.add(LoggedLine { level: "info".into(), text: (*text).into() }));
         log
     }
 

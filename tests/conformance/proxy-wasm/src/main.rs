@@ -25,17 +25,17 @@ use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use case::Case;
-use host::Host;
-use judge::Verdict;
-use score::Score;
+use case::ConformanceCase;
+use host::DynHost;
+use judge::CaseVerdict;
+use score::ConformanceScore;
 
 /// Run the Proxy-Wasm conformance rows against a host.
 #[derive(Debug, Parser)]
-struct Arguments {
+struct ConformanceArguments {
     /// The host to test
     #[arg(long)]
-    host: host::Kind,
+    host: host::HostKind,
     /// The host's binary
     #[arg(long)]
     binary: PathBuf,
@@ -58,22 +58,22 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    let arguments = Arguments::parse();
+    let arguments = ConformanceArguments::parse();
     let rows = rows::read(&PathBuf::from(HERE).join("rows")).context("the table of rows")?;
     let mut cases = Vec::new();
     for row in &rows {
         for module in &row.modules {
             let wanted = |only: &String| format!("{module}/{}", row.id).contains(only);
             if arguments.only.as_ref().is_none_or(wanted) {
-                cases.push(Case::prepare(row.clone(), *module, &arguments.modules).await?);
+                cases.push(ConformanceCase::prepare(row.clone(), *module, &arguments.modules).await?);
             }
         }
     }
-    let cases: Vec<Arc<Case>> = cases.into_iter().map(Arc::new).collect();
+    let cases: Vec<Arc<ConformanceCase>> = cases.into_iter().map(Arc::new).collect();
     let host = arguments.host.with(&arguments.binary, arguments.verbose)?;
     let verdicts = play(&*host, &cases).await?;
     report(&cases, &verdicts);
-    let score = Score::of(&cases, &verdicts);
+    let score = ConformanceScore::of(&cases, &verdicts);
     let path = PathBuf::from(HERE).join(format!("score-{}.json", host.kind().name()));
     Ok(score.close(&path, arguments.only.is_some(), arguments.update)?.into())
 }
@@ -82,11 +82,11 @@ async fn main() -> anyhow::Result<ExitCode> {
 const AT_ONCE: usize = 16;
 
 /// Plays every case: those that load in one process, and at the same time the others in one process each.
-async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdict>> {
+async fn play(host: &dyn DynHost, cases: &[Arc<ConformanceCase>]) -> anyhow::Result<Vec<CaseVerdict>> {
     let kind = host.kind();
     let (load, refused): (Vec<_>, Vec<_>) =
         cases.iter().cloned().enumerate().partition(|(_, it)| it.loads(kind));
-    let together: Vec<Arc<Case>> = load.iter().map(|(_, case)| Arc::clone(case)).collect();
+    let together: Vec<Arc<ConformanceCase>> = load.iter().map(|(_, case)| Arc::clone(case)).collect();
     let running = host.start(&together).await?;
     let running = Arc::new(running.map_err(|said| anyhow::anyhow!("it did not start:\n{said}"))?);
     let turns = Arc::new(Semaphore::new(AT_ONCE));
@@ -108,12 +108,12 @@ async fn play(host: &dyn Host, cases: &[Arc<Case>]) -> anyhow::Result<Vec<Verdic
 }
 
 /// Prints a line for every case that did not pass, with the reason.
-fn report(cases: &[Arc<Case>], verdicts: &[Verdict]) {
+fn report(cases: &[Arc<ConformanceCase>], verdicts: &[CaseVerdict]) {
     for (case, verdict) in cases.iter().zip(verdicts) {
         match verdict {
-            Verdict::Same => {}
-            Verdict::Differs(why) => anstream::println!("differs  {}: {why}", case.name()),
-            Verdict::Fails(problems) => {
+            CaseVerdict::Same => {}
+            CaseVerdict::Differs(why) => anstream::println!("differs  {}: {why}", case.name()),
+            CaseVerdict::Fails(problems) => {
                 anstream::println!("FAILS    {}", case.name());
                 for problem in problems {
                     anstream::println!("         {problem}");

@@ -9,20 +9,20 @@ use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::host::Kind;
+use crate::host::HostKind;
 
 /// One behaviour that modules rely on.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Row {
+pub(crate) struct ConformanceRow {
     /// The unique name of the row, in kebab-case.
     pub(crate) id: String,
     /// The behaviour that modules may rely on, in a sentence.
     #[serde(rename = "rule")]
     pub(crate) _rule: String,
     /// The modules that run the row; by default every module that supports the common script language.
-    #[serde(default = "Module::common")]
-    pub(crate) modules: Vec<Module>,
+    #[serde(default = "RowModule::common")]
+    pub(crate) modules: Vec<RowModule>,
     /// The plugin's configuration.
     #[serde(default)]
     pub(crate) script: String,
@@ -41,25 +41,25 @@ pub(crate) struct Row {
     pub(crate) http2: bool,
     /// The service's answers by path; any other path gets 200 and `hello`.
     #[serde(default)]
-    pub(crate) service: BTreeMap<String, Answer>,
+    pub(crate) service: BTreeMap<String, ServiceAnswer>,
     /// Whether the host has to accept the configuration.
     #[serde(default = "yes")]
     pub(crate) starts: bool,
     #[serde(flatten)]
-    pub(crate) expected: Expected,
+    pub(crate) expected: ExpectedResults,
     /// Envoy's known difference.
-    pub(crate) envoy: Option<Difference>,
+    pub(crate) envoy: Option<KnownDifference>,
     /// ORFA's known difference.
-    pub(crate) orfa: Option<Difference>,
+    pub(crate) orfa: Option<KnownDifference>,
 }
 
 /// The expected results.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedResults {
     /// The requests, one after another, each with its answer; by default one plain GET.
-    pub(crate) exchange: Option<Vec<Exchange>>,
+    pub(crate) exchange: Option<Vec<RowExchange>>,
     /// Requests that must have reached the service.
-    pub(crate) seen: Option<Vec<Seen>>,
+    pub(crate) seen: Option<Vec<ExpectedRequest>>,
     /// Paths of requests that must not reach the service.
     pub(crate) unseen: Option<Vec<String>>,
     /// Lines that the module must log in this order, with other lines allowed in between. `*` matches any
@@ -73,37 +73,37 @@ pub(crate) struct Expected {
 
 /// A known difference of a host.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Difference {
+pub(crate) struct KnownDifference {
     /// A description of the difference, and the reason why one of the two is right.
     pub(crate) why: String,
     /// The modules with this difference; by default all.
     #[serde(default)]
-    pub(crate) modules: Vec<Module>,
+    pub(crate) modules: Vec<RowModule>,
     /// Whether the host accepts the configuration, if that differs from the row.
     pub(crate) starts: Option<bool>,
     #[serde(flatten)]
-    pub(crate) expected: Expected,
+    pub(crate) expected: ExpectedResults,
 }
 
 /// A request and its answer.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Exchange {
+pub(crate) struct RowExchange {
     /// The log line after which the request is sent.
     pub(crate) after: Option<String>,
     pub(crate) method: Option<String>,
     /// The path after the case's own prefix.
     pub(crate) path: Option<String>,
     pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) body: Vec<Chunk>,
+    pub(crate) body: Vec<RowBodyChunk>,
     pub(crate) trailers: BTreeMap<String, String>,
-    pub(crate) answer: Expect,
+    pub(crate) answer: ExpectedAnswer,
 }
 
 /// A chunk of a body.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Chunk {
+pub(crate) enum RowBodyChunk {
     /// A text.
     Text(String),
     /// Waits until the module has logged this line.
@@ -115,7 +115,7 @@ pub(crate) enum Chunk {
 /// The answer that the client must receive.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Expect {
+pub(crate) struct ExpectedAnswer {
     pub(crate) status: u16,
     /// Headers that must have a value, or must be absent (`null`).
     pub(crate) headers: BTreeMap<String, Option<String>>,
@@ -127,7 +127,7 @@ pub(crate) struct Expect {
     pub(crate) hangs: bool,
 }
 
-impl Default for Expect {
+impl Default for ExpectedAnswer {
     fn default() -> Self {
         let (headers, trailers) = (BTreeMap::new(), BTreeMap::new());
         Self { status: 200, headers, body: None, trailers, broken: false, hangs: false }
@@ -137,10 +137,10 @@ impl Default for Expect {
 /// An answer of the service.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Answer {
+pub(crate) struct ServiceAnswer {
     pub(crate) status: u16,
     pub(crate) headers: BTreeMap<String, String>,
-    pub(crate) body: Vec<Chunk>,
+    pub(crate) body: Vec<RowBodyChunk>,
     pub(crate) trailers: BTreeMap<String, String>,
     /// Whether the request's body is echoed as it arrives.
     pub(crate) echo: bool,
@@ -150,7 +150,7 @@ pub(crate) struct Answer {
     pub(crate) gone: bool,
 }
 
-impl Default for Answer {
+impl Default for ServiceAnswer {
     fn default() -> Self {
         let (headers, trailers) = (BTreeMap::new(), BTreeMap::new());
         Self { status: 200, headers, body: vec![], trailers, echo: false, silent: false, gone: false }
@@ -160,7 +160,7 @@ impl Default for Answer {
 /// A request that the service must have received.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Seen {
+pub(crate) struct ExpectedRequest {
     pub(crate) path: String,
     pub(crate) method: Option<String>,
     #[serde(default)]
@@ -172,7 +172,7 @@ pub(crate) struct Seen {
 
 /// The modules.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Module {
+pub(crate) enum RowModule {
     #[serde(rename = "go")]
     Go,
     #[serde(rename = "assemblyscript")]
@@ -193,24 +193,24 @@ pub(crate) enum Module {
     NewAssemblyScript,
 }
 
-impl Row {
+impl ConformanceRow {
     /// Returns the known difference of a host, if it applies to this module.
-    pub(crate) fn difference(&self, host: Kind, module: Module) -> Option<&Difference> {
+    pub(crate) fn difference(&self, host: HostKind, module: RowModule) -> Option<&KnownDifference> {
         let difference = match host {
-            Kind::Envoy => self.envoy.as_ref()?,
-            Kind::Orfa => self.orfa.as_ref()?,
+            HostKind::Envoy => self.envoy.as_ref()?,
+            HostKind::Orfa => self.orfa.as_ref()?,
         };
         (difference.modules.is_empty() || difference.modules.contains(&module)).then_some(difference)
     }
 }
 
-impl Module {
+impl RowModule {
     fn common() -> Vec<Self> {
         vec![Self::Go, Self::AssemblyScript, Self::C021]
     }
 }
 
-impl fmt::Display for Module {
+impl fmt::Display for RowModule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Go => "go",
@@ -231,11 +231,11 @@ fn yes() -> bool {
 }
 
 /// Reads all rows of the files in a folder, in the order of the files' names.
-pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Row>> {
+pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<ConformanceRow>> {
     let entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     let mut files: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
     files.sort();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<ConformanceRow> = Vec::new();
     for file in files {
         let read = read_file(&file).with_context(|| file.display().to_string())?;
         for row in read {
@@ -248,7 +248,7 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn read_file(file: &Path) -> anyhow::Result<Vec<Row>> {
+fn read_file(file: &Path) -> anyhow::Result<Vec<ConformanceRow>> {
     let text = std::fs::read_to_string(file)?;
     let documents = Yaml::load_from_str(&text)?;
     let Some(Value::Array(rows)) = documents.first().map(value) else { bail!("not a list of rows") };
@@ -286,7 +286,7 @@ mod tests {
         let rows = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("rows")).expect("a table");
         assert!(rows.len() > 150);
         for row in &rows {
-            let Expected { exchange, seen, unseen, log, never, metrics } = &row.expected;
+            let ExpectedResults { exchange, seen, unseen, log, never, metrics } = &row.expected;
             let lists =
                 [seen.is_some(), unseen.is_some(), log.is_some(), never.is_some(), exchange.is_some()];
             assert!(!row.starts || metrics.is_some() || lists.contains(&true), "{} expects nothing", row.id);

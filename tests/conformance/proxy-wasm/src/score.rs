@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::Case;
-use crate::judge::Verdict;
+use crate::case::ConformanceCase;
+use crate::judge::CaseVerdict;
 
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct Score {
+pub(crate) struct ConformanceScore {
     /// The number of rows in the table.
     rows: usize,
     /// The number of rows that passed on every module that runs them.
@@ -25,40 +25,41 @@ pub(crate) struct Score {
 }
 
 /// The result of a run, compared with the committed score.
-pub(crate) enum End {
+pub(crate) enum ScoreComparison {
     AsBefore,
     NotAsBefore,
 }
 
-impl From<End> for ExitCode {
-    fn from(end: End) -> Self {
+impl From<ScoreComparison> for ExitCode {
+    fn from(end: ScoreComparison) -> Self {
         match end {
-            End::AsBefore => Self::SUCCESS,
-            End::NotAsBefore => Self::FAILURE,
+            ScoreComparison::AsBefore => Self::SUCCESS,
+            ScoreComparison::NotAsBefore => Self::FAILURE,
         }
     }
 }
 
-impl Score {
-    pub(crate) fn of(cases: &[Arc<Case>], verdicts: &[Verdict]) -> Self {
-        let count = |wanted: fn(&Verdict) -> bool| verdicts.iter().filter(|verdict| wanted(verdict)).count();
+impl ConformanceScore {
+    pub(crate) fn of(cases: &[Arc<ConformanceCase>], verdicts: &[CaseVerdict]) -> Self {
+        let count =
+            |wanted: fn(&CaseVerdict) -> bool| verdicts.iter().filter(|verdict| wanted(verdict)).count();
         let both = || cases.iter().zip(verdicts);
         let mut rows: Vec<&str> = cases.iter().map(|case| case.row.id.as_str()).collect();
         rows.dedup();
         let passes =
-            |row: &&&str| both().all(|(case, it)| case.row.id != **row || matches!(it, Verdict::Same));
+            |row: &&&str| both().all(|(case, it)| case.row.id != **row || matches!(it, CaseVerdict::Same));
         Self {
             rows: rows.len(),
             rows_passed: rows.iter().filter(passes).count(),
             cases: cases.len(),
-            passed: count(|verdict| matches!(verdict, Verdict::Same)),
-            differ: count(|verdict| matches!(verdict, Verdict::Differs(_))),
-            failed: count(|verdict| matches!(verdict, Verdict::Fails(_))),
+            passed: count(|verdict| matches!(verdict, CaseVerdict::Same)),
+            differ: count(|verdict| matches!(verdict, CaseVerdict::Differs(_))),
+            failed: count(|verdict| matches!(verdict, CaseVerdict::Fails(_))),
         }
     }
 
     /// Prints the score. Compares it with the committed one, or writes it.
-    pub(crate) fn close(&self, path: &Path, partial: bool, update: bool) -> anyhow::Result<End> {
+    pub(crate) fn close(&self, path: &Path, partial: bool, update: bool) -> anyhow::Result<ScoreComparison> {
         anstream::println!(
             "{} of {} rows passed; {} of {} cases passed, {} with known differences, {} failed",
             self.rows_passed,
@@ -69,21 +70,25 @@ impl Score {
             self.failed
         );
         if partial {
-            return Ok(if self.failed == 0 { End::AsBefore } else { End::NotAsBefore });
+            return Ok(if self.failed == 0 {
+                ScoreComparison::AsBefore
+            } else {
+                ScoreComparison::NotAsBefore
+            });
         }
         if update {
             std::fs::write(path, serde_json::to_string_pretty(self)? + "\n")?;
-            return Ok(End::AsBefore);
+            return Ok(ScoreComparison::AsBefore);
         }
         let committed: Option<Self> =
             std::fs::read_to_string(path).ok().and_then(|text| serde_json::from_str(&text).ok());
         if committed.as_ref() == Some(self) {
-            return Ok(End::AsBefore);
+            return Ok(ScoreComparison::AsBefore);
         }
         anstream::println!(
             "the score differs from the committed one ({}): to commit it, add --update (make conformance UPDATE=1)",
             path.display()
         );
-        Ok(End::NotAsBefore)
+        Ok(ScoreComparison::NotAsBefore)
     }
 }

@@ -21,8 +21,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpListener;
 
-use crate::log::Log;
-use crate::rows::{Answer, Chunk, Row};
+use crate::log::ModuleLog;
+use crate::rows::{ConformanceRow, RowBodyChunk, ServiceAnswer};
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
@@ -32,7 +32,7 @@ const CHUNK: Duration = Duration::from_secs(2);
 
 /// A received request.
 #[derive(Clone, Debug)]
-pub(crate) struct Came {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
@@ -40,25 +40,25 @@ pub(crate) struct Came {
     pub(crate) trailers: HeaderMap,
 }
 
-pub(crate) struct Service {
+pub(crate) struct ConformanceService {
     pub(crate) address: SocketAddr,
-    came: Arc<Mutex<Vec<Came>>>,
+    came: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 /// The shared state of a service's connections.
-struct Answers {
+struct ServiceAnswers {
     /// The path prefix of requests that went through the filter.
     prefix: String,
-    by_path: BTreeMap<String, Answer>,
-    came: Arc<Mutex<Vec<Came>>>,
-    log: Arc<Log>,
+    by_path: BTreeMap<String, ServiceAnswer>,
+    came: Arc<Mutex<Vec<ReceivedRequest>>>,
+    log: Arc<ModuleLog>,
 }
 
-impl Service {
-    pub(crate) async fn start(row: &Row, id: &str, log: &Arc<Log>) -> anyhow::Result<Self> {
+impl ConformanceService {
+    pub(crate) async fn start(row: &ConformanceRow, id: &str, log: &Arc<ModuleLog>) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let (address, came) = (listener.local_addr()?, Arc::default());
-        let answers = Arc::new(Answers {
+        let answers = Arc::new(ServiceAnswers {
             prefix: format!("/{id}"),
             by_path: row.service.clone(),
             came: Arc::clone(&came),
@@ -69,12 +69,12 @@ impl Service {
     }
 
     /// Returns all requests received so far.
-    pub(crate) fn came(&self) -> Vec<Came> {
+    pub(crate) fn came(&self) -> Vec<ReceivedRequest> {
         self.came.lock().map(|came| came.clone()).unwrap_or_default()
     }
 }
 
-async fn listen(listener: TcpListener, answers: Arc<Answers>) {
+async fn listen(listener: TcpListener, answers: Arc<ServiceAnswers>) {
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
         let answers = Arc::clone(&answers);
@@ -88,13 +88,13 @@ async fn listen(listener: TcpListener, answers: Arc<Answers>) {
     }
 }
 
-impl Answers {
+impl ServiceAnswers {
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> anyhow::Result<Response<Body>> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let path = path.strip_prefix(&self.prefix).unwrap_or(&path).to_owned();
         let answer = self.by_path.get(&path).cloned();
         let (head, body) = request.into_parts();
-        let mut came = Came {
+        let mut came = ReceivedRequest {
             method: head.method.to_string(),
             path,
             headers: head.headers,
@@ -121,14 +121,14 @@ impl Answers {
         Ok(response(&answer, self.body(answer.clone())))
     }
 
-    fn note(&self, came: Came) {
+    fn note(&self, came: ReceivedRequest) {
         if let Ok(mut all) = self.came.lock() {
             all.push(came);
         }
     }
 
     /// Returns a body that is sent chunk by chunk, or an empty body if there are no chunks and trailers.
-    fn body(&self, answer: Answer) -> Body {
+    fn body(&self, answer: ServiceAnswer) -> Body {
         if answer.body.is_empty() && answer.trailers.is_empty() {
             return Full::default().map_err(|never| match never {}).boxed();
         }
@@ -139,7 +139,7 @@ impl Answers {
     }
 }
 
-fn response(answer: &Answer, body: Body) -> Response<Body> {
+fn response(answer: &ServiceAnswer, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = http::StatusCode::from_u16(answer.status).unwrap_or_default();
     *response.headers_mut() = map(&answer.headers);
@@ -149,15 +149,15 @@ fn response(answer: &Answer, body: Body) -> Response<Body> {
 /// Sends chunks, and waits for log lines where the row requires it. Stops early if the receiver is gone.
 pub(crate) async fn send(
     sender: &mut Sender<Bytes>,
-    chunks: &[Chunk],
+    chunks: &[RowBodyChunk],
     trailers: &BTreeMap<String, String>,
-    log: &Log,
+    log: &ModuleLog,
 ) -> Option<()> {
     for chunk in chunks {
         let bytes = match chunk {
-            Chunk::Text(text) => Bytes::from(text.clone()),
-            Chunk::Bytes { bytes } => Bytes::from(vec![b'x'; *bytes]),
-            Chunk::Until { until } => {
+            RowBodyChunk::Text(text) => Bytes::from(text.clone()),
+            RowBodyChunk::Bytes { bytes } => Bytes::from(vec![b'x'; *bytes]),
+            RowBodyChunk::Until { until } => {
                 // A missing line is reported by the comparison of logs.
                 let _ = log.wait_for(std::slice::from_ref(until), CHUNK).await;
                 continue;

@@ -1,9 +1,9 @@
 //! Rows of the table of bounds for filters.
 
-use super::{Bound, KIB, MIB, bound};
+use super::{BoundRow, KIB, MIB, bound};
 
 /// The rows of filters.
-pub(super) const ROWS: &[Bound] = &[
+pub(super) const ROWS: &[BoundRow] = &[
     bound(
         "memory of a filter",
         64 * MIB,

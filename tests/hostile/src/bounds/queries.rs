@@ -1,9 +1,9 @@
 //! Rows of the table of bounds for query programs.
 
-use super::{Bound, KIB, MIB, bound};
+use super::{BoundRow, KIB, MIB, bound};
 
 /// The rows of query programs.
-pub(super) const ROWS: &[Bound] = &[
+pub(super) const ROWS: &[BoundRow] = &[
     bound(
         "query body",
         256 * KIB,

@@ -1,9 +1,9 @@
 //! Rows of the table of bounds, by area. For an estimate, the column `setting` gives its terms.
 
-use super::{Bound, KIB, MIB, bound};
+use super::{BoundRow, KIB, MIB, bound};
 
 /// The rows of all areas without a module of their own.
-pub(super) const ROWS: &[Bound] = &[
+pub(super) const ROWS: &[BoundRow] = &[
     // Connections and HTTP.
     bound(
         "request",

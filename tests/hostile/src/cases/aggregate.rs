@@ -2,49 +2,49 @@
 
 use anyhow::{Result, ensure};
 
-use super::Holds;
+use super::HeldRows;
 use super::http2::{ENHANCE_YOUR_CALM, UNTAKEN_COMPOSED};
-use crate::case::{Case, Ending};
+use crate::case::{AttackCase, AttackEnding};
 use crate::http2::{END_HEADERS, END_STREAM, HEADERS, frame, get, reset_untaken};
-use crate::target::Target;
+use crate::target::AttackTarget;
 use crate::wire;
 
-const INPUT: Ending = Ending::problem(400, "input-invalid");
+const INPUT: AttackEnding = AttackEnding::problem(400, "input-invalid");
 
 /// The items, and the data derived from them before the call that exceeds the limit.
-const ITEMS: Holds = &[("bytes received by an aggregate", 1), ("memory of an aggregate", 1)];
-const JOINED: Holds =
+const ITEMS: HeldRows = &[("bytes received by an aggregate", 1), ("memory of an aggregate", 1)];
+const JOINED: HeldRows =
     &[("bytes received by an aggregate", 1), ("memory of an aggregate", 1), ("answer of an aggregate", 1)];
-const POSTED: Holds =
+const POSTED: HeldRows =
     &[("aggregate body", 1), ("bytes received by an aggregate", 1), ("memory of an aggregate", 1)];
 /// A head of up to 64 KiB.
-const LONG_HEAD: Holds = &[("HTTP/1.1 request head", 2)];
+const LONG_HEAD: HeldRows = &[("HTTP/1.1 request head", 2)];
 
-pub(super) const CASES: &[Case] = &[
+pub(super) const CASES: &[AttackCase] = &[
     case!("aggregate/input beyond its maximum", |it| it.ending("GET", "/items?n=100001", &[], ""), [INPUT]),
     case!("aggregate/input that is no number", |it| it.ending("GET", "/items?n=1e999", &[], ""), [INPUT]),
     case!("aggregate/input twice", |it| it.ending("GET", "/items?n=1&n=2", &[], ""), [INPUT]),
     case!(
         "aggregate/input that there is not",
         |it| it.ending("GET", "/items?m=1", &[], ""),
-        [INPUT, Ending::Answer(200)]
+        [INPUT, AttackEnding::Answer(200)]
     ),
     case!(
         "aggregate/more items than calls",
         |it| it.ending("GET", "/items?n=1000", &[], ""),
-        [Ending::problem(502, "each-too-many")],
+        [AttackEnding::problem(502, "each-too-many")],
         ITEMS
     ),
     case!(
         "aggregate/a hundred thousand items",
         |it| it.ending("GET", "/items?n=100000", &[], ""),
-        [Ending::problem(502, "each-too-many")],
+        [AttackEnding::problem(502, "each-too-many")],
         ITEMS
     ),
     case!(
         "aggregate/thousands of parameters",
         |it| parameters(&it, "/items?n=1", "&a", 30_000),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         LONG_HEAD
     ),
     case!(
@@ -62,57 +62,57 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "aggregate/join of thousands of rows",
         |it| it.ending("GET", "/joined?n=5000", &[], ""),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         JOINED
     ),
     case!(
         "aggregate/body of thousands of objects",
         |it| body(&it, r#"{"":1}"#, "]"),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         POSTED
     ),
     case!(
         "aggregate/body of thousands of empty objects",
         |it| body(&it, "{}", "]"),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         POSTED
     ),
     case!(
         "aggregate/body that is ambiguous at its end",
         |it| body(&it, r#"{"":1}"#, r#",{"a":1,"a":2}]"#),
-        [Ending::problem(400, "body-invalid")],
+        [AttackEnding::problem(400, "body-invalid")],
         POSTED
     ),
     case!(
         "aggregate/body that stands still",
         |it| it.ending("POST", "/posted", &[("content-length", "5")], "["),
-        [Ending::problem(422, "limit-deadline")]
+        [AttackEnding::problem(422, "limit-deadline")]
     ),
     case!(
         "aggregate/document of all aggregates, asked for many times at once",
         |it| pipelined(&it, "/openapi.json", 500),
-        [Ending::Answer(200)]
+        [AttackEnding::Answer(200)]
     ),
     case!(
         "aggregate/another method",
         |it| it.ending("DELETE", "/items", &[], ""),
-        [Ending::problem(405, "method-not-allowed")]
+        [AttackEnding::problem(405, "method-not-allowed")]
     ),
     case!(
         "aggregate/forty long answers that are not taken",
         |it| reset_untaken(&it, long_texts),
-        [Ending::StreamReset(ENHANCE_YOUR_CALM)],
+        [AttackEnding::StreamReset(ENHANCE_YOUR_CALM)],
         UNTAKEN_COMPOSED
     ),
 ];
 
 /// Requests a path that ends in many equal texts.
-async fn parameters(target: &Target, path: &str, text: &str, count: usize) -> Result<Ending> {
+async fn parameters(target: &AttackTarget, path: &str, text: &str, count: usize) -> Result<AttackEnding> {
     target.ending("GET", &format!("{path}{}", text.repeat(count)), &[], "").await
 }
 
 /// Requests a path many times on one connection, without waiting for the responses.
-async fn pipelined(target: &Target, path: &str, count: usize) -> Result<Ending> {
+async fn pipelined(target: &AttackTarget, path: &str, count: usize) -> Result<AttackEnding> {
     let request = |more: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
     let requests = request("").repeat(count - 1) + &request("Connection: close\r\n");
     let (ending, text) = target.raw(requests.as_bytes()).await?;
@@ -122,7 +122,7 @@ async fn pipelined(target: &Target, path: &str, count: usize) -> Result<Ending> 
 }
 
 /// Sends a list of equal items of 120 KiB, with another end.
-async fn body(target: &Target, item: &str, end: &str) -> Result<Ending> {
+async fn body(target: &AttackTarget, item: &str, end: &str) -> Result<AttackEnding> {
     let items = vec![item; (120 << 10) / (item.len() + 1)].join(",");
     target.ending("POST", "/posted", &[("content-type", "application/json")], format!("[{items}{end}")).await
 }

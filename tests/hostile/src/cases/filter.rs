@@ -2,44 +2,48 @@
 
 use anyhow::Result;
 
-use crate::case::{Case, Ending};
-use crate::target::Target;
+use crate::case::{AttackCase, AttackEnding};
+use crate::target::AttackTarget;
 
-pub(super) const CASES: &[Case] = &[
-    case!("filter/head of many fields", |it| many_fields(&it), [Ending::problem(431, "head-too-large")]),
+pub(super) const CASES: &[AttackCase] = &[
+    case!(
+        "filter/head of many fields",
+        |it| many_fields(&it),
+        [AttackEnding::problem(431, "head-too-large")]
+    ),
     case!(
         "filter/body that stands still",
         |it| it.ending("POST", "/filtered/echo", &[("content-length", "5")], "x"),
-        [Ending::problem(408, "body-too-slow")],
+        [AttackEnding::problem(408, "body-too-slow")],
         &[("body held by a filter", 2)]
     ),
     case!(
         "filter/body in pieces",
         |it| it.ending("POST", "/filtered/echo", &[], "x".repeat(1 << 20)),
-        [Ending::Answer(200), Ending::problem(413, "body-too-large")],
+        [AttackEnding::Answer(200), AttackEnding::problem(413, "body-too-large")],
         &[("body held by a filter", 2)]
     ),
     case!(
         "filter/long answer that a filter reads",
         |it| long_answer(&it),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         &[("query body", 2), ("memory held for a program", 2), ("memory of a filter", 1)]
     ),
     case!(
         "filter/body of many lines that a filter logs",
         |it| it.ending("POST", "/read/echo", &[], "a\n".repeat(32 << 10)),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         &[("memory of a filter", 1)]
     ),
 ];
 
 /// Runs a program whose answer of four megabytes is a single frame.
-async fn long_answer(target: &Target) -> Result<Ending> {
+async fn long_answer(target: &AttackTarget) -> Result<AttackEnding> {
     let source = "export default () => 'x'.repeat(4_000_000)";
     target.ending("POST", "/read", &[("content-type", "text/javascript")], source).await
 }
 
-async fn many_fields(target: &Target) -> Result<Ending> {
+async fn many_fields(target: &AttackTarget) -> Result<AttackEnding> {
     let names: Vec<String> = (0..200).map(|number| format!("x-{number}")).collect();
     let headers: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
     target.ending("GET", "/filtered/json?n=1", &headers, "").await

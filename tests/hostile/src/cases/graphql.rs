@@ -10,42 +10,42 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 
-use super::Holds;
+use super::HeldRows;
 use super::http2::{ENHANCE_YOUR_CALM, UNTAKEN_COMPOSED};
-use crate::case::{Case, Ending};
+use crate::case::{AttackCase, AttackEnding};
 use crate::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, frame, request, reset_untaken};
-use crate::target::Target;
+use crate::target::AttackTarget;
 use crate::wire;
 
-const LIMIT: Ending = Ending::errors("graphql-limit");
-const INVALID: Ending = Ending::errors("graphql-invalid");
-const SYNTAX: Ending = Ending::errors("graphql-syntax");
-const OPERATION: Ending = Ending::errors("graphql-operation");
-const VARIABLES: Ending = Ending::errors("graphql-variables");
+const LIMIT: AttackEnding = AttackEnding::errors("graphql-limit");
+const INVALID: AttackEnding = AttackEnding::errors("graphql-invalid");
+const SYNTAX: AttackEnding = AttackEnding::errors("graphql-syntax");
+const OPERATION: AttackEnding = AttackEnding::errors("graphql-operation");
+const VARIABLES: AttackEnding = AttackEnding::errors("graphql-variables");
 /// The body did not arrive in time.
-const LATE: Ending = Ending::problem(422, "limit-deadline");
+const LATE: AttackEnding = AttackEnding::problem(422, "limit-deadline");
 /// The gateway holds too many bodies of the client's address.
-const OVERLOADED: Ending = Ending::problem(503, "gateway-overloaded");
+const OVERLOADED: AttackEnding = AttackEnding::problem(503, "gateway-overloaded");
 /// The attacker has used up its budget for planning.
-const RATE: Ending = Ending::problem(429, "plan-rate");
+const RATE: AttackEnding = AttackEnding::problem(429, "plan-rate");
 
 /// The memory of a body: twice while it is received, and again for its parsed form.
-const BODY: Holds = &[("GraphQL body", 4)];
+const BODY: HeldRows = &[("GraphQL body", 4)];
 /// The memory of a document while it is planned, and the cached plans.
-const PLANNED: Holds = &[("GraphQL body", 4), ("GraphQL document being planned", 1), ("GraphQL plans", 1)];
+const PLANNED: HeldRows = &[("GraphQL body", 4), ("GraphQL document being planned", 1), ("GraphQL plans", 1)];
 /// The memory of responses from services and of the answer composed from them.
-const ANSWER: Holds = &[
+const ANSWER: HeldRows = &[
     ("GraphQL document being planned", 1),
     ("GraphQL plans", 1),
     ("bytes received by GraphQL", 1),
     ("answer of GraphQL", 2),
 ];
 
-pub(super) const CASES: &[Case] = &[
+pub(super) const CASES: &[AttackCase] = &[
     case!(
         "graphql/bodies that never end",
         |it| unfinished_bodies(&it),
-        [OVERLOADED, Ending::Closed],
+        [OVERLOADED, AttackEnding::Closed],
         &[("request bodies of an address", 2)]
     ),
     case!(
@@ -213,7 +213,7 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "graphql/aliases below a long list",
         |it| rest(&it, format!("{{ items(n: 50000) {{ {} }} }}", repeated(80, |n| format!("a{n}: name ")))),
-        [Ending::errors("graphql-output"), RATE],
+        [AttackEnding::errors("graphql-output"), RATE],
         ANSWER
     ),
     case!(
@@ -228,12 +228,12 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "graphql/introspection where it is off",
         |it| federated(&it, "{ __schema { types { name } } }".into()),
-        [Ending::errors("introspection-off")]
+        [AttackEnding::errors("introspection-off")]
     ),
     case!(
         "graphql/plan over recursive types",
         |it| federated(&it, recursive(6)),
-        [LIMIT, RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")],
+        [LIMIT, RATE, AttackEnding::errors("upstream-not-graphql"), AttackEnding::errors("upstream-status")],
         PLANNED
     ),
     case!(
@@ -242,13 +242,13 @@ pub(super) const CASES: &[Case] = &[
             &it,
             format!("{{ nodes {{ {} }} }}", repeated(60, |n| format!("a{n}: next {{ weight name }} ")))
         ),
-        [LIMIT, RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")],
+        [LIMIT, RATE, AttackEnding::errors("upstream-not-graphql"), AttackEnding::errors("upstream-status")],
         PLANNED
     ),
     case!(
         "graphql/operations that share a large expansion",
         |it| named(&it, fresh(&shared_expansion()), "Chosen"),
-        [Ending::Answer(200), RATE],
+        [AttackEnding::Answer(200), RATE],
         PLANNED
     ),
     case!(
@@ -259,7 +259,7 @@ pub(super) const CASES: &[Case] = &[
                 "{ node(id: 1) { weight name next { weight name all { weight name id code all { weight } } } } }"
             )
         ),
-        [RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")],
+        [RATE, AttackEnding::errors("upstream-not-graphql"), AttackEnding::errors("upstream-status")],
         PLANNED
     ),
     case!(
@@ -268,7 +268,7 @@ pub(super) const CASES: &[Case] = &[
             &it,
             fresh(&format!("{{ nodes {{ {} }} }}", repeated(12, |n| format!("a{n}: next {{ weight }} "))))
         ),
-        [RATE, Ending::errors("upstream-not-graphql"), Ending::errors("upstream-status")],
+        [RATE, AttackEnding::errors("upstream-not-graphql"), AttackEnding::errors("upstream-status")],
         PLANNED
     ),
     case!(
@@ -291,7 +291,7 @@ pub(super) const CASES: &[Case] = &[
                 ))
             )
         ),
-        [Ending::Answer(200), RATE],
+        [AttackEnding::Answer(200), RATE],
         ANSWER
     ),
     case!(
@@ -309,7 +309,7 @@ pub(super) const CASES: &[Case] = &[
                 "]".repeat(20_000)
             )
         ),
-        [Ending::errors("graphql-json"), VARIABLES],
+        [AttackEnding::errors("graphql-json"), VARIABLES],
         BODY
     ),
     case!(
@@ -321,7 +321,7 @@ pub(super) const CASES: &[Case] = &[
                 repeated(50_000, |n| format!("\"v{n}\":{n},"))
             )
         ),
-        [Ending::Answer(200), Ending::problem(413, "body-too-large")],
+        [AttackEnding::Answer(200), AttackEnding::problem(413, "body-too-large")],
         BODY
     ),
     case!(
@@ -346,7 +346,7 @@ pub(super) const CASES: &[Case] = &[
             ),
             json!({ "ids": vec![7; 2_000] })
         ),
-        [Ending::Answer(200), RATE],
+        [AttackEnding::Answer(200), RATE],
         PLANNED
     ),
     case!(
@@ -359,37 +359,37 @@ pub(super) const CASES: &[Case] = &[
                 repeated(200, |n| format!("name @include(if: $v{n}) "))
             )
         ),
-        [Ending::Answer(200), LIMIT, RATE],
+        [AttackEnding::Answer(200), LIMIT, RATE],
         PLANNED
     ),
     case!(
         "graphql/query of many parameters",
         |it| it.ending("GET", &format!("/graphql?query=%7B__typename%7D{}", "&a".repeat(30_000)), &[], ""),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         PLANNED
     ),
     case!(
         "graphql/page without an encoding",
         |it| it.ending("GET", "/graphql", &[("accept", "text/html")], ""),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         &[("answer of GraphQL", 1)]
     ),
     case!(
         "graphql/long answer that may be shared",
         |it| it.graphql("/shared", "{ items(n: 16, text: 100000) { text } }", json!({})),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         ANSWER
     ),
     case!(
         "graphql/body of a list",
         |it| raw(&it, format!("[{}1]", "1,".repeat(1_000))),
-        [Ending::errors("graphql-batch")],
+        [AttackEnding::errors("graphql-batch")],
         BODY
     ),
     case!(
         "graphql/body of nested lists",
         |it| raw(&it, "[".repeat(100_000)),
-        [Ending::errors("graphql-json"), Ending::errors("graphql-batch")],
+        [AttackEnding::errors("graphql-json"), AttackEnding::errors("graphql-batch")],
         BODY
     ),
     case!(
@@ -400,12 +400,12 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "graphql/empty list in a path",
         |it| it.graphql("/graphql", "mutation { deleteItems(ids: []) }", json!({})),
-        [Ending::errors("argument-unfit"), Ending::errors("argument-missing"), INVALID, LIMIT]
+        [AttackEnding::errors("argument-unfit"), AttackEnding::errors("argument-missing"), INVALID, LIMIT]
     ),
     case!(
         "graphql/mutation by GET",
         |it| it.ending("GET", "/graphql?query=mutation%7BdeleteItems(ids:%5B%221%22%5D)%7D", &[], ""),
-        [Ending::problem(405, "method-not-allowed")]
+        [AttackEnding::problem(405, "method-not-allowed")]
     ),
     case!(
         "graphql/hash of another document",
@@ -415,12 +415,12 @@ pub(super) const CASES: &[Case] = &[
         "extensions": { "persistedQuery": { "version": 1, "sha256Hash": "0".repeat(64) } } })
             .to_string()
         ),
-        [Ending::errors("persisted-mismatch")]
+        [AttackEnding::errors("persisted-mismatch")]
     ),
     case!(
         "graphql/document of no characters",
         |it| rest(&it, String::new()),
-        [SYNTAX, OPERATION, INVALID, Ending::errors("graphql-parameter")]
+        [SYNTAX, OPERATION, INVALID, AttackEnding::errors("graphql-parameter")]
     ),
     case!(
         "graphql/document of control characters",
@@ -430,37 +430,37 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "graphql/forty long answers that are not taken",
         |it| reset_untaken(&it, long_texts),
-        [Ending::StreamReset(ENHANCE_YOUR_CALM)],
+        [AttackEnding::StreamReset(ENHANCE_YOUR_CALM)],
         UNTAKEN_COMPOSED
     ),
 ];
 
 /// Sends a document to the route over REST.
-async fn rest(target: &Target, document: String) -> Result<Ending> {
+async fn rest(target: &AttackTarget, document: String) -> Result<AttackEnding> {
     target.graphql("/graphql", &document, json!({})).await
 }
 
 /// Sends a document to the route over a supergraph.
-async fn federated(target: &Target, document: String) -> Result<Ending> {
+async fn federated(target: &AttackTarget, document: String) -> Result<AttackEnding> {
     target.graphql("/federated", &document, json!({})).await
 }
 
-async fn named(target: &Target, document: String, operation: &str) -> Result<Ending> {
+async fn named(target: &AttackTarget, document: String, operation: &str) -> Result<AttackEnding> {
     raw(target, json!({ "query": document, "operationName": operation }).to_string()).await
 }
 
-async fn variables(target: &Target, document: &str, variables: Value) -> Result<Ending> {
+async fn variables(target: &AttackTarget, document: &str, variables: Value) -> Result<AttackEnding> {
     target.graphql("/graphql", document, variables).await
 }
 
 /// Sends a request with this body.
-async fn raw(target: &Target, body: String) -> Result<Ending> {
+async fn raw(target: &AttackTarget, body: String) -> Result<AttackEnding> {
     target.ending("POST", "/graphql", &[("content-type", "application/json")], body).await
 }
 
 /// Sends bodies of a mebibyte that lack a byte, more than the gateway holds for one address. Returns the
 /// ending of one that was refused before the deadline.
-async fn unfinished_bodies(target: &Target) -> Result<Ending> {
+async fn unfinished_bodies(target: &AttackTarget) -> Result<AttackEnding> {
     const LENGTH: usize = 1 << 20;
     let head = format!(
         "POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {LENGTH}\r\n\r\n"
@@ -478,7 +478,7 @@ async fn unfinished_bodies(target: &Target) -> Result<Ending> {
             anyhow::Ok(wire::ending(&wire::read_all(&mut stream).await))
         }
     });
-    let endings: Vec<Ending> = join_all(requests).await.into_iter().collect::<Result<_>>()?;
+    let endings: Vec<AttackEnding> = join_all(requests).await.into_iter().collect::<Result<_>>()?;
     let held = endings.iter().filter(|ending| **ending == LATE).count();
     ensure!(held <= 64, "the gateway holds {held} bodies of one address");
     endings.into_iter().find(|ending| *ending != LATE).context("no body was refused")

@@ -6,17 +6,17 @@ use anyhow::{Result, ensure};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 
-use crate::case::{Case, Ending};
-use crate::target::Target;
+use crate::case::{AttackCase, AttackEnding};
+use crate::target::AttackTarget;
 use crate::wire;
 
-const MALFORMED: Ending = Ending::problem(400, "request-malformed");
-const DOUBTFUL: Ending = Ending::problem(400, "framing-doubtful");
-const TOO_LARGE: Ending = Ending::problem(431, "head-too-large");
-const BROKEN: Ending = Ending::problem(400, "body-malformed");
-const HOST: Ending = Ending::problem(400, "host-invalid");
+const MALFORMED: AttackEnding = AttackEnding::problem(400, "request-malformed");
+const DOUBTFUL: AttackEnding = AttackEnding::problem(400, "framing-doubtful");
+const TOO_LARGE: AttackEnding = AttackEnding::problem(431, "head-too-large");
+const BROKEN: AttackEnding = AttackEnding::problem(400, "body-malformed");
+const HOST: AttackEnding = AttackEnding::problem(400, "host-invalid");
 
-pub(super) const CASES: &[Case] = &[
+pub(super) const CASES: &[AttackCase] = &[
     case!(
         "http1/trailers that speak of the message",
         |it| first(
@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = &[
             "POST /up/echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\
              Content-Length: 5\r\nTransfer-Encoding: chunked\r\nHost: b\r\n\r\n"
         ),
-        [Ending::Answer(200)]
+        [AttackEnding::Answer(200)]
     ),
     case!(
         "http1/request behind a trailer without a name",
@@ -150,17 +150,17 @@ pub(super) const CASES: &[Case] = &[
             &it,
             "GET http://u:p@localhost/up/json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         ),
-        [Ending::problem(400, "target-invalid")]
+        [AttackEnding::problem(400, "target-invalid")]
     ),
     case!(
         "http1/CONNECT",
         |it| first(&it, "CONNECT up:80 HTTP/1.1\r\nHost: up:80\r\nConnection: close\r\n\r\n"),
-        [Ending::problem(405, "method-not-allowed")]
+        [AttackEnding::problem(405, "method-not-allowed")]
     ),
     case!(
         "http1/TRACE",
         |it| first(&it, "TRACE /up/json HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
-        [Ending::problem(405, "method-not-allowed")]
+        [AttackEnding::problem(405, "method-not-allowed")]
     ),
     case!(
         "http1/another expectation",
@@ -168,7 +168,7 @@ pub(super) const CASES: &[Case] = &[
             &it,
             "POST /up/echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: tea\r\nContent-Length: 1\r\n\r\n"
         ),
-        [Ending::problem(417, "expectation-failed")]
+        [AttackEnding::problem(417, "expectation-failed")]
     ),
     case!("http1/another version", |it| first(&it, "GET /up/json HTTP/3.0\r\nHost: a\r\n\r\n"), [MALFORMED]),
     case!("http1/bytes that are no request", |it| first(&it, "\x16\x03\x01\0\x05hello\r\n\r\n"), [MALFORMED]),
@@ -211,25 +211,25 @@ pub(super) const CASES: &[Case] = &[
             "Content-Type: application/json\r\nContent-Length: 34\r\nAccept: application/json, ",
             r#"{"query":"{ items(n: 1) { id } }"}"#
         ),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         &[("HTTP/1.1 request head", 2)]
     ),
     case!(
         "http1/thousands of codings",
         |it| list(&it, "GET /items?n=1", "Accept-Encoding: ", ""),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         &[("HTTP/1.1 request head", 2)]
     ),
     case!(
         "http1/thousands of trailer names",
         |it| list(&it, "POST /up/echo", "Transfer-Encoding: chunked\r\nTrailer: ", "1\r\nx\r\n0\r\n\r\n"),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         &[("HTTP/1.1 request head", 2)]
     ),
     case!(
         "http1/preflight for thousands of headers",
         |it| preflight(&it),
-        [Ending::Answer(204)],
+        [AttackEnding::Answer(204)],
         &[("HTTP/1.1 request head", 2)]
     ),
     case!(
@@ -247,42 +247,42 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "http1/body that breaks off",
         |it| broken_off(&it, "Content-Length: 10\r\n\r\nhalf"),
-        [Ending::problem(400, "body-broken"), Ending::Closed]
+        [AttackEnding::problem(400, "body-broken"), AttackEnding::Closed]
     ),
     case!(
         "http1/chunks that break off",
         |it| broken_off(&it, "Transfer-Encoding: chunked\r\n\r\n9\r\nhalf"),
-        [Ending::problem(400, "body-broken"), Ending::Closed]
+        [AttackEnding::problem(400, "body-broken"), AttackEnding::Closed]
     ),
     case!(
         "http1/a thousand requests at once",
         |it| pipelined(&it),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         &[("HTTP/1.1 read ahead", 2)]
     ),
     case!(
         "http1/a hundred requests with long heads at once",
         |it| long_heads(&it),
-        [Ending::problem(404, "route-not-found")],
+        [AttackEnding::problem(404, "route-not-found")],
         &[("HTTP/1.1 request head", 2), ("HTTP/1.1 read ahead", 2)]
     ),
     case!(
         "http1/unread body of thousands of chunks",
         |it| unread_chunks(&it),
-        [Ending::problem(404, "route-not-found")],
+        [AttackEnding::problem(404, "route-not-found")],
         &[("HTTP/1.1 read ahead", 2)]
     ),
-    case!("http1/client that leaves before its answer", |it| leaves(&it), [Ending::Closed]),
+    case!("http1/client that leaves before its answer", |it| leaves(&it), [AttackEnding::Closed]),
 ];
 
 /// Sends bytes and returns the ending of the first answer.
-async fn first(target: &Target, bytes: &str) -> Result<Ending> {
+async fn first(target: &AttackTarget, bytes: &str) -> Result<AttackEnding> {
     Ok(target.raw(bytes.as_bytes()).await?.0)
 }
 
 /// Sends a request with this rest of its head and its body, followed by another request, which must not be
 /// answered.
-async fn smuggled(target: &Target, rest: &str) -> Result<Ending> {
+async fn smuggled(target: &AttackTarget, rest: &str) -> Result<AttackEnding> {
     let first = format!("POST /up/echo HTTP/1.1\r\nHost: localhost\r\n{rest}");
     let second = "GET /up/status/299 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let (ending, text) = target.raw(format!("{first}{second}").as_bytes()).await?;
@@ -291,24 +291,24 @@ async fn smuggled(target: &Target, rest: &str) -> Result<Ending> {
 }
 
 /// Sends a megabyte between two texts.
-async fn long(target: &Target, before: &str, after: &str) -> Result<Ending> {
+async fn long(target: &AttackTarget, before: &str, after: &str) -> Result<AttackEnding> {
     first(target, &format!("{before}{}{after}", "a".repeat(1 << 20))).await
 }
 
-async fn many_fields(target: &Target) -> Result<Ending> {
+async fn many_fields(target: &AttackTarget) -> Result<AttackEnding> {
     let fields: String = (0..1000).map(|number| format!("X-{number}: y\r\n")).collect();
     first(target, &format!("GET /up/json HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).await
 }
 
 /// Sends a request with thousands of members behind the start of its last field.
-async fn list(target: &Target, request: &str, fields: &str, body: &str) -> Result<Ending> {
+async fn list(target: &AttackTarget, request: &str, fields: &str, body: &str) -> Result<AttackEnding> {
     let members = "a,".repeat(30_000);
     let host = "Host: localhost\r\nConnection: close\r\n";
     first(target, &format!("{request} HTTP/1.1\r\n{host}{fields}{members}a\r\n\r\n{body}")).await
 }
 
 /// Sends the preflight of a page of the gateway itself, which requests thousands of the gateway's headers.
-async fn preflight(target: &Target) -> Result<Ending> {
+async fn preflight(target: &AttackTarget) -> Result<AttackEnding> {
     let names: Vec<String> = (0..6_000).map(|number| format!("orfa-{number}")).collect();
     let request = format!(
         "OPTIONS /query HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nOrigin: http://localhost\r\n\
@@ -319,7 +319,7 @@ async fn preflight(target: &Target) -> Result<Ending> {
 }
 
 /// Sends an incomplete body and closes the client's half of the connection.
-async fn broken_off(target: &Target, rest: &str) -> Result<Ending> {
+async fn broken_off(target: &AttackTarget, rest: &str) -> Result<AttackEnding> {
     let mut stream = target.connect().await?;
     stream.write_all(format!("POST /up/echo HTTP/1.1\r\nHost: a\r\n{rest}").as_bytes()).await?;
     stream.shutdown().await?;
@@ -327,7 +327,7 @@ async fn broken_off(target: &Target, rest: &str) -> Result<Ending> {
 }
 
 /// Sends all requests before reading an answer.
-async fn pipelined(target: &Target) -> Result<Ending> {
+async fn pipelined(target: &AttackTarget) -> Result<AttackEnding> {
     const COUNT: usize = 1000;
     let one = "GET /up/json?n=1 HTTP/1.1\r\nHost: localhost\r\n";
     let bytes = format!("{one}\r\n").repeat(COUNT - 1) + one + "Connection: close\r\n\r\n";
@@ -337,7 +337,7 @@ async fn pipelined(target: &Target) -> Result<Ending> {
 }
 
 /// Sends requests with heads of nearly the maximum size before reading an answer.
-async fn long_heads(target: &Target) -> Result<Ending> {
+async fn long_heads(target: &AttackTarget) -> Result<AttackEnding> {
     const COUNT: usize = 100;
     let head = |last: &str| {
         format!("GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n{last}\r\n", "a".repeat(60_000))
@@ -349,7 +349,7 @@ async fn long_heads(target: &Target) -> Result<Ending> {
 }
 
 /// Sends a body in chunks of one byte that nothing reads.
-async fn unread_chunks(target: &Target) -> Result<Ending> {
+async fn unread_chunks(target: &AttackTarget) -> Result<AttackEnding> {
     let chunks = "1\r\nx\r\n".repeat(20_000);
     let head = "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked";
     first(target, &format!("{head}\r\n\r\n{chunks}0\r\n\r\n")).await
@@ -357,7 +357,7 @@ async fn unread_chunks(target: &Target) -> Result<Ending> {
 
 /// Sends requests that the service never answers, and disconnects, over more connections than an address may
 /// open.
-async fn leaves(target: &Target) -> Result<Ending> {
+async fn leaves(target: &AttackTarget) -> Result<AttackEnding> {
     for _ in 0..100 {
         // An address of its own, since the other cases and the neighbour need connections.
         let socket = TcpSocket::new_v4()?;
@@ -369,5 +369,5 @@ async fn leaves(target: &Target) -> Result<Ending> {
         // Above the rate, the gateway may close the connection before the write.
         let _ = stream.write_all(b"GET /up/hang HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     }
-    Ok(Ending::Closed)
+    Ok(AttackEnding::Closed)
 }

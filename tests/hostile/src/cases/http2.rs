@@ -4,13 +4,13 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Holds;
-use crate::case::{Case, Ending};
+use super::HeldRows;
+use crate::case::{AttackCase, AttackEnding};
 use crate::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameConnection, GOAWAY, HEADERS, NO_WINDOW, PING, PRIORITY,
     RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame, get, request, word,
 };
-use crate::target::Target;
+use crate::target::AttackTarget;
 
 /// Error codes of RFC 9113, section 7.
 const PROTOCOL_ERROR: u32 = 1;
@@ -19,14 +19,15 @@ const STREAM_CLOSED: u32 = 5;
 const FRAME_SIZE_ERROR: u32 = 6;
 const COMPRESSION_ERROR: u32 = 9;
 pub(super) const ENHANCE_YOUR_CALM: u32 = 11;
-const MALFORMED: &[Ending] = &[Ending::StreamReset(PROTOCOL_ERROR), Ending::GoAway(PROTOCOL_ERROR)];
+const MALFORMED: &[AttackEnding] =
+    &[AttackEnding::StreamReset(PROTOCOL_ERROR), AttackEnding::GoAway(PROTOCOL_ERROR)];
 /// The flags of a complete head without a body.
 const WHOLE: u8 = END_STREAM | END_HEADERS;
 
 /// Defines a case for a request with one forbidden field.
 macro_rules! malformed {
     ($name:literal, $field:expr) => {
-        Case {
+        AttackCase {
             name: $name,
             attack: |it| {
                 Box::pin(
@@ -40,19 +41,19 @@ macro_rules! malformed {
 }
 
 /// The streams of a connection, each with a request in flight.
-const REQUESTS: Holds = &[
+const REQUESTS: HeldRows = &[
     ("HTTP/2 streams", 1),
     ("HTTP/2 requests taken back", 1),
     ("HTTP/2 unread bodies", 1),
     ("request", 100),
 ];
 /// The same number of requests whose answers wait for a window.
-const UNTAKEN: Holds = &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 100)];
+const UNTAKEN: HeldRows = &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 100)];
 /// The streams of [`crate::http2::reset_untaken`]. Uncounted answers would exceed these rows.
-pub(super) const UNTAKEN_COMPOSED: Holds =
+pub(super) const UNTAKEN_COMPOSED: HeldRows =
     &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 40)];
 
-pub(super) const CASES: &[Case] = &[
+pub(super) const CASES: &[AttackCase] = &[
     malformed!("http2/field of the connection", ("connection", "close")),
     malformed!("http2/keep-alive", ("keep-alive", "1")),
     malformed!("http2/chunks", ("transfer-encoding", "chunked")),
@@ -75,12 +76,12 @@ pub(super) const CASES: &[Case] = &[
                 &[field(":method", "GET"), field(":scheme", "http"), field(":authority", "a")].concat()
             )
         ),
-        [Ending::StreamReset(PROTOCOL_ERROR), Ending::GoAway(PROTOCOL_ERROR)]
+        [AttackEnding::StreamReset(PROTOCOL_ERROR), AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/two hosts",
         |it| one(&it, &frame(HEADERS, WHOLE, 1, &get("/up/json", &[("host", "b")]))),
-        [Ending::problem(400, "host-invalid")]
+        [AttackEnding::problem(400, "host-invalid")]
     ),
     case!(
         "http2/body longer than it says",
@@ -92,7 +93,7 @@ pub(super) const CASES: &[Case] = &[
             ]
             .concat()
         ),
-        [Ending::StreamReset(PROTOCOL_ERROR)]
+        [AttackEnding::StreamReset(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/body shorter than it says",
@@ -104,22 +105,22 @@ pub(super) const CASES: &[Case] = &[
             ]
             .concat()
         ),
-        [Ending::StreamReset(PROTOCOL_ERROR)]
+        [AttackEnding::StreamReset(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/data on the connection's stream",
         |it| connection(&it, &frame(DATA, 0, 0, b"x")),
-        [Ending::GoAway(PROTOCOL_ERROR)]
+        [AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/data on a stream that is idle",
         |it| connection(&it, &frame(DATA, 0, 1, b"x")),
-        [Ending::GoAway(PROTOCOL_ERROR), Ending::GoAway(STREAM_CLOSED)]
+        [AttackEnding::GoAway(PROTOCOL_ERROR), AttackEnding::GoAway(STREAM_CLOSED)]
     ),
     case!(
         "http2/stream of the server",
         |it| connection(&it, &frame(HEADERS, WHOLE, 2, &get("/up/json", &[]))),
-        [Ending::GoAway(PROTOCOL_ERROR)]
+        [AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/stream below the last one",
@@ -131,37 +132,37 @@ pub(super) const CASES: &[Case] = &[
             ]
             .concat()
         ),
-        [Ending::GoAway(PROTOCOL_ERROR), Ending::GoAway(STREAM_CLOSED)]
+        [AttackEnding::GoAway(PROTOCOL_ERROR), AttackEnding::GoAway(STREAM_CLOSED)]
     ),
     case!(
         "http2/window that overflows",
         |it| connection(&it, &frame(WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255])),
-        [Ending::GoAway(FLOW_CONTROL_ERROR)]
+        [AttackEnding::GoAway(FLOW_CONTROL_ERROR)]
     ),
     case!(
         "http2/window that grows by nothing",
         |it| connection(&it, &frame(WINDOW_UPDATE, 0, 0, &[0; 4])),
-        [Ending::GoAway(PROTOCOL_ERROR)]
+        [AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/settings of half a size",
         |it| connection(&it, &frame(SETTINGS, 0, 0, &[0; 5])),
-        [Ending::GoAway(FRAME_SIZE_ERROR), Ending::GoAway(PROTOCOL_ERROR)]
+        [AttackEnding::GoAway(FRAME_SIZE_ERROR), AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/ping of another size",
         |it| connection(&it, &frame(PING, 0, 0, &[0; 7])),
-        [Ending::GoAway(FRAME_SIZE_ERROR), Ending::GoAway(PROTOCOL_ERROR)]
+        [AttackEnding::GoAway(FRAME_SIZE_ERROR), AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/frame that is too large",
         |it| connection(&it, &frame(DATA, 0, 1, &[0; 20_000])),
-        [Ending::GoAway(FRAME_SIZE_ERROR)]
+        [AttackEnding::GoAway(FRAME_SIZE_ERROR)]
     ),
     case!(
         "http2/padding longer than its frame",
         |it| connection(&it, &frame(HEADERS, WHOLE | 8, 1, &[200, 0])),
-        [Ending::GoAway(PROTOCOL_ERROR)]
+        [AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/another frame within a head",
@@ -169,17 +170,17 @@ pub(super) const CASES: &[Case] = &[
             &it,
             &[frame(HEADERS, 0, 1, &get("/up/json", &[])), frame(PING, 0, 0, &[0; 8])].concat()
         ),
-        [Ending::GoAway(PROTOCOL_ERROR)]
+        [AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/field of an index that is not there",
         |it| connection(&it, &frame(HEADERS, WHOLE, 1, &[0xff, 0xff, 0x03])),
-        [Ending::GoAway(COMPRESSION_ERROR), Ending::GoAway(PROTOCOL_ERROR)]
+        [AttackEnding::GoAway(COMPRESSION_ERROR), AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/stream that depends on itself",
         |it| connection(&it, &[frame(PRIORITY, 0, 1, &[0, 0, 0, 1, 0]), frame(PING, 0, 0, &[0; 7])].concat()),
-        [Ending::GoAway(PROTOCOL_ERROR), Ending::GoAway(FRAME_SIZE_ERROR)]
+        [AttackEnding::GoAway(PROTOCOL_ERROR), AttackEnding::GoAway(FRAME_SIZE_ERROR)]
     ),
     case!(
         "http2/requests taken back at once",
@@ -191,7 +192,7 @@ pub(super) const CASES: &[Case] = &[
             ]
             .concat()
         }),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::Closed],
+        [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::Closed],
         REQUESTS
     ),
     case!(
@@ -201,7 +202,7 @@ pub(super) const CASES: &[Case] = &[
             let head = frame(HEADERS, END_HEADERS, stream, &request("POST", "/up/echo", &[]));
             [head, frame(WINDOW_UPDATE, 0, stream, &[0; 4])].concat()
         }),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed],
+        [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::GoAway(PROTOCOL_ERROR), AttackEnding::Closed],
         REQUESTS
     ),
     case!(
@@ -210,7 +211,7 @@ pub(super) const CASES: &[Case] = &[
             0 => frame(HEADERS, 0, 1, &get("/up/json", &[])),
             _ => frame(CONTINUATION, 0, 1, &field("x-more", "of it")),
         }),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed],
+        [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::GoAway(PROTOCOL_ERROR), AttackEnding::Closed],
         &[("HTTP/2 request head", 2)]
     ),
     case!(
@@ -219,110 +220,110 @@ pub(super) const CASES: &[Case] = &[
             0 => frame(HEADERS, 0, 1, &get("/up/json", &[])),
             _ => frame(CONTINUATION, 0, 1, &[]),
         }),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::GoAway(PROTOCOL_ERROR), Ending::Closed],
+        [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::GoAway(PROTOCOL_ERROR), AttackEnding::Closed],
         &[("HTTP/2 request head", 2)]
     ),
     case!(
         "http2/head that swells by references",
         |it| one(&it, &frame(HEADERS, WHOLE, 1, &swelling())),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::problem(431, "head-too-large")],
+        [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::problem(431, "head-too-large")],
         &[("HTTP/2 request head", 2)]
     ),
     case!(
         "http2/heads of references at once",
         |it| referring(&it),
-        [Ending::problem(431, "head-too-large")],
+        [AttackEnding::problem(431, "head-too-large")],
         &[("HTTP/2 streams", 1), ("request", 60)]
     ),
     case!(
         "http2/paths that keep their heads in the table",
         |it| retained(&it),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::Closed],
+        [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::Closed],
         &[("HTTP/2 table of fields", 1), ("HTTP/2 streams", 1), ("request", 100)]
     ),
     case!(
         "http2/trailers of too many fields",
         |it| one(&it, &many_trailers()),
-        [Ending::problem(400, "body-malformed")],
+        [AttackEnding::problem(400, "body-malformed")],
         &[("HTTP/2 request head", 2)]
     ),
     case!(
         "http2/pings that are not read",
         |it| borne(&it, &frame(PING, 0, 0, &[7; 8])),
-        [Ending::Answer(200), Ending::Closed],
+        [AttackEnding::Answer(200), AttackEnding::Closed],
         &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/settings that are not read",
         |it| borne(&it, &frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])),
-        [Ending::Answer(200), Ending::Closed],
+        [AttackEnding::Answer(200), AttackEnding::Closed],
         &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/frames of an unknown kind",
         |it| borne(&it, &frame(0x42, 0, 0, b"nothing")),
-        [Ending::Answer(200), Ending::Closed],
+        [AttackEnding::Answer(200), AttackEnding::Closed],
         &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/priorities of streams that are not there",
         |it| borne(&it, &frame(PRIORITY, 0, 99, &[0, 0, 0, 7, 1])),
-        [Ending::Answer(200), Ending::Closed],
+        [AttackEnding::Answer(200), AttackEnding::Closed],
         &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/leaves again and again",
         |it| borne(&it, &frame(GOAWAY, 0, 0, &[0; 8])),
-        [Ending::Answer(200), Ending::Closed],
+        [AttackEnding::Answer(200), AttackEnding::Closed],
         &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/data of no bytes",
         |it| empty_data(&it),
         [
-            Ending::GoAway(ENHANCE_YOUR_CALM),
-            Ending::StreamReset(ENHANCE_YOUR_CALM),
-            Ending::Answer(200),
-            Ending::Closed
+            AttackEnding::GoAway(ENHANCE_YOUR_CALM),
+            AttackEnding::StreamReset(ENHANCE_YOUR_CALM),
+            AttackEnding::Answer(200),
+            AttackEnding::Closed
         ],
         &[("HTTP/2 unread bodies", 1)]
     ),
     case!(
         "http2/settings that change the windows of a hundred requests",
         |it| toggled(&it),
-        [Ending::GoAway(ENHANCE_YOUR_CALM), Ending::Closed],
+        [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::Closed],
         REQUESTS
     ),
     case!(
         "http2/thousands of small answers that are not read",
         |it| unread(&it),
-        [Ending::Answer(200), Ending::StreamReset(ENHANCE_YOUR_CALM)],
+        [AttackEnding::Answer(200), AttackEnding::StreamReset(ENHANCE_YOUR_CALM)],
         &[
             ("HTTP/2 answers of an address", 1),
             ("bytes received by an aggregate", 1),
             ("memory of an aggregate", 1)
         ]
     ),
-    case!("http2/a hundred answers that are not taken", |it| untaken(&it), [Ending::Closed], UNTAKEN),
-    case!("http2/a hundred requests whose client is gone", |it| gone(&it), [Ending::Closed], UNTAKEN),
+    case!("http2/a hundred answers that are not taken", |it| untaken(&it), [AttackEnding::Closed], UNTAKEN),
+    case!("http2/a hundred requests whose client is gone", |it| gone(&it), [AttackEnding::Closed], UNTAKEN),
 ];
 
 /// Sends frames on a new connection and returns how stream 1 ends.
-async fn one(target: &Target, bytes: &[u8]) -> Result<Ending> {
+async fn one(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     connection.send(bytes).await;
     Ok(connection.ending(1).await)
 }
 
 /// Sends frames on a new connection and returns how the connection ends.
-async fn connection(target: &Target, bytes: &[u8]) -> Result<Ending> {
+async fn connection(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     connection.send(bytes).await;
     Ok(connection.end().await)
 }
 
 /// Sends up to `count` frames until the gateway ends the connection, and returns how it ends.
-async fn flood(target: &Target, count: u32, make: impl Fn(u32) -> Vec<u8>) -> Result<Ending> {
+async fn flood(target: &AttackTarget, count: u32, make: impl Fn(u32) -> Vec<u8>) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     for number in 0..count {
         if !connection.send(&make(number)).await {
@@ -334,7 +335,7 @@ async fn flood(target: &Target, count: u32, make: impl Fn(u32) -> Vec<u8>) -> Re
 
 /// Sends a frame a hundred thousand times and then a request, which must be answered unless the connection
 /// has ended.
-async fn borne(target: &Target, bytes: &[u8]) -> Result<Ending> {
+async fn borne(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     for _ in 0..100 {
         if !connection.send(&bytes.repeat(1000)).await {
@@ -343,7 +344,7 @@ async fn borne(target: &Target, bytes: &[u8]) -> Result<Ending> {
     }
     connection.send(&frame(HEADERS, WHOLE, 1, &get("/up/json?n=1", &[]))).await;
     Ok(match connection.ending(1).await {
-        Ending::GoAway(_) => Ending::Closed,
+        AttackEnding::GoAway(_) => AttackEnding::Closed,
         ending => ending,
     })
 }
@@ -364,7 +365,7 @@ fn swelling() -> Vec<u8> {
 
 /// Sends requests whose heads refer to one short field as often as a head has room for it. Returns the ending
 /// of the first.
-async fn referring(target: &Target) -> Result<Ending> {
+async fn referring(target: &AttackTarget) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     let head = |first: &[u8]| [&get("/up/json?n=1", &[])[..], first, &[0xbe; 1800]].concat();
     // A field with incremental indexing, which gets index 62 (RFC 7541, 6.2.1).
@@ -378,7 +379,7 @@ async fn referring(target: &Target) -> Result<Ending> {
 
 /// Sends requests with long heads, each with a path that enters the dynamic table, until the gateway ends the
 /// connection. Ignores the GOAWAY that asks for no more requests.
-async fn retained(target: &Target) -> Result<Ending> {
+async fn retained(target: &AttackTarget) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     // Indexed fields, an authority, `:path` with incremental indexing, and the length of 16,000 bytes of a
     // field (RFC 7541, sections 5.1, 6.1 and 6.2).
@@ -391,10 +392,10 @@ async fn retained(target: &Target) -> Result<Ending> {
     }
     while let Some((kind, _, _, payload)) = connection.next().await {
         if kind == GOAWAY && word(&payload, 4) != 0 {
-            return Ok(Ending::GoAway(word(&payload, 4)));
+            return Ok(AttackEnding::GoAway(word(&payload, 4)));
         }
     }
-    Ok(Ending::Closed)
+    Ok(AttackEnding::Closed)
 }
 
 fn many_trailers() -> Vec<u8> {
@@ -407,7 +408,7 @@ fn many_trailers() -> Vec<u8> {
     .concat()
 }
 
-async fn empty_data(target: &Target) -> Result<Ending> {
+async fn empty_data(target: &AttackTarget) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     connection.send(&frame(HEADERS, END_HEADERS, 1, &request("POST", "/up/echo", &[]))).await;
     for _ in 0..100 {
@@ -420,7 +421,7 @@ async fn empty_data(target: &Target) -> Result<Ending> {
 }
 
 /// Changes the initial window again and again while a hundred requests are under way.
-async fn toggled(target: &Target) -> Result<Ending> {
+async fn toggled(target: &AttackTarget) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     for number in 0..100 {
         connection.send(&frame(HEADERS, WHOLE, number * 2 + 1, &get("/up/hang", &[]))).await;
@@ -438,7 +439,7 @@ const UNREAD_REQUESTS: u32 = 99;
 
 /// Requests answers of 15 kB on many connections, opens the windows once they have begun, and reads none of
 /// them. Ends with a reset once there is no room for an answer, unless the kernel's buffers take all of them.
-async fn unread(target: &Target) -> Result<Ending> {
+async fn unread(target: &AttackTarget) -> Result<AttackEnding> {
     let largest = 0x7fff_0000_u32.to_be_bytes();
     let windows =
         [frame(SETTINGS, 0, 0, &[&[0, 4][..], &largest].concat()), frame(WINDOW_UPDATE, 0, 0, &largest)];
@@ -453,7 +454,7 @@ async fn unread(target: &Target) -> Result<Ending> {
         while begun < UNREAD_REQUESTS {
             let (kind, _, _, payload) = connection.next().await.context("the connection has ended")?;
             match kind {
-                RST_STREAM => return Ok(Ending::StreamReset(word(&payload, 0))),
+                RST_STREAM => return Ok(AttackEnding::StreamReset(word(&payload, 0))),
                 HEADERS => begun += 1,
                 _ => {}
             }
@@ -461,27 +462,27 @@ async fn unread(target: &Target) -> Result<Ending> {
         connection.send(&windows.concat()).await;
         connections.push(connection);
     }
-    Ok(Ending::Answer(200))
+    Ok(AttackEnding::Answer(200))
 }
 
 /// Sends a hundred requests whose answers have no window, and disconnects once all heads have arrived.
-async fn untaken(target: &Target) -> Result<Ending> {
+async fn untaken(target: &AttackTarget) -> Result<AttackEnding> {
     let mut connection = hundred(target).await?;
     let mut heads = 0;
     while heads < 100 {
         let (kind, ..) = connection.next().await.context("the connection has ended")?;
         heads += usize::from(kind == HEADERS);
     }
-    Ok(Ending::Closed)
+    Ok(AttackEnding::Closed)
 }
 
 /// Like `untaken`, but disconnects immediately.
-async fn gone(target: &Target) -> Result<Ending> {
+async fn gone(target: &AttackTarget) -> Result<AttackEnding> {
     hundred(target).await?;
-    Ok(Ending::Closed)
+    Ok(AttackEnding::Closed)
 }
 
-async fn hundred(target: &Target) -> Result<FrameConnection> {
+async fn hundred(target: &AttackTarget) -> Result<FrameConnection> {
     let mut connection = FrameConnection::open(target, &NO_WINDOW).await?;
     for number in 0..100 {
         let head = get("/up/json?n=1000", &[]);

@@ -2,16 +2,16 @@
 
 use anyhow::Result;
 
-use super::Holds;
-use crate::case::{Case, Ending};
-use crate::target::Target;
+use super::HeldRows;
+use crate::case::{AttackCase, AttackEnding};
+use crate::target::AttackTarget;
 
-const CPU: Ending = Ending::problem(422, "limit-cpu");
-const MEMORY: Ending = Ending::problem(422, "limit-memory");
-const HEADER: Ending = Ending::problem(400, "header-malformed");
-const SYNTAX: Ending = Ending::problem(422, "program-syntax");
-const THREW: Ending = Ending::problem(422, "program-threw");
-const TRAPPED: Ending = Ending::problem(422, "program-trapped");
+const CPU: AttackEnding = AttackEnding::problem(422, "limit-cpu");
+const MEMORY: AttackEnding = AttackEnding::problem(422, "limit-memory");
+const HEADER: AttackEnding = AttackEnding::problem(400, "header-malformed");
+const SYNTAX: AttackEnding = AttackEnding::problem(422, "program-syntax");
+const THREW: AttackEnding = AttackEnding::problem(422, "program-threw");
+const TRAPPED: AttackEnding = AttackEnding::problem(422, "program-trapped");
 
 /// Defines a case for a program and its allowed endings.
 macro_rules! program {
@@ -21,7 +21,7 @@ macro_rules! program {
 }
 
 /// The memory of a run: held by the host, received, answered, and the program in the cache.
-const RUN: Holds = &[
+const RUN: HeldRows = &[
     ("query body", 2),
     ("memory held for a program", 1),
     ("bytes received by a program", 2),
@@ -29,18 +29,19 @@ const RUN: Holds = &[
     ("calls of a program", 1),
 ];
 /// The memory of a program that is compiled, and perhaps run.
-const SOURCE: Holds = &[("query body", 4), ("memory held for a program", 1)];
+const SOURCE: HeldRows = &[("query body", 4), ("memory held for a program", 1)];
 /// The memory of a program whose types are stripped.
-const TYPES: Holds = &[("query body", 4), ("syntax tree of a program", 1), ("memory held for a program", 1)];
+const TYPES: HeldRows =
+    &[("query body", 4), ("syntax tree of a program", 1), ("memory held for a program", 1)];
 /// The memory of a body that is decoded up to the limit.
-const BOMB: Holds = &[("query body", 2), ("decoded query body", 4), ("decoder of a body", 1)];
+const BOMB: HeldRows = &[("query body", 2), ("decoded query body", 4), ("decoder of a body", 1)];
 
-pub(super) const CASES: &[Case] = &[
+pub(super) const CASES: &[AttackCase] = &[
     program!("javascript/loop without an end", "export default () => { for (;;); }", [CPU]),
     program!(
         "javascript/regular expression that backtracks",
         "export default () => /^(a+)+$/.test('a'.repeat(40) + 'b')",
-        [CPU, Ending::Answer(200)]
+        [CPU, AttackEnding::Answer(200)]
     ),
     program!("javascript/recursion without an end", "const f = () => f() + 1; export default f", [THREW]),
     program!(
@@ -51,7 +52,7 @@ pub(super) const CASES: &[Case] = &[
     program!(
         "javascript/promise that nobody settles",
         "export default () => new Promise(() => {})",
-        [Ending::problem(422, "program-stalled")]
+        [AttackEnding::problem(422, "program-stalled")]
     ),
     program!(
         "javascript/array that grows without an end",
@@ -66,7 +67,7 @@ pub(super) const CASES: &[Case] = &[
     program!(
         "javascript/answer beyond its limit",
         "export default () => 'a'.repeat(1 << 17)",
-        [Ending::problem(422, "limit-output")]
+        [AttackEnding::problem(422, "limit-output")]
     ),
     program!(
         "javascript/answer that nests",
@@ -76,7 +77,7 @@ pub(super) const CASES: &[Case] = &[
     program!(
         "javascript/answer that is a circle",
         "export default () => { const a = []; a.push(a); return a }",
-        [Ending::problem(422, "program-bad-answer")]
+        [AttackEnding::problem(422, "program-bad-answer")]
     ),
     program!(
         "javascript/log without an end",
@@ -86,17 +87,17 @@ pub(super) const CASES: &[Case] = &[
     program!(
         "javascript/call too many",
         "export default async (_, { up }) => { for (let i = 0; i < 21; i++) await up.get('/json', { n: 1 }) }",
-        [Ending::problem(422, "limit-calls")]
+        [AttackEnding::problem(422, "limit-calls")]
     ),
     program!(
         "javascript/calls that are all made at once",
         "export default (_, { up }) => Promise.all(Array.from({ length: 1000 }, () => up.get('/json', { n: 1 })))",
-        [Ending::problem(422, "limit-calls")]
+        [AttackEnding::problem(422, "limit-calls")]
     ),
     program!(
         "javascript/writes without an end after the return",
         "export default (_, { up }) => { (async () => { for (;;) await up.post('/echo', 1) })(); return 1 }",
-        [Ending::problem(422, "limit-calls")]
+        [AttackEnding::problem(422, "limit-calls")]
     ),
     program!(
         "javascript/write that fails and is not awaited",
@@ -106,33 +107,33 @@ pub(super) const CASES: &[Case] = &[
     program!(
         "javascript/long answer that is read as JSON",
         "export default async (_, { up }) => (await up.get('/json', { n: 20000 })).length",
-        [Ending::Answer(200)]
+        [AttackEnding::Answer(200)]
     ),
     program!(
         "javascript/service that sends too much",
         "export default async (_, { up }) => (await up.get('/gigabyte')).length",
-        [Ending::problem(422, "limit-received")]
+        [AttackEnding::problem(422, "limit-received")]
     ),
     program!(
         "javascript/service that never answers",
         "export default (_, { up }) => up.get('/hang')",
-        [Ending::problem(422, "limit-deadline")]
+        [AttackEnding::problem(422, "limit-deadline")]
     ),
     program!(
         "javascript/path with U+0000",
         "export default async (_, { up }) => (await up.get('/echo/' + 'secret\\0' + '.public')).path",
         [
-            Ending::Answer(200),
+            AttackEnding::Answer(200),
             THREW,
-            Ending::problem(400, "path-control-character"),
-            Ending::problem(422, "path-control-character"),
-            Ending::problem(403, "path-control-character")
+            AttackEnding::problem(400, "path-control-character"),
+            AttackEnding::problem(422, "path-control-character"),
+            AttackEnding::problem(403, "path-control-character")
         ]
     ),
     program!(
         "javascript/path with dot segments",
         "export default (_, { up }) => up.get('/a/../../b')",
-        [Ending::problem(422, "path-dot-segment"), Ending::problem(400, "path-dot-segment")]
+        [AttackEnding::problem(422, "path-dot-segment"), AttackEnding::problem(400, "path-dot-segment")]
     ),
     program!(
         "javascript/service that is not open",
@@ -142,20 +143,24 @@ pub(super) const CASES: &[Case] = &[
     program!(
         "javascript/address that is no service",
         "export default () => fetch('http://127.0.0.1:1/')",
-        [THREW, Ending::problem(422, "service-unknown"), Ending::problem(422, "url-host")]
+        [THREW, AttackEnding::problem(422, "service-unknown"), AttackEnding::problem(422, "url-host")]
     ),
     program!(
         "javascript/header with a line break",
         "export default (_, { up }) => up.get('/echo', {}, { headers: { a: 'b\\r\\nc: d' } })",
-        [THREW, Ending::Answer(200), Ending::problem(422, "program-bad-text")]
+        [THREW, AttackEnding::Answer(200), AttackEnding::problem(422, "program-bad-text")]
     ),
     program!(
         "javascript/prototype of everything changed",
         "Object.prototype.toJSON = () => 'mine'; Array.prototype.push = null; export default () => [1]",
-        [Ending::Answer(200)]
+        [AttackEnding::Answer(200)]
     ),
     program!("javascript/import of a file", "import fs from 'node:fs'; export default () => fs", [SYNTAX]),
-    program!("javascript/no default export", "const x = 1", [Ending::problem(422, "program-bad-answer")]),
+    program!(
+        "javascript/no default export",
+        "const x = 1",
+        [AttackEnding::problem(422, "program-bad-answer")]
+    ),
     program!("javascript/no text", "\u{0}\u{1}\u{2}", [SYNTAX]),
     case!(
         "javascript/source of nested brackets",
@@ -190,19 +195,19 @@ pub(super) const CASES: &[Case] = &[
     case!(
         "javascript/program beyond its limit",
         |it| nested(&it, ";", 70_000, "text/javascript"),
-        [Ending::problem(413, "program-too-large")],
+        [AttackEnding::problem(413, "program-too-large")],
         SOURCE
     ),
     case!(
         "javascript/body beyond its limit",
         |it| nested(&it, ";", 300_000, "text/javascript"),
-        [Ending::problem(413, "body-too-large"), Ending::problem(413, "program-too-large")],
+        [AttackEnding::problem(413, "body-too-large"), AttackEnding::problem(413, "program-too-large")],
         SOURCE
     ),
     case!(
         "javascript/bytes that are no text",
         |it| it.ending("POST", "/query", &[("content-type", "text/javascript")], &b"\xff\xfe\xfd"[..]),
-        [Ending::problem(400, "program-not-text")],
+        [AttackEnding::problem(400, "program-not-text")],
         SOURCE
     ),
     case!(
@@ -213,7 +218,7 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "multipart/form-data; boundary=x")],
             "--x\r\nContent-Disposition: form-data; name=program\r\nContent-Type: text/javascript\r\n\r\n"
         ),
-        [Ending::problem(400, "form-malformed")],
+        [AttackEnding::problem(400, "form-malformed")],
         SOURCE
     ),
     case!(
@@ -224,10 +229,10 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "multipart/form-data; boundary=x"), ("orfa-input", "one")],
             "--x--\r\n"
         ),
-        [Ending::problem(400, "input-misplaced")],
+        [AttackEnding::problem(400, "input-misplaced")],
         SOURCE
     ),
-    case!("javascript/form of one long part", |it| form(&it, 200_000), [Ending::Answer(200)], SOURCE),
+    case!("javascript/form of one long part", |it| form(&it, 200_000), [AttackEnding::Answer(200)], SOURCE),
     case!("javascript/limits of thousands of words", |it| many_limits(&it), [HEADER], SOURCE),
     case!(
         "javascript/gzip bomb",
@@ -237,7 +242,7 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "text/javascript"), ("content-encoding", "gzip")],
             super::bombs::gzip()
         ),
-        [Ending::problem(413, "body-too-large")],
+        [AttackEnding::problem(413, "body-too-large")],
         BOMB
     ),
     case!(
@@ -248,7 +253,7 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "text/javascript"), ("content-encoding", "zstd")],
             super::bombs::zstd()
         ),
-        [Ending::problem(413, "body-too-large")],
+        [AttackEnding::problem(413, "body-too-large")],
         BOMB
     ),
     case!(
@@ -259,7 +264,7 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "text/javascript"), ("content-encoding", "zstd")],
             super::bombs::wide_window()
         ),
-        [Ending::problem(400, "content-encoding-broken"), Ending::problem(413, "body-too-large")],
+        [AttackEnding::problem(400, "content-encoding-broken"), AttackEnding::problem(413, "body-too-large")],
         BOMB
     ),
     case!(
@@ -270,7 +275,7 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "text/javascript"), ("content-encoding", "br")],
             super::bombs::brotli()
         ),
-        [Ending::problem(413, "body-too-large")],
+        [AttackEnding::problem(413, "body-too-large")],
         BOMB
     ),
     case!(
@@ -281,13 +286,13 @@ pub(super) const CASES: &[Case] = &[
             &[("content-type", "text/javascript"), ("content-encoding", "gzip")],
             "not gzip at all"
         ),
-        [Ending::problem(400, "content-encoding-broken")],
+        [AttackEnding::problem(400, "content-encoding-broken")],
         BOMB
     ),
 ];
 
 /// Sends a form with an input of this length.
-async fn form(target: &Target, bytes: usize) -> Result<Ending> {
+async fn form(target: &AttackTarget, bytes: usize) -> Result<AttackEnding> {
     let part = "--x\r\nContent-Disposition: form-data; name=";
     let program = "\"program\"\r\nContent-Type: text/javascript\r\n\r\nexport default () => 1";
     let input = format!("\"input\"\r\n\r\n\"{}\"", "a".repeat(bytes));
@@ -296,7 +301,7 @@ async fn form(target: &Target, bytes: usize) -> Result<Ending> {
 }
 
 /// Sends limits with thousands of names.
-async fn many_limits(target: &Target) -> Result<Ending> {
+async fn many_limits(target: &AttackTarget) -> Result<AttackEnding> {
     let names: Vec<String> = (0..5_000).map(|number| format!("a{number}")).collect();
     let limits = names.join(",");
     let headers = [("content-type", "text/javascript"), ("orfa-limit", limits.as_str())];
@@ -304,6 +309,6 @@ async fn many_limits(target: &Target) -> Result<Ending> {
 }
 
 /// Sends a program that repeats one text.
-async fn nested(target: &Target, text: &str, times: usize, language: &str) -> Result<Ending> {
+async fn nested(target: &AttackTarget, text: &str, times: usize, language: &str) -> Result<AttackEnding> {
     target.ending("POST", "/query", &[("content-type", language)], text.repeat(times)).await
 }

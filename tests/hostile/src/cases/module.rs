@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result};
 
-use super::Holds;
-use crate::case::{Case, Ending};
-use crate::target::Target;
+use super::HeldRows;
+use crate::case::{AttackCase, AttackEnding};
+use crate::target::AttackTarget;
 
-const MALFORMED: Ending = Ending::problem(422, "module-malformed");
-const IMPORT: Ending = Ending::problem(422, "module-import");
+const MALFORMED: AttackEnding = AttackEnding::problem(422, "module-malformed");
+const IMPORT: AttackEnding = AttackEnding::problem(422, "module-import");
 
 /// A module in WebAssembly text and how it may end.
 macro_rules! module {
@@ -17,7 +17,7 @@ macro_rules! module {
 }
 
 /// A module that is checked, compiled, kept and run.
-const COMPILED: Holds = &[
+const COMPILED: HeldRows = &[
     ("query body", 4),
     ("module being compiled", 1),
     ("compiled programs", 1),
@@ -25,14 +25,14 @@ const COMPILED: Holds = &[
 ];
 
 /// The same on the route that reads megabytes.
-const LONG: Holds = &[
+const LONG: HeldRows = &[
     ("query body", 4),
     ("module being compiled", 1),
     ("compiled programs", 1),
     ("memory held for a program", 2),
 ];
 
-pub(super) const CASES: &[Case] = &[
+pub(super) const CASES: &[AttackCase] = &[
     case!("module/body that is no module", |it| it.module(b"\0asm\x01\0\0\0\xff\xff".to_vec()), [MALFORMED]),
     case!("module/component", |it| it.module(b"\0asm\x0d\0\x01\0".to_vec()), [MALFORMED]),
     case!(
@@ -43,24 +43,24 @@ pub(super) const CASES: &[Case] = &[
     module!(
         "module/loop without an end",
         r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32) (loop $l (br $l))))"#,
-        [Ending::problem(422, "limit-cpu")]
+        [AttackEnding::problem(422, "limit-cpu")]
     ),
     module!(
         "module/recursion without an end",
         r#"(module (memory (export "memory") 1) (func $f (export "orfa") (param i32 i32) (call $f (local.get 0) (local.get 1))))"#,
-        [Ending::problem(422, "program-trapped")]
+        [AttackEnding::problem(422, "program-trapped")]
     ),
     module!(
         "module/memory that grows without an end",
         r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32) (loop $l (drop (memory.grow (i32.const 16))) (br $l))))"#,
-        [Ending::problem(422, "limit-memory"), Ending::problem(422, "limit-cpu")]
+        [AttackEnding::problem(422, "limit-memory"), AttackEnding::problem(422, "limit-cpu")]
     ),
     module!(
         "module/memory that is filled again and again",
         r#"(module (memory (export "memory") 250)
             (func (export "orfa") (param i32 i32)
               (loop $l (memory.fill (i32.const 0) (i32.const 1) (i32.const 16384000)) (br $l))))"#,
-        [Ending::problem(422, "limit-cpu")]
+        [AttackEnding::problem(422, "limit-cpu")]
     ),
     module!(
         "module/memory that grows and is filled again and again",
@@ -70,12 +70,12 @@ pub(super) const CASES: &[Case] = &[
                 (memory.fill (i32.const 0) (i32.const 1) (i32.mul (memory.size) (i32.const 65536)))
                 (drop (memory.grow (i32.const 8)))
                 (br $l))))"#,
-        [Ending::problem(422, "limit-memory"), Ending::problem(422, "limit-cpu")]
+        [AttackEnding::problem(422, "limit-memory"), AttackEnding::problem(422, "limit-cpu")]
     ),
     case!(
         "module/code without loops that touches all of its memory",
         |it| straight(&it, r#"(memory (export "memory") 250)"#, &touched_pages(3_900)),
-        [Ending::problem(422, "limit-cpu")],
+        [AttackEnding::problem(422, "limit-cpu")],
         COMPILED
     ),
     case!(
@@ -85,7 +85,7 @@ pub(super) const CASES: &[Case] = &[
             r#"(memory (export "memory") 1 1)"#,
             &"(drop (memory.grow (i32.const 1)))".repeat(2_000)
         ),
-        [Ending::problem(422, "limit-cpu")],
+        [AttackEnding::problem(422, "limit-cpu")],
         COMPILED
     ),
     case!(
@@ -95,16 +95,21 @@ pub(super) const CASES: &[Case] = &[
             r#"(import "orfa" "random" (func $random (param i32 i32))) (memory (export "memory") 2)"#,
             &"(call $random (i32.const 0) (i32.const 65536))".repeat(1_000)
         ),
-        [Ending::problem(422, "limit-cpu")],
+        [AttackEnding::problem(422, "limit-cpu")],
         COMPILED
     ),
     module!(
         "module/data at both ends of its memory",
         r#"(module (memory (export "memory") 250) (func (export "orfa") (param i32 i32))
             (data (i32.const 0) "a") (data (i32.const 16383999) "b"))"#,
-        [Ending::problem(422, "program-no-answer")]
+        [AttackEnding::problem(422, "program-no-answer")]
     ),
-    case!("module/client that leaves a memory that is full", |it| left_full(&it), [Ending::Closed], COMPILED),
+    case!(
+        "module/client that leaves a memory that is full",
+        |it| left_full(&it),
+        [AttackEnding::Closed],
+        COMPILED
+    ),
     // The request at 1024: `GET`, a URL of 14 MB, no headers, no body.
     module!(
         "module/call with a URL of megabytes",
@@ -114,7 +119,7 @@ pub(super) const CASES: &[Case] = &[
             (func (export "orfa") (param i32 i32)
               (memory.fill (i32.const 65536) (i32.const 97) (i32.const 14000000))
               (drop (call $http (i32.const 1024)))))"#,
-        [Ending::problem(422, "call-head-too-large")]
+        [AttackEnding::problem(422, "call-head-too-large")]
     ),
     module!(
         "module/pointer of megabytes",
@@ -131,7 +136,7 @@ pub(super) const CASES: &[Case] = &[
               (loop $l
                 (drop (call $json (i32.load (i32.const 2048)) (i32.const 65536) (i32.const 14000000) (i32.const 0) (i32.const 0)))
                 (br $l))))"#,
-        [Ending::problem(422, "limit-cpu")]
+        [AttackEnding::problem(422, "limit-cpu")]
     ),
     case!(
         "module/long answer that is walked again and again",
@@ -141,7 +146,7 @@ pub(super) const CASES: &[Case] = &[
             r#"(drop (call $children (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))
                (drop (call $pointer (local.get $h) (i32.const 80) (i32.const 9) (i32.const 65536) (i32.const 64)))"#
         ),
-        [Ending::problem(422, "limit-cpu")],
+        [AttackEnding::problem(422, "limit-cpu")],
         LONG
     ),
     case!(
@@ -154,7 +159,7 @@ pub(super) const CASES: &[Case] = &[
                  (i32.const 128) (i32.const 65536) (i32.const 8000000)))
                (drop (call $text (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))"#
         ),
-        [Ending::problem(422, "limit-cpu")],
+        [AttackEnding::problem(422, "limit-cpu")],
         LONG
     ),
     case!(
@@ -164,7 +169,7 @@ pub(super) const CASES: &[Case] = &[
             ("[", "0,", "0]", 480_000),
             "(drop (call $children (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))"
         ),
-        [Ending::problem(422, "limit-cpu")],
+        [AttackEnding::problem(422, "limit-cpu")],
         LONG
     ),
     case!(
@@ -175,7 +180,7 @@ pub(super) const CASES: &[Case] = &[
             r#"(drop (call $member (local.get $h) (i32.const 0) (i32.const 96) (i32.const 4) (i32.const 1)
                  (i32.const 128) (i32.const 65536) (i32.const 8000000)))"#
         ),
-        [Ending::problem(422, "limit-cpu")],
+        [AttackEnding::problem(422, "limit-cpu")],
         LONG
     ),
     case!(
@@ -186,7 +191,7 @@ pub(super) const CASES: &[Case] = &[
             r#"(drop (call $column (local.get $h) (i32.const 1) (i32.const 96) (i32.const 4) (i32.const 1)
                  (i32.const 65536) (i32.const 1000) (i32.const 128000) (i32.const 1000)))"#
         ),
-        [Ending::problem(422, "limit-cpu")],
+        [AttackEnding::problem(422, "limit-cpu")],
         LONG
     ),
     case!(
@@ -196,7 +201,7 @@ pub(super) const CASES: &[Case] = &[
             ("[", &format!("\"{}\",", r"\n".repeat(40)), "0]", 15_000),
             "(drop (call $children (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))"
         ),
-        [Ending::problem(422, "limit-cpu")],
+        [AttackEnding::problem(422, "limit-cpu")],
         LONG
     ),
     case!(
@@ -206,7 +211,7 @@ pub(super) const CASES: &[Case] = &[
             (r#"{"a":""#, "aaaaaaaaaa", r#""}"#, 140_000),
             "(drop (call $text (local.get $h) (i32.const 4) (i32.const 65536) (i32.const 8000000)))"
         ),
-        [Ending::problem(422, "limit-cpu")],
+        [AttackEnding::problem(422, "limit-cpu")],
         LONG
     ),
     case!(
@@ -225,28 +230,28 @@ pub(super) const CASES: &[Case] = &[
             );
             it.module_at("/long", wat::parse_str(&source).context("the module's text")?).await
         },
-        [Ending::problem(422, "limit-memory")],
+        [AttackEnding::problem(422, "limit-memory")],
         LONG
     ),
     module!(
         "module/memory that begins too large",
         r#"(module (memory (export "memory") 65536) (func (export "orfa") (param i32 i32)))"#,
-        [Ending::problem(422, "limit-memory"), MALFORMED]
+        [AttackEnding::problem(422, "limit-memory"), MALFORMED]
     ),
     module!(
         "module/no memory",
         r#"(module (func (export "orfa") (param i32 i32)))"#,
-        [Ending::problem(422, "module-memory")]
+        [AttackEnding::problem(422, "module-memory")]
     ),
     module!(
         "module/no entry",
         r#"(module (memory (export "memory") 1))"#,
-        [Ending::problem(422, "module-no-entry")]
+        [AttackEnding::problem(422, "module-no-entry")]
     ),
     module!(
         "module/entry of another type",
         r#"(module (memory (export "memory") 1) (func (export "orfa") (param i64)))"#,
-        [Ending::problem(422, "module-signature")]
+        [AttackEnding::problem(422, "module-signature")]
     ),
     module!(
         "module/import that there is not",
@@ -257,61 +262,69 @@ pub(super) const CASES: &[Case] = &[
     module!(
         "module/start that spins",
         r#"(module (memory (export "memory") 1) (func $s (loop $l (br $l))) (start $s) (func (export "orfa") (param i32 i32)))"#,
-        [Ending::problem(422, "limit-cpu"), MALFORMED]
+        [AttackEnding::problem(422, "limit-cpu"), MALFORMED]
     ),
     module!(
         "module/trap",
         r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32) unreachable))"#,
-        [Ending::problem(422, "program-trapped")]
+        [AttackEnding::problem(422, "program-trapped")]
     ),
     module!(
         "module/table that is too large",
         r#"(module (memory (export "memory") 1) (table 10000000 funcref) (func (export "orfa") (param i32 i32)))"#,
-        [Ending::problem(422, "module-table"), Ending::problem(422, "limit-memory"), MALFORMED]
+        [AttackEnding::problem(422, "module-table"), AttackEnding::problem(422, "limit-memory"), MALFORMED]
     ),
     case!(
         "module/many functions with many locals",
         |it| it.module(many_locals(8_100, 50_000)),
-        [Ending::problem(422, "module-complexity"), MALFORMED],
+        [AttackEnding::problem(422, "module-complexity"), MALFORMED],
         COMPILED
     ),
     case!(
         "module/one function with as many locals as there may be",
         |it| it.module(many_locals(1, 50_000)),
         [
-            Ending::problem(422, "module-complexity"),
+            AttackEnding::problem(422, "module-complexity"),
             MALFORMED,
-            Ending::Answer(200),
-            Ending::problem(422, "program-no-answer")
+            AttackEnding::Answer(200),
+            AttackEnding::problem(422, "program-no-answer")
         ],
         COMPILED
     ),
     case!(
         "module/many functions",
         |it| it.module(many_locals(15_000, 0)),
-        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer")],
+        [AttackEnding::problem(422, "module-complexity"), AttackEnding::problem(422, "program-no-answer")],
         COMPILED
     ),
     case!(
         "module/deep blocks",
         |it| it.module(deep_blocks(20_000)),
-        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer"), MALFORMED],
+        [
+            AttackEnding::problem(422, "module-complexity"),
+            AttackEnding::problem(422, "program-no-answer"),
+            MALFORMED
+        ],
         COMPILED
     ),
     case!(
         "module/branch tables to everywhere",
         |it| it.module(branch_tables(200, 200)),
-        [Ending::problem(422, "module-complexity"), Ending::problem(422, "program-no-answer"), MALFORMED],
+        [
+            AttackEnding::problem(422, "module-complexity"),
+            AttackEnding::problem(422, "program-no-answer"),
+            MALFORMED
+        ],
         COMPILED
     ),
 ];
 
-async fn text(target: &Target, source: &str) -> Result<Ending> {
+async fn text(target: &AttackTarget, source: &str) -> Result<AttackEnding> {
     target.module(wat::parse_str(source).context("the module's text")?).await
 }
 
 /// A module that repeats long code without loops.
-async fn straight(target: &Target, items: &str, code: &str) -> Result<Ending> {
+async fn straight(target: &AttackTarget, items: &str, code: &str) -> Result<AttackEnding> {
     let source =
         format!(r#"(module {items} (func (export "orfa") (param i32 i32) (loop $l {code} (br $l))))"#);
     text(target, &source).await
@@ -325,7 +338,7 @@ fn touched_pages(count: usize) -> String {
 
 /// A module that has filled its memory and waits for a service that does not answer, ten times; its client
 /// leaves.
-async fn left_full(target: &Target) -> Result<Ending> {
+async fn left_full(target: &AttackTarget) -> Result<AttackEnding> {
     let source = r#"(module (import "orfa" "http" (func $http (param i32) (result i32)))
         (import "orfa" "Future_wait" (func $wait (param i32 i32 i32) (result i32)))
         (memory (export "memory") 240)
@@ -347,11 +360,11 @@ async fn left_full(target: &Target) -> Result<Ending> {
             () = target.upstream.seen_times("/hang", waiting) => {}
         }
     }
-    Ok(Ending::Closed)
+    Ok(AttackEnding::Closed)
 }
 
 /// A module that has a long answer, `$h`, and does something with it without an end.
-async fn long_answer(target: &Target, url: &str, again: &str) -> Result<Ending> {
+async fn long_answer(target: &AttackTarget, url: &str, again: &str) -> Result<AttackEnding> {
     let source = format!(
         r#"(module
             (import "orfa" "http" (func $http (param i32) (result i32)))
@@ -385,10 +398,10 @@ fn words_in_text(words: &[usize]) -> String {
 /// A program that asks for JSON of its own making, so many parts between a beginning and an end, and then
 /// makes calls about it again and again.
 async fn echoed(
-    target: &Target,
+    target: &AttackTarget,
     (open, part, close, count): (&str, &str, &str, usize),
     again: &str,
-) -> Result<Ending> {
+) -> Result<AttackEnding> {
     const URL: &str = "http://up/body";
     let body = 8_300_000;
     let words = [0, 3, 16, URL.len(), 0, 0, body, open.len() + count * part.len() + close.len()];

@@ -3,101 +3,109 @@
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::case::{Case, Ending};
-use crate::target::Target;
+use crate::case::{AttackCase, AttackEnding};
+use crate::target::AttackTarget;
 
-pub(super) const CASES: &[Case] = &[
+pub(super) const CASES: &[AttackCase] = &[
     case!(
         "proxy/encoded dot segments",
         |it| it.ending("GET", "/up/%2e%2e/json", &[], ""),
-        [Ending::problem(400, "path-dot-segment")]
+        [AttackEnding::problem(400, "path-dot-segment")]
     ),
     case!(
         "proxy/dot segments",
         |it| raw_path(&it, "/up/../json"),
-        [Ending::problem(400, "path-dot-segment")]
+        [AttackEnding::problem(400, "path-dot-segment")]
     ),
     case!(
         "proxy/path that begins with two slashes",
         |it| raw_path(&it, "//evil.example/up/json"),
-        [Ending::problem(400, "path-ambiguous"), Ending::problem(404, "route-not-found")]
+        [AttackEnding::problem(400, "path-ambiguous"), AttackEnding::problem(404, "route-not-found")]
     ),
     case!(
         "proxy/rest that begins with a slash",
         |it| raw_path(&it, "/up//evil.example/x"),
-        [Ending::problem(400, "path-empty-segment")]
+        [AttackEnding::problem(400, "path-empty-segment")]
     ),
     case!(
         "proxy/backslash in a path",
         |it| raw_path(&it, "/up/a\\b"),
-        [Ending::problem(400, "path-backslash")]
+        [AttackEnding::problem(400, "path-backslash")]
     ),
-    case!("proxy/encoded slash in a path", |it| raw_path(&it, "/up/a%2fb"), [Ending::Answer(404)]),
+    case!("proxy/encoded slash in a path", |it| raw_path(&it, "/up/a%2fb"), [AttackEnding::Answer(404)]),
     case!(
         "proxy/NUL in a path",
         |it| raw_path(&it, "/up/a%00b"),
-        [Ending::problem(400, "path-control-character")]
+        [AttackEnding::problem(400, "path-control-character")]
     ),
-    case!("proxy/upgrade to HTTP/2", |it| upgrade(&it, "h2c"), [Ending::Answer(200)]),
-    case!("proxy/upgrade to HTTP/2 by another name", |it| upgrade(&it, "HTTP/2.0"), [Ending::Answer(200)]),
-    case!("proxy/upgrade to TLS", |it| upgrade(&it, "TLS/1.3"), [Ending::Answer(200)]),
-    case!("proxy/upgrade to what nobody knows", |it| upgrade(&it, "raw"), [Ending::Answer(200)]),
-    case!("proxy/upgrade among others", |it| upgrade(&it, "websocket, h2c"), [Ending::Answer(200)]),
+    case!("proxy/upgrade to HTTP/2", |it| upgrade(&it, "h2c"), [AttackEnding::Answer(200)]),
+    case!(
+        "proxy/upgrade to HTTP/2 by another name",
+        |it| upgrade(&it, "HTTP/2.0"),
+        [AttackEnding::Answer(200)]
+    ),
+    case!("proxy/upgrade to TLS", |it| upgrade(&it, "TLS/1.3"), [AttackEnding::Answer(200)]),
+    case!("proxy/upgrade to what nobody knows", |it| upgrade(&it, "raw"), [AttackEnding::Answer(200)]),
+    case!("proxy/upgrade among others", |it| upgrade(&it, "websocket, h2c"), [AttackEnding::Answer(200)]),
     case!(
         "proxy/spoofed Forwarded",
         |it| spoofed(&it, "forwarded", "for=203.0.113.9;proto=https;host=evil"),
-        [Ending::Answer(200)]
+        [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/spoofed X-Forwarded-For",
         |it| spoofed(&it, "x-forwarded-for", "203.0.113.9"),
-        [Ending::Answer(200)]
+        [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/spoofed X.Forwarded.For",
         |it| spoofed(&it, "x.forwarded.for", "203.0.113.9"),
-        [Ending::Answer(200)]
+        [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/spoofed X~Forwarded~Host",
         |it| spoofed(&it, "x~forwarded~host", "203.0.113.9"),
-        [Ending::Answer(200)]
+        [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/operator's header in another spelling",
         |it| respelt(&it, "x.internal.key"),
-        [Ending::Answer(200)]
+        [AttackEnding::Answer(200)]
     ),
-    case!("proxy/spoofed X-Real-IP", |it| spoofed(&it, "x-real-ip", "203.0.113.9"), [Ending::Answer(200)]),
+    case!(
+        "proxy/spoofed X-Real-IP",
+        |it| spoofed(&it, "x-real-ip", "203.0.113.9"),
+        [AttackEnding::Answer(200)]
+    ),
     case!(
         "proxy/spoofed X-Forwarded-Host",
         |it| spoofed(&it, "x-forwarded-host", "203.0.113.9"),
-        [Ending::Answer(200)]
+        [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/service that answers garbage",
         |it| it.ending("GET", "/up/garbage", &[], ""),
-        [Ending::problem(502, "upstream-broken")]
+        [AttackEnding::problem(502, "upstream-broken")]
     ),
     case!(
         "proxy/service that sends interim responses without end",
         |it| it.ending("GET", "/up/interim", &[], ""),
-        [Ending::problem(502, "upstream-broken")]
+        [AttackEnding::problem(502, "upstream-broken")]
     ),
     case!(
         "proxy/service that lists thousands of connection options",
         |it| it.ending("GET", "/up/list?of=connection", &[], ""),
-        [Ending::problem(502, "upstream-broken")]
+        [AttackEnding::problem(502, "upstream-broken")]
     ),
     case!(
         "proxy/service that is not there",
         |it| it.ending("GET", "/dead/x", &[], ""),
-        [Ending::problem(502, "upstream-unreachable")]
+        [AttackEnding::problem(502, "upstream-unreachable")]
     ),
     case!(
         "proxy/service that resets",
         |it| it.ending("GET", "/up/reset", &[], ""),
-        [Ending::problem(502, "upstream-broken")]
+        [AttackEnding::problem(502, "upstream-broken")]
     ),
     case!(
         "proxy/request that passed many gateways",
@@ -107,53 +115,53 @@ pub(super) const CASES: &[Case] = &[
             &[("cdn-loop", "orfa, orfa, orfa, orfa, orfa, orfa, orfa, orfa, orfa")],
             ""
         ),
-        [Ending::problem(508, "loop-detected")]
+        [AttackEnding::problem(508, "loop-detected")]
     ),
     case!(
         "proxy/request that passed thousands of gateways",
         |it| it.ending("GET", "/up/json?n=1", &[("cdn-loop", &"a,".repeat(30_000))], ""),
-        [Ending::problem(508, "loop-detected")]
+        [AttackEnding::problem(508, "loop-detected")]
     ),
     case!(
         "proxy/path of thousands of segments with dots",
         |it| raw_path(&it, &format!("/up{}", "/.a".repeat(5_400))),
-        [Ending::Answer(404)]
+        [AttackEnding::Answer(404)]
     ),
     case!(
         "proxy/path of thousands of segments with escapes",
         |it| raw_path(&it, &format!("/up{}", "/%7b".repeat(4_000))),
-        [Ending::Answer(404)]
+        [AttackEnding::Answer(404)]
     ),
     case!(
         "proxy/path that is open only with its parameters",
         |it| raw_path(&it, "/ruled/files/secret;.public"),
-        [Ending::problem(422, "path-forbidden")]
+        [AttackEnding::problem(422, "path-forbidden")]
     ),
     case!(
         "proxy/path that is open only with a segment of parameters",
         |it| raw_path(&it, "/ruled/tenants/;/public"),
-        [Ending::problem(422, "path-forbidden")]
+        [AttackEnding::problem(422, "path-forbidden")]
     ),
     case!(
         "proxy/path that is too long",
         |it| raw_path(&it, &format!("/up{}", "/%7b".repeat(15_000))),
-        [Ending::problem(414, "path-too-long")]
+        [AttackEnding::problem(414, "path-too-long")]
     ),
     case!(
         "proxy/path of no route",
         |it| it.ending("GET", "/nowhere", &[], ""),
-        [Ending::problem(404, "route-not-found")]
+        [AttackEnding::problem(404, "route-not-found")]
     ),
 ];
 
-async fn raw_path(target: &Target, path: &str) -> Result<Ending> {
+async fn raw_path(target: &AttackTarget, path: &str) -> Result<AttackEnding> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     Ok(target.raw(request.as_bytes()).await?.0)
 }
 
 /// Sends a request that offers another protocol. It must be answered as if it did not, and the offer must not
 /// reach the service.
-async fn upgrade(target: &Target, protocol: &str) -> Result<Ending> {
+async fn upgrade(target: &AttackTarget, protocol: &str) -> Result<AttackEnding> {
     let request = format!(
         "GET /up/echo HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: {protocol}\r\n\
          HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n"
@@ -169,18 +177,18 @@ async fn upgrade(target: &Target, protocol: &str) -> Result<Ending> {
 
 /// Sends a request with another spelling of a header that the operator sets for the service, which must not
 /// reach the service.
-async fn respelt(target: &Target, name: &str) -> Result<Ending> {
+async fn respelt(target: &AttackTarget, name: &str) -> Result<AttackEnding> {
     let answer = target.ask("GET", "/ruled/echo", &[(name, "guess")], "").await?;
     let echo: Value = serde_json::from_slice(&answer.body)?;
     ensure!(echo["headers"]["x-internal-key"] == "own", "the service lacks the operator's header: {echo}");
     ensure!(!echo["headers"].to_string().contains("guess"), "the guess reached the service: {echo}");
-    Ok(Ending::of(&answer))
+    Ok(AttackEnding::of(&answer))
 }
 
 /// Sends a request with a header that claims a client address. The claim must not reach the service.
-async fn spoofed(target: &Target, name: &str, value: &str) -> Result<Ending> {
+async fn spoofed(target: &AttackTarget, name: &str, value: &str) -> Result<AttackEnding> {
     let answer = target.ask("GET", "/filtered/echo", &[(name, value)], "").await?;
     let echo: Value = serde_json::from_slice(&answer.body)?;
     ensure!(!echo["headers"].to_string().contains("203.0.113.9"), "the claim reached the service: {echo}");
-    Ok(Ending::of(&answer))
+    Ok(AttackEnding::of(&answer))
 }

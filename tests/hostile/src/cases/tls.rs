@@ -4,38 +4,38 @@ use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
 use tokio::io::AsyncWriteExt;
 
-use crate::case::{Case, Ending};
-use crate::target::Target;
+use crate::case::{AttackCase, AttackEnding};
+use crate::target::AttackTarget;
 use crate::wire;
 
-pub(super) const CASES: &[Case] = &[
+pub(super) const CASES: &[AttackCase] = &[
     case!(
         "tls/plain HTTP",
         |it| sent(&it, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-        [Ending::problem(400, "tls-required")]
+        [AttackEnding::problem(400, "tls-required")]
     ),
     case!(
         "tls/handshake of garbage",
         |it| sent(&it, b"\x16\x03\x01\x02\x00\xff\xff\xff\xff\xff\xff\xff\xff"),
-        [Ending::Closed]
+        [AttackEnding::Closed]
     ),
     case!(
         "tls/handshake of an older version",
         |it| sent(&it, b"\x16\x03\x00\x00\x05\x01\x00\x00\x01\x03"),
-        [Ending::Closed]
+        [AttackEnding::Closed]
     ),
-    case!("tls/record that is too long", |it| sent(&it, b"\x16\x03\x01\xff\xff\x01"), [Ending::Closed]),
+    case!("tls/record that is too long", |it| sent(&it, b"\x16\x03\x01\xff\xff\x01"), [AttackEnding::Closed]),
     case!(
         "tls/fifty handshakes that are never finished",
         |it| half_open(&it),
-        [Ending::Answer(200)],
+        [AttackEnding::Answer(200)],
         &[("TLS handshakes of an address", 1)]
     ),
-    case!("tls/protocol that is not spoken", |it| protocol(&it), [Ending::Closed]),
+    case!("tls/protocol that is not spoken", |it| protocol(&it), [AttackEnding::Closed]),
 ];
 
 /// Sends bytes to the TLS port, closes the connection and returns how it ends.
-async fn sent(target: &Target, bytes: &[u8]) -> Result<Ending> {
+async fn sent(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
     let mut stream = target.connect_secure().await?;
     stream.write_all(bytes).await?;
     stream.shutdown().await?;
@@ -43,7 +43,7 @@ async fn sent(target: &Target, bytes: &[u8]) -> Result<Ending> {
 }
 
 /// Opens handshakes that stall, and checks that the next client is still served.
-async fn half_open(target: &Target) -> Result<Ending> {
+async fn half_open(target: &AttackTarget) -> Result<AttackEnding> {
     let open = try_join_all((0..50).map(|_| async {
         let mut stream = target.connect_secure().await?;
         stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00").await?;
@@ -58,8 +58,8 @@ async fn half_open(target: &Target) -> Result<Ending> {
 }
 
 /// A handshake without a common protocol must fail (RFC 7301, section 3.2).
-async fn protocol(target: &Target) -> Result<Ending> {
+async fn protocol(target: &AttackTarget) -> Result<AttackEnding> {
     let connected = target.connect_tls(&[b"spdy/3"]).await;
     ensure!(connected.is_err(), "the handshake succeeded");
-    Ok(Ending::Closed)
+    Ok(AttackEnding::Closed)
 }

@@ -6,24 +6,24 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::client::{Answer, Client};
+use benches::client::{BenchClient, BenchResponse};
 use benches::stats::median;
-use benches::upstream::Played;
+use benches::upstream::PlayedTexts;
 use bytes::Bytes;
 use http::Request;
 use http::header::ACCEPT;
 use http_body_util::Full;
-use marketplace::{Data, Marketplace, Service};
+use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::config;
-use crate::load::{Load, Round, load};
-use crate::process::{LOAD_CORE, SERVER_CORE, Server, pinned};
-use crate::progress::Progress;
-use crate::ratios::{Headline, at_least, at_most, ratio};
+use crate::load::{LoadRound, RepeatedRequests, load};
+use crate::process::{LOAD_CORE, SERVER_CORE, ServerProcess, pinned};
+use crate::progress::BenchProgress;
+use crate::ratios::{NamedScore, at_least, at_most, ratio};
 use crate::rivals::present;
-use crate::{Tools, open};
+use crate::{BenchTools, open};
 
 const ROUNDS: usize = 4;
 const ROUND: Duration = Duration::from_secs(2);
@@ -36,34 +36,34 @@ pub(crate) const UNSHED: &str = "shed: { automatic: false }\n";
 const PLAIN: &str = "application/json";
 
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct JoinsRow {
     query: &'static str,
     server: &'static str,
     round: usize,
     bytes: usize,
     #[serde(flatten)]
-    measured: Round,
+    measured: LoadRound,
 }
 
 /// A server with the requested response format.
-struct Way<'a> {
+struct JoinsVariant<'a> {
     name: &'static str,
-    server: &'a Server,
+    server: &'a ServerProcess,
     accept: &'static str,
 }
 
-pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<Headline>)> {
+pub(super) fn run(tools: &BenchTools, progress: &BenchProgress) -> Result<(Vec<JoinsRow>, Vec<NamedScore>)> {
     let (_played, services) = services(tools)?;
-    let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
+    let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
     let handwritten = handwritten(tools, services)?;
     let fastify = fastify(tools, services)?;
     let deduplicated = dedup::media_type(dedup::DedupForm::Json);
     let mut ways = vec![
-        Way { name: "orfa", server: &orfa, accept: PLAIN },
-        Way { name: "handwritten", server: &handwritten, accept: PLAIN },
-        Way { name: "orfa.dedup", server: &orfa, accept: deduplicated },
+        JoinsVariant { name: "orfa", server: &orfa, accept: PLAIN },
+        JoinsVariant { name: "handwritten", server: &handwritten, accept: PLAIN },
+        JoinsVariant { name: "orfa.dedup", server: &orfa, accept: deduplicated },
     ];
-    ways.extend(fastify.iter().map(|server| Way { name: "fastify", server, accept: PLAIN }));
+    ways.extend(fastify.iter().map(|server| JoinsVariant { name: "fastify", server, accept: PLAIN }));
     let mut rows = Vec::new();
     for (query, path) in [("q4", "/q4".to_owned()), ("q5", format!("/q5?limit={LIMIT}"))] {
         rows.extend(measure(tools, query, &path, &ways, progress)?);
@@ -73,20 +73,21 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
 }
 
 /// Starts the three services with recorded responses, next to the load. Returns them with their addresses.
-pub(crate) fn services(tools: &Tools) -> Result<(Vec<Server>, [SocketAddr; 3])> {
+pub(crate) fn services(tools: &BenchTools) -> Result<(Vec<ServerProcess>, [SocketAddr; 3])> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
     std::fs::write(&file, serde_json::to_vec(&open::run(recorded())??)?)?;
-    let played = Service::ALL.map(|_| played(tools, &file)).into_iter().collect::<Result<Vec<_>>>()?;
+    let played =
+        MarketplaceService::ALL.map(|_| played(tools, &file)).into_iter().collect::<Result<Vec<_>>>()?;
     let services = std::array::from_fn(|place| played[place].address);
     Ok((played, services))
 }
 
 /// Records the marketplace's responses to all calls of Q4 and Q5.
-async fn recorded() -> Result<Played> {
-    let marketplace = Marketplace::start(Data::fresh()?).await?;
+async fn recorded() -> Result<PlayedTexts> {
+    let marketplace = Marketplace::start(DatabaseFolder::fresh()?).await?;
     let orders = format!("/orders?limit={LIMIT}");
-    let listed: Value = serde_json::from_str(&get(&marketplace, Service::Order, &orders).await?)?;
+    let listed: Value = serde_json::from_str(&get(&marketplace, MarketplaceService::Order, &orders).await?)?;
     let ids = |field| {
         let rows = listed.as_array().into_iter().flatten();
         let mut ids: Vec<String> = rows.map(|row| row[field].to_string()).collect();
@@ -95,13 +96,13 @@ async fn recorded() -> Result<Played> {
         ids.join(",")
     };
     let asked = [
-        (Service::Profile, "/buyers".to_owned()),
-        (Service::Catalog, "/catalogs".to_owned()),
-        (Service::Order, orders),
-        (Service::Catalog, format!("/catalogs?ids={}", ids("catalog_id"))),
-        (Service::Profile, format!("/freelancers?ids={}", ids("freelancer_id"))),
+        (MarketplaceService::Profile, "/buyers".to_owned()),
+        (MarketplaceService::Catalog, "/catalogs".to_owned()),
+        (MarketplaceService::Order, orders),
+        (MarketplaceService::Catalog, format!("/catalogs?ids={}", ids("catalog_id"))),
+        (MarketplaceService::Profile, format!("/freelancers?ids={}", ids("freelancer_id"))),
     ];
-    let mut played = Played::new();
+    let mut played = PlayedTexts::new();
     for (service, path) in asked {
         let answer = get(&marketplace, service, &path).await?;
         played.insert(path, answer);
@@ -109,30 +110,30 @@ async fn recorded() -> Result<Played> {
     Ok(played)
 }
 
-async fn get(marketplace: &Marketplace, service: Service, path: &str) -> Result<String> {
+async fn get(marketplace: &Marketplace, service: MarketplaceService, path: &str) -> Result<String> {
     let answer = ask(marketplace.address(service), path, PLAIN).await?;
     Ok(String::from_utf8(answer.body.to_vec())?)
 }
 
-async fn ask(address: SocketAddr, path: &str, accept: &str) -> Result<Answer> {
+async fn ask(address: SocketAddr, path: &str, accept: &str) -> Result<BenchResponse> {
     let request = Request::get(path).header(ACCEPT, accept).body(Full::<Bytes>::default())?;
-    let answer = Client::new(address).send(request).await?;
+    let answer = BenchClient::new(address).send(request).await?;
     let text = || String::from_utf8_lossy(&answer.body);
     ensure!(answer.status == 200, "{path}: {} {}", answer.status, text());
     Ok(answer)
 }
 
 /// Starts a service that serves responses from a file, next to the load.
-pub(crate) fn played(tools: &Tools, file: &Path) -> Result<Server> {
-    Server::start(|address, _| {
+pub(crate) fn played(tools: &BenchTools, file: &Path) -> Result<ServerProcess> {
+    ServerProcess::start(|address, _| {
         let mut command = pinned(LOAD_CORE, &tools.upstream);
         command.arg(address.to_string()).arg(file);
         Ok(command)
     })
 }
 
-fn handwritten(tools: &Tools, services: [SocketAddr; 3]) -> Result<Server> {
-    Server::start(|address, _| {
+fn handwritten(tools: &BenchTools, services: [SocketAddr; 3]) -> Result<ServerProcess> {
+    ServerProcess::start(|address, _| {
         let mut command = pinned(SERVER_CORE, &tools.handwritten);
         command.arg(address.to_string()).args(services.map(|service| service.to_string()));
         Ok(command)
@@ -140,9 +141,9 @@ fn handwritten(tools: &Tools, services: [SocketAddr; 3]) -> Result<Server> {
 }
 
 /// Starts Fastify with undici, if it is installed.
-fn fastify(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option<Server>> {
+fn fastify(tools: &BenchTools, services: [SocketAddr; 3]) -> Result<Option<ServerProcess>> {
     let Some(program) = present(tools, "aggregate") else { return Ok(None) };
-    let server = Server::start(|address, _| {
+    let server = ServerProcess::start(|address, _| {
         let mut command = pinned(SERVER_CORE, Path::new("node"));
         command.arg(program).arg(address.ip().to_string()).arg(address.port().to_string());
         command.args(services.map(|service| format!("http://{service}"))).env("NODE_ENV", "production");
@@ -153,37 +154,38 @@ fn fastify(tools: &Tools, services: [SocketAddr; 3]) -> Result<Option<Server>> {
 
 /// Runs rounds of all variants in turn, after checking that their responses are equal.
 fn measure(
-    tools: &Tools,
+    tools: &BenchTools,
     query: &'static str,
     path: &str,
-    ways: &[Way<'_>],
-    progress: &Progress,
-) -> Result<Vec<Row>> {
+    ways: &[JoinsVariant<'_>],
+    progress: &BenchProgress,
+) -> Result<Vec<JoinsRow>> {
     let (mut expected, mut bytes) = (None, Vec::new());
     for way in ways {
         let (answer, length) = way.answer(path).with_context(|| way.name)?;
         let expected = expected.get_or_insert_with(|| answer.clone());
         ensure!(answer == *expected, "{} has a different response to {query}", way.name);
         bytes.push(length);
-        load(way.server, Load::Script(&way.script(path)), tools.time(WARM_UP)).with_context(|| way.name)?;
+        load(way.server, RepeatedRequests::Script(&way.script(path)), tools.time(WARM_UP))
+            .with_context(|| way.name)?;
     }
     let mut rows = Vec::new();
     for round in 0..tools.rounds(ROUNDS) {
         for (way, bytes) in ways.iter().zip(&bytes) {
             let script = way.script(path);
-            let measured =
-                load(way.server, Load::Script(&script), tools.time(ROUND)).with_context(|| way.name)?;
-            let (Round { per_second, cpu_us, .. }, Way { name, .. }) = (measured, way);
+            let measured = load(way.server, RepeatedRequests::Script(&script), tools.time(ROUND))
+                .with_context(|| way.name)?;
+            let (LoadRound { per_second, cpu_us, .. }, JoinsVariant { name, .. }) = (measured, way);
             progress.say(&format!(
                 "{query} {name:<11} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU  {bytes:>8} bytes"
             ));
-            rows.push(Row { query, server: name, round, bytes: *bytes, measured });
+            rows.push(JoinsRow { query, server: name, round, bytes: *bytes, measured });
         }
     }
     Ok(rows)
 }
 
-impl Way<'_> {
+impl JoinsVariant<'_> {
     /// The response, and its length on the wire.
     fn answer(&self, path: &str) -> Result<(Value, usize)> {
         let answer = open::run(ask(self.server.address, path, self.accept))??;
@@ -197,7 +199,7 @@ impl Way<'_> {
     }
 }
 
-fn headlines(rows: &[Row]) -> Vec<Headline> {
+fn headlines(rows: &[JoinsRow]) -> Vec<NamedScore> {
     let of = |query, server| -> Vec<f64> {
         let those = rows.iter().filter(|row| row.query == query && row.server == server);
         those.map(|row| row.measured.cpu_us).collect()

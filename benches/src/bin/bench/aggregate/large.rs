@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::client::Client;
-use benches::scoreboard::{Better, Score};
+use benches::client::BenchClient;
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 use http::{Request, Response};
@@ -23,11 +23,11 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
-use crate::ratios::Headline;
-use crate::service::{Answer, Service, text};
-use crate::{Tools, open};
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::ratios::NamedScore;
+use crate::service::{BenchService, BenchServiceResponse, text};
+use crate::{BenchTools, open};
 
 /// The approximate length of the response.
 const LENGTH: usize = 10_000_000;
@@ -49,7 +49,7 @@ const SHAPES: [(&str, &str); 2] = [
 ];
 
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct LargeAggregateRow {
     shape: &'static str,
     bytes: usize,
     rss_before_mb: f64,
@@ -62,18 +62,21 @@ pub(super) struct Row {
 
 /// Coordination between the service and the client.
 #[derive(Default)]
-struct Gate {
+struct ServiceClientBarrier {
     first_came: Notify,
     last_sent: AtomicBool,
 }
 
 /// The received response.
-struct Came {
+struct ReceivedLargeResponse {
     bytes: usize,
     first_before_last: bool,
 }
 
-pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Headline)> {
+pub(super) fn run(
+    tools: &BenchTools,
+    progress: &BenchProgress,
+) -> Result<(Vec<LargeAggregateRow>, NamedScore)> {
     let rows = open::run(async {
         let mut rows = Vec::new();
         for (shape, declaration) in SHAPES {
@@ -84,10 +87,10 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Headl
     let worst = rows.iter().map(|row| row.rss_ratio).fold(0.0, f64::max);
     let streamed =
         rows.iter().filter(|row| row.first_before_last).map(|row| row.shape).collect::<Vec<_>>().join(", ");
-    let score = Score {
+    let score = HeadlineScore {
         value: worst,
         unit: "ratio".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(4.0),
         against: format!("the answer's length; first byte before the service's last: {streamed}"),
         spread: 0.0,
@@ -95,21 +98,26 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Headl
     Ok((rows, ("aggregate.10mb.rss_ratio".into(), score)))
 }
 
-async fn measure(tools: &Tools, shape: &'static str, declaration: &str, progress: &Progress) -> Result<Row> {
+async fn measure(
+    tools: &BenchTools,
+    shape: &'static str,
+    declaration: &str,
+    progress: &BenchProgress,
+) -> Result<LargeAggregateRow> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("large.yaml");
     std::fs::write(&file, declaration)?;
-    let (gate, rows) = (Arc::<Gate>::default(), Bytes::from(rows()));
+    let (gate, rows) = (Arc::<ServiceClientBarrier>::default(), Bytes::from(rows()));
     let (at, held) = (SocketAddr::from(([127, 0, 0, 1], 0)), Arc::clone(&gate));
-    let service = Service::start(at, move |request| answer(request, rows.clone(), Arc::clone(&held)))?;
-    let server = Server::gateway(&tools.orfa, SERVER_CORE, &config(service.address, &file))?;
+    let service = BenchService::start(at, move |request| answer(request, rows.clone(), Arc::clone(&held)))?;
+    let server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &config(service.address, &file))?;
     // A warm-up, so that memory that every request needs is not counted.
-    let warm = Client::new(server.address).send(Request::get("/authors").body(Full::default())?).await?;
+    let warm = BenchClient::new(server.address).send(Request::get("/authors").body(Full::default())?).await?;
     ensure!(warm.status == 200, "{}", warm.status);
     let before = server.usage()?.rss;
     let asked = ask(server.address, gate);
     let (came, highest) = open::with_highest(&server, SAMPLE, asked).await?;
-    let Came { bytes, first_before_last } = came?;
+    let ReceivedLargeResponse { bytes, first_before_last } = came?;
     ensure!(bytes >= LENGTH, "only {bytes} bytes arrived");
     let (rss_before_mb, rss_highest_mb) = (before as f64 / 1e6, highest as f64 / 1e6);
     let rss_ratio = (highest - before) as f64 / bytes as f64;
@@ -117,7 +125,7 @@ async fn measure(tools: &Tools, shape: &'static str, declaration: &str, progress
     progress.say(&format!(
         "{shape:<11} {rss_before_mb:.1} to {rss_highest_mb:.1} MB, {rss_ratio:.2} of the answer; first byte {first} the last"
     ));
-    Ok(Row { shape, bytes, rss_before_mb, rss_highest_mb, rss_ratio, first_before_last })
+    Ok(LargeAggregateRow { shape, bytes, rss_before_mb, rss_highest_mb, rss_ratio, first_before_last })
 }
 
 fn config(service: SocketAddr, declaration: &Path) -> String {
@@ -129,7 +137,11 @@ fn config(service: SocketAddr, declaration: &Path) -> String {
 }
 
 /// The service. `/rows` stops before its last piece until the client has the first one.
-async fn answer(request: Request<Incoming>, rows: Bytes, gate: Arc<Gate>) -> Answer {
+async fn answer(
+    request: Request<Incoming>,
+    rows: Bytes,
+    gate: Arc<ServiceClientBarrier>,
+) -> BenchServiceResponse {
     let mut answer = match request.uri().path() {
         "/rows" => {
             let pieces = stream::iter((0..rows.len()).step_by(PIECE)).then(move |from| {
@@ -172,7 +184,7 @@ fn authors() -> String {
 }
 
 /// Sends the request, signals the arrival of the first byte, and counts the bytes.
-async fn ask(address: SocketAddr, gate: Arc<Gate>) -> Result<Came> {
+async fn ask(address: SocketAddr, gate: Arc<ServiceClientBarrier>) -> Result<ReceivedLargeResponse> {
     let (mut client, connection) = handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
     tokio::spawn(connection);
     let request = Request::get("/large").header("host", address.to_string()).body(Full::<Bytes>::default())?;
@@ -188,5 +200,5 @@ async fn ask(address: SocketAddr, gate: Arc<Gate>) -> Result<Came> {
         bytes += length;
     }
     ensure!(status == 200, "{status}");
-    Ok(Came { bytes, first_before_last })
+    Ok(ReceivedLargeResponse { bytes, first_before_last })
 }

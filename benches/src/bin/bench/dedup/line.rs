@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use benches::client::Client;
-use benches::delay::Delay;
+use benches::client::BenchClient;
+use benches::delay::DelayProxy;
 use benches::stats::median;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -19,11 +19,11 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderValue};
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::{Text, file, name};
-use crate::Tools;
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
-use crate::service::{self, Service};
+use super::{HistoryFigures, file, name};
+use crate::BenchTools;
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::service::{self, BenchService};
 
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 /// A megabit per second, which matches the paper's response times.
@@ -35,18 +35,18 @@ const ROUND: Duration = Duration::from_millis(1500);
 const DEDUP: &str = "application/vnd.orfa.dedup+json";
 
 /// A variant of sending the response.
-struct Way {
+struct SendingVariant {
     name: &'static str,
     /// The form that the service sends.
     form: &'static str,
     accept: &'static str,
     coding: &'static str,
     /// The paper's own figures for 10, 50 and 100 nodes, if it has this variant.
-    paper: Option<[Paper; 3]>,
+    paper: Option<[PaperFigures; 3]>,
 }
 
 #[derive(Clone, Copy, Serialize)]
-struct Paper {
+struct PaperFigures {
     bytes: f64,
     response_ms: f64,
     parsing_ms: f64,
@@ -55,7 +55,7 @@ struct Paper {
 
 /// The results of one response in one variant.
 #[derive(Serialize)]
-pub(super) struct Cell {
+pub(super) struct VariantResults {
     nodes: usize,
     way: &'static str,
     /// The size of the body.
@@ -67,40 +67,44 @@ pub(super) struct Cell {
     all_ms: Option<f64>,
     per_second: f64,
     /// The gain over no treatment and over gzip, in percent, as in the paper's tables 2 to 4.
-    gain: Option<[Gain; 2]>,
-    paper: Option<Paper>,
+    gain: Option<[SavedTime; 2]>,
+    paper: Option<PaperFigures>,
 }
 
 #[derive(Clone, Copy, Serialize)]
-struct Gain {
+struct SavedTime {
     throughput: f64,
     response: f64,
     parsing: Option<f64>,
 }
 
-const fn paper(bytes: f64, response_ms: f64, parsing_ms: f64, per_second: f64) -> Paper {
-    Paper { bytes, response_ms, parsing_ms, per_second }
+const fn paper(bytes: f64, response_ms: f64, parsing_ms: f64, per_second: f64) -> PaperFigures {
+    PaperFigures { bytes, response_ms, parsing_ms, per_second }
 }
 
-const NONE: [Paper; 3] = [
+const NONE: [PaperFigures; 3] = [
     paper(8978.0, 450.39, 0.17, 1.0),
     paper(43335.0, 720.88, 0.71, 1.0),
     paper(64566.0, 866.70, 1.04, 0.9967),
 ];
-const GZIP: [Paper; 3] =
+const GZIP: [PaperFigures; 3] =
     [paper(952.0, 408.29, 0.16, 1.0), paper(1232.0, 442.98, 0.55, 1.0), paper(1400.0, 437.53, 0.81, 1.0)];
-const DEDUPLICATED: [Paper; 3] =
+const DEDUPLICATED: [PaperFigures; 3] =
     [paper(1796.0, 405.63, 0.09, 1.0), paper(5031.0, 443.53, 0.18, 1.0), paper(7110.0, 443.96, 0.25, 1.0)];
 
-const fn way(name: &'static str, accept: &'static str, coding: &'static str) -> Way {
-    Way { name, form: "plain", accept, coding, paper: None }
+const fn way(name: &'static str, accept: &'static str, coding: &'static str) -> SendingVariant {
+    SendingVariant { name, form: "plain", accept, coding, paper: None }
 }
 
 /// The first two are the baselines.
-const WAYS: [Way; 9] = [
-    Way { paper: Some(NONE), ..way("plain", "*/*", "identity") },
-    Way { paper: Some(GZIP), ..way("gzip", "*/*", "gzip") },
-    Way { form: "deduplicator", paper: Some(DEDUPLICATED), ..way("deduplicator", "*/*", "identity") },
+const WAYS: [SendingVariant; 9] = [
+    SendingVariant { paper: Some(NONE), ..way("plain", "*/*", "identity") },
+    SendingVariant { paper: Some(GZIP), ..way("gzip", "*/*", "gzip") },
+    SendingVariant {
+        form: "deduplicator",
+        paper: Some(DEDUPLICATED),
+        ..way("deduplicator", "*/*", "identity")
+    },
     way("br", "*/*", "br"),
     way("zstd", "*/*", "zstd"),
     way("dedup", DEDUP, "identity"),
@@ -109,11 +113,16 @@ const WAYS: [Way; 9] = [
     way("dedup+zstd", DEDUP, "zstd"),
 ];
 
-pub(super) fn run(tools: &Tools, folder: &Path, texts: &[Text], progress: &Progress) -> Result<Vec<Cell>> {
+pub(super) fn run(
+    tools: &BenchTools,
+    folder: &Path,
+    texts: &[HistoryFigures],
+    progress: &BenchProgress,
+) -> Result<Vec<VariantResults>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let _entered = runtime.enter();
     let folder = Arc::new(folder.to_owned());
-    let service = Service::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), move |request| {
+    let service = BenchService::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), move |request| {
         let text = std::fs::read(folder.join(request.uri().path().trim_start_matches('/')));
         let mut answer = service::text(text.unwrap_or_default());
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -123,8 +132,8 @@ pub(super) fn run(tools: &Tools, folder: &Path, texts: &[Text], progress: &Progr
         "compress: true\nshed: {{ automatic: false }}\nservices: {{ service: {{ url: 'http://{}' }} }}\nroutes:\n  - {{ path: /*, proxy: service }}\n",
         service.address
     );
-    let gateway = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
-    let mut cells: Vec<Cell> = Vec::new();
+    let gateway = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+    let mut cells: Vec<VariantResults> = Vec::new();
     for (size, text) in texts.iter().filter(|text| text.authors == 1).enumerate() {
         let first = cells.len();
         for way in &WAYS {
@@ -148,9 +157,14 @@ pub(super) fn run(tools: &Tools, folder: &Path, texts: &[Text], progress: &Progr
     Ok(cells)
 }
 
-async fn cell(tools: &Tools, gateway: SocketAddr, way: &Way, text: &Text) -> Result<Cell> {
-    let line = Delay::start_slow(gateway, ROUND_TRIP, Some(RATE)).await?;
-    let client = Client::new(line.address());
+async fn cell(
+    tools: &BenchTools,
+    gateway: SocketAddr,
+    way: &SendingVariant,
+    text: &HistoryFigures,
+) -> Result<VariantResults> {
+    let line = DelayProxy::start_slow(gateway, ROUND_TRIP, Some(RATE)).await?;
+    let client = BenchClient::new(line.address());
     let path = file(Path::new("/"), &name(text.nodes, text.authors), way.form);
     let path = path.to_string_lossy();
     line.open(&client, CLIENTS).await?;
@@ -175,8 +189,8 @@ async fn cell(tools: &Tools, gateway: SocketAddr, way: &Way, text: &Text) -> Res
     let response_ms = median(&times);
     let parsing_ms = text.read_us.get(way.name).map(|micros| micros / 1000.0);
     let all_ms = parsing_ms.map(|parsing| parsing + response_ms);
-    let Text { nodes, .. } = *text;
-    Ok(Cell {
+    let HistoryFigures { nodes, .. } = *text;
+    Ok(VariantResults {
         nodes,
         way: way.name,
         bytes,
@@ -190,7 +204,7 @@ async fn cell(tools: &Tools, gateway: SocketAddr, way: &Way, text: &Text) -> Res
 }
 
 /// Requests the response and returns the length of its body. Fails if it has another form than requested.
-async fn ask(client: &Client, way: &Way, path: &str) -> Result<usize> {
+async fn ask(client: &BenchClient, way: &SendingVariant, path: &str) -> Result<usize> {
     let request = Request::get(path).header(ACCEPT, way.accept).header(ACCEPT_ENCODING, way.coding);
     let answer = client.send(request.body(Full::new(Bytes::new()))?).await?;
     let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok());
@@ -200,9 +214,9 @@ async fn ask(client: &Client, way: &Way, path: &str) -> Result<usize> {
     Ok(answer.body.len())
 }
 
-fn gain(cell: &Cell, other: &Cell) -> Gain {
+fn gain(cell: &VariantResults, other: &VariantResults) -> SavedTime {
     let more = |other: f64, own: f64| (other / own - 1.0) * 100.0;
-    Gain {
+    SavedTime {
         throughput: more(cell.per_second, other.per_second),
         response: more(other.response_ms, cell.response_ms),
         parsing: other.parsing_ms.zip(cell.parsing_ms).map(|(other, own)| more(other, own)),

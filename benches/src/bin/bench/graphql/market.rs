@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::call::Call;
-use benches::client::Client;
+use benches::call::PreparedCall;
+use benches::client::BenchClient;
 use benches::stats::median;
 use http::Method;
 use serde::Serialize;
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 use super::{asked, config};
 use crate::aggregate::joins::{LIMIT, UNSHED, services};
-use crate::load::{Load, Round, load};
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
-use crate::ratios::{Headline, at_most, ratio};
-use crate::study::Query;
-use crate::{Tools, open};
+use crate::load::{LoadRound, RepeatedRequests, load};
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::ratios::{NamedScore, at_most, ratio};
+use crate::study::StudyQuery;
+use crate::{BenchTools, open};
 
 /// Many short rounds: the machine is shared, and other processes may affect one of two variants that take
 /// turns.
@@ -28,26 +28,27 @@ const ROUND: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct MarketRow {
     query: &'static str,
     way: &'static str,
     round: usize,
     bytes: usize,
     #[serde(flatten)]
-    measured: Round,
+    measured: LoadRound,
 }
 
-pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<Headline>)> {
+pub(super) fn run(tools: &BenchTools, progress: &BenchProgress) -> Result<(Vec<MarketRow>, Vec<NamedScore>)> {
     let (_played, services) = services(tools)?;
-    let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
+    let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
     let mut rows = Vec::new();
     for (query, root, path, variables) in [
         ("q4", "buyers", "/q4".to_owned(), json!({})),
         ("q5", "orders", format!("/q5?limit={LIMIT}"), json!({ "limit": LIMIT })),
     ] {
-        let graphql = Call::json(Method::POST, "/graphql", &asked(query, variables)?).accepting_json();
-        let ways = [("aggregate", Call::get(path)), ("graphql", graphql)];
-        let ways = ways.map(|(way, call)| Query { name: query, way, call });
+        let graphql =
+            PreparedCall::json(Method::POST, "/graphql", &asked(query, variables)?).accepting_json();
+        let ways = [("aggregate", PreparedCall::get(path)), ("graphql", graphql)];
+        let ways = ways.map(|(way, call)| StudyQuery { name: query, way, call });
         rows.extend(measure(tools, &orfa, root, &ways, progress)?);
     }
     let headlines = headlines(&rows);
@@ -56,13 +57,13 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
 
 /// Runs rounds of both variants in turn, after checking that their responses are equal.
 fn measure(
-    tools: &Tools,
-    orfa: &Server,
+    tools: &BenchTools,
+    orfa: &ServerProcess,
     root: &str,
-    ways: &[Query; 2],
-    progress: &Progress,
-) -> Result<Vec<Row>> {
-    let answers = ways.each_ref().map(|way| open::run(way.call.send(&Client::new(orfa.address))));
+    ways: &[StudyQuery; 2],
+    progress: &BenchProgress,
+) -> Result<Vec<MarketRow>> {
+    let answers = ways.each_ref().map(|way| open::run(way.call.send(&BenchClient::new(orfa.address))));
     let [aggregate, graphql] = answers.map(|answer| answer?);
     let (aggregate, graphql) = (aggregate?.body, graphql?.body);
     let (expected, mut answer): (Value, Value) =
@@ -72,21 +73,21 @@ fn measure(
     let mut rows = Vec::new();
     for round in 0..=tools.rounds(ROUNDS) {
         for (way, bytes) in ways.iter().zip(bytes) {
-            let Query { name: query, way, call } = way;
-            let lua = Call::script(std::slice::from_ref(call))?;
+            let StudyQuery { name: query, way, call } = way;
+            let lua = PreparedCall::script(std::slice::from_ref(call))?;
             let time = tools.time(if round == 0 { WARM_UP } else { ROUND });
-            let measured = load(orfa, Load::Script(&lua), time).context(*way)?;
+            let measured = load(orfa, RepeatedRequests::Script(&lua), time).context(*way)?;
             if round > 0 {
-                let Round { per_second, cpu_us, .. } = measured;
+                let LoadRound { per_second, cpu_us, .. } = measured;
                 progress.say(&format!("{query} {way:<9} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU"));
-                rows.push(Row { query, way, round, bytes, measured });
+                rows.push(MarketRow { query, way, round, bytes, measured });
             }
         }
     }
     Ok(rows)
 }
 
-fn headlines(rows: &[Row]) -> Vec<Headline> {
+fn headlines(rows: &[MarketRow]) -> Vec<NamedScore> {
     let of = |query, way| -> Vec<f64> {
         let those = rows.iter().filter(|row| row.query == query && row.way == way);
         those.map(|row| row.measured.cpu_us).collect()

@@ -8,21 +8,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::call::Call;
-use benches::client::Client;
-use benches::scoreboard::{Better, Score};
+use benches::call::PreparedCall;
+use benches::client::BenchClient;
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
-use benches::upstream::Played;
+use benches::upstream::PlayedTexts;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::aggregate::joins::{UNSHED, played};
-use crate::load::{Load, Round, load};
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
-use crate::ratios::{Headline, at_least, ratio};
+use crate::load::{LoadRound, RepeatedRequests, load};
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::ratios::{NamedScore, at_least, ratio};
 use crate::rivals::{hive, tailcall};
-use crate::{Tools, open};
+use crate::{BenchTools, open};
 
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);
@@ -38,22 +38,22 @@ const QUERIES: [(&str, &str); 2] =
 const LINKS: &str = "links: { Post.user: { get: 'api/users/{userId}' } }\n";
 
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct PostsRow {
     query: &'static str,
     server: &'static str,
     round: usize,
     #[serde(flatten)]
-    measured: Round,
+    measured: LoadRound,
 }
 
 /// A server with a path.
-struct Way<'a> {
+struct PostsVariant<'a> {
     name: &'static str,
-    server: &'a Server,
+    server: &'a ServerProcess,
     path: &'static str,
 }
 
-pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<Headline>)> {
+pub(super) fn run(tools: &BenchTools, progress: &BenchProgress) -> Result<(Vec<PostsRow>, Vec<NamedScore>)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
     std::fs::write(&file, serde_json::to_vec(&answers()?)?)?;
@@ -63,15 +63,13 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
         [tailcall(tools, upstream.address, false)?, tailcall(tools, upstream.address, true)?];
     let hive = hive(tools, upstream.address)?;
     let mut ways = vec![
-        Way { name: "orfa", server: &orfa, path: "/graphql" },
-        Way { name: "orfa.coalescing", server: &orfa, path: "/coalescing" },
+        PostsVariant { name: "orfa", server: &orfa, path: "/graphql" },
+        PostsVariant { name: "orfa.coalescing", server: &orfa, path: "/coalescing" },
     ];
     let rivals = [("tailcall", &plain), ("tailcall.dedupe", &deduping), ("hive", &hive)];
-    ways.extend(
-        rivals.into_iter().filter_map(|(name, server)| {
-            server.as_ref().map(|server| Way { name, server, path: "/graphql" })
-        }),
-    );
+    ways.extend(rivals.into_iter().filter_map(|(name, server)| {
+        server.as_ref().map(|server| PostsVariant { name, server, path: "/graphql" })
+    }));
     let mut rows = Vec::new();
     for (query, document) in QUERIES {
         rows.extend(measure(tools, query, document, &ways, progress)?);
@@ -81,7 +79,7 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
 }
 
 /// The gateway over the service's OpenAPI document, with a route without and one with coalescing.
-fn orfa(tools: &Tools, upstream: &Server, folder: &Path) -> Result<Server> {
+fn orfa(tools: &BenchTools, upstream: &ServerProcess, folder: &Path) -> Result<ServerProcess> {
     let links = folder.join("links.yaml");
     std::fs::write(&links, LINKS)?;
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("rivals/gateways/posts.yaml");
@@ -92,11 +90,11 @@ fn orfa(tools: &Tools, upstream: &Server, folder: &Path) -> Result<Server> {
          - {{ path: /graphql, graphql: {{ {graphql} }} }}\n  \
          - {{ path: /coalescing, graphql: {{ {graphql}, coalesce: {{ calls: true, operations: true }} }} }}\n{UNSHED}"
     );
-    Server::gateway(&tools.orfa, SERVER_CORE, &config)
+    ServerProcess::gateway(&tools.orfa, SERVER_CORE, &config)
 }
 
 /// The responses of the service.
-fn answers() -> Result<Played> {
+fn answers() -> Result<PlayedTexts> {
     let posts: Vec<Value> = (1..=POSTS).map(post).collect();
     let users = (1..=USERS).map(|id| (format!("/users/{id}"), user(id)));
     let answers = users.chain([("/posts".to_owned(), posts.into())]);
@@ -146,18 +144,18 @@ fn user(id: usize) -> Value {
 
 /// Runs rounds of all variants in turn, after checking that their responses are equal.
 fn measure(
-    tools: &Tools,
+    tools: &BenchTools,
     query: &'static str,
     document: &str,
-    ways: &[Way<'_>],
-    progress: &Progress,
-) -> Result<Vec<Row>> {
+    ways: &[PostsVariant<'_>],
+    progress: &BenchProgress,
+) -> Result<Vec<PostsRow>> {
     let (mut expected, mut times) = (None, Vec::new());
     for way in ways {
         let answer = open::run(way.answer(document))?.with_context(|| way.name)?;
         let expected = expected.get_or_insert_with(|| answer.clone());
         ensure!(answer == *expected, "{} has a different response to {query}: {answer:.300}", way.name);
-        let warm = load(way.server, Load::Script(&way.script(document)?), tools.time(WARM_UP))
+        let warm = load(way.server, RepeatedRequests::Script(&way.script(document)?), tools.time(WARM_UP))
             .with_context(|| way.name)?;
         times.push(if warm.per_second < SELDOM { LONG_ROUND } else { ROUND });
     }
@@ -165,32 +163,33 @@ fn measure(
     for round in 0..tools.rounds(ROUNDS) {
         for (way, time) in ways.iter().zip(&times) {
             let script = way.script(document)?;
-            let measured =
-                load(way.server, Load::Script(&script), tools.time(*time)).with_context(|| way.name)?;
-            let (Round { per_second, cpu_us, .. }, Way { name, .. }) = (measured, way);
+            let measured = load(way.server, RepeatedRequests::Script(&script), tools.time(*time))
+                .with_context(|| way.name)?;
+            let (LoadRound { per_second, cpu_us, .. }, PostsVariant { name, .. }) = (measured, way);
             progress
                 .say(&format!("{query:<6} {name:<15} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU"));
-            rows.push(Row { query, server: name, round, measured });
+            rows.push(PostsRow { query, server: name, round, measured });
         }
     }
     Ok(rows)
 }
 
-impl Way<'_> {
+impl PostsVariant<'_> {
     fn script(&self, document: &str) -> Result<String> {
-        Call::script(&[Call::graphql(self.path, document)])
+        PreparedCall::script(&[PreparedCall::graphql(self.path, document)])
     }
 
     /// The data of the response, which has to be complete.
     async fn answer(&self, document: &str) -> Result<Value> {
-        let answer = Call::graphql(self.path, document).send(&Client::new(self.server.address)).await?;
+        let answer =
+            PreparedCall::graphql(self.path, document).send(&BenchClient::new(self.server.address)).await?;
         let value: Value = serde_json::from_slice(&answer.body)?;
         ensure!(value["data"]["posts"].as_array().map(Vec::len) == Some(POSTS), "{value:.300}");
         Ok(value["data"].clone())
     }
 }
 
-fn headlines(rows: &[Row]) -> Vec<Headline> {
+fn headlines(rows: &[PostsRow]) -> Vec<NamedScore> {
     let mut headlines = Vec::new();
     for (query, rps, tailcall, hive) in [("flat", 7000.0, 0.97, 10.0), ("nested", 2000.0, 16.0, 50.0)] {
         let of = |server| -> Vec<f64> {
@@ -198,10 +197,10 @@ fn headlines(rows: &[Row]) -> Vec<Headline> {
             those.map(|row| row.measured.per_second).collect()
         };
         let own = of("orfa");
-        let score = Score {
+        let score = HeadlineScore {
             value: median(&own),
             unit: "requests/s".into(),
-            better: Better::Higher,
+            better: BetterDirection::Higher,
             target: Some(rps),
             against: "one core, no coalescing".into(),
             spread: spread(&own),

@@ -10,24 +10,24 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use benches::call::Call;
-use benches::client::Client;
-use benches::scoreboard::{Better, Score};
+use benches::call::PreparedCall;
+use benches::client::BenchClient;
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
-use marketplace::{Data, Marketplace, Service};
+use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::example;
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
-use crate::ratios::Headline;
-use crate::{Tools, open};
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::ratios::NamedScore;
+use crate::{BenchTools, open};
 
 /// The numbers of operations and types in Gitea's document.
-const GITEA: Shape = Shape { operations: 471, types: 230, fields: 11 };
+const GITEA: DocumentSize = DocumentSize { operations: 471, types: 230, fields: 11 };
 const SERVICES: usize = 100;
-const SERVICE: Shape = Shape { operations: 50, types: 25, fields: 8 };
+const SERVICE: DocumentSize = DocumentSize { operations: 50, types: 25, fields: 8 };
 const STARTS: usize = 5;
 const PLANS: usize = 40;
 const LEVELS: usize = 20;
@@ -41,7 +41,7 @@ const LINKS: &str = "links:\n  \
     Buyer.catalog: { get: 'catalog/catalogs?ids={id}', on: id = id, one: true }\n";
 
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct SchemasRow {
     measured: &'static str,
     unit: &'static str,
     value: f64,
@@ -49,13 +49,16 @@ pub(super) struct Row {
 
 /// The size of a document.
 #[derive(Clone, Copy)]
-struct Shape {
+struct DocumentSize {
     operations: usize,
     types: usize,
     fields: usize,
 }
 
-pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<Headline>)> {
+pub(super) fn run(
+    tools: &BenchTools,
+    progress: &BenchProgress,
+) -> Result<(Vec<SchemasRow>, Vec<NamedScore>)> {
     let gitea = (0..tools.rounds(STARTS)).map(|_| gitea(tools)).collect::<Result<Vec<_>>>()?;
     progress.say(&format!("a document of {} operations: {:.0} ms", GITEA.operations, median(&gitea)));
     let (seconds, bytes) = many(tools)?;
@@ -87,14 +90,14 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
         ("graphql.compose_100_services_mb", "MB", vec![bytes / MB], 300.0, "the most memory of that gateway"),
     ];
     let rows = figures.iter().flat_map(|(measured, unit, values, ..)| {
-        values.iter().map(|value| Row { measured, unit, value: *value })
+        values.iter().map(|value| SchemasRow { measured, unit, value: *value })
     });
     let rows = rows.collect();
     let scores = figures.into_iter().map(|(name, unit, values, target, against)| {
-        let score = Score {
+        let score = HeadlineScore {
             value: median(&values),
             unit: unit.into(),
-            better: Better::Lower,
+            better: BetterDirection::Lower,
             target: Some(target),
             against: against.into(),
             spread: spread(&values),
@@ -105,7 +108,7 @@ pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, Vec<H
 }
 
 /// The time that the command line takes to print the schema of one large document, in milliseconds.
-fn gitea(tools: &Tools) -> Result<f64> {
+fn gitea(tools: &BenchTools) -> Result<f64> {
     let folder = tempfile::tempdir()?;
     let config = config(folder.path(), 1, GITEA)?;
     let file = folder.path().join("orfa.yaml");
@@ -123,21 +126,22 @@ fn gitea(tools: &Tools) -> Result<f64> {
 }
 
 /// The time until a gateway over many services listens, in seconds, and its peak memory.
-fn many(tools: &Tools) -> Result<(f64, f64)> {
+fn many(tools: &BenchTools) -> Result<(f64, f64)> {
     let folder = tempfile::tempdir()?;
     let config = config(folder.path(), SERVICES, SERVICE)?;
     let began = Instant::now();
-    let server = Server::gateway_within(PATIENCE, &tools.orfa, SERVER_CORE, &config)?;
+    let server = ServerProcess::gateway_within(PATIENCE, &tools.orfa, SERVER_CORE, &config)?;
     let took = began.elapsed();
-    let asked = Call::graphql("/graphql", "{ __type(name: \"T0s99\") { fields { name } } }");
-    let answer: Value = serde_json::from_slice(&open::run(asked.send(&Client::new(server.address)))??.body)?;
+    let asked = PreparedCall::graphql("/graphql", "{ __type(name: \"T0s99\") { fields { name } } }");
+    let answer: Value =
+        serde_json::from_slice(&open::run(asked.send(&BenchClient::new(server.address)))??.body)?;
     let fields = answer["data"]["__type"]["fields"].as_array().map(Vec::len);
     ensure!(fields == Some(SERVICE.fields + 1), "the last service is missing: {answer}");
     Ok((took.as_secs_f64(), server.peak()? as f64))
 }
 
 /// A config of one GraphQL route over this many services, with their documents in the folder.
-fn config(folder: &Path, services: usize, shape: Shape) -> Result<String> {
+fn config(folder: &Path, services: usize, shape: DocumentSize) -> Result<String> {
     let mut text = "services:\n".to_owned();
     for service in 0..services {
         let file = folder.join(format!("s{service}.json"));
@@ -155,7 +159,7 @@ fn config(folder: &Path, services: usize, shape: Shape) -> Result<String> {
 }
 
 /// A realistic document: most operations read or write one of the types, which refer to each other.
-fn document(service: usize, shape: Shape) -> Value {
+fn document(service: usize, shape: DocumentSize) -> Value {
     let name = |place: usize| format!("T{}s{service}", place % shape.types);
     let reference = |place: usize| json!({ "$ref": format!("#/components/schemas/{}", name(place)) });
     let mut paths = serde_json::Map::new();
@@ -202,13 +206,13 @@ fn document(service: usize, shape: Shape) -> Value {
 }
 
 /// The time of each plan in milliseconds.
-async fn plans(tools: &Tools) -> Result<Vec<f64>> {
-    let marketplace = Marketplace::start(Data::fresh()?).await?;
+async fn plans(tools: &BenchTools) -> Result<Vec<f64>> {
+    let marketplace = Marketplace::start(DatabaseFolder::fresh()?).await?;
     let folder = tempfile::tempdir()?;
     let links = folder.path().join("links.yaml");
     std::fs::write(&links, LINKS)?;
     let mut config = "services:\n".to_owned();
-    for service in Service::ALL {
+    for service in MarketplaceService::ALL {
         let (name, openapi) =
             (service.name(), example("openapi").join(service.name()).with_extension("yaml"));
         let (url, openapi) = (marketplace.url(service), openapi.display());
@@ -219,11 +223,11 @@ async fn plans(tools: &Tools) -> Result<Vec<f64>> {
         config,
         "routes:\n  - {{ path: /graphql, graphql: {{ services: [profile, catalog, order], links: '{links}' }} }}"
     );
-    let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &config)?;
-    let client = Client::new(orfa.address);
+    let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &config)?;
+    let client = BenchClient::new(orfa.address);
     let mut plans = Vec::new();
     for place in 0..PLANS {
-        let query = Call::graphql("/graphql", &levels(place));
+        let query = PreparedCall::graphql("/graphql", &levels(place));
         let mut took = [0.0; 2];
         for took in &mut took {
             let began = Instant::now();

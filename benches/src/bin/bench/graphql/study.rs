@@ -2,34 +2,34 @@
 //! correspond to the study's REST. The services are the marketplace with its databases.
 
 use anyhow::{Context, Result, ensure};
-use benches::call::Call;
-use benches::client::Client;
+use benches::call::PreparedCall;
+use benches::client::BenchClient;
 use http::Method;
-use marketplace::{Data, Marketplace, Service};
+use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use serde_json::{Value, json};
 
 use super::{asked, config};
-use crate::process::{SERVER_CORE, Server};
-use crate::progress::Progress;
-use crate::ratios::Headline;
-use crate::study::{self, BUYER, Query, Row, cases, queries, writes};
-use crate::{Tools, open};
+use crate::process::{SERVER_CORE, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::ratios::NamedScore;
+use crate::study::{self, BUYER, StudyQuery, StudyRow, cases, queries, writes};
+use crate::{BenchTools, open};
 
 /// The GraphQL variants with their paths.
 const WAYS: [(&str, &str); 2] = [("graphql", "/graphql"), ("stitched", "/stitched")];
 /// The field of `Query` or `Mutation` for each of the five questions.
 const ROOTS: [&str; 5] = ["login", "updateBuyer", "freelancers", "buyers", "orders"];
 
-pub(super) fn run(tools: &Tools, progress: &Progress) -> Result<(Vec<Row>, [Headline; 2])> {
+pub(super) fn run(tools: &BenchTools, progress: &BenchProgress) -> Result<(Vec<StudyRow>, [NamedScore; 2])> {
     let rows = open::run(rows(tools, progress))??;
     let errors = study::errors(&rows);
     Ok((rows, errors))
 }
 
-async fn rows(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
-    let marketplace = Marketplace::start(Data::fresh()?).await?;
-    let services = Service::ALL.map(|service| marketplace.address(service));
-    let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &config(services))?;
+async fn rows(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<StudyRow>> {
+    let marketplace = Marketplace::start(DatabaseFolder::fresh()?).await?;
+    let services = MarketplaceService::ALL.map(|service| marketplace.address(service));
+    let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &config(services))?;
     let (mut login, mut buyer) = writes(&marketplace).await?;
     buyer["id"] = BUYER.into();
     let variables = [login.take(), buyer, Value::Null, Value::Null, json!({ "limit": 2000 })];
@@ -41,7 +41,8 @@ async fn rows(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
         // Writes are not repeated for stitching: they differ only in the gateway, which is the same.
         let ways = if *aggregate.call.method() == Method::GET { &WAYS[..] } else { &WAYS[..1] };
         for (way, path) in ways.iter().copied() {
-            let query = Query { name: aggregate.name, way, call: Call::json(Method::POST, path, &body) };
+            let query =
+                StudyQuery { name: aggregate.name, way, call: PreparedCall::json(Method::POST, path, &body) };
             let answer = value(&query, orfa.address, &format!("/data/{root}")).await?;
             ensure!(answer == expected, "{} has a different response with {way}", aggregate.name);
             rows.extend(cases(orfa.address, &query, tools, progress).await?);
@@ -51,7 +52,7 @@ async fn rows(tools: &Tools, progress: &Progress) -> Result<Vec<Row>> {
 }
 
 /// A part of the response to a single request.
-async fn value(query: &Query, address: std::net::SocketAddr, pointer: &str) -> Result<Value> {
-    let answer: Value = serde_json::from_slice(&query.call.send(&Client::new(address)).await?.body)?;
+async fn value(query: &StudyQuery, address: std::net::SocketAddr, pointer: &str) -> Result<Value> {
+    let answer: Value = serde_json::from_slice(&query.call.send(&BenchClient::new(address)).await?.body)?;
     answer.pointer(pointer).cloned().with_context(|| format!("{} answers {answer:.300}", query.name))
 }

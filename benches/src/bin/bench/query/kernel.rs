@@ -11,17 +11,17 @@ use benches::process::page_faults;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use super::Way;
-use crate::load::{Load, load};
-use crate::process::Server;
-use crate::{Tools, say};
+use super::HelloVariant;
+use crate::load::{RepeatedRequests, load};
+use crate::process::ServerProcess;
+use crate::{BenchTools, say};
 
 const ROUND: Duration = Duration::from_secs(1);
 /// The timeout for strace to attach.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
-pub(super) struct Kernel {
+pub(super) struct KernelVersion {
     server: &'static str,
     page_faults: f64,
     /// `None` if strace is not installed.
@@ -29,15 +29,15 @@ pub(super) struct Kernel {
 }
 
 /// Measures ORFA and the bare server.
-pub(super) fn measure(tools: &Tools, ways: &[Way<'_>]) -> Result<Vec<Kernel>> {
+pub(super) fn measure(tools: &BenchTools, ways: &[HelloVariant<'_>]) -> Result<Vec<KernelVersion>> {
     let ours = ways.iter().filter(|way| way.name == "floor" || way.name.starts_with("query."));
     ours.map(|way| kernel(tools, way).context(way.name)).collect()
 }
 
-fn kernel(tools: &Tools, way: &Way<'_>) -> Result<Kernel> {
+fn kernel(tools: &BenchTools, way: &HelloVariant<'_>) -> Result<KernelVersion> {
     let (script, time) = (way.asks.script(), tools.time(ROUND));
     let before = page_faults(way.server.pid())?;
-    let round = || Ok(load(way.server, Load::Slow(&script), time)?.requests);
+    let round = || Ok(load(way.server, RepeatedRequests::Slow(&script), time)?.requests);
     let requests: u64 = round()?;
     let faults = page_faults(way.server.pid())? - before;
     let page_faults = rounded(faults as f64 / requests.max(1) as f64);
@@ -45,11 +45,11 @@ fn kernel(tools: &Tools, way: &Way<'_>) -> Result<Kernel> {
     let told =
         system_calls.map_or_else(|| "no strace".to_owned(), |calls| format!("{calls:.2} system calls"));
     say(&format!("  {:<17} {page_faults:.3} page faults, {told} per request", way.name));
-    Ok(Kernel { server: way.name, page_faults, system_calls })
+    Ok(KernelVersion { server: way.name, page_faults, system_calls })
 }
 
 /// The number of system calls of a server, divided by the number of requests of some work.
-fn traced(server: &Server, work: impl FnOnce() -> Result<u64>) -> Result<Option<f64>> {
+fn traced(server: &ServerProcess, work: impl FnOnce() -> Result<u64>) -> Result<Option<f64>> {
     let folder = tempfile::tempdir()?;
     let table = folder.path().join("table");
     let mut strace = Command::new("strace");

@@ -7,11 +7,11 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::servers::{ALL_CORES, Scripted, cluster, example};
-use crate::process::Server;
-use crate::progress::Progress;
-use crate::ratios::{Headline, at_least, at_most, ratio};
-use crate::{Tools, open};
+use super::servers::{ALL_CORES, ScriptGateway, cluster, example};
+use crate::process::ServerProcess;
+use crate::progress::BenchProgress;
+use crate::ratios::{NamedScore, at_least, at_most, ratio};
+use crate::{BenchTools, open};
 
 pub(super) mod crawl;
 pub(super) mod mapreduce;
@@ -27,13 +27,13 @@ const WARM_UPS: usize = 15;
 
 /// A case study.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Case {
+pub(super) enum CaseStudy {
     Crawler,
     MapReduce,
 }
 
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct CaseStudyRow {
     case: &'static str,
     server: &'static str,
     workers: u32,
@@ -44,13 +44,13 @@ pub(super) struct Row {
 }
 
 /// A server of a case.
-struct Player {
+struct CaseServer {
     name: &'static str,
     workers: u32,
-    server: Server,
+    server: ServerProcess,
 }
 
-impl Case {
+impl CaseStudy {
     const ALL: [Self; 2] = [Self::Crawler, Self::MapReduce];
 
     pub(super) fn name(self) -> &'static str {
@@ -61,16 +61,21 @@ impl Case {
     }
 
     /// Starts a gateway with the example on all cores.
-    pub(super) fn start(self, tools: &Tools, service: SocketAddr, workers: u32) -> Result<Server> {
+    pub(super) fn start(
+        self,
+        tools: &BenchTools,
+        service: SocketAddr,
+        workers: u32,
+    ) -> Result<ServerProcess> {
         let name = self.name();
         let script = example(&format!("{name}/{name}.sjs"));
         // In a long crawl most of the 65,535 pages, and the writes for them, are awaited at the same time.
         let more = if tools.is_long { ", memory: 4GiB, internal_calls: 200000" } else { "" };
-        Scripted { cores: ALL_CORES, workers, more, ..Scripted::by(script, service) }.start(tools)
+        ScriptGateway { cores: ALL_CORES, workers, more, ..ScriptGateway::by(script, service) }.start(tools)
     }
 
     /// Runs the case once. Returns the number of pages.
-    fn play(self, server: &Server, service: SocketAddr) -> Result<u64> {
+    fn play(self, server: &ServerProcess, service: SocketAddr) -> Result<u64> {
         match self {
             Self::Crawler => open::run_anywhere(crawl::crawl(server.address, service, DEPTH))?,
             Self::MapReduce => open::run_anywhere(mapreduce::count(server.address, service, JOBS))?,
@@ -78,7 +83,7 @@ impl Case {
     }
 
     /// Checks the state after the runs.
-    fn check(self, server: &Server, plays: usize) -> Result<()> {
+    fn check(self, server: &ServerProcess, plays: usize) -> Result<()> {
         match self {
             Self::Crawler => open::run_anywhere(crawl::check(server.address, DEPTH, plays))?,
             // Each sum is checked while it is polled.
@@ -88,23 +93,23 @@ impl Case {
 }
 
 pub(super) fn run(
-    tools: &Tools,
+    tools: &BenchTools,
     service: SocketAddr,
-    progress: &Progress,
-) -> Result<(Vec<Row>, Vec<Headline>)> {
+    progress: &BenchProgress,
+) -> Result<(Vec<CaseStudyRow>, Vec<NamedScore>)> {
     let (mut rows, rounds) = (Vec::new(), tools.rounds(ROUNDS));
-    for case in Case::ALL {
+    for case in CaseStudy::ALL {
         let orfa = |name, workers| {
-            anyhow::Ok(Player { name, workers, server: case.start(tools, service, workers)? })
+            anyhow::Ok(CaseServer { name, workers, server: case.start(tools, service, workers)? })
         };
         let rival = cluster(&format!("{}.mjs", case.name()), 2)?;
         let players =
-            [orfa("orfa", 1)?, orfa("orfa", 2)?, Player { name: "cluster", workers: 2, server: rival }];
+            [orfa("orfa", 1)?, orfa("orfa", 2)?, CaseServer { name: "cluster", workers: 2, server: rival }];
         for round in 0..WARM_UPS + rounds {
             for player in &players {
                 let row = player.play(case, service, round).with_context(|| player.name)?;
                 if round >= WARM_UPS {
-                    let Row { case, server, workers, per_second, cpu_us, .. } = &row;
+                    let CaseStudyRow { case, server, workers, per_second, cpu_us, .. } = &row;
                     progress.say(&format!(
                         "{case:<9} {server:<7} {workers} workers {per_second:>7.0} pages/s  {cpu_us:>6.0} us CPU a page"
                     ));
@@ -120,12 +125,12 @@ pub(super) fn run(
     Ok((rows, headlines))
 }
 
-impl Player {
-    fn play(&self, case: Case, service: SocketAddr, round: usize) -> Result<Row> {
+impl CaseServer {
+    fn play(&self, case: CaseStudy, service: SocketAddr, round: usize) -> Result<CaseStudyRow> {
         let (before, began) = (self.server.usage()?, Instant::now());
         let pages = case.play(&self.server, service)?;
         let (took, after) = (began.elapsed(), self.server.usage()?);
-        Ok(Row {
+        Ok(CaseStudyRow {
             case: case.name(),
             server: self.name,
             workers: self.workers,
@@ -137,12 +142,12 @@ impl Player {
     }
 }
 
-fn headlines(rows: &[Row]) -> Vec<Headline> {
-    let of = |case: Case, server, workers| -> Vec<f64> {
+fn headlines(rows: &[CaseStudyRow]) -> Vec<NamedScore> {
+    let of = |case: CaseStudy, server, workers| -> Vec<f64> {
         let those = rows.iter().filter(|row| row.case == case.name() && row.server == server);
         those.filter(|row| row.workers == workers).map(|row| row.cpu_us).collect()
     };
-    let each = Case::ALL.into_iter().flat_map(|case| {
+    let each = CaseStudy::ALL.into_iter().flat_map(|case| {
         let (one, two, theirs) = (of(case, "orfa", 1), of(case, "orfa", 2), of(case, "cluster", 2));
         let median = |values: &[f64]| benches::stats::median(values);
         let name = case.name();

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use script::{CompileOptions, compile};
 
-use crate::progress::Progress;
-use crate::ratios::Headline;
+use crate::progress::BenchProgress;
+use crate::ratios::NamedScore;
 
 const LINES: usize = 1_000;
 const TURNS: usize = 20;
@@ -20,7 +20,7 @@ const SOURCES: [&str; 3] = [
     include_str!("../../../../programs/handlers.sjs"),
 ];
 
-pub(super) fn run(progress: &Progress) -> Result<Headline> {
+pub(super) fn run(progress: &BenchProgress) -> Result<NamedScore> {
     let source = source();
     let mut took = Vec::new();
     for _ in 0..TURNS {
@@ -33,10 +33,10 @@ pub(super) fn run(progress: &Progress) -> Result<Headline> {
     }
     let value = median(&took);
     progress.say(&format!("a compile of {LINES} lines: {value:.1} ms"));
-    let score = Score {
+    let score = HeadlineScore {
         value,
         unit: "ms".into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(20.0),
         against: format!("{TURNS} compiles of the same {LINES} lines"),
         spread: spread(&took),

@@ -4,20 +4,20 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
-use benches::client::{Answer, Client, Error};
+use benches::client::{BenchClient, BenchResponse, ClientError};
 use benches::programs::program;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::Request;
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::servers::{ALL_CORES, Scripted};
+use super::servers::{ALL_CORES, ScriptGateway};
 use crate::process::allow_open_files;
-use crate::progress::Progress;
-use crate::ratios::Headline;
-use crate::{Tools, open};
+use crate::progress::BenchProgress;
+use crate::ratios::NamedScore;
+use crate::{BenchTools, open};
 
 const CONNECTIONS: usize = 2_000;
 /// The number of requests on each connection.
@@ -27,7 +27,7 @@ const BREATH: Duration = Duration::from_millis(500);
 const SAMPLE: Duration = Duration::from_millis(20);
 
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct ConnectionsRow {
     connections: usize,
     requests: usize,
     errors: usize,
@@ -35,13 +35,20 @@ pub(super) struct Row {
     highest_rss_mb: f64,
 }
 
-pub(super) fn run(tools: &Tools, service: SocketAddr, progress: &Progress) -> Result<(Row, Vec<Headline>)> {
+pub(super) fn run(
+    tools: &BenchTools,
+    service: SocketAddr,
+    progress: &BenchProgress,
+) -> Result<(ConnectionsRow, Vec<NamedScore>)> {
     allow_open_files(CONNECTIONS as u64 + 1_000)?;
     // The clients share the cores with the gateway, so its threads wait longer than its limit of 50 ms, and
     // load shedding would be justified. This bench measures whether all connections are served, as by servers
     // without load shedding.
-    let scripted =
-        Scripted { cores: ALL_CORES, sheds: false, ..Scripted::by(program("handlers.sjs"), service) };
+    let scripted = ScriptGateway {
+        cores: ALL_CORES,
+        sheds: false,
+        ..ScriptGateway::by(program("handlers.sjs"), service)
+    };
     let server = scripted.start(tools)?;
     let start = server.usage()?.rss;
     let work = open::with_highest(&server, SAMPLE, ask(server.address));
@@ -53,12 +60,17 @@ pub(super) fn run(tools: &Tools, service: SocketAddr, progress: &Progress) -> Re
     let errors = bad.len();
     let (start_rss_mb, highest_rss_mb) = (start as f64 / 1e6, highest as f64 / 1e6);
     progress.say(&format!("{CONNECTIONS} connections: {errors} errors, {highest_rss_mb:.0} MB at most"));
-    let row =
-        Row { connections: CONNECTIONS, requests: CONNECTIONS * TURNS, errors, start_rss_mb, highest_rss_mb };
-    let score = |value, unit: &str, target, against| Score {
+    let row = ConnectionsRow {
+        connections: CONNECTIONS,
+        requests: CONNECTIONS * TURNS,
+        errors,
+        start_rss_mb,
+        highest_rss_mb,
+    };
+    let score = |value, unit: &str, target, against| HeadlineScore {
         value,
         unit: unit.into(),
-        better: Better::Lower,
+        better: BetterDirection::Lower,
         target: Some(target),
         against,
         spread: 0.0,
@@ -73,7 +85,7 @@ pub(super) fn run(tools: &Tools, service: SocketAddr, progress: &Progress) -> Re
 
 /// Sends a request on all connections at once, several times. Returns descriptions of unsuccessful responses.
 async fn ask(server: SocketAddr) -> Result<Vec<String>> {
-    let client = Client::new(server);
+    let client = BenchClient::new(server);
     client.open(CONNECTIONS).await?;
     let mut bad = Vec::new();
     for _ in 0..TURNS {
@@ -88,7 +100,7 @@ async fn ask(server: SocketAddr) -> Result<Vec<String>> {
 }
 
 /// A description of an unsuccessful response.
-fn problem(answer: Result<Answer, Error>) -> Option<String> {
+fn problem(answer: Result<BenchResponse, ClientError>) -> Option<String> {
     match answer {
         Ok(answer) if answer.status == 200 => None,
         Ok(answer) => Some(format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body))),

@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use benches::scoreboard;
 use benches::stats::median;
-use benches::svg::{Axis, Chart, Line, draw};
+use benches::svg::{ChartLine, HorizontalAxis, LineChart, draw};
 use benches::upstream::tree;
 use http::Request;
 use http::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::body::Incoming;
 use serde::Serialize;
 
-use super::cases::{Case, crawl, mapreduce};
-use super::servers::{ALL_CORES, Scripted, example};
-use crate::process::Server;
-use crate::progress::Progress;
-use crate::service::{Answer, Service, text};
-use crate::{Tools, open};
+use super::cases::{CaseStudy, crawl, mapreduce};
+use super::servers::{ALL_CORES, ScriptGateway, example};
+use crate::process::ServerProcess;
+use crate::progress::BenchProgress;
+use crate::service::{BenchService, BenchServiceResponse, text};
+use crate::{BenchTools, open};
 
 const WORKERS: [u32; 4] = [1, 2, 4, 8];
 const DEPTHS: &[u32] = &[10, 12, 14];
@@ -42,32 +42,32 @@ const TAKES: Duration = Duration::from_secs(90);
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Row {
+enum CurvesRow {
     Ceiling { processes: u32, speed_up: f64 },
     Case { case: &'static str, workers: u32, depth: Option<u32>, pages: u64, per_second: f64 },
     Watched { workers: u32, seconds: f64, requests: u64, answers: u64 },
 }
 
-pub(crate) fn run(tools: &Tools) -> Result<()> {
-    let progress = Progress::new(tools, tools.time(TAKES));
-    let upstream = Server::upstream_on(ALL_CORES, &tools.upstream)?;
+pub(crate) fn run(tools: &BenchTools) -> Result<()> {
+    let progress = BenchProgress::new(tools, tools.time(TAKES));
+    let upstream = ServerProcess::upstream_on(ALL_CORES, &tools.upstream)?;
     let speed_up = WORKERS.map(speed_up);
-    let mut rows: Vec<Row> = WORKERS
+    let mut rows: Vec<CurvesRow> = WORKERS
         .into_iter()
         .zip(speed_up)
-        .map(|(processes, speed_up)| Row::Ceiling { processes, speed_up })
+        .map(|(processes, speed_up)| CurvesRow::Ceiling { processes, speed_up })
         .collect();
     let depths: Vec<u32> = DEPTHS.iter().copied().chain(tools.is_long.then_some(LONG_DEPTH)).collect();
     let depths = if tools.is_short { DEPTHS[..1].to_vec() } else { depths };
     for workers in WORKERS {
-        let server = Case::MapReduce.start(tools, upstream.address, workers)?;
+        let server = CaseStudy::MapReduce.start(tools, upstream.address, workers)?;
         let measured = || timed(mapreduce::count(server.address, upstream.address, JOBS));
-        rows.push(case(Case::MapReduce, workers, None, tools, &progress, measured)?);
-        let server = Case::Crawler.start(tools, upstream.address, workers)?;
+        rows.push(case(CaseStudy::MapReduce, workers, None, tools, &progress, measured)?);
+        let server = CaseStudy::Crawler.start(tools, upstream.address, workers)?;
         timed(crawl::crawl(server.address, upstream.address, WARM_UP_DEPTH))?;
         for depth in &depths {
             let measured = || timed(crawl::crawl(server.address, upstream.address, *depth));
-            rows.push(case(Case::Crawler, workers, Some(*depth), tools, &progress, measured)?);
+            rows.push(case(CaseStudy::Crawler, workers, Some(*depth), tools, &progress, measured)?);
         }
         rows.extend(watched(tools, workers)?);
     }
@@ -79,13 +79,13 @@ pub(crate) fn run(tools: &Tools) -> Result<()> {
 
 /// The median of several runs after a first one that is not counted.
 fn case(
-    case: Case,
+    case: CaseStudy,
     workers: u32,
     depth: Option<u32>,
-    tools: &Tools,
-    progress: &Progress,
+    tools: &BenchTools,
+    progress: &BenchProgress,
     measured: impl Fn() -> Result<(u64, f64)>,
-) -> Result<Row> {
+) -> Result<CurvesRow> {
     let is_long = depth.is_some_and(|depth| depth > WATCHED_DEPTH);
     let turns = if is_long { 1 } else { tools.rounds(TURNS) };
     let _first = if is_long { None } else { Some(measured()?) };
@@ -98,7 +98,7 @@ fn case(
     let (case, per_second) = (case.name(), median(&per_second));
     let of_depth = depth.map_or_else(String::new, |depth| format!(", depth {depth}"));
     progress.say(&format!("{case:<9} {workers} workers{of_depth}: {per_second:>7.0} pages/s"));
-    Ok(Row::Case { case, workers, depth, pages, per_second })
+    Ok(CurvesRow::Case { case, workers, depth, pages, per_second })
 }
 
 /// Runs some work. Returns the number of pages, and seconds.
@@ -130,24 +130,25 @@ fn arithmetic() -> u64 {
 
 /// Counters of the pages: requests, and crawls that were about to respond.
 #[derive(Default)]
-struct Seen {
+struct PageCounters {
     requests: AtomicU64,
     answers: AtomicU64,
 }
 
 /// Runs a crawl whose requests and responses are counted by the page server: the script makes a call to it
 /// before it responds.
-fn watched(tools: &Tools, workers: u32) -> Result<Vec<Row>> {
-    let seen = Arc::<Seen>::default();
+fn watched(tools: &BenchTools, workers: u32) -> Result<Vec<CurvesRow>> {
+    let seen = Arc::<PageCounters>::default();
     open::run_anywhere(async {
         let counted = Arc::clone(&seen);
-        let pages = Service::start(SocketAddr::from(([127, 0, 0, 1], 0)), move |request| {
+        let pages = BenchService::start(SocketAddr::from(([127, 0, 0, 1], 0)), move |request| {
             page(request, Arc::clone(&counted))
         })?;
         let folder = tempfile::tempdir()?;
         let script = folder.path().join("crawler.sjs");
         std::fs::write(&script, telling(pages.address)?)?;
-        let scripted = Scripted { cores: ALL_CORES, workers, ..Scripted::by(script, pages.address) };
+        let scripted =
+            ScriptGateway { cores: ALL_CORES, workers, ..ScriptGateway::by(script, pages.address) };
         let server = tokio::task::spawn_blocking({
             let tools = tools.clone();
             move || scripted.start(&tools)
@@ -161,14 +162,18 @@ fn watched(tools: &Tools, workers: u32) -> Result<Vec<Row>> {
 }
 
 /// Records the counters periodically until the crawl ends.
-async fn watch(workers: u32, seen: &Seen, crawl: impl Future<Output = Result<u64>>) -> Result<Vec<Row>> {
+async fn watch(
+    workers: u32,
+    seen: &PageCounters,
+    crawl: impl Future<Output = Result<u64>>,
+) -> Result<Vec<CurvesRow>> {
     let (mut crawl, began, mut rows) = (std::pin::pin!(crawl), Instant::now(), Vec::new());
     loop {
         let (requests, answers) = (seen.requests.load(Relaxed), seen.answers.load(Relaxed));
-        rows.push(Row::Watched { workers, seconds: began.elapsed().as_secs_f64(), requests, answers });
+        rows.push(CurvesRow::Watched { workers, seconds: began.elapsed().as_secs_f64(), requests, answers });
         if let Ok(done) = tokio::time::timeout(SAMPLE, crawl.as_mut()).await {
             let (seconds, pages) = (began.elapsed().as_secs_f64(), done?);
-            rows.push(Row::Watched { workers, seconds, requests: pages, answers: pages });
+            rows.push(CurvesRow::Watched { workers, seconds, requests: pages, answers: pages });
             return Ok(rows);
         }
     }
@@ -182,7 +187,7 @@ fn telling(pages: SocketAddr) -> Result<String> {
     Ok(text.replacen(end, &format!("    res told = 'http://{pages}/told'\n    told.get()\n{end}"), 1))
 }
 
-async fn page(request: Request<Incoming>, seen: Arc<Seen>) -> Answer {
+async fn page(request: Request<Incoming>, seen: Arc<PageCounters>) -> BenchServiceResponse {
     let number = request.uri().query().and_then(|query| query.strip_prefix("n=")?.parse().ok());
     let Some(number) = number else {
         seen.answers.fetch_add(1, Relaxed);
@@ -196,28 +201,30 @@ async fn page(request: Request<Incoming>, seen: Arc<Seen>) -> Answer {
 }
 
 /// Draws the three figures.
-fn write(rows: &[Row], speed_up: &[f64], depths: &[u32]) -> Result<()> {
+fn write(rows: &[CurvesRow], speed_up: &[f64], depths: &[u32]) -> Result<()> {
     let folder = scoreboard::folder();
-    let curve = |wanted: Case, of: Option<u32>, name: String| {
+    let curve = |wanted: CaseStudy, of: Option<u32>, name: String| {
         let points = rows.iter().filter_map(|row| match row {
-            Row::Case { case, workers, depth, per_second, .. } if *case == wanted.name() && *depth == of => {
+            CurvesRow::Case { case, workers, depth, per_second, .. }
+                if *case == wanted.name() && *depth == of =>
+            {
                 Some((f64::from(*workers), *per_second))
             }
             _ => None,
         });
-        Line { name, points: points.collect(), is_ceiling: false }
+        ChartLine { name, points: points.collect(), is_ceiling: false }
     };
-    let chart = |title: &str, mut lines: Vec<Line>| {
+    let chart = |title: &str, mut lines: Vec<ChartLine>| {
         let one = lines.last().and_then(|line| line.points.first()).map_or(0.0, |(_, first)| *first);
         let points =
             WORKERS.into_iter().zip(speed_up).map(|(workers, ratio)| (f64::from(workers), one * ratio));
         let name = "mere arithmetic, from one worker on".to_owned();
-        lines.push(Line { name, points: points.collect(), is_ceiling: true });
-        let x = Axis { name: "workers", marks: Some(WORKERS.map(f64::from).to_vec()) };
-        Chart { title: title.into(), x, y: "pages/s", lines }
+        lines.push(ChartLine { name, points: points.collect(), is_ceiling: true });
+        let x = HorizontalAxis { name: "workers", marks: Some(WORKERS.map(f64::from).to_vec()) };
+        LineChart { title: title.into(), x, y: "pages/s", lines }
     };
-    let mapreduce = chart("Map-reduce", vec![curve(Case::MapReduce, None, "five pages a job".into())]);
-    let crawls = depths.iter().map(|depth| curve(Case::Crawler, Some(*depth), format!("depth {depth}")));
+    let mapreduce = chart("Map-reduce", vec![curve(CaseStudy::MapReduce, None, "five pages a job".into())]);
+    let crawls = depths.iter().map(|depth| curve(CaseStudy::Crawler, Some(*depth), format!("depth {depth}")));
     let crawler = chart("Crawler", crawls.collect());
     let time = WORKERS.map(|workers| over_time(rows, workers));
     for (name, charts) in
@@ -228,17 +235,17 @@ fn write(rows: &[Row], speed_up: &[f64], depths: &[u32]) -> Result<()> {
     Ok(())
 }
 
-fn over_time(rows: &[Row], of: u32) -> Chart {
+fn over_time(rows: &[CurvesRow], of: u32) -> LineChart {
     let line = |name: &str, count: fn(u64, u64) -> u64| {
         let points = rows.iter().filter_map(|row| match row {
-            Row::Watched { workers, seconds, requests, answers } if *workers == of => {
+            CurvesRow::Watched { workers, seconds, requests, answers } if *workers == of => {
                 Some((*seconds, count(*requests, *answers) as f64))
             }
             _ => None,
         });
-        Line { name: name.into(), points: points.collect(), is_ceiling: false }
+        ChartLine { name: name.into(), points: points.collect(), is_ceiling: false }
     };
     let lines = vec![line("requests", |requests, _| requests), line("answers", |_, answers| answers)];
     let title = format!("A crawl of depth {WATCHED_DEPTH}, {of} worker{}", if of == 1 { "" } else { "s" });
-    Chart { title, x: Axis { name: "seconds", marks: None }, y: "in all", lines }
+    LineChart { title, x: HorizontalAxis { name: "seconds", marks: None }, y: "in all", lines }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::client::Client;
+use benches::client::BenchClient;
 use benches::programs::program;
 use bytes::Bytes;
 use http::Request;
@@ -13,13 +13,13 @@ use http_body_util::Full;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::servers::{Scripted, bun, fastify};
-use crate::load::{Load, Round, load};
-use crate::process::Server;
-use crate::progress::Progress;
-use crate::ratios::{Headline, at_least, ratio};
+use super::servers::{ScriptGateway, bun, fastify};
+use crate::load::{LoadRound, RepeatedRequests, load};
+use crate::process::ServerProcess;
+use crate::progress::BenchProgress;
+use crate::ratios::{NamedScore, at_least, ratio};
 use crate::rivals::present;
-use crate::{Tools, open};
+use crate::{BenchTools, open};
 
 const ROUNDS: usize = 4;
 const ROUND: Duration = Duration::from_secs(2);
@@ -27,19 +27,19 @@ const WARM_UP: Duration = Duration::from_secs(3);
 const HANDLERS: [(&str, &str); 2] = [("composite", "/composite?id=7"), ("page", "/page")];
 
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct HandlersRow {
     handler: &'static str,
     server: &'static str,
     round: usize,
     #[serde(flatten)]
-    measured: Round,
+    measured: LoadRound,
 }
 
 pub(super) fn run(
-    tools: &Tools,
+    tools: &BenchTools,
     service: SocketAddr,
-    progress: &Progress,
-) -> Result<(Vec<Row>, Vec<Headline>)> {
+    progress: &BenchProgress,
+) -> Result<(Vec<HandlersRow>, Vec<NamedScore>)> {
     let servers = servers(tools, service)?;
     let mut rows = Vec::new();
     for (handler, path) in HANDLERS {
@@ -50,16 +50,17 @@ pub(super) fn run(
                 answer == expected,
                 "{name} has a different response to {path}: {answer} and not {expected}"
             );
-            load(server, Load::Get(path), tools.time(WARM_UP)).with_context(|| *name)?;
+            load(server, RepeatedRequests::Get(path), tools.time(WARM_UP)).with_context(|| *name)?;
         }
         for round in 0..tools.rounds(ROUNDS) {
             for (name, server) in &servers {
-                let measured = load(server, Load::Get(path), tools.time(ROUND)).with_context(|| *name)?;
-                let Round { per_second, cpu_us, .. } = measured;
+                let measured =
+                    load(server, RepeatedRequests::Get(path), tools.time(ROUND)).with_context(|| *name)?;
+                let LoadRound { per_second, cpu_us, .. } = measured;
                 progress.say(&format!(
                     "{handler:<9} {name:<9} {per_second:>8.0} requests/s  {cpu_us:>6.1} us CPU"
                 ));
-                rows.push(Row { handler, server: name, round, measured });
+                rows.push(HandlersRow { handler, server: name, round, measured });
             }
         }
     }
@@ -68,26 +69,26 @@ pub(super) fn run(
 }
 
 /// The installed servers, ours first.
-fn servers(tools: &Tools, service: SocketAddr) -> Result<Vec<(&'static str, Server)>> {
-    let ours = || Scripted::by(program("handlers.sjs"), service);
+fn servers(tools: &BenchTools, service: SocketAddr) -> Result<Vec<(&'static str, ServerProcess)>> {
+    let ours = || ScriptGateway::by(program("handlers.sjs"), service);
     let mut servers = vec![("orfa.node", ours().start(tools)?)];
     servers.extend(fastify(tools, service)?.map(|server| ("fastify", server)));
     if let Some(engine) = present(tools, "bun") {
         let engine = format!("['{}', --no-install]", engine.canonicalize()?.display());
-        servers.push(("orfa.bun", Scripted { engine, ..ours() }.start(tools)?));
+        servers.push(("orfa.bun", ScriptGateway { engine, ..ours() }.start(tools)?));
     }
     servers.extend(bun(tools, service)?.map(|server| ("bun", server)));
     Ok(servers)
 }
 
-fn answer(server: &Server, path: &str) -> Result<Value> {
-    let client = Client::new(server.address);
+fn answer(server: &ServerProcess, path: &str) -> Result<Value> {
+    let client = BenchClient::new(server.address);
     let answer = open::run(client.send(Request::get(path).body(Full::<Bytes>::default())?))??;
     ensure!(answer.status == 200, "{path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
     Ok(serde_json::from_slice(&answer.body)?)
 }
 
-fn headlines(rows: &[Row]) -> Vec<Headline> {
+fn headlines(rows: &[HandlersRow]) -> Vec<NamedScore> {
     let of = |handler, server| -> Vec<f64> {
         let those = rows.iter().filter(|row| row.handler == handler && row.server == server);
         those.map(|row| row.measured.cpu_us).collect()

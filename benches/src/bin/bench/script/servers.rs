@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::Tools;
-use crate::process::{SERVER_CORE, Server, pinned};
+use crate::BenchTools;
+use crate::process::{SERVER_CORE, ServerProcess, pinned};
 use crate::rivals::present;
 
 /// The cores of servers with several processes, shared with the load.
 pub(super) const ALL_CORES: &str = "0,1";
 
 /// A gateway with a script at `/*`, in front of a service.
-pub(super) struct Scripted<'a> {
+pub(super) struct ScriptGateway<'a> {
     pub(super) script: PathBuf,
     pub(super) service: SocketAddr,
     pub(super) cores: &'a str,
@@ -28,14 +28,14 @@ pub(super) struct Scripted<'a> {
     pub(super) sheds: bool,
 }
 
-impl Scripted<'_> {
+impl ScriptGateway<'_> {
     /// A script with one worker on Node, on the servers' core.
     pub(super) fn by(script: PathBuf, service: SocketAddr) -> Self {
         let (engine, durability) = ("node".to_owned(), "process");
         Self { script, service, cores: SERVER_CORE, workers: 1, engine, durability, more: "", sheds: true }
     }
 
-    pub(super) fn start(&self, tools: &Tools) -> Result<Server> {
+    pub(super) fn start(&self, tools: &BenchTools) -> Result<ServerProcess> {
         let Self { service, workers, engine, durability, more, sheds, .. } = self;
         let yaml = format!(
             "services: {{ service: {{ url: 'http://{service}' }} }}\n\
@@ -45,7 +45,7 @@ impl Scripted<'_> {
              workers: {{ min: {workers}, max: {workers} }}\n      limits: {{ timeout: 10m }}\n",
             self.script.display()
         );
-        Server::gateway(&tools.orfa, self.cores, &yaml)
+        ServerProcess::gateway(&tools.orfa, self.cores, &yaml)
     }
 }
 
@@ -55,25 +55,25 @@ pub(super) fn example(name: &str) -> PathBuf {
 }
 
 /// Starts Fastify with undici. Returns `None` if it is not installed.
-pub(super) fn fastify(tools: &Tools, service: SocketAddr) -> Result<Option<Server>> {
+pub(super) fn fastify(tools: &BenchTools, service: SocketAddr) -> Result<Option<ServerProcess>> {
     let Some(program) = present(tools, "fastify") else { return Ok(None) };
     rival(Path::new("node"), &program, SERVER_CORE, &format!("http://{service}")).map(Some)
 }
 
 /// Starts `Bun.serve` with `fetch`. Returns `None` if Bun is not installed.
-pub(super) fn bun(tools: &Tools, service: SocketAddr) -> Result<Option<Server>> {
+pub(super) fn bun(tools: &BenchTools, service: SocketAddr) -> Result<Option<ServerProcess>> {
     let Some(bun) = present(tools, "bun") else { return Ok(None) };
     rival(&bun, &source("bun.mjs"), SERVER_CORE, &format!("http://{service}")).map(Some)
 }
 
 /// Starts a program on a cluster of Node processes, on all cores.
-pub(super) fn cluster(name: &str, workers: u32) -> Result<Server> {
+pub(super) fn cluster(name: &str, workers: u32) -> Result<ServerProcess> {
     rival(Path::new("node"), &source(name), ALL_CORES, &workers.to_string())
 }
 
 /// Starts a program with its host, its port, and another argument.
-fn rival(engine: &Path, program: &Path, cores: &str, more: &str) -> Result<Server> {
-    Server::start(|address, _| {
+fn rival(engine: &Path, program: &Path, cores: &str, more: &str) -> Result<ServerProcess> {
+    ServerProcess::start(|address, _| {
         let mut command = pinned(cores, engine);
         command.arg(program).arg(address.ip().to_string()).arg(address.port().to_string());
         command.arg(more).env("NODE_ENV", "production");

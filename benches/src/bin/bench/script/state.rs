@@ -5,21 +5,21 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::client::Client;
+use benches::client::BenchClient;
 use benches::programs::program;
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::servers::Scripted;
-use crate::load::{Load, Round, load};
-use crate::process::{NOBODY, Server};
-use crate::progress::Progress;
-use crate::ratios::{Headline, at_most, ratio};
-use crate::{Tools, open};
+use super::servers::ScriptGateway;
+use crate::load::{LoadRound, RepeatedRequests, load};
+use crate::process::{NOBODY, ServerProcess};
+use crate::progress::BenchProgress;
+use crate::ratios::{NamedScore, at_most, ratio};
+use crate::{BenchTools, open};
 
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ const APPENDS: u64 = 400;
 const TURNS: usize = 8;
 
 #[derive(Serialize)]
-pub(super) struct Commits {
+pub(super) struct CommitRates {
     durability: &'static str,
     round: usize,
     commits: u64,
@@ -41,29 +41,34 @@ pub(super) struct Commits {
 }
 
 #[derive(Serialize)]
-pub(super) struct Appends {
+pub(super) struct AppendRates {
     length: u64,
     appends: u64,
     cpu_us: f64,
 }
 
 /// Measures increments with both durabilities in turns, and checks that no acknowledged increment is lost.
-pub(super) fn commits(tools: &Tools, progress: &Progress) -> Result<(Vec<Commits>, Headline)> {
-    let start =
-        |durability| Scripted { durability, ..Scripted::by(program("state.sjs"), NOBODY) }.start(tools);
+pub(super) fn commits(
+    tools: &BenchTools,
+    progress: &BenchProgress,
+) -> Result<(Vec<CommitRates>, NamedScore)> {
+    let start = |durability| {
+        ScriptGateway { durability, ..ScriptGateway::by(program("state.sjs"), NOBODY) }.start(tools)
+    };
     let servers = [("process", start("process")?), ("machine", start("machine")?)];
     let (mut rows, mut answered) = (Vec::new(), [0; 2]);
     for (place, (name, server)) in servers.iter().enumerate() {
         answered[place] +=
-            load(server, Load::Script(INCREMENT), tools.time(WARM_UP)).context(*name)?.requests;
+            load(server, RepeatedRequests::Script(INCREMENT), tools.time(WARM_UP)).context(*name)?.requests;
     }
     for round in 0..tools.rounds(ROUNDS) {
         for (place, (durability, server)) in servers.iter().enumerate() {
-            let measured = load(server, Load::Script(INCREMENT), tools.time(ROUND)).context(*durability)?;
-            let Round { requests: commits, per_second, cpu_us } = measured;
+            let measured =
+                load(server, RepeatedRequests::Script(INCREMENT), tools.time(ROUND)).context(*durability)?;
+            let LoadRound { requests: commits, per_second, cpu_us } = measured;
             progress.say(&format!("{durability}: {per_second:>6.0} commits/s  {cpu_us:>6.1} us CPU"));
             answered[place] += commits;
-            rows.push(Commits { durability, round, commits, per_second, cpu_us });
+            rows.push(CommitRates { durability, round, commits, per_second, cpu_us });
         }
     }
     for ((name, server), answered) in servers.iter().zip(answered) {
@@ -74,10 +79,10 @@ pub(super) fn commits(tools: &Tools, progress: &Progress) -> Result<(Vec<Commits
         rows.iter().filter(|row| row.durability == durability).map(|row| row.per_second).collect()
     };
     let (process, machine) = (of("process"), median(&of("machine")));
-    let score = Score {
+    let score = HeadlineScore {
         value: median(&process),
         unit: "commits a second".into(),
-        better: Better::Higher,
+        better: BetterDirection::Higher,
         target: Some(5_000.0),
         against: format!("32 clients, one counter, durability process; machine: {machine:.0}"),
         spread: spread(&process),
@@ -87,16 +92,22 @@ pub(super) fn commits(tools: &Tools, progress: &Progress) -> Result<(Vec<Commits
 
 /// Measures appends to both lists in turns. The appends of a turn are measured together, since the system
 /// counts CPU time in steps.
-pub(super) fn appends(tools: &Tools, progress: &Progress) -> Result<(Vec<Appends>, Headline)> {
-    let server = Scripted::by(program("state.sjs"), NOBODY).start(tools)?;
+pub(super) fn appends(
+    tools: &BenchTools,
+    progress: &BenchProgress,
+) -> Result<(Vec<AppendRates>, NamedScore)> {
+    let server = ScriptGateway::by(program("state.sjs"), NOBODY).start(tools)?;
     append(&server, SHORT)?;
     let (mut short, mut long) = (Vec::new(), Vec::new());
     for _ in 0..tools.rounds(TURNS) {
         short.push(append(&server, SHORT)?);
         long.push(append(&server, LONG)?);
     }
-    let row =
-        |length, cpu: &[f64]| Appends { length, appends: APPENDS * cpu.len() as u64, cpu_us: median(cpu) };
+    let row = |length, cpu: &[f64]| AppendRates {
+        length,
+        appends: APPENDS * cpu.len() as u64,
+        cpu_us: median(cpu),
+    };
     let rows = vec![row(SHORT, &short), row(LONG, &long)];
     let [few, many] = [&rows[0], &rows[1]].map(|row| row.cpu_us);
     progress.say(&format!("an append to {SHORT} entries: {few:.1} us CPU, to {LONG}: {many:.1} us"));
@@ -106,11 +117,11 @@ pub(super) fn appends(tools: &Tools, progress: &Progress) -> Result<(Vec<Appends
 }
 
 /// Appends to a list of this length. Returns the CPU time of each append in microseconds.
-fn append(server: &Server, length: u64) -> Result<f64> {
+fn append(server: &ServerProcess, length: u64) -> Result<f64> {
     ask(server.address, Method::PUT, &format!("/list?length={length}"))?;
     let before = server.usage()?;
     let appended = open::run(async {
-        let client = Client::new(server.address);
+        let client = BenchClient::new(server.address);
         for _ in 0..APPENDS {
             let answer = client.send(Request::post("/list").body(Full::<Bytes>::default())?).await?;
             ensure!(answer.status == 204, "an append was answered {}", answer.status);
@@ -126,7 +137,7 @@ fn append(server: &Server, length: u64) -> Result<f64> {
 
 fn ask(server: SocketAddr, method: Method, path: &str) -> Result<String> {
     let request = Request::builder().method(method).uri(path).body(Full::<Bytes>::default())?;
-    let answer = open::run(async { Client::new(server).send(request).await })??;
+    let answer = open::run(async { BenchClient::new(server).send(request).await })??;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     ensure!(answer.status.is_success(), "{path}: {} {text}", answer.status);
     Ok(text)

@@ -2,25 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use benches::scoreboard::{Better, Score};
+use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use serde::Serialize;
 
-use super::cell::Cell;
-use super::way::{Host, Mode, Shape, Way};
-use super::workflow::Workflow;
-use super::{Run, SIZES, USUAL_MS};
+use super::cell::WorkflowCell;
+use super::way::{CallShape, OrfaCaching, ProgramHost, StrapiVariant};
+use super::workflow::PaperWorkflow;
+use super::{SIZES, StrapiRun, USUAL_MS};
 use crate::say;
 
 /// All measurements.
 #[derive(Default)]
-pub(super) struct Figures {
-    of: BTreeMap<(Cell, Way), Figure>,
+pub(super) struct StrapiFigures {
+    of: BTreeMap<(WorkflowCell, StrapiVariant), StrapiFigure>,
 }
 
 /// The measurements of a variant in a cell.
 #[derive(Default)]
-struct Figure {
+struct StrapiFigure {
     ms: Vec<f64>,
     /// The part of Strapi, if a host called it.
     strapi_ms: Vec<f64>,
@@ -33,7 +33,7 @@ struct Figure {
 
 /// A row of the results.
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct StrapiFigureRow {
     workflow: &'static str,
     n: usize,
     way: String,
@@ -48,8 +48,8 @@ pub(super) struct Row {
     strapi_ms: BTreeMap<String, f64>,
 }
 
-impl Figures {
-    pub(super) fn add(&mut self, cell: Cell, way: Way, run: &Run) {
+impl StrapiFigures {
+    pub(super) fn add(&mut self, cell: WorkflowCell, way: StrapiVariant, run: &StrapiRun) {
         let figure = self.of.entry((cell, way)).or_default();
         figure.requests = run.requests;
         figure.ms.push(run.ms);
@@ -61,12 +61,12 @@ impl Figures {
 
     /// A summary of a cell: GraphQL as in the paper, the best variant without programs, and the slowest of
     /// ours.
-    pub(super) fn line(&self, cell: Cell) -> String {
-        let ms = |way| self.get(cell, way).map_or(0.0, Figure::ms);
+    pub(super) fn line(&self, cell: WorkflowCell) -> String {
+        let ms = |way| self.get(cell, way).map_or(0.0, StrapiFigure::ms);
         let ours = self.ours(cell).map(|(_, _, figure)| figure.ms()).fold(0.0, f64::max);
-        let Cell { workflow, size, round_trip_ms } = cell;
+        let WorkflowCell { workflow, size, round_trip_ms } = cell;
         let best = self.best(cell).unwrap_or_default();
-        let (name, graphql) = (workflow.name(), ms(Way::Graphql));
+        let (name, graphql) = (workflow.name(), ms(StrapiVariant::Graphql));
         format!(
             "{name} N={size:<2} {round_trip_ms:>3} ms: graphql {graphql:.0} ms, best {best:.1} ms, orfa at most {ours:.1} ms"
         )
@@ -79,11 +79,11 @@ impl Figures {
         } else {
             self.of.keys().map(|(cell, _)| cell.round_trip_ms).min().unwrap_or(0)
         };
-        for workflow in Workflow::ALL {
+        for workflow in PaperWorkflow::ALL {
             let sizes = SIZES.map(|size| format!("{:>13}", format!("N={size}"))).concat();
             say(&format!("  {} at {round_trip_ms} ms: ms/bytes{sizes}   with gzip", workflow.name()));
             for way in self.ways(workflow) {
-                let cells = SIZES.map(|size| self.get(Cell { workflow, size, round_trip_ms }, way));
+                let cells = SIZES.map(|size| self.get(WorkflowCell { workflow, size, round_trip_ms }, way));
                 let ms = cells.map(|figure| {
                     figure.map_or_else(String::new, |figure| {
                         format!("{:.0}/{:.0}", figure.ms(), figure.bytes())
@@ -101,9 +101,9 @@ impl Figures {
         }
     }
 
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<StrapiFigureRow> {
         let mut rows = Vec::new();
-        for workflow in Workflow::ALL {
+        for workflow in PaperWorkflow::ALL {
             for size in SIZES {
                 rows.extend(self.ways(workflow).into_iter().filter_map(|way| self.row(workflow, size, way)));
             }
@@ -111,17 +111,17 @@ impl Figures {
         rows
     }
 
-    fn row(&self, workflow: Workflow, n: usize, way: Way) -> Option<Row> {
-        let is_it = |cell: &Cell| cell.workflow == workflow && cell.size == n;
+    fn row(&self, workflow: PaperWorkflow, n: usize, way: StrapiVariant) -> Option<StrapiFigureRow> {
+        let is_it = |cell: &WorkflowCell| cell.workflow == workflow && cell.size == n;
         let of: Vec<_> = self.of.iter().filter(|((cell, of), _)| is_it(cell) && *of == way).collect();
         let (_, figure) = of.first()?;
-        let by_distance = |value: fn(&Figure) -> Option<f64>| {
-            let cell = |((cell, _), figure): &(&(Cell, Way), &Figure)| {
+        let by_distance = |value: fn(&StrapiFigure) -> Option<f64>| {
+            let cell = |((cell, _), figure): &(&(WorkflowCell, StrapiVariant), &StrapiFigure)| {
                 Some((format!("{:03}", cell.round_trip_ms), (value(figure)? * 10.0).round() / 10.0))
             };
             of.iter().filter_map(cell).collect()
         };
-        Some(Row {
+        Some(StrapiFigureRow {
             workflow: workflow.name(),
             n,
             way: way.to_string(),
@@ -136,10 +136,10 @@ impl Figures {
     }
 
     /// The headlines. Ours are the programs that use Strapi's bulk queries.
-    pub(super) fn scores(&self) -> Vec<(String, Score)> {
+    pub(super) fn scores(&self) -> Vec<(String, HeadlineScore)> {
         let against_graphql = "GraphQL as in the paper; the worst of 24 cells";
-        let latency =
-            self.worst(|_| true, |cell, _, ours| Some(ours.ms() / self.get(cell, Way::Graphql)?.ms()));
+        let latency = self
+            .worst(|_| true, |cell, _, ours| Some(ours.ms() / self.get(cell, StrapiVariant::Graphql)?.ms()));
         let over_best = self.worst(|_| true, |cell, _, ours| Some(ours.ms() - self.best(cell)?));
         let workerd = self.worst(
             |_| true,
@@ -148,12 +148,12 @@ impl Figures {
                 Some(ours.ms_by(usual) / self.workerd(cell, mode)?.ms_by(usual))
             },
         );
-        let bytes = |cell, _, ours: &Figure| {
-            let graphql = self.get(cell, Way::Graphql)?;
+        let bytes = |cell, _, ours: &StrapiFigure| {
+            let graphql = self.get(cell, StrapiVariant::Graphql)?;
             Some((ours.bytes() / graphql.bytes()).max(ours.gzip_bytes() / graphql.gzip_bytes()))
         };
-        let base = self.worst(|mode| mode == Mode::Base, bytes);
-        let code = self.worst(|mode| mode == Mode::Code, bytes);
+        let base = self.worst(|mode| mode == OrfaCaching::Base, bytes);
+        let code = self.worst(|mode| mode == OrfaCaching::Code, bytes);
         let scores = [
             ("strapi.latency_vs_graphql.worst", "ratio", 1.0, against_graphql, latency),
             (
@@ -188,10 +188,10 @@ impl Figures {
         let scores = scores.into_iter().filter(|(.., values)| !values.is_empty());
         scores
             .map(|(name, unit, target, against, values)| {
-                let score = Score {
+                let score = HeadlineScore {
                     value: values.iter().copied().fold(f64::MIN, f64::max),
                     unit: unit.into(),
-                    better: Better::Lower,
+                    better: BetterDirection::Lower,
                     target: Some(target),
                     against: against.into(),
                     spread: spread(&values),
@@ -204,56 +204,65 @@ impl Figures {
     /// A figure of each of our variants in each cell.
     fn worst(
         &self,
-        wanted: impl Fn(Mode) -> bool,
-        value: impl Fn(Cell, Mode, &Figure) -> Option<f64>,
+        wanted: impl Fn(OrfaCaching) -> bool,
+        value: impl Fn(WorkflowCell, OrfaCaching, &StrapiFigure) -> Option<f64>,
     ) -> Vec<f64> {
         let ours = self.of.iter().filter_map(|((cell, way), figure)| match *way {
-            Way::Program(Host::Orfa(mode, _), Shape::Bulk) if wanted(mode) => value(*cell, mode, figure),
+            StrapiVariant::Program(ProgramHost::Orfa(mode, _), CallShape::Bulk) if wanted(mode) => {
+                value(*cell, mode, figure)
+            }
             _ => None,
         });
         ours.collect()
     }
 
-    fn ours(&self, wanted: Cell) -> impl Iterator<Item = (Cell, Mode, &Figure)> {
+    fn ours(&self, wanted: WorkflowCell) -> impl Iterator<Item = (WorkflowCell, OrfaCaching, &StrapiFigure)> {
         self.of.iter().filter_map(move |((cell, way), figure)| match *way {
-            Way::Program(Host::Orfa(mode, _), Shape::Bulk) if *cell == wanted => Some((*cell, mode, figure)),
+            StrapiVariant::Program(ProgramHost::Orfa(mode, _), CallShape::Bulk) if *cell == wanted => {
+                Some((*cell, mode, figure))
+            }
             _ => None,
         })
     }
 
     /// The latency of the fastest variant without programs.
-    fn best(&self, wanted: Cell) -> Option<f64> {
-        let without =
-            self.of.iter().filter(|((cell, way), _)| *cell == wanted && !matches!(way, Way::Program(..)));
+    fn best(&self, wanted: WorkflowCell) -> Option<f64> {
+        let without = self
+            .of
+            .iter()
+            .filter(|((cell, way), _)| *cell == wanted && !matches!(way, StrapiVariant::Program(..)));
         without.map(|(_, figure)| figure.ms()).min_by(f64::total_cmp)
     }
 
-    fn workerd(&self, cell: Cell, mode: Mode) -> Option<&Figure> {
-        let host = if mode == Mode::Base { Host::WorkerdByProgram } else { Host::WorkerdByToken };
-        self.get(cell, Way::Program(host, Shape::Bulk))
+    fn workerd(&self, cell: WorkflowCell, mode: OrfaCaching) -> Option<&StrapiFigure> {
+        let host = if mode == OrfaCaching::Base {
+            ProgramHost::WorkerdByProgram
+        } else {
+            ProgramHost::WorkerdByToken
+        };
+        self.get(cell, StrapiVariant::Program(host, CallShape::Bulk))
     }
 
     /// The typical time of Strapi for the calls of programs in a cell.
-    fn strapi_ms(&self, wanted: Cell) -> f64 {
-        let programs = self
-            .of
-            .iter()
-            .filter(|((cell, way), _)| *cell == wanted && matches!(way, Way::Program(_, Shape::Bulk)));
+    fn strapi_ms(&self, wanted: WorkflowCell) -> f64 {
+        let programs = self.of.iter().filter(|((cell, way), _)| {
+            *cell == wanted && matches!(way, StrapiVariant::Program(_, CallShape::Bulk))
+        });
         median(&programs.flat_map(|(_, figure)| figure.strapi_ms.iter().copied()).collect::<Vec<_>>())
     }
 
-    fn get(&self, cell: Cell, way: Way) -> Option<&Figure> {
+    fn get(&self, cell: WorkflowCell, way: StrapiVariant) -> Option<&StrapiFigure> {
         self.of.get(&(cell, way))
     }
 
     /// The variants of a workflow, in the order of the table.
-    fn ways(&self, workflow: Workflow) -> Vec<Way> {
+    fn ways(&self, workflow: PaperWorkflow) -> Vec<StrapiVariant> {
         let of = self.of.keys().filter(|(cell, _)| cell.workflow == workflow).map(|(_, way)| *way);
         of.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 }
 
-impl Figure {
+impl StrapiFigure {
     fn ms(&self) -> f64 {
         median(&self.ms)
     }
@@ -275,42 +284,47 @@ impl Figure {
 
 #[cfg(test)]
 mod tests {
-    use benches::delay::Traffic;
+    use benches::delay::ProxyTraffic;
 
-    use super::super::way::Language;
+    use super::super::way::StrapiLanguage;
     use super::*;
 
-    const BASE: Way = Way::Program(Host::Orfa(Mode::Base, Language::C), Shape::Bulk);
+    const BASE: StrapiVariant =
+        StrapiVariant::Program(ProgramHost::Orfa(OrfaCaching::Base, StrapiLanguage::C), CallShape::Bulk);
 
-    fn run(ms: f64, down: u64, gzip_saves: u64) -> Run {
-        let traffic = Traffic { up: 100, down };
-        Run { answer: serde_json::Value::Null, requests: 1, ms, strapi_ms: 0.0, traffic, gzip_saves }
+    fn run(ms: f64, down: u64, gzip_saves: u64) -> StrapiRun {
+        let traffic = ProxyTraffic { up: 100, down };
+        StrapiRun { answer: serde_json::Value::Null, requests: 1, ms, strapi_ms: 0.0, traffic, gzip_saves }
     }
 
     #[test]
     fn latency_comparison_excludes_the_time_of_strapi() {
-        let mut figures = Figures::default();
-        let cell = Cell { workflow: Workflow::Read, size: 2, round_trip_ms: 35 };
-        let workerd = Way::Program(Host::WorkerdByProgram, Shape::Bulk);
+        let mut figures = StrapiFigures::default();
+        let cell = WorkflowCell { workflow: PaperWorkflow::Read, size: 2, round_trip_ms: 35 };
+        let workerd = StrapiVariant::Program(ProgramHost::WorkerdByProgram, CallShape::Bulk);
         // Without Strapi's time: 41 of ours, 42 of workerd's.
         for (way, ms, strapi_ms) in [(BASE, 51.0, 10.0), (BASE, 59.0, 18.0), (workerd, 52.0, 10.0)] {
-            figures.add(cell, way, &Run { strapi_ms, ..run(ms, 300, 0) });
+            figures.add(cell, way, &StrapiRun { strapi_ms, ..run(ms, 300, 0) });
         }
-        let scores: BTreeMap<String, Score> = figures.scores().into_iter().collect();
+        let scores: BTreeMap<String, HeadlineScore> = figures.scores().into_iter().collect();
         assert_eq!(scores["strapi.latency_vs_workerd.worst"].value, 51.0 / 52.0);
-        assert_eq!(figures.get(cell, BASE).map(Figure::ms), Some(55.0), "the table has the measured times");
+        assert_eq!(
+            figures.get(cell, BASE).map(StrapiFigure::ms),
+            Some(55.0),
+            "the table has the measured times"
+        );
     }
 
     #[test]
     fn headlines_use_the_worst_cell_and_encoding() {
-        let mut figures = Figures::default();
+        let mut figures = StrapiFigures::default();
         for (size, ours) in [(2, run(50.0, 300, 0)), (4, run(60.0, 500, 100))] {
-            let cell = Cell { workflow: Workflow::Read, size, round_trip_ms: 35 };
-            figures.add(cell, Way::Graphql, &run(100.0, 900, 500));
-            figures.add(cell, Way::Best, &run(55.0, 900, 0));
+            let cell = WorkflowCell { workflow: PaperWorkflow::Read, size, round_trip_ms: 35 };
+            figures.add(cell, StrapiVariant::Graphql, &run(100.0, 900, 500));
+            figures.add(cell, StrapiVariant::Best, &run(55.0, 900, 0));
             figures.add(cell, BASE, &ours);
         }
-        let scores: BTreeMap<String, Score> = figures.scores().into_iter().collect();
+        let scores: BTreeMap<String, HeadlineScore> = figures.scores().into_iter().collect();
         let value = |name: &str| scores.get(name).map(|score| score.value);
         assert_eq!(value("strapi.latency_vs_graphql.worst"), Some(0.6));
         assert_eq!(value("strapi.latency_over_best_ms.worst"), Some(5.0));
@@ -321,9 +335,13 @@ mod tests {
 
     #[test]
     fn distances_of_a_variant_share_one_row() {
-        let mut figures = Figures::default();
+        let mut figures = StrapiFigures::default();
         for (round_trip_ms, ms) in [(35, 40.0), (93, 100.04)] {
-            figures.add(Cell { workflow: Workflow::Write, size: 2, round_trip_ms }, BASE, &run(ms, 300, 0));
+            figures.add(
+                WorkflowCell { workflow: PaperWorkflow::Write, size: 2, round_trip_ms },
+                BASE,
+                &run(ms, 300, 0),
+            );
         }
         let rows = figures.rows();
         let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };

@@ -4,36 +4,36 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use benches::call::Call;
-use benches::client::Client;
+use benches::call::PreparedCall;
+use benches::client::BenchClient;
 use benches::programs::{build_file, token};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 
-use super::way::{Host, Language, Mode, Shape};
-use super::workflow::Workflow;
+use super::way::{CallShape, OrfaCaching, ProgramHost, StrapiLanguage};
+use super::workflow::PaperWorkflow;
 
 /// The response headers with the token: workerd's own, and `ORFA-Cache` of ORFA.
 const WORKERD_TOKEN: HeaderName = HeaderName::from_static("token");
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
 /// The programs, and the tokens of those that a host has cached.
-pub(super) struct Programs {
-    texts: BTreeMap<(Workflow, Shape, Language), Bytes>,
-    tokens: BTreeMap<(Workflow, Shape, Host), HeaderValue>,
+pub(super) struct StrapiPrograms {
+    texts: BTreeMap<(PaperWorkflow, CallShape, StrapiLanguage), Bytes>,
+    tokens: BTreeMap<(PaperWorkflow, CallShape, ProgramHost), HeaderValue>,
 }
 
-impl Programs {
+impl StrapiPrograms {
     /// Loads the programs of `examples/strapi/queries`, with C built as its author would.
     pub(super) fn build(orfa: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let mut texts = BTreeMap::new();
-        for workflow in Workflow::ALL {
-            for shape in [Shape::Bulk, Shape::Calls] {
+        for workflow in PaperWorkflow::ALL {
+            for shape in [CallShape::Bulk, CallShape::Calls] {
                 let module = build_file(orfa, &source(workflow, shape, "c"), folder.path())?;
-                texts.insert((workflow, shape, Language::C), std::fs::read(module)?.into());
+                texts.insert((workflow, shape, StrapiLanguage::C), std::fs::read(module)?.into());
                 let script = std::fs::read(source(workflow, shape, "js"))?;
-                texts.insert((workflow, shape, Language::Javascript), script.into());
+                texts.insert((workflow, shape, StrapiLanguage::Javascript), script.into());
             }
         }
         Ok(Self { texts, tokens: BTreeMap::new() })
@@ -42,19 +42,19 @@ impl Programs {
     /// Sends a program for the first time, and stores the token in the response.
     pub(super) async fn learn(
         &mut self,
-        client: &Client,
+        client: &BenchClient,
         authorization: &HeaderValue,
-        program @ (_, _, host): (Workflow, Shape, Host),
+        program @ (_, _, host): (PaperWorkflow, CallShape, ProgramHost),
         input: &str,
     ) -> Result<()> {
         let mut call = self.by_program(program, input)?;
-        if let Host::Orfa(mode @ (Mode::Code | Mode::Instance), _) = host {
+        if let ProgramHost::Orfa(mode @ (OrfaCaching::Code | OrfaCaching::Instance), _) = host {
             call = call.with(ORFA_CACHE, HeaderValue::from_static(mode.name()));
         }
         let answer = call.with(AUTHORIZATION, authorization.clone()).send(client).await?;
         if host.has_token() {
             let token = match host {
-                Host::Orfa(mode, _) => HeaderValue::try_from(token(&answer.headers, mode.name())?)?,
+                ProgramHost::Orfa(mode, _) => HeaderValue::try_from(token(&answer.headers, mode.name())?)?,
                 _ => answer.headers.get(WORKERD_TOKEN).context("workerd gave no token")?.clone(),
             };
             self.tokens.insert(program, token);
@@ -66,9 +66,9 @@ impl Programs {
     pub(super) fn call(
         &self,
         authorization: &HeaderValue,
-        program: (Workflow, Shape, Host),
+        program: (PaperWorkflow, CallShape, ProgramHost),
         input: &str,
-    ) -> Result<Call> {
+    ) -> Result<PreparedCall> {
         let call = match self.tokens.get(&program) {
             Some(token) => by_token(program.2, token, input),
             None => self.by_program(program, input)?,
@@ -76,39 +76,45 @@ impl Programs {
         Ok(call.with(AUTHORIZATION, authorization.clone()))
     }
 
-    fn by_program(&self, (workflow, shape, host): (Workflow, Shape, Host), input: &str) -> Result<Call> {
+    fn by_program(
+        &self,
+        (workflow, shape, host): (PaperWorkflow, CallShape, ProgramHost),
+        input: &str,
+    ) -> Result<PreparedCall> {
         let language = host.language();
         let text = self.texts.get(&(workflow, shape, language)).context("the program does not exist")?;
         let (body, length) = ([input.as_bytes(), text].concat(), input.len().into());
         Ok(match host {
-            Host::WorkerdByProgram | Host::WorkerdByToken => {
-                Call::post("/", body).with(HeaderName::from_static("input"), length)
+            ProgramHost::WorkerdByProgram | ProgramHost::WorkerdByToken => {
+                PreparedCall::post("/", body).with(HeaderName::from_static("input"), length)
             }
-            Host::Orfa(..) => query(language, body).with(HeaderName::from_static("orfa-input"), length),
+            ProgramHost::Orfa(..) => {
+                query(language, body).with(HeaderName::from_static("orfa-input"), length)
+            }
         })
     }
 }
 
-fn by_token(host: Host, token: &HeaderValue, input: &str) -> Call {
+fn by_token(host: ProgramHost, token: &HeaderValue, input: &str) -> PreparedCall {
     match host {
-        Host::WorkerdByProgram | Host::WorkerdByToken => {
-            Call::post("/", input.to_owned()).with(WORKERD_TOKEN, token.clone())
+        ProgramHost::WorkerdByProgram | ProgramHost::WorkerdByToken => {
+            PreparedCall::post("/", input.to_owned()).with(WORKERD_TOKEN, token.clone())
         }
-        Host::Orfa(_, language) => query(language, input.to_owned()).with(ORFA_CACHE, token.clone()),
+        ProgramHost::Orfa(_, language) => query(language, input.to_owned()).with(ORFA_CACHE, token.clone()),
     }
 }
 
-fn query(language: Language, body: impl Into<Bytes>) -> Call {
-    Call::post("/query", body).with(CONTENT_TYPE, HeaderValue::from_static(language.content_type()))
+fn query(language: StrapiLanguage, body: impl Into<Bytes>) -> PreparedCall {
+    PreparedCall::post("/query", body).with(CONTENT_TYPE, HeaderValue::from_static(language.content_type()))
 }
 
 /// The path of a source such as `examples/strapi/queries/r_calls.js`.
-fn source(workflow: Workflow, shape: Shape, extension: &str) -> PathBuf {
+fn source(workflow: PaperWorkflow, shape: CallShape, extension: &str) -> PathBuf {
     let name = match (workflow, shape) {
-        (Workflow::Read, Shape::Bulk) => "r",
-        (Workflow::Read, Shape::Calls) => "r_calls",
-        (Workflow::Write, Shape::Bulk) => "w",
-        (Workflow::Write, Shape::Calls) => "w_calls",
+        (PaperWorkflow::Read, CallShape::Bulk) => "r",
+        (PaperWorkflow::Read, CallShape::Calls) => "r_calls",
+        (PaperWorkflow::Write, CallShape::Bulk) => "w",
+        (PaperWorkflow::Write, CallShape::Calls) => "w_calls",
     };
     let queries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/strapi/queries");
     queries.join(name).with_extension(extension)

@@ -1,19 +1,19 @@
 //! A client's run with Strapi's REST or GraphQL, which both return results in `data`.
 
 use anyhow::{Result, bail};
-use benches::call::Call;
-use benches::client::Client;
+use benches::call::PreparedCall;
+use benches::client::BenchClient;
 use benches::jobs;
 use http::Method;
 use http::header::{AUTHORIZATION, HeaderValue};
 use serde_json::{Value, json};
 
 /// A run of a client.
-pub(super) struct Session<'a>(jobs::Session<'a>);
+pub(super) struct StrapiSession<'a>(jobs::RestSession<'a>);
 
-impl<'a> Session<'a> {
-    pub(super) fn new(client: &'a Client, authorization: HeaderValue, at_once: bool) -> Self {
-        Self(jobs::Session::new(client, at_once).with(AUTHORIZATION, authorization))
+impl<'a> StrapiSession<'a> {
+    pub(super) fn new(client: &'a BenchClient, authorization: HeaderValue, at_once: bool) -> Self {
+        Self(jobs::RestSession::new(client, at_once).with(AUTHORIZATION, authorization))
     }
 
     /// The number of requests so far.
@@ -27,12 +27,12 @@ impl<'a> Session<'a> {
     }
 
     /// Makes one call that later ones depend on. Returns the `data` of its response.
-    pub(super) async fn one(&mut self, call: Call) -> Result<Value> {
+    pub(super) async fn one(&mut self, call: PreparedCall) -> Result<Value> {
         data(self.0.one(call).await?)
     }
 
     /// Makes independent calls. Returns the `data` of their responses in the same order.
-    pub(super) async fn all(&mut self, calls: Vec<Call>) -> Result<Vec<Value>> {
+    pub(super) async fn all(&mut self, calls: Vec<PreparedCall>) -> Result<Vec<Value>> {
         self.0.all(calls).await?.into_iter().map(data).collect()
     }
 
@@ -43,13 +43,13 @@ impl<'a> Session<'a> {
 }
 
 /// A GraphQL request to Strapi.
-pub(super) fn graphql(query: &str) -> Call {
-    Call::json(Method::POST, "/graphql", &json!({ "query": query }))
+pub(super) fn graphql(query: &str) -> PreparedCall {
+    PreparedCall::json(Method::POST, "/graphql", &json!({ "query": query }))
 }
 
 /// A PUT request.
-pub(super) fn put(path: impl Into<String>, body: &Value) -> Call {
-    Call::json(Method::PUT, path, body)
+pub(super) fn put(path: impl Into<String>, body: &Value) -> PreparedCall {
+    PreparedCall::json(Method::PUT, path, body)
 }
 
 fn data(mut answer: Value) -> Result<Value> {

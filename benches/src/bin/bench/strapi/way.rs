@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A variant of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum StrapiVariant {
     /// REST with sequential calls.
     OneByOne,
     /// REST with all independent calls at once.
@@ -16,22 +16,22 @@ pub(super) enum Way {
     /// REST with the fewest calls and fields that Strapi allows.
     Best,
     /// A program that a host next to Strapi runs.
-    Program(Host, Shape),
+    Program(ProgramHost, CallShape),
 }
 
 /// The host that runs a program, and how the program gets there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Host {
+pub(super) enum ProgramHost {
     /// workerd, with the program in every request.
     WorkerdByProgram,
     /// workerd, with the program cached.
     WorkerdByToken,
-    Orfa(Mode, Language),
+    Orfa(OrfaCaching, StrapiLanguage),
 }
 
 /// The caching of a program by ORFA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Mode {
+pub(super) enum OrfaCaching {
     Base,
     Code,
     Instance,
@@ -39,25 +39,26 @@ pub(super) enum Mode {
 
 /// The language of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Language {
+pub(super) enum StrapiLanguage {
     C,
     Javascript,
 }
 
 /// The way that a program calls Strapi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Shape {
+pub(super) enum CallShape {
     /// Uses Strapi's bulk queries.
     Bulk,
     /// Makes a call for each row, like the paper's programs.
     Calls,
 }
 
-impl Host {
+impl ProgramHost {
     pub(super) fn all() -> impl Iterator<Item = Self> {
-        let orfa = [Mode::Base, Mode::Code, Mode::Instance].into_iter();
-        let orfa = orfa
-            .flat_map(|mode| [Language::C, Language::Javascript].map(|language| Self::Orfa(mode, language)));
+        let orfa = [OrfaCaching::Base, OrfaCaching::Code, OrfaCaching::Instance].into_iter();
+        let orfa = orfa.flat_map(|mode| {
+            [StrapiLanguage::C, StrapiLanguage::Javascript].map(|language| Self::Orfa(mode, language))
+        });
         [Self::WorkerdByProgram, Self::WorkerdByToken].into_iter().chain(orfa)
     }
 
@@ -65,20 +66,20 @@ impl Host {
         matches!(self, Self::WorkerdByProgram | Self::WorkerdByToken)
     }
 
-    pub(super) fn language(self) -> Language {
+    pub(super) fn language(self) -> StrapiLanguage {
         match self {
-            Self::WorkerdByProgram | Self::WorkerdByToken => Language::Javascript,
+            Self::WorkerdByProgram | Self::WorkerdByToken => StrapiLanguage::Javascript,
             Self::Orfa(_, language) => language,
         }
     }
 
     /// Whether requests carry a token instead of the program.
     pub(super) fn has_token(self) -> bool {
-        !matches!(self, Self::WorkerdByProgram | Self::Orfa(Mode::Base, _))
+        !matches!(self, Self::WorkerdByProgram | Self::Orfa(OrfaCaching::Base, _))
     }
 }
 
-impl Mode {
+impl OrfaCaching {
     /// The name in `ORFA-Cache`.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -89,7 +90,7 @@ impl Mode {
     }
 }
 
-impl Language {
+impl StrapiLanguage {
     pub(super) fn content_type(self) -> &'static str {
         match self {
             Self::C => "application/wasm",
@@ -106,7 +107,7 @@ impl Language {
 }
 
 /// The name in tables and results, such as `orfa.code.js.calls`.
-impl fmt::Display for Way {
+impl fmt::Display for StrapiVariant {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             Self::OneByOne => "rest.sequential",
@@ -115,7 +116,7 @@ impl fmt::Display for Way {
             Self::Nested => "graphql.nested",
             Self::Best => "rest.best",
             Self::Program(host, shape) => {
-                let shape = if *shape == Shape::Calls { ".calls" } else { "" };
+                let shape = if *shape == CallShape::Calls { ".calls" } else { "" };
                 return formatter.pad(&format!("{host}{shape}"));
             }
         };
@@ -123,7 +124,7 @@ impl fmt::Display for Way {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for ProgramHost {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WorkerdByProgram => formatter.write_str("workerd.program"),

@@ -1,22 +1,22 @@
 //! The workflows, and their implementation in clients without programs.
 
 use anyhow::{Result, bail};
-use benches::call::Call;
+use benches::call::PreparedCall;
 use serde_json::{Value, json};
 
-use super::session::{Session, graphql, put};
-use super::way::Way;
+use super::session::{StrapiSession, graphql, put};
+use super::way::StrapiVariant;
 
 /// A workflow of the paper's table 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Workflow {
+pub(super) enum PaperWorkflow {
     /// `strapi.r`: the articles of each of N categories.
     Read,
     /// `strapi.w`: a relation from a tag to each of N articles.
     Write,
 }
 
-impl Workflow {
+impl PaperWorkflow {
     pub(super) const ALL: [Self; 2] = [Self::Read, Self::Write];
 
     pub(super) fn name(self) -> &'static str {
@@ -37,20 +37,22 @@ impl Workflow {
     /// Runs the workflow in a variant without programs. Returns its result.
     pub(super) async fn ask(
         self,
-        session: &mut Session<'_>,
-        way: Way,
+        session: &mut StrapiSession<'_>,
+        way: StrapiVariant,
         size: usize,
         tag: &str,
     ) -> Result<Value> {
         match (self, way) {
-            (Self::Read, Way::OneByOne | Way::AtOnce) => read_rest(session, size).await,
-            (Self::Read, Way::Graphql) => read_graphql(session, size).await,
-            (Self::Read, Way::Nested) => read_nested(session, size).await,
-            (Self::Read, Way::Best) => read_best(session, size).await,
-            (Self::Write, Way::OneByOne | Way::AtOnce) => write_rest(session, size, tag).await,
-            (Self::Write, Way::Graphql) => write_graphql(session, size, tag).await,
-            (Self::Write, Way::Best) => write_best(session, size, tag).await,
-            (Self::Write, Way::Nested) | (_, Way::Program(..)) => {
+            (Self::Read, StrapiVariant::OneByOne | StrapiVariant::AtOnce) => read_rest(session, size).await,
+            (Self::Read, StrapiVariant::Graphql) => read_graphql(session, size).await,
+            (Self::Read, StrapiVariant::Nested) => read_nested(session, size).await,
+            (Self::Read, StrapiVariant::Best) => read_best(session, size).await,
+            (Self::Write, StrapiVariant::OneByOne | StrapiVariant::AtOnce) => {
+                write_rest(session, size, tag).await
+            }
+            (Self::Write, StrapiVariant::Graphql) => write_graphql(session, size, tag).await,
+            (Self::Write, StrapiVariant::Best) => write_best(session, size, tag).await,
+            (Self::Write, StrapiVariant::Nested) | (_, StrapiVariant::Program(..)) => {
                 bail!("{way} does not support this workflow")
             }
         }
@@ -58,20 +60,23 @@ impl Workflow {
 }
 
 /// The requests of a client for `strapi.r` with REST, given the list, and with GraphQL.
-pub(super) async fn read_calls(session: &mut Session<'_>, size: usize) -> Result<[Vec<Call>; 2]> {
+pub(super) async fn read_calls(
+    session: &mut StrapiSession<'_>,
+    size: usize,
+) -> Result<[Vec<PreparedCall>; 2]> {
     let list = session.one(categories(size)).await?;
     let rest = std::iter::once(categories(size)).chain(items(&list).iter().map(articles)).collect();
     let graphql = vec![graphql(&categories_document(size)), graphql(&articles_document(&list))];
     Ok([rest, graphql])
 }
 
-fn categories(size: usize) -> Call {
-    Call::get(format!("/api/categories?sort=name&pagination[limit]={size}"))
+fn categories(size: usize) -> PreparedCall {
+    PreparedCall::get(format!("/api/categories?sort=name&pagination[limit]={size}"))
 }
 
-fn articles(category: &Value) -> Call {
+fn articles(category: &Value) -> PreparedCall {
     let id = text(&category["documentId"]);
-    Call::get(format!("/api/articles?filters[category][documentId]={id}&sort=title"))
+    PreparedCall::get(format!("/api/articles?filters[category][documentId]={id}&sort=title"))
 }
 
 fn categories_document(size: usize) -> String {
@@ -87,29 +92,29 @@ fn articles_document(categories: &Value) -> String {
     format!("{{{articles}}}")
 }
 
-async fn read_rest(session: &mut Session<'_>, size: usize) -> Result<Value> {
+async fn read_rest(session: &mut StrapiSession<'_>, size: usize) -> Result<Value> {
     let categories = session.one(categories(size)).await?;
     let articles = session.all(items(&categories).iter().map(articles).collect()).await?;
     Ok(items(&categories).iter().zip(&articles).map(|(category, articles)| row(category, articles)).collect())
 }
 
-async fn read_best(session: &mut Session<'_>, size: usize) -> Result<Value> {
+async fn read_best(session: &mut StrapiSession<'_>, size: usize) -> Result<Value> {
     let path = format!(
         "/api/categories?fields=name&populate[articles][fields]=title&populate[articles][sort]=title\
          &sort=name&pagination[limit]={size}"
     );
-    let categories = session.one(Call::get(path)).await?;
+    let categories = session.one(PreparedCall::get(path)).await?;
     Ok(items(&categories).iter().map(|category| row(category, &category["articles"])).collect())
 }
 
-async fn read_graphql(session: &mut Session<'_>, size: usize) -> Result<Value> {
+async fn read_graphql(session: &mut StrapiSession<'_>, size: usize) -> Result<Value> {
     let categories = session.graphql(&categories_document(size)).await?["categories"].take();
     let articles = session.graphql(&articles_document(&categories)).await?;
     let row = |(i, category): (usize, &Value)| row(category, &articles[format!("a{i}")]);
     Ok(items(&categories).iter().enumerate().map(row).collect())
 }
 
-async fn read_nested(session: &mut Session<'_>, size: usize) -> Result<Value> {
+async fn read_nested(session: &mut StrapiSession<'_>, size: usize) -> Result<Value> {
     let query = format!(
         "{{categories(sort:\"name\",pagination:{{limit:{size}}}){{name articles(sort:\"title\"){{title}}}}}}"
     );
@@ -117,8 +122,8 @@ async fn read_nested(session: &mut Session<'_>, size: usize) -> Result<Value> {
     Ok(items(&categories).iter().map(|category| row(category, &category["articles"])).collect())
 }
 
-async fn write_rest(session: &mut Session<'_>, size: usize, tag: &str) -> Result<Value> {
-    let articles = Call::get(format!("/api/articles?sort=published&pagination[limit]={size}"));
+async fn write_rest(session: &mut StrapiSession<'_>, size: usize, tag: &str) -> Result<Value> {
+    let articles = PreparedCall::get(format!("/api/articles?sort=published&pagination[limit]={size}"));
     let articles = session.one(articles).await?;
     let connect = |article: &Value| {
         let path = format!("/api/articles/{}", text(&article["documentId"]));
@@ -128,15 +133,15 @@ async fn write_rest(session: &mut Session<'_>, size: usize, tag: &str) -> Result
     Ok(pluck(&Value::from(written), "title"))
 }
 
-async fn write_best(session: &mut Session<'_>, size: usize, tag: &str) -> Result<Value> {
+async fn write_best(session: &mut StrapiSession<'_>, size: usize, tag: &str) -> Result<Value> {
     let articles = format!("/api/articles?fields=title&sort=published&pagination[limit]={size}");
-    let articles = session.one(Call::get(articles)).await?;
+    let articles = session.one(PreparedCall::get(articles)).await?;
     let connect = json!({ "data": { "articles": { "connect": pluck(&articles, "documentId") } } });
     session.one(put(format!("/api/tags/{tag}"), &connect)).await?;
     Ok(pluck(&articles, "title"))
 }
 
-async fn write_graphql(session: &mut Session<'_>, size: usize, tag: &str) -> Result<Value> {
+async fn write_graphql(session: &mut StrapiSession<'_>, size: usize, tag: &str) -> Result<Value> {
     let articles = format!("{{articles(sort:\"published\",pagination:{{limit:{size}}}){{documentId}}}}");
     let articles = session.graphql(&articles).await?["articles"].take();
     let update = |(i, article): (usize, &Value)| {

@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use benches::call::Call;
-use benches::client::Client;
-use benches::delay::Delay;
+use benches::call::PreparedCall;
+use benches::client::BenchClient;
+use benches::delay::DelayProxy;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderValue};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::cell::Cell;
-use super::program::Programs;
-use super::session::{Session, put};
-use super::way::{Host, Language, Mode, Shape, Way};
-use super::workflow::{Workflow, read_calls};
+use super::cell::WorkflowCell;
+use super::program::StrapiPrograms;
+use super::session::{StrapiSession, put};
+use super::way::{CallShape, OrfaCaching, ProgramHost, StrapiLanguage, StrapiVariant};
+use super::workflow::{PaperWorkflow, read_calls};
 use super::{SIZES, USUAL_SIZE};
-use crate::Tools;
+use crate::BenchTools;
 use crate::aggregate::joins::UNSHED;
-use crate::busy::Asked;
-use crate::process::{SERVER_CORE, Server, pinned};
+use crate::busy::WorkflowVariant;
+use crate::process::{SERVER_CORE, ServerProcess, pinned};
 use crate::rivals::workerd;
 
 /// Both cores: processes that wait for each other are not measured separately.
@@ -34,15 +34,15 @@ const STRAPI_PATIENCE: Duration = Duration::from_secs(120);
 /// The number of runs of each program before the measurement, for JIT compilers.
 const WARM_UPS: usize = 10;
 
-pub(super) struct World {
-    strapi: Server,
+pub(super) struct StrapiServers {
+    strapi: ServerProcess,
     /// The proxy between Strapi and the two hosts.
-    between: Delay,
-    orfa: Server,
-    workerd: Option<Server>,
+    between: DelayProxy,
+    orfa: ServerProcess,
+    workerd: Option<ServerProcess>,
     /// A client of Strapi without a distance.
-    near: Client,
-    programs: Programs,
+    near: BenchClient,
+    programs: StrapiPrograms,
     /// The credential of callers of Strapi.
     pub(super) authorization: HeaderValue,
     /// The tag that is added to articles.
@@ -51,21 +51,21 @@ pub(super) struct World {
 }
 
 /// The three servers at a distance.
-pub(super) struct Place {
-    strapi: Far,
-    orfa: Far,
-    workerd: Option<Far>,
+pub(super) struct StrapiDistance {
+    strapi: DistantStrapi,
+    orfa: DistantStrapi,
+    workerd: Option<DistantStrapi>,
 }
 
 /// A server at a distance.
-pub(super) struct Far {
-    pub(super) client: Client,
-    pub(super) delay: Delay,
+pub(super) struct DistantStrapi {
+    pub(super) client: BenchClient,
+    pub(super) delay: DelayProxy,
 }
 
-impl World {
+impl StrapiServers {
     /// Starts the servers. Returns `None` without Strapi.
-    pub(super) async fn start(tools: &Tools) -> Result<Option<Self>> {
+    pub(super) async fn start(tools: &BenchTools) -> Result<Option<Self>> {
         let folder = tools.orfa.with_file_name("../strapi");
         if !folder.join("installed").exists() {
             return Ok(None);
@@ -73,14 +73,14 @@ impl World {
         let data = in_memory()?;
         let strapi = strapi(&folder, data.path())?;
         let token = std::fs::read_to_string(data.path().join("token")).context("Strapi wrote no token")?;
-        let between = Delay::start(strapi.address, Duration::ZERO).await?;
+        let between = DelayProxy::start(strapi.address, Duration::ZERO).await?;
         Ok(Some(Self {
-            orfa: Server::gateway(&tools.orfa, CORES, &config(between.address()))?,
+            orfa: ServerProcess::gateway(&tools.orfa, CORES, &config(between.address()))?,
             workerd: workerd(tools, CORES, &[("strapi", between.address())])?,
-            near: Client::new(strapi.address),
+            near: BenchClient::new(strapi.address),
             strapi,
             between,
-            programs: Programs::build(&tools.orfa)?,
+            programs: StrapiPrograms::build(&tools.orfa)?,
             authorization: HeaderValue::try_from(format!("Bearer {}", token.trim()))?,
             tag: String::new(),
             _data: data,
@@ -90,20 +90,20 @@ impl World {
     /// Runs every variant several times without a distance, so that hosts cache the programs and JIT
     /// compilers have finished.
     pub(super) async fn warm_up(&mut self) -> Result<()> {
-        let mut session = Session::new(&self.near, self.authorization.clone(), false);
-        let tags = session.one(Call::get("/api/tags")).await?;
+        let mut session = StrapiSession::new(&self.near, self.authorization.clone(), false);
+        let tags = session.one(PreparedCall::get("/api/tags")).await?;
         self.tag = tags[0]["documentId"].as_str().context("Strapi has no tag")?.to_owned();
-        for workflow in Workflow::ALL {
-            for shape in [Shape::Bulk, Shape::Calls] {
-                for host in Host::all() {
+        for workflow in PaperWorkflow::ALL {
+            for shape in [CallShape::Bulk, CallShape::Calls] {
+                for host in ProgramHost::all() {
                     self.learn(workflow, shape, host).await?;
                 }
             }
         }
         let place = self.place(0).await?;
         for _ in 0..WARM_UPS {
-            for workflow in Workflow::ALL {
-                let cell = Cell { workflow, size: SIZES[1], round_trip_ms: 0 };
+            for workflow in PaperWorkflow::ALL {
+                let cell = WorkflowCell { workflow, size: SIZES[1], round_trip_ms: 0 };
                 for way in self.ways(cell) {
                     super::once(self, &place, cell, way).await.with_context(|| way.to_string())?;
                 }
@@ -113,25 +113,30 @@ impl World {
     }
 
     /// The available variants of a cell.
-    pub(super) fn ways(&self, cell: Cell) -> Vec<Way> {
-        let is_there =
-            |way: &Way| self.workerd.is_some() || !matches!(way, Way::Program(host, _) if host.is_workerd());
+    pub(super) fn ways(&self, cell: WorkflowCell) -> Vec<StrapiVariant> {
+        let is_there = |way: &StrapiVariant| {
+            self.workerd.is_some() || !matches!(way, StrapiVariant::Program(host, _) if host.is_workerd())
+        };
         cell.ways().into_iter().filter(is_there).collect()
     }
 
-    async fn learn(&mut self, workflow: Workflow, shape: Shape, host: Host) -> Result<()> {
+    async fn learn(&mut self, workflow: PaperWorkflow, shape: CallShape, host: ProgramHost) -> Result<()> {
         let server = match host {
-            Host::Orfa(..) => &self.orfa,
-            Host::WorkerdByProgram | Host::WorkerdByToken => match &self.workerd {
+            ProgramHost::Orfa(..) => &self.orfa,
+            ProgramHost::WorkerdByProgram | ProgramHost::WorkerdByToken => match &self.workerd {
                 Some(workerd) => workerd,
                 None => return Ok(()),
             },
         };
-        let client = Client::new(server.address);
+        let client = BenchClient::new(server.address);
         self.learn_at(&client, (workflow, shape, host)).await
     }
 
-    async fn learn_at(&mut self, client: &Client, program: (Workflow, Shape, Host)) -> Result<()> {
+    async fn learn_at(
+        &mut self,
+        client: &BenchClient,
+        program: (PaperWorkflow, CallShape, ProgramHost),
+    ) -> Result<()> {
         let (workflow, _, host) = program;
         let input = workflow.input(SIZES[0], &self.tag).to_string();
         let learnt = self.programs.learn(client, &self.authorization, program, &input).await;
@@ -139,31 +144,36 @@ impl World {
     }
 
     /// Confines Strapi to the servers' core, and starts a new gateway there.
-    pub(super) fn share_a_core(&self, tools: &Tools) -> Result<Server> {
+    pub(super) fn share_a_core(&self, tools: &BenchTools) -> Result<ServerProcess> {
         self.strapi.confine(SERVER_CORE)?;
-        Server::gateway(&tools.orfa, SERVER_CORE, &(UNSHED.to_owned() + &config(self.strapi.address)))
+        ServerProcess::gateway(&tools.orfa, SERVER_CORE, &(UNSHED.to_owned() + &config(self.strapi.address)))
     }
 
     /// The requests for one run of `strapi.r` in the variants of the paper's table 5b, to Strapi or to this
     /// gateway.
-    pub(super) async fn read_calls<'a>(&'a mut self, orfa: &'a Server) -> Result<Vec<Asked<'a>>> {
-        let (workflow, shape, client) = (Workflow::Read, Shape::Calls, Client::new(orfa.address));
-        let modes = [Mode::Base, Mode::Code, Mode::Instance];
-        let programs = modes.map(|mode| (workflow, shape, Host::Orfa(mode, Language::C)));
+    pub(super) async fn read_calls<'a>(
+        &'a mut self,
+        orfa: &'a ServerProcess,
+    ) -> Result<Vec<WorkflowVariant<'a>>> {
+        let (workflow, shape, client) =
+            (PaperWorkflow::Read, CallShape::Calls, BenchClient::new(orfa.address));
+        let modes = [OrfaCaching::Base, OrfaCaching::Code, OrfaCaching::Instance];
+        let programs = modes.map(|mode| (workflow, shape, ProgramHost::Orfa(mode, StrapiLanguage::C)));
         for program in programs {
             self.learn_at(&client, program).await?;
         }
-        let mut session = Session::new(&self.near, self.authorization.clone(), false);
+        let mut session = StrapiSession::new(&self.near, self.authorization.clone(), false);
         let plain = read_calls(&mut session, USUAL_SIZE).await?;
-        let plain = [Way::AtOnce, Way::Graphql].into_iter().zip(plain).map(|(way, calls)| {
-            let allowed = |call: Call| call.with(AUTHORIZATION, self.authorization.clone());
-            let calls = calls.into_iter().map(allowed).collect();
-            Ok(Asked { way: way.to_string(), server: &self.strapi, calls })
-        });
+        let plain =
+            [StrapiVariant::AtOnce, StrapiVariant::Graphql].into_iter().zip(plain).map(|(way, calls)| {
+                let allowed = |call: PreparedCall| call.with(AUTHORIZATION, self.authorization.clone());
+                let calls = calls.into_iter().map(allowed).collect();
+                Ok(WorkflowVariant { way: way.to_string(), server: &self.strapi, calls })
+            });
         let input = workflow.input(USUAL_SIZE, &self.tag).to_string();
         let programs = programs.into_iter().map(|program| {
-            let way = Way::Program(program.2, shape).to_string();
-            Ok(Asked {
+            let way = StrapiVariant::Program(program.2, shape).to_string();
+            Ok(WorkflowVariant {
                 way,
                 server: orfa,
                 calls: vec![self.programs.call(&self.authorization, program, &input)?],
@@ -173,7 +183,13 @@ impl World {
     }
 
     /// Runs a program from a distance. Returns the body of the response.
-    pub(super) async fn program(&self, far: &Far, cell: Cell, host: Host, shape: Shape) -> Result<Bytes> {
+    pub(super) async fn program(
+        &self,
+        far: &DistantStrapi,
+        cell: WorkflowCell,
+        host: ProgramHost,
+        shape: CallShape,
+    ) -> Result<Bytes> {
         let input = cell.workflow.input(cell.size, &self.tag).to_string();
         let program = (cell.workflow, shape, host);
         let call = self.programs.call(&self.authorization, program, &input)?;
@@ -188,49 +204,49 @@ impl World {
     /// Checks that this number of articles has the tag, and removes it from them.
     pub(super) async fn undo(&self, size: usize) -> Result<()> {
         let path = format!("/api/tags/{}?populate[articles][fields]=title", self.tag);
-        let mut session = Session::new(&self.near, self.authorization.clone(), false);
-        let tag = session.one(Call::get(path)).await?;
+        let mut session = StrapiSession::new(&self.near, self.authorization.clone(), false);
+        let tag = session.one(PreparedCall::get(path)).await?;
         let tagged = tag["articles"].as_array().map_or(0, Vec::len);
         ensure!(tagged == size, "{tagged} articles have the tag and not {size}");
         self.detach().await
     }
 
     async fn detach(&self) -> Result<()> {
-        let mut session = Session::new(&self.near, self.authorization.clone(), false);
+        let mut session = StrapiSession::new(&self.near, self.authorization.clone(), false);
         let nothing = json!({ "data": { "articles": { "set": [] } } });
         session.one(put(format!("/api/tags/{}", self.tag), &nothing)).await.map(drop)
     }
 
     /// Puts all servers at a distance.
-    pub(super) async fn place(&self, round_trip_ms: u64) -> Result<Place> {
+    pub(super) async fn place(&self, round_trip_ms: u64) -> Result<StrapiDistance> {
         let most = SIZES.into_iter().max().unwrap_or(1);
         let workerd = match &self.workerd {
-            Some(workerd) => Some(Far::new(workerd, round_trip_ms, 1).await?),
+            Some(workerd) => Some(DistantStrapi::new(workerd, round_trip_ms, 1).await?),
             None => None,
         };
-        Ok(Place {
-            strapi: Far::new(&self.strapi, round_trip_ms, most).await?,
-            orfa: Far::new(&self.orfa, round_trip_ms, 1).await?,
+        Ok(StrapiDistance {
+            strapi: DistantStrapi::new(&self.strapi, round_trip_ms, most).await?,
+            orfa: DistantStrapi::new(&self.orfa, round_trip_ms, 1).await?,
             workerd,
         })
     }
 }
 
-impl Place {
+impl StrapiDistance {
     /// The server of a variant.
-    pub(super) fn far(&self, way: Way) -> Result<&Far> {
+    pub(super) fn far(&self, way: StrapiVariant) -> Result<&DistantStrapi> {
         match way {
-            Way::Program(Host::Orfa(..), _) => Ok(&self.orfa),
-            Way::Program(..) => self.workerd.as_ref().context("there is no workerd"),
+            StrapiVariant::Program(ProgramHost::Orfa(..), _) => Ok(&self.orfa),
+            StrapiVariant::Program(..) => self.workerd.as_ref().context("there is no workerd"),
             _ => Ok(&self.strapi),
         }
     }
 }
 
-impl Far {
-    async fn new(server: &Server, round_trip_ms: u64, connections: usize) -> Result<Self> {
-        let delay = Delay::start(server.address, Duration::from_millis(round_trip_ms)).await?;
-        let client = Client::new(delay.address());
+impl DistantStrapi {
+    async fn new(server: &ServerProcess, round_trip_ms: u64, connections: usize) -> Result<Self> {
+        let delay = DelayProxy::start(server.address, Duration::from_millis(round_trip_ms)).await?;
+        let client = BenchClient::new(delay.address());
         delay.open(&client, connections).await?;
         Ok(Self { client, delay })
     }
@@ -242,9 +258,9 @@ fn in_memory() -> std::io::Result<TempDir> {
 }
 
 /// Starts Strapi in production mode.
-fn strapi(folder: &Path, data: &Path) -> Result<Server> {
+fn strapi(folder: &Path, data: &Path) -> Result<ServerProcess> {
     let folder = folder.canonicalize()?;
-    let strapi = Server::start_within(STRAPI_PATIENCE, |address, _| {
+    let strapi = ServerProcess::start_within(STRAPI_PATIENCE, |address, _| {
         let mut command = pinned(CORES, &PathBuf::from("node"));
         command.arg("node_modules/@strapi/strapi/bin/strapi.js").arg("start").current_dir(folder);
         command.env("NODE_ENV", "production").env("DATA", data);

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use benches::call::Call;
+use benches::call::PreparedCall;
 use benches::client::gzip_saves;
-use benches::jobs::{Job, Session};
+use benches::jobs::{BenchJob, RestSession};
 use benches::programs;
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::world::{Far, Host, World};
-use super::{Runs, millis};
+use super::world::{DistantServer, JobServers, VariantServer};
+use super::{SequentialRuns, millis};
 
 /// The variants that send a program with each request.
 pub(super) const BY_PROGRAM: [&str; 2] = ["ORFA query, JavaScript", "ORFA query, C"];
@@ -24,28 +24,28 @@ const CAPNWEB_WARM_UPS: usize = 4;
 const CAPNWEB_RUNS_PER_S: f64 = 100.0;
 
 /// A variant with its host.
-pub(super) struct Way {
+pub(super) struct HostedVariant {
     pub(super) name: &'static str,
-    pub(super) host: Host,
-    pub(super) ask: Ask,
+    pub(super) host: VariantServer,
+    pub(super) ask: BenchJobRequest,
 }
 
-pub(super) enum Ask {
+pub(super) enum BenchJobRequest {
     /// REST with sequential or concurrent calls.
     Calls { at_once: bool },
     /// REST with the fewest calls that the services allow.
     Bulk,
     /// A single request.
-    One(Call),
+    One(PreparedCall),
     /// A single GraphQL request.
-    Graphql(Call),
+    Graphql(PreparedCall),
     /// The Cap'n Web client.
     Capnweb,
 }
 
 /// The output of a Cap'n Web client.
 #[derive(Deserialize)]
-struct Told {
+struct CapnWebOutput {
     ms: Vec<f64>,
     answer: Value,
     requests: usize,
@@ -53,13 +53,13 @@ struct Told {
 }
 
 /// The variants of a job.
-pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
-    let rest = |name, ask| Way { name, host: Host::Orfa, ask };
-    let orfa = |name, one| rest(name, Ask::One(one));
+pub(super) async fn of(job: BenchJob, world: &JobServers) -> Result<Vec<HostedVariant>> {
+    let rest = |name, ask| HostedVariant { name, host: VariantServer::Orfa, ask };
+    let orfa = |name, one| rest(name, BenchJobRequest::One(one));
     let mut ways = vec![
-        rest("REST, one by one", Ask::Calls { at_once: false }),
-        rest("REST, all at once", Ask::Calls { at_once: true }),
-        rest("REST, the API's best", Ask::Bulk),
+        rest("REST, one by one", BenchJobRequest::Calls { at_once: false }),
+        rest("REST, all at once", BenchJobRequest::Calls { at_once: true }),
+        rest("REST, the API's best", BenchJobRequest::Bulk),
     ];
     let input = job.input().to_string();
     let typescript = program("/query", "orfa-input", &input, job.typescript().as_bytes());
@@ -71,30 +71,35 @@ pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
     for (kind, one, name, name_by_token) in kinds {
         let one = one.with(CONTENT_TYPE, HeaderValue::from_static(kind));
         let first = one.clone().with(ORFA_CACHE, HeaderValue::from_static("code"));
-        let answer = first.send(&world.near(Host::Orfa)?.client).await?;
+        let answer = first.send(&world.near(VariantServer::Orfa)?.client).await?;
         let token = HeaderValue::try_from(programs::token(&answer.headers, "code")?)?;
-        let by_token = Call::post("/query", input.clone());
+        let by_token = PreparedCall::post("/query", input.clone());
         let by_token = by_token.with(CONTENT_TYPE, HeaderValue::from_static(kind)).with(ORFA_CACHE, token);
         ways.extend([orfa(name, one), orfa(name_by_token, by_token)]);
     }
-    ways.extend(job.script().map(|path| orfa("ORFA script", Call::get(path))));
+    ways.extend(job.script().map(|path| orfa("ORFA script", PreparedCall::get(path))));
     if let Some(document) = job.graphql() {
         for (name, path) in [("ORFA GraphQL", "/graphql"), ("ORFA GraphQL, stitched", "/stitched")] {
-            let call = Call::json(Method::POST, path, &document).accepting_json();
-            ways.push(rest(name, Ask::Graphql(call)));
+            let call = PreparedCall::json(Method::POST, path, &document).accepting_json();
+            ways.push(rest(name, BenchJobRequest::Graphql(call)));
         }
     }
-    ways.extend(job.aggregate().map(|path| orfa("ORFA aggregate", Call::get(path))));
-    if world.has(Host::Capnweb) {
-        ways.push(Way { name: "Cap'n Web", host: Host::Capnweb, ask: Ask::Capnweb });
+    ways.extend(job.aggregate().map(|path| orfa("ORFA aggregate", PreparedCall::get(path))));
+    if world.has(VariantServer::Capnweb) {
+        ways.push(HostedVariant {
+            name: "Cap'n Web",
+            host: VariantServer::Capnweb,
+            ask: BenchJobRequest::Capnweb,
+        });
     }
-    if world.has(Host::Workerd) {
+    if world.has(VariantServer::Workerd) {
         let javascript = query::javascript(query::ProgramLanguage::Typescript, job.typescript().as_bytes())?;
         let one = program("/", "input", &input, javascript.as_bytes());
-        let answer = one.send(&world.near(Host::Workerd)?.client).await?;
+        let answer = one.send(&world.near(VariantServer::Workerd)?.client).await?;
         let token = answer.headers.get("token").context("workerd gave no token")?.clone();
-        let by_token = Call::post("/", input).with(HeaderName::from_static("token"), token);
-        let workerd = |name, one| Way { name, host: Host::Workerd, ask: Ask::One(one) };
+        let by_token = PreparedCall::post("/", input).with(HeaderName::from_static("token"), token);
+        let workerd =
+            |name, one| HostedVariant { name, host: VariantServer::Workerd, ask: BenchJobRequest::One(one) };
         ways.extend([workerd("workerd, by program", one), workerd("workerd, by token", by_token)]);
     }
     Ok(ways)
@@ -103,20 +108,25 @@ pub(super) async fn of(job: Job, world: &World) -> Result<Vec<Way>> {
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
 /// A request with the input followed by the program.
-fn program(path: &str, length: &'static str, input: &str, program: &[u8]) -> Call {
-    let call = Call::post(path, [input.as_bytes(), program].concat());
+fn program(path: &str, length: &'static str, input: &str, program: &[u8]) -> PreparedCall {
+    let call = PreparedCall::post(path, [input.as_bytes(), program].concat());
     call.with(HeaderName::from_static(length), input.len().into())
 }
 
-impl Way {
+impl HostedVariant {
     /// Whether the gateway counts the calls to services.
     pub(super) fn is_told(&self) -> bool {
-        self.host == Host::Orfa
+        self.host == VariantServer::Orfa
     }
 
     /// Runs the variant repeatedly for a time.
-    pub(super) async fn repeat(&self, job: Job, far: &Far, time: Duration) -> Result<Runs> {
-        if matches!(self.ask, Ask::Capnweb) {
+    pub(super) async fn repeat(
+        &self,
+        job: BenchJob,
+        far: &DistantServer,
+        time: Duration,
+    ) -> Result<SequentialRuns> {
+        if matches!(self.ask, BenchJobRequest::Capnweb) {
             let runs = (time.as_secs_f64() * CAPNWEB_RUNS_PER_S).ceil();
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some hundred")]
             return self.times(job, far, runs as usize).await;
@@ -126,15 +136,20 @@ impl Way {
             let runs = self.times(job, far, 1).await?;
             all.extend_from_slice(&runs.ms);
             if began.elapsed() >= time {
-                return Ok(Runs { all: all.len(), ms: all, ..runs });
+                return Ok(SequentialRuns { all: all.len(), ms: all, ..runs });
             }
         }
     }
 
     /// Runs the variant a number of times.
-    pub(super) async fn times(&self, job: Job, far: &Far, times: usize) -> Result<Runs> {
-        let mut runs = Runs::default();
-        if let Ask::Capnweb = self.ask {
+    pub(super) async fn times(
+        &self,
+        job: BenchJob,
+        far: &DistantServer,
+        times: usize,
+    ) -> Result<SequentialRuns> {
+        let mut runs = SequentialRuns::default();
+        if let BenchJobRequest::Capnweb = self.ask {
             return capnweb(job, far, times).await;
         }
         for _ in 0..times {
@@ -146,14 +161,14 @@ impl Way {
         Ok(runs)
     }
 
-    async fn once(&self, job: Job, far: &Far) -> Result<Runs> {
-        let at_once = !matches!(self.ask, Ask::Calls { at_once: false });
-        let mut session = Session::new(&far.client, at_once);
+    async fn once(&self, job: BenchJob, far: &DistantServer) -> Result<SequentialRuns> {
+        let at_once = !matches!(self.ask, BenchJobRequest::Calls { at_once: false });
+        let mut session = RestSession::new(&far.client, at_once);
         let answer = match &self.ask {
-            Ask::Calls { .. } => job.calls(&mut session).await?,
-            Ask::Bulk | Ask::Capnweb => job.bulk(&mut session).await?,
-            Ask::One(call) => return one(call, far).await,
-            Ask::Graphql(call) => {
+            BenchJobRequest::Calls { .. } => job.calls(&mut session).await?,
+            BenchJobRequest::Bulk | BenchJobRequest::Capnweb => job.bulk(&mut session).await?,
+            BenchJobRequest::One(call) => return one(call, far).await,
+            BenchJobRequest::Graphql(call) => {
                 let mut runs = one(call, far).await?;
                 ensure!(runs.answer.get("errors").is_none(), "GraphQL failed: {}", runs.answer);
                 runs.answer = job.of_graphql(runs.answer["data"].take());
@@ -162,25 +177,32 @@ impl Way {
         };
         let (requests, round_trips, gzip_saves) =
             (session.requests(), session.round_trips, session.gzip_saves()?);
-        Ok(Runs { answer, requests, round_trips, gzip_saves, ..Runs::default() })
+        Ok(SequentialRuns { answer, requests, round_trips, gzip_saves, ..SequentialRuns::default() })
     }
 }
 
 /// Runs a variant with one request.
-async fn one(call: &Call, far: &Far) -> Result<Runs> {
+async fn one(call: &PreparedCall, far: &DistantServer) -> Result<SequentialRuns> {
     let answer = call.send(&far.client).await?;
     let gzip_saves = gzip_saves(&answer.body)?;
     let value = serde_json::from_slice(&answer.body).context("the response is not JSON")?;
-    Ok(Runs { answer: value, requests: 1, round_trips: 1, gzip_saves, ..Runs::default() })
+    Ok(SequentialRuns { answer: value, requests: 1, round_trips: 1, gzip_saves, ..SequentialRuns::default() })
 }
 
 /// Runs the Cap'n Web client. Its warm-up runs are not reported, but make requests too.
-async fn capnweb(job: Job, far: &Far, times: usize) -> Result<Runs> {
+async fn capnweb(job: BenchJob, far: &DistantServer, times: usize) -> Result<SequentialRuns> {
     let script = far.capnweb.as_ref().context("there is no Cap'n Web")?;
     let mut node = Command::new("node");
     node.arg(script).args(["ask", &format!("http://{}/", far.client.address()), job.name()]);
     let output = node.arg(times.to_string()).output().await?;
     ensure!(output.status.success(), "node: {}", String::from_utf8_lossy(&output.stderr));
-    let Told { ms, answer, requests, gzip_saves } = serde_json::from_slice(&output.stdout)?;
-    Ok(Runs { answer, requests, round_trips: requests, gzip_saves, ms, all: times + CAPNWEB_WARM_UPS })
+    let CapnWebOutput { ms, answer, requests, gzip_saves } = serde_json::from_slice(&output.stdout)?;
+    Ok(SequentialRuns {
+        answer,
+        requests,
+        round_trips: requests,
+        gzip_saves,
+        ms,
+        all: times + CAPNWEB_WARM_UPS,
+    })
 }

@@ -7,55 +7,55 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use benches::client::Client;
-use benches::delay::{Delay, Traffic};
-use benches::jobs::{self, Job};
+use benches::client::BenchClient;
+use benches::delay::{DelayProxy, ProxyTraffic};
+use benches::jobs::{self, BenchJob};
 use bytes::Bytes;
-use marketplace::{Data, Marketplace, Service};
+use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 
-use crate::Tools;
+use crate::BenchTools;
 use crate::aggregate::joins::UNSHED;
-use crate::process::{SERVER_CORE, Server};
+use crate::process::{SERVER_CORE, ServerProcess};
 use crate::rivals::{capnweb, present, workerd};
 
 /// A server of a variant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Host {
+pub(super) enum VariantServer {
     Orfa,
     Workerd,
     Capnweb,
 }
 
-impl Host {
+impl VariantServer {
     const ALL: [Self; 3] = [Self::Orfa, Self::Workerd, Self::Capnweb];
 }
 
-pub(super) struct World {
-    orfa: Server,
-    workerd: Option<Server>,
-    capnweb: Option<Server>,
+pub(super) struct JobServers {
+    orfa: ServerProcess,
+    workerd: Option<ServerProcess>,
+    capnweb: Option<ServerProcess>,
     /// The script of the Cap'n Web client.
     script: Option<PathBuf>,
     /// A client of ORFA's metrics.
-    admin: Client,
+    admin: BenchClient,
     modules: BTreeMap<&'static str, Bytes>,
     _marketplace: Marketplace,
 }
 
 /// A server, with or without a distance.
-pub(super) struct Far {
-    pub(super) client: Client,
+pub(super) struct DistantServer {
+    pub(super) client: BenchClient,
     pub(super) capnweb: Option<PathBuf>,
-    delay: Option<Delay>,
+    delay: Option<DelayProxy>,
 }
 
-impl World {
-    pub(super) async fn start(tools: &Tools) -> Result<Self> {
-        let marketplace = Marketplace::start(Data::fresh()?).await?;
+impl JobServers {
+    pub(super) async fn start(tools: &BenchTools) -> Result<Self> {
+        let marketplace = Marketplace::start(DatabaseFolder::fresh()?).await?;
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let services = Service::ALL.map(|service| (service.name(), marketplace.address(service)));
+        let services = MarketplaceService::ALL.map(|service| (service.name(), marketplace.address(service)));
         Ok(Self {
-            orfa: Server::gateway(
+            orfa: ServerProcess::gateway(
                 &tools.orfa,
                 SERVER_CORE,
                 &(UNSHED.to_owned() + &jobs::gateway(&marketplace, admin)),
@@ -63,26 +63,26 @@ impl World {
             workerd: workerd(tools, SERVER_CORE, &services)?,
             capnweb: capnweb(tools, services.map(|(_, at)| at))?,
             script: present(tools, "capnweb"),
-            admin: Client::new(admin),
+            admin: BenchClient::new(admin),
             modules: jobs::modules(&tools.orfa)?,
             _marketplace: marketplace,
         })
     }
 
-    pub(super) fn has(&self, host: Host) -> bool {
+    pub(super) fn has(&self, host: VariantServer) -> bool {
         self.server(host).is_ok()
     }
 
-    pub(super) fn server(&self, host: Host) -> Result<&Server> {
+    pub(super) fn server(&self, host: VariantServer) -> Result<&ServerProcess> {
         match host {
-            Host::Orfa => Ok(&self.orfa),
-            Host::Workerd => self.workerd.as_ref().context("there is no workerd"),
-            Host::Capnweb => self.capnweb.as_ref().context("there is no Cap'n Web"),
+            VariantServer::Orfa => Ok(&self.orfa),
+            VariantServer::Workerd => self.workerd.as_ref().context("there is no workerd"),
+            VariantServer::Capnweb => self.capnweb.as_ref().context("there is no Cap'n Web"),
         }
     }
 
     /// A job's program in C.
-    pub(super) fn module(&self, job: Job) -> Result<Bytes> {
+    pub(super) fn module(&self, job: BenchJob) -> Result<Bytes> {
         self.modules.get(job.name()).cloned().context("the program does not exist")
     }
 
@@ -91,33 +91,33 @@ impl World {
         jobs::upstream_calls(&self.admin).await
     }
 
-    pub(super) fn near(&self, host: Host) -> Result<Far> {
-        let client = Client::new(self.server(host)?.address);
-        Ok(Far { client, capnweb: self.script.clone(), delay: None })
+    pub(super) fn near(&self, host: VariantServer) -> Result<DistantServer> {
+        let client = BenchClient::new(self.server(host)?.address);
+        Ok(DistantServer { client, capnweb: self.script.clone(), delay: None })
     }
 
     /// All servers at a distance, with as many open connections as any job needs.
-    pub(super) async fn far(&self, round_trip_ms: u64) -> Result<BTreeMap<Host, Far>> {
+    pub(super) async fn far(&self, round_trip_ms: u64) -> Result<BTreeMap<VariantServer, DistantServer>> {
         let mut far = BTreeMap::new();
-        for host in Host::ALL.into_iter().filter(|host| self.has(*host)) {
+        for host in VariantServer::ALL.into_iter().filter(|host| self.has(*host)) {
             let delay =
-                Delay::start(self.server(host)?.address, Duration::from_millis(round_trip_ms)).await?;
-            let client = Client::new(delay.address());
-            delay.open(&client, if host == Host::Orfa { jobs::MOST_AT_ONCE } else { 1 }).await?;
-            far.insert(host, Far { client, capnweb: self.script.clone(), delay: Some(delay) });
+                DelayProxy::start(self.server(host)?.address, Duration::from_millis(round_trip_ms)).await?;
+            let client = BenchClient::new(delay.address());
+            delay.open(&client, if host == VariantServer::Orfa { jobs::MOST_AT_ONCE } else { 1 }).await?;
+            far.insert(host, DistantServer { client, capnweb: self.script.clone(), delay: Some(delay) });
         }
         Ok(far)
     }
 }
 
-impl Far {
+impl DistantServer {
     /// Returns the server without open connections, so that a client has to set one up first.
     pub(super) fn cold(&self) -> Self {
-        Self { client: Client::new(self.client.address()), capnweb: self.capnweb.clone(), delay: None }
+        Self { client: BenchClient::new(self.client.address()), capnweb: self.capnweb.clone(), delay: None }
     }
 
     /// The traffic over the distance so far.
-    pub(super) fn traffic(&self) -> Traffic {
-        self.delay.as_ref().map(Delay::traffic).unwrap_or_default()
+    pub(super) fn traffic(&self) -> ProxyTraffic {
+        self.delay.as_ref().map(DelayProxy::traffic).unwrap_or_default()
     }
 }

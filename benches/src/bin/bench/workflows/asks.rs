@@ -3,42 +3,42 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use benches::call::Call;
-use benches::client::Client;
-use benches::jobs::Session;
+use benches::call::PreparedCall;
+use benches::client::BenchClient;
+use benches::jobs::RestSession;
 use benches::programs::{build, program, token};
 use bytes::Bytes;
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-use super::workflow::Workflow;
-use crate::Tools;
+use super::workflow::BenchWorkflow;
+use crate::BenchTools;
 
 /// A variant. A program has a cache mode of ORFA and a language.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ProgramVariant {
     OneByOne,
     AtOnce,
     Graphql,
     Program(&'static str, &'static str),
 }
 
-pub(super) const WAYS: [Way; 9] = [
-    Way::OneByOne,
-    Way::AtOnce,
-    Way::Graphql,
-    Way::Program("base", "c"),
-    Way::Program("base", "js"),
-    Way::Program("code", "c"),
-    Way::Program("code", "js"),
-    Way::Program("instance", "c"),
-    Way::Program("instance", "js"),
+pub(super) const WAYS: [ProgramVariant; 9] = [
+    ProgramVariant::OneByOne,
+    ProgramVariant::AtOnce,
+    ProgramVariant::Graphql,
+    ProgramVariant::Program("base", "c"),
+    ProgramVariant::Program("base", "js"),
+    ProgramVariant::Program("code", "c"),
+    ProgramVariant::Program("code", "js"),
+    ProgramVariant::Program("instance", "c"),
+    ProgramVariant::Program("instance", "js"),
 ];
 
 /// The results of a run.
 #[derive(Default)]
-pub(super) struct Answered {
+pub(super) struct WorkflowOutcome {
     pub(super) answer: Value,
     pub(super) requests: usize,
     /// The response bodies, for computing the savings of gzip outside of the measured time.
@@ -46,21 +46,21 @@ pub(super) struct Answered {
 }
 
 /// The requests that run programs: by token in the modes with a cache, or else with the program.
-pub(super) struct Programs(BTreeMap<Which, Kept>);
+pub(super) struct WorkflowPrograms(BTreeMap<ProgramKey, PreparedRequest>);
 
 /// The parts of a request besides its input: headers, and the program if there is no token.
 #[derive(Clone)]
-struct Kept {
+struct PreparedRequest {
     headers: Vec<(HeaderName, HeaderValue)>,
     program: Bytes,
 }
 
 /// A workflow, a mode and a language.
-type Which = (&'static str, &'static str, &'static str);
+type ProgramKey = (&'static str, &'static str, &'static str);
 
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
-impl Way {
+impl ProgramVariant {
     /// The name of the variant, as in the rows of Strapi. The programs make a call for each row.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl Way {
     }
 }
 
-impl Workflow {
+impl BenchWorkflow {
     /// Whether the workflow is read-only.
     pub(super) fn reads(&self) -> bool {
         self.method == Method::GET
@@ -96,86 +96,97 @@ impl Workflow {
         list.as_array().into_iter().flatten().filter_map(self.key).collect()
     }
 
-    pub(super) async fn by_rest(&self, client: &Client, size: usize, at_once: bool) -> Result<Answered> {
-        let mut session = Session::new(client, at_once);
+    pub(super) async fn by_rest(
+        &self,
+        client: &BenchClient,
+        size: usize,
+        at_once: bool,
+    ) -> Result<WorkflowOutcome> {
+        let mut session = RestSession::new(client, at_once);
         let list = session.one(self.list(size)).await?;
         let keys = self.keys(&list);
         let answers = session.all(keys.iter().map(|key| self.call(key)).collect()).await?;
         let answer = keys.iter().zip(&answers).map(|(key, answer)| (self.wanted)(key, answer)).collect();
-        Ok(Answered { answer, requests: session.requests(), bodies: session.into_bodies() })
+        Ok(WorkflowOutcome { answer, requests: session.requests(), bodies: session.into_bodies() })
     }
 
-    pub(super) async fn by_graphql(&self, client: &Client, size: usize) -> Result<Answered> {
+    pub(super) async fn by_graphql(&self, client: &BenchClient, size: usize) -> Result<WorkflowOutcome> {
         let (mut list, first) = ask(client, &graphql(&(self.document.0)(size))).await?;
         let keys = self.keys(&list["data"]["list"].take());
         let (data, second) = ask(client, &self.batch(&keys)).await?;
         ensure!(data.get("errors").is_none(), "GraphQL failed: {data:.300}");
         let wanted = |(place, key): (usize, &String)| (self.wanted)(key, &data["data"][format!("a{place}")]);
         let answer = keys.iter().enumerate().map(wanted).collect();
-        Ok(Answered { answer, requests: 2, bodies: vec![first, second] })
+        Ok(WorkflowOutcome { answer, requests: 2, bodies: vec![first, second] })
     }
 
     /// The requests of a variant for one run, given the list.
     pub(super) async fn all(
         &self,
-        service: &Client,
-        way: Way,
+        service: &BenchClient,
+        way: ProgramVariant,
         size: usize,
-        programs: &Programs,
-    ) -> Result<Vec<Call>> {
+        programs: &WorkflowPrograms,
+    ) -> Result<Vec<PreparedCall>> {
         let (list, _) = ask(service, &self.list(size)).await?;
         let keys = self.keys(&list);
         Ok(match way {
-            Way::OneByOne | Way::AtOnce => {
+            ProgramVariant::OneByOne | ProgramVariant::AtOnce => {
                 std::iter::once(self.list(size)).chain(keys.iter().map(|key| self.call(key))).collect()
             }
-            Way::Graphql => vec![graphql(&(self.document.0)(size)), self.batch(&keys)],
-            Way::Program(mode, language) => vec![programs.call((self.name, mode, language), size)?],
+            ProgramVariant::Graphql => vec![graphql(&(self.document.0)(size)), self.batch(&keys)],
+            ProgramVariant::Program(mode, language) => {
+                vec![programs.call((self.name, mode, language), size)?]
+            }
         })
     }
 
-    fn list(&self, size: usize) -> Call {
-        Call::get((self.list)(size))
+    fn list(&self, size: usize) -> PreparedCall {
+        PreparedCall::get((self.list)(size))
     }
 
-    fn call(&self, key: &str) -> Call {
-        let call = Call::new(self.method.clone(), (self.call)(key), self.body.unwrap_or_default());
+    fn call(&self, key: &str) -> PreparedCall {
+        let call = PreparedCall::new(self.method.clone(), (self.call)(key), self.body.unwrap_or_default());
         let json = HeaderValue::from_static("application/json");
         if self.body.is_some() { call.with(CONTENT_TYPE, json).accepting_json() } else { call }
     }
 
     /// All calls combined in one document.
-    fn batch(&self, keys: &[String]) -> Call {
+    fn batch(&self, keys: &[String]) -> PreparedCall {
         let call = |(place, key): (usize, &String)| format!("a{place}:{}", (self.document.1)(key));
         let calls: String = keys.iter().enumerate().map(call).collect();
         graphql(&format!("{}{{{calls}}}", if self.reads() { "" } else { "mutation" }))
     }
 }
 
-fn graphql(query: &str) -> Call {
-    Call::graphql("/graphql", query)
+fn graphql(query: &str) -> PreparedCall {
+    PreparedCall::graphql("/graphql", query)
 }
 
 /// Sends a call. Returns the JSON of the response, and its body.
-async fn ask(client: &Client, call: &Call) -> Result<(Value, Bytes)> {
+async fn ask(client: &BenchClient, call: &PreparedCall) -> Result<(Value, Bytes)> {
     let body = call.send(client).await?.body;
     Ok((serde_json::from_slice(&body)?, body))
 }
 
-impl Programs {
+impl WorkflowPrograms {
     /// Builds the programs, and sends each one in the modes with a cache to get its token.
-    pub(super) async fn learn(tools: &Tools, orfa: &Client, workflows: &[Workflow]) -> Result<Self> {
+    pub(super) async fn learn(
+        tools: &BenchTools,
+        orfa: &BenchClient,
+        workflows: &[BenchWorkflow],
+    ) -> Result<Self> {
         let (folder, mut programs) = (tempfile::tempdir()?, BTreeMap::new());
         for workflow in workflows.iter().map(|workflow| workflow.name) {
             for way in WAYS {
-                let Way::Program(mode, language) = way else { continue };
+                let ProgramVariant::Program(mode, language) = way else { continue };
                 let name = format!("workflows/{}.{language}", workflow.replace('.', "_"));
                 let (kind, text) = match language {
                     "c" => ("application/wasm", std::fs::read(build(&tools.orfa, &name, folder.path())?)?),
                     _ => ("text/javascript", std::fs::read(program(&name))?),
                 };
                 let headers = vec![(CONTENT_TYPE, HeaderValue::from_static(kind))];
-                let mut kept = Kept { headers, program: text.into() };
+                let mut kept = PreparedRequest { headers, program: text.into() };
                 if mode != "base" {
                     let first = kept.call(4).with(ORFA_CACHE, HeaderValue::from_static(mode));
                     let answer = first.send(orfa).await?;
@@ -189,20 +200,25 @@ impl Programs {
         Ok(Self(programs))
     }
 
-    pub(super) async fn run(&self, client: &Client, which: Which, size: usize) -> Result<Answered> {
+    pub(super) async fn run(
+        &self,
+        client: &BenchClient,
+        which: ProgramKey,
+        size: usize,
+    ) -> Result<WorkflowOutcome> {
         let (answer, body) = ask(client, &self.call(which, size)?).await?;
-        Ok(Answered { answer, requests: 1, bodies: vec![body] })
+        Ok(WorkflowOutcome { answer, requests: 1, bodies: vec![body] })
     }
 
-    fn call(&self, which: Which, size: usize) -> Result<Call> {
+    fn call(&self, which: ProgramKey, size: usize) -> Result<PreparedCall> {
         Ok(self.0.get(&which).context("the program does not exist")?.call(size))
     }
 }
 
-impl Kept {
-    fn call(&self, size: usize) -> Call {
+impl PreparedRequest {
+    fn call(&self, size: usize) -> PreparedCall {
         let input = json!({ "n": size }).to_string();
-        let call = Call::post("/query", [input.as_bytes(), &self.program].concat());
+        let call = PreparedCall::post("/query", [input.as_bytes(), &self.program].concat());
         let headers = self.headers.iter().cloned();
         let call = headers.fold(call, |call, (name, value)| call.with(name, value));
         if self.program.is_empty() {

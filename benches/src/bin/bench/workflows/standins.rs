@@ -6,14 +6,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Result;
-use benches::upstream::Played;
+use benches::upstream::PlayedTexts;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::CELLS;
-use crate::service::{Service, text};
+use crate::service::{BenchService, text};
 
 /// The number of accounts that are not deleted.
 pub(super) const OTHERS: usize = 4;
@@ -21,13 +21,13 @@ const NOTES: usize = 5;
 const COMMITS: usize = 30;
 
 /// Starts both as one in-process service.
-pub(super) fn start() -> Result<Service> {
-    let mut played = Played::new();
+pub(super) fn start() -> Result<BenchService> {
+    let mut played = PlayedTexts::new();
     for (_, size) in CELLS {
         played.extend(reads(size));
     }
     let played = Arc::new(played);
-    Service::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), move |request| {
+    BenchService::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), move |request| {
         let played = Arc::clone(&played);
         async move {
             let (head, body) = request.into_parts();
@@ -54,8 +54,8 @@ pub(super) fn start() -> Result<Service> {
 }
 
 /// The responses to all GET requests of the workflows for this size.
-pub(super) fn reads(size: usize) -> Played {
-    let mut played = Played::new();
+pub(super) fn reads(size: usize) -> PlayedTexts {
+    let mut played = PlayedTexts::new();
     let mut play = |path: String, value: Value| played.insert(path, value.to_string());
     play(format!("/api/v1/users?limit={size}"), (1..=size).map(user).collect());
     for creator in 1..=size {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::standins::OTHERS;
 
 /// A workflow.
-pub(super) struct Workflow {
+pub(super) struct BenchWorkflow {
     pub(super) name: &'static str,
     /// The path of the list, by N.
     pub(super) list: fn(usize) -> String,
@@ -18,15 +18,15 @@ pub(super) struct Workflow {
     pub(super) body: Option<&'static str>,
     /// The part of a response that belongs to the result, by the row's key.
     pub(super) wanted: fn(&str, &Value) -> Value,
-    pub(super) document: Document,
+    pub(super) document: GraphqlDocuments,
 }
 
 /// The list and a call in GraphQL.
-type Document = (fn(usize) -> String, fn(&str) -> String);
+type GraphqlDocuments = (fn(usize) -> String, fn(&str) -> String);
 
 /// The workflows of Memos and Gitea.
-pub(super) const THEIRS: [Workflow; 4] = [
-    Workflow {
+pub(super) const THEIRS: [BenchWorkflow; 4] = [
+    BenchWorkflow {
         name: "memos.r",
         list: |size| format!("/api/v1/users?limit={size}"),
         key: |row| Some(row["id"].to_string()),
@@ -39,7 +39,7 @@ pub(super) const THEIRS: [Workflow; 4] = [
             |id| format!("memos(creator:{id},limit:5){{uid}}"),
         ),
     },
-    Workflow {
+    BenchWorkflow {
         name: "memos.w",
         list: |size| format!("/api/v1/memos?creator=1&limit={size}"),
         key: |row| Some(row["id"].to_string()),
@@ -52,7 +52,7 @@ pub(super) const THEIRS: [Workflow; 4] = [
             |id| format!("updateMemo(id:{id},changeInput:{{visibility:\"PRIVATE\"}}){{uid}}"),
         ),
     },
-    Workflow {
+    BenchWorkflow {
         name: "gitea.r",
         list: |size| format!("/api/v1/repos/o/r/branches?limit={size}"),
         key: |row| row["name"].as_str().map(str::to_owned),
@@ -65,7 +65,7 @@ pub(super) const THEIRS: [Workflow; 4] = [
             |name| format!("commits(sha:\"{name}\"){{sha}}"),
         ),
     },
-    Workflow {
+    BenchWorkflow {
         name: "gitea.w",
         list: |size| format!("/api/v1/admin/users?limit={}", size + OTHERS),
         key: |row| row["login"].as_str().filter(|login| login.starts_with("bot")).map(str::to_owned),
@@ -82,8 +82,8 @@ pub(super) const THEIRS: [Workflow; 4] = [
 
 /// The workflows through the gateway, which has a route for each service. The reading one lists rows of one
 /// service and calls another one.
-pub(super) const MARKET: [Workflow; 2] = [
-    Workflow {
+pub(super) const MARKET: [BenchWorkflow; 2] = [
+    BenchWorkflow {
         name: "market.r",
         list: |size| format!("/profile/buyers?limit={size}"),
         key: |row| Some(row["id"].to_string()),
@@ -96,7 +96,7 @@ pub(super) const MARKET: [Workflow; 2] = [
             |id| format!("catalogs(buyer:{id},sort:_created,limit:2){{title}}"),
         ),
     },
-    Workflow {
+    BenchWorkflow {
         name: "market.w",
         list: |size| format!("/profile/users?limit={size}"),
         key: |row| Some(row["id"].to_string()),

@@ -3,94 +3,102 @@
 use std::net::{SocketAddr, TcpListener};
 
 use anyhow::{Context, Result};
-use benches::client::Client;
+use benches::client::BenchClient;
 use benches::jobs;
-use marketplace::{Data, Marketplace};
+use marketplace::{DatabaseFolder, Marketplace};
 
-use super::asks::{Answered, Programs, WAYS, Way};
-use super::workflow::Workflow;
-use crate::Tools;
+use super::asks::{ProgramVariant, WAYS, WorkflowOutcome, WorkflowPrograms};
+use super::workflow::BenchWorkflow;
+use crate::BenchTools;
 use crate::aggregate::joins::UNSHED;
-use crate::process::{SERVER_CORE, Server};
+use crate::process::{SERVER_CORE, ServerProcess};
 use crate::rivals::openapi_to_graphql;
 
 /// The servers of the bench.
-pub(super) struct World {
+pub(super) struct WorkflowServers {
     rest: SocketAddr,
     graphql: Option<SocketAddr>,
-    orfa: Server,
+    orfa: ServerProcess,
     /// The separate GraphQL server; `None` if ORFA serves GraphQL.
-    rival: Option<Server>,
-    pub(super) programs: Programs,
+    rival: Option<ServerProcess>,
+    pub(super) programs: WorkflowPrograms,
     _marketplace: Option<Marketplace>,
 }
 
-impl World {
+impl WorkflowServers {
     /// Starts the servers over one service.
-    pub(super) async fn start(tools: &Tools, service: SocketAddr, workflows: &[Workflow]) -> Result<Self> {
+    pub(super) async fn start(
+        tools: &BenchTools,
+        service: SocketAddr,
+        workflows: &[BenchWorkflow],
+    ) -> Result<Self> {
         let yaml = format!(
             "{UNSHED}services: {{ api: {{ url: 'http://{service}' }} }}\n\
              routes:\n  - path: /query\n    query:\n      services: [api]\n      methods: [GET, PATCH, DELETE]\n      \
              modes: [code, instance]\n      limits: {{ cpu: 50ms, timeout: 10s, memory: 16MiB, calls: 200, concurrency: 32 }}\n"
         );
-        let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
-        let programs = Programs::learn(tools, &Client::new(orfa.address), workflows).await?;
+        let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+        let programs = WorkflowPrograms::learn(tools, &BenchClient::new(orfa.address), workflows).await?;
         let rival = openapi_to_graphql(tools, service)?;
         let graphql = rival.as_ref().map(|rival| rival.address);
         Ok(Self { rest: service, graphql, orfa, rival, programs, _marketplace: None })
     }
 
     /// Starts the servers over the marketplace, which clients access through the gateway only.
-    pub(super) async fn market(tools: &Tools, workflows: &[Workflow]) -> Result<Self> {
-        let marketplace = Marketplace::start(Data::fresh()?).await?;
+    pub(super) async fn market(tools: &BenchTools, workflows: &[BenchWorkflow]) -> Result<Self> {
+        let marketplace = Marketplace::start(DatabaseFolder::fresh()?).await?;
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let yaml = UNSHED.to_owned() + &jobs::gateway(&marketplace, admin);
-        let orfa = Server::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
-        let programs = Programs::learn(tools, &Client::new(orfa.address), workflows).await?;
+        let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+        let programs = WorkflowPrograms::learn(tools, &BenchClient::new(orfa.address), workflows).await?;
         let (at, marketplace) = (orfa.address, Some(marketplace));
         Ok(Self { rest: at, graphql: Some(at), orfa, rival: None, programs, _marketplace: marketplace })
     }
 
     /// The available variants.
-    pub(super) fn ways(&self) -> impl Iterator<Item = Way> {
+    pub(super) fn ways(&self) -> impl Iterator<Item = ProgramVariant> {
         let has_graphql = self.graphql.is_some();
-        WAYS.into_iter().filter(move |way| has_graphql || *way != Way::Graphql)
+        WAYS.into_iter().filter(move |way| has_graphql || *way != ProgramVariant::Graphql)
     }
 
-    pub(super) fn address(&self, way: Way) -> Result<SocketAddr> {
+    pub(super) fn address(&self, way: ProgramVariant) -> Result<SocketAddr> {
         match way {
-            Way::OneByOne | Way::AtOnce => Ok(self.rest),
-            Way::Graphql => self.graphql.context("there is no openapi-to-graphql"),
-            Way::Program(..) => Ok(self.orfa.address),
+            ProgramVariant::OneByOne | ProgramVariant::AtOnce => Ok(self.rest),
+            ProgramVariant::Graphql => self.graphql.context("there is no openapi-to-graphql"),
+            ProgramVariant::Program(..) => Ok(self.orfa.address),
         }
     }
 
     /// The server of a variant: the service itself if it is a separate process, the GraphQL server, or else
     /// ORFA.
-    pub(super) fn server<'a>(&'a self, way: Way, service: Option<&'a Server>) -> &'a Server {
+    pub(super) fn server<'a>(
+        &'a self,
+        way: ProgramVariant,
+        service: Option<&'a ServerProcess>,
+    ) -> &'a ServerProcess {
         match way {
-            Way::OneByOne | Way::AtOnce => service.unwrap_or(&self.orfa),
-            Way::Graphql => self.rival.as_ref().unwrap_or(&self.orfa),
-            Way::Program(..) => &self.orfa,
+            ProgramVariant::OneByOne | ProgramVariant::AtOnce => service.unwrap_or(&self.orfa),
+            ProgramVariant::Graphql => self.rival.as_ref().unwrap_or(&self.orfa),
+            ProgramVariant::Program(..) => &self.orfa,
         }
     }
 
-    pub(super) fn client(&self, way: Way) -> Result<Client> {
-        Ok(Client::new(self.address(way)?))
+    pub(super) fn client(&self, way: ProgramVariant) -> Result<BenchClient> {
+        Ok(BenchClient::new(self.address(way)?))
     }
 
     pub(super) async fn once(
         &self,
-        workflow: &Workflow,
-        way: Way,
+        workflow: &BenchWorkflow,
+        way: ProgramVariant,
         size: usize,
-        client: &Client,
-    ) -> Result<Answered> {
+        client: &BenchClient,
+    ) -> Result<WorkflowOutcome> {
         match way {
-            Way::OneByOne => workflow.by_rest(client, size, false).await,
-            Way::AtOnce => workflow.by_rest(client, size, true).await,
-            Way::Graphql => workflow.by_graphql(client, size).await,
-            Way::Program(mode, language) => {
+            ProgramVariant::OneByOne => workflow.by_rest(client, size, false).await,
+            ProgramVariant::AtOnce => workflow.by_rest(client, size, true).await,
+            ProgramVariant::Graphql => workflow.by_graphql(client, size).await,
+            ProgramVariant::Program(mode, language) => {
                 self.programs.run(client, (workflow.name, mode, language), size).await
             }
         }

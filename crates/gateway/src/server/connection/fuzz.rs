@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use ::fuzz::Choices;
-use ::fuzz::generate::http2::{self as generate, Script, Step, kind};
+use ::fuzz::ByteChoices;
+use ::fuzz::generate::http2::{self as generate, ClientScript, ClientStep, kind};
 use tokio::io::{AsyncWriteExt, DuplexStream, split};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -46,7 +46,7 @@ impl InMemoryGateway {
     }
 
     /// Returns all that the gateway sends to a client with this script.
-    fn play(&self, script: &Script) -> Vec<u8> {
+    fn play(&self, script: &ClientScript) -> Vec<u8> {
         self.runtime.block_on(async {
             let rig::ServedConnection { client, serving, phase: _phase } =
                 rig::connect(&self.current, true, 1 << 16);
@@ -60,7 +60,7 @@ impl InMemoryGateway {
 
 /// Plays a client, which then waits for the gateway to end the connection. Returns the task that collects all
 /// that it read.
-async fn client(stream: DuplexStream, script: &Script) -> tokio::task::JoinHandle<Vec<u8>> {
+async fn client(stream: DuplexStream, script: &ClientScript) -> tokio::task::JoinHandle<Vec<u8>> {
     let (mut reading, mut writing) = split(stream);
     let (goes_on, is_reading) = (Arc::new(Notify::new()), Arc::new(std::sync::atomic::AtomicBool::new(true)));
     let (wait, may) = (Arc::clone(&goes_on), Arc::clone(&is_reading));
@@ -79,10 +79,10 @@ async fn client(stream: DuplexStream, script: &Script) -> tokio::task::JoinHandl
     for step in &script.steps {
         match step {
             // The gateway may have closed the connection, or be blocked until its responses are read.
-            Step::Send(bytes) => drop(timeout(Duration::from_secs(1), writing.write_all(bytes)).await),
-            Step::Pause(time) => tokio::time::sleep(*time).await,
-            Step::StopReading => is_reading.store(false, std::sync::atomic::Ordering::Relaxed),
-            Step::Read => {
+            ClientStep::Send(bytes) => drop(timeout(Duration::from_secs(1), writing.write_all(bytes)).await),
+            ClientStep::Pause(time) => tokio::time::sleep(*time).await,
+            ClientStep::StopReading => is_reading.store(false, std::sync::atomic::Ordering::Relaxed),
+            ClientStep::Read => {
                 is_reading.store(true, std::sync::atomic::Ordering::Relaxed);
                 goes_on.notify_one();
             }
@@ -100,7 +100,7 @@ async fn client(stream: DuplexStream, script: &Script) -> tokio::task::JoinHandl
 
 /// Asserts that the server follows the protocol: whole frames, only streams that the client opened, nothing
 /// after a stream's end, and no more data than the window allows.
-fn keeps_rules(sent: &[u8], script: &Script) {
+fn keeps_rules(sent: &[u8], script: &ClientScript) {
     let (mut rest, mut data) = (sent, 0_u64);
     let mut is_over: HashMap<u32, bool> = HashMap::new();
     while let Some((head, behind)) = rest.split_first_chunk::<9>() {
@@ -130,7 +130,7 @@ fn keeps_rules(sent: &[u8], script: &Script) {
 fn follows_the_protocol_for_any_frames() {
     let served = InMemoryGateway::new();
     ::fuzz::run("http2_frames", &[], |bytes| {
-        let script = generate::script(&mut Choices::new(bytes), PATHS);
+        let script = generate::script(&mut ByteChoices::new(bytes), PATHS);
         keeps_rules(&served.play(&script), &script);
     });
 }

@@ -11,22 +11,22 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{Host, Kind, Process, Running, Starting, get};
-use crate::case::Case;
-use crate::log::Line;
-use crate::rows::Module;
+use super::{DynHost, HostKind, HostProcess, ListeningHost, StartingHost, get};
+use crate::case::ConformanceCase;
+use crate::log::LoggedLine;
+use crate::rows::RowModule;
 
-pub(crate) struct Envoy {
+pub(crate) struct EnvoyHost {
     pub(crate) binary: PathBuf,
     pub(crate) verbose: bool,
 }
 
-impl Host for Envoy {
-    fn kind(&self) -> Kind {
-        Kind::Envoy
+impl DynHost for EnvoyHost {
+    fn kind(&self) -> HostKind {
+        HostKind::Envoy
     }
 
-    fn start<'a>(&'a self, cases: &'a [Arc<Case>]) -> Starting<'a> {
+    fn start<'a>(&'a self, cases: &'a [Arc<ConformanceCase>]) -> StartingHost<'a> {
         Box::pin(async move {
             let folder = tempfile::tempdir()?;
             let (file, admin) = (folder.path().join("envoy.json"), folder.path().join("admin"));
@@ -35,7 +35,7 @@ impl Host for Envoy {
             command.arg("-c").arg(&file).arg("--admin-address-path").arg(&admin);
             command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warning"]);
             command.args(["--component-log-level", "wasm:info,main:info", "--log-format", "%l %v"]);
-            let mut process = Process::start(&mut command, cases, self.verbose, logged)?;
+            let mut process = HostProcess::start(&mut command, cases, self.verbose, logged)?;
             let ready = |line: &str| line.contains("starting main dispatch loop").then_some(());
             if let Err(said) = process.wait(ready).await {
                 return Ok(Err(said));
@@ -44,7 +44,7 @@ impl Host for Envoy {
             let listeners: Value = serde_json::from_str(&get(admin, "/listeners?format=json").await?)?;
             let addresses =
                 listeners["listener_statuses"].as_array().context("no listeners")?.iter().filter_map(address);
-            Ok(Ok(Running {
+            Ok(Ok(ListeningHost {
                 addresses: addresses.collect(),
                 metrics: (admin, "/stats?filter=wasmcustom"),
                 _process: process,
@@ -64,15 +64,15 @@ fn address(listener: &Value) -> Option<(String, SocketAddr)> {
 }
 
 /// Parses `info wasm log ID VM: text`, or `info wasm log ID: text` where the case has its own VM.
-fn logged(line: &str) -> Option<(String, Line)> {
+fn logged(line: &str) -> Option<(String, LoggedLine)> {
     let (level, rest) = line.split_once(" wasm log ")?;
     let (names, text) = rest.split_once(": ")?;
     let id = names.split(' ').next()?;
     let level = if level == "warning" { "warn" } else { level };
-    Some((id.to_owned(), Line { level: level.to_owned(), text: text.to_owned() }))
+    Some((id.to_owned(), LoggedLine { level: level.to_owned(), text: text.to_owned() }))
 }
 
-fn config(cases: &[Arc<Case>]) -> Value {
+fn config(cases: &[Arc<ConformanceCase>]) -> Value {
     let listeners: Vec<Value> = cases.iter().map(|case| listener(case)).collect();
     let clusters: Vec<Value> = cases.iter().map(|case| cluster(case)).collect();
     json!({
@@ -85,7 +85,7 @@ fn socket(address: SocketAddr) -> Value {
     json!({ "socket_address": { "address": address.ip().to_string(), "port_value": address.port() } })
 }
 
-fn listener(case: &Case) -> Value {
+fn listener(case: &ConformanceCase) -> Value {
     let route = json!({
         "name": format!("route_{}", case.id),
         "match": { "prefix": "/" },
@@ -117,10 +117,10 @@ fn listener(case: &Case) -> Value {
 
 /// Log lines start with the root id and the VM id. The AssemblyScript SDK supports only root ids known at
 /// build time, so each of its modules has its own VM.
-fn filter(case: &Case) -> Value {
+fn filter(case: &ConformanceCase) -> Value {
     let text =
         |text: &str| json!({ "@type": "type.googleapis.com/google.protobuf.StringValue", "value": text });
-    let in_assemblyscript = matches!(case.module, Module::AssemblyScript | Module::NewAssemblyScript);
+    let in_assemblyscript = matches!(case.module, RowModule::AssemblyScript | RowModule::NewAssemblyScript);
     let alone = case.row.alone || case.row.vm_script.is_some() || in_assemblyscript;
     let (root_id, vm_id) = if alone { ("", case.id.clone()) } else { (&*case.id, case.module.to_string()) };
     let mut vm = json!({
@@ -146,7 +146,7 @@ fn filter(case: &Case) -> Value {
     })
 }
 
-fn cluster(case: &Case) -> Value {
+fn cluster(case: &ConformanceCase) -> Value {
     let mut cluster = json!({
         "name": case.id,
         "type": "STATIC",

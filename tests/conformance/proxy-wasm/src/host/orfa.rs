@@ -10,21 +10,21 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
-use super::{Host, Kind, Process, Running, Starting};
-use crate::case::Case;
-use crate::log::Line;
+use super::{DynHost, HostKind, HostProcess, ListeningHost, StartingHost};
+use crate::case::ConformanceCase;
+use crate::log::LoggedLine;
 
-pub(crate) struct Orfa {
+pub(crate) struct OrfaHost {
     pub(crate) binary: PathBuf,
     pub(crate) verbose: bool,
 }
 
-impl Host for Orfa {
-    fn kind(&self) -> Kind {
-        Kind::Orfa
+impl DynHost for OrfaHost {
+    fn kind(&self) -> HostKind {
+        HostKind::Orfa
     }
 
-    fn start<'a>(&'a self, cases: &'a [Arc<Case>]) -> Starting<'a> {
+    fn start<'a>(&'a self, cases: &'a [Arc<ConformanceCase>]) -> StartingHost<'a> {
         Box::pin(async move {
             let folder = tempfile::tempdir()?;
             let file = folder.path().join("orfa.yaml");
@@ -32,7 +32,7 @@ impl Host for Orfa {
             std::fs::write(&file, serde_json::to_string_pretty(&config(cases))?)?;
             let mut command = Command::new(&self.binary);
             command.args(["serve", "--config"]).arg(&file);
-            let mut process = Process::start(&mut command, cases, self.verbose, logged)?;
+            let mut process = HostProcess::start(&mut command, cases, self.verbose, logged)?;
             let admin = match process.wait(|line| address(line, "admin listening")).await {
                 Ok(admin) => admin,
                 Err(said) => return Ok(Err(said)),
@@ -41,7 +41,7 @@ impl Host for Orfa {
                 Ok(listening) => listening,
                 Err(said) => return Ok(Err(said)),
             };
-            Ok(Ok(Running {
+            Ok(Ok(ListeningHost {
                 addresses: cases.iter().map(|case| (case.id.clone(), listening)).collect(),
                 metrics: (admin, "/metrics"),
                 _process: process,
@@ -50,7 +50,7 @@ impl Host for Orfa {
     }
 }
 
-fn config(cases: &[Arc<Case>]) -> Value {
+fn config(cases: &[Arc<ConformanceCase>]) -> Value {
     let services: Map<String, Value> = cases.iter().map(|case| (case.id.clone(), service(case))).collect();
     let routes: Vec<Value> = cases.iter().map(|case| route(case)).collect();
     // Load shedding is off, because the machine may be busy and overload is not tested here.
@@ -58,12 +58,12 @@ fn config(cases: &[Arc<Case>]) -> Value {
     json!({ "listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "shed": shed, "services": services, "routes": routes })
 }
 
-fn service(case: &Case) -> Value {
+fn service(case: &ConformanceCase) -> Value {
     let protocol = if case.row.http2 { "http2" } else { "http1" };
     json!({ "url": format!("http://{}", case.service.address), "protocol": protocol, "timeout": "4s" })
 }
 
-fn route(case: &Case) -> Value {
+fn route(case: &ConformanceCase) -> Value {
     let mut filter = json!({ "wasm": case.wasm, "name": case.id, "config": case.script() });
     if case.row.alone {
         filter["vm_id"] = json!(case.id);
@@ -94,12 +94,12 @@ fn address(line: &str, message: &str) -> Option<SocketAddr> {
 
 /// Parses `{"level":"INFO","message":"text","filter":"ID"}`. The log has no level above `ERROR` and uses
 /// `severity` for it.
-fn logged(line: &str) -> Option<(String, Line)> {
+fn logged(line: &str) -> Option<(String, LoggedLine)> {
     let fields = fields(line)?;
     let level = match fields["severity"].as_str() {
         Some(severity) => severity.to_owned(),
         None => serde_json::from_str::<Value>(line).ok()?["level"].as_str()?.to_lowercase(),
     };
     let id = fields["filter"].as_str()?.to_owned();
-    Some((id, Line { level, text: fields["message"].as_str()?.to_owned() }))
+    Some((id, LoggedLine { level, text: fields["message"].as_str()?.to_owned() }))
 }

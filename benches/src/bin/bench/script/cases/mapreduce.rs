@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use benches::client::Client;
+use benches::client::BenchClient;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::Request;
@@ -20,14 +20,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs jobs. Returns the number of their pages.
 pub(in super::super) async fn count(server: SocketAddr, service: SocketAddr, jobs: usize) -> Result<u64> {
-    let client = Client::new(server);
+    let client = BenchClient::new(server);
     let jobs = stream::iter(0..jobs).map(|number| job(&client, service, number));
     let sums: Vec<()> = jobs.buffer_unordered(AT_ONCE).try_collect().await?;
     Ok((PAGES * sums.len()) as u64)
 }
 
 /// Counts a word in five pages.
-async fn job(client: &Client, service: SocketAddr, number: usize) -> Result<()> {
+async fn job(client: &BenchClient, service: SocketAddr, number: usize) -> Result<()> {
     let words = |page| 1 + (number + page) % 9;
     let urls: Vec<String> =
         (0..PAGES).map(|page| format!("http://{service}/words?n={}", words(page))).collect();
