@@ -5,7 +5,7 @@
 //! wait for it, on all connections. There is no loss and no slow start, which favours clients that send many
 //! bytes. A connection is set up once a SYN has gone up and its reply has come down. Bytes that the client
 //! sends earlier wait, though its socket connects immediately. A comparison with kept connections uses
-//! [`Delay::open`] to wait until they are set up.
+//! [`DelayProxy::open`] to wait until they are set up.
 //!
 //! One thread per direction delivers chunks in order of arrival, which equals the order of delivery, since
 //! all have the same delay. It is a thread because the runtime's timers have a resolution of a millisecond

@@ -1,4 +1,4 @@
-//! Generators of structured inputs. Each writes a format from [`Choices`](crate::Choices), mostly
+//! Generators of structured inputs. Each writes a format from [`ByteChoices`](crate::ByteChoices), mostly
 //! well-formed, with the mistakes that hostile peers make.
 
 pub mod graphql;

@@ -1,9 +1,9 @@
 //! Files generated from the tables of `query-abi`, so that C, docs and Rust can't disagree:
 //! `sdk/c/orfa_abi.h`, and the table of host functions in docs/query.md.
 //!
-//! Only [`write`] and [`compare`] access files. docs/config.md is generated from the config's structs, which
+//! Only `write` and `compare` access files. docs/config.md is generated from the config's structs, which
 //! requires a build of the gateway, and docs/benchmarks.md from the benches' results: tests of `gateway` and
-//! `benches` compare them, and [`write`] runs these tests in a mode that writes the pages.
+//! `benches` compare them, and `write` runs these tests in a mode that writes the pages.
 
 use std::process::Command;
 

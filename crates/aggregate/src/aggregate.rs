@@ -85,8 +85,8 @@ impl Aggregate {
     }
 
     /// Handles a request. `seen` has the caller, the headers to forward and the deadline. The rest of the
-    /// budget follows from the aggregate's limits, and a [`Report`] is left with the budget of the request.
-    /// The extensions of the response contain its [`json::Tree`], unless it is streamed.
+    /// budget follows from the aggregate's limits, and a [`RequestReport`] is left with the budget of the
+    /// request. The extensions of the response contain its [`json::JsonTree`], unless it is streamed.
     ///
     /// # Errors
     /// Returns the errors of `problem.rs`.

@@ -4,8 +4,8 @@
 use http::{HeaderName, request::Parts};
 use indexmap::IndexMap;
 use json::pointer::below;
-use json::{JsonDocument, ValueKind as JsonKind};
-use serde_json::Value as Json;
+use json::{JsonDocument, ValueKind};
+use serde_json::Value as JsonValue;
 
 use crate::declaration::{self, InputPlace, InputType};
 use crate::mistake::{AggregateMistakeKind, AggregateMistakes};
@@ -307,7 +307,7 @@ fn read(
     input.values = values;
     if let Some(default) = &declared.default {
         let texts = match default {
-            Json::Array(items) => items.iter().map(text).collect(),
+            JsonValue::Array(items) => items.iter().map(text).collect(),
             other => vec![text(other)],
         };
         match input.value(texts) {
@@ -324,7 +324,7 @@ fn read(
 }
 
 /// Returns a value as it is spelled in a request.
-fn text(value: &Json) -> String {
+fn text(value: &JsonValue) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -339,7 +339,7 @@ fn is_number(text: &str) -> bool {
     let plain = text.bytes().next().is_some_and(|first| first == b'-' || first.is_ascii_digit());
     plain
         && JsonDocument::new(text.to_owned().into())
-            .is_ok_and(|document| document.root().kind() == JsonKind::Number)
+            .is_ok_and(|document| document.root().kind() == ValueKind::Number)
         && !text.ends_with([' ', '\n', '\r', '\t'])
 }
 

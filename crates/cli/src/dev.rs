@@ -1,9 +1,9 @@
 //! `orfa dev`: a gateway for local development that draws its upstream calls on a time axis.
 //!
-//! A [`Plan`] defines the services. When a watched file changes, the running gateway is reconfigured as by
-//! `orfa serve`, and keeps its state and compiled programs. A config with mistakes leaves the previous one
-//! active. `plan.rs` is the config, `screen.rs` the output, and `again.rs` sends a program again whenever it
-//! is saved.
+//! A [`DevConfigSource`] defines the services. When a watched file changes, the running gateway is
+//! reconfigured as by `orfa serve`, and keeps its state and compiled programs. A config with mistakes leaves
+//! the previous one active. `plan.rs` is the config, `screen.rs` the output, and `again.rs` sends a program
+//! again whenever it is saved.
 
 mod again;
 mod plan;

@@ -1,7 +1,7 @@
 //! A timeline of upstream calls: a bar for each on a common axis.
 //!
 //! `orfa dev` draws the gateway's reports, and `orfa call -v` the entries of `Server-Timing`. Both provide
-//! [`Call`]s and produce the same picture.
+//! [`CallBar`]s and produce the same picture.
 
 use std::fmt::Write;
 use std::time::Duration;

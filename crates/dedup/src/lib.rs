@@ -9,7 +9,7 @@
 //! objects that are worth sharing are selected ([`mod@encode`]); and the result is written ([`mod@write`]). A
 //! heuristic prefilter skips texts that hardly repeat anything ([`mod@glance`]).
 //!
-//! For a [`Tree`], [`mod@known`] finds the values that occur several times in memory or are recorded as
+//! For a [`JsonTree`], [`mod@known`] finds the values that occur several times in memory or are recorded as
 //! repetitions. If these alone save enough, no further search is made. Otherwise the tree is flattened to a
 //! text that contains them once ([`mod@flatten`]). A text with recorded repetitions is flattened in either
 //! case.
@@ -110,7 +110,7 @@ fn laid_out(
     encode::encode(&document, &shared, form, equal).map(|text| JsonTree::Text(text.into()))
 }
 
-/// Returns the deduplicated form of a text, or `None` if it should be sent plain, as in [`encode`].
+/// Returns the deduplicated form of a text, or `None` if it should be sent plain, as in [`encode()`].
 ///
 /// # Errors
 /// If the text is not JSON.

@@ -1,7 +1,7 @@
 //! The path of one request through the filters of a route, to its handler, and back.
 //!
 //! Heads pass filter by filter: the next filter sees a head only after the one before has released it. Bodies
-//! stream, each filter's [`Filtered`] around the one before. While the handler runs, filters are still
+//! stream, each filter's [`FilteredBody`] around the one before. While the handler runs, filters are still
 //! observed: a filter may answer the request or fail at any time until the response head has left.
 //!
 //! Before a head is sent on, the first piece of its body is shown to the filters that read bodies. A filter
@@ -57,8 +57,8 @@ enum ExchangeStep {
     Answer(LocalResponse),
 }
 
-/// See [`Chain::around`]. Large parts of the request are moved to the heap before the future is created, to
-/// keep the future small.
+/// See [`FilterChain::around`]. Large parts of the request are moved to the heap before the future is
+/// created, to keep the future small.
 pub(crate) fn run<H, F>(
     chain: &Arc<FilterChain>,
     request: Request<StreamedServiceBody>,

@@ -179,7 +179,7 @@ impl FilterRuntime {
 
 impl std::fmt::Debug for FilterRuntime {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Filters").finish_non_exhaustive()
+        out.debug_struct("FilterRuntime").finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The host data of an instance, and the host functions that modules call.
 //!
-//! The functions are in `host/`, one file per topic. Each returns a [`Done`], with a status for the module.
-//! Pointers are checked in `host/memory.rs` and nowhere else.
+//! The functions are in `host/`, one file per topic. Each returns a [`HostResult`], with a status for the
+//! module. Pointers are checked in `host/memory.rs` and nowhere else.
 
 mod buffers;
 mod calls;

@@ -1,9 +1,9 @@
 //! An instance of a module, and the callbacks from host to module.
 //!
 //! Each callback runs in a fiber, with its context as the effective one, under a limit on its CPU time. It
-//! yields at the engine's tick, every millisecond ([`sandbox::Ticker`]). Most callbacks end before the first
-//! tick; only the others are measured. While a callback is in flight nothing else may enter the instance,
-//! which `entry.rs` ensures.
+//! yields at the engine's tick, every millisecond ([`sandbox::EpochTicker`]). Most callbacks end before the
+//! first tick; only the others are measured. While a callback is in flight nothing else may enter the
+//! instance, which `entry.rs` ensures.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -303,8 +303,8 @@ pub(crate) type HeaderPairs<'a> = Vec<(&'a [u8], &'a [u8])>;
 
 /// Parses a list of names and values that a module has written.
 ///
-/// # Errors
-/// Returns [`Status::BadArgument`] if lengths and bytes do not match, or there are too many pairs or bytes.
+/// # Errors Returns [`HostStatus::BadArgument`] if lengths and bytes do not match, or there are too many
+/// pairs or bytes.
 pub(crate) fn read(bytes: &[u8]) -> Result<HeaderPairs<'_>, HostStatus> {
     if bytes.len() > MAX_LIST {
         return Err(HostStatus::BadArgument);

@@ -172,7 +172,7 @@ impl Drop for FilterPlugin {
 
 impl std::fmt::Debug for FilterPlugin {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Plugin").field("name", &self.spec.name).finish_non_exhaustive()
+        out.debug_struct("FilterPlugin").field("name", &self.spec.name).finish_non_exhaustive()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The access log: one JSON line per request, written in the last phase, and the other observers of requests.
 //!
-//! An [`Entry`] travels with the request and ends as part of the response body, [`Logged`]. The line is
-//! written when the last byte has been sent or the client has disconnected, so it reports the bytes that
-//! actually left. Writing never blocks a request; see `writer.rs`.
+//! A [`RequestContext`] travels with the request and ends as part of the response body, [`LoggedBody`]. The
+//! line is written when the last byte has been sent or the client has disconnected, so it reports the bytes
+//! that actually left. Writing never blocks a request; see `writer.rs`.
 
 mod clock;
 mod writer;

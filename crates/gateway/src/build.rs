@@ -1,7 +1,7 @@
 //! Builds the runtime objects of a config: services, the query runtime, routes.
 //!
-//! A reload builds them too, and passes in the active [`Life`]. Objects that the new config still needs are
-//! taken over from it, with the state that they have accumulated.
+//! A reload builds them too, and passes in the active [`RequestPipeline`]. Objects that the new config still
+//! needs are taken over from it, with the state that they have accumulated.
 
 use std::io;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ pub(crate) const METHODS: &str = "GET, HEAD";
 
 /// The media type of RFC 9264, with the profile of RFC 9727.
 const LINKSET: &str = "application/linkset+json; profile=\"https://www.rfc-editor.org/info/rfc9727\"";
-/// The `Link` header that describes the catalogue itself, mainly for HEAD requests.
+/// The `ConnectionContext` header that describes the catalogue itself, mainly for HEAD requests.
 const ITSELF: &str = "</.well-known/api-catalog>; rel=\"api-catalog\"; type=\"application/linkset+json\"";
 /// The link to the protocol's documentation.
 const PROTOCOL: &str = "https://github.com/orfa-gateway/orfa/blob/main/docs/query.md";
@@ -80,7 +80,7 @@ impl ApiCatalogue {
         VisibleEntries(self.entries.iter().map(|entry| fits(&entry.route)).collect())
     }
 
-    /// Answers with the routes in the request's [`Readable`] extension.
+    /// Answers with the routes in the request's [`VisibleEntries`] extension.
     ///
     /// # Errors
     /// For a method other than GET and HEAD.

@@ -1,8 +1,8 @@
 //! `orfa.yaml`: the config is one struct, composed of the sections of the other crates.
 //!
-//! There are two stages. [`read`] turns text into a [`Config`] or into *all* its [`Mistake`]s, and touches
-//! only the files that `${file:...}` names: YAML is read into a tree with positions (`yaml.rs`), keys of old
-//! versions get their new names (`renamed.rs`), and the tree is validated against the JSON Schema
+//! There are two stages. [`read`] turns text into a [`GatewayConfig`] or into *all* its [`ConfigMistake`]s,
+//! and touches only the files that `${file:...}` names: YAML is read into a tree with positions (`yaml.rs`),
+//! keys of old versions get their new names (`renamed.rs`), and the tree is validated against the JSON Schema
 //! (`schema.rs`), checked for constraints that a schema can't express (`check.rs`), and deserialised.
 //! [`crate::Gateway::build`] is the second stage and builds the runtime objects.
 

@@ -71,8 +71,8 @@ impl DrainSignal {
     }
 }
 
-/// Shuts a gateway down. `accepting` accepts connections; it completes once the phase is [`Phase::Draining`]
-/// and all waiting connections have been accepted.
+/// Shuts a gateway down. `accepting` accepts connections; it completes once the phase is
+/// [`DrainPhase::Draining`] and all waiting connections have been accepted.
 pub(crate) async fn drain(
     ending: &DrainSignal,
     mut accepting: Pin<Box<impl Future<Output = ()>>>,

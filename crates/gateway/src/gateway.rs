@@ -2,7 +2,7 @@
 //!
 //! A new config is built off the request threads and then activated at once. Requests in flight end with the
 //! config that they began with. Objects that both configs share (the query runtime, services) move from one
-//! [`Life`] to the next. A config that can't be built changes nothing.
+//! [`RequestPipeline`] to the next. A config that can't be built changes nothing.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! The request pipeline: [`Life::live`] implements the phases that `lib.rs` lists, in order.
+//! The request pipeline: [`RequestPipeline::live`] implements the phases that `lib.rs` lists, in order.
 //!
-//! A [`Life`] is built from one config and is immutable. [`Current`] contains the one for new requests; a
-//! reload replaces it, and requests in flight finish with the one they started with.
+//! A [`RequestPipeline`] is built from one config and is immutable. [`ActiveConfig`] contains the one for new
+//! requests; a reload replaces it, and requests in flight finish with the one they started with.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::access::{BodyFault, LoggedBody, RequestContext, Telemetry};
 use crate::client::ClientInfo;
 use crate::config::{ConnectionsConfig, DrainConfig};
 use crate::conform;
-use crate::cors::{self, OriginKind as Comes};
+use crate::cors::{self, OriginKind};
 use crate::encode::DedupAccount;
 use crate::identity::{IdentityProviders, Principal};
 use crate::readiness::Readiness;
@@ -209,7 +209,7 @@ impl RequestPipeline {
     async fn answer(
         &self,
         route: &RouteEntry,
-        comes: Comes,
+        comes: OriginKind,
         request: Request<StreamedServiceBody>,
         entry: &mut RequestContext,
     ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
@@ -287,7 +287,7 @@ fn blamed(problem: Box<dyn ToProblem>, route: &RouteEntry, entry: &RequestContex
 /// Handles a request on a route with filters. The filters see problems as responses.
 fn filtered<'a>(
     (route, chain): (&'a RouteEntry, &Arc<filter::FilterChain>),
-    comes: Comes,
+    comes: OriginKind,
     (request, credentials): (Request<StreamedServiceBody>, HeaderMap),
     mut call: RequestCall,
     entry: &'a RequestContext,
@@ -324,12 +324,12 @@ fn speaks_for(route: &RouteEntry) -> bool {
 /// passed.
 fn admit(
     route: &RouteEntry,
-    comes: Comes,
+    comes: OriginKind,
     request: &Request<StreamedServiceBody>,
 ) -> Result<u8, RequestRefusal> {
     let is_asking = speaks_for(route) && cors::is_preflight(request);
-    if comes == Comes::Foreign && (is_asking || route.way.refuses_foreign_pages(request.method())) {
-        return Err(Comes::refusal(request.headers()));
+    if comes == OriginKind::Foreign && (is_asking || route.way.refuses_foreign_pages(request.method())) {
+        return Err(OriginKind::refusal(request.headers()));
     }
     let limit = route.limits.request_body.0;
     if request.body().size_hint().lower() > limit {
@@ -370,7 +370,7 @@ fn call(route: &RouteEntry, hops: u8, entry: &mut RequestContext) -> RequestCall
 /// program only sees the body; a script sees its request, so they are only in the call.
 fn lend(
     way: &RouteHandler,
-    comes: Comes,
+    comes: OriginKind,
     credentials: &HeaderMap,
     request: &mut Request<StreamedServiceBody>,
     call: &mut RequestCall,
@@ -383,14 +383,14 @@ fn lend(
 }
 
 /// Returns the client's headers, for calls on its behalf.
-fn lent(headers: &HeaderMap, comes: Comes, credentials: &HeaderMap) -> Arc<HeaderMap> {
+fn lent(headers: &HeaderMap, comes: OriginKind, credentials: &HeaderMap) -> Arc<HeaderMap> {
     let mut headers = headers.clone();
     complete(&mut headers, comes, credentials);
     Arc::new(headers)
 }
 
 /// Restores the credentials that were removed, and removes cookies if the page is from an untrusted origin.
-fn complete(headers: &mut HeaderMap, comes: Comes, credentials: &HeaderMap) {
+fn complete(headers: &mut HeaderMap, comes: OriginKind, credentials: &HeaderMap) {
     for (name, value) in credentials {
         headers.entry(name).or_insert_with(|| value.clone());
     }

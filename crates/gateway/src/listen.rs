@@ -47,8 +47,8 @@ impl ListenerSet {
         Self::adopt(names, &mut Vec::new())
     }
 
-    /// Like [`Listeners::bind`], but reuses the open sockets in `present` that the config names, and removes
-    /// them from there.
+    /// Like [`ListenerSet::bind`], but reuses the open sockets in `present` that the config names, and
+    /// removes them from there.
     ///
     /// # Errors
     /// Returns the first address that is neither open already nor available.

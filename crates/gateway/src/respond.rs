@@ -32,8 +32,8 @@ pub(crate) fn problem(problem: &dyn ToProblem) -> Response<StreamedServiceBody> 
     written(problem, headers(problem), text.into_boxed_bytes().into(), request_id)
 }
 
-/// Returns the response for [`Overloaded`]. It is serialised once, because it is needed when the gateway has
-/// no time to spare.
+/// Returns the response for [`GatewayOverloaded`]. It is serialised once, because it is needed when the
+/// gateway has no time to spare.
 pub(crate) fn overloaded() -> Response<StreamedServiceBody> {
     static ONCE: LazyLock<(HeaderMap, Bytes)> = LazyLock::new(|| {
         (headers(&GatewayOverloaded), document(&GatewayOverloaded, None).to_string().into())

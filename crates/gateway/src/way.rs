@@ -1,5 +1,5 @@
-//! The handlers of routes. Each is implemented by a crate that is independent of the others; [`Way`] gives
-//! them a common interface from a request and its call context to a response or a problem.
+//! The handlers of routes. Each is implemented by a crate that is independent of the others; [`RouteHandler`]
+//! gives them a common interface from a request and its call context to a response or a problem.
 
 use std::future::ready;
 use std::sync::Arc;

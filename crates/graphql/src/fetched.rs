@@ -15,7 +15,7 @@ pub struct FetchedValues {
     pub documents: Vec<Arc<JsonDocument>>,
     /// The result of each target, in the order of the targets. A root step has one target.
     pub found: Vec<FetchOutcome>,
-    /// The errors, for [`Found::Failed`].
+    /// The errors, for [`FetchOutcome::Failed`].
     pub errors: Vec<SourceError>,
     /// The errors that a service reported for single list items, wherever these were joined: indexes into the
     /// errors.

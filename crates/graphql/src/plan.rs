@@ -33,12 +33,12 @@ use std::time::Duration;
 use graphql_tools::static_graphql::query::{Document, VariableDefinition};
 use graphql_tools::static_graphql::schema::Document as SchemaDocument;
 use hive_router_query_planner::ast::normalization::normalize_operation;
-use hive_router_query_planner::ast::operation::OperationDefinition as Normalized;
+use hive_router_query_planner::ast::operation::OperationDefinition as NormalizedOperation;
 use hive_router_query_planner::ast::selection_item::SelectionItem;
 use hive_router_query_planner::ast::selection_set::{FieldSelection, SelectionSet};
 use hive_router_query_planner::graph::PlannerOverrideContext;
 use hive_router_query_planner::planner::plan_nodes::PlanNode;
-use hive_router_query_planner::planner::{Planner as Hive, PlannerError, QueryPlannerOptions};
+use hive_router_query_planner::planner::{Planner as HivePlanner, PlannerError, QueryPlannerOptions};
 use hive_router_query_planner::state::supergraph_state::SupergraphDefinition;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use hive_router_query_planner::utils::parsing::{safe_parse_operation_with_token_limit, safe_parse_schema};
@@ -74,9 +74,9 @@ pub(crate) const STOPPED: &str = "the planner can't read it";
 
 /// Plans documents and caches the plans.
 pub(crate) struct QueryPlanner {
-    hive: Hive,
+    hive: HivePlanner,
     /// A second planner, for operations that the first finds no path for.
-    again: Option<Hive>,
+    again: Option<HivePlanner>,
     types: Arc<ClientTypes>,
     reserved: ReservedNames,
     subgraphs: HashMap<Arc<str>, Subgraph>,
@@ -357,7 +357,7 @@ impl QueryPlanner {
             if normalized.operation.selection_set.is_empty() {
                 return Ok(None);
             }
-            let plan = |hive: &Hive, operation: &Normalized| {
+            let plan = |hive: &HivePlanner, operation: &NormalizedOperation| {
                 let overrides = PlannerOverrideContext::from_percentage(0.0);
                 hive.plan_from_normalized_operation(operation, overrides, token)
             };
@@ -367,7 +367,7 @@ impl QueryPlanner {
                     let lifted = || {
                         let root = self.types.name(self.types.root(kind));
                         let selection_set = lifted(&self.hive.supergraph, root, &operation.selection_set);
-                        plan(again, &Normalized { selection_set, ..operation.clone() })
+                        plan(again, &NormalizedOperation { selection_set, ..operation.clone() })
                     };
                     plan(again, operation).or_else(|_| lifted()).map_err(|_| error.into())
                 }
@@ -401,8 +401,8 @@ fn drop_empty_fragments(set: &mut SelectionSet) {
 }
 
 /// Creates the library's planner for a supergraph.
-fn library(supergraph: &SchemaDocument) -> Result<Hive, String> {
-    let hive = guarded(|| Hive::new_from_supergraph(supergraph, QueryPlannerOptions::default()));
+fn library(supergraph: &SchemaDocument) -> Result<HivePlanner, String> {
+    let hive = guarded(|| HivePlanner::new_from_supergraph(supergraph, QueryPlannerOptions::default()));
     let hive = hive.ok_or_else(|| STOPPED.to_owned())?;
     hive.map_err(|error| error.to_string())
 }

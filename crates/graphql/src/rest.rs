@@ -15,7 +15,7 @@ use crate::fetched::{FetchOutcome, FetchedValues, ValueLocation};
 use crate::reason::CallFailureReason;
 use crate::sources::{ArgumentValues, CallContext};
 use crate::subgraph::{ParameterSource, RestOperation};
-use openapi::ParameterLocation as In;
+use openapi::ParameterLocation;
 
 pub(crate) use request::{RequestKey, RestRequestRenderer};
 
@@ -104,7 +104,7 @@ fn is_one_by_key(operation: &RestOperation) -> bool {
         && operation
             .parameters
             .iter()
-            .any(|parameter| parameter.place == In::Path && is_named(&parameter.from))
+            .any(|parameter| parameter.place == ParameterLocation::Path && is_named(&parameter.from))
 }
 
 fn shown(path: &JsonPath) -> String {

@@ -94,7 +94,7 @@ pub struct GraphqlRouteContext<'a> {
 
 impl GraphqlRoute {
     /// Creates a route, or returns every mistake in its inputs. Services that have to be introspected are
-    /// introspected by [`Graphql::start`] or [`Graphql::settle`].
+    /// introspected by [`GraphqlRoute::start`] or [`GraphqlRoute::settle`].
     ///
     /// # Errors
     /// See `docs/errors.md`, "Of GraphQL".
@@ -196,8 +196,8 @@ impl GraphqlRoute {
     }
 
     /// Handles a request. `seen` contains the caller, the headers from which services receive some, and the
-    /// remaining time. The other limits of the budget come from this route's config, and a [`Report`] is
-    /// added to the request's budget. The response carries its [`json::Tree`] in its extensions.
+    /// remaining time. The other limits of the budget come from this route's config, and a [`RequestReport`]
+    /// is added to the request's budget. The response carries its [`json::JsonTree`] in its extensions.
     ///
     /// # Errors
     /// If the request is not valid GraphQL over HTTP. All other errors are reported in GraphQL's own format.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::Method;
-use openapi::ParameterLocation as In;
+use openapi::ParameterLocation;
 
 /// A service as a part of the composed schema.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ pub struct RestParameter {
     /// Its name in the request.
     pub name: Box<str>,
     /// Its location in the request.
-    pub place: In,
+    pub place: ParameterLocation,
     /// Whether the service requires it.
     pub is_required: bool,
     /// Whether a list is written by repeating the name, instead of once with commas.
@@ -113,7 +113,8 @@ pub struct RestParameter {
 pub enum ParameterSource {
     /// The field's argument of this name; the parameter is omitted if the argument is absent.
     Argument(Box<str>),
-    /// A field of the object's key (see [`Entity`]). In [`How::Ids`] it is the list of all objects' values.
+    /// A field of the object's key (see [`EntityBinding`]). In [`BatchStrategy::Ids`] it is the list of all
+    /// objects' values.
     Key(Box<str>),
     /// A constant JSON value.
     Fixed(serde_json::Value),
@@ -172,9 +173,9 @@ pub struct LinkedField {
 /// A strategy for fetching values for many objects at once.
 #[derive(Clone, Debug)]
 pub enum BatchStrategy {
-    /// Calls with batches of keys, by a parameter that takes a list ([`From::Key`]). If the value of the key
-    /// is itself a list, all its items are requested, and the object gets theirs in the order of the list.
-    /// The same applies to [`How::List`].
+    /// Calls with batches of keys, by a parameter that takes a list ([`ParameterSource::Key`]). If the value
+    /// of the key is itself a list, all its items are requested, and the object gets theirs in the order of
+    /// the list. The same applies to [`BatchStrategy::List`].
     Ids(BoundCall, ItemMatch),
     /// A single call for the whole list, which is joined in memory.
     List(BoundCall, ItemMatch),
@@ -234,6 +235,6 @@ pub struct ItemMatch {
     pub is_many: bool,
     /// Whether keys are compared as texts: 7 equals `"7"`.
     pub is_text: bool,
-    /// The maximum number of keys in a call of [`How::Ids`]; if absent, as many as fit into a URL.
+    /// The maximum number of keys in a call of [`BatchStrategy::Ids`]; if absent, as many as fit into a URL.
     pub batch: Option<usize>,
 }

@@ -27,7 +27,7 @@ pub(crate) struct BlockClassification {
     pub(crate) is_spaced: bool,
 }
 
-/// The size in bytes of [`Found::tokens`] for a text of this length.
+/// The size in bytes of [`BlockClassification::tokens`] for a text of this length.
 pub(crate) fn tokens_bytes(text: usize) -> usize {
     (text / BLOCK + 1) * size_of::<u64>()
 }

@@ -43,7 +43,7 @@ impl<'a> JoinKey<'a> {
         }))
     }
 
-    /// Like [`Scalar::of`], but a number or boolean is represented by its text: 7 equals `"7"`, but 7.0 does
+    /// Like [`JoinKey::of`], but a number or boolean is represented by its text: 7 equals `"7"`, but 7.0 does
     /// not.
     #[must_use]
     pub fn text(node: JsonNode<'a>) -> Option<Self> {

@@ -1,11 +1,11 @@
 //! JSON text as slices: only the requested parts are parsed.
 //!
-//! A [`Document`] is a text that was checked completely (RFC 8259), with an index of its tokens and its
-//! longer containers that is built at the same time. A [`Node`] is a value in it, represented by its position
-//! in the text. Access to a member or an item skips the text before it. Numbers keep their original text,
-//! members keep their order, and duplicate names are preserved. Slices share the document's memory. A
-//! [`Path`] selects several values, [`Grouped`] finds items by key, and a [`Tree`] is a value composed of
-//! such texts. A [`Checker`] validates a text that is too long to be held in memory.
+//! A [`JsonDocument`] is a text that was checked completely (RFC 8259), with an index of its tokens and its
+//! longer containers that is built at the same time. A [`JsonNode`] is a value in it, represented by its
+//! position in the text. Access to a member or an item skips the text before it. Numbers keep their original
+//! text, members keep their order, and duplicate names are preserved. Slices share the document's memory. A
+//! [`JsonPath`] selects several values, [`GroupedItems`] finds items by key, and a [`JsonTree`] is a value
+//! composed of such texts. A [`PartialChecker`] validates a text that is too long to be held in memory.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod ambiguity;
@@ -49,7 +49,7 @@ pub enum JsonError {
     /// The text has 4 GiB or more.
     #[error("the text has 4 GiB or more")]
     TooLong,
-    /// The index would exceed its limit; see [`Document::within`].
+    /// The index would exceed its limit; see [`JsonDocument::within`].
     #[error("byte {0}: the index of this text takes more memory than allowed")]
     IndexTooLarge(usize),
     /// Not a JSON Pointer: it must be empty or begin with `/`, and `~` must be followed by 0 or 1.
@@ -65,7 +65,7 @@ pub struct JsonDocument {
     blocks: Vec<u64>,
     is_spaced: bool,
     containers: Vec<IndexedContainer>,
-    /// The index entry that [`Document::node`] found last. The next lookup is often for the same or the
+    /// The index entry that [`JsonDocument::node`] found last. The next lookup is often for the same or the
     /// following entry.
     last: AtomicUsize,
     /// The first index entry for each [`STRETCH`] of the text, built on the first lookup that needs it.
@@ -85,12 +85,12 @@ impl JsonDocument {
         Self::within(text, usize::MAX)
     }
 
-    /// Like [`Document::new`], but limits the memory in addition to the text to `most` bytes, both while the
-    /// index is built and afterwards. Most texts need a fifth of their own length; a text with the maximum
-    /// nesting needs eight times its length.
+    /// Like [`JsonDocument::new`], but limits the memory in addition to the text to `most` bytes, both while
+    /// the index is built and afterwards. Most texts need a fifth of their own length; a text with the
+    /// maximum nesting needs eight times its length.
     ///
     /// # Errors
-    /// The errors of [`Document::new`], and [`Error::IndexTooLarge`].
+    /// The errors of [`JsonDocument::new`], and [`JsonError::IndexTooLarge`].
     pub fn within(mut text: Bytes, most: usize) -> Result<Self, JsonError> {
         if text.starts_with(b"\xef\xbb\xbf") {
             text = text.slice(3..);
@@ -147,7 +147,7 @@ impl JsonDocument {
         JsonNode::new(self, self.tokens_from(0).next().1, 0)
     }
 
-    /// Returns the value that begins at a position in the text, as returned by [`Node::start`]. Returns
+    /// Returns the value that begins at a position in the text, as returned by [`JsonNode::start`]. Returns
     /// `None` if no token begins there, for example within a string or after the end of the text. For a token
     /// that is not a value, the result is unspecified, but remains within the text.
     #[must_use]
@@ -156,14 +156,14 @@ impl JsonDocument {
         (bits >> (start % block::BLOCK) & 1 == 1).then(|| JsonNode::new(self, start, self.place(start)))
     }
 
-    /// Builds the lookup table that [`Document::node`] needs for positions in any order. It takes time
+    /// Builds the lookup table that [`JsonDocument::node`] needs for positions in any order. It takes time
     /// proportional to the text's length. Without this call, the first lookup that needs the table builds it.
     pub fn index_places(&self) {
         self.search(0);
     }
 
-    /// Returns the value at a spot, as returned by [`Node::spot`], or `None` if the spot is after the end of
-    /// the text. For a spot of another document, the result is unspecified, but remains within the text.
+    /// Returns the value at a spot, as returned by [`JsonNode::spot`], or `None` if the spot is after the end
+    /// of the text. For a spot of another document, the result is unspecified, but remains within the text.
     #[must_use]
     #[inline]
     pub fn at(&self, spot: NodeId) -> Option<JsonNode<'_>> {
@@ -171,7 +171,7 @@ impl JsonDocument {
     }
 
     /// Returns the members of an object, beginning with the member at this spot, as returned by
-    /// [`Members::spot`].
+    /// [`ObjectMembers::spot`].
     #[must_use]
     pub fn members_at(&self, spot: NodeId) -> ObjectMembers<'_> {
         ObjectMembers::at(self, spot)
@@ -218,7 +218,7 @@ impl JsonDocument {
     }
 }
 
-/// The size in bytes of [`Document::stretches`] for a text of this length.
+/// The size in bytes of [`JsonDocument::stretches`] for a text of this length.
 fn stretches_bytes(text: usize) -> usize {
     (text / STRETCH + 1) * size_of::<u32>()
 }

@@ -15,9 +15,9 @@ pub enum ValueKind {
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number; see [`Node::number`].
+    /// A number; see [`JsonNode::number`].
     Number,
-    /// A string; see [`Node::string`].
+    /// A string; see [`JsonNode::string`].
     String,
     /// An array.
     Array,
@@ -99,13 +99,13 @@ impl<'a> JsonNode<'a> {
         }
     }
 
-    /// Returns the position of its text in the document's text; the inverse is [`Document::node`].
+    /// Returns the position of its text in the document's text; the inverse is [`JsonDocument::node`].
     #[must_use]
     pub fn start(self) -> usize {
         self.start
     }
 
-    /// Returns its location in the document; the inverse is [`Document::at`], which needs no lookup.
+    /// Returns its location in the document; the inverse is [`JsonDocument::at`], which needs no lookup.
     #[must_use]
     #[inline]
     pub fn spot(self) -> NodeId {
@@ -372,7 +372,7 @@ pub struct KeyPattern {
     mask: u128,
 }
 
-/// The number of bytes of a [`Spelling`] that are compared together.
+/// The number of bytes of a [`KeyPattern`] that are compared together.
 const HEAD: usize = size_of::<u128>();
 
 impl KeyPattern {
@@ -502,7 +502,7 @@ impl<'a> ChildCursor<'a> {
 
 impl<'a> ObjectMembers<'a> {
     /// Returns the members of an object, beginning with the one whose name is at this spot, as returned by
-    /// [`Members::spot`].
+    /// [`ObjectMembers::spot`].
     pub(crate) fn at(document: &'a JsonDocument, spot: NodeId) -> Self {
         let tokens = Some(document.tokens_from(spot.start as usize));
         Self(ChildCursor { document, tokens, place: spot.place as usize })
@@ -540,7 +540,7 @@ impl<'a> ObjectMembers<'a> {
     }
 }
 
-/// A value that an iteration has passed. Its kind is determined from its parts, since creating a [`Node`]
+/// A value that an iteration has passed. Its kind is determined from its parts, since creating a [`JsonNode`]
 /// takes longer.
 #[derive(Clone, Copy, Debug)]
 pub struct PassedValue<'a> {
@@ -587,7 +587,7 @@ pub struct ArrayItems<'a>(ChildCursor<'a>);
 
 impl<'a> ArrayItems<'a> {
     /// Returns the spot of the next item, so that an iteration may continue there later with
-    /// [`Node::and_following`], or `None` after the last one.
+    /// [`JsonNode::and_following`], or `None` after the last one.
     #[must_use]
     pub fn spot(&self) -> Option<NodeId> {
         self.0.spot()

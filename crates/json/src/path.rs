@@ -81,9 +81,9 @@ impl JsonPath {
         walk(&self.0, from, false, see)
     }
 
-    /// Returns the number of values that [`Path::visit`] passes, or more, as an estimate of its work: each
-    /// selected value, each item of an array, and the children of other containers on the way. It is `most`
-    /// if there are more. Counting takes a small part of the time of a visit.
+    /// Returns the number of values that [`JsonPath::visit`] passes, or more, as an estimate of its work:
+    /// each selected value, each item of an array, and the children of other containers on the way. It is
+    /// `most` if there are more. Counting takes a small part of the time of a visit.
     #[must_use]
     pub fn count_within(&self, from: JsonNode<'_>, most: usize) -> usize {
         count(&self.0, from, most)

@@ -162,7 +162,7 @@ impl JsonTree {
         self.pieces_of(length)
     }
 
-    /// Like [`Tree::pieces`], if the length is already known.
+    /// Like [`JsonTree::pieces`], if the length is already known.
     #[must_use]
     pub fn pieces_of(self, length: usize) -> TreePieces {
         TreePieces { rest: length, gathered: Vec::new(), long: None, next: Some(self), open: Vec::new() }
@@ -220,7 +220,7 @@ fn is_empty(text: &[u8]) -> bool {
     open(text).trim_ascii_end() == b"{"
 }
 
-/// The text of a [`Tree`] in pieces.
+/// The text of a [`JsonTree`] in pieces.
 #[derive(Debug)]
 pub struct TreePieces {
     /// The length of the remaining text.

@@ -1,7 +1,7 @@
 //! Requests that move from their serving thread to the pool for a while.
 //!
 //! Most steps of a request are short, but parsing or composing a long response is not. Before such work, a
-//! request calls [`leave`]. A [`Movable`] then runs its next poll in the pool, as a job of its payer:
+//! request calls [`leave`]. A [`MovableFuture`] then runs its next poll in the pool, as a job of its payer:
 //! everything that the request does until it has to wait. Afterwards it returns to its serving thread.
 //!
 //! A poll in the pool has a cooperative budget as on a serving thread (`tokio::task::coop`): 128 units. Each
@@ -82,9 +82,9 @@ struct MoveParameters {
     is_dropped: Arc<AtomicBool>,
 }
 
-/// Moves the rest of this poll to the pool, if the future is part of a [`Movable`]; otherwise returns at
-/// once. In the pool it also returns at once, unless the [`Movable`] was dropped. If the poll's budget is
-/// used up there, it continues in a new job.
+/// Moves the rest of this poll to the pool, if the future is part of a [`MovableFuture`]; otherwise returns
+/// at once. In the pool it also returns at once, unless the [`MovableFuture`] was dropped. If the poll's
+/// budget is used up there, it continues in a new job.
 pub async fn leave() {
     poll_fn(|context| {
         SEAT.with_borrow_mut(|seat| match seat {

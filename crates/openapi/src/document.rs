@@ -30,11 +30,11 @@ pub struct OpenApiDocument {
     pub findings: Vec<DocumentWarning>,
     /// The path of the first server, which precedes every path.
     base: String,
-    /// The prefix that was added to every path; see [`Document::below`].
+    /// The prefix that was added to every path; see [`OpenApiDocument::below`].
     prefix: String,
 }
 
-/// A problem in a document. The part was read as [`Schema::Unknown`], or left out.
+/// A problem in a document. The part was read as [`OpenApiSchema::Unknown`], or left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentWarning {
     /// The location, as a JSON Pointer into the document in the shape of OpenAPI 3.

@@ -6,9 +6,9 @@
 //! OpenAPI 3.1) → `operation.rs` and `schema.rs` (the model, with the links of `links.rs`, using `reader.rs`,
 //! which follows `$ref`) → `typescript.rs` (types for query programs).
 //!
-//! Real documents contain errors. A part that can't be interpreted becomes [`Schema::Unknown`] and a
-//! [`Finding`], and the rest of the document is used. Only a text that is not an OpenAPI document at all is
-//! [`Unreadable`].
+//! Real documents contain errors. A part that can't be interpreted becomes [`OpenApiSchema::Unknown`] and a
+//! [`DocumentWarning`], and the rest of the document is used. Only a text that is not an OpenAPI document at
+//! all is [`DocumentError`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

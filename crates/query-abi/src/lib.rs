@@ -2,7 +2,7 @@
 //!
 //! This crate contains no code to run, only the names, codes and layouts of docs/query.md. They are used by
 //! the host (`crates/query`), the post-link step (`orfa query build`) and the guests: `sdk/c/orfa_abi.h` is
-//! generated from [`HOST_FUNCTIONS`] and [`Code`] by `cargo xtask generate`.
+//! generated from [`HOST_FUNCTIONS`] and [`AbiCode`] by `cargo xtask generate`.
 //!
 //! Source: the ORFA paper, tables 1 and 2 and sections 3.2 and 3.3.
 #![no_std]

@@ -160,7 +160,7 @@ impl QueryRoute {
 
     /// Handles a request. [`CallerLimits`] are read from the request's extensions, and its headers are those
     /// that may be forwarded to services. `seen` contributes the caller and the hop count; the run's own
-    /// budget is made here from the limits. A [`Report`] of the run is added to the budget in `seen`.
+    /// budget is made here from the limits. A [`RequestReport`] of the run is added to the budget in `seen`.
     ///
     /// # Errors
     /// Any error in `problem.rs`.

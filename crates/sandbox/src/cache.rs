@@ -2,10 +2,10 @@
 //!
 //! The value of an item is its uses divided by the time since the last one (the ORFA paper, section 3.4).
 //! Above nine tenths of the capacity, the items with the lowest values are evicted until four fifths are
-//! left. The thread that compiled a program calls [`Cache::make_room`], outside of the request threads. No
-//! owner may hold more than half of the cache, so that a stream of one owner's programs evicts that owner's
-//! own items. Two requests for the same new program compile it once: [`Cache::get_or_make`] gives both the
-//! same cell.
+//! left. The thread that compiled a program calls [`ItemCache::make_room`], outside of the request threads.
+//! No owner may hold more than half of the cache, so that a stream of one owner's programs evicts that
+//! owner's own items. Two requests for the same new program compile it once: [`ItemCache::get_or_make`] gives
+//! both the same cell.
 
 use std::collections::HashMap;
 use std::future::Future;

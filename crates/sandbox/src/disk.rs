@@ -5,8 +5,9 @@
 //! and content, keyed by the gateway's secret. Files that do not verify are removed and treated as missing.
 //!
 //! The least recently used files are removed first. A use is a read from disk, or a use of the same program
-//! in memory, which the caller of [`Disk::write`] reports. No owner may hold more than half of the folder, so
-//! that a stream of one owner's programs evicts that owner's own files. File names contain the owner.
+//! in memory, which the caller of [`DiskCache::write`] reports. No owner may hold more than half of the
+//! folder, so that a stream of one owner's programs evicts that owner's own files. File names contain the
+//! owner.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -68,7 +69,7 @@ pub struct DiskEntryLabel {
     pub size: u32,
 }
 
-/// An entry that was read from the folder and verified. Only [`Disk::read`] creates one.
+/// An entry that was read from the folder and verified. Only [`DiskCache::read`] creates one.
 #[derive(Debug)]
 pub struct DiskEntry {
     label: DiskEntryLabel,

@@ -111,15 +111,15 @@ impl Sandbox {
         loaded.and_then(with_image).ok()
     }
 
-    /// Loads a module from a [`crate::Disk`]. Returns `None` if it was compiled by another version or for
-    /// another machine.
+    /// Loads a module from a [`crate::DiskCache`]. Returns `None` if it was compiled by another version or
+    /// for another machine.
     #[must_use]
     pub fn restore(&self, kept: &DiskEntry) -> Option<Module> {
-        // SAFETY: `deserialize` runs the machine code that it is given. Only `Disk::read` creates a `Kept`,
-        // after checking that a gateway with this gateway's secret wrote exactly these bytes, in a folder
-        // that belongs to its user and is closed to all others. `Disk::write` marks as code only the output
-        // of `Module::serialize`. wasmtime checks version, settings and CPU features, and rejects code that
-        // does not match.
+        // SAFETY: `deserialize` runs the machine code that it is given. Only `DiskCache::read` creates a
+        // `DiskEntry`, after checking that a gateway with this gateway's secret wrote exactly these bytes, in
+        // a folder that belongs to its user and is closed to all others. `DiskCache::write` marks as code
+        // only the output of `Module::serialize`. wasmtime checks version, settings and CPU features, and
+        // rejects code that does not match.
         #[expect(unsafe_code, reason = "compiled code that this gateway wrote itself, authenticated")]
         let loaded = unsafe { Module::deserialize(&self.engine, kept.code()?) };
         loaded.and_then(with_image).ok()

@@ -1,11 +1,11 @@
 //! WebAssembly support for all other crates: the only crate that depends on wasmtime.
 //!
 //! This crate contains engines, pools, limits and CPU metering, and no ABI. A [`Sandbox`] is one engine for
-//! one [`Class`] of guests with its own pool, since the resident memory of a C query and of a JavaScript
-//! query differs by a factor of four. [`Metered`] charges a guest for the CPU time of its polls; the
-//! [`Ticker`] only makes it yield, and if the ticker is late, the thread's alarm does ([`with_alarm`]). A
-//! [`Line`] is the run queue of guests. Compiled code is cached in a [`Cache`] and on [`Disk`].
-//! [`snapshot()`] and [`precompile`] are used by `environments/build.rs` at build time.
+//! one [`GuestClass`] of guests with its own pool, since the resident memory of a C query and of a JavaScript
+//! query differs by a factor of four. [`MeteredFuture`] charges a guest for the CPU time of its polls; the
+//! [`EpochTicker`] only makes it yield, and if the ticker is late, the thread's alarm does ([`with_alarm`]).
+//! A [`RunQueue`] is the run queue of guests. Compiled code is cached in an [`ItemCache`] and on
+//! [`DiskCache`]. [`snapshot()`] and [`precompile`] are used by `environments/build.rs` at build time.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod alarm;

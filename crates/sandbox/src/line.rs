@@ -18,8 +18,8 @@
 //! If guests are very short there is no queue: new input is polled soon enough, and yielding would cost more
 //! than running.
 //!
-//! A guest releases its permit when it waits for a service, and when it becomes heavy (see [`crate::Gate`]):
-//! guests that have started and are ready again take precedence over new ones.
+//! A guest releases its permit when it waits for a service, and when it becomes heavy (see
+//! [`crate::HeavyGate`]): guests that have started and are ready again take precedence over new ones.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -6,9 +6,9 @@
 //! reading of the CPU clock, which is repeated if it is older than [`BRIEF`]. A guest is thus charged for at
 //! most that much of its neighbours' time, and for none once it has used more itself.
 //!
-//! Guests that have used more than [`HEAVY`] take turns at a [`Gate`], for one poll (about a millisecond)
-//! each, so that light requests always find a free thread. The turns go round the clients: many heavy guests
-//! of one client have no more of them than one guest of another.
+//! Guests that have used more than [`HEAVY`] take turns at a [`HeavyGate`], for one poll (about a
+//! millisecond) each, so that light requests always find a free thread. The turns go round the clients: many
+//! heavy guests of one client have no more of them than one guest of another.
 
 use std::cell::Cell;
 use std::future::Future;

@@ -1,7 +1,7 @@
 //! Advances the epoch every millisecond, which makes guests yield.
 //!
 //! A single thread increments the epoch of every engine while guests run. It sleeps while none do, so that an
-//! idle gateway uses no CPU. CPU time is measured by [`crate::Metered`]. If the thread is late,
+//! idle gateway uses no CPU. CPU time is measured by [`crate::MeteredFuture`]. If the thread is late,
 //! [`crate::with_alarm`] makes guests yield.
 
 use std::sync::Arc;
@@ -79,9 +79,9 @@ impl Drop for RunningGuest<'_> {
 }
 
 impl TickerState {
-    /// Parks until a guest runs. Sets `asleep` before reading `running` again, while [`Ticker::run`] accesses
-    /// them in the opposite order, so that no guest is missed. Wakes up once a second anyway, to check
-    /// whether any handle is left.
+    /// Parks until a guest runs. Sets `asleep` before reading `running` again, while [`EpochTicker::run`]
+    /// accesses them in the opposite order, so that no guest is missed. Wakes up once a second anyway, to
+    /// check whether any handle is left.
     fn sleep(&self) {
         self.asleep.store(true, SeqCst);
         if self.running.load(SeqCst) == 0 {

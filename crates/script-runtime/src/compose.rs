@@ -2,19 +2,19 @@
 //! responses, with the same result as its JavaScript. Values that no code reads are passed through unchanged
 //! (rule 16).
 //!
-//! Only common cases are supported. `None` and [`Next::Unusual`] mean that the handler must run as
+//! Only common cases are supported. `None` and [`InlineAction::Unusual`] mean that the handler must run as
 //! JavaScript.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Place;
+use std::collections::hash_map::Entry as MapEntry;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use json::{JsonDocument, JsonNode, ValueKind};
 use script::InlinePlan;
 use script::recipe::{InlineOperation, ObjectEntry, UrlPiece, ValuePart};
-use serde_json::Value as Constant;
+use serde_json::Value as JsonValue;
 use services::path::is_segment;
 
 use crate::call::OutboundCall;
@@ -67,7 +67,7 @@ enum ValueReference<'v> {
     Undefined,
     Text(&'v Bytes),
     Json(JsonNode<'v>),
-    Constant(&'v Constant),
+    Constant(&'v JsonValue),
 }
 
 /// The value of an object's member.
@@ -148,9 +148,9 @@ impl InlineEvaluation {
             return Some(FramePayload::json(out.into()));
         }
         Some(match self.seen(part)? {
-            ValueReference::Undefined | ValueReference::Constant(Constant::Null) => FramePayload::default(),
+            ValueReference::Undefined | ValueReference::Constant(JsonValue::Null) => FramePayload::default(),
             ValueReference::Text(text) => FramePayload::text(text.clone()),
-            ValueReference::Constant(Constant::String(text)) => FramePayload::text(text.clone().into()),
+            ValueReference::Constant(JsonValue::String(text)) => FramePayload::text(text.clone().into()),
             ValueReference::Constant(value) => FramePayload::json(value.to_string().into()),
             seen @ ValueReference::Json(node) => match node.kind() {
                 ValueKind::Null => FramePayload::default(),
@@ -279,8 +279,8 @@ impl InlineEvaluation {
         let mut members: Vec<(&[u8], MemberValue<'_>)> = Vec::new();
         let mut places: HashMap<&[u8], usize> = HashMap::new();
         let mut put = |name, member| match places.entry(name) {
-            Place::Occupied(place) => members[*place.get()].1 = member,
-            Place::Vacant(place) => {
+            MapEntry::Occupied(place) => members[*place.get()].1 = member,
+            MapEntry::Vacant(place) => {
                 place.insert(members.len());
                 members.push((name, member));
             }
@@ -340,7 +340,7 @@ impl ValueReference<'_> {
     /// Whether it is `undefined` or null.
     fn is_absent(&self) -> bool {
         match self {
-            ValueReference::Undefined | ValueReference::Constant(Constant::Null) => true,
+            ValueReference::Undefined | ValueReference::Constant(JsonValue::Null) => true,
             ValueReference::Json(node) => node.kind() == ValueKind::Null,
             ValueReference::Text(_) | ValueReference::Constant(_) => false,
         }
@@ -369,8 +369,8 @@ impl InlineValue {
 fn text<'s>(seen: &ValueReference<'s>) -> Option<Cow<'s, str>> {
     Some(match seen {
         ValueReference::Text(text) => Cow::Borrowed(std::str::from_utf8(text).ok()?),
-        ValueReference::Constant(Constant::String(text)) => Cow::Borrowed(text),
-        ValueReference::Constant(value @ (Constant::Number(_) | Constant::Bool(_))) => {
+        ValueReference::Constant(JsonValue::String(text)) => Cow::Borrowed(text),
+        ValueReference::Constant(value @ (JsonValue::Number(_) | JsonValue::Bool(_))) => {
             Cow::Owned(value.to_string())
         }
         ValueReference::Json(node) => match node.kind() {
@@ -413,7 +413,7 @@ mod tests {
     const HOLES: &str = include_str!("../../../worker/tests/holes.json");
 
     /// Returns the URL of a call with this parameter value inserted after `before`.
-    fn url(before: &str, value: Option<&Constant>) -> Option<String> {
+    fn url(before: &str, value: Option<&JsonValue>) -> Option<String> {
         let recipe = InlinePlan { steps: Vec::new(), answer: ValuePart::Undefined };
         let query = value.map(|value| {
             let text = serde_json::json!({ "value": value }).to_string();
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn url_templates_expand_as_in_a_worker() {
-        let cases: Vec<Constant> = serde_json::from_str(HOLES).expect("cases");
+        let cases: Vec<JsonValue> = serde_json::from_str(HOLES).expect("cases");
         for case in &cases {
             let value = &case["value"];
             // Left to the worker: values without a string form, and numbers with several spellings.

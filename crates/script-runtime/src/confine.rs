@@ -84,8 +84,8 @@ impl ConfineArguments {
 }
 
 /// Sandboxes this process and executes the worker: the arguments are those that follow a
-/// [`crate::Launcher`]'s. Must be called before a second thread exists. Returns only on failure, with the
-/// error.
+/// [`crate::WorkerLauncher`]'s. Must be called before a second thread exists. Returns only on failure, with
+/// the error.
 pub fn confined(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
     let mut rest = arguments.into_iter();
     let Some(arguments) = ConfineArguments::take(&mut rest) else {

@@ -13,7 +13,7 @@ fn most_index_bytes(length: usize) -> usize {
 /// Checks that a text is JSON and builds its index within the memory limit.
 ///
 /// # Errors
-/// Returns the errors of [`Document::within`].
+/// Returns the errors of [`JsonDocument::within`].
 pub(crate) fn index(text: Bytes) -> Result<JsonDocument, json::JsonError> {
     let most = most_index_bytes(text.len());
     JsonDocument::within(text, most)

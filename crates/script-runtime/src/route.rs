@@ -81,7 +81,7 @@ pub struct DeployedNames(Mutex<BTreeSet<String>>);
 
 impl ScriptRoute {
     /// Builds a route of a compiled script, or returns every problem of its config. The pointers are relative
-    /// to the route's `script:`. The script is not active before [`Script::activate`].
+    /// to the route's `script:`. The script is not active before [`ScriptRoute::activate`].
     ///
     /// # Errors
     /// Services that the script does not contain or that are deployed already, invalid patterns of hosts.
@@ -255,7 +255,7 @@ impl ScriptRoute {
     }
 
     /// Handles a request. `seen` contains the caller, the client's headers and the hops; the budget of each
-    /// run is derived from the limits. The request's budget receives a [`Report`].
+    /// run is derived from the limits. The request's budget receives a [`RequestReport`].
     ///
     /// # Errors
     /// Everything in `problem.rs`.

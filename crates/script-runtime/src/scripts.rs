@@ -71,7 +71,7 @@ impl ScriptRuntime {
     /// that requests cause is done in the pool. Does not start any worker.
     ///
     /// # Errors
-    /// [`StartError`].
+    /// [`ScriptStartError`].
     pub fn new(
         config: &ScriptsConfig,
         folder: &Path,

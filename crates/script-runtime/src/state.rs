@@ -1,9 +1,9 @@
 //! The state of S services: access control for readers and writers, synchronisation of workers, and
 //! durability. This module uses no processes or sockets, so that its rules can be tested in isolation.
 //!
-//! A [`Service`] is the state of an S service, an [`Edition`] the view of one program. A run requests a
-//! [`ReadTicket`] or waits for a [`WriteTicket`]; the ticket determines the [`Frame`]s that its worker must
-//! receive first, and commits the run's change set to the store. The files:
+//! A [`ServiceState`] is the state of an S service, a [`StateView`] the view of one program. A run requests a
+//! [`ReadTicket`] or waits for a [`WriteTicket`]; the ticket determines the [`PrecedingFrame`]s that its
+//! worker must receive first, and commits the run's change set to the store. The files:
 //!
 //! - `tree.rs`, `object.rs`, `changes.rs`: values and change sets
 //! - `cell.rs`: a value, its durable part, and the difference to a worker's copy
@@ -111,7 +111,7 @@ pub(crate) struct StateShared {
 
 impl fmt::Debug for StateShared {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Shared").field("store", &self.store).finish_non_exhaustive()
+        out.debug_struct("StateShared").field("store", &self.store).finish_non_exhaustive()
     }
 }
 

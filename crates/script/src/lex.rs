@@ -88,9 +88,9 @@ pub(crate) enum FunctionPosition {
     Member,
 }
 
-/// An index into `Lexed::tokens`.
+/// An index into `TokenList::tokens`.
 pub(crate) type TokenId = usize;
-/// An index into `Lexed::frames`.
+/// An index into `TokenList::frames`.
 pub(crate) type FrameId = usize;
 
 /// A token.

@@ -1,7 +1,7 @@
 //! A compiled S file: the JavaScript for the workers, and the metadata that the runtime needs. Pure data.
 //!
-//! Indices refer to the vectors of the same [`Service`]. The numbers of handlers are used in the worker's
-//! frames.
+//! Indices refer to the vectors of the same [`ScriptService`]. The numbers of handlers are used in the
+//! worker's frames.
 
 use serde::Serialize;
 

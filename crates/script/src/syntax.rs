@@ -1,7 +1,7 @@
 //! The constructs that S adds to JavaScript: services, resources, handlers and others.
 //!
 //! Each construct has its range in the S text and the start of the statement that represents it in the
-//! encoded text. A walk of oxc's tree looks up the construct of a statement with `Syntax::at`.
+//! encoded text. A walk of oxc's tree looks up the construct of a statement with `SyntaxConstructs::at`.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use oxc_syntax::symbol::SymbolId;
 use crate::line::{LineStarts, TextPosition};
 use crate::method::HandlerMethod;
 
-/// An index into `Syntax::constructs`. A construct comes after its ancestors.
+/// An index into `SyntaxConstructs::constructs`. A construct comes after its ancestors.
 pub(crate) type ConstructId = usize;
 
 /// All constructs of a text, in source order.

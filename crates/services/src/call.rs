@@ -1,8 +1,8 @@
 //! The context of a client's request, passed down to each upstream call made for it.
 //!
-//! A [`Call`] is cheap to clone. The clones share one [`Budget`], so that concurrent calls count together.
-//! The budget also keeps the list of calls [`Made`] so far, which responses, problem documents and `orfa dev`
-//! show.
+//! A [`RequestCall`] is cheap to clone. The clones share one [`RequestBudget`], so that concurrent calls
+//! count together. The budget also keeps the list of calls [`UpstreamCallRecord`] so far, which responses,
+//! problem documents and `orfa dev` show.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -163,7 +163,7 @@ pub enum UpstreamCallOutcome {
 }
 
 /// The cost of a request, for the access log and `orfa dev`. A handler with a budget of its own stores its
-/// report in the request's budget, see [`Budget::report`].
+/// report in the request's budget, see [`RequestBudget::report`].
 #[derive(Clone, Debug, Default)]
 pub struct RequestReport {
     /// The upstream calls.
@@ -460,7 +460,7 @@ impl RequestBudget {
         self.lock().len()
     }
 
-    /// Records a call that is about to be made and returns its index, for [`Budget::note`].
+    /// Records a call that is about to be made and returns its index, for [`RequestBudget::note`].
     pub fn begin(&self, service: Arc<str>, method: Method, path: String) -> usize {
         let span = (self.started.elapsed(), None);
         self.has_made.store(true, Release);

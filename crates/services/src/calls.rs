@@ -130,8 +130,8 @@ impl<T: From<ProgramResponse> + Clone + Send + Sync + 'static> RequestCalls<T> {
         &self.services
     }
 
-    /// Sends a request, as [`Services::send`] does. A safe request without a body that equals an earlier one
-    /// since the last unsafe one shares its response, and takes nothing out of the budget.
+    /// Sends a request, as [`ServiceSet::send`] does. A safe request without a body that equals an earlier
+    /// one since the last unsafe one shares its response, and takes nothing out of the budget.
     pub fn send(
         &self,
         service: &Arc<UpstreamService>,

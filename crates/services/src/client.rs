@@ -1,8 +1,8 @@
 //! The client for upstream services: the path of one request.
 //!
-//! A program's request ([`Services::send`]) is checked, taken out of the budget, waits for a concurrency
+//! A program's request ([`ServiceSet::send`]) is checked, taken out of the budget, waits for a concurrency
 //! permit, is sent to an endpoint (`client/exchange.rs`), and its response is received and counted. A proxied
-//! request ([`Services::forward`]) streams both ways instead. An unsafe request that was sent is never sent
+//! request ([`ServiceSet::forward`]) streams both ways instead. An unsafe request that was sent is never sent
 //! again, unless the service reports that it did not process it. Dropping a future cancels its exchange.
 
 mod clock;
@@ -101,7 +101,7 @@ impl ServiceSet {
 
     /// Creates the services of a new config, which take over the state of these: connections, counts, and the
     /// health of every endpoint that remains. These services keep working for their remaining users and do
-    /// not change before [`Services::watch`] is called.
+    /// not change before [`ServiceSet::watch`] is called.
     ///
     /// # Errors
     /// All mistakes in the config.
@@ -185,7 +185,7 @@ impl ServiceSet {
         Ok((service, path))
     }
 
-    /// Sends a program's request: [`Services::start`], and awaits its response.
+    /// Sends a program's request: [`ServiceSet::start`], and awaits its response.
     pub fn send(
         &self,
         call: &RequestCall,
@@ -222,11 +222,11 @@ impl ServiceSet {
         })
     }
 
-    /// Like [`Services::start`], but streams the body of the response, without decoding and counting it. The
-    /// service's timeout applies until the response begins.
+    /// Like [`ServiceSet::start`], but streams the body of the response, without decoding and counting it.
+    /// The service's timeout applies until the response begins.
     ///
     /// # Errors
-    /// The errors of [`Services::start`].
+    /// The errors of [`ServiceSet::start`].
     pub fn start_streamed(
         &self,
         call: &RequestCall,
@@ -249,7 +249,7 @@ impl ServiceSet {
         })
     }
 
-    /// Reads the response to [`Services::start_streamed`] to its end, counts it, and decodes it.
+    /// Reads the response to [`ServiceSet::start_streamed`] to its end, counts it, and decodes it.
     ///
     /// # Errors
     /// The errors of an incomplete response, [`CallError::Limit`] and [`CallError::Unfinished`].
@@ -299,7 +299,8 @@ impl ServiceSet {
 
     /// Forwards a client's own request and streams the response back. Appends to `Via`, `Forwarded` and
     /// `CDN-Loop`, and sets the operator's headers for the service. `Host` is the service's own name, unless
-    /// the request's extensions contain a [`Named`]. The service's timeout applies until the response begins.
+    /// the request's extensions contain a [`TargetServiceName`]. The service's timeout applies until the
+    /// response begins.
     pub fn forward(
         &self,
         call: &RequestCall,

@@ -1,7 +1,7 @@
 //! The `services:` section of `orfa.yaml` as it is written, before anything is checked or opened.
 //!
-//! [`crate::Services::new`] checks it and reports all mistakes at once, as [`ConfigProblem`]s. The types for
-//! durations, sizes and rates, which all sections share, are in `units.rs`.
+//! [`crate::ServiceSet::new`] checks it and reports all mistakes at once, as [`ConfigProblem`]s. The types
+//! for durations, sizes and rates, which all sections share, are in `units.rs`.
 
 mod balance;
 mod connection;

@@ -105,7 +105,7 @@ const HEAD_ONLY_PREFIXES: [&str; 5] = ["accept", "access-control-", "content-", 
 /// metadata.
 const CONTENT_DIGESTS: [&str; 2] = ["content-digest", "content-md5"];
 
-/// The connection details of a client's request; part of its [`Call`](crate::Call).
+/// The connection details of a client's request; part of its [`RequestCall`](crate::RequestCall).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionDetails {
     /// The address of the connection's peer: the client, or a proxy in front of the gateway.
@@ -288,7 +288,7 @@ impl<'a> SingletonField<'a> {
     /// Returns the value, if the field is present.
     ///
     /// # Errors
-    /// [`Repeated`] if the field occurs more than once.
+    /// [`RepeatedFieldError`] if the field occurs more than once.
     #[inline]
     pub fn value(self) -> Result<Option<&'a HeaderValue>, RepeatedFieldError> {
         if self.is_repeated { Err(RepeatedFieldError) } else { Ok(self.value) }
@@ -318,7 +318,7 @@ pub fn lists(headers: &HeaderMap, name: &HeaderName, member: &[u8]) -> bool {
 }
 
 /// Returns the number of ORFA gateways that a request has passed, from its `CDN-Loop`. For
-/// [`crate::Call::hops`]. A list of more than [`MAX_MEMBERS`] members counts as a loop.
+/// [`crate::RequestCall::hops`]. A list of more than [`MAX_MEMBERS`] members counts as a loop.
 #[must_use]
 pub fn hops(headers: &HeaderMap) -> u8 {
     let mut infos = members(headers, &CDN_LOOP);

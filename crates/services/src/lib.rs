@@ -1,9 +1,9 @@
 //! Upstream services and the client that every handler calls them through.
 //!
-//! [`Services`] is the only component of the gateway that opens connections to services. Its callers (query
-//! programs, proxied requests, scripts, GraphQL) pass a [`Call`], which identifies the caller and carries the
-//! remaining time, calls and bytes. Errors implement [`Problem`]: an error code, a status and the party at
-//! fault. Only `gateway` turns them into HTTP responses.
+//! [`ServiceSet`] is the only component of the gateway that opens connections to services. Its callers (query
+//! programs, proxied requests, scripts, GraphQL) pass a [`RequestCall`], which identifies the caller and
+//! carries the remaining time, calls and bytes. Errors implement [`ToProblem`]: an error code, a status and
+//! the party at fault. Only `gateway` turns them into HTTP responses.
 //!
 //! Read next: `call.rs` and `problem.rs` (the interface to the handlers), `config.rs` (the operator's
 //! settings), `client.rs` (the path of one request), `calls.rs` (several calls of one request), `flights.rs`

@@ -1,4 +1,4 @@
-//! The [`Problem`] trait, which all errors of the gateway implement.
+//! The [`ToProblem`] trait, which all errors of the gateway implement.
 //!
 //! Errors become HTTP responses in one place, `gateway`, as problem details (RFC 9457). The trait supplies
 //! the parts of the document: a stable code, a status, the party at fault, and additional members.
@@ -84,7 +84,7 @@ impl<P: ToProblem> From<P> for Box<dyn ToProblem> {
 pub struct GatewayOverloaded;
 
 /// The gateway is overloaded, and gave up a response that takes long to read or to compose. Unlike
-/// [`Overloaded`], services may have been called before.
+/// [`GatewayOverloaded`], services may have been called before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the gateway is overloaded, and did not finish this response")]
 pub struct UnfinishedResponse;

@@ -36,7 +36,7 @@ pub(crate) struct ReceivedBody {
     coding: Option<ContentCoding>,
 }
 
-/// Reads a whole body, and changes the headers to match it once it is [`decoded`](Received::decoded).
+/// Reads a whole body, and changes the headers to match it once it is [`decoded`](ReceivedBody::decoded).
 pub(crate) async fn receive(
     headers: &mut HeaderMap,
     body: StreamedServiceBody,

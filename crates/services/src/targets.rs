@@ -1,9 +1,9 @@
 //! Load balancing: the endpoints of a service, and the choice of an endpoint for each request.
 //!
-//! Each address of each target is an endpoint ([`Peer`]). A request goes to the endpoint with the fewest
-//! requests in flight. Endpoints that fail are ejected for a while (`standing.rs`); if all are ejected, all
-//! are tried. Names are resolved again periodically (`names.rs`), and health checks run if the config enables
-//! them (`checks.rs`), in tasks that end with the [`Targets`].
+//! Each address of each target is an endpoint ([`EndpointPeer`]). A request goes to the endpoint with the
+//! fewest requests in flight. Endpoints that fail are ejected for a while (`standing.rs`); if all are
+//! ejected, all are tried. Names are resolved again periodically (`names.rs`), and health checks run if the
+//! config enables them (`checks.rs`), in tasks that end with the [`ServiceEndpoints`].
 
 mod checks;
 mod names;
@@ -39,7 +39,7 @@ pub(crate) struct BackgroundDependencies {
     pub(crate) offload: Option<OffloadPool>,
 }
 
-/// The settings of a service's targets. Equal plans share their [`Targets`] across a reload.
+/// The settings of a service's targets. Equal plans share their [`ServiceEndpoints`] across a reload.
 #[derive(Debug, PartialEq)]
 pub(crate) struct TargetSettings {
     pub(crate) origins: Vec<Arc<TargetOrigin>>,

@@ -1,4 +1,4 @@
-//! The interface for sending requests to services: [`Live`] here, recordings elsewhere.
+//! The interface for sending requests to services: [`LiveTransport`] here, recordings elsewhere.
 //!
 //! A request takes an idle connection (`transport/pool.rs`) or opens one (`connect.rs`, `tls.rs`), and is
 //! exchanged for a response on it (`http1.rs`, `http2.rs`).
@@ -97,7 +97,7 @@ pub(crate) enum UnsentRequest {
     Lost(TransportError),
 }
 
-/// Real connections over HTTP/1.1 or HTTP/2. The connections are pooled by each [`Origin`].
+/// Real connections over HTTP/1.1 or HTTP/2. The connections are pooled by each [`TargetOrigin`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LiveTransport;
 

@@ -6,7 +6,7 @@
 //! protocol that was not offered is treated as broken. HTTP itself is never tunnelled (`h2c`), since its
 //! requests would bypass all checks. Upgrades exist in HTTP/1.1 only.
 //!
-//! After a switch, the server connects the client with the service by a [`Tunnel`].
+//! After a switch, the server connects the client with the service by a [`ServiceTunnel`].
 //!
 //! A tunnel without traffic in either direction for `upgrade_idle_timeout` is closed: a vanished peer cannot
 //! be detected otherwise, and its tunnel would stay open forever.

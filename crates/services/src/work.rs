@@ -15,9 +15,8 @@ use crate::problem::{AnswerTimeout, GatewayOverloaded, ToProblem, UnfinishedResp
 /// [`offload::leave`]. The payer is charged for the work; `budget` is the budget of the calls made for the
 /// response.
 ///
-/// # Errors
-/// [`AnswerTimeout`] when the budget's deadline cannot be met. If the pool is overloaded, [`Overloaded`] if
-/// no call was sent to a service, otherwise [`Unfinished`].
+/// # Errors [`AnswerTimeout`] when the budget's deadline cannot be met. If the pool is overloaded,
+/// [`GatewayOverloaded`] if no call was sent to a service, otherwise [`UnfinishedResponse`].
 pub fn movable<T: Send + 'static>(
     pool: &OffloadPool,
     kind: &'static str,

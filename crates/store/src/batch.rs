@@ -46,7 +46,7 @@ pub(crate) enum BatchWrite {
 pub struct WriteResult {
     /// The new version of the key; 0 after a removal.
     pub version: u64,
-    /// Whether the changes outweigh the snapshot, so that [`Batch::compact`] is worthwhile. If each such
+    /// Whether the changes outweigh the snapshot, so that [`WriteBatch::compact`] is worthwhile. If each such
     /// result is followed by a compaction, a change costs about twice its own size on average, however large
     /// the state is.
     pub compact: bool,
@@ -59,8 +59,8 @@ impl WriteBatch {
         Self::default()
     }
 
-    /// Makes the batch fail with [`LeaseLost`](crate::Error::LeaseLost) unless this is the newest lease of
-    /// its name.
+    /// Makes the batch fail with [`LeaseLost`](crate::StoreError::LeaseLost) unless this is the newest lease
+    /// of its name.
     #[must_use]
     pub fn fenced(mut self, lease: &WriteLease) -> Self {
         self.fence = Some(lease.clone());

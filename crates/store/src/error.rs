@@ -1,8 +1,8 @@
 //! The errors of the store, with messages and hints for operators.
 //!
 //! A *refusal* concerns a single request: its precondition does not hold. A *fault* concerns the file, and
-//! fails all requests in the same transaction. [`Fail`] represents both until the thread adds the file's
-//! name.
+//! fails all requests in the same transaction. [`FailureCause`] represents both until the thread adds the
+//! file's name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -157,20 +157,20 @@ impl FileFault {
     }
 
     fn of(error: &rusqlite::Error) -> Self {
-        use rusqlite::Error as Sqlite;
+        use rusqlite::Error as SqliteError;
         match error {
-            Sqlite::SqliteFailure(error, _) => Self::of_code(error.code),
+            SqliteError::SqliteFailure(error, _) => Self::of_code(error.code),
             // The statements are fixed and tested. Missing or differently typed results mean that the file is
             // damaged.
-            Sqlite::SqlInputError { error, .. } if error.code != ErrorCode::Unknown => {
+            SqliteError::SqlInputError { error, .. } if error.code != ErrorCode::Unknown => {
                 Self::of_code(error.code)
             }
-            Sqlite::SqlInputError { .. }
-            | Sqlite::QueryReturnedNoRows
-            | Sqlite::IntegralValueOutOfRange(..)
-            | Sqlite::InvalidColumnType(..)
-            | Sqlite::FromSqlConversionFailure(..)
-            | Sqlite::Utf8Error(..) => Self::Corrupt,
+            SqliteError::SqlInputError { .. }
+            | SqliteError::QueryReturnedNoRows
+            | SqliteError::IntegralValueOutOfRange(..)
+            | SqliteError::InvalidColumnType(..)
+            | SqliteError::FromSqlConversionFailure(..)
+            | SqliteError::Utf8Error(..) => Self::Corrupt,
             _ => Self::Io,
         }
     }

@@ -1,9 +1,9 @@
 //! Durable bytes with versions. This crate does not interpret the bytes.
 //!
 //! A key has a *log*: a snapshot at some version and the changes since, so that the cost of a write depends
-//! on the size of the change. Writes are submitted in atomic [`Batch`]es that specify the version they are
-//! based on. Fenced [`Lease`]s determine the writer. All of this also holds between processes that have the
-//! same file open, such as two gateways during a handover.
+//! on the size of the change. Writes are submitted in atomic [`WriteBatch`]es that specify the version they
+//! are based on. Fenced [`WriteLease`]s determine the writer. All of this also holds between processes that
+//! have the same file open, such as two gateways during a handover.
 //!
 //! The file is a SQLite database on a dedicated thread (`thread.rs`). It is accessed through `rusqlite`
 //! instead of `sqlx`: SQLite writes one transaction at a time, so a connection pool would only queue for its
@@ -71,7 +71,7 @@ impl Store {
     /// only. The call blocks on the disk and is intended for the start of a program.
     ///
     /// # Errors
-    /// If the file can't be used: see [`Fault`].
+    /// If the file can't be used: see [`FileFault`].
     pub fn open(path: &Path, durability: CommitDurability) -> Result<Self, StoreError> {
         let file: Arc<Path> = path.into();
         file::open(path, durability)
@@ -87,7 +87,7 @@ impl Store {
         Ok(Self { messages, room: Arc::new(Semaphore::new(ROOM as usize)), others: Arc::new(others) })
     }
 
-    /// Commits a batch atomically, and waits until it is durable. Returns a [`Written`] for each write.
+    /// Commits a batch atomically, and waits until it is durable. Returns a [`WriteResult`] for each write.
     ///
     /// # Errors
     /// If the batch is refused, or the file can't be written to.
@@ -169,7 +169,7 @@ impl Store {
     /// itself, and its former lease is lost.
     ///
     /// # Errors
-    /// [`Error::LeaseTaken`], or if the file can't be written to.
+    /// [`StoreError::LeaseTaken`], or if the file can't be written to.
     pub async fn lease(
         &self,
         name: impl Into<Arc<str>>,
@@ -184,7 +184,7 @@ impl Store {
     /// another holder.
     ///
     /// # Errors
-    /// [`Error::LeaseLost`], or if the file can't be written to.
+    /// [`StoreError::LeaseLost`], or if the file can't be written to.
     pub async fn renew(&self, lease: &WriteLease, time: Duration) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.ask(RequestAccess::Write, move |connection| lease::renew(connection, &lease, time)).await
@@ -265,7 +265,7 @@ fn commit(connection: &Connection, batch: &WriteBatch) -> Result<Vec<WriteResult
 }
 
 /// Batches that build on each other, so that one can be submitted before the result of the previous one is
-/// known. After a failed batch, all later ones are refused with [`Error::Abandoned`], even if another
+/// known. After a failed batch, all later ones are refused with [`StoreError::Abandoned`], even if another
 /// writer's commit happens to make their versions match. Then load the current state and create another
 /// pipeline.
 #[derive(Debug)]
@@ -293,7 +293,7 @@ impl CommitNotification {
     /// Waits until another process has committed something since the last notification.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if the store has ended.
+    /// [`StoreError::Stopped`] if the store has ended.
     pub async fn next(&mut self) -> Result<(), StoreError> {
         self.others.changed().await.map_err(|_| StoreError::Stopped)
     }

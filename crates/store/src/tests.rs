@@ -1,5 +1,5 @@
-//! Tests of the store's guarantees. `Bench` has a file and can open it a second time, as another process
-//! would.
+//! Tests of the store's guarantees. `StoreFixture` has a file and can open it a second time, as another
+//! process would.
 
 mod changed;
 mod faults;

@@ -40,7 +40,7 @@ impl GatewayProcess {
         Self::start_with(binary, yaml, &[]).await
     }
 
-    /// Like [`Gateway::start`], with files next to the config, given as name and text.
+    /// Like [`GatewayProcess::start`], with files next to the config, given as name and text.
     ///
     /// # Panics
     /// Panics with the log if the gateway ends before it listens.
@@ -62,7 +62,7 @@ impl GatewayProcess {
         self.successor_by(Command::new(binary)).await
     }
 
-    /// Like [`Gateway::successor`], with another command that receives the arguments, such as one with
+    /// Like [`GatewayProcess::successor`], with another command that receives the arguments, such as one with
     /// another environment.
     ///
     /// # Panics

@@ -1,6 +1,6 @@
 //! A small HTTP client: one connection, without caching or retries.
 //!
-//! [`request`] is for well-formed requests, [`raw`] for malformed ones, [`Connection`] for requests that
+//! [`request`] is for well-formed requests, [`raw`] for malformed ones, [`HeldConnection`] for requests that
 //! share a connection or are aborted.
 
 use std::net::SocketAddr;

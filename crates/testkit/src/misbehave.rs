@@ -22,7 +22,7 @@
 //! | `/gigabyte` | 200, 1 GiB |
 //! | `/bomb` | 200, 1 GiB in 1 MiB of gzip |
 //!
-//! Tests never sleep: they await [`Upstream::seen`] and [`Upstream::closed`].
+//! Tests never sleep: they await [`MisbehavingUpstream::seen`] and [`MisbehavingUpstream::closed`].
 
 mod answers;
 mod request;

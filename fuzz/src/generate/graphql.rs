@@ -33,7 +33,7 @@ pub struct FuzzSchema {
 struct CompositeType {
     name: String,
     fields: Vec<FuzzField>,
-    /// The possible objects of an abstract type, as indices into [`Schema::types`].
+    /// The possible objects of an abstract type, as indices into [`FuzzSchema::types`].
     possible: Vec<usize>,
 }
 

@@ -1,10 +1,10 @@
 //! An adversarial suite: attacks that a hostile client can send to a gateway, and how each of them must end.
 //!
-//! A [`Case`] is an attack (a function of a running [`Target`]), the endings that the documentation allows
-//! for it, and the [bounds](Bound) of the memory that it may make the gateway hold. The cases are in
-//! `cases/`, one file per area. The binary plays all of them against a debug build and checks endings and
-//! counters, without timing anything. `make hostile` plays them against a release build beside a light load,
-//! with the same functions.
+//! An [`AttackCase`] is an attack (a function of a running [`AttackTarget`]), the endings that the
+//! documentation allows for it, and the [bounds](BoundRow) of the memory that it may make the gateway hold.
+//! The cases are in `cases/`, one file per area. The binary plays all of them against a debug build and
+//! checks endings and counters, without timing anything. `make hostile` plays them against a release build
+//! beside a light load, with the same functions.
 
 mod bounds;
 mod case;

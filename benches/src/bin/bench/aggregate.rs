@@ -40,7 +40,7 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
 }
 
 /// The config of a gateway with the marketplace's aggregates, for services at these addresses in the order of
-/// [`Service::ALL`].
+/// `BenchService::ALL`.
 fn config(services: [SocketAddr; 3]) -> String {
     let service = |(service, at): (MarketplaceService, SocketAddr)| {
         format!("  {}: {{ url: 'http://{at}' }}\n", service.name())

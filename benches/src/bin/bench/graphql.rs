@@ -47,8 +47,8 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     tools.results("graphql", &rows.collect::<Vec<_>>(), scores)
 }
 
-/// The config of a gateway in front of the marketplace, for services in the order of [`Service::ALL`]: the
-/// aggregates, `/graphql` over the REST services, and `/stitched` over their own GraphQL.
+/// The config of a gateway in front of the marketplace, for services in the order of `BenchService::ALL`:
+/// the aggregates, `/graphql` over the REST services, and `/stitched` over their own GraphQL.
 fn config(services: [SocketAddr; 3]) -> String {
     let service = |(service, at): (MarketplaceService, SocketAddr)| {
         let (name, openapi, schema) = (service.name(), example("openapi"), example("graphql"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gateway::CompletedRequest;
 use services::UpstreamCallRecord;
-use services::call::UpstreamCallOutcome as Ended;
+use services::call::UpstreamCallOutcome;
 use tokio::sync::mpsc;
 
 use crate::call::DEFAULT_URL;
@@ -71,9 +71,9 @@ fn call(made: &UpstreamCallRecord) -> CallBar {
     CallBar {
         name: format!("{} {} {}", made.service, made.method, made.path),
         outcome: match made.outcome {
-            Ended::Status(status) => CallBarOutcome::Status(status),
-            Ended::NoAnswer => CallBarOutcome::Not("no answer".to_owned()),
-            Ended::NotSent => CallBarOutcome::Not("not sent".to_owned()),
+            UpstreamCallOutcome::Status(status) => CallBarOutcome::Status(status),
+            UpstreamCallOutcome::NoAnswer => CallBarOutcome::Not("no answer".to_owned()),
+            UpstreamCallOutcome::NotSent => CallBarOutcome::Not("not sent".to_owned()),
         },
         start: made.span.0,
         end: made.span.1,

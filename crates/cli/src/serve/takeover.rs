@@ -88,7 +88,7 @@ impl ListeningSockets {
         if sent == line.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Waits for and receives the message of [`Sockets::send`].
+    /// Waits for and receives the message of [`ListeningSockets::send`].
     fn receive(from: &UnixStream) -> io::Result<Self> {
         let mut line = vec![0; LONGEST];
         let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];

@@ -4,7 +4,7 @@
 //! since an empty `cors:` in YAML is a null that is most likely a mistake.
 
 use json::pointer::below;
-use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -18,10 +18,10 @@ use super::source::FieldPositions;
 
 /// The string types with a format: name, description and hint.
 const FORMS: [(&str, &str, &str); 6] = [
-    ("Duration", "a time span", "write 50ms, 2s or 5m"),
-    ("Bytes", "a number of bytes", "write 64KiB, 16MiB or 1GiB"),
-    ("Percent", "a part of a hundred", "write 20%"),
-    ("Statuses", "a status or a range of them", "write 204 or 200-299"),
+    ("DurationConfig", "a time span", "write 50ms, 2s or 5m"),
+    ("BytesConfig", "a number of bytes", "write 64KiB, 16MiB or 1GiB"),
+    ("PercentConfig", "a part of a hundred", "write 20%"),
+    ("StatusRange", "a status or a range of them", "write 204 or 200-299"),
     ("PerTime", "a rate", "write 100/s, 6000/m or 10/h"),
     ("CpuPerTime", "a rate of CPU time", "write 500ms/s or 2s/m"),
 ];
@@ -65,10 +65,12 @@ impl SchemaErrorFormatter<'_> {
             return vec![self.source.mistake(pointer, message, Some(hint))];
         }
         match error.kind() {
-            Kind::AdditionalProperties { unexpected } => {
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
                 unexpected.iter().map(|key| self.unknown_key(error, key)).collect()
             }
-            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => self.say_branches(error, context),
+            ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+                self.say_branches(error, context)
+            }
             _ => vec![self.say_one(error)],
         }
     }
@@ -76,16 +78,24 @@ impl SchemaErrorFormatter<'_> {
     fn say_one(&self, error: &ValidationError<'_>) -> ConfigMistake {
         let pointer = error.instance_path().as_str();
         let (message, hint) = match error.kind() {
-            Kind::Required { property } => {
+            ValidationErrorKind::Required { property } => {
                 (format!("`{}` is missing", property.as_str().unwrap_or_default()), None)
             }
-            Kind::Type { kind } => (self.has_to_be(error, &types_of(kind)), None),
-            Kind::Enum { options } => self.not_allowed(error, &list(options)),
-            Kind::Constant { expected_value } => self.not_allowed(error, &[plain(expected_value)]),
-            Kind::Minimum { limit } => (format!("{} is less than {limit}", self.shown(error)), None),
-            Kind::Maximum { limit } => (format!("{} is more than {limit}", self.shown(error)), None),
-            Kind::MinItems { limit } => (format!("the list is too short: it needs at least {limit}"), None),
-            Kind::MinLength { .. } => ("the text must not be empty".to_owned(), None),
+            ValidationErrorKind::Type { kind } => (self.has_to_be(error, &types_of(kind)), None),
+            ValidationErrorKind::Enum { options } => self.not_allowed(error, &list(options)),
+            ValidationErrorKind::Constant { expected_value } => {
+                self.not_allowed(error, &[plain(expected_value)])
+            }
+            ValidationErrorKind::Minimum { limit } => {
+                (format!("{} is less than {limit}", self.shown(error)), None)
+            }
+            ValidationErrorKind::Maximum { limit } => {
+                (format!("{} is more than {limit}", self.shown(error)), None)
+            }
+            ValidationErrorKind::MinItems { limit } => {
+                (format!("the list is too short: it needs at least {limit}"), None)
+            }
+            ValidationErrorKind::MinLength { .. } => ("the text must not be empty".to_owned(), None),
             _ => (error.masked_with("the value").to_string(), None),
         };
         self.source.mistake(pointer, message, hint)
@@ -127,8 +137,9 @@ impl SchemaErrorFormatter<'_> {
     ) -> Vec<ConfigMistake> {
         let here = error.instance_path();
         let constants: Vec<String> = branches.iter().flatten().flat_map(allowed).collect();
-        let is_other_type =
-            |e: &ValidationError<'_>| matches!(e.kind(), Kind::Type { .. }) && e.instance_path() == here;
+        let is_other_type = |e: &ValidationError<'_>| {
+            matches!(e.kind(), ValidationErrorKind::Type { .. }) && e.instance_path() == here
+        };
         if let Some(meant) =
             branches.iter().find(|branch| !branch.iter().any(|e| is_other_type(e) || !allowed(e).is_empty()))
         {
@@ -136,7 +147,7 @@ impl SchemaErrorFormatter<'_> {
         }
         let (message, hint) = if constants.is_empty() {
             let types = branches.iter().flatten().flat_map(|e| match e.kind() {
-                Kind::Type { kind } => types_of(kind),
+                ValidationErrorKind::Type { kind } => types_of(kind),
                 _ => Vec::new(),
             });
             (self.has_to_be(error, &types.collect::<Vec<_>>()), None)
@@ -152,7 +163,7 @@ impl SchemaErrorFormatter<'_> {
         if let Some((_, noun, hint)) = FORMS.iter().find(|(form, ..)| *form == name) {
             return Some(((*noun).to_owned(), (*hint).to_owned()));
         }
-        let Kind::Pattern { .. } = error.kind() else { return None };
+        let ValidationErrorKind::Pattern { .. } = error.kind() else { return None };
         let schema = self.around(error)?;
         let noun = schema.get("title").and_then(Value::as_str).unwrap_or("of the required form");
         let examples = schema.get("examples").map(list).unwrap_or_default();
@@ -182,8 +193,8 @@ impl SchemaErrorFormatter<'_> {
 /// Returns the values that would have been valid.
 fn allowed(error: &ValidationError<'_>) -> Vec<String> {
     match error.kind() {
-        Kind::Constant { expected_value } => vec![plain(expected_value)],
-        Kind::Enum { options } => list(options),
+        ValidationErrorKind::Constant { expected_value } => vec![plain(expected_value)],
+        ValidationErrorKind::Enum { options } => list(options),
         _ => Vec::new(),
     }
 }

@@ -1,7 +1,7 @@
 //! The positions of a config's fields in its file.
 //!
-//! Checks identify a field by its JSON Pointer. A [`Source`] translates that into file, line and column, and
-//! into a readable name: `/routes/0/path` is `routes[0].path`.
+//! Checks identify a field by its JSON Pointer. A [`FieldPositions`] translates that into file, line and
+//! column, and into a readable name: `/routes/0/path` is `routes[0].path`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -129,20 +129,20 @@ impl Default for KeysConfig {
 
 impl SignatureAlgorithm {
     pub(super) fn known(self) -> jsonwebtoken::Algorithm {
-        use jsonwebtoken::Algorithm as Known;
+        use jsonwebtoken::Algorithm as JwtAlgorithm;
         match self {
-            Self::RS256 => Known::RS256,
-            Self::RS384 => Known::RS384,
-            Self::RS512 => Known::RS512,
-            Self::PS256 => Known::PS256,
-            Self::PS384 => Known::PS384,
-            Self::PS512 => Known::PS512,
-            Self::ES256 => Known::ES256,
-            Self::ES384 => Known::ES384,
-            Self::EdDSA => Known::EdDSA,
-            Self::HS256 => Known::HS256,
-            Self::HS384 => Known::HS384,
-            Self::HS512 => Known::HS512,
+            Self::RS256 => JwtAlgorithm::RS256,
+            Self::RS384 => JwtAlgorithm::RS384,
+            Self::RS512 => JwtAlgorithm::RS512,
+            Self::PS256 => JwtAlgorithm::PS256,
+            Self::PS384 => JwtAlgorithm::PS384,
+            Self::PS512 => JwtAlgorithm::PS512,
+            Self::ES256 => JwtAlgorithm::ES256,
+            Self::ES384 => JwtAlgorithm::ES384,
+            Self::EdDSA => JwtAlgorithm::EdDSA,
+            Self::HS256 => JwtAlgorithm::HS256,
+            Self::HS384 => JwtAlgorithm::HS384,
+            Self::HS512 => JwtAlgorithm::HS512,
         }
     }
 }

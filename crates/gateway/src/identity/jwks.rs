@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
-use jsonwebtoken::jwk::{AlgorithmParameters as Kind, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use offload::polls::{PollSite, watched};
 use serde::Deserialize as _;
@@ -145,13 +145,13 @@ impl VerificationKey {
 }
 
 /// The algorithms that a type of key supports.
-fn by_kind(kind: &Kind) -> Vec<Algorithm> {
+fn by_kind(kind: &AlgorithmParameters) -> Vec<Algorithm> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     match kind {
-        Kind::RSA(_) => vec![RS256, RS384, RS512, PS256, PS384, PS512],
-        Kind::EllipticCurve(key) if key.curve == EllipticCurve::P256 => vec![ES256],
-        Kind::EllipticCurve(key) if key.curve == EllipticCurve::P384 => vec![ES384],
-        Kind::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => vec![EdDSA],
+        AlgorithmParameters::RSA(_) => vec![RS256, RS384, RS512, PS256, PS384, PS512],
+        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => vec![ES256],
+        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P384 => vec![ES384],
+        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => vec![EdDSA],
         _ => Vec::new(),
     }
 }

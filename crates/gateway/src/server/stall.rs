@@ -16,15 +16,16 @@ pub(crate) struct StallTimer {
 }
 
 impl StallTimer {
-    /// Whether the stall has reached the limit since the last [`Stall::end`]. Otherwise the task is woken
-    /// when it has.
+    /// Whether the stall has reached the limit since the last [`StallTimer::end`]. Otherwise the task is
+    /// woken when it has.
     pub(crate) fn is_over(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
         let (_, sleep) = self.now.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(limit))));
         sleep.as_mut().poll(context).is_ready()
     }
 
-    /// Like [`Stall::is_over`], with an additional limit on the total of all stalls: `limit` and a second for
-    /// each `rate` bytes. This catches clients that send a byte now and then, whose single stalls are short.
+    /// Like [`StallTimer::is_over`], with an additional limit on the total of all stalls: `limit` and a
+    /// second for each `rate` bytes. This catches clients that send a byte now and then, whose single stalls
+    /// are short.
     pub(crate) fn is_over_for(
         &mut self,
         bytes: u64,
@@ -53,7 +54,7 @@ pub(crate) struct CoarseStallTimer {
     clock: Option<Pin<Box<Sleep>>>,
     /// Whether the timer is registered to wake the task.
     is_set: bool,
-    /// Whether `since` is the start of the wait that [`Patience::is_over_in`] measures.
+    /// Whether `since` is the start of the wait that [`CoarseStallTimer::is_over_in`] measures.
     has_begun: bool,
 }
 
@@ -86,7 +87,7 @@ impl CoarseStallTimer {
         false
     }
 
-    /// Like [`Patience::is_over`], but the wait starts with the first call of this method.
+    /// Like [`CoarseStallTimer::is_over`], but the wait starts with the first call of this method.
     pub(crate) fn is_over_in(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
         if !self.has_begun {
             (self.since, self.has_begun) = (None, true);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use futures_util::FutureExt;
 use json::{JsonNode, ValueKind};
 use offload::work;
-use serde_json::Value as Json;
+use serde_json::Value as JsonValue;
 use services::calls::divide;
 use tokio::sync::SemaphorePermit;
 
@@ -121,7 +121,7 @@ impl KeyedFetch<'_> {
     fn sort(&self, rows: &[usize], response: GraphqlServiceResponse, fetched: &mut FetchedValues) {
         let GraphqlServiceResponse { document, data, told, status } = response;
         let mut sorted = SortedErrors::new(told, |path| {
-            let [Json::String(alias), rest @ ..] = path else { return None };
+            let [JsonValue::String(alias), rest @ ..] = path else { return None };
             let place: usize = alias.strip_prefix('f')?.parse().ok()?;
             (place < rows.len()).then_some((place, rest))
         });
@@ -195,7 +195,7 @@ impl KeyedFetch<'_> {
 /// Groups the errors of a list's response. Errors of items that were joined belong to these items, whose
 /// locations are returned in the same order. All others concern the list as a whole.
 pub(super) fn of_items(
-    told: Vec<Json>,
+    told: Vec<JsonValue>,
     list: JsonNode<'_>,
     document: u32,
     found: &[FetchOutcome],
@@ -204,7 +204,7 @@ pub(super) fn of_items(
     let place = |item: JsonNode<'_>| ValueLocation { document, spot: item.spot() };
     let places: Vec<ValueLocation> = list.items().map(place).collect();
     let sorted = SortedErrors::new(told, |path| {
-        let [Json::String(alias), Json::Number(item), rest @ ..] = path else { return None };
+        let [JsonValue::String(alias), JsonValue::Number(item), rest @ ..] = path else { return None };
         let item = usize::try_from(item.as_u64()?).ok()?;
         (alias == LIST && found.contains(places.get(item)?)).then_some((item, rest))
     });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use json::{JsonDocument, JsonNode, NodeId, ValueKind};
 use offload::work;
-use serde_json::Value as Json;
+use serde_json::Value as JsonValue;
 use services::calls::{ROOM, divide};
 use services::path::encode;
 
@@ -28,7 +28,7 @@ pub(super) struct FetchedList {
     /// The location of the list in the document.
     pub(super) spot: NodeId,
     /// The errors that the service reported, and its status.
-    pub(super) told: Vec<Json>,
+    pub(super) told: Vec<JsonValue>,
     pub(super) status: StatusCode,
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use http::Method;
 use json::{JsonDocument, JsonPath};
-use openapi::ParameterLocation as In;
+use openapi::ParameterLocation;
 use serde_json::json;
 
 use super::*;
@@ -14,7 +14,7 @@ use crate::subgraph::{ItemMatch, ParameterSource, RestParameter};
 const REST: GraphqlEndpoint<'static> = GraphqlEndpoint { service: "shop", path: "" };
 const GRAPHQL: GraphqlEndpoint<'static> = GraphqlEndpoint { service: "shop", path: "/graphql" };
 
-fn get(path: &str, place: In, name: &str) -> BoundCall {
+fn get(path: &str, place: ParameterLocation, name: &str) -> BoundCall {
     let parameters = match name {
         "" => vec![],
         name => {
@@ -69,7 +69,7 @@ async fn found(
 async fn fetches_ids_in_one_call_and_joins_the_items() {
     let text = r#"[{"id":3,"n":"c"},{"id":1.0,"n":"a"},{"n":"none"},7]"#;
     let rig = ShopFixture::new(&[("/a?ids=1,2,3", 200, text)]).await;
-    let how = BatchStrategy::Ids(get("/a", In::Query, "ids"), joined("id", false));
+    let how = BatchStrategy::Ids(get("/a", ParameterLocation::Query, "ids"), joined("id", false));
     let fetched = found(&rig, &REST, &how, "[1,2,null,3]").await;
     assert_eq!(shown(&fetched), [r#"{"id":1.0,"n":"a"}"#, "nothing", "nothing", r#"{"id":3,"n":"c"}"#]);
     assert_eq!(rig.lines().len(), 1);
@@ -79,7 +79,7 @@ async fn fetches_ids_in_one_call_and_joins_the_items() {
 async fn fetches_a_list_once_and_joins_the_items() {
     let text = r#"[{"b":1,"n":1},{"b":2,"n":2},{"b":1,"n":3}]"#;
     let rig = ShopFixture::new(&[("/a", 200, text)]).await;
-    let how = BatchStrategy::List(get("/a", In::Query, ""), joined("b", true));
+    let how = BatchStrategy::List(get("/a", ParameterLocation::Query, ""), joined("b", true));
     let fetched = found(&rig, &REST, &how, "[1,9,null,[2,1]]").await;
     let (first, second) = (r#"{"b":1,"n":1},{"b":1,"n":3}"#, r#"{"b":2,"n":2}"#);
     assert_eq!(
@@ -92,9 +92,9 @@ async fn fetches_a_list_once_and_joins_the_items() {
 #[tokio::test]
 async fn makes_no_call_without_keys() {
     let rig = ShopFixture::new(&[]).await;
-    let how = BatchStrategy::Ids(get("/a", In::Query, "ids"), joined("id", false));
+    let how = BatchStrategy::Ids(get("/a", ParameterLocation::Query, "ids"), joined("id", false));
     assert_eq!(shown(&found(&rig, &REST, &how, "[null,[]]").await), ["nothing", "[]"]);
-    let how = BatchStrategy::Each(get("/a/{id}", In::Path, "id"));
+    let how = BatchStrategy::Each(get("/a/{id}", ParameterLocation::Path, "id"));
     assert_eq!(shown(&found(&rig, &REST, &how, "[null]").await), ["nothing"]);
     assert!(rig.lines().is_empty());
 }
@@ -105,7 +105,7 @@ async fn splits_long_lists_of_ids_and_isolates_failed_parts() {
         [("/a?ids=1,2", 200, r#"[{"id":1},{"id":2}]"#), ("/a?ids=3,4", 500, ""), ("/a?ids=5", 200, "[]")];
     let rig = ShopFixture::new(&answers).await;
     let joined = ItemMatch { batch: Some(2), ..joined("id", false) };
-    let how = BatchStrategy::Ids(get("/a", In::Query, "ids"), joined);
+    let how = BatchStrategy::Ids(get("/a", ParameterLocation::Query, "ids"), joined);
     let fetched = found(&rig, &REST, &how, "[1,2,3,4,5]").await;
     let status = "upstream-status";
     assert_eq!(shown(&fetched), [r#"{"id":1}"#, r#"{"id":2}"#, status, status, "nothing"]);
@@ -116,7 +116,7 @@ async fn splits_long_lists_of_ids_and_isolates_failed_parts() {
 async fn limits_the_length_of_urls() {
     let rig = ShopFixture::new(&[]).await;
     let keys: Vec<String> = (0..30).map(|number| format!("{number}{}", "é".repeat(200))).collect();
-    let how = BatchStrategy::Ids(get("/a", In::Query, "ids"), joined("id", false));
+    let how = BatchStrategy::Ids(get("/a", ParameterLocation::Query, "ids"), joined("id", false));
     let _ = found(&rig, &REST, &how, &json!(keys).to_string()).await;
     let lines = rig.lines();
     assert_eq!(lines.len(), 5);
@@ -128,7 +128,7 @@ async fn calls_for_single_objects_fail_independently() {
     let answers =
         [("/a/1", 200, r#"{"n":1}"#), ("/a/2", 404, ""), ("/a/3", 401, ""), ("/a/4", 200, "<html>")];
     let rig = ShopFixture::new(&answers).await;
-    let how = BatchStrategy::Each(get("/a/{id}", In::Path, "id"));
+    let how = BatchStrategy::Each(get("/a/{id}", ParameterLocation::Path, "id"));
     let fetched = found(&rig, &REST, &how, r#"[1,2,3,4,"../5"]"#).await;
     let expected = [r#"{"n":1}"#, "nothing", "upstream-status", "upstream-not-json", "argument-unfit"];
     assert_eq!(shown(&fetched), expected);
@@ -139,7 +139,8 @@ async fn calls_for_single_objects_fail_independently() {
 async fn starts_no_calls_if_their_number_exceeds_the_limit() {
     let rig = ShopFixture::new(&[]).await;
     let keys = json!((0..21).collect::<Vec<_>>()).to_string();
-    let fetched = found(&rig, &REST, &BatchStrategy::Each(get("/a/{id}", In::Path, "id")), &keys).await;
+    let fetched =
+        found(&rig, &REST, &BatchStrategy::Each(get("/a/{id}", ParameterLocation::Path, "id")), &keys).await;
     assert_eq!(shown(&fetched), ["link-calls"; 21]);
     assert!(rig.lines().is_empty());
 }
@@ -147,8 +148,12 @@ async fn starts_no_calls_if_their_number_exceeds_the_limit() {
 #[tokio::test]
 async fn reports_keys_of_different_kinds_unless_compared_as_text() {
     let rig = ShopFixture::new(&[("/a", 200, r#"[{"id":"1"},{"id":"2"}]"#)]).await;
-    let how =
-        |is_text| BatchStrategy::List(get("/a", In::Query, ""), ItemMatch { is_text, ..joined("id", false) });
+    let how = |is_text| {
+        BatchStrategy::List(
+            get("/a", ParameterLocation::Query, ""),
+            ItemMatch { is_text, ..joined("id", false) },
+        )
+    };
     let fetched = found(&rig, &REST, &how(false), "[1,3]").await;
     assert_eq!(shown(&fetched), ["link-kinds", "link-kinds"]);
     assert!(fetched.errors[0].message.contains("numbers"), "{}", fetched.errors[0].message);
@@ -158,7 +163,7 @@ async fn reports_keys_of_different_kinds_unless_compared_as_text() {
 #[tokio::test]
 async fn reports_duplicate_items_only_for_the_affected_object() {
     let rig = ShopFixture::new(&[("/a", 200, r#"[{"id":71},{"id":2},{"id":71}]"#)]).await;
-    let how = BatchStrategy::List(get("/a", In::Query, ""), joined("id", false));
+    let how = BatchStrategy::List(get("/a", ParameterLocation::Query, ""), joined("id", false));
     let fetched = found(&rig, &REST, &how, "[71,2]").await;
     assert_eq!(shown(&fetched), ["link-duplicate", r#"{"id":2}"#]);
     // The key may be hidden.
@@ -168,7 +173,7 @@ async fn reports_duplicate_items_only_for_the_affected_object() {
 #[tokio::test]
 async fn reports_responses_that_are_not_lists() {
     let rig = ShopFixture::new(&[("/a", 200, r#"{"id":1}"#)]).await;
-    let how = BatchStrategy::List(get("/a", In::Query, ""), joined("id", true));
+    let how = BatchStrategy::List(get("/a", ParameterLocation::Query, ""), joined("id", true));
     assert_eq!(shown(&found(&rig, &REST, &how, "[1,2]").await), ["upstream-shape"; 2]);
 }
 
@@ -267,7 +272,7 @@ async fn joins_long_lists_in_the_pool() {
         let list = format!("[{}]", vec![r#"{"b":1}"#; count].join(","));
         assert!(list.len() < offload::SHORT_TEXT, "a text of this length is parsed at once");
         let rig = ShopFixture::new(&[("/a", 200, list.as_str())]).await;
-        let how = BatchStrategy::List(get("/a", In::Query, ""), joined("b", true));
+        let how = BatchStrategy::List(get("/a", ParameterLocation::Query, ""), joined("b", true));
         let asked = async move { found(&rig, &REST, &how, "[1]").await };
         let (fetched, moves) = moves(asked).await;
         let FetchOutcome::Many(places) = &fetched.found[0] else { panic!("a list") };

@@ -1,6 +1,6 @@
 //! Checks that visible elements do not depend on elements hidden by `@inaccessible`.
 
-use graphql_tools::parser::schema::Value as Written;
+use graphql_tools::parser::schema::Value as AstValue;
 
 use super::error::{CompositionErrorKind, CompositionErrors};
 use super::merged::{MergedType, MergedTypes};
@@ -150,9 +150,11 @@ impl<'a> HiddenElements<'_, 'a> {
     fn uses_hidden(&self, value: &SchemaValue<'_>, of: &TypeRef<'_>) -> bool {
         let Some(found) = self.types.get(of.name()) else { return false };
         match value {
-            Written::Enum(value) => found.values.get(*value).is_some_and(|value| value.shown.is_inaccessible),
-            Written::List(items) => items.iter().any(|item| self.uses_hidden(item, of)),
-            Written::Object(members) => members.iter().any(|(name, value)| {
+            AstValue::Enum(value) => {
+                found.values.get(*value).is_some_and(|value| value.shown.is_inaccessible)
+            }
+            AstValue::List(items) => items.iter().any(|item| self.uses_hidden(item, of)),
+            AstValue::Object(members) => members.iter().any(|(name, value)| {
                 found.inputs.get(*name).is_some_and(|input| {
                     input.input.shown.is_inaccessible || self.uses_hidden(value, &input.input.of)
                 })

@@ -1,6 +1,6 @@
 //! Arguments and input objects: the intersection of the services' inputs.
 
-use graphql_tools::parser::schema::Value as Written;
+use graphql_tools::parser::schema::Value as AstValue;
 use indexmap::IndexMap;
 
 use super::error::{CompositionErrorKind, listed};
@@ -121,13 +121,13 @@ fn default<'d, 'a>(found: &[(usize, &'d SubgraphInput<'a>)]) -> MergedDefault<'d
 /// Compares values; the members of objects may be in any order.
 fn is_same<'a>(one: &SchemaValue<'a>, other: &SchemaValue<'a>) -> bool {
     match (one, other) {
-        (Written::Object(one), Written::Object(other)) => {
+        (AstValue::Object(one), AstValue::Object(other)) => {
             let holds = |name: &str, value| {
                 other.iter().any(|(known, other)| *known == name && is_same(value, other))
             };
             one.len() == other.len() && one.iter().all(|(name, value)| holds(name, value))
         }
-        (Written::List(one), Written::List(other)) => {
+        (AstValue::List(one), AstValue::List(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
         }
         _ => one == other,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use graphql_tools::parser::schema::Value as Written;
+use graphql_tools::parser::schema::Value as AstValue;
 
 use super::merged::{JoinField, MergedField, MergedType, MergedTypes};
 use super::model::{
@@ -268,9 +268,9 @@ fn keys(graph: &str, of: &SubgraphType<'_>) -> String {
 /// which lose whitespace at their ends.
 fn written<'a>(value: &SchemaValue<'a>) -> String {
     match value {
-        Written::String(text) => quoted(text),
-        Written::List(items) => format!("[{}]", items.iter().map(written).collect::<Vec<_>>().join(", ")),
-        Written::Object(members) => {
+        AstValue::String(text) => quoted(text),
+        AstValue::List(items) => format!("[{}]", items.iter().map(written).collect::<Vec<_>>().join(", ")),
+        AstValue::Object(members) => {
             let members = members.iter().map(|(name, value)| format!("{name}: {}", written(value)));
             format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
         }

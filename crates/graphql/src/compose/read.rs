@@ -1,4 +1,5 @@
-//! Conversion of a schema's text to a [`Schema`]: the types here, their elements in `read/elements.rs`.
+//! Conversion of a schema's text to a [`SubgraphSchema`]: the types here, their elements in
+//! `read/elements.rs`.
 
 mod elements;
 

@@ -1,6 +1,8 @@
 //! Field sets, as in `@key`, `@requires` and `@provides`.
 
-use graphql_tools::parser::query::{Definition, OperationDefinition, Selection as Asked, SelectionSet};
+use graphql_tools::parser::query::{
+    Definition, OperationDefinition, Selection as AstSelection, SelectionSet,
+};
 
 use super::text;
 
@@ -49,22 +51,24 @@ impl FieldSetSelection {
 }
 
 fn picked<'q>(set: &SelectionSet<'q, &'q str>) -> Result<FieldSetSelection, String> {
-    let one = |asked: &Asked<'q, &'q str>| match asked {
-        Asked::Field(field) if field.alias.is_some() => Err(format!("renames the field \"{}\"", field.name)),
-        Asked::Field(field) => Ok(SelectedElement::Field {
+    let one = |asked: &AstSelection<'q, &'q str>| match asked {
+        AstSelection::Field(field) if field.alias.is_some() => {
+            Err(format!("renames the field \"{}\"", field.name))
+        }
+        AstSelection::Field(field) => Ok(SelectedElement::Field {
             name: field.name.into(),
             has_arguments: !field.arguments.is_empty(),
             has_directives: !field.directives.is_empty(),
             below: picked(&field.selection_set)?,
         }),
-        Asked::InlineFragment(fragment) => {
+        AstSelection::InlineFragment(fragment) => {
             let of = fragment.type_condition.as_ref().map(|on| {
                 let graphql_tools::parser::query::TypeCondition::On(name) = on;
                 Box::from(*name)
             });
             Ok(SelectedElement::On { of, below: picked(&fragment.selection_set)? })
         }
-        Asked::FragmentSpread(_) => Err("refers to a fragment that does not exist".to_owned()),
+        AstSelection::FragmentSpread(_) => Err("refers to a fragment that does not exist".to_owned()),
     };
     set.items.iter().map(one).collect::<Result<_, _>>().map(FieldSetSelection)
 }

@@ -14,8 +14,8 @@ mod told;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use graphql_tools::static_graphql::query::Field as Asked;
-use graphql_tools::static_graphql::schema::Document as Schema;
+use graphql_tools::static_graphql::query::Field as AstField;
+use graphql_tools::static_graphql::schema::Document as SchemaDocument;
 use json::ValueKind;
 use offload::SHORT_TEXT;
 
@@ -37,7 +37,7 @@ type ValueReads<'r> = &'r [ShapeRead];
 
 pub(super) struct DataWriter<'r> {
     run: &'r ExecutionRun<'r>,
-    schema: &'r Schema,
+    schema: &'r SchemaDocument,
     introspected: &'r [(Arc<str>, Bytes)],
     out: Vec<u8>,
     errors: Vec<GraphqlError>,
@@ -88,7 +88,12 @@ struct ObjectOrigin<'v, 'r> {
 }
 
 impl<'r> DataWriter<'r> {
-    fn new(run: &'r ExecutionRun<'r>, schema: &'r Schema, rules: &'r AnswerRules, most: usize) -> Self {
+    fn new(
+        run: &'r ExecutionRun<'r>,
+        schema: &'r SchemaDocument,
+        rules: &'r AnswerRules,
+        most: usize,
+    ) -> Self {
         let size = run.bytes();
         Self {
             run,
@@ -116,7 +121,7 @@ impl<'r> DataWriter<'r> {
     /// long one off the serving thread, where it yields to other requests in between.
     pub(super) async fn write(
         run: &'r ExecutionRun<'r>,
-        schema: &'r Schema,
+        schema: &'r SchemaDocument,
         rules: &'r AnswerRules,
     ) -> Option<ExecutionResponse> {
         // Copying takes less time per byte than parsing.
@@ -143,7 +148,7 @@ impl<'r> DataWriter<'r> {
     #[cfg(test)]
     async fn check_long(
         run: &'r ExecutionRun<'r>,
-        schema: &'r Schema,
+        schema: &'r SchemaDocument,
         rules: &'r AnswerRules,
         short: &json::JsonTree,
     ) {
@@ -327,7 +332,7 @@ impl<'r> DataWriter<'r> {
     }
 
     /// Writes the value of an introspection field, which was computed before if it is long.
-    fn introspect(&mut self, field: &ShapeField, asked: &Asked) -> bool {
+    fn introspect(&mut self, field: &ShapeField, asked: &AstField) -> bool {
         if let Some((_, text)) = self.introspected.iter().find(|(key, _)| *key == field.key) {
             self.out.extend_from_slice(text);
             return !self.is_full();

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use graphql_tools::static_graphql::query::{Field as Asked, Selection, SelectionSet, Value as Given};
+use graphql_tools::static_graphql::query::{Field as AstField, Selection, SelectionSet, Value as AstValue};
 use graphql_tools::static_graphql::schema::{
     Definition, Directive, DirectiveDefinition, Document, EnumValue, Field, InputValue, Type, TypeDefinition,
     Value,
 };
-use serde_json::Value as Json;
+use serde_json::Value as JsonValue;
 
 use super::variables::CoercedVariables;
 use crate::plan::QueryPlan;
@@ -86,7 +86,7 @@ pub(super) fn write(
     schema: &Document,
     plan: &QueryPlan,
     variables: &CoercedVariables,
-    asked: &Asked,
+    asked: &AstField,
     out: &mut Vec<u8>,
     limits: IntrospectionLimits,
 ) -> Option<IntrospectionLimits> {
@@ -118,19 +118,19 @@ impl<'s> IntrospectionWriter<'s> {
         self.visits == 0 || self.out.len() > self.most
     }
 
-    fn text_argument(&self, asked: &Asked, name: &str) -> Option<String> {
+    fn text_argument(&self, asked: &AstField, name: &str) -> Option<String> {
         match asked.arguments.iter().find(|(known, _)| known == name).map(|(_, value)| value)? {
-            Given::String(text) => Some(text.clone()),
-            Given::Variable(variable) => self.variables.string(variable),
+            AstValue::String(text) => Some(text.clone()),
+            AstValue::Variable(variable) => self.variables.string(variable),
             _ => None,
         }
     }
 
-    fn with_deprecated(&self, asked: &Asked) -> bool {
+    fn with_deprecated(&self, asked: &AstField) -> bool {
         let given = asked.arguments.iter().find(|(known, _)| known == "includeDeprecated");
         match given.map(|(_, value)| value) {
-            Some(Given::Boolean(value)) => *value,
-            Some(Given::Variable(variable)) => self.variables.is_true(variable),
+            Some(AstValue::Boolean(value)) => *value,
+            Some(AstValue::Variable(variable)) => self.variables.is_true(variable),
             _ => false,
         }
     }
@@ -162,7 +162,7 @@ impl<'s> IntrospectionWriter<'s> {
         if self.is_over() {
             return;
         }
-        let mut fields: Vec<(&str, Vec<&Asked>)> = Vec::new();
+        let mut fields: Vec<(&str, Vec<&AstField>)> = Vec::new();
         for set in sets {
             self.collect(thing.typename(), set, &mut fields);
         }
@@ -180,7 +180,7 @@ impl<'s> IntrospectionWriter<'s> {
         self.out.push(b'}');
     }
 
-    fn collect<'d>(&mut self, ty: &str, set: &'d SelectionSet, out: &mut Vec<(&'d str, Vec<&'d Asked>)>) {
+    fn collect<'d>(&mut self, ty: &str, set: &'d SelectionSet, out: &mut Vec<(&'d str, Vec<&'d AstField>)>) {
         // Each field is compared with those collected before.
         let visits = set.items.len() * (1 + out.len() / 16 + set.items.len() / 32);
         self.visits = self.visits.saturating_sub(visits);
@@ -216,18 +216,18 @@ impl<'s> IntrospectionWriter<'s> {
             };
             let given = directive.arguments.iter().find(|(name, _)| name == "if").map(|(_, value)| value);
             match given {
-                Some(Given::Boolean(value)) => *value == wanted,
-                Some(Given::Variable(name)) => self.variables.is_true(name) == wanted,
+                Some(AstValue::Boolean(value)) => *value == wanted,
+                Some(AstValue::Variable(name)) => self.variables.is_true(name) == wanted,
                 _ => true,
             }
         })
     }
 
-    fn json(&mut self, value: &Json) {
+    fn json(&mut self, value: &JsonValue) {
         self.out.extend_from_slice(value.to_string().as_bytes());
     }
 
-    fn field(&mut self, thing: SchemaElement<'s>, asked: &Asked, below: &[&SelectionSet]) {
+    fn field(&mut self, thing: SchemaElement<'s>, asked: &AstField, below: &[&SelectionSet]) {
         let name = asked.name.as_str();
         if name == "__typename" {
             return self.json(&thing.typename().into());
@@ -279,7 +279,7 @@ impl<'s> IntrospectionWriter<'s> {
                 "description" => self.json(&directive.description.clone().into()),
                 "isRepeatable" => self.json(&directive.repeatable.into()),
                 "locations" => {
-                    let places = directive.locations.iter().map(|place| Json::from(place.as_str()));
+                    let places = directive.locations.iter().map(|place| JsonValue::from(place.as_str()));
                     self.json(&places.collect());
                 }
                 "args" => self.inputs(&directive.arguments, asked, below),
@@ -328,7 +328,7 @@ impl<'s> IntrospectionWriter<'s> {
         &mut self,
         definition: &'s TypeDefinition,
         name: &str,
-        asked: &Asked,
+        asked: &AstField,
         below: &[&SelectionSet],
     ) {
         match name {
@@ -401,7 +401,7 @@ impl<'s> IntrospectionWriter<'s> {
         }
     }
 
-    fn inputs(&mut self, inputs: &'s [InputValue], asked: &Asked, below: &[&SelectionSet]) {
+    fn inputs(&mut self, inputs: &'s [InputValue], asked: &AstField, below: &[&SelectionSet]) {
         let all = self.with_deprecated(asked);
         let seen = |input: &&InputValue| all || !is_deprecated(&input.directives);
         self.list(Some(inputs.iter().filter(seen).map(SchemaElement::Input).collect()), below);

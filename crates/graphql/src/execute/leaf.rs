@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use json::{JsonNode, JsonNumber, PassedValue, ValueKind as Json};
+use json::{JsonNode, JsonNumber, PassedValue, ValueKind};
 
 use crate::plan::types::{ClientTypeKind, ClientTypes, ScalarKind, TypeId};
 
@@ -26,9 +26,9 @@ pub(super) fn write(
     let kind = node.kind();
     let fits = match types.kind_of(id) {
         ClientTypeKind::Scalar(ScalarKind::Int) => return int(node, out),
-        ClientTypeKind::Scalar(ScalarKind::Float) => kind == Json::Number,
-        ClientTypeKind::Scalar(ScalarKind::String) => kind == Json::String,
-        ClientTypeKind::Scalar(ScalarKind::Boolean) => matches!(kind, Json::Bool(_)),
+        ClientTypeKind::Scalar(ScalarKind::Float) => kind == ValueKind::Number,
+        ClientTypeKind::Scalar(ScalarKind::String) => kind == ValueKind::String,
+        ClientTypeKind::Scalar(ScalarKind::Boolean) => matches!(kind, ValueKind::Bool(_)),
         ClientTypeKind::Scalar(ScalarKind::Id) => {
             if matches!(
                 node.number(),
@@ -39,7 +39,7 @@ pub(super) fn write(
                 out.push(b'"');
                 return LeafOutcome::Written;
             }
-            kind == Json::String
+            kind == ValueKind::String
         }
         ClientTypeKind::Scalar(ScalarKind::Custom) => true,
         ClientTypeKind::Enum(values) => return value(types, id, values, node, spelling, out),
@@ -98,9 +98,9 @@ fn value(
     out: &mut Vec<u8>,
 ) -> LeafOutcome {
     let said = match node.kind() {
-        Json::String => node.string().unwrap_or_default(),
+        ValueKind::String => node.string().unwrap_or_default(),
         // Enums of numbers occur in REST services.
-        Json::Number if spelling.is_some() => node.text().into(),
+        ValueKind::Number if spelling.is_some() => node.text().into(),
         _ => return LeafOutcome::Wrong,
     };
     let Ok(said) = std::str::from_utf8(&said) else { return LeafOutcome::Wrong };

@@ -26,7 +26,7 @@ impl<'r> SlotValue<'r> {
         }
     }
 
-    /// Like [`Val::place`], but with a reserved number for values without a location.
+    /// Like [`SlotValue::place`], but with a reserved number for values without a location.
     pub(super) fn place_or_none(self) -> u64 {
         self.place().unwrap_or(u64::MAX)
     }

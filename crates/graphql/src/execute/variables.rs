@@ -5,7 +5,7 @@ mod long;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use json::{AmbiguousValue, JsonDocument, JsonNode, JsonNumber, NodeId, ValueKind as Json};
+use json::{AmbiguousValue, JsonDocument, JsonNode, JsonNumber, NodeId, ValueKind};
 use offload::{SHORT_TEXT, work};
 
 use crate::GraphqlError;
@@ -135,7 +135,7 @@ impl CoercedVariables {
 
     /// Whether a variable is `true`.
     pub(super) fn is_true(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|node| node.kind() == Json::Bool(true))
+        self.get(name).is_some_and(|node| node.kind() == ValueKind::Bool(true))
     }
 
     /// Returns the value of a string variable.
@@ -192,7 +192,7 @@ impl CoercedVariables {
                 (Some(node), _) => {
                     // A single value is accepted in place of a list (list coercion).
                     let is_single = matches!(ty.nullable(), ClientTypeRef::List(_))
-                        && !matches!(node.kind(), Json::Array | Json::Null);
+                        && !matches!(node.kind(), ValueKind::Array | ValueKind::Null);
                     let ty = self.declared.get(name).map_or(ty, |declared| &declared.ty);
                     if is_single {
                         out.push(b'[');
@@ -284,7 +284,7 @@ fn coerce(
     };
     let wrong =
         || CoercionError::new(format!(" is {}, and not of the type `{}`", shown(node), types.written(ty)));
-    if node.kind() == Json::Null {
+    if node.kind() == ValueKind::Null {
         return match ty {
             ClientTypeRef::NonNull(_) => Err(wrong()),
             _ => {
@@ -307,16 +307,18 @@ fn coerce(
                         whole(node).and_then(|number| i32::try_from(number).ok()).ok_or_else(wrong)?;
                     return out_text(out, &number.to_string());
                 }
-                ScalarKind::Id if node.kind() == Json::Number => {
+                ScalarKind::Id if node.kind() == ValueKind::Number => {
                     let number = whole(node).ok_or_else(wrong)?;
                     return out_text(out, &format!("\"{number}\""));
                 }
-                ScalarKind::Float => (node.kind() == Json::Number).then_some(node.text()),
-                ScalarKind::String | ScalarKind::Id => (node.kind() == Json::String).then_some(node.text()),
-                ScalarKind::Boolean => matches!(node.kind(), Json::Bool(_)).then_some(node.text()),
+                ScalarKind::Float => (node.kind() == ValueKind::Number).then_some(node.text()),
+                ScalarKind::String | ScalarKind::Id => {
+                    (node.kind() == ValueKind::String).then_some(node.text())
+                }
+                ScalarKind::Boolean => matches!(node.kind(), ValueKind::Bool(_)).then_some(node.text()),
                 ScalarKind::Custom => match types.scalar_input(id) {
                     None => Some(node.text()),
-                    Some(ScalarInput::Text) => (node.kind() == Json::String).then_some(node.text()),
+                    Some(ScalarInput::Text) => (node.kind() == ValueKind::String).then_some(node.text()),
                     Some(ScalarInput::Integer) => match node.number() {
                         Some(JsonNumber::Unsigned(_) | JsonNumber::Negative(_)) => Some(node.text()),
                         _ => {
@@ -364,7 +366,7 @@ fn list(
     out: &mut Vec<u8>,
 ) -> Result<(), CoercionError> {
     out.push(b'[');
-    if node.kind() == Json::Array {
+    if node.kind() == ValueKind::Array {
         for (place, item) in node.items().enumerate() {
             if place > 0 {
                 out.push(b',');
@@ -386,7 +388,7 @@ fn object(
     depth: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), CoercionError> {
-    if node.kind() != Json::Object {
+    if node.kind() != ValueKind::Object {
         return Err(CoercionError::new(format!(
             " is {}, and not an object of the type `{name}`",
             shown(node)
@@ -406,8 +408,8 @@ fn object(
     }
     if is_one_of {
         let mut members = node.members();
-        let is_one =
-            members.next().is_some_and(|(_, value)| value.kind() != Json::Null) && members.next().is_none();
+        let is_one = members.next().is_some_and(|(_, value)| value.kind() != ValueKind::Null)
+            && members.next().is_none();
         if !is_one {
             return Err(CoercionError::new(format!(" needs exactly one field of `{name}` that is not null")));
         }
@@ -460,7 +462,7 @@ fn whole(node: JsonNode<'_>) -> Option<i64> {
 /// Returns a short form of a value for error messages.
 fn shown(node: JsonNode<'_>) -> String {
     match node.kind() {
-        kind @ (Json::Array | Json::Object) => kind.name().to_owned(),
+        kind @ (ValueKind::Array | ValueKind::Object) => kind.name().to_owned(),
         _ => String::from_utf8_lossy(node.text()).chars().take(40).collect(),
     }
 }

@@ -186,7 +186,7 @@ pub(crate) struct ObjectGroup {
     pub(crate) walk: Option<GroupPath>,
     /// Whether an object without the needed data gets an empty list.
     pub(crate) is_many: bool,
-    /// The index of its alias in [`Call::Entities`].
+    /// The index of its alias in [`PlanCall::Entities`].
     pub(crate) batch: usize,
 }
 

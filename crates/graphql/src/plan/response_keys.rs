@@ -15,7 +15,7 @@ use graphql_tools::static_graphql::query::{
     Definition, Document, Field, OperationDefinition, Selection, SelectionSet, Value,
 };
 use graphql_tools::static_graphql::schema::{
-    Definition as SchemaDefinition, Directive, Document as SchemaDocument, TypeDefinition, Value as Given,
+    Definition as SchemaDefinition, Directive, Document as SchemaDocument, TypeDefinition, Value as AstValue,
 };
 
 /// The prefix of all names that the gateway gives to its own fields.
@@ -45,7 +45,7 @@ impl ReservedNames {
         let mut add = |directives: &[Directive]| {
             let arguments = directives.iter().flat_map(|directive| &directive.arguments);
             for (_, value) in arguments.filter(|(name, _)| FIELD_SETS.contains(&name.as_str())) {
-                let Given::String(text) = value else { continue };
+                let AstValue::String(text) = value else { continue };
                 let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
                 names.extend(words.filter(|word| !word.is_empty()).map(Box::from));
             }

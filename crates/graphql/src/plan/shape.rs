@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use graphql_tools::static_graphql::query::{
-    Definition, Document, Field as Asked, FragmentDefinition, Selection, SelectionSet,
+    Definition, Document, Field as AstField, FragmentDefinition, Selection, SelectionSet,
 };
 use indexmap::IndexMap;
 use json::MemberName;
@@ -101,7 +101,7 @@ pub(crate) type InclusionConditions = Arc<[(Arc<str>, bool)]>;
 pub(crate) enum FieldSource {
     Typename,
     /// `__schema` or `__type`, which the gateway resolves itself.
-    Introspection(Asked),
+    Introspection(AstField),
     /// The slots that may contain the value.
     Slots(Vec<ShapeRead>),
 }
@@ -157,7 +157,7 @@ impl MemberScan {
         self.names.get_index_of(&*key.node().string()?)
     }
 
-    /// The number of comparisons that take as long as [`Scan::find`].
+    /// The number of comparisons that take as long as [`MemberScan::find`].
     pub(crate) fn comparisons(&self) -> usize {
         self.names.len().min(Self::FEW)
     }

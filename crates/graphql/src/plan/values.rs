@@ -1,8 +1,8 @@
 //! Values in documents: literals and variables, as JSON texts in a service's own names.
 
 use bytes::Bytes;
-use hive_router_query_planner::ast::value::Value as Planned;
-use json::{JsonNode, ValueKind as Json};
+use hive_router_query_planner::ast::value::Value as PlannedValue;
+use json::{JsonNode, ValueKind};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -42,17 +42,17 @@ impl ValueSpeller<'_> {
     /// Converts a validated value to a template.
     pub(crate) fn template(
         &self,
-        value: &Planned,
+        value: &PlannedValue,
         ty: &ClientTypeRef,
         otherwise: Option<Bytes>,
     ) -> ValueTemplate {
         let constant = |text: String| ValueTemplate::Text(text.into());
         match value {
-            Planned::Variable(name) => {
+            PlannedValue::Variable(name) => {
                 ValueTemplate::Variable { name: name.as_str().into(), ty: ty.clone(), otherwise }
             }
-            Planned::Null => constant("null".to_owned()),
-            Planned::List(items) => {
+            PlannedValue::Null => constant("null".to_owned()),
+            PlannedValue::List(items) => {
                 let inner = match ty.nullable() {
                     ClientTypeRef::List(inner) => inner,
                     other => other,
@@ -63,8 +63,8 @@ impl ValueSpeller<'_> {
                 ClientTypeRef::List(inner) => Self::folded_list(vec![self.template(single, inner, None)]),
                 _ => constant("null".to_owned()),
             },
-            Planned::Object(fields) => {
-                let member = |(name, value): (&String, &Planned)| match self.types.kind_of(ty.named()) {
+            PlannedValue::Object(fields) => {
+                let member = |(name, value): (&String, &PlannedValue)| match self.types.kind_of(ty.named()) {
                     ClientTypeKind::Input { fields, .. } => {
                         let field = fields.iter().find(|field| *field.name == **name)?;
                         let otherwise = field.default.as_ref().map(|value| self.literal(value, &field.ty));
@@ -82,12 +82,12 @@ impl ValueSpeller<'_> {
                 }
                 Self::folded_object(members)
             }
-            Planned::Enum(name) => ValueTemplate::Text(self.value_name(ty, name)),
-            Planned::Int(number) if self.is_id(ty) => ValueTemplate::Text(quoted(&number.to_string())),
-            Planned::Int(number) => constant(number.to_string()),
-            Planned::Float(number) => constant(serde_json::Value::from(*number).to_string()),
-            Planned::String(text) => ValueTemplate::Text(quoted(text)),
-            Planned::Boolean(value) => constant(value.to_string()),
+            PlannedValue::Enum(name) => ValueTemplate::Text(self.value_name(ty, name)),
+            PlannedValue::Int(number) if self.is_id(ty) => ValueTemplate::Text(quoted(&number.to_string())),
+            PlannedValue::Int(number) => constant(number.to_string()),
+            PlannedValue::Float(number) => constant(serde_json::Value::from(*number).to_string()),
+            PlannedValue::String(text) => ValueTemplate::Text(quoted(text)),
+            PlannedValue::Boolean(value) => constant(value.to_string()),
         }
     }
 
@@ -97,7 +97,7 @@ impl ValueSpeller<'_> {
         value: &graphql_tools::static_graphql::schema::Value,
         ty: &ClientTypeRef,
     ) -> Bytes {
-        match self.template(&Planned::from(value), ty, None) {
+        match self.template(&PlannedValue::from(value), ty, None) {
             ValueTemplate::Text(text) => text,
             _ => Bytes::from_static(b"null"),
         }
@@ -110,7 +110,7 @@ impl ValueSpeller<'_> {
     /// Writes a coerced value with the service's own names.
     pub(crate) fn respell(&self, node: JsonNode<'_>, ty: &ClientTypeRef, out: &mut Vec<u8>) {
         match (node.kind(), ty.nullable()) {
-            (Json::Array, ClientTypeRef::List(inner)) => {
+            (ValueKind::Array, ClientTypeRef::List(inner)) => {
                 out.push(b'[');
                 for (place, item) in node.items().enumerate() {
                     if place > 0 {
@@ -120,13 +120,13 @@ impl ValueSpeller<'_> {
                 }
                 out.push(b']');
             }
-            (Json::String, ClientTypeRef::Named(id))
+            (ValueKind::String, ClientTypeRef::Named(id))
                 if matches!(self.types.kind_of(*id), ClientTypeKind::Enum(_)) =>
             {
                 let name = node.string().unwrap_or_default();
                 out.extend_from_slice(&self.value_name(ty, &String::from_utf8_lossy(&name)));
             }
-            (Json::Object, ClientTypeRef::Named(id)) => match self.types.kind_of(*id) {
+            (ValueKind::Object, ClientTypeRef::Named(id)) => match self.types.kind_of(*id) {
                 ClientTypeKind::Input { fields, .. } => {
                     out.push(b'{');
                     let mut is_first = true;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::mem::size_of;
 
 use bytes::Bytes;
-use graphql_tools::static_graphql::query::{Field as Selected, Selection, SelectionSet, Value as Literal};
+use graphql_tools::static_graphql::query::{Field as AstField, Selection, SelectionSet, Value as AstValue};
 
 use super::data::{
     EntityRepresentation, FieldLookup, GroupPathLevel, ObjectGroup, ObjectSlot, PlanCall, PlanStep,
@@ -195,8 +195,8 @@ fn field(field: &ShapeField) -> usize {
     names + ty(&field.ty) + source + list(&field.when, |(_, when)| conditions(when))
 }
 
-fn selected(field: &Selected) -> usize {
-    let argument = |(name, value): &(String, Literal)| text(name) + literal(value);
+fn selected(field: &AstField) -> usize {
+    let argument = |(name, value): &(String, AstValue)| text(name) + literal(value);
     let names = text(&field.name) + field.alias.as_deref().map_or(0, text);
     let directives =
         list(&field.directives, |directive| text(&directive.name) + list(&directive.arguments, argument));
@@ -211,11 +211,11 @@ fn selections(set: &SelectionSet) -> usize {
     })
 }
 
-fn literal(value: &Literal) -> usize {
+fn literal(value: &AstValue) -> usize {
     match value {
-        Literal::Variable(name) | Literal::String(name) | Literal::Enum(name) => text(name),
-        Literal::List(items) => list(items, literal),
-        Literal::Object(members) => list(members, |(name, value)| text(name) + literal(value)),
+        AstValue::Variable(name) | AstValue::String(name) | AstValue::Enum(name) => text(name),
+        AstValue::List(items) => list(items, literal),
+        AstValue::Object(members) => list(members, |(name, value)| text(name) + literal(value)),
         _ => 0,
     }
 }

@@ -22,7 +22,7 @@ fn any_value_stays_within_its_part_of_the_url() {
     let operation = RestOperation {
         method: Method::GET,
         path: "/a/{id}/b".into(),
-        parameters: vec![parameter("id", In::Path), parameter("q", In::Query)],
+        parameters: vec![parameter("id", ParameterLocation::Path), parameter("q", ParameterLocation::Query)],
         body: None,
         at: JsonPath::default(),
         is_text: false,
@@ -63,7 +63,7 @@ fn operations(bindings: &SubgraphBindings) -> Vec<Arc<RestOperation>> {
 }
 
 /// Returns the names of the parameters in a location.
-fn names(operation: &RestOperation, place: In) -> Vec<&str> {
+fn names(operation: &RestOperation, place: ParameterLocation) -> Vec<&str> {
     let of = operation.parameters.iter().filter(|parameter| parameter.place == place);
     of.map(|parameter| &*parameter.name).collect()
 }
@@ -73,7 +73,7 @@ fn is_of(operation: &RestOperation, request: &services::ServiceRequest) {
     let (path, query) = (request.path_and_query.path(), request.path_and_query.query().unwrap_or_default());
     let (own_path, own_query) = operation.path.split_once('?').unwrap_or((&operation.path, ""));
     assert_eq!(path.split('/').count(), own_path.split('/').count(), "{path} of {own_path}");
-    let mut known = names(operation, In::Query);
+    let mut known = names(operation, ParameterLocation::Query);
     known.extend(own_query.split('&').filter_map(|pair| pair.split('=').next()));
     for (name, _) in form_urlencoded::parse(query.as_bytes()) {
         let is_known = known.iter().any(|known| {
@@ -81,11 +81,11 @@ fn is_of(operation: &RestOperation, request: &services::ServiceRequest) {
         });
         assert!(is_known, "{name} is not a parameter of {operation:?}");
     }
-    let declared = names(operation, In::Header);
+    let declared = names(operation, ParameterLocation::Header);
     if !declared.iter().any(|name| name.eq_ignore_ascii_case("cookie")) {
         let cookies = request.headers.get_all(http::header::COOKIE).iter();
         let cookies = cookies.flat_map(|value| value.as_bytes().split(|byte| *byte == b';')).count();
-        assert!(cookies <= names(operation, In::Cookie).len(), "{request:?}");
+        assert!(cookies <= names(operation, ParameterLocation::Cookie).len(), "{request:?}");
     }
     for name in request.headers.keys() {
         let is_ours = ["accept", "content-type", "cookie"].contains(&name.as_str());

@@ -7,7 +7,7 @@ use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use json::{JsonNode, ValueKind};
-use openapi::ParameterLocation as In;
+use openapi::ParameterLocation;
 use services::path::{encode, is_segment};
 use services::{CallError, PathError, ServiceRequest};
 
@@ -56,7 +56,7 @@ impl<'a> RestRequestRenderer<'a> {
         let mut cookies = String::new();
         for parameter in &self.operation.parameters {
             let Some(value) = self.value(parameter) else { continue };
-            if parameter.place != In::Path && value.is_unwritten(parameter) {
+            if parameter.place != ParameterLocation::Path && value.is_unwritten(parameter) {
                 self.may_leave_out(parameter)?;
                 continue;
             }
@@ -64,9 +64,9 @@ impl<'a> RestRequestRenderer<'a> {
                 return Err(CallFailureReason::EmptyItem(parameter.name.clone()));
             }
             match parameter.place {
-                In::Path => {}
-                In::Query => query.add(parameter, &value)?,
-                In::Header => {
+                ParameterLocation::Path => {}
+                ParameterLocation::Query => query.add(parameter, &value)?,
+                ParameterLocation::Header => {
                     let no_header = || CallFailureReason::NoHeader(parameter.name.clone());
                     let name = HeaderName::from_bytes(parameter.name.as_bytes()).map_err(|_| no_header())?;
                     let texts = texts(parameter, &value)?;
@@ -75,7 +75,7 @@ impl<'a> RestRequestRenderer<'a> {
                     }
                     headers.insert(name, HeaderValue::try_from(texts.join(",")).map_err(|_| no_header())?);
                 }
-                In::Cookie => {
+                ParameterLocation::Cookie => {
                     let before = if cookies.is_empty() { "" } else { "; " };
                     let text = encode(&texts(parameter, &value)?.join(","));
                     cookies.extend([before, &parameter.name, "=", &text]);
@@ -101,7 +101,9 @@ impl<'a> RestRequestRenderer<'a> {
         while let Some((before, behind)) = rest.split_once('{') {
             let (name, behind) = behind.split_once('}').unwrap_or((behind, ""));
             url.push_str(before);
-            let is_it = |parameter: &&RestParameter| parameter.place == In::Path && *parameter.name == *name;
+            let is_it = |parameter: &&RestParameter| {
+                parameter.place == ParameterLocation::Path && *parameter.name == *name
+            };
             let parameter = self.operation.parameters.iter().find(is_it);
             let parameter = parameter.ok_or_else(|| CallFailureReason::NoValue(name.into()))?;
             let value = self.value(parameter).filter(ParameterValue::is_whole);
@@ -161,7 +163,7 @@ impl ParameterValue<'_> {
     fn is_unwritten(&self, parameter: &RestParameter) -> bool {
         match self {
             Self::Node(node) if node.kind() == ValueKind::Object => {
-                parameter.place == In::Query && !parameter.is_repeated && writes_nothing(*node)
+                parameter.place == ParameterLocation::Query && !parameter.is_repeated && writes_nothing(*node)
             }
             _ => self.is_empty_list(),
         }

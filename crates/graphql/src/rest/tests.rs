@@ -7,11 +7,11 @@ use super::*;
 use crate::rig::{ShopFixture, shown};
 use crate::subgraph::RestParameter;
 
-fn parameter(name: &str, place: In, from: ParameterSource) -> RestParameter {
+fn parameter(name: &str, place: ParameterLocation, from: ParameterSource) -> RestParameter {
     RestParameter { name: name.into(), place, is_required: false, is_repeated: false, from }
 }
 
-fn argument(name: &str, place: In) -> RestParameter {
+fn argument(name: &str, place: ParameterLocation) -> RestParameter {
     parameter(name, place, ParameterSource::Argument(name.into()))
 }
 
@@ -51,8 +51,14 @@ async fn url(operation: &RestOperation, text: &str) -> String {
 
 #[tokio::test]
 async fn encodes_values_in_paths_and_queries() {
-    let operation =
-        get("/a/{id}/b", vec![argument("id", In::Path), argument("q", In::Query), argument("n", In::Query)]);
+    let operation = get(
+        "/a/{id}/b",
+        vec![
+            argument("id", ParameterLocation::Path),
+            argument("q", ParameterLocation::Query),
+            argument("n", ParameterLocation::Query),
+        ],
+    );
     assert_eq!(
         url(&operation, r#"{"id":"ä b","q":"x&y=\u00e9/?","n":7}"#).await,
         "GET /a/%C3%A4%20b/b?q=x%26y%3D%C3%A9%2F%3F&n=7"
@@ -62,7 +68,7 @@ async fn encodes_values_in_paths_and_queries() {
 
 #[tokio::test]
 async fn writes_lists_in_queries_with_commas_or_repeated_names() {
-    let mut operation = get("/", vec![argument("ids[]", In::Query)]);
+    let mut operation = get("/", vec![argument("ids[]", ParameterLocation::Query)]);
     let text = r#"{"ids[]":[1,"b,c",true,null]}"#;
     assert_eq!(url(&operation, text).await, "GET /?ids%5B%5D=1,b%2Cc,true");
     operation.parameters[0].is_repeated = true;
@@ -71,7 +77,8 @@ async fn writes_lists_in_queries_with_commas_or_repeated_names() {
 
 #[tokio::test]
 async fn an_exploded_object_adds_no_further_parameters() {
-    let mut operation = get("/", vec![argument("since", In::Query), argument("q", In::Query)]);
+    let mut operation =
+        get("/", vec![argument("since", ParameterLocation::Query), argument("q", ParameterLocation::Query)]);
     operation.parameters[0].is_repeated = true;
     for text in [r#"{"since":{"admin":1},"q":"x"}"#, r#"{"since":{"q":"y"}}"#, r#"{"since":[{"admin":1}]}"#] {
         assert_eq!(url(&operation, text).await, "argument-unfit", "{text}");
@@ -80,7 +87,7 @@ async fn an_exploded_object_adds_no_further_parameters() {
 
 #[tokio::test]
 async fn rejects_an_empty_list_in_a_path() {
-    let mut operation = get("/items/{ids}", vec![argument("ids", In::Path)]);
+    let mut operation = get("/items/{ids}", vec![argument("ids", ParameterLocation::Path)]);
     for method in [Method::GET, Method::DELETE] {
         operation.method = method.clone();
         for ids in ["[]", "[null]", "[1,null]", "[[]]"] {
@@ -98,7 +105,7 @@ async fn rejects_an_empty_list_in_a_path() {
 
 #[tokio::test]
 async fn omits_an_empty_list_outside_the_path_only_if_that_is_safe() {
-    for place in [In::Query, In::Header, In::Cookie] {
+    for place in [ParameterLocation::Query, ParameterLocation::Header, ParameterLocation::Cookie] {
         for is_repeated in [false, true] {
             let mut operation = get("/items", vec![argument("ids", place)]);
             operation.parameters[0].is_repeated = is_repeated;
@@ -121,7 +128,7 @@ async fn omits_an_empty_list_outside_the_path_only_if_that_is_safe() {
 
 #[tokio::test]
 async fn rejects_a_list_with_an_empty_text_in_unsafe_requests() {
-    for place in [In::Query, In::Header, In::Cookie] {
+    for place in [ParameterLocation::Query, ParameterLocation::Header, ParameterLocation::Cookie] {
         for is_repeated in [false, true] {
             let mut operation = get("/items", vec![argument("ids", place)]);
             operation.parameters[0].is_repeated = is_repeated;
@@ -139,7 +146,7 @@ async fn rejects_a_list_with_an_empty_text_in_unsafe_requests() {
 
 #[tokio::test]
 async fn rejects_surrounding_white_space_in_headers() {
-    let operation = get("/", vec![argument("x-tenant", In::Header)]);
+    let operation = get("/", vec![argument("x-tenant", ParameterLocation::Header)]);
     for value in [r#"" x""#, r#""x ""#, r#""\t""#, r#"["a"," b"]"#, r#"["a\t","b"]"#] {
         assert_eq!(url(&operation, &format!(r#"{{"x-tenant":{value}}}"#)).await, "argument-unfit", "{value}");
     }
@@ -154,7 +161,7 @@ async fn omits_an_object_without_scalars_only_if_that_is_safe() {
         ["{}", r#"{"a":null}"#, r#"{"a":[]}"#, r#"{"a":{}}"#, r#"{"a":[{"b":[null]}],"c":{"d":{}}}"#]
     {
         let text = format!(r#"{{"filter":{filter}}}"#);
-        let mut operation = get("/all", vec![argument("filter", In::Query)]);
+        let mut operation = get("/all", vec![argument("filter", ParameterLocation::Query)]);
         assert_eq!(url(&operation, &text).await, "GET /all", "{text}");
         operation.method = Method::DELETE;
         assert_eq!(url(&operation, &text).await, "argument-missing", "{text}");
@@ -164,7 +171,7 @@ async fn omits_an_object_without_scalars_only_if_that_is_safe() {
             assert_eq!(url(&operation, &text).await, "argument-missing", "{text}");
         }
     }
-    let mut operation = get("/all", vec![argument("filter", In::Query)]);
+    let mut operation = get("/all", vec![argument("filter", ParameterLocation::Query)]);
     operation.method = Method::DELETE;
     assert_eq!(url(&operation, r#"{"filter":{"a":[],"b":""}}"#).await, "DELETE /all?filter%5Bb%5D=");
 }
@@ -182,7 +189,7 @@ async fn omits_a_null_body() {
 /// MB.
 #[tokio::test]
 async fn a_deep_object_does_not_exceed_the_url_limit() {
-    let operation = get("/", vec![argument("filters", In::Query)]);
+    let operation = get("/", vec![argument("filters", ParameterLocation::Query)]);
     let name = "n".repeat(200);
     let open = format!("{{\"{name}\":").repeat(900);
     let text = format!("{{\"filters\":{open}[{}1]{}}}", "1,".repeat(1000), "}".repeat(900));
@@ -191,7 +198,7 @@ async fn a_deep_object_does_not_exceed_the_url_limit() {
 
 #[tokio::test]
 async fn writes_objects_in_queries_with_bracketed_names() {
-    let mut operation = get("/", vec![argument("filters", In::Query)]);
+    let mut operation = get("/", vec![argument("filters", ParameterLocation::Query)]);
     let text = r#"{"filters":{"name":{"$eq":"x"},"ids":[1,2],"none":null}}"#;
     let expected = "GET /?filters%5Bname%5D%5B%24eq%5D=x&filters%5Bids%5D%5B0%5D=1&filters%5Bids%5D%5B1%5D=2";
     assert_eq!(url(&operation, text).await, expected);
@@ -201,7 +208,7 @@ async fn writes_objects_in_queries_with_bracketed_names() {
 
 #[tokio::test]
 async fn rejects_path_segments_that_would_change_the_path() {
-    let operation = get("/a/{id}", vec![argument("id", In::Path)]);
+    let operation = get("/a/{id}", vec![argument("id", ParameterLocation::Path)]);
     for id in ["", ".", "..", "a/b", "a\\b", "a\nb"] {
         assert_eq!(url(&operation, &json!({ "id": id }).to_string()).await, "argument-unfit", "{id:?}");
     }
@@ -211,10 +218,10 @@ async fn rejects_path_segments_that_would_change_the_path() {
 
 #[tokio::test]
 async fn sends_headers_cookies_fixed_values_and_bodies() {
-    let fixed = |name, value| parameter(name, In::Query, ParameterSource::Fixed(value));
+    let fixed = |name, value| parameter(name, ParameterLocation::Query, ParameterSource::Fixed(value));
     let parameters = vec![
-        argument("x-tenant", In::Header),
-        argument("session", In::Cookie),
+        argument("x-tenant", ParameterLocation::Header),
+        argument("session", ParameterLocation::Cookie),
         fixed("sort", json!("name")),
         fixed("with", json!(["a", 1])),
     ];
@@ -258,7 +265,7 @@ async fn accepts_texts_and_empty_responses_as_values() {
 #[tokio::test]
 async fn not_found_for_a_value_in_the_path_is_null_without_an_error() {
     let rig = ShopFixture::new(&[("/a/1", 404, "{}"), ("/a", 404, "{}"), ("DELETE /a/1", 404, "{}")]).await;
-    let by_id = get("/a/{id}", vec![argument("id", In::Path)]);
+    let by_id = get("/a/{id}", vec![argument("id", ParameterLocation::Path)]);
     let values = arguments(r#"{"id":1}"#);
     assert_eq!(shown(&root(&rig.ground(), "shop", &by_id, &values).await), ["nothing"]);
     assert_eq!(shown(&root(&rig.ground(), "shop", &get("/a", vec![]), &values).await), ["upstream-status"]);

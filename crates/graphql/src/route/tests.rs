@@ -157,7 +157,7 @@ async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
     assert_eq!((problem.code(), problem.status().as_u16()), ("limit-deadline", 422));
 }
 
-/// A schema in which names begin with `Hidden` or `hidden` unless a client uses them.
+/// A schema in which names begin with `HiddenElements` or `hidden` unless a client uses them.
 const HIDDEN: &str = "type Query { item(by: HiddenInput, of: HiddenEnum, must: Int = 1): HiddenItem node: HiddenNode } \
     input HiddenInput { hiddenField: HiddenEnum! hiddenOther: HiddenInput } enum HiddenEnum { HIDDEN_ONE HIDDEN_TWO } \
     interface HiddenNode { name: String } type HiddenItem implements HiddenNode { name: String sub(hiddenMust: Int!): HiddenItem } \

@@ -19,7 +19,7 @@ use super::model::{
 };
 use super::word;
 use crate::mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning};
-use crate::subgraph::{BatchStrategy, BoundCall, ItemMatch, LinkedField, ParameterSource as Source};
+use crate::subgraph::{BatchStrategy, BoundCall, ItemMatch, LinkedField, ParameterSource};
 use call::ResolvedCall;
 
 /// The value of a call's parameter: a field of the object, or a constant.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use graphql_tools::parser::schema::{
     Definition, Directive, Document, EnumValue, Field as Written, InputValue, Type as Of, TypeDefinition,
-    TypeExtension, Value as Literal, parse_schema,
+    TypeExtension, Value as AstValue, parse_schema,
 };
 
 use super::model::{
@@ -251,7 +251,7 @@ fn deprecated(directives: &[Directive<'static, String>]) -> Option<String> {
     let directive = directives.iter().find(|directive| directive.name == "deprecated")?;
     let reason = directive.arguments.iter().find(|(name, _)| name == "reason");
     Some(match reason {
-        Some((_, Literal::String(text))) => text.clone(),
+        Some((_, AstValue::String(text))) => text.clone(),
         _ => "No longer supported".to_owned(),
     })
 }

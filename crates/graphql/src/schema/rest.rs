@@ -23,7 +23,7 @@ use super::model::{
 };
 use super::word;
 use crate::mistake::SchemaWarning;
-use crate::subgraph::{ParameterSource as Source, RestOperation, RestParameter};
+use crate::subgraph::{ParameterSource, RestOperation, RestParameter};
 use types::{SchemaLocation, TypeBuilder, ValueDirection};
 
 /// Headers that never become parameters, even if a document declares them.
@@ -149,7 +149,7 @@ fn field<'a>(
             place: taking.place,
             is_required: taking.is_required,
             is_repeated: taking.is_repeated,
-            from: Source::Argument(argument.into()),
+            from: ParameterSource::Argument(argument.into()),
         });
     }
     let body = match &operation.body {

@@ -17,10 +17,10 @@ pub(crate) enum ResponseMediaType {
     Json,
 }
 
-/// The types that request [`Media::Response`]. The second is its deduplicated form, into which it is
-/// converted later.
+/// The types that request [`ResponseMediaType::Response`]. The second is its deduplicated form, into which it
+/// is converted later.
 const RESPONSE: [&str; 2] = ["application/graphql-response+json", "application/graphql-dedup+json"];
-/// The types that request [`Media::Json`].
+/// The types that request [`ResponseMediaType::Json`].
 const JSON: [&str; 2] = ["application/json", "application/vnd.orfa.dedup+json"];
 /// The ranges that leave the choice to the gateway, the more specific first.
 const ANY: [&str; 2] = ["application/*", "*/*"];

@@ -40,7 +40,7 @@ pub struct RecordingPolicy {
     pub size: services::BytesConfig,
 }
 
-/// The name in [`Recordings::callers`] that matches every caller.
+/// The name in [`RecordingPolicy::callers`] that matches every caller.
 pub const ANYONE: &str = "anyone";
 
 fn size() -> services::BytesConfig {
@@ -292,7 +292,7 @@ impl RunRecorder {
     }
 }
 
-/// A [`Recording`] with serialised calls.
+/// A [`RunRecording`] with serialised calls.
 #[derive(Serialize)]
 struct RecordingDocument<'r> {
     version: &'r u64,

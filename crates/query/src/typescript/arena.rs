@@ -39,7 +39,7 @@ impl SyntaxArena {
         let layout = Layout::array::<ArenaBlock>(memory.capacity()).ok()?;
         let start = NonNull::new(memory.as_mut_ptr().cast::<u8>())?;
         // SAFETY: `start` is writable for `layout.size()` bytes, the capacity of `memory`, which
-        // lives as long as the allocator and is never used. `Block` has the size and at least the
+        // lives as long as the allocator and is never used. `ArenaBlock` has the size and at least the
         // alignment of `RAW_MIN_ALIGN`, so the start is aligned and the size a multiple of it; the
         // size is above `RAW_MIN_SIZE`. `ManuallyDrop` keeps the allocator from freeing the memory.
         let allocator = unsafe { Allocator::from_raw_parts(start, layout.size(), start, layout) };

@@ -2,8 +2,8 @@
 //!
 //! JavaScript ends a statement at a line break only if the next token can't continue it. A type between the
 //! two may be the reason why it couldn't: `a as T` followed by `(b)` on the next line are two statements, but
-//! `a` followed by `(b)` is one call. Such a place is a `Seam`. It gets a semicolon, in place of the first
-//! erased character, if the token that now follows would continue the statement.
+//! `a` followed by `(b)` is one call. Such a place is a `SeamKind`. It gets a semicolon, in place of the
+//! first erased character, if the token that now follows would continue the statement.
 
 use oxc_ast::ast::Expression;
 use oxc_parser::{Kind, Token};

@@ -5,8 +5,8 @@
 //! become larger than the value, a new text replaces both; its cost is amortised over the bytes of the
 //! changes.
 //!
-//! Cells are under their group's lock, so work on them has to be short. Long work is done on a [`Draft`] or
-//! on a [`History`], outside of the lock, and its result is put back in a short step.
+//! Cells are under their group's lock, so work on them has to be short. Long work is done on a [`CellDraft`]
+//! or on a [`CellHistory`], outside of the lock, and its result is put back in a short step.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -205,7 +205,8 @@ pub(crate) enum CompactionCheck {
     Done,
     /// The store should get this text, at this version.
     Store(u64, Bytes),
-    /// The compaction takes long: it continues with [`Cell::history`]. Whether the store should get the text.
+    /// The compaction takes long: it continues with [`StateCell::history`]. Whether the store should get the
+    /// text.
     Long(bool),
 }
 
@@ -336,7 +337,7 @@ impl StateCell {
         write
     }
 
-    /// Takes the tree out of the cell, until [`Cell::restore`].
+    /// Takes the tree out of the cell, until [`StateCell::restore`].
     pub(crate) fn draft(&mut self) -> CellDraft {
         self.is_out = true;
         let tree = self.tree.take();

@@ -136,7 +136,7 @@ impl ChangeSet {
         self.apply_within(root, &mut WorkAllowance::new(WorkAllowance::UNLIMITED))
     }
 
-    /// Like [`Changes::apply`], with limited work.
+    /// Like [`ChangeSet::apply`], with limited work.
     pub(crate) fn apply_within(
         &self,
         root: &mut Option<StateValue>,

@@ -124,8 +124,8 @@ impl CellGroup {
         Ok(Some(self.finish(inner, worker, writes, lease, removes.take())))
     }
 
-    /// Like [`Group::commit`], for change sets that take long: the pool applies them to drafts of the cells,
-    /// outside of the lock, and charges the payer. Must not be cancelled.
+    /// Like [`CellGroup::commit`], for change sets that take long: the pool applies them to drafts of the
+    /// cells, outside of the lock, and charges the payer. Must not be cancelled.
     pub(crate) async fn commit_long(
         self: &Arc<Self>,
         slots: &[Arc<str>],

@@ -114,7 +114,7 @@ impl StateView {
     /// none.
     ///
     /// # Errors
-    /// As [`Edition::write`].
+    /// As [`StateView::write`].
     pub async fn initialise(&self, ask: StateRequest<'_>) -> Result<Option<WriteTicket>, StateError> {
         let Some(wanted) = self.wanted(ask)? else { return Ok(None) };
         self.prepare(ask, &wanted, false).await?;

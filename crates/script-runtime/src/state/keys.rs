@@ -33,7 +33,7 @@ impl StoreKeys {
         format!("{}/at/{path}\n{key}", self.service).into()
     }
 
-    /// Returns the cell's own key, given a key below [`Keys::all_instances`].
+    /// Returns the cell's own key, given a key below [`StoreKeys::all_instances`].
     pub(crate) fn own(cell: &str) -> &str {
         cell.split_once('\n').map_or("", |(_, own)| own)
     }

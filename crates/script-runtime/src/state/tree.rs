@@ -141,7 +141,7 @@ impl WorkAllowance {
     /// Takes units.
     ///
     /// # Errors
-    /// [`Misfit::Long`] if not as many are left.
+    /// [`EditError::Long`] if not as many are left.
     pub(crate) fn spend(&mut self, units: usize) -> Result<(), EditError> {
         self.0 = self.0.checked_sub(units).ok_or(EditError::Long)?;
         Ok(())

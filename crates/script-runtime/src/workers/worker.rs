@@ -1,7 +1,7 @@
 //! The gateway's handle of a worker: its output queue, its runs, and its load.
 //!
-//! A sender writes frames into [`Out`] under a lock and wakes the worker's connection, which writes all of
-//! them at once. The worker's messages about a run go into that run's mailbox.
+//! A sender writes frames into [`OutgoingBytes`] under a lock and wakes the worker's connection, which writes
+//! all of them at once. The worker's messages about a run go into that run's mailbox.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::AtomicBool;

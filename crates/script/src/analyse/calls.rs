@@ -12,7 +12,7 @@ use oxc_syntax::symbol::SymbolId;
 use super::cells::captured_at;
 use super::code::{CallForm, CodeText, FunctionId, FunctionRole};
 use super::names::{CellSymbol, ScriptSymbols};
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::method::HandlerMethod;
 use crate::syntax::ConstructKind;
 
@@ -210,7 +210,7 @@ fn call_of(code: &CodeText<'_, '_>, name: NodeId) -> Result<(NodeId, HandlerMeth
                 "call it here, as in `{name}.get()`, and pass on the result; a function can use a resource that is declared around it"
             );
             ScriptDiagnostic::error(
-                Says::ResourceValue,
+                DiagnosticCode::ResourceValue,
                 place.clone(),
                 message,
                 "only its methods can be called",
@@ -232,7 +232,7 @@ fn call_of(code: &CodeText<'_, '_>, name: NodeId) -> Result<(NodeId, HandlerMeth
         if method.is_some() {
             let message = format!("`{name}.{word}` is used as a value");
             return ScriptDiagnostic::error(
-                Says::ResourceValue,
+                DiagnosticCode::ResourceValue,
                 place.clone(),
                 message,
                 "this is not called",
@@ -240,7 +240,13 @@ fn call_of(code: &CodeText<'_, '_>, name: NodeId) -> Result<(NodeId, HandlerMeth
             );
         }
         let message = format!("a resource has no `{word}`");
-        ScriptDiagnostic::error(Says::ResourceValue, place.clone(), message, "not a method of HTTP", help)
+        ScriptDiagnostic::error(
+            DiagnosticCode::ResourceValue,
+            place.clone(),
+            message,
+            "not a method of HTTP",
+            help,
+        )
     }))
 }
 
@@ -264,7 +270,7 @@ fn cannot_wait(code: &CodeText<'_, '_>, node: NodeId, function: FunctionId) -> O
     };
     let message = |what: &str| format!("a resource is called {what}");
     let said = |message: String, label: &str, help: &str| {
-        Some(ScriptDiagnostic::error(Says::CallPlace, place.clone(), message, label, help))
+        Some(ScriptDiagnostic::error(DiagnosticCode::CallPlace, place.clone(), message, label, help))
     };
     match routine.role {
         FunctionRole::File | FunctionRole::Service(_) | FunctionRole::Resource(_) => {
@@ -299,7 +305,7 @@ fn cannot_wait(code: &CodeText<'_, '_>, node: NodeId, function: FunctionId) -> O
         ),
         CallForm::Unknown => Some(
             ScriptDiagnostic::error(
-                Says::CallPlace,
+                DiagnosticCode::CallPlace,
                 place.clone(),
                 message("in a callback"),
                 "the caller of this function would not wait for it",
@@ -320,7 +326,7 @@ fn in_initial(code: &CodeText<'_, '_>, node: NodeId) -> Option<ScriptDiagnostic>
     let is_state = |id: usize| matches!(code.construct(id).kind, ConstructKind::State { .. });
     code.ancestors(node).filter_map(|it| code.construct_at(it)).take(1).find(|id| is_state(*id))?;
     Some(ScriptDiagnostic::error(
-        Says::InitialCalls,
+        DiagnosticCode::InitialCalls,
         code.place(node),
         "an initial value must not call a resource",
         "this is called for it",
@@ -331,7 +337,7 @@ fn in_initial(code: &CodeText<'_, '_>, node: NodeId) -> Option<ScriptDiagnostic>
 fn as_value(code: &CodeText<'_, '_>, name: NodeId) -> ScriptDiagnostic {
     let text = code.text_of(name);
     ScriptDiagnostic::error(
-        Says::FunctionValue,
+        DiagnosticCode::FunctionValue,
         code.place(name),
         format!("`{text}` calls resources, and is passed as a value here"),
         "its caller would not wait for it",
@@ -343,7 +349,7 @@ fn as_value(code: &CodeText<'_, '_>, name: NodeId) -> ScriptDiagnostic {
 
 fn nobodys(code: &CodeText<'_, '_>, node: NodeId) -> ScriptDiagnostic {
     ScriptDiagnostic::error(
-        Says::FunctionValue,
+        DiagnosticCode::FunctionValue,
         code.place(node),
         "state or a resource is used in a function that no handler calls by its name",
         "it is unknown which request this is for",

@@ -11,7 +11,7 @@ use oxc_syntax::symbol::SymbolId;
 use super::ScriptAnalysis;
 use super::code::{CodeText, FunctionId, FunctionRole};
 use super::names::{ScriptSymbols, SymbolMeaning};
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// Captured variables.
@@ -149,7 +149,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
                 };
                 let name = code.name(*symbol);
                 found.push(ScriptDiagnostic::error(
-                    Says::CapturedUse,
+                    DiagnosticCode::CapturedUse,
                     code.place(*at),
                     format!("this function uses {what}, but a nested resource only has a copy of it"),
                     format!("it uses `{name}`"),
@@ -161,7 +161,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
             if names.thing(*symbol) == Some(SymbolMeaning::Response) {
                 let place = code.place(resource.captured.values[symbol]);
                 found.push(ScriptDiagnostic::error(
-                    Says::CapturedUse,
+                    DiagnosticCode::CapturedUse,
                     place,
                     "the response of the enclosing handler no longer exists when this runs",
                     "it belongs to another request",
@@ -174,7 +174,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
                 let name = code.name(*symbol);
                 found.push(
                     ScriptDiagnostic::error(
-                        Says::Captured,
+                        DiagnosticCode::Captured,
                         code.place(change.node),
                         format!("`{name}` is captured by a snapshot and can't be changed here"),
                         "the nested resource has a copy, made at its declaration",
@@ -198,7 +198,7 @@ fn check_requests(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagn
                 continue;
             }
             found.push(ScriptDiagnostic::error(
-                Says::CapturedUse,
+                DiagnosticCode::CapturedUse,
                 code.place(node),
                 "this function uses the request of the enclosing handler, but a nested resource only has a copy of it",
                 "it belongs to the handler that declares the resource",
@@ -227,7 +227,7 @@ fn check_blocks(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnos
         }
         let name = code.name(symbol);
         found.push(ScriptDiagnostic::error(
-            Says::CapturedUse,
+            DiagnosticCode::CapturedUse,
             code.place(node),
             format!("`{name}` is used in the block of a nested resource, outside of its handlers"),
             "this runs once in each worker, before any request",
@@ -299,7 +299,7 @@ fn own_variables(code: &CodeText<'_, '_>, function: FunctionId) -> impl Iterator
 fn hidden(code: &CodeText<'_, '_>, captured: SymbolId, at: NodeId, other: SymbolId) -> ScriptDiagnostic {
     let name = code.name(captured);
     ScriptDiagnostic::error(
-        Says::CapturedUse,
+        DiagnosticCode::CapturedUse,
         code.place(at),
         format!("a nested resource captures `{name}`, and another `{name}` hides it"),
         "the captured one is used here",

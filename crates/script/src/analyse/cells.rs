@@ -10,7 +10,7 @@ use super::code::{CodeText, FunctionId, FunctionRole};
 use super::names::ScriptSymbols;
 use super::reads::{UsageAnalysis, ValueUsage};
 use super::{HandlerMode, ScriptAnalysis};
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::method::HandlerMethod;
 use crate::program::{AccessGroup, CellScope, ConcurrencyClass};
 
@@ -194,7 +194,7 @@ pub(crate) fn check_paths(
             continue;
         }
         let mut said = ScriptDiagnostic::error(
-            Says::StatePaths,
+            DiagnosticCode::StatePaths,
             it.place.clone(),
             format!("the state `{}` is shared between different paths", it.name),
             "all handlers that change it wait for each other",

@@ -21,7 +21,7 @@ pub(crate) use members::{CodeMembers, is_data, is_function};
 mod functions;
 mod members;
 
-/// An index into `Code::functions`. 0 is the file.
+/// An index into `CodeText::functions`. 0 is the file.
 pub(crate) type FunctionId = usize;
 
 /// A text with its tree.

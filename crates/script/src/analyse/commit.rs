@@ -17,7 +17,7 @@ use super::names::{ScriptSymbols, SymbolMeaning};
 use super::reads::{UsageAnalysis, ValueUsage};
 use super::sharing::VariableSharing;
 use super::{HandlerMode, ScriptAnalysis};
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::program::ConcurrencyClass;
 
 /// Returns the statement after which a handler commits early, if it does.
@@ -189,7 +189,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         let head = place.body.as_ref().map_or(place.span.end, |body| body.start);
         found.push(
             ScriptDiagnostic::error(
-                Says::DeclareEarly,
+                DiagnosticCode::DeclareEarly,
                 place.span.start..head,
                 format!("a resource is declared with `{}` before its value is committed", cell.name),
                 "this takes effect here, whatever the handler does later",

@@ -17,9 +17,9 @@ use crate::syntax::{ConstructId, ConstructKind, ConstructName};
 /// The meaning of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SymbolMeaning {
-    /// An index into `Names::cells`.
+    /// An index into `ScriptSymbols::cells`.
     Cell(usize),
-    /// An index into `Names::externals`.
+    /// An index into `ScriptSymbols::externals`.
     External(usize),
     Query,
     Response,

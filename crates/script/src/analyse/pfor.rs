@@ -11,7 +11,7 @@ use oxc_syntax::symbol::SymbolId;
 use super::ScriptAnalysis;
 use super::code::{CodeText, identifier};
 use super::effects::{EffectAnalyzer, EffectLocation, target};
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// Whether the author requests sequential iterations with `/* S: sequential */` before the loop.
@@ -88,7 +88,7 @@ impl PforIteration<'_, '_, '_> {
             let message = format!("`{word}` leaves a `pfor` while other iterations are running");
             let help = format!("store the result, and check it after the loop; or {SEQUENTIAL}");
             let error = ScriptDiagnostic::error(
-                Says::PforLeaves,
+                DiagnosticCode::PforLeaves,
                 code.place(node),
                 message,
                 "this would leave the loop",
@@ -121,7 +121,7 @@ impl PforIteration<'_, '_, '_> {
             let help = format!("respond after the loop, when all iterations are done; or {SEQUENTIAL}");
             let message = "`respond` in a `pfor`: any iteration could respond first";
             let error = ScriptDiagnostic::error(
-                Says::PforDependence,
+                DiagnosticCode::PforDependence,
                 code.construct(id).span.clone(),
                 message,
                 "every iteration responds",
@@ -235,7 +235,7 @@ impl PforIteration<'_, '_, '_> {
             let message = format!("`{name}` is a constant in each iteration of `pfor`");
             let help = "copy it into a variable of the body, and change that";
             return ScriptDiagnostic::error(
-                Says::PforDependence,
+                DiagnosticCode::PforDependence,
                 code.place(node),
                 message,
                 "this changes it",
@@ -251,7 +251,8 @@ impl PforIteration<'_, '_, '_> {
         let help = format!(
             "let each iteration set an element of its own, as in `results[i] = ..`, and combine them after the loop; or {SEQUENTIAL}"
         );
-        let error = ScriptDiagnostic::error(Says::PforDependence, code.place(node), message, label, help);
+        let error =
+            ScriptDiagnostic::error(DiagnosticCode::PforDependence, code.place(node), message, label, help);
         let error = error.and(self.head..self.head + 4, "in this loop");
         if self.declares(symbol, self.body) {
             error

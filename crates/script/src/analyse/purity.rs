@@ -9,7 +9,7 @@ use oxc_semantic::NodeId;
 use super::ScriptAnalysis;
 use super::calls::WaitOperation;
 use super::code::{CodeText, FunctionId};
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::method::HandlerMethod;
 use crate::syntax::{ConstructId, ConstructKind};
 
@@ -60,7 +60,7 @@ impl PurityAnalysis<'_, '_, '_> {
                 ConstructKind::State { names } if construct.parent.is_none_or(|it| !self.is_resource(it)) => {
                     let name = names.first().map_or(construct.span.clone(), |name| name.span.clone());
                     ScriptDiagnostic::error(
-                        Says::GetState,
+                        DiagnosticCode::GetState,
                         name,
                         format!("a {} handler has no state of its own", self.method),
                         "state is declared here",
@@ -68,7 +68,7 @@ impl PurityAnalysis<'_, '_, '_> {
                     )
                 }
                 ConstructKind::Res { path, .. } => ScriptDiagnostic::error(
-                    Says::GetDeclares,
+                    DiagnosticCode::GetDeclares,
                     path.clone(),
                     format!("a {} handler declares a resource", self.method),
                     "a safe request must not create anything",
@@ -94,7 +94,7 @@ impl PurityAnalysis<'_, '_, '_> {
         all
     }
 
-    fn changes(&self, told: &mut BTreeSet<(NodeId, Says)>, found: &mut Vec<ScriptDiagnostic>) {
+    fn changes(&self, told: &mut BTreeSet<(NodeId, DiagnosticCode)>, found: &mut Vec<ScriptDiagnostic>) {
         let code = self.code();
         for (function, from) in self.reached() {
             for change in
@@ -102,13 +102,13 @@ impl PurityAnalysis<'_, '_, '_> {
             {
                 let Some(cell) = self.analysis.names.cell(change.symbol) else { continue };
                 let is_own = code.own_handler_of(change.node).is_none_or(|it| it == self.construct);
-                if !is_own || !told.insert((change.node, Says::GetWrites)) {
+                if !is_own || !told.insert((change.node, DiagnosticCode::GetWrites)) {
                     continue;
                 }
                 let (name, method) = (&self.analysis.names.cells[cell].name, self.method);
                 let label = if change.is_assignment { "this sets it" } else { "this changes it" };
                 let error = ScriptDiagnostic::error(
-                    Says::GetWrites,
+                    DiagnosticCode::GetWrites,
                     code.place(change.node),
                     format!("a {method} handler changes the state `{name}`"),
                     label,
@@ -123,7 +123,7 @@ impl PurityAnalysis<'_, '_, '_> {
         }
     }
 
-    fn calls(&self, told: &mut BTreeSet<(NodeId, Says)>, found: &mut Vec<ScriptDiagnostic>) {
+    fn calls(&self, told: &mut BTreeSet<(NodeId, DiagnosticCode)>, found: &mut Vec<ScriptDiagnostic>) {
         let code = self.code();
         if self.is_allowed() {
             return;
@@ -135,11 +135,11 @@ impl PurityAnalysis<'_, '_, '_> {
                 let WaitOperation::Resource { method, .. } = wait else { continue };
                 let is_safe =
                     matches!(method, HandlerMethod::Get | HandlerMethod::Head | HandlerMethod::Options);
-                if is_safe || !told.insert((*node, Says::GetUnsafe)) {
+                if is_safe || !told.insert((*node, DiagnosticCode::GetUnsafe)) {
                     continue;
                 }
                 let error = ScriptDiagnostic::error(
-                    Says::GetUnsafe,
+                    DiagnosticCode::GetUnsafe,
                     code.place(*node),
                     format!("a {} handler makes a {} request", self.method, method.word()),
                     "callers do not expect that it changes anything",

@@ -14,7 +14,7 @@ use super::ScriptAnalysis;
 use super::code::{CodeText, FunctionId, identifier};
 use super::flow::member;
 use super::names::{ScriptSymbols, SymbolMeaning};
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::program::{HeaderReads, RequestReads};
 
 /// Returns the parts of the request that a handler can read.
@@ -121,7 +121,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         let text = code.text(place.clone());
         found.push(
             ScriptDiagnostic::error(
-                Says::QueryText,
+                DiagnosticCode::QueryText,
                 place,
                 format!("`{}` begins as a number, but clients send text", cell.name),
                 "from a client's URL, `+=` appends this to the digits",

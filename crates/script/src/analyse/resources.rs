@@ -1,7 +1,7 @@
 //! Rule 11: a nested resource without captured variables exists from the start of the service.
 
 use super::ScriptAnalysis;
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::syntax::ConstructKind;
 
 pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
@@ -11,7 +11,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
             let ConstructKind::Res { path, .. } = &code.construct(*id).kind else { continue };
             found.push(
                 ScriptDiagnostic::error(
-                    Says::Hoisted,
+                    DiagnosticCode::Hoisted,
                     path.clone(),
                     "this resource exists from the start of the service",
                     "its path is known, and it uses no variable of the handler",

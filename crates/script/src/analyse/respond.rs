@@ -5,7 +5,7 @@ use oxc_semantic::NodeId;
 
 use super::ScriptAnalysis;
 use super::code::{CodeText, children, statements};
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::method::HandlerMethod;
 use crate::syntax::ConstructKind;
 
@@ -29,7 +29,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         let label = if none { "this never responds" } else { "a path through it ends without `respond`" };
         found.push(
             ScriptDiagnostic::error(
-                Says::RespondMissing,
+                DiagnosticCode::RespondMissing,
                 construct.span.start..method_span.end,
                 format!("a {} handler may end without a response", handler.method.word()),
                 label,
@@ -161,7 +161,7 @@ impl ControlPaths<'_, '_, '_> {
         let (Some(first), Some(second)) = (place(first), place(second)) else { return };
         self.found.push(
             ScriptDiagnostic::error(
-                Says::RespondTwice,
+                DiagnosticCode::RespondTwice,
                 second,
                 "a request is answered twice",
                 "only the first response is sent",

@@ -8,7 +8,7 @@ use oxc_span::GetSpan;
 use super::ScriptAnalysis;
 use super::cells::captured_at;
 use super::code::{CodeText, FunctionRole, children};
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::program::CellScope;
 use crate::syntax::ConstructKind;
 
@@ -37,7 +37,7 @@ fn statements(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
             continue;
         }
         found.push(ScriptDiagnostic::error(
-            Says::TopLevel,
+            DiagnosticCode::TopLevel,
             code.place(statement),
             "only constants and functions are allowed outside of services",
             "this would run once in each worker",
@@ -62,7 +62,7 @@ fn modules(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
             _ => continue,
         };
         found.push(ScriptDiagnostic::error(
-            Says::Module,
+            DiagnosticCode::Module,
             code.place(node.id()),
             what,
             "not allowed here",
@@ -87,7 +87,7 @@ fn names(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
         };
         if is_ours(&name) {
             found.push(ScriptDiagnostic::error(
-                Says::ReservedName,
+                DiagnosticCode::ReservedName,
                 code.place(node.id()),
                 format!("the name `{name}` is taken"),
                 "the compiled code uses it",
@@ -115,7 +115,7 @@ fn shared(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) 
             _ => "service",
         };
         let error = ScriptDiagnostic::error(
-            Says::SharedVariable,
+            DiagnosticCode::SharedVariable,
             code.place(change.node),
             format!("`{name}` is changed by a request, and each worker has its own"),
             "other workers don't see this change",
@@ -142,7 +142,7 @@ fn paths(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
             continue;
         }
         found.push(ScriptDiagnostic::error(
-            Says::ResPath,
+            DiagnosticCode::ResPath,
             path.clone(),
             "the path of a resource outside of handlers must be a literal",
             "this is computed, and there is no request to declare it",
@@ -168,7 +168,7 @@ fn cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
             let in_initial = cells_initial(code, node);
             if in_initial && !matches!(cell.scope, CellScope::Handler(_)) && seen == node {
                 found.push(ScriptDiagnostic::error(
-                    Says::InitialState,
+                    DiagnosticCode::InitialState,
                     code.place(node),
                     format!("an initial value uses the state `{}`", cell.name),
                     "the order of the two is undefined",
@@ -180,7 +180,7 @@ fn cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
             ) && !in_initial
             {
                 found.push(ScriptDiagnostic::error(
-                    Says::StateUse,
+                    DiagnosticCode::StateUse,
                     code.place(node),
                     format!("the state `{}` is used outside of a handler", cell.name),
                     "there is no request to read it for",
@@ -214,7 +214,7 @@ fn calls(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
             }
             let name = code.text_of(*node);
             found.push(ScriptDiagnostic::error(
-                Says::StateUse,
+                DiagnosticCode::StateUse,
                 code.place(*node),
                 format!("`{name}` needs the request that it runs for, and is used outside of a handler"),
                 "no request has arrived yet",
@@ -246,7 +246,7 @@ fn is_function(code: &CodeText<'_, '_>, node: NodeId) -> bool {
 fn function_as_state(code: &CodeText<'_, '_>, node: NodeId) -> ScriptDiagnostic {
     let place = code.place(node);
     ScriptDiagnostic::error(
-        Says::StateFunction,
+        DiagnosticCode::StateFunction,
         place.start..place.end,
         "state can't be a function",
         "state is data: it is written to disk",

@@ -5,7 +5,7 @@ use oxc_ast::ast::Argument;
 
 use super::ScriptAnalysis;
 use super::calls::WaitOperation;
-use crate::diagnostic::{DiagnosticCode as Says, ScriptDiagnostic};
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::method::HandlerMethod;
 use crate::syntax::ConstructKind;
 
@@ -36,7 +36,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         );
         found.push(
             ScriptDiagnostic::error(
-                Says::Placeholders,
+                DiagnosticCode::Placeholders,
                 code.place(*node),
                 format!("`{}.{word}` is given {count}, and takes {wanted}", code.name(*symbol)),
                 format!("{count} here"),
@@ -59,7 +59,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
                 !is_whole && ["http://", "https://"].iter().any(|scheme| scheme.starts_with(beginning));
             if !leads && !may_lead {
                 found.push(ScriptDiagnostic::error(
-                    Says::Url,
+                    DiagnosticCode::Url,
                     code.declared(symbol),
                     "a resource's URL begins with `/`, `http://` or `https://`",
                     "this one does not",

@@ -1,7 +1,7 @@
 //! A request as it is sent to an endpoint, with support for retries.
 //!
 //! A buffered body can be sent again. A streamed body can be sent again until its first bytes are read. While
-//! it streams, [`Upload`] tracks its progress.
+//! it streams, [`StreamedUpload`] tracks its progress.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

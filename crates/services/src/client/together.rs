@@ -43,7 +43,7 @@ impl AsRef<[u8]> for SharedText {
 }
 
 impl ServiceSet {
-    /// Sends a request as [`Services::send`] does, unless an equal one is in flight: then shares its
+    /// Sends a request as [`ServiceSet::send`] does, unless an equal one is in flight: then shares its
     /// response.
     pub(crate) fn send_together<T>(
         &self,

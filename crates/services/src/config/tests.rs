@@ -93,7 +93,7 @@ fn only_the_url_is_required_and_unknown_keys_are_errors() {
 fn the_schema_shows_defaults_and_patterns() {
     let schema = serde_json::to_value(schemars::schema_for!(ServiceConfig)).unwrap();
     assert_eq!(schema["properties"]["timeout"]["default"], "10s");
-    assert_eq!(schema["$defs"]["Duration"]["type"], "string");
+    assert_eq!(schema["$defs"]["DurationConfig"]["type"], "string");
     assert_eq!(schema["additionalProperties"], false);
 }
 

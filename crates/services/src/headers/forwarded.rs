@@ -2,8 +2,8 @@
 //!
 //! Two families of fields carry the same information: `Forwarded` (RFC 7239), and the older `X-Forwarded-*`
 //! with `X-Real-IP`. Services trust the ones that they support. All such fields that leave the gateway are
-//! therefore written from one value, [`Forwarded`], and incoming ones are dropped by [`strip_claims`]. If the
-//! peer is a trusted proxy, the gateway first reads the field that the operator chose
+//! therefore written from one value, [`ForwardedOrigin`], and incoming ones are dropped by [`strip_claims`].
+//! If the peer is a trusted proxy, the gateway first reads the field that the operator chose
 //! (`gateway/src/trusted.rs`).
 //!
 //! Fields set by a filter are written before the gateway's and remain as they are: the gateway adds only

@@ -201,7 +201,7 @@ impl BodyDecoder {
     /// Handles the end of the connection.
     ///
     /// # Errors
-    /// [`Wrong::Short`] if the body is incomplete.
+    /// [`FramingError::Short`] if the body is incomplete.
     fn end(&mut self) -> Result<(), FramingError> {
         let (next, end) = match self {
             Self::UntilClose | Self::Done => (Self::Done, Ok(())),

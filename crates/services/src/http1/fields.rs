@@ -86,7 +86,7 @@ pub fn announced(headers: &HeaderMap) -> Box<[HeaderName]> {
 /// Parses `Content-Length`. Repeated fields are permitted if they are equal.
 ///
 /// # Errors
-/// [`Doubt::Length`] if the length is malformed or contradictory.
+/// [`AmbiguousFraming::Length`] if the length is malformed or contradictory.
 pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, AmbiguousFraming> {
     let mut length = None;
     for value in headers.get_all(CONTENT_LENGTH) {
@@ -103,7 +103,7 @@ pub fn content_length(headers: &HeaderMap) -> Result<Option<u64>, AmbiguousFrami
 /// Whether the body is chunked: the only transfer coding that is supported.
 ///
 /// # Errors
-/// [`Doubt::Coding`] for other or repeated codings.
+/// [`AmbiguousFraming::Coding`] for other or repeated codings.
 pub fn is_chunked(headers: &HeaderMap) -> Result<bool, AmbiguousFraming> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {

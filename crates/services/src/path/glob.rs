@@ -74,7 +74,7 @@ impl PathGlob {
         self.matches_decoded(&DecodedPath::new(path))
     }
 
-    /// Like [`Glob::matches`], for a path that is matched against several patterns.
+    /// Like [`PathGlob::matches`], for a path that is matched against several patterns.
     pub(crate) fn matches_decoded(&self, path: &DecodedPath) -> bool {
         let is_any = |segment: &GlobSegment| *segment == GlobSegment::Any;
         path.segments

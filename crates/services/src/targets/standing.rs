@@ -61,7 +61,7 @@ pub(crate) struct EndpointHealth {
     heard: AtomicU32,
 }
 
-/// The bit of [`Standing::heard`] for successful checks.
+/// The bit of [`EndpointHealth::heard`] for successful checks.
 const WELL: u32 = 1 << 31;
 
 impl EndpointHealth {

@@ -39,7 +39,7 @@ pub(crate) struct ClientTls {
     made_of: Arc<MadeOf>,
 }
 
-/// The identity of a [`Client`]. Keys are not compared, since a certificate has only one key.
+/// The identity of a [`ClientTls`]. Keys are not compared, since a certificate has only one key.
 #[derive(Debug, PartialEq)]
 struct MadeOf {
     protocol: ServiceProtocol,

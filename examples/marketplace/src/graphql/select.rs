@@ -1,8 +1,8 @@
 //! Extracts the selected fields from a JSON text. These schemas have no interfaces or unions, so that a
 //! fragment always applies.
 //!
-//! The selection is resolved once (`Shape`); each row is then read once, and only its selected members are
-//! kept.
+//! The selection is resolved once (`SelectedShape`); each row is then read once, and only its selected
+//! members are kept.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -281,7 +281,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "answer to be deduplicated",
         8 * MIB,
         "request",
-        "`dedup::Limits::max`",
+        "`dedup::DedupLimits::max`",
         "crates/gateway/src/encode/dedup.rs",
         "crates/gateway/src/encode/tests/dedup.rs: passes_long_responses_through",
     ),

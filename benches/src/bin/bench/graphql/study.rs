@@ -17,7 +17,7 @@ use crate::{BenchTools, open};
 
 /// The GraphQL variants with their paths.
 const WAYS: [(&str, &str); 2] = [("graphql", "/graphql"), ("stitched", "/stitched")];
-/// The field of `Query` or `Mutation` for each of the five questions.
+/// The field of `StudyQuery` or `Mutation` for each of the five questions.
 const ROOTS: [&str; 5] = ["login", "updateBuyer", "freelancers", "buyers", "orders"];
 
 pub(super) fn run(tools: &BenchTools, progress: &BenchProgress) -> Result<(Vec<StudyRow>, [NamedScore; 2])> {

@@ -5,7 +5,7 @@ use services::RequestReport;
 
 use super::*;
 
-fn made(path: &str, outcome: Ended, span: (u64, Option<u64>)) -> UpstreamCallRecord {
+fn made(path: &str, outcome: UpstreamCallOutcome, span: (u64, Option<u64>)) -> UpstreamCallRecord {
     let time = Duration::from_millis;
     let span = (time(span.0), span.1.map(time));
     UpstreamCallRecord {
@@ -39,8 +39,8 @@ fn plain(text: &str) -> String {
 #[test]
 fn draws_a_request_with_its_calls() {
     let calls = vec![
-        made("/buyers?limit=8", Ended::Status(200), (0, Some(3))),
-        made("/admins", Ended::NoAnswer, (3, None)),
+        made("/buyers?limit=8", UpstreamCallOutcome::Status(200), (0, Some(3))),
+        made("/admins", UpstreamCallOutcome::NoAnswer, (3, None)),
     ];
     let report = RequestReport { made: calls, since: None, cpu: Duration::from_micros(310) };
     let expected = "

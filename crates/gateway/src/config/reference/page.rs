@@ -124,8 +124,8 @@ impl<'a> ReferenceWriter<'a> {
     fn kind(&self, schema: &Value) -> String {
         let (name, schema) = definition(self.root, schema);
         match name {
-            "Duration" => return "time span".to_owned(),
-            "Bytes" => return "size".to_owned(),
+            "DurationConfig" => return "time span".to_owned(),
+            "BytesConfig" => return "size".to_owned(),
             "PerTime" => return "rate".to_owned(),
             "CpuPerTime" => return "rate of CPU time".to_owned(),
             _ => {}

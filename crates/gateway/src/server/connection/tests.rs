@@ -7,8 +7,8 @@ use super::super::UNREAD;
 use super::super::limiter::ClientLimiter;
 use super::*;
 use crate::tests::frames::{
-    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, RawFrameConnection as Frames, SETTINGS,
-    WINDOW_UPDATE, frame, head_of,
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, RawFrameConnection, SETTINGS, WINDOW_UPDATE,
+    frame, head_of,
 };
 
 /// The client's side of a connection.
@@ -185,7 +185,7 @@ fn ask_http2(stream: u32) -> Vec<u8> {
 
 /// Returns the stream and the payload of the next frame of this kind.
 async fn next_of(kind: u8, read: &mut (impl AsyncRead + Unpin)) -> (u32, Vec<u8>) {
-    let mut frames = Frames::of(read);
+    let mut frames = RawFrameConnection::of(read);
     loop {
         let (found, stream, payload) = frames.next().await.expect("a frame");
         if found == kind {
@@ -310,7 +310,7 @@ impl UnreadConnection {
     /// Reads until nothing more arrives. Returns the number of streams that were answered, and of those that
     /// were reset with `ENHANCE_YOUR_CALM`.
     async fn read_all(&mut self) -> (usize, usize) {
-        let (mut frames, mut answered, mut reset) = (Frames::of(&mut self.peer.read), 0, 0);
+        let (mut frames, mut answered, mut reset) = (RawFrameConnection::of(&mut self.peer.read), 0, 0);
         while let Ok(Some((kind, _, payload))) = timeout(SECOND, frames.next()).await {
             answered += usize::from(kind == HEADERS);
             reset += usize::from(kind == RESET && payload == 11_u32.to_be_bytes());

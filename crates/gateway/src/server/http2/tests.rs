@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::tests::frames::{
-    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, RawFrameConnection as Frames, SETTINGS,
-    WINDOW_UPDATE, frame, head_of,
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, RawFrameConnection, SETTINGS, WINDOW_UPDATE,
+    frame, head_of,
 };
 
 /// Returns the client's side of a connection whose requests are never answered.
@@ -32,7 +32,7 @@ async fn pings_a_silent_client_and_closes_its_connection() {
     let begun = Instant::now();
     let mut peer = unanswered().await;
     peer.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head_of("GET", "/", &[]))).await.unwrap();
-    while Frames::of(&mut peer).next().await.is_some_and(|(kind, ..)| kind != PING) {}
+    while RawFrameConnection::of(&mut peer).next().await.is_some_and(|(kind, ..)| kind != PING) {}
     assert!(begun.elapsed() >= IDLE && begun.elapsed() < IDLE + PONG, "{:?}", begun.elapsed());
     let _ = peer.read_to_end(&mut Vec::new()).await;
     assert!(begun.elapsed() <= IDLE + 2 * PONG, "{:?}", begun.elapsed());
@@ -44,7 +44,8 @@ async fn keeps_connections_of_clients_that_answer_pings() {
     let mut peer = unanswered().await;
     peer.write_all(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head_of("GET", "/", &[]))).await.unwrap();
     while begun.elapsed() < 100 * IDLE {
-        let (kind, _, payload) = Frames::of(&mut peer).next().await.expect("a connection that is open");
+        let (kind, _, payload) =
+            RawFrameConnection::of(&mut peer).next().await.expect("a connection that is open");
         if kind == PING {
             peer.write_all(&frame(PING, 1, 0, &payload)).await.unwrap();
         }
@@ -101,7 +102,7 @@ async fn polled_once(frames: &[u8]) -> (usize, Vec<(u8, u32, Vec<u8>)>) {
     let is_pending = poll_fn(|context| Poll::Ready(serving.as_mut().poll(context).is_pending())).await;
     assert!(is_pending);
     let written = stream.written.lock().unwrap().clone();
-    let (mut written, mut sent) = (Frames::of(&written[..]), Vec::new());
+    let (mut written, mut sent) = (RawFrameConnection::of(&written[..]), Vec::new());
     while let Some(frame) = written.next().await {
         sent.push(frame);
     }
@@ -182,7 +183,7 @@ async fn ends_connections_whose_table_keeps_long_heads() {
 /// Reads to the end of the connection. Returns the error codes of its GOAWAY frames.
 async fn goaway_codes(peer: &mut DuplexStream) -> Vec<u32> {
     let mut codes = Vec::new();
-    while let Some((kind, _, payload)) = Frames::of(&mut *peer).next().await {
+    while let Some((kind, _, payload)) = RawFrameConnection::of(&mut *peer).next().await {
         if kind == GOAWAY {
             codes.push(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
         }
@@ -237,7 +238,7 @@ async fn unread() -> DuplexStream {
     peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     peer.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
     // The window update of the connection follows the settings.
-    while Frames::of(&mut peer).next().await.is_some_and(|(kind, ..)| kind != WINDOW_UPDATE) {}
+    while RawFrameConnection::of(&mut peer).next().await.is_some_and(|(kind, ..)| kind != WINDOW_UPDATE) {}
     peer.write_all(&frame(SETTINGS, ACK, 0, &[])).await.unwrap();
     peer
 }
@@ -254,7 +255,7 @@ async fn fill(peer: &mut DuplexStream, stream: u32) {
 async fn is_taken(peer: &mut DuplexStream) {
     peer.write_all(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
     loop {
-        match Frames::of(&mut *peer).next().await.expect("a connection that is open") {
+        match RawFrameConnection::of(&mut *peer).next().await.expect("a connection that is open") {
             (PING, ..) => return,
             (kind, ..) => assert!(kind != RESET && kind != GOAWAY, "the windows are not used up"),
         }
@@ -268,7 +269,7 @@ async fn accepts_an_unread_body_only_up_to_the_stream_window() {
     is_taken(&mut peer).await;
     peer.write_all(&frame(DATA, 0, 1, b"x")).await.unwrap();
     let reason = loop {
-        match Frames::of(&mut peer).next().await.expect("a connection that is open") {
+        match RawFrameConnection::of(&mut peer).next().await.expect("a connection that is open") {
             (RESET, 1, reason) => break reason,
             (kind, ..) => assert_ne!(kind, GOAWAY),
         }
@@ -288,7 +289,9 @@ async fn accepts_unread_bodies_only_up_to_the_connection_window() {
     let head = frame(HEADERS, END_HEADERS, next, &head_of("POST", "/", &[]));
     peer.write_all(&[head, frame(DATA, 0, next, b"x")].concat()).await.unwrap();
     let farewell = loop {
-        if let (GOAWAY, _, farewell) = Frames::of(&mut peer).next().await.expect("a GOAWAY before the end") {
+        if let (GOAWAY, _, farewell) =
+            RawFrameConnection::of(&mut peer).next().await.expect("a GOAWAY before the end")
+        {
             break farewell;
         }
     };

@@ -63,7 +63,7 @@ enum TurnPosition {
 }
 
 pin_project! {
-    /// A request that takes turns with others: see [`Turns::take`].
+    /// A request that takes turns with others: see [`RequestTurns::take`].
     pub(super) struct TakingTurns<F> {
         place: Arc<TurnEntry>,
         waker: Waker,

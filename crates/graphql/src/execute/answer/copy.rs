@@ -7,7 +7,7 @@ use json::{JsonNode, ObjectMembers, PassedValue};
 use super::{DataWriter, ObjectOrigin, SlotValue};
 use crate::execute::leaf;
 use crate::plan::shape::{MemberScan, PlainKind, ShapeId, ShapeVariant};
-use crate::plan::types::{ClientTypeKind as Type, ClientTypeRef, ScalarKind, TypeId};
+use crate::plan::types::{ClientTypeKind, ClientTypeRef, ScalarKind, TypeId};
 
 /// The number of consecutive objects of a shape that may differ from this form before further attempts are
 /// given up.
@@ -206,7 +206,7 @@ impl<'r> DataWriter<'r> {
 
     /// Whether a text is the quoted name of an enum value.
     fn is_name(&self, id: TypeId, text: &[u8]) -> bool {
-        let Type::Enum(values) = self.run.plan.types.kind_of(id) else { return false };
+        let ClientTypeKind::Enum(values) = self.run.plan.types.kind_of(id) else { return false };
         matches!(text, [b'"', name @ .., b'"'] if values.iter().any(|value| value.as_bytes() == name))
     }
 }

@@ -66,7 +66,7 @@ impl<'r> DataWriter<'r> {
         }
     }
 
-    /// Writes an object's fields, as [`Writer::members`] does.
+    /// Writes an object's fields, as [`DataWriter::members`] does.
     async fn long_members(
         &mut self,
         variant: &'r ShapeVariant,
@@ -91,7 +91,7 @@ impl<'r> DataWriter<'r> {
         true
     }
 
-    /// Writes a field, as [`Writer::field`] does.
+    /// Writes a field, as [`DataWriter::field`] does.
     async fn long_field(
         &mut self,
         field: &'r ShapeField,
@@ -107,7 +107,7 @@ impl<'r> DataWriter<'r> {
         is_written
     }
 
-    /// Writes a value, as [`Writer::value`] does.
+    /// Writes a value, as [`DataWriter::value`] does.
     fn long_value<'w>(
         &'w mut self,
         ty: &'r ClientTypeRef,
@@ -174,7 +174,7 @@ impl<'r> DataWriter<'r> {
         false
     }
 
-    /// Writes an object of the position `child`, as [`Writer::composite`] does.
+    /// Writes an object of the position `child`, as [`DataWriter::composite`] does.
     async fn long_composite(
         &mut self,
         shape: ShapeId,
@@ -195,7 +195,7 @@ impl<'r> DataWriter<'r> {
         is_written
     }
 
-    /// Writes an object, as [`Writer::object`] does.
+    /// Writes an object, as [`DataWriter::object`] does.
     async fn long_object(&mut self, id: ShapeId, values: &[SlotValue<'r>], turns: &mut WriterTurns) -> bool {
         let Some((variant, ty)) = self.variant(id, values) else { return false };
         let copied = variant.copies.and_then(|slot| values.get(slot)).and_then(|value| value.node());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value as Json;
+use serde_json::Value as JsonValue;
 
 use super::{DataWriter, SlotValue, WriteStep};
 use crate::SourceError;
@@ -166,11 +166,11 @@ impl<'r> DataWriter<'r> {
 }
 
 /// The approximate size of a value in bytes.
-fn size(value: &Json) -> usize {
+fn size(value: &JsonValue) -> usize {
     match value {
-        Json::String(text) => 16 + text.len(),
-        Json::Array(items) => 16 + items.iter().map(size).sum::<usize>(),
-        Json::Object(members) => {
+        JsonValue::String(text) => 16 + text.len(),
+        JsonValue::Array(items) => 16 + items.iter().map(size).sum::<usize>(),
+        JsonValue::Object(members) => {
             16 + members.iter().map(|(name, value)| 16 + name.len() + size(value)).sum::<usize>()
         }
         _ => 16,
@@ -178,23 +178,23 @@ fn size(value: &Json) -> usize {
 }
 
 /// Returns the entry with the message and extensions of an error that a GraphQL service reported.
-fn in_words(entry: &GraphqlError, told: &Json) -> GraphqlError {
+fn in_words(entry: &GraphqlError, told: &JsonValue) -> GraphqlError {
     let mut entry = entry.clone();
-    if let Some(message) = told.get("message").and_then(Json::as_str) {
+    if let Some(message) = told.get("message").and_then(JsonValue::as_str) {
         message.clone_into(&mut entry.message);
     }
-    if let Some(Json::Object(more)) = told.get("extensions") {
+    if let Some(JsonValue::Object(more)) = told.get("extensions") {
         entry.extensions.extend(more.clone());
     }
     entry
 }
 
 /// The path of a service's error, relative to the object.
-fn below(told: &Json) -> impl Iterator<Item = ResponsePathStep> {
-    let path = told.get("path").and_then(Json::as_array);
+fn below(told: &JsonValue) -> impl Iterator<Item = ResponsePathStep> {
+    let path = told.get("path").and_then(JsonValue::as_array);
     path.into_iter().flatten().filter_map(|step| match step {
-        Json::String(key) => Some(ResponsePathStep::Key(key.as_str().into())),
-        Json::Number(index) => index.as_u64().map(|index| ResponsePathStep::Index(index as usize)),
+        JsonValue::String(key) => Some(ResponsePathStep::Key(key.as_str().into())),
+        JsonValue::Number(index) => index.as_u64().map(|index| ResponsePathStep::Index(index as usize)),
         _ => None,
     })
 }

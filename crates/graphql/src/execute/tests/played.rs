@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use graphql_tools::static_graphql::query::{
-    self, Definition, Document, OperationDefinition, Selection, SelectionSet, Value as Given,
+    self, Definition, Document, OperationDefinition, Selection, SelectionSet, Value as AstValue,
 };
 use graphql_tools::validation::rules::default_rules_validation_plan;
 use graphql_tools::validation::validate::validate;
@@ -297,16 +297,16 @@ impl<'p> ExecutedDocument<'p> {
         Some(SimulatedObject { ty, record, sent: Some(sent), provided: Vec::new() })
     }
 
-    fn given(&self, value: &Given) -> Value {
+    fn given(&self, value: &AstValue) -> Value {
         match value {
-            Given::Variable(name) => self.variables.get(name).cloned().unwrap_or_default(),
-            Given::Int(number) => number.as_i64().into(),
-            Given::Float(number) => (*number).into(),
-            Given::String(text) | Given::Enum(text) => text.as_str().into(),
-            Given::Boolean(it) => (*it).into(),
-            Given::Null => Value::Null,
-            Given::List(items) => items.iter().map(|item| self.given(item)).collect(),
-            Given::Object(members) => members
+            AstValue::Variable(name) => self.variables.get(name).cloned().unwrap_or_default(),
+            AstValue::Int(number) => number.as_i64().into(),
+            AstValue::Float(number) => (*number).into(),
+            AstValue::String(text) | AstValue::Enum(text) => text.as_str().into(),
+            AstValue::Boolean(it) => (*it).into(),
+            AstValue::Null => Value::Null,
+            AstValue::List(items) => items.iter().map(|item| self.given(item)).collect(),
+            AstValue::Object(members) => members
                 .iter()
                 .map(|(name, value)| (name.clone(), self.given(value)))
                 .collect::<Map<_, _>>()

@@ -5,7 +5,7 @@
 //! from `price` and `weight` in the representation, to test `@requires`.
 
 use graphql_tools::static_graphql::query::{
-    Definition, Document, OperationDefinition, Selection, SelectionSet, Value as Given,
+    Definition, Document, OperationDefinition, Selection, SelectionSet, Value as AstValue,
 };
 use serde_json::{Map, Value, json};
 
@@ -66,7 +66,7 @@ impl TestResolver<'_> {
                     let key = field.alias.as_ref().unwrap_or(&field.name);
                     path.push(key.as_str().into());
                     let value = if field.name == "_entities" {
-                        let Some((_, Given::Variable(name))) = field.arguments.first() else {
+                        let Some((_, AstValue::Variable(name))) = field.arguments.first() else {
                             panic!("a variable")
                         };
                         let known: Vec<Value> = self.variables[name].as_array().expect("a list").clone();

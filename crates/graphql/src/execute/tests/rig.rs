@@ -14,9 +14,9 @@ use super::resolver::TestResolver;
 use super::subgraph::TestSubgraph;
 use crate::execute::source::StepRequest;
 use crate::execute::{AnswerRules, CoercedVariables, StepExecutor};
-use crate::plan::data::{PlanCall, PlanStep, SubgraphDocument as Asks};
+use crate::plan::data::{PlanCall, PlanStep, SubgraphDocument};
 use crate::plan::{QueryPlan, QueryPlanner};
-use crate::schema::{SchemaDescription, SchemaSource as Described, subgraphs};
+use crate::schema::{SchemaDescription, SchemaSource, subgraphs};
 use crate::{
     BatchStrategy, BoundCall, EntityBinding, FetchOutcome, FetchedValues, GraphqlLimits, ItemMatch,
     LinkedField, SchemaDeclarations, ServiceSchema, SourceError, Subgraph, SubgraphBindings,
@@ -47,9 +47,9 @@ impl ExecutionFixture {
                 ((*name).into(), openapi::OpenApiDocument::read(text).expect("an OpenAPI document"))
             })
             .collect();
-        let described: Vec<Described<'_>> = documents
+        let described: Vec<SchemaSource<'_>> = documents
             .iter()
-            .map(|(name, document)| Described {
+            .map(|(name, document)| SchemaSource {
                 name: Arc::clone(name),
                 says: SchemaDescription::OpenApi(document),
             })
@@ -77,7 +77,7 @@ impl ExecutionFixture {
     pub(super) fn remote(sdl: &str, links: &str, graph: &Value) -> Self {
         let says = SchemaDescription::Graphql { path: "/graphql".into(), text: sdl, is_federated: false };
         let links: SchemaDeclarations = serde_json::from_str(links).expect("links");
-        let shop = Described { name: "shop".into(), says };
+        let shop = SchemaSource { name: "shop".into(), says };
         let (subgraphs, _) = subgraphs(&[shop], &links).expect("subgraphs");
         Self { graphs: serde_json::json!({ "shop": graph }), ..Self::of(subgraphs, &[]) }
     }
@@ -254,7 +254,7 @@ impl ExecutionFixture {
     }
 
     /// Returns a GraphQL service's response.
-    fn resolve(&self, step: &PlanStep, document: &Asks, variables: Value) -> Value {
+    fn resolve(&self, step: &PlanStep, document: &SubgraphDocument, variables: Value) -> Value {
         self.asked.lock().unwrap().push(format!("{}{} {variables}", step.service, document.path));
         if let Some(played) = &self.played {
             return played.answer(&step.service, &document.text, &variables);
@@ -265,7 +265,7 @@ impl ExecutionFixture {
         TestResolver { data, variables: &variables, kinds, document: parsed, errors }.answer()
     }
 
-    fn document(&self, step: &PlanStep, document: &Asks, asked: &StepRequest) -> FetchedValues {
+    fn document(&self, step: &PlanStep, document: &SubgraphDocument, asked: &StepRequest) -> FetchedValues {
         let response = self.resolve(step, document, variables(asked));
         let mut fetched = FetchedValues::default();
         let place = add(&mut fetched, &response["data"]);
@@ -283,7 +283,7 @@ impl ExecutionFixture {
     fn entities(
         &self,
         step: &PlanStep,
-        document: &Asks,
+        document: &SubgraphDocument,
         aliases: &[(Box<str>, Box<str>)],
         asked: &StepRequest,
     ) -> FetchedValues {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use graphql_tools::static_graphql::query::{
-    Directive, Field as Asked, InlineFragment, Selection, SelectionSet, Value,
+    Directive, Field as AstField, InlineFragment, Selection, SelectionSet, Value,
 };
 
 use super::{InclusionConditions, ShapeBuilder};
@@ -13,7 +13,7 @@ use crate::plan::types::TypeId;
 /// The occurrences of a field in a selection.
 pub(super) struct CollectedField<'d> {
     pub(super) key: &'d str,
-    pub(super) fields: Vec<(&'d Asked, InclusionConditions)>,
+    pub(super) fields: Vec<(&'d AstField, InclusionConditions)>,
     /// The places of the occurrences in the selection.
     pub(super) places: Vec<usize>,
 }
@@ -72,13 +72,13 @@ impl<'d> ShapeBuilder<'d> {
     }
 
     /// Merges the occurrences of a field into one, with its fragments inlined.
-    pub(super) fn whole(&self, fields: &[(&'d Asked, InclusionConditions)]) -> Asked {
-        let mut whole: Option<Asked> = None;
+    pub(super) fn whole(&self, fields: &[(&'d AstField, InclusionConditions)]) -> AstField {
+        let mut whole: Option<AstField> = None;
         for (field, _) in fields {
             let selection_set = self.inlined(&field.selection_set);
             match &mut whole {
                 Some(whole) => whole.selection_set.items.extend(selection_set.items),
-                None => whole = Some(Asked { selection_set, ..(*field).clone() }),
+                None => whole = Some(AstField { selection_set, ..(*field).clone() }),
             }
         }
         whole.unwrap_or_else(|| unreachable!("a field that was collected occurs"))
@@ -89,7 +89,7 @@ impl<'d> ShapeBuilder<'d> {
             Some(match item {
                 Selection::Field(field) => {
                     let selection_set = self.inlined(&field.selection_set);
-                    Selection::Field(Asked { selection_set, ..field.clone() })
+                    Selection::Field(AstField { selection_set, ..field.clone() })
                 }
                 Selection::InlineFragment(fragment) => {
                     let selection_set = self.inlined(&fragment.selection_set);

@@ -2,7 +2,7 @@
 
 use hive_router_query_planner::ast::normalization::normalize_operation;
 use hive_router_query_planner::ast::selection_item::SelectionItem;
-use hive_router_query_planner::ast::selection_set::SelectionSet as Normalized;
+use hive_router_query_planner::ast::selection_set::SelectionSet as NormalizedSelectionSet;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -11,9 +11,9 @@ use super::PlanningWork;
 use crate::plan::TIMEOUT;
 use crate::plan::tests::{field_count, planner};
 
-fn nodes(set: &Normalized) -> u64 {
+fn nodes(set: &NormalizedSelectionSet) -> u64 {
     let below = |item: &SelectionItem| {
-        item.selections().map_or(0, |items| nodes(&Normalized { items: items.clone() }))
+        item.selections().map_or(0, |items| nodes(&NormalizedSelectionSet { items: items.clone() }))
     };
     set.items.iter().map(|item| 1 + below(item)).sum()
 }

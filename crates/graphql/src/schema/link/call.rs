@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use graphql_tools::parser::query::{
-    self, Definition, OperationDefinition, Selection, SelectionSet, Value as Written,
+    self, Definition, OperationDefinition, Selection, SelectionSet, Value as AstValue,
 };
 use indexmap::IndexMap;
 use json::{JsonPath, JsonPathStep};
 use services::config::did_you_mean;
 
-use super::{BoundCall, LinkError, LinkedType, ParameterFilling, Source};
+use super::{BoundCall, LinkError, LinkedType, ParameterFilling, ParameterSource};
 use crate::schema::declaration::LinkDeclaration;
 use crate::schema::model::{
     ModelField, ModelFieldSource, ModelFields, ModelProtocol, ModelTypeRef, ModelTypeShape, QUERY,
@@ -101,7 +101,7 @@ fn get(models: &[ServiceModel], object: LinkedType<'_>, text: &str) -> Result<Re
     let argument = |name: &str, place: openapi::ParameterLocation| {
         let parameter = operation.parameters.iter().find(|it| *it.name == *name && it.place == place)?;
         match &parameter.from {
-            Source::Argument(argument) => Some(argument.clone()),
+            ParameterSource::Argument(argument) => Some(argument.clone()),
             _ => None,
         }
     };
@@ -173,7 +173,7 @@ fn field(models: &[ServiceModel], object: LinkedType<'_>, text: &str) -> Result<
             return wrong(format!("`{}` has no argument `{name}`", asked.name), hint);
         };
         let filling = match value {
-            Written::Variable(name) => of_object(models, object, "/query", name)?,
+            AstValue::Variable(name) => of_object(models, object, "/query", name)?,
             other => match fixed(other) {
                 Some(value) => ParameterFilling::Fixed(value),
                 None => return wrong(format!("`{name}` is neither `{{field}}` nor a value"), form),
@@ -210,16 +210,16 @@ fn with_variables(text: &str) -> String {
 }
 
 /// Converts a literal value to JSON.
-fn fixed(value: &Written<'_, String>) -> Option<serde_json::Value> {
+fn fixed(value: &AstValue<'_, String>) -> Option<serde_json::Value> {
     Some(match value {
-        Written::Variable(_) => return None,
-        Written::Int(number) => number.as_i64()?.into(),
-        Written::Float(number) => (*number).into(),
-        Written::String(text) | Written::Enum(text) => text.as_str().into(),
-        Written::Boolean(value) => (*value).into(),
-        Written::Null => serde_json::Value::Null,
-        Written::List(items) => items.iter().map(fixed).collect::<Option<Vec<_>>>()?.into(),
-        Written::Object(members) => {
+        AstValue::Variable(_) => return None,
+        AstValue::Int(number) => number.as_i64()?.into(),
+        AstValue::Float(number) => (*number).into(),
+        AstValue::String(text) | AstValue::Enum(text) => text.as_str().into(),
+        AstValue::Boolean(value) => (*value).into(),
+        AstValue::Null => serde_json::Value::Null,
+        AstValue::List(items) => items.iter().map(fixed).collect::<Option<Vec<_>>>()?.into(),
+        AstValue::Object(members) => {
             let members = members.iter().map(|(name, value)| Some((name.clone(), fixed(value)?)));
             serde_json::Value::Object(members.collect::<Option<_>>()?)
         }
@@ -341,16 +341,16 @@ impl ResolvedCall {
     pub(super) fn ask(&self, models: &[ServiceModel], object: LinkedType<'_>) -> BoundCall {
         let source = |argument: &str| match self.filled.get(argument) {
             Some(ParameterFilling::Field(key)) => {
-                object.fields.get(key).map(|field| Source::Key(field.name.as_str().into()))
+                object.fields.get(key).map(|field| ParameterSource::Key(field.name.as_str().into()))
             }
-            Some(ParameterFilling::Fixed(value)) => Some(Source::Fixed(value.clone())),
+            Some(ParameterFilling::Fixed(value)) => Some(ParameterSource::Fixed(value.clone())),
             None => None,
         };
         let root = self.root(models);
         if let Some(ModelFieldSource::Operation(operation)) = root.map(|root| &root.from) {
             let mut operation = operation.as_ref().clone();
             for parameter in &mut operation.parameters {
-                let Source::Argument(argument) = &parameter.from else { continue };
+                let ParameterSource::Argument(argument) = &parameter.from else { continue };
                 if let Some(source) = source(argument) {
                     parameter.from = source;
                 }

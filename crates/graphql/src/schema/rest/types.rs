@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use indexmap::IndexSet;
 use json::pointer::escaped;
-use openapi::{DiscriminatedUnion as Discriminator, MemberAccess, OpenApiDocument, OpenApiSchema};
+use openapi::{DiscriminatedUnion, MemberAccess, OpenApiDocument, OpenApiSchema};
 
 use super::flat::{FlatMember, FlatMembers, FlatSchema, FlatSchemaKind, SchemaFlattener};
 use crate::mistake::SchemaWarning;
@@ -355,7 +355,7 @@ impl<'a> TypeBuilder<'a> {
         &mut self,
         flat: &FlatSchema<'a>,
         branches: Vec<FlatSchema<'a>>,
-        told: Option<&'a Discriminator>,
+        told: Option<&'a DiscriminatedUnion>,
         at: &SchemaLocation,
     ) -> ModelTypeRef {
         let told_by = told_by(&branches, told);
@@ -406,7 +406,7 @@ enum TellBy {
     Shape(Vec<(usize, Vec<Box<str>>)>),
 }
 
-fn told_by(branches: &[FlatSchema<'_>], told: Option<&Discriminator>) -> Option<TellBy> {
+fn told_by(branches: &[FlatSchema<'_>], told: Option<&DiscriminatedUnion>) -> Option<TellBy> {
     if let Some(told) = told {
         let number = |name: &str| branches.iter().position(|branch| branch.name == Some(name));
         let texts = told.values.iter().filter_map(|(text, name)| Some((text.clone(), number(name)?)));

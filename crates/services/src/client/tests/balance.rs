@@ -1,6 +1,6 @@
 //! Load balancing and retries.
 
-use std::time::Duration as Time;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
@@ -21,7 +21,7 @@ async fn one_of_three(does: EndpointBehaviour, method: &str) {
     for _ in 0..125 {
         let answers = join_all((0..16).map(|_| ask(&services, &shop, method))).await;
         failed += answers.iter().filter(|answer| *answer != "200").count();
-        tokio::time::advance(Time::from_millis(100)).await;
+        tokio::time::advance(Duration::from_millis(100)).await;
     }
     let stats = stats(&services);
     assert_eq!(stats.requests, 2_000);
@@ -160,7 +160,7 @@ async fn does_not_retry_after_the_timeout() {
     });
     let begun = tokio::time::Instant::now();
     assert_eq!(ask(&services, &shop, "GET").await, "upstream-timeout");
-    assert_eq!((begun.elapsed(), fleet.sent_anywhere()), (Time::from_millis(2_500), 2));
+    assert_eq!((begun.elapsed(), fleet.sent_anywhere()), (Duration::from_millis(2_500), 2));
 }
 
 #[tokio::test(start_paused = true)]

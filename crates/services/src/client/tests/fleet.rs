@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::time::Duration as Time;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -149,17 +149,19 @@ impl ServiceTransport for SimulatedFleet {
             let body = match does {
                 EndpointBehaviour::Echo => message.into_body(),
                 EndpointBehaviour::GiveUp(millis) => {
-                    let reading = tokio::time::timeout(Time::from_millis(millis), whole(message.into_body()));
+                    let reading =
+                        tokio::time::timeout(Duration::from_millis(millis), whole(message.into_body()));
                     full(reading.await.map_err(|late| TransportError::Broken(late.into()))??)
                 }
                 EndpointBehaviour::Reject(millis, status) => {
-                    let reading = tokio::time::timeout(Time::from_millis(millis), whole(message.into_body()));
+                    let reading =
+                        tokio::time::timeout(Duration::from_millis(millis), whole(message.into_body()));
                     let Ok(Ok(body)) = reading.await else { return answer(status, empty()) };
                     full(body)
                 }
                 EndpointBehaviour::RejectSlowly(millis, status) => {
                     let reading = read_slowly(message.into_body());
-                    let Ok(()) = tokio::time::timeout(Time::from_millis(millis), reading).await else {
+                    let Ok(()) = tokio::time::timeout(Duration::from_millis(millis), reading).await else {
                         return answer(status, empty());
                     };
                     empty()
@@ -174,11 +176,11 @@ impl ServiceTransport for SimulatedFleet {
                 | EndpointBehaviour::RejectSlowly(..) => answer(200, body),
                 EndpointBehaviour::Cut => answer(200, http_body_util::StreamBody::new(cut()).boxed_unsync()),
                 EndpointBehaviour::Wait(millis) => {
-                    tokio::time::sleep(Time::from_millis(millis)).await;
+                    tokio::time::sleep(Duration::from_millis(millis)).await;
                     answer(200, empty())
                 }
                 EndpointBehaviour::WaitLarge(millis) => {
-                    tokio::time::sleep(Time::from_millis(millis)).await;
+                    tokio::time::sleep(Duration::from_millis(millis)).await;
                     answer(200, full(vec![b'x'; 100_000]))
                 }
                 EndpointBehaviour::Stall => {
@@ -200,7 +202,7 @@ async fn whole(body: StreamedServiceBody) -> Result<bytes::Bytes, TransportError
 /// Reads the whole body of a request, and waits for two seconds before each part.
 async fn read_slowly(mut body: StreamedServiceBody) {
     loop {
-        tokio::time::sleep(Time::from_secs(2)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
         if body.frame().await.is_none() {
             return;
         }

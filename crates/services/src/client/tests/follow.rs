@@ -1,6 +1,6 @@
 //! Changes of DNS records and of the config.
 
-use std::time::Duration as Time;
+use std::time::Duration;
 
 use super::fleet::{EndpointBehaviour, SimulatedFleet, THREE, ask, config, endpoint, stats};
 use super::*;
@@ -8,7 +8,7 @@ use super::*;
 const NAMED: [&str; 1] = ["http://shop.example:1"];
 
 /// Lets time pass, so that background tasks run.
-async fn pass(time: Time) {
+async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
@@ -37,7 +37,7 @@ async fn follows_changes_of_a_name() {
     tokio::task::yield_now().await;
     fleet.does(&[1, 2, 3], EndpointBehaviour::Answer(200));
     fleet.name("shop.example", &[3]);
-    pass(Time::from_secs(6)).await;
+    pass(Duration::from_secs(6)).await;
     for _ in 0..4 {
         ask(&services, &shop, "GET").await;
     }
@@ -54,7 +54,7 @@ async fn a_failed_lookup_keeps_the_previous_addresses() {
     fleet.name("shop.example", &[1]);
     assert_eq!(ask(&services, &shop, "GET").await, "200");
     fleet.name("shop.example", &[]);
-    pass(Time::from_secs(20)).await;
+    pass(Duration::from_secs(20)).await;
     assert!(*fleet.look_ups.borrow() > 3);
     assert_eq!((ask(&services, &shop, "GET").await, addresses(&services)), ("200".to_owned(), vec![1]));
 }
@@ -66,15 +66,15 @@ async fn an_unused_service_is_not_resolved() {
     let (services, shop) =
         fleet.shop(&NAMED, |config| config.dns_refresh_rate = DurationConfig::from_secs(1));
     ask(&services, &shop, "GET").await;
-    pass(Time::from_secs(60)).await;
+    pass(Duration::from_secs(60)).await;
     let asleep = *fleet.look_ups.borrow();
-    pass(Time::from_secs(600)).await;
+    pass(Duration::from_secs(600)).await;
     assert_eq!(*fleet.look_ups.borrow(), asleep);
     fleet.name("shop.example", &[2]);
     ask(&services, &shop, "GET").await;
     assert_eq!((fleet.sent(2).len(), *fleet.look_ups.borrow()), (1, asleep + 1), "resolved again");
     drop((services, shop));
-    pass(Time::from_secs(60)).await;
+    pass(Duration::from_secs(60)).await;
     assert_eq!(*fleet.look_ups.borrow(), asleep + 1, "the task ends with the services");
 }
 
@@ -101,7 +101,7 @@ async fn a_reload_keeps_the_state_of_endpoints() {
         .renewed(&config(&THREE, |config| config.timeout = DurationConfig::from_secs(3)), Path::new(""))
         .unwrap();
     assert_eq!(stats(&same), before);
-    assert_eq!(same.get("shop").unwrap().timeout(), Time::from_secs(3));
+    assert_eq!(same.get("shop").unwrap().timeout(), Duration::from_secs(3));
     let fewer = same.renewed(&config(&THREE[1..], |_| ()), Path::new("")).unwrap();
     assert_eq!(addresses(&fewer), [2, 3]);
     assert!(!endpoint(&fewer, 2).healthy && stats(&fewer).requests == before.requests);

@@ -1,6 +1,6 @@
 //! Outlier ejection and health checks.
 
-use std::time::Duration as Time;
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 
@@ -32,7 +32,7 @@ async fn ejects_a_failing_endpoint_with_growing_pauses() {
             gaps.push(last.elapsed().as_millis());
             last = tokio::time::Instant::now();
         }
-        tokio::time::advance(Time::from_millis(50)).await;
+        tokio::time::advance(Duration::from_millis(50)).await;
     }
     // Three failures in a row, then a probe after each pause: 1 s, 2 s, 4 s to 30 s, less up to a quarter.
     let pauses = &gaps[3..];
@@ -47,7 +47,7 @@ async fn ejects_a_failing_endpoint_with_growing_pauses() {
     // A pause of 30 s may have begun just now; afterwards the endpoint gets a third of the requests.
     for _ in 0..1_600 {
         ask(&services, &shop, "GET").await;
-        tokio::time::advance(Time::from_millis(50)).await;
+        tokio::time::advance(Duration::from_millis(50)).await;
     }
     assert!(endpoint(&services, 2).healthy && fleet.sent(2).len() > 100);
 }
@@ -62,7 +62,7 @@ async fn probes_an_ejected_endpoint_with_a_single_request() {
     }
     fleet.does(&[2], EndpointBehaviour::Hang);
     fleet.sent_anywhere();
-    tokio::time::advance(Time::from_secs(1)).await;
+    tokio::time::advance(Duration::from_secs(1)).await;
     let call = RequestCall::unlimited();
     let asked: Vec<_> =
         (0..30).map(|_| tokio::spawn(services.send(&call, &shop, request("GET", "/")))).collect();
@@ -172,8 +172,9 @@ async fn client_faults_do_not_count_against_a_service() {
         fleet.shop(&THREE[..1], |config| config.idle_timeout = DurationConfig::from_secs(5));
     for fault in [BreaksOff, StopsSending, Leaves] {
         for _ in 0..10 {
-            let asked = tokio::time::timeout(Time::from_secs(9), upload(&services, &shop, spoilt(fault)));
-            let patience = if matches!(fault, Leaves) { Time::from_secs(1) } else { Time::from_secs(8) };
+            let asked = tokio::time::timeout(Duration::from_secs(9), upload(&services, &shop, spoilt(fault)));
+            let patience =
+                if matches!(fault, Leaves) { Duration::from_secs(1) } else { Duration::from_secs(8) };
             let code = match tokio::time::timeout(patience, asked).await {
                 Err(_) => "",
                 Ok(answer) => answer.unwrap().unwrap_err().code(),
@@ -255,7 +256,7 @@ async fn error_responses_to_incomplete_uploads_do_not_count_against_a_service() 
 /// Returns a body that never ends, with 0.9 seconds between a read and the next byte.
 fn trickling() -> crate::body::StreamedServiceBody {
     let bytes = futures_util::stream::unfold((), |()| async {
-        tokio::time::sleep(Time::from_millis(900)).await;
+        tokio::time::sleep(Duration::from_millis(900)).await;
         Some((Ok(http_body::Frame::data(bytes::Bytes::from("x"))), ()))
     });
     http_body_util::BodyExt::boxed_unsync(http_body_util::StreamBody::new(bytes))
@@ -293,7 +294,7 @@ async fn broken_responses_to_slow_readers_do_not_count_against_a_service() {
     let fleet = Arc::new(SimulatedFleet::default());
     fleet.does(&[1], EndpointBehaviour::Cut);
     let (services, shop) = fleet.shop(&THREE[..1], |_| ());
-    let reads = async |pause: Time| {
+    let reads = async |pause: Duration| {
         let message = http::Request::get("/").body(crate::body::empty()).unwrap();
         let mut body = services.forward(&RequestCall::unlimited(), &shop, message).await.unwrap().into_body();
         assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
@@ -301,10 +302,10 @@ async fn broken_responses_to_slow_readers_do_not_count_against_a_service() {
         assert!(body.frame().await.is_some_and(|frame| frame.is_err()));
     };
     for _ in 0..10 {
-        reads(Time::from_secs(2)).await;
+        reads(Duration::from_secs(2)).await;
     }
     assert_faultless(&services);
-    reads(Time::ZERO).await;
+    reads(Duration::ZERO).await;
     assert_eq!(endpoint(&services, 1).failures, 1);
 }
 
@@ -313,12 +314,12 @@ async fn health_checks_eject_and_restore_an_endpoint() {
     let fleet = Arc::new(SimulatedFleet::default());
     let (services, shop) = fleet.shop(&THREE, checked);
     services.watch();
-    tokio::time::sleep(Time::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(fleet.sent(1), ["GET /healthz"]);
     fleet.does(&[1], EndpointBehaviour::Answer(404));
-    tokio::time::sleep(Time::from_secs(10)).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(endpoint(&services, 1).healthy, "two failed checks are not enough");
-    tokio::time::sleep(Time::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!endpoint(&services, 1).healthy);
     fleet.sent_anywhere();
     for _ in 0..9 {
@@ -326,7 +327,7 @@ async fn health_checks_eject_and_restore_an_endpoint() {
     }
     assert_eq!(fleet.sent(1).len(), 0);
     fleet.does(&[1], EndpointBehaviour::Answer(204));
-    tokio::time::sleep(Time::from_secs(10)).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(endpoint(&services, 1).healthy);
     for silent in [
         EndpointBehaviour::Hang,
@@ -335,10 +336,10 @@ async fn health_checks_eject_and_restore_an_endpoint() {
         EndpointBehaviour::Break,
     ] {
         fleet.does(&[1], silent);
-        tokio::time::sleep(Time::from_secs(20)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
         assert!(!endpoint(&services, 1).healthy, "{silent:?}");
         fleet.does(&[1], EndpointBehaviour::Answer(200));
-        tokio::time::sleep(Time::from_secs(15)).await;
+        tokio::time::sleep(Duration::from_secs(15)).await;
         assert!(endpoint(&services, 1).healthy, "{silent:?}");
     }
 }
@@ -349,21 +350,21 @@ async fn health_checks_end_with_the_services_or_their_config() {
     let (services, shop) = fleet.shop(&THREE, checked);
     services.watch();
     fleet.does(&[1], EndpointBehaviour::Answer(500));
-    tokio::time::sleep(Time::from_secs(20)).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
     assert!(!endpoint(&services, 1).healthy);
     let same = services.renewed(&config(&THREE, checked), Path::new("")).unwrap();
     assert!(!endpoint(&same, 1).healthy, "a reload keeps the state");
     let without = same.renewed(&config(&THREE, |_| ()), Path::new("")).unwrap();
     without.watch();
     fleet.sent_anywhere();
-    tokio::time::sleep(Time::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(fleet.sent_anywhere(), 0);
     assert!(endpoint(&without, 1).healthy, "without checks, nothing else would restore it");
     let again = without.renewed(&config(&THREE, checked), Path::new("")).unwrap();
     again.watch();
-    tokio::time::sleep(Time::from_secs(6)).await;
+    tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(fleet.sent_anywhere(), 6);
     drop((services, same, without, again, shop));
-    tokio::time::sleep(Time::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(fleet.sent_anywhere(), 0);
 }

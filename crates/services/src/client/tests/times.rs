@@ -1,6 +1,6 @@
 //! Timeouts and their error messages.
 
-use std::time::Duration as Time;
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use tokio::time::Instant;
@@ -14,7 +14,7 @@ async fn late(
     does: EndpointBehaviour,
     body: StreamedServiceBody,
     change: impl FnOnce(&mut ServiceConfig),
-) -> (CallError, Time) {
+) -> (CallError, Duration) {
     let fleet = Arc::new(SimulatedFleet::default());
     fleet.does(&[1], does);
     let (services, shop) = fleet.shop(&THREE[..1], change);
@@ -28,11 +28,14 @@ async fn late(
 async fn errors_name_the_expired_timeout() {
     let (error, took) = late(EndpointBehaviour::Hang, empty(), |_| ()).await;
     assert_eq!(error.to_string(), "the service `shop` did not answer within 10s (the service's `timeout`)");
-    assert_eq!((error.code(), error.status().as_u16(), took), ("upstream-timeout", 504, Time::from_secs(10)));
+    assert_eq!(
+        (error.code(), error.status().as_u16(), took),
+        ("upstream-timeout", 504, Duration::from_secs(10))
+    );
     let first = |config: &mut ServiceConfig| config.first_byte_timeout = Some(DurationConfig::from_secs(2));
     let (error, took) = late(EndpointBehaviour::Hang, empty(), first).await;
     let told = "the service `shop` did not begin its answer within 2s (its `first_byte_timeout`)";
-    assert_eq!((error.to_string().as_str(), took), (told, Time::from_secs(2)));
+    assert_eq!((error.to_string().as_str(), took), (told, Duration::from_secs(2)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,7 +50,7 @@ async fn a_stalled_response_ends_at_the_idle_timeout() {
     assert!(answer.body_mut().frame().await.unwrap().is_ok());
     let error = answer.body_mut().frame().await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "the response stalled for 3s (the service's `idle_timeout`)");
-    assert_eq!(begun.elapsed(), Time::from_secs(3));
+    assert_eq!(begun.elapsed(), Duration::from_secs(3));
     let error = services.send(&RequestCall::unlimited(), &shop, request("GET", "/")).await.unwrap_err();
     assert_eq!(error.to_string(), "the service `shop` made no progress for 3s (its `idle_timeout`)");
 }
@@ -57,7 +60,7 @@ fn upload(pieces: u64) -> (StreamedServiceBody, tokio::task::JoinHandle<()>) {
     let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, BodyError>::new(1);
     let task = tokio::spawn(async move {
         for _ in 0..pieces {
-            tokio::time::sleep(Time::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
             let _ = sender.send_data("piece".into()).await;
         }
     });
@@ -74,7 +77,7 @@ async fn upload_time_does_not_count_as_response_time() {
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 150);
     // The service's timeout starts when it has the complete request.
     let (error, took) = late(EndpointBehaviour::Hang, upload(30).0, |_| ()).await;
-    assert_eq!((error.code(), took), ("upstream-timeout", Time::from_secs(40)));
+    assert_eq!((error.code(), took), ("upstream-timeout", Duration::from_secs(40)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,6 +89,6 @@ async fn a_client_that_stops_sending_is_not_the_services_fault() {
         (error.code(), error.status().as_u16(), error.fault()),
         ("body-timeout", 408, FaultParty::Client)
     );
-    assert_eq!(took, Time::from_secs(5));
+    assert_eq!(took, Duration::from_secs(5));
     drop(sender);
 }

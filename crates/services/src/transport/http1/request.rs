@@ -1,4 +1,4 @@
-//! The sending of a request (RFC 9112): the client's side of [`Sending`].
+//! The sending of a request (RFC 9112): the client's side of [`SendingMessage`].
 
 use std::io::{self, Write};
 use std::task::Context;
