@@ -1,7 +1,7 @@
 //! The admin listener.
 
 use serde_json::{Value, json};
-use testkit::misbehave;
+use testkit::misbehaving_upstream;
 use testkit::{GatewayProcess, http};
 
 use tokio::net::TcpListener;
@@ -109,9 +109,9 @@ async fn readyz_reports_draining_while_a_request_is_in_flight() {
     assert_eq!(get(&format!("{admin}/readyz")).await, (200, json!({ "status": "ready" })));
     let url = format!("{}/up/hang", house.gateway.url);
     let waiting = tokio::spawn(async move { http::request("GET", &url, &[], "").await.map(drop) });
-    house.upstream.seen("/hang").await;
-    house.gateway.ask_to_end();
-    house.gateway.logged(|line| line.contains("leaving")).await.expect("a log line about leaving");
+    house.upstream.wait_for_request("/hang").await;
+    house.gateway.request_shutdown();
+    house.gateway.wait_for_log(|line| line.contains("leaving")).await.expect("a log line about leaving");
     let (status, document) = get(&format!("{admin}/readyz")).await;
     assert_eq!((status, &document["status"]), (503, &json!("draining")), "{document}");
     assert_eq!(get(&format!("{admin}/healthz")).await.0, 200);
@@ -144,7 +144,7 @@ async fn the_admin_listener_is_read_only_and_rejects_foreign_hosts() {
         &format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(1 << 17)),
     ] {
         // Any answer must be an error.
-        let answer = http::raw(address, bad.as_bytes()).await.unwrap_or_default();
+        let answer = http::send_raw(address, bad.as_bytes()).await.unwrap_or_default();
         assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
     house.answer(TestQuery::javascript("export default () => 1")).await;
@@ -154,7 +154,7 @@ async fn the_admin_listener_is_read_only_and_rejects_foreign_hosts() {
 #[tokio::test]
 async fn starts_without_an_admin_listener_when_the_default_address_is_taken() {
     let _taken = TcpListener::bind("127.0.0.1:9090").await; // either here or by another process
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let config = |admin: &str| {
         format!(
             "listen: 127.0.0.1:0\n{admin}\nservices: {{ up: {{ url: '{}' }} }}\nroutes: [{{ path: /*, proxy: up }}]",
@@ -162,13 +162,13 @@ async fn starts_without_an_admin_listener_when_the_default_address_is_taken() {
         )
     };
     let gateway = GatewayProcess::start(crate::orfa(), &config("# admin: the default")).await;
-    assert!(gateway.logged(|line| line.contains("no admin listener")).await.is_some());
+    assert!(gateway.wait_for_log(|line| line.contains("no admin listener")).await.is_some());
     assert_eq!(
         http::request("GET", &format!("{}/json", gateway.url), &[], "").await.expect("an answer").status,
         200
     );
     let gateway = GatewayProcess::start(crate::orfa(), &config("admin: off")).await;
-    assert!(!gateway.log().iter().any(|line| line.contains("admin")), "{:?}", gateway.log());
+    assert!(!gateway.log_lines().iter().any(|line| line.contains("admin")), "{:?}", gateway.log_lines());
 }
 
 async fn get(url: &str) -> (u16, Value) {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use testkit::http::{self, TestResponse};
-use testkit::misbehave::{self, MisbehavingUpstream};
-use testkit::{GatewayProcess, patiently};
+use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
+use testkit::{GatewayProcess, with_timeout};
 use tokio::process::Command;
 
 use crate::orfa;
@@ -50,7 +50,7 @@ routes:
 
 impl AggregateGateway {
     async fn new() -> Self {
-        let upstream = misbehave::start().await;
+        let upstream = misbehaving_upstream::start().await;
         let files = [("items.yaml", ITEMS), ("one.yaml", ONE)];
         let gateway = GatewayProcess::start_with(orfa(), &config(&upstream.url()), &files).await;
         Self { gateway, _upstream: upstream }
@@ -71,7 +71,7 @@ async fn combines_several_calls_in_one_answer() {
     let answer = served.get("/items", &[]).await;
     assert_eq!((answer.status.as_u16(), answer.json()), (200, json!([item(0), item(1)])));
     assert_eq!(answer.header("content-type"), "application/json");
-    let line = served.gateway.logged(|line| line.contains("/items")).await.expect("a line");
+    let line = served.gateway.wait_for_log(|line| line.contains("/items")).await.expect("a line");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     assert_eq!((&line["route"], &line["calls"]), (&json!("/items"), &json!(3)), "{line}");
     let refused = served.get("/items?n=6", &[]).await;
@@ -94,7 +94,7 @@ async fn takes_inputs_from_the_path_and_reports_failed_parts() {
 
 #[tokio::test]
 async fn composed_answers_are_deduplicated_and_compressed() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let many = "parts: { one: { get: 'up/json?n=100' }, other: { get: 'up/json?n=100' } }\n";
     let config = config(&upstream.url());
     let files = [("items.yaml", many), ("one.yaml", ONE)];
@@ -144,16 +144,16 @@ async fn describes_aggregates_to_permitted_callers() {
 #[tokio::test]
 async fn reloads_a_changed_declaration_and_rejects_an_invalid_one() {
     let served = AggregateGateway::new().await;
-    served.gateway.rewrite("items.yaml", &ITEMS.replace("get: 'up/json?n={n}'", "get: 'up/json?n={m}'"));
-    let line = served.gateway.logged(|line| line.contains("items.yaml:4:")).await.expect("a line");
+    served.gateway.replace_file("items.yaml", &ITEMS.replace("get: 'up/json?n={n}'", "get: 'up/json?n={m}'"));
+    let line = served.gateway.wait_for_log(|line| line.contains("items.yaml:4:")).await.expect("a line");
     assert!(line.contains("{m}") || line.contains("`m`"), "{line}");
-    served.gateway.logged(|line| line.contains("stays active")).await.expect("a line");
+    served.gateway.wait_for_log(|line| line.contains("stays active")).await.expect("a line");
     assert_eq!(served.get("/items?n=1", &[]).await.json(), json!([item(0)]));
-    served.gateway.rewrite("items.yaml", &ITEMS.replace("fields: [path]", "fields: [method]"));
+    served.gateway.replace_file("items.yaml", &ITEMS.replace("fields: [path]", "fields: [method]"));
     let changed = async {
         while served.get("/items?n=1", &[]).await.json()[0]["echo"] != json!({ "method": "GET" }) {}
     };
-    patiently("the changed declaration", changed).await;
+    with_timeout("the changed declaration", changed).await;
 }
 
 async fn run(folder: &std::path::Path, arguments: &[&str]) -> (i32, String) {

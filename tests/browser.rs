@@ -97,7 +97,8 @@ async fn the_client_library_returns_answers_and_errors_across_origins() {
     let page = BrowserPage::new().await;
     let house = house_of_programs(&page.origin()).await;
     let script = include_str!("browser/client.js");
-    let report = page.open_until(script, house.gateway.address, house.upstream.seen("/hang")).await;
+    let report =
+        page.open_until(script, house.gateway.address, house.upstream.wait_for_request("/hang")).await;
 
     for (case, answer) in [
         ("called", json!(3)),
@@ -136,7 +137,7 @@ async fn the_client_library_returns_answers_and_errors_across_origins() {
         (&json!("AbortError"), &json!(false)),
         "{cancelled:#}"
     );
-    house.upstream.closed("/hang").await;
+    house.upstream.wait_for_close("/hang").await;
 }
 
 #[tokio::test]
@@ -146,7 +147,7 @@ async fn pages_read_deduplicated_and_compressed_answers() {
     let report = page.open(include_str!("browser/encoded.js"), house.gateway.address).await;
     let person = json!({ "name": "Grace Hopper", "of": "Yale" });
     assert_eq!(report, json!({ "length": 300, "last": person, "isOne": true }));
-    let line = house.gateway.logged(|line| line.contains(r#""method":"POST","path":"/query""#)).await;
+    let line = house.gateway.wait_for_log(|line| line.contains(r#""method":"POST","path":"/query""#)).await;
     let line: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
     // The 300 references take eight bytes each.
     assert!(line["bytes_sent"].as_u64().is_some_and(|sent| sent < 1000), "{line}");

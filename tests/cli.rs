@@ -135,7 +135,7 @@ async fn serve_logs_json_and_exits_cleanly_on_sigterm() {
     let answer = testkit::http::request("GET", &format!("{}/nowhere", gateway.url), &[], "").await;
     assert_eq!(answer.expect("an answer").status, 404);
     assert!(gateway.terminate().await.success());
-    gateway.logged(|line| line.contains("stopped")).await.expect("a log line about the end");
-    let log = gateway.log();
+    gateway.wait_for_log(|line| line.contains("stopped")).await.expect("a log line about the end");
+    let log = gateway.log_lines();
     assert!(log.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{log:?}");
 }

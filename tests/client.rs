@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use testkit::{GatewayProcess, patiently};
+use testkit::{GatewayProcess, with_timeout};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
@@ -21,7 +21,7 @@ fn folder() -> PathBuf {
 async fn node(arguments: &[&str]) {
     let mut node = Command::new("node");
     let output = node.args(arguments).current_dir(folder()).kill_on_drop(true).output();
-    let ended = patiently("Node's end", output).await;
+    let ended = with_timeout("Node's end", output).await;
     let ended = ended.unwrap_or_else(|error| panic!("node is required: {error}; {SETUP}"));
     let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success(), "node {arguments:?}:\n{out}{err}");

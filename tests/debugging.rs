@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
-use testkit::{GatewayProcess, patiently};
+use testkit::{GatewayProcess, with_timeout};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -68,7 +68,7 @@ impl DebugSession {
                 self.said.push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         };
-        patiently(words, said).await;
+        with_timeout(words, said).await;
         let at = self.said[self.seen..].find(words).expect("the text");
         self.seen += at + words.len();
     }
@@ -84,7 +84,7 @@ impl DebugSession {
             let _ = self.output.read_to_end(&mut rest).await;
             self.child.wait().await
         };
-        patiently("the end of a command", end).await.expect("an end");
+        with_timeout("the end of a command", end).await.expect("an end");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Encoded answers as real clients read them: compressed in every coding, deduplicated, or both.
 
 use serde_json::Value;
-use testkit::{GatewayProcess, http, misbehave, patiently};
+use testkit::{GatewayProcess, http, misbehaving_upstream, with_timeout};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -57,7 +57,7 @@ async fn gateway(service: &str) -> GatewayProcess {
 async fn curl(arguments: &[&str]) -> (String, String) {
     let mut curl = Command::new("curl");
     let ran = curl.args(["-s", "-S", "-i", "--compressed"]).args(arguments).kill_on_drop(true).output();
-    let ran = patiently("curl's end", ran).await.expect("curl is required");
+    let ran = with_timeout("curl's end", ran).await.expect("curl is required");
     assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
     let read = String::from_utf8(ran.stdout).expect("text");
     let (head, body) = read.split_once("\r\n\r\n").expect("a head and a body");
@@ -66,7 +66,7 @@ async fn curl(arguments: &[&str]) -> (String, String) {
 
 #[tokio::test]
 async fn curl_decodes_answers_of_every_handler_in_every_coding() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let gateway = gateway(&upstream.url()).await;
     let ways: [(&str, &[&str]); 3] = [
         ("/query", &["-H", "content-type: text/javascript", "--data-binary", PROGRAM]),
@@ -92,20 +92,20 @@ async fn curl_decodes_answers_of_every_handler_in_every_coding() {
 
 #[tokio::test]
 async fn node_decodes_compressed_answers() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let gateway = gateway(&upstream.url()).await;
     let code = "const answer = await fetch(process.argv[1]);
         console.log(answer.headers.get('content-encoding') !== null, (await answer.json()).length)";
     let mut node = Command::new("node");
     let url = format!("{}/s/list", gateway.url);
     let ran = node.args(["--input-type=module", "-e", code, &url]).kill_on_drop(true).output();
-    let ran = patiently("Node's end", ran).await.expect("node is required");
+    let ran = with_timeout("Node's end", ran).await.expect("node is required");
     assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), "true 300", "{ran:?}");
 }
 
 #[tokio::test]
 async fn proxied_responses_are_compressed_only_if_configured() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let gateway = gateway(&upstream.url()).await;
     let (head, _) = curl(&[&format!("{}/up/json?n=300", gateway.url)]).await;
     assert!(!head.contains("content-encoding") && !head.contains("accept-encoding"), "{head}");
@@ -117,7 +117,7 @@ async fn proxied_responses_are_compressed_only_if_configured() {
 
 #[tokio::test]
 async fn answers_are_deduplicated_and_then_compressed() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let gateway = gateway(&upstream.url()).await;
     let url = format!("{}/s/list", gateway.url);
     let plain = http::request("GET", &url, &[], "").await.expect("an answer");
@@ -151,7 +151,7 @@ async fn answers_are_deduplicated_and_then_compressed() {
 
 #[tokio::test]
 async fn http2_answers_are_deduplicated_in_every_coding() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let gateway = gateway(&upstream.url()).await;
     let url = format!("{}/s/list", gateway.url);
     let accept = format!("accept: {DEDUP}");
@@ -171,7 +171,7 @@ async fn http2_answers_are_deduplicated_in_every_coding() {
 
 #[tokio::test]
 async fn filters_run_before_compression() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let gateway = gateway(&upstream.url()).await;
     let (head, body) =
         curl(&["-H", "accept-encoding: zstd", &format!("{}/filtered/json?n=300", gateway.url)]).await;
@@ -201,10 +201,10 @@ async fn compression_flushes_slow_answers_piece_by_piece() {
         curl.args(arguments).stdout(std::process::Stdio::piped()).kill_on_drop(true).spawn().expect("curl");
     let mut out = curl.stdout.take().expect("its output");
     let mut first = [0; 6];
-    patiently("the first piece", out.read_exact(&mut first)).await.expect("the first piece");
+    with_timeout("the first piece", out.read_exact(&mut first)).await.expect("the first piece");
     assert_eq!(&first, b"first ");
     go_on.send(()).expect("the service waits");
     let mut rest = String::new();
-    patiently("the rest", out.read_to_string(&mut rest)).await.expect("the rest");
+    with_timeout("the rest", out.read_to_string(&mut rest)).await.expect("the rest");
     assert_eq!(rest, "second");
 }

@@ -1,6 +1,6 @@
 //! Failing filters in the log and in the metrics.
 
-use testkit::{GatewayProcess, http, misbehave};
+use testkit::{GatewayProcess, http, misbehaving_upstream};
 
 use crate::support::{metric, metrics};
 
@@ -71,7 +71,7 @@ const BREAKS: &str = r#"(module
 
 #[tokio::test]
 async fn failing_filters_have_a_problem_a_log_line_and_metrics() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     for (name, code) in [("loops.wasm", LOOPS), ("calls.wasm", CALLS), ("holds.wasm", HOLDS)] {
         std::fs::write(folder.path().join(name), wat::parse_str(code).expect("a module")).expect("written");
@@ -92,16 +92,17 @@ async fn failing_filters_have_a_problem_a_log_line_and_metrics() {
     };
     let looped = get("/loops/json").await;
     assert_eq!((looped.status.as_u16(), &looped.json()["code"]), (503, &"filter-failed".into()));
-    let line = gateway.logged(|line| line.contains("trapped")).await.expect("a line");
+    let line = gateway.wait_for_log(|line| line.contains("trapped")).await.expect("a line");
     assert!(line.contains(r#""filter":"loops""#) && line.contains("more CPU time than 5ms"), "{line}");
     // The refused call fails the request: a filter must not pass a request it could not check.
     let unasked = get("/calls/json").await;
     assert_eq!((unasked.status.as_u16(), &unasked.json()["code"]), (503, &"filter-refused".into()));
-    let line = gateway.logged(|line| line.contains("neither a service nor a host")).await.expect("a line");
+    let line =
+        gateway.wait_for_log(|line| line.contains("neither a service nor a host")).await.expect("a line");
     assert!(line.contains(r#""upstream":"auth.example.org:80""#), "{line}");
     let cut = http::request("GET", &format!("{}/holds/gigabyte", gateway.url), &[], "").await;
     assert!(cut.is_err(), "an answer that has begun can only break off");
-    let line = gateway.logged(|line| line.contains("cut short")).await.expect("a line");
+    let line = gateway.wait_for_log(|line| line.contains("cut short")).await.expect("a line");
     assert!(line.contains(r#""filter":"holds""#) && line.contains("filter-response-too-large"), "{line}");
     let page = metrics(&gateway).await;
     assert_eq!(metric(&page, "orfa_filter_traps_total{filter=\"loops\"}"), 1);
@@ -111,7 +112,7 @@ async fn failing_filters_have_a_problem_a_log_line_and_metrics() {
 
 #[tokio::test]
 async fn requests_do_not_pass_if_their_filter_can_not_ask_in_the_callback_of_a_call() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let filter = folder.path().join("later.wasm");
     std::fs::write(&filter, wat::parse_str(CALLS_LATER).expect("a module")).expect("written");
@@ -127,7 +128,8 @@ async fn requests_do_not_pass_if_their_filter_can_not_ask_in_the_callback_of_a_c
     };
     let unasked = get("/later/json").await;
     assert_eq!((unasked.status.as_u16(), &unasked.json()["code"]), (503, &"filter-refused".into()));
-    let line = gateway.logged(|line| line.contains("neither a service nor a host")).await.expect("a line");
+    let line =
+        gateway.wait_for_log(|line| line.contains("neither a service nor a host")).await.expect("a line");
     for part in [r#""level":"WARN""#, r#""filter":"later""#, r#""upstream":"auth.example.org:80""#] {
         assert!(line.contains(part), "{part}: {line}");
     }
@@ -148,6 +150,6 @@ async fn the_cost_of_a_program_is_logged_even_if_a_filter_fails() {
     let (url, typed) = (format!("{}/query", gateway.url), [("content-type", "text/javascript")]);
     let answer = http::request("POST", &url, &typed, "export default () => 1").await.expect("an answer");
     assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (503, &"filter-failed".into()));
-    let line = gateway.logged(|line| line.contains("\"route\":\"/query\"")).await.expect("a line");
+    let line = gateway.wait_for_log(|line| line.contains("\"route\":\"/query\"")).await.expect("a line");
     assert!(line.contains("\"status\":503") && line.contains("\"cpu_ms\":"), "{line}");
 }

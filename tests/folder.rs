@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use testkit::patiently;
+use testkit::with_timeout;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
@@ -109,12 +109,12 @@ async fn referenced_files_are_watched_however_the_config_is_named() {
                 None => panic!("{from} {config}: no `{wanted}` in\n{seen}"),
             }
         };
-        let listens = patiently("the gateway listens", line("\"address\"")).await;
+        let listens = with_timeout("the gateway listens", line("\"address\"")).await;
         let address = listens.split("\"address\":\"").nth(1).and_then(|rest| rest.split('"').next());
         let address = address.expect("an address").to_owned();
         std::fs::write(folder.path().join(late), "export default () => 'late'").expect("written");
         let path = if late.contains("queries") { "query" } else { "here" };
-        patiently(format!("{late} is noticed"), line("has changed and is active")).await;
+        with_timeout(format!("{late} is noticed"), line("has changed and is active")).await;
         let answer = testkit::http::request("GET", &format!("http://{address}/{path}/late"), &[], "").await;
         assert_eq!(answer.expect("an answer").text(), "late", "{from} {config} {late}");
     }

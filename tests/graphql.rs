@@ -5,7 +5,7 @@ mod served;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use testkit::{http, patiently};
+use testkit::{http, with_timeout};
 
 pub(crate) use served::GraphqlGateway;
 use served::node;
@@ -41,7 +41,8 @@ async fn combines_a_graphql_and_a_rest_service_in_one_schema() {
     let broken = served.ask("/graphql", "{ broken agent(id: 1) { id } }").await;
     assert_eq!(broken["data"], json!({ "broken": null, "agent": { "id": 1 } }));
     assert_eq!(broken["errors"][0]["path"], json!(["broken"]), "{broken:#}");
-    let line = served.gateway.logged(|line| line.contains("\"route\":\"/graphql\"")).await.expect("a line");
+    let line =
+        served.gateway.wait_for_log(|line| line.contains("\"route\":\"/graphql\"")).await.expect("a line");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     assert_eq!(line["calls"], json!(2), "{line}");
 }
@@ -104,7 +105,7 @@ async fn refusals_are_problems_or_graphql_errors_and_logged() {
         );
         assert_eq!(told.get("data"), None, "{body}");
     }
-    let line = served.gateway.logged(|line| line.contains("graphql-batch")).await.expect("a line");
+    let line = served.gateway.wait_for_log(|line| line.contains("graphql-batch")).await.expect("a line");
     assert!(line.contains(r#""status":400"#), "{line}");
 }
 
@@ -188,7 +189,7 @@ async fn an_unreachable_service_delays_only_its_own_route() {
     assert!(!waiting.header("retry-after").is_empty());
     assert_eq!(served.get("/echo", &[]).await.status.as_u16(), 200);
     // The reason names the service only after it was asked once without an answer.
-    patiently("the reason names the service", async {
+    with_timeout("the reason names the service", async {
         loop {
             let (status, why) = served.readyz().await;
             assert!(status == 503 && why.contains("/graphql"), "{status} {why}");
@@ -199,7 +200,7 @@ async fn an_unreachable_service_delays_only_its_own_route() {
     })
     .await;
     served.start_agents().await;
-    patiently("the route is ready", async { while served.readyz().await.0 != 200 {} }).await;
+    with_timeout("the route is ready", async { while served.readyz().await.0 != 200 {} }).await;
     assert_eq!(
         served.ask("/graphql", "{ agent(id: 1) { name } }").await,
         json!({ "data": { "agent": { "name": "Ann" } } })

@@ -55,7 +55,7 @@ async fn queries_have_the_documented_answers() {
     }
     assert!(count > 0, "the page shows no query");
     let renamed = &shown("renamed.yaml")[0];
-    gateway.rewrite("links.yaml", renamed);
+    gateway.replace_file("links.yaml", renamed);
     let schema =
         Command::new(crate::orfa()).args(["graphql", "schema"]).current_dir(gateway.directory()).output();
     let schema = String::from_utf8(schema.await.expect("orfa runs").stdout).expect("a text");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use testkit::GatewayProcess;
 use testkit::http::{HeldConnection, TestResponse, request};
-use testkit::misbehave::{self, MisbehavingUpstream};
+use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
 
 use crate::orfa;
 
@@ -42,7 +42,7 @@ struct IdentityGateway {
 
 impl IdentityGateway {
     async fn new() -> Self {
-        let upstream = misbehave::start().await;
+        let upstream = misbehaving_upstream::start().await;
         let files = [("shop.key", KEY), ("slow.key", SLOW)];
         let yaml = CONFIG.replace("UPSTREAM", &upstream.url());
         Self { gateway: GatewayProcess::start_with(orfa(), &yaml, &files).await, upstream }
@@ -151,7 +151,7 @@ async fn concurrency_counts_until_the_last_byte() {
     let mut first = HeldConnection::open(&house.gateway.url).await.expect("a connection");
     let under_way =
         tokio::spawn(async move { first.request("GET", "/up/hang", &[("x-api-key", SLOW)], "").await });
-    house.upstream.seen("/hang").await;
+    house.upstream.wait_for_request("/hang").await;
     refused(&house.get("/up/echo", SLOW).await, 429, "rate-at-once");
     under_way.abort();
     let again = async {
@@ -159,7 +159,7 @@ async fn concurrency_counts_until_the_last_byte() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    testkit::patiently("the slot of the disconnected client", again).await;
+    testkit::with_timeout("the slot of the disconnected client", again).await;
 }
 
 #[tokio::test]
@@ -167,8 +167,8 @@ async fn the_log_contains_callers_but_no_keys() {
     let house = IdentityGateway::new().await;
     house.get("/up/echo", KEY).await;
     house.get("/up/echo", "a-wrong-key-that-somebody-sends").await;
-    let line = house.gateway.logged(|line| line.contains("\"status\":401")).await.expect("a line");
-    let log = house.gateway.log();
+    let line = house.gateway.wait_for_log(|line| line.contains("\"status\":401")).await.expect("a line");
+    let log = house.gateway.log_lines();
     let passed = log.iter().find(|line| line.contains("\"status\":200")).expect("a line");
     let passed: Value = serde_json::from_str(passed).expect("JSON");
     assert_eq!(passed["caller"], "shop");

@@ -2,7 +2,7 @@
 
 use testkit::GatewayProcess;
 use testkit::http::{self, TestResponse};
-use testkit::misbehave::{self, MisbehavingUpstream};
+use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
 
 use crate::orfa;
 use crate::support::{ClientLoad, UnsentTestRequest};
@@ -73,17 +73,17 @@ async fn in_force(gateway: &GatewayProcess) -> String {
 async fn until_in_force(gateway: &GatewayProcess, number: usize) {
     let wanted = format!("v{number}");
     let turned = async { while in_force(gateway).await != wanted {} };
-    testkit::patiently(format!("config {wanted} in force"), turned).await;
+    testkit::with_timeout(format!("config {wanted} in force"), turned).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_reloads_under_load_fail_no_requests_and_mix_no_configs() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, "")).await;
     let load = ClientLoad::start(&gateway.url, ask, is_whole);
     for number in 1..=100 {
-        gateway.rewrite("orfa.yaml", &config(&upstream, number, ""));
-        gateway.ask_to_reload();
+        gateway.replace_file("orfa.yaml", &config(&upstream, number, ""));
+        gateway.request_reload();
         until_in_force(&gateway, number).await;
     }
     load.answers(100).await;
@@ -93,92 +93,93 @@ async fn a_hundred_reloads_under_load_fail_no_requests_and_mix_no_configs() {
 
 #[tokio::test]
 async fn reloads_when_the_config_or_a_file_it_references_changes() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let named = config(&upstream, 0, "").replace("'v0' } }", "'${file:number}' } }");
     let gateway = GatewayProcess::start_with(orfa(), &named, &[("number", "v0")]).await;
     assert_eq!(in_force(&gateway).await, "v0");
-    gateway.rewrite("number", "v7");
+    gateway.replace_file("number", "v7");
     until_in_force(&gateway, 7).await;
-    gateway.rewrite("orfa.yaml", &config(&upstream, 8, ""));
+    gateway.replace_file("orfa.yaml", &config(&upstream, 8, ""));
     until_in_force(&gateway, 8).await;
 }
 
 #[tokio::test]
 async fn rejects_an_invalid_config_with_all_mistakes_and_keeps_the_previous_one() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, "")).await;
-    gateway.rewrite("orfa.yaml", "listen: nowhere\nroutes: [{ path: x }]\n");
-    gateway.ask_to_reload();
-    gateway.logged(|line| line.contains("stays active")).await.expect("a log line about it");
-    let log = gateway.log();
+    gateway.replace_file("orfa.yaml", "listen: nowhere\nroutes: [{ path: x }]\n");
+    gateway.request_reload();
+    gateway.wait_for_log(|line| line.contains("stays active")).await.expect("a log line about it");
+    let log = gateway.log_lines();
     for mistake in ["`nowhere` is not an address", "`x` does not start with `/`", "has no handler"] {
         assert!(log.iter().any(|line| line.contains(mistake)), "{mistake} in {log:?}");
     }
     assert_eq!(in_force(&gateway).await, "v0");
-    gateway.rewrite("orfa.yaml", &config(&upstream, 1, ""));
+    gateway.replace_file("orfa.yaml", &config(&upstream, 1, ""));
     until_in_force(&gateway, 1).await;
 }
 
 #[tokio::test]
 async fn logs_settings_that_need_a_restart() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, "")).await;
-    gateway.rewrite("orfa.yaml", &config(&upstream, 1, "admin: 127.0.0.1:0\nruntime: { instances: 7 }\n"));
-    gateway.ask_to_reload();
+    gateway
+        .replace_file("orfa.yaml", &config(&upstream, 1, "admin: 127.0.0.1:0\nruntime: { instances: 7 }\n"));
+    gateway.request_reload();
     until_in_force(&gateway, 1).await;
     for field in ["admin", "runtime"] {
         let line = |line: &str| line.contains("after a restart") && line.contains(&format!("\"{field}\""));
-        gateway.logged(line).await.unwrap_or_else(|| panic!("{field} in {:?}", gateway.log()));
+        gateway.wait_for_log(line).await.unwrap_or_else(|| panic!("{field} in {:?}", gateway.log_lines()));
     }
 }
 
 #[tokio::test]
 async fn sigterm_waits_for_load_balancers_and_drops_no_requests() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, "")).await;
     let load = ClientLoad::start(&gateway.url, ask, is_whole);
     load.answers(20).await;
-    gateway.ask_to_end();
-    gateway.logged(|line| line.contains("leaving")).await.expect("the end begins");
+    gateway.request_shutdown();
+    gateway.wait_for_log(|line| line.contains("leaving")).await.expect("the end begins");
     // Clients that a load balancer still sends here.
     load.answers(20).await;
     let failures = load.end().await;
     assert!(failures.is_empty(), "{} failures, the first: {:?}", failures.len(), failures.first());
-    assert!(gateway.ended().await.success());
+    assert!(gateway.wait_for_exit().await.success());
 }
 
 #[tokio::test]
 async fn a_second_signal_stops_the_gateway_immediately() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let long = config(&upstream, 0, "").replace("delay: 1s", "delay: 1h, timeout: 1h");
     let mut gateway = GatewayProcess::start(orfa(), &long).await;
     let url = format!("{}/up/hang", gateway.url);
     let hanging = tokio::spawn(async move { http::request("GET", &url, &[], "").await.is_err() });
-    upstream.seen("/hang").await;
-    gateway.ask_to_end();
-    gateway.logged(|line| line.contains("leaving")).await.expect("the end begins");
+    upstream.wait_for_request("/hang").await;
+    gateway.request_shutdown();
+    gateway.wait_for_log(|line| line.contains("leaving")).await.expect("the end begins");
     gateway.interrupt();
-    assert!(gateway.ended().await.success());
+    assert!(gateway.wait_for_exit().await.success());
     assert!(hanging.await.expect("a task"), "an answer of a gateway that has ended");
 }
 
 const TAKEOVER: &str = "takeover: takeover.sock\nadmin: 127.0.0.1:0\n";
 
 async fn can_be_taken_over(gateway: &GatewayProcess) {
-    gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
+    gateway.wait_for_log(|line| line.contains("can be taken over")).await.expect("a takeover socket");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_takeovers_under_load_refuse_and_fail_no_requests() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
     can_be_taken_over(&gateway).await;
     let load = ClientLoad::start(&gateway.url, ask, is_whole);
     for change in 0..10 {
-        let next = gateway.successor(orfa()).await;
+        let next = gateway.start_successor(orfa()).await;
         assert_eq!(next.address, gateway.address, "change {change}");
         can_be_taken_over(&next).await;
-        assert!(gateway.ended().await.success(), "change {change}: {:?}", gateway.log());
+        assert!(gateway.wait_for_exit().await.success(), "change {change}: {:?}", gateway.log_lines());
         gateway = next;
         load.answers(20).await;
     }
@@ -188,7 +189,7 @@ async fn ten_takeovers_under_load_refuse_and_fail_no_requests() {
 
 #[tokio::test]
 async fn a_successor_that_exits_before_it_is_ready_changes_nothing() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let gateway = GatewayProcess::start(orfa(), &config(&upstream, 0, TAKEOVER)).await;
     can_be_taken_over(&gateway).await;
     let socket = gateway.directory().join("takeover.sock");
@@ -197,43 +198,44 @@ async fn a_successor_that_exits_before_it_is_ready_changes_nothing() {
     assert_eq!(mode & 0o777, 0o600, "other users must not be able to connect");
     drop(tokio::net::UnixStream::connect(&socket).await.expect("a connection"));
     gateway
-        .logged(|line| line.contains("this process continues to serve"))
+        .wait_for_log(|line| line.contains("this process continues to serve"))
         .await
         .expect("a log line about it");
     assert_eq!(in_force(&gateway).await, "v0");
-    let next = gateway.successor(orfa()).await;
+    let next = gateway.start_successor(orfa()).await;
     assert_eq!(next.address, gateway.address);
 }
 
 #[tokio::test]
 async fn a_successor_binds_new_addresses_and_releases_removed_ones() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let both =
         config(&upstream, 0, TAKEOVER).replace("listen: 127.0.0.1:0", "listen: [127.0.0.1:0, 127.0.0.2:0]");
     let mut gateway = GatewayProcess::start(orfa(), &both).await;
     can_be_taken_over(&gateway).await;
-    let line = gateway.logged(|line| line.contains("127.0.0.2:")).await.expect("a second address");
+    let line = gateway.wait_for_log(|line| line.contains("127.0.0.2:")).await.expect("a second address");
     let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
     let gone = format!("http://{}", line["address"].as_str().expect("an address"));
     let other = both.replace("127.0.0.2:0", "127.0.0.3:0");
-    gateway.rewrite("orfa.yaml", &other);
-    let next = gateway.successor(orfa()).await;
+    gateway.replace_file("orfa.yaml", &other);
+    let next = gateway.start_successor(orfa()).await;
     can_be_taken_over(&next).await;
     assert_eq!(next.address, gateway.address);
-    next.logged(|line| line.contains("127.0.0.3:")).await.expect("a new address");
-    assert!(gateway.ended().await.success());
+    next.wait_for_log(|line| line.contains("127.0.0.3:")).await.expect("a new address");
+    assert!(gateway.wait_for_exit().await.success());
     assert!(http::request("GET", &gone, &[], "").await.is_err(), "{gone} is still listened on");
     assert_eq!(in_force(&next).await, "v0");
 }
 
 #[tokio::test]
 async fn a_takeover_with_overlapping_addresses_fails_with_a_hint() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let all = config(&upstream, 0, TAKEOVER).replace("listen: 127.0.0.1:0", "listen: 0.0.0.0:0");
     let gateway = GatewayProcess::start(orfa(), &all).await;
     can_be_taken_over(&gateway).await;
     let port = gateway.address.port();
-    gateway.rewrite("orfa.yaml", &all.replace("listen: 0.0.0.0:0", &format!("listen: 127.0.0.1:{port}")));
+    gateway
+        .replace_file("orfa.yaml", &all.replace("listen: 0.0.0.0:0", &format!("listen: 127.0.0.1:{port}")));
     let next = tokio::process::Command::new(orfa())
         .args(["serve", "--config"])
         .arg(gateway.directory().join("orfa.yaml"))
@@ -247,12 +249,12 @@ async fn a_takeover_with_overlapping_addresses_fails_with_a_hint() {
         assert!(said.contains(words), "{words} in {said}");
     }
     gateway
-        .logged(|line| line.contains("this process continues to serve"))
+        .wait_for_log(|line| line.contains("this process continues to serve"))
         .await
         .expect("a log line about it");
     assert_eq!(in_force(&gateway).await, "v0");
-    gateway.rewrite("orfa.yaml", &all.replace("listen: 0.0.0.0:0", &format!("listen: 0.0.0.0:{port}")));
-    let next = gateway.successor(orfa()).await;
+    gateway.replace_file("orfa.yaml", &all.replace("listen: 0.0.0.0:0", &format!("listen: 0.0.0.0:{port}")));
+    let next = gateway.start_successor(orfa()).await;
     assert_eq!(next.address, gateway.address, "the same address, written differently");
 }
 
@@ -265,11 +267,11 @@ async fn answers_queries(gateway: &GatewayProcess) {
 
 #[tokio::test]
 async fn shrinks_instance_pools_when_address_space_is_limited() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut limited = tokio::process::Command::new("sh");
     limited.args(["-c", "ulimit -v 33554432; exec \"$0\" \"$@\""]).arg(orfa());
-    let gateway = GatewayProcess::start_by(limited, &config(&upstream, 0, "")).await;
-    let line = gateway.logged(|line| line.contains("refuses address space")).await.expect("a warning");
+    let gateway = GatewayProcess::start_with_command(limited, &config(&upstream, 0, "")).await;
+    let line = gateway.wait_for_log(|line| line.contains("refuses address space")).await.expect("a warning");
     let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
     assert!(line["instances"].as_u64().is_some_and(|instances| (1..256).contains(&instances)), "{line}");
     answers_queries(&gateway).await;
@@ -278,14 +280,14 @@ async fn shrinks_instance_pools_when_address_space_is_limited() {
 #[tokio::test]
 async fn runs_as_an_unprivileged_user_and_writes_no_files() {
     const NOBODY: u32 = 65534;
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut command = tokio::process::Command::new(orfa());
     // A working directory that is not writable, and no `HOME`.
     command.current_dir("/proc").env_clear();
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
-    let gateway = GatewayProcess::start_by(command, &config(&upstream, 0, "")).await;
+    let gateway = GatewayProcess::start_with_command(command, &config(&upstream, 0, "")).await;
     answers_queries(&gateway).await;
     let files = std::fs::read_dir(gateway.directory()).expect("a folder").count();
     assert_eq!(files, 1, "a file other than the config");

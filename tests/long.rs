@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use testkit::http::{self, TestResponse};
-use testkit::{GatewayProcess, misbehave};
+use testkit::{GatewayProcess, misbehaving_upstream};
 
 use crate::support::{ITEMS_OPENAPI, metrics};
 
@@ -49,7 +49,7 @@ async fn jobs(gateway: &GatewayProcess, kind: &str) -> u64 {
 
 #[tokio::test]
 async fn processes_long_responses_in_the_offload_pool() {
-    let up = misbehave::start().await;
+    let up = misbehaving_upstream::start().await;
     let files = [("up.yaml", ITEMS_OPENAPI), ("items.yaml", AGGREGATE)];
     let gateway = GatewayProcess::start_with(crate::orfa(), &CONFIG.replace("{up}", &up.url()), &files).await;
     let program = format!(

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
-use testkit::{GatewayProcess, http, misbehave, patiently};
+use testkit::{GatewayProcess, http, misbehaving_upstream, with_timeout};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixDatagram};
 use tokio::process::Command;
@@ -21,8 +21,8 @@ services: { up: { url: 'UPSTREAM' } }
 routes: [{ path: '/up/*', proxy: up }]
 ";
 
-async fn config(listen: &str) -> (String, misbehave::MisbehavingUpstream) {
-    let upstream = misbehave::start().await;
+async fn config(listen: &str) -> (String, misbehaving_upstream::MisbehavingUpstream) {
+    let upstream = misbehaving_upstream::start().await;
     (CONFIG.replace("LISTEN", listen).replace("UPSTREAM", &upstream.url()), upstream)
 }
 
@@ -49,7 +49,7 @@ impl ServiceManager {
     /// Receives the next message.
     async fn hears(&self) -> String {
         let mut message = [0; 4096];
-        let length = patiently("a message to the service manager", self.socket.recv(&mut message)).await;
+        let length = with_timeout("a message to the service manager", self.socket.recv(&mut message)).await;
         String::from_utf8_lossy(&message[..length.expect("a message")]).into_owned()
     }
 }
@@ -62,31 +62,31 @@ fn serving(gateway: &GatewayProcess) -> String {
 async fn notifies_the_service_manager_of_start_reload_and_stop() {
     let (config, _upstream) = config("127.0.0.1:0").await;
     let manager = ServiceManager::new();
-    let mut gateway = GatewayProcess::start_by(manager.command(), &config).await;
+    let mut gateway = GatewayProcess::start_with_command(manager.command(), &config).await;
     assert_eq!(manager.hears().await, serving(&gateway));
-    gateway.ask_to_reload();
+    gateway.request_reload();
     let reloading = manager.hears().await;
     let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("a message about the reload");
     assert!(since.parse::<u64>().is_ok(), "{reloading}");
     assert_eq!(manager.hears().await, "READY=1\nSTATUS=serving");
-    gateway.ask_to_end();
+    gateway.request_shutdown();
     assert_eq!(manager.hears().await, "STOPPING=1\nSTATUS=draining");
-    assert!(gateway.ended().await.success());
+    assert!(gateway.wait_for_exit().await.success());
 }
 
 #[tokio::test]
 async fn a_successor_becomes_the_main_process_and_the_old_one_sends_nothing_more() {
     let (config, _upstream) = config("127.0.0.1:0").await;
     let manager = ServiceManager::new();
-    let mut gateway = GatewayProcess::start_by(manager.command(), &config).await;
+    let mut gateway = GatewayProcess::start_with_command(manager.command(), &config).await;
     assert_eq!(manager.hears().await, serving(&gateway));
-    gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
-    let mut next = gateway.successor_by(manager.command()).await;
+    gateway.wait_for_log(|line| line.contains("can be taken over")).await.expect("a takeover socket");
+    let mut next = gateway.start_successor_with(manager.command()).await;
     assert_eq!(manager.hears().await, serving(&next));
-    assert!(gateway.ended().await.success());
-    next.ask_to_end();
+    assert!(gateway.wait_for_exit().await.success());
+    next.request_shutdown();
     assert_eq!(manager.hears().await, "STOPPING=1\nSTATUS=draining");
-    assert!(next.ended().await.success());
+    assert!(next.wait_for_exit().await.success());
 }
 
 /// The command for `ExecReload=` in docs/operating.md: it exits at once and leaves a gateway running.
@@ -94,9 +94,9 @@ async fn a_successor_becomes_the_main_process_and_the_old_one_sends_nothing_more
 async fn a_command_that_ends_at_once_can_start_the_new_binary() {
     let (config, _upstream) = config("127.0.0.1:0").await;
     let manager = ServiceManager::new();
-    let mut gateway = GatewayProcess::start_by(manager.command(), &config).await;
+    let mut gateway = GatewayProcess::start_with_command(manager.command(), &config).await;
     assert_eq!(manager.hears().await, serving(&gateway));
-    gateway.logged(|line| line.contains("can be taken over")).await.expect("a takeover socket");
+    gateway.wait_for_log(|line| line.contains("can be taken over")).await.expect("a takeover socket");
     let mut reload = Command::new("sh");
     reload.env("NOTIFY_SOCKET", manager.folder.path().join("notify")).stderr(Stdio::null());
     reload
@@ -107,7 +107,7 @@ async fn a_command_that_ends_at_once_can_start_the_new_binary() {
     let said = manager.hears().await;
     let main = said.strip_prefix("MAINPID=").and_then(|rest| rest.lines().next()?.parse().ok());
     let main = main.and_then(rustix::process::Pid::from_raw).expect("the new process");
-    let ended = gateway.ended().await;
+    let ended = gateway.wait_for_exit().await;
     rustix::process::kill_process(main, rustix::process::Signal::TERM).expect("asked to end");
     assert!(ended.success());
     assert_eq!(manager.hears().await, "STOPPING=1\nSTATUS=draining");
@@ -134,7 +134,7 @@ async fn uses_the_service_managers_sockets_and_refuses_no_connections_between_tw
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let address = socket.local_addr().expect("an address");
     let (config, _upstream) = config(&address.to_string()).await;
-    let mut gateway = GatewayProcess::start_by(activated(&socket), &config).await;
+    let mut gateway = GatewayProcess::start_with_command(activated(&socket), &config).await;
     assert_eq!(gateway.address, address);
     let answer = http::request("GET", &format!("{}/up/json", gateway.url), &[], "").await;
     assert_eq!(answer.expect("an answer").status, 200);
@@ -142,7 +142,7 @@ async fn uses_the_service_managers_sockets_and_refuses_no_connections_between_tw
     let mut waiting = TcpStream::connect(address).await.expect("a connection while no gateway is running");
     let request = "GET /up/json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     waiting.write_all(request.as_bytes()).await.expect("sent");
-    let _next = GatewayProcess::start_by(activated(&socket), &config).await;
+    let _next = GatewayProcess::start_with_command(activated(&socket), &config).await;
     let mut answer = String::new();
     waiting.read_to_string(&mut answer).await.expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -152,9 +152,12 @@ async fn uses_the_service_managers_sockets_and_refuses_no_connections_between_tw
 async fn warns_about_passed_sockets_that_the_config_does_not_list() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let (config, _upstream) = config("127.0.0.1:0").await;
-    let gateway = GatewayProcess::start_by(activated(&socket), &config).await;
+    let gateway = GatewayProcess::start_with_command(activated(&socket), &config).await;
     assert_ne!(gateway.address, socket.local_addr().expect("an address"));
-    gateway.logged(|line| line.contains("does not name this socket")).await.expect("a log line about it");
+    gateway
+        .wait_for_log(|line| line.contains("does not name this socket"))
+        .await
+        .expect("a log line about it");
 }
 
 #[tokio::test]

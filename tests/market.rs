@@ -7,7 +7,7 @@ use std::path::Path;
 
 use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use serde_json::{Value, json};
-use testkit::{GatewayProcess, http, patiently};
+use testkit::{GatewayProcess, http, with_timeout};
 use tokio::process::Command;
 
 use crate::support::metrics;
@@ -249,7 +249,7 @@ async fn random_queries_match_a_single_server_over_the_same_rows() {
         let mut node = Command::new("node");
         node.arg(&script).arg(format!("{}{route}", market.gateway.url)).args(&services);
         node.args([set("ORFA_SEED", "8"), set("ORFA_DOCUMENTS", "250")]).kill_on_drop(true);
-        let ended = patiently("Node's end", node.output()).await;
+        let ended = with_timeout("Node's end", node.output()).await;
         let ended =
             ended.unwrap_or_else(|error| panic!("node is required: {error}; run `scripts/setup test`"));
         let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use testkit::{GatewayProcess, misbehave, patiently};
+use testkit::{GatewayProcess, misbehaving_upstream, with_timeout};
 use tokio::process::Command;
 
 use crate::orfa;
@@ -36,7 +36,7 @@ process.stdout.write(JSON.stringify({ requests, whole }));
 
 /// Starts gateways that share a secret.
 async fn replicas(count: usize) -> Vec<GatewayProcess> {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let config = format!(
         "listen: 127.0.0.1:0
 shed: {{ automatic: false }}
@@ -62,7 +62,7 @@ async fn calls(gateways: &[GatewayProcess], order: &str, options: &str, calls: u
     let (calls, mut node) = (calls.to_string(), Command::new("node"));
     node.current_dir(folder).args(["--input-type=module", "--eval", CALLS, "--", order, options, &calls]);
     node.args(gateways.iter().map(|gateway| &gateway.url)).kill_on_drop(true);
-    let ended = patiently("Node's end", node.output()).await.expect("node is required");
+    let ended = with_timeout("Node's end", node.output()).await.expect("node is required");
     let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
     assert!(ended.status.success(), "{order} {options}: {out}{err}");
     let told: serde_json::Value = serde_json::from_str(&out).expect("JSON");

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use testkit::{GatewayProcess, http, misbehave};
+use testkit::{GatewayProcess, http, misbehaving_upstream};
 use tokio::process::Command;
 
 use crate::orfa;
@@ -60,14 +60,14 @@ async fn shrinks_the_instance_pool_with_little_memory_and_survives_a_burst() {
         Ok(group) => group,
         Err(error) => return eprintln!("skipped: no cgroup with a memory limit: {error}"),
     };
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let config = format!(
         "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nshed: {{ automatic: false }}\ndrain: {{ delay: 0s }}\n\
          services: {{ up: {{ url: '{}' }} }}\n\
          routes: [{{ path: /query, query: {{ services: [up], limits: {{ cpu: 2s, timeout: 30s }} }} }}]\n",
         upstream.url()
     );
-    let mut gateway = GatewayProcess::start_by(group.command(), &config).await;
+    let mut gateway = GatewayProcess::start_with_command(group.command(), &config).await;
     let seen = metrics(&gateway).await;
     let places = metric(&seen, "orfa_program_instances_max{class=\"javascript\"}");
     assert!((1..256).contains(&places), "{places} instances");

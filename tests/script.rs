@@ -16,8 +16,8 @@ mod verbs;
 
 use bytes::Bytes;
 use testkit::http::{self, TestResponse};
-use testkit::misbehave::{self, MisbehavingUpstream};
-use testkit::{GatewayProcess, patiently};
+use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
+use testkit::{GatewayProcess, with_timeout};
 
 use crate::orfa;
 
@@ -41,7 +41,7 @@ impl ScriptTestGateway {
 
     /// Like `by`, with these routes.
     async fn at(script: &str, routes: &str, more: &str) -> Self {
-        let upstream = misbehave::start().await;
+        let upstream = misbehaving_upstream::start().await;
         let config = config(&upstream.url(), routes, more);
         let gateway = GatewayProcess::start_with(orfa(), &config, &[("shop.sjs", script)]).await;
         Self { gateway, upstream }
@@ -79,7 +79,7 @@ impl ScriptTestGateway {
     /// Repeats the request until the answer is this text.
     async fn comes_to(&self, path: &str, wanted: &str) {
         let asked = async { while self.ask("GET", path).await.text() != wanted {} };
-        patiently(format_args!("{path} answers {wanted}"), asked).await;
+        with_timeout(format_args!("{path} answers {wanted}"), asked).await;
     }
 }
 

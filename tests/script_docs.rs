@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use http::Method;
 use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use testkit::http::{self as client, TestResponse};
-use testkit::{GatewayProcess, patiently};
+use testkit::{GatewayProcess, with_timeout};
 use tokio::process::Command;
 
 const PAGE: &str = include_str!("../docs/s.md");
@@ -101,7 +101,7 @@ impl DocsReader {
         let Some(gateway) = &self.gateway else {
             return std::fs::write(self.folder.path().join(name), text).expect("written");
         };
-        gateway.rewrite(name, text);
+        gateway.replace_file(name, text);
         if name == "shop.sjs" {
             self.waits().await;
         }
@@ -115,7 +115,7 @@ impl DocsReader {
             seen.set(seen.get() + usize::from(line.contains("the script is active")));
             seen.get() > self.deployed
         };
-        gateway.logged(is_next).await.expect("a line");
+        gateway.wait_for_log(is_next).await.expect("a line");
         self.deployed += 1;
     }
 
@@ -123,7 +123,7 @@ impl DocsReader {
         self.gateway = Some(match self.gateway.take() {
             Some(mut before) => {
                 assert!(before.terminate().await.success());
-                before.successor(crate::orfa()).await
+                before.start_successor(crate::orfa()).await
             }
             None => {
                 let script = std::fs::read_to_string(self.folder.path().join("shop.sjs")).expect("a script");
@@ -157,7 +157,7 @@ impl DocsReader {
                 }
             }
         };
-        patiently(command, asked).await;
+        with_timeout(command, asked).await;
         assert_eq!(lacks(&last, shown), None, "{command}:\n{last}");
     }
 
@@ -187,7 +187,7 @@ impl DocsReader {
 
     async fn logs(&self, words: &str) {
         let gateway = self.gateway.as_ref().expect("a started gateway");
-        assert!(gateway.logged(|line| line.contains(words)).await.is_some(), "no `{words}` in the log");
+        assert!(gateway.wait_for_log(|line| line.contains(words)).await.is_some(), "no `{words}` in the log");
     }
 }
 

@@ -91,7 +91,8 @@ async fn a_proxied_request_is_traced_and_logged_with_its_trace() {
     let answer = http::request("GET", &url, &headers, "").await.expect("an answer");
     let (trace, span) = ids(&answer.json()["headers"]["traceparent"]);
     assert_eq!(answer.json()["headers"]["tracestate"], Value::Null, "it belongs to an invalid trace");
-    let line = house.gateway.logged(|line| line.contains(r#""path":"/up/echo""#)).await.expect("a line");
+    let line =
+        house.gateway.wait_for_log(|line| line.contains(r#""path":"/up/echo""#)).await.expect("a line");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     assert_eq!(
         (&line["trace_id"], &line["service"], &line["upstream_status"]),

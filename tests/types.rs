@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use testkit::patiently;
+use testkit::with_timeout;
 use tokio::process::Command;
 
 fn repository() -> PathBuf {
@@ -12,7 +12,7 @@ fn repository() -> PathBuf {
 
 async fn orfa(arguments: &[&str]) -> Output {
     let output = Command::new(crate::orfa()).args(arguments).current_dir(repository()).output();
-    patiently("orfa's end", output).await.expect("orfa runs")
+    with_timeout("orfa's end", output).await.expect("orfa runs")
 }
 
 /// Type-checks these programs like a user's project, except that missing types are allowed.
@@ -23,7 +23,7 @@ async fn tsc(folder: &Path, files: &[&str]) {
                    --moduleResolution bundler";
     let mut node = Command::new("node");
     let output = node.arg(compiler).args(options.split(' ')).args(files).current_dir(folder).output();
-    let ended = patiently("tsc's end", output).await.expect("node runs");
+    let ended = with_timeout("tsc's end", output).await.expect("node runs");
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
 }
 

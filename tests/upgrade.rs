@@ -93,7 +93,7 @@ async fn a_web_socket_transfers_messages_in_both_directions() {
     assert_eq!(uri, "/room?seat=7");
     assert_eq!(headers["forwarded"], "for=127.0.0.1;host=\"shop.example\";proto=http");
     assert_eq!(headers["via"], "1.1 orfa");
-    let line = gateway.logged(|line| line.contains("\"path\":\"/chat/room\"")).await.expect("a line");
+    let line = gateway.wait_for_log(|line| line.contains("\"path\":\"/chat/room\"")).await.expect("a line");
     assert!(line.contains("\"status\":101"), "{line}");
 }
 

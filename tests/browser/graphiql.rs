@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testkit::{http, patiently};
+use testkit::{http, with_timeout};
 use tokio::process::Child;
 use tokio::task::spawn_blocking;
 use tungstenite::{Message, WebSocket};
@@ -65,7 +65,7 @@ impl DrivenPage {
 /// Returns the DevTools port that the browser chose.
 async fn port(profile: &Path, browser: &mut Child) -> u16 {
     let file = profile.join("DevToolsActivePort");
-    patiently("Chromium's port", async {
+    with_timeout("Chromium's port", async {
         loop {
             let port = std::fs::read_to_string(&file).ok().and_then(|text| text.lines().next()?.parse().ok());
             if let Some(port) = port {
@@ -81,7 +81,7 @@ async fn port(profile: &Path, browser: &mut Child) -> u16 {
 /// Returns the DevTools URL of the browser's empty page.
 async fn page(port: u16) -> String {
     let list = format!("http://127.0.0.1:{port}/json/list");
-    patiently("Chromium's page", async {
+    with_timeout("Chromium's page", async {
         loop {
             let pages = http::request("GET", &list, &[], "").await.expect("a list").json();
             let page = pages.as_array().into_iter().flatten().find(|page| page["url"] == "about:blank");
@@ -102,7 +102,7 @@ async fn graphiql_shows_the_schema_and_runs_a_query() {
     let mut browser = chromium("about:blank", folder.path(), &["--remote-debugging-port=0"]);
     let port = port(&folder.path().join("profile"), &mut browser).await;
     let page = page(port).await;
-    let seen = patiently("GraphiQL", async {
+    let seen = with_timeout("GraphiQL", async {
         spawn_blocking(move || {
             let mut page = DrivenPage::open(port, &page);
             page.say("Page.navigate", &json!({ "url": url }));

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use testkit::patiently;
+use testkit::with_timeout;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
@@ -97,7 +97,7 @@ impl BrowserPage {
             came.send_replace(true);
             std::future::pending().await
         };
-        let report = patiently("the page's report", async {
+        let report = with_timeout("the page's report", async {
             tokio::select! {
                 report = reported.recv() => report.expect("a report"),
                 ended = chromium.wait() => panic!("Chromium ended before the page did: {ended:?}"),

@@ -2,13 +2,13 @@
 //! gateway.
 
 use serde_json::Value;
-use testkit::misbehave;
+use testkit::misbehaving_upstream;
 
 use super::{folder, run, text};
 
 #[tokio::test]
 async fn sends_the_input_before_the_program() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let folder = folder(&[("q.ts", "export default () => 1;")]);
     let url = upstream.url() + "/echo";
     let arguments =
@@ -27,7 +27,7 @@ async fn sends_the_input_before_the_program() {
 
 #[tokio::test]
 async fn sends_no_input_header_without_input() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let folder = folder(&[("q.mjs", "1")]);
     let output = run(folder.path(), &["call", "q.mjs", "-v", "--url", &(upstream.url() + "/echo")]).await;
     let sent: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -38,7 +38,7 @@ async fn sends_no_input_header_without_input() {
 
 #[tokio::test]
 async fn prints_answers_with_an_error_status_and_fails() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let folder = folder(&[("q.js", "1")]);
     let output = run(folder.path(), &["call", "q.js", "--url", &(upstream.url() + "/status/418")]).await;
     assert!(!output.stdout.is_empty());
@@ -48,7 +48,7 @@ async fn prints_answers_with_an_error_status_and_fails() {
 
 #[tokio::test]
 async fn reports_incomplete_responses() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let folder = folder(&[("q.js", "1")]);
     for path in ["/short", "/reset", "/garbage", "/chunked-broken"] {
         let output = run(folder.path(), &["call", "q.js", "--url", &(upstream.url() + path)]).await;

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use testkit::{http, misbehave};
+use testkit::{http, misbehaving_upstream};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -60,7 +60,7 @@ fn config(upstream: &str, path: &str) -> String {
 
 #[tokio::test]
 async fn draws_calls_and_reloads_a_changed_config() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
     let mut dev = DevProcess::start(&[folder.path().to_str().expect("UTF-8")]).await;
     let base = dev.url.trim_end_matches('/').to_owned();
@@ -78,7 +78,7 @@ async fn draws_calls_and_reloads_a_changed_config() {
 
 #[tokio::test]
 async fn keeps_the_previous_config_when_the_new_one_is_invalid() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
     let mut dev = DevProcess::start(&[folder.path().to_str().expect("UTF-8")]).await;
     let base = dev.url.trim_end_matches('/').to_owned();
@@ -91,7 +91,7 @@ async fn keeps_the_previous_config_when_the_new_one_is_invalid() {
 
 #[tokio::test]
 async fn reloads_a_first_query_route_and_lists_settings_that_need_a_restart() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let folder = folder(&[("orfa.yaml", &config(&upstream.url(), "/one/*"))]);
     let mut dev = DevProcess::start(&[folder.path().to_str().expect("UTF-8")]).await;
     let base = dev.url.trim_end_matches('/').to_owned();

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{GatewayProcess, http, patiently};
+use testkit::{GatewayProcess, http, with_timeout};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -21,7 +21,7 @@ async fn subgraph(name: &str) -> (Child, u16) {
     let child = child.arg(format!("{FOLDER}/{name}.graphql")).stdout(Stdio::piped());
     let mut child = child.spawn().expect("node runs");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-    let line = patiently("the subgraph's port", lines.next_line()).await.expect("a line").expect("a port");
+    let line = with_timeout("the subgraph's port", lines.next_line()).await.expect("a line").expect("a port");
     (child, line.parse().expect("a number"))
 }
 
@@ -51,7 +51,7 @@ services:
         let gateway =
             GatewayProcess::start_with(orfa(), &config, &[("supergraph.graphql", SUPERGRAPH)]).await;
         let url = format!("{}/readyz", admin(&gateway).await);
-        patiently("the subgraphs' schemas", async {
+        with_timeout("the subgraphs' schemas", async {
             while http::request("GET", &url, &[], "").await.expect("an answer").status != 200 {}
         })
         .await;
@@ -103,7 +103,7 @@ async fn invalid_supergraphs_are_refused_with_their_line() {
         ("@join__type(graph: PRODUCTS", "@join__type(graph: NOBODY", "INVALID_GRAPHQL"),
     ] {
         let line = SUPERGRAPH.lines().position(|line| line.contains(was)).expect("a line") + 1;
-        served.gateway.rewrite("supergraph.graphql", &SUPERGRAPH.replacen(was, is, 1));
+        served.gateway.replace_file("supergraph.graphql", &SUPERGRAPH.replacen(was, is, 1));
         let ran = Command::new(orfa()).arg("check").current_dir(served.gateway.directory()).output();
         let ran = ran.await.expect("orfa runs");
         let told = String::from_utf8_lossy(&ran.stderr);

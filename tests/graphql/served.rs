@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 use testkit::http::{self, TestResponse};
-use testkit::misbehave;
-use testkit::{GatewayProcess, patiently};
+use testkit::misbehaving_upstream;
+use testkit::{GatewayProcess, with_timeout};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
@@ -16,7 +16,7 @@ use crate::support::{ITEMS_OPENAPI, admin};
 
 pub(crate) struct GraphqlGateway {
     pub(crate) gateway: GatewayProcess,
-    pub(crate) upstream: misbehave::MisbehavingUpstream,
+    pub(crate) upstream: misbehaving_upstream::MisbehavingUpstream,
     agents: Option<Child>,
     /// The port of the service `agents`, which may not be running yet.
     port: u16,
@@ -42,7 +42,7 @@ async fn agents(port: u16) -> (Child, u16) {
     let mut child =
         node("server.mjs").arg(port.to_string()).stdout(Stdio::piped()).spawn().expect("node runs");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-    let line = patiently("the service's port", lines.next_line()).await.expect("a line").expect("a port");
+    let line = with_timeout("the service's port", lines.next_line()).await.expect("a line").expect("a port");
     (child, line.parse().expect("a number"))
 }
 
@@ -62,13 +62,13 @@ impl GraphqlGateway {
     }
 
     async fn over(routes: &str, files: &[(&str, &str)], agents: Option<Child>, port: u16) -> Self {
-        let upstream = misbehave::start().await;
+        let upstream = misbehaving_upstream::start().await;
         let config = config(&upstream.url(), port, routes);
         let files: Vec<_> = files.iter().copied().chain([("up.yaml", ITEMS_OPENAPI)]).collect();
         let gateway = GatewayProcess::start_with(orfa(), &config, &files).await;
         let served = Self { gateway, upstream, agents, port };
         if served.agents.is_some() {
-            patiently("its schemas", async { while served.readyz().await.0 != 200 {} }).await;
+            with_timeout("its schemas", async { while served.readyz().await.0 != 200 {} }).await;
         }
         served
     }
@@ -111,7 +111,7 @@ impl GraphqlGateway {
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {
-        self.gateway.rewrite(name, text);
+        self.gateway.replace_file(name, text);
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
@@ -121,14 +121,14 @@ impl GraphqlGateway {
     /// Reloads the gateway with these routes.
     pub(crate) async fn reload(&self, routes: &str) {
         self.write("orfa.yaml", &self.config(routes));
-        self.gateway.ask_to_reload();
-        self.gateway.logged(|line| line.contains("is active")).await.expect("a line");
+        self.gateway.request_reload();
+        self.gateway.wait_for_log(|line| line.contains("is active")).await.expect("a line");
     }
 
     /// Asks for a reload of files with a mistake, and waits until it is refused.
     pub(crate) async fn refuse_reload(&self) {
-        self.gateway.ask_to_reload();
-        self.gateway.logged(|line| line.contains("stays active")).await.expect("a line");
+        self.gateway.request_reload();
+        self.gateway.wait_for_log(|line| line.contains("stays active")).await.expect("a line");
     }
 
     /// Runs `orfa check`. Returns whether it succeeded, and its standard error output.

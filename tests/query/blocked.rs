@@ -30,14 +30,14 @@ fn reload(house: &TestGateway, line: &str) {
     let text = std::fs::read_to_string(file).expect("a config");
     let kept: String =
         text.lines().filter(|line| !line.starts_with("programs:")).map(|line| format!("{line}\n")).collect();
-    house.gateway.rewrite("orfa.yaml", &format!("{kept}{line}\n"));
-    house.gateway.ask_to_reload();
+    house.gateway.replace_file("orfa.yaml", &format!("{kept}{line}\n"));
+    house.gateway.request_reload();
 }
 
 /// Waits until the active config answers the program with this status.
 async fn in_force(house: &TestGateway, status: u16) {
     let answered = async { while TestQuery::javascript(PROGRAM).send(house).await.status != status {} };
-    testkit::patiently("another config in force", answered).await;
+    testkit::with_timeout("another config in force", answered).await;
 }
 
 /// Returns a query for each form of request that runs [`PROGRAM`] while it is not blocked.

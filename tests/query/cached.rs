@@ -162,7 +162,7 @@ async fn a_restart_is_warm_with_a_cache_folder() {
         let query = TestQuery::new(content_type, program).input(r#"{"x":1}"#).header("orfa-cache", "code");
         tokens.push(told(&query.send(&house).await).1);
     }
-    let next = house.gateway.successor(crate::orfa()).await;
+    let next = house.gateway.start_successor(crate::orfa()).await;
     for ((content_type, _), token) in programs.iter().zip(&tokens) {
         let headers = [("content-type", *content_type), ("orfa-cache", &*format!("code;token={token}"))];
         let url = format!("{}/query", next.url);
@@ -179,7 +179,7 @@ async fn a_restart_is_warm_with_a_cache_folder() {
             std::fs::write(entry.path(), bytes).expect("written");
         }
     }
-    let last = house.gateway.successor(crate::orfa()).await;
+    let last = house.gateway.start_successor(crate::orfa()).await;
     let headers =
         [("content-type", "application/wasm"), ("orfa-cache", &*format!("code;token={}", tokens[0]))];
     let url = format!("{}/query", last.url);
@@ -194,7 +194,7 @@ async fn programs_sent_before_caching_was_requested_survive_a_restart() {
     assert_eq!(house.answer(program.clone()).await, "2");
     let (_, token, did) = told(&program.header("orfa-cache", "code").send(&house).await);
     assert_eq!(did, "found");
-    let next = house.gateway.successor(crate::orfa()).await;
+    let next = house.gateway.start_successor(crate::orfa()).await;
     let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];
     let url = format!("{}/query", next.url);
     let answer = testkit::http::request("POST", &url, &headers, r#"{"a":2,"b":2}"#).await.expect("an answer");
@@ -219,7 +219,7 @@ async fn cached_programs_obey_the_size_limit_of_each_route() {
         assert_eq!(house.answer(query.clone()).await, "3");
         problem(&query.at("/small").send(&house).await, 413, "program-too-large");
     }
-    let next = house.gateway.successor(crate::orfa()).await;
+    let next = house.gateway.start_successor(crate::orfa()).await;
     let headers = [("content-type", "text/javascript"), ("orfa-cache", &*named[0])];
     let answer = testkit::http::request("POST", &format!("{}/small", next.url), &headers, "{}").await;
     problem(&answer.expect("an answer"), 413, "program-too-large");
@@ -230,7 +230,7 @@ async fn a_restart_forgets_programs_without_a_cache_folder() {
     let house = TestGateway::own(ROUTES).await;
     let (_, token, _) =
         told(&TestQuery::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
-    let next = house.gateway.successor(crate::orfa()).await;
+    let next = house.gateway.start_successor(crate::orfa()).await;
     let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];
     let answer = testkit::http::request("POST", &format!("{}/query", next.url), &headers, "").await;
     problem(&answer.expect("an answer"), 409, "program-token-unknown");
@@ -241,7 +241,7 @@ async fn gateways_with_the_same_secret_accept_each_others_tokens() {
     let house =
         TestGateway::own(&format!("{ROUTES}runtime: {{ secret: a-long-secret-that-two-gateways-share }}\n"))
             .await;
-    let next = house.gateway.successor(crate::orfa()).await;
+    let next = house.gateway.start_successor(crate::orfa()).await;
     let (_, token, _) =
         told(&TestQuery::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await);
     let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];

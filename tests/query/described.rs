@@ -201,7 +201,7 @@ async fn the_catalogue_lists_routes_the_caller_may_use() {
 
 #[tokio::test]
 async fn configured_routes_take_precedence_over_the_catalogue() {
-    let upstream = testkit::misbehave::start().await;
+    let upstream = testkit::misbehaving_upstream::start().await;
     let config = format!(
         "listen: 127.0.0.1:0\nservices: {{ up: {{ url: '{}' }} }}\nroutes:\n  - {{ path: /query, query: {{ services: [up] }} }}\n  - {{ path: /*, proxy: {{ service: up, keep_prefix: true }} }}\n",
         upstream.url()

@@ -379,7 +379,7 @@ async fn calls_overlap() {
         // No call is ever answered: only concurrent calls can all reach the service.
         tokio::select! {
             answer = query.send(&house) => panic!("{}", answer.text()),
-            () = house.upstream.seen_times("/hang", seen) => {}
+            () = house.upstream.wait_for_requests("/hang", seen) => {}
         }
     }
     house.still_answers("/query").await;

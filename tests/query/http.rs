@@ -4,7 +4,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use testkit::http::{raw, request};
+use testkit::http::{request, send_raw};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -296,7 +296,7 @@ async fn a_request_that_is_not_http_is_refused() {
     for nonsense in
         ["\u{16}\u{3}\u{1}", "POST /query\r\n\r\n", "POST /query HTTP/1.1\r\ncontent-length: x\r\n\r\n"]
     {
-        let answer = raw(house.gateway.address, nonsense.as_bytes()).await.expect("a connection");
+        let answer = send_raw(house.gateway.address, nonsense.as_bytes()).await.expect("a connection");
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{answer}");
         house.still_answers("/query").await;
     }

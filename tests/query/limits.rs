@@ -189,7 +189,7 @@ async fn other_queries_are_answered_while_programs_spin_and_hoard() {
             tokio::spawn(async move { TestQuery::javascript(program).send(&house).await })
         })
         .into();
-    house.upstream.seen_times("/status/200", 4).await;
+    house.upstream.wait_for_requests("/status/200", 4).await;
     for _ in 0..20 {
         house.still_answers("/query").await;
     }

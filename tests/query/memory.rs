@@ -210,7 +210,7 @@ runtime: { instances: 1 }";
     for times in 1..=5 {
         tokio::select! {
             answer = full.send(&house) => panic!("{}", answer.text()),
-            () = house.upstream.seen_times("/hang", times) => {}
+            () = house.upstream.wait_for_requests("/hang", times) => {}
         }
         // The pool has a single instance.
         house.answer(TestQuery::module(done.clone())).await;

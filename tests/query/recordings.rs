@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use testkit::GatewayProcess;
 use testkit::http::TestResponse;
-use testkit::misbehave;
+use testkit::misbehaving_upstream;
 use tokio::process::Command;
 
 use crate::support::{
@@ -415,7 +415,7 @@ async fn recordings_contain_only_the_programs_own_credentials() {
 
 #[tokio::test]
 async fn call_writes_a_recording() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let config = format!(
         "listen: 127.0.0.1:0\nservices: {{ up: {{ url: '{}' }} }}\nroutes:\n  - {{ path: /query, query: {{ services: [up], recordings: {{ callers: [anyone] }} }} }}\n  - {{ path: /off, query: {{ services: [up] }} }}\n",
         upstream.url()

@@ -115,9 +115,9 @@ async fn routes_for_stored_programs_reject_other_programs() {
 #[tokio::test]
 async fn a_reload_with_an_invalid_program_keeps_the_previous_ones() {
     let house = TestGateway::own_with(ROUTES, FILES).await;
-    house.gateway.rewrite("queries/typed.ts", "export default ({ n }: { n: number }) => n +");
-    house.gateway.ask_to_reload();
-    let line = house.gateway.logged(|line| line.contains("typed.ts")).await.expect("a line");
+    house.gateway.replace_file("queries/typed.ts", "export default ({ n }: { n: number }) => n +");
+    house.gateway.request_reload();
+    let line = house.gateway.wait_for_log(|line| line.contains("typed.ts")).await.expect("a line");
     assert!(line.contains("line 1, column"), "{line}");
     assert_eq!(house.answer(TestQuery::untyped(r#"{"n":1}"#).at("/query/typed")).await, "2");
 }
@@ -125,9 +125,9 @@ async fn a_reload_with_an_invalid_program_keeps_the_previous_ones() {
 #[tokio::test]
 async fn a_reload_adds_programs_of_new_files() {
     let house = TestGateway::own_with(ROUTES, FILES).await;
-    house.gateway.rewrite("queries/late.js", "export default () => 'late'");
-    house.gateway.ask_to_reload();
-    house.gateway.logged(|line| line.contains("is active")).await.expect("a reload");
+    house.gateway.replace_file("queries/late.js", "export default () => 'late'");
+    house.gateway.request_reload();
+    house.gateway.wait_for_log(|line| line.contains("is active")).await.expect("a reload");
     assert_eq!(house.answer(get("/query/late")).await, "late");
 }
 

@@ -184,9 +184,9 @@ async fn an_expired_key_revokes_its_tokens() {
     let config = std::fs::read_to_string(house.gateway.directory().join("orfa.yaml")).expect("the config");
 
     let over = config.replace("    public_key:", "    expires: 2020-01-01\n    public_key:");
-    house.gateway.rewrite("orfa.yaml", &over);
-    house.gateway.ask_to_reload();
-    house.gateway.logged(|line| line.contains("is active")).await.expect("a reload");
+    house.gateway.replace_file("orfa.yaml", &over);
+    house.gateway.request_reload();
+    house.gateway.wait_for_log(|line| line.contains("is active")).await.expect("a reload");
     problem(&named.clone().send(&house).await, 409, "program-token-revoked");
     let again = TestQuery::javascript(PROGRAM).header("orfa-trust", &signed);
     problem(&again.send(&house).await, 403, "trust-key-expired");

@@ -85,7 +85,7 @@ async fn a_body_above_the_limit_closes_its_connection() {
     .await;
     let query = TestQuery::javascript("export default (_, { up }) => up.get('/gigabyte')");
     house.refuse(query, 422, "limit-received").await;
-    house.upstream.closed("/gigabyte").await;
+    house.upstream.wait_for_close("/gigabyte").await;
 }
 
 #[tokio::test]
@@ -97,10 +97,10 @@ async fn a_disconnect_cancels_upstream_calls() {
     let query = TestQuery::javascript("export default (_, { up }) => up.get('/hang')");
     tokio::select! {
         answer = query.send(&house) => panic!("{}", answer.text()),
-        () = house.upstream.seen("/hang") => {}
+        () = house.upstream.wait_for_request("/hang") => {}
     }
-    house.upstream.closed("/hang").await;
-    house.gateway.logged(|line| line.contains("499")).await.expect("a line for it in the access log");
+    house.upstream.wait_for_close("/hang").await;
+    house.gateway.wait_for_log(|line| line.contains("499")).await.expect("a line for it in the access log");
     house.still_answers("/query").await;
 }
 
@@ -112,10 +112,10 @@ async fn a_disconnect_cancels_queued_calls() {
     let query = TestQuery::javascript(query);
     tokio::select! {
         answer = query.send(&house) => panic!("{}", answer.text()),
-        () = house.upstream.seen("/hang") => {}
+        () = house.upstream.wait_for_request("/hang") => {}
     }
-    house.upstream.closed("/hang").await;
-    house.gateway.logged(|line| line.contains("499")).await.expect("a line for it in the access log");
+    house.upstream.wait_for_close("/hang").await;
+    house.gateway.wait_for_log(|line| line.contains("499")).await.expect("a line for it in the access log");
     house.still_answers("/query").await;
     assert_eq!(house.upstream.hits("/hang"), 1);
 }
@@ -128,9 +128,9 @@ async fn a_disconnect_stops_a_spinning_program() {
     let spin = TestQuery::javascript(spin);
     tokio::select! {
         answer = spin.send(&house) => panic!("{}", answer.text()),
-        () = house.upstream.seen("/status/200") => {}
+        () = house.upstream.wait_for_request("/status/200") => {}
     }
-    house.gateway.logged(|line| line.contains("499")).await.expect("a line for it in the access log");
+    house.gateway.wait_for_log(|line| line.contains("499")).await.expect("a line for it in the access log");
     house.still_answers("/query").await;
 }
 
@@ -149,7 +149,7 @@ async fn an_unfinished_request_ends_at_the_deadline() {
 async fn a_disconnect_during_the_request_is_logged() {
     let house = TestGateway::own("  - { path: /query, query: { services: [up] } }").await;
     drop(begin(&house).await);
-    house.gateway.logged(|line| line.contains("/query")).await.expect("a line in the access log");
+    house.gateway.wait_for_log(|line| line.contains("/query")).await.expect("a line in the access log");
     house.still_answers("/query").await;
 }
 
@@ -339,7 +339,7 @@ runtime: { instances: 1 }",
     tokio::select! {
         answer = hanging.send(&house) => panic!("{}", answer.text()),
         () = async {
-            house.upstream.seen("/hang").await;
+            house.upstream.wait_for_request("/hang").await;
             problem(&waiting.send(&house).await, 503, "gateway-overloaded");
             let plain = plain("", "(call $done (i32.const 0) (i32.const 0))");
             assert_eq!(house.answer(TestQuery::module(plain)).await, "", "other classes of programs have their own pool");
@@ -363,7 +363,7 @@ runtime: { instances: 2 }",
     tokio::select! {
         _ = async { tokio::join!(hanging.send(&house), hanging.send(&house)) } => panic!("both ended"),
         () = async {
-            house.upstream.seen("/hang").await;
+            house.upstream.wait_for_request("/hang").await;
             problem(&quick.limit("deadline=200").send(&house).await, 503, "gateway-overloaded");
             assert_eq!(house.answer(by_shop).await, "1");
         } => {}

@@ -41,7 +41,7 @@ async fn within(wall: &str) -> ScriptTestGateway {
 async fn errors_are_masked_and_logged_with_their_location() {
     let served = bad().await;
     assert_eq!(served.refused("GET", "/throws").await, (500, "script-threw".into()));
-    let line = served.gateway.logged(|line| line.contains("script-threw")).await.expect("a line");
+    let line = served.gateway.wait_for_log(|line| line.contains("script-threw")).await.expect("a line");
     assert!(line.contains("shop.sjs:6:") && line.contains("Cannot read properties of null"), "{line}");
     assert!(
         !served.ask("GET", "/throws").await.text().contains("null"),
@@ -54,7 +54,7 @@ async fn errors_are_masked_and_logged_with_their_location() {
 async fn rule_13_a_second_answer_is_logged_with_its_location() {
     let served = bad().await;
     assert_eq!(served.get("/twice").await, "first");
-    let line = served.gateway.logged(|line| line.contains("a second `respond`")).await.expect("a line");
+    let line = served.gateway.wait_for_log(|line| line.contains("a second `respond`")).await.expect("a line");
     assert!(line.contains("shop.sjs:20:7"), "{line}");
 }
 
@@ -62,7 +62,8 @@ async fn rule_13_a_second_answer_is_logged_with_its_location() {
 async fn a_routes_deadline_limits_its_script() {
     let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { timeout: 30s } }, limits: { timeout: 3s } }\n";
     let served = ScriptTestGateway::at(BAD, route, "").await;
-    let (waited, _) = tokio::join!(served.refused("GET", "/waits"), served.upstream.seen("/hang"));
+    let (waited, _) =
+        tokio::join!(served.refused("GET", "/waits"), served.upstream.wait_for_request("/hang"));
     assert_eq!(waited, (504, "script-deadline".into()));
 }
 
@@ -72,14 +73,15 @@ async fn a_spinning_handler_is_stopped_and_others_answer() {
     assert_eq!(served.get("/ok").await, "ok");
     let (looped, neighbour) = tokio::join!(served.refused("GET", "/loops"), served.get("/ok"));
     assert_eq!((looped, &*neighbour), ((500, "script-time".into()), "ok"));
-    let line = served.gateway.logged(|line| line.contains("script-time")).await.expect("a line");
+    let line = served.gateway.wait_for_log(|line| line.contains("script-time")).await.expect("a line");
     assert!(line.contains("shop.sjs:8:"), "{line}");
 }
 
 #[tokio::test]
 async fn a_handler_that_waits_forever_times_out() {
     let served = within("3s").await;
-    let (waited, _) = tokio::join!(served.refused("GET", "/waits"), served.upstream.seen("/hang"));
+    let (waited, _) =
+        tokio::join!(served.refused("GET", "/waits"), served.upstream.wait_for_request("/hang"));
     assert_eq!(waited, (504, "script-wall".into()));
 }
 
@@ -98,7 +100,7 @@ async fn unsendable_answers_and_self_calls_have_their_own_errors() {
 async fn dynamic_resources_are_limited() {
     let served = bad().await;
     assert_eq!(served.refused("POST", "/many").await, (503, "state-resources-full".into()));
-    let line = served.gateway.logged(|line| line.contains("can't be declared")).await.expect("a line");
+    let line = served.gateway.wait_for_log(|line| line.contains("can't be declared")).await.expect("a line");
     assert!(line.contains("shop.sjs:15:"), "{line}");
     assert!(line.contains("has 50 dynamic resources, which is the maximum"), "{line}");
     assert_eq!(served.get("/one/49").await, "49", "rule 10: each declaration is a commit of its own");

@@ -23,7 +23,7 @@ async fn listing_1_runs_on_bun_and_on_deno() {
     for engine in ["bun", "deno"] {
         let served = on(engine, LISTING_1).await;
         let put = served.ask("PUT", "/data?value=S").await;
-        assert_eq!(put.status, 204, "{engine}: {} {:?}", put.text(), served.gateway.log());
+        assert_eq!(put.status, 204, "{engine}: {} {:?}", put.text(), served.gateway.log_lines());
         assert_eq!(served.get("/data").await, "Hello S", "{engine}");
     }
 }

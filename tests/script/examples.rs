@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use serde_json::{Value, json};
-use testkit::{GatewayProcess, http, patiently};
+use testkit::{GatewayProcess, http, with_timeout};
 
 macro_rules! example {
     ($file:literal) => {
@@ -61,7 +61,7 @@ async fn map_reduce_sums_the_words_of_each_clients_pages() {
             http::request("POST", &format!("{url}/mapreduce/start"), &json, body).await.expect("an answer");
         assert_eq!((started.status.as_u16(), started.header("location")), (302, place), "{}", started.text());
         let whole = async { while get(&format!("{url}{place}")).await != sum {} };
-        patiently(format_args!("{place} answers {sum}"), whole).await;
+        with_timeout(format_args!("{place} answers {sum}"), whole).await;
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::http::{self, TestResponse};
-use testkit::{GatewayProcess, patiently};
+use testkit::{GatewayProcess, with_timeout};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -44,7 +44,7 @@ async fn state_survives_a_restart() {
     let mut served = ScriptTestGateway::by(LISTING_1).await;
     assert_eq!(served.ask("PUT", "/data?value=S").await.status, 204);
     served.gateway.terminate().await;
-    served.gateway = served.gateway.successor(orfa()).await;
+    served.gateway = served.gateway.start_successor(orfa()).await;
     assert_eq!(served.get("/data").await, "Hello S");
 }
 
@@ -71,7 +71,7 @@ async fn workers_start_from_the_running_binary_even_if_its_file_was_replaced() {
     std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).expect("executable");
     std::fs::rename(&other, &binary).expect("replaced");
     kill(workers(&gateway)[0]);
-    assert_eq!(asked("GET").await, "1", "{:?}", gateway.log());
+    assert_eq!(asked("GET").await, "1", "{:?}", gateway.log_lines());
 }
 
 #[tokio::test]
@@ -79,11 +79,11 @@ async fn a_gateway_hands_its_state_over_to_the_next_one() {
     let more = "takeover: takeover.sock";
     let mut served = ScriptTestGateway::at(LISTING_1, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
     assert_eq!(served.ask("PUT", "/data?value=before").await.status, 204);
-    let next = served.gateway.successor(orfa()).await;
+    let next = served.gateway.start_successor(orfa()).await;
     let mut before = std::mem::replace(&mut served.gateway, next);
     assert_eq!(served.get("/data").await, "Hello before");
     assert_eq!(served.ask("PUT", "/data?value=after").await.status, 204);
-    assert!(before.ended().await.success());
+    assert!(before.wait_for_exit().await.success());
     assert_eq!(served.get("/data").await, "Hello after");
 }
 
@@ -94,7 +94,7 @@ async fn shutdown_waits_for_handlers_that_continue_after_their_answer() {
     let mut served = ScriptTestGateway::by(script).await;
     assert_eq!(served.ask("POST", "/work").await.text(), "begun");
     assert!(served.gateway.terminate().await.success());
-    served.gateway = served.gateway.successor(orfa()).await;
+    served.gateway = served.gateway.start_successor(orfa()).await;
     assert_eq!(served.get("/done").await, "yes");
 }
 
@@ -104,10 +104,10 @@ async fn a_second_signal_does_not_wait_for_handlers() {
         "service s { res '/work' on POST { respond 'begun'; res never = 'http://up/hang'; never.get() } }";
     let mut served = ScriptTestGateway::with(script, "limits: { timeout: 10m }", "").await;
     assert_eq!(served.ask("POST", "/work").await.text(), "begun");
-    served.gateway.ask_to_end();
-    served.gateway.logged(|line| line.contains("draining")).await.expect("a line");
-    served.gateway.ask_to_end();
-    assert!(served.gateway.ended().await.success());
+    served.gateway.request_shutdown();
+    served.gateway.wait_for_log(|line| line.contains("draining")).await.expect("a line");
+    served.gateway.request_shutdown();
+    assert!(served.gateway.wait_for_exit().await.success());
 }
 
 #[tokio::test]
@@ -185,8 +185,8 @@ impl<'b> SoakGateway<'b> {
                 }
                 _ => {
                     gateway.pid().into_iter().for_each(self::kill);
-                    gateway.ended().await;
-                    gateway = gateway.successor(self.binary).await;
+                    gateway.wait_for_exit().await;
+                    gateway = gateway.start_successor(self.binary).await;
                     url.send_replace(gateway.url.clone());
                 }
             }
@@ -206,7 +206,7 @@ impl<'b> SoakGateway<'b> {
                 tokio::task::yield_now().await;
             }
         };
-        patiently("acknowledged writes", wait).await;
+        with_timeout("acknowledged writes", wait).await;
     }
 }
 

@@ -22,7 +22,7 @@ async fn over_pages(listing: &str) -> (ScriptTestGateway, PageTree) {
     let more = format!("services: {{ pages: {{ url: 'http://{}' }} }}", pages.address);
     let config = format!("listen: 127.0.0.1:0\n{more}\nroutes:\n  - {{ path: '/s/*', script: shop.sjs }}\n");
     let gateway = testkit::GatewayProcess::start_with(crate::orfa(), &config, &[("shop.sjs", listing)]).await;
-    let upstream = testkit::misbehave::start().await;
+    let upstream = testkit::misbehaving_upstream::start().await;
     (ScriptTestGateway { gateway, upstream }, pages)
 }
 

@@ -15,7 +15,7 @@ async fn a_changed_script_comes_into_force_and_keeps_its_state() {
     let served = ScriptTestGateway::by(&counter("one")).await;
     assert_eq!(served.get("/version").await, "one");
     assert_eq!(served.ask("POST", "/n").await.text(), "1");
-    served.gateway.rewrite("shop.sjs", &counter("two"));
+    served.gateway.replace_file("shop.sjs", &counter("two"));
     served.comes_to("/version", "two").await;
     assert_eq!(served.ask("POST", "/n").await.text(), "2");
 }
@@ -24,15 +24,15 @@ async fn a_changed_script_comes_into_force_and_keeps_its_state() {
 async fn a_script_with_errors_is_logged_and_the_previous_one_stays_in_force() {
     let served = ScriptTestGateway::by(&counter("one")).await;
     assert_eq!(served.get("/version").await, "one");
-    served.gateway.rewrite(
+    served.gateway.replace_file(
         "shop.sjs",
         &counter("two").replace("res '/version' on GET {", "res '/version' on GET { n++;"),
     );
-    let line = served.gateway.logged(|line| line.contains("shop.sjs:4:")).await.expect("a line");
+    let line = served.gateway.wait_for_log(|line| line.contains("shop.sjs:4:")).await.expect("a line");
     assert!(line.contains("s-get-writes"), "{line}");
-    served.gateway.logged(|line| line.contains("stays active")).await.expect("a line");
+    served.gateway.wait_for_log(|line| line.contains("stays active")).await.expect("a line");
     assert_eq!(served.get("/version").await, "one");
-    served.gateway.rewrite("shop.sjs", &counter("three"));
+    served.gateway.replace_file("shop.sjs", &counter("three"));
     served.comes_to("/version", "three").await;
 }
 
@@ -40,8 +40,8 @@ async fn a_script_with_errors_is_logged_and_the_previous_one_stays_in_force() {
 async fn a_script_that_fails_to_load_leaves_the_previous_one_in_force() {
     let served = ScriptTestGateway::by(&counter("one")).await;
     assert_eq!(served.get("/version").await, "one");
-    served.gateway.rewrite("shop.sjs", &format!("const oops = missing()\n{}", counter("two")));
-    let line = served.gateway.logged(|line| line.contains("can't be activated")).await.expect("a line");
+    served.gateway.replace_file("shop.sjs", &format!("const oops = missing()\n{}", counter("two")));
+    let line = served.gateway.wait_for_log(|line| line.contains("can't be activated")).await.expect("a line");
     assert!(line.contains("shop.sjs:1:14: ReferenceError: missing is not defined"), "{line}");
     assert_eq!(served.get("/version").await, "one");
 }
@@ -49,17 +49,17 @@ async fn a_script_that_fails_to_load_leaves_the_previous_one_in_force() {
 #[tokio::test]
 async fn a_changed_module_that_a_script_imports_comes_into_force() {
     let script = "import { word } from './words.mjs'\nservice says { res '/word' on GET { respond word } }\n";
-    let upstream = testkit::misbehave::start().await;
+    let upstream = testkit::misbehaving_upstream::start().await;
     let config = super::config(&upstream.url(), "  - { path: '/s/*', script: shop.sjs }\n", "");
     let files = [("shop.sjs", script), ("words.mjs", "export const word = 'one'\n")];
     let gateway = testkit::GatewayProcess::start_with(crate::orfa(), &config, &files).await;
     let served = ScriptTestGateway { gateway, upstream };
     assert_eq!(served.get("/word").await, "one");
-    served.gateway.rewrite("words.mjs", "export { word } from './more.mjs'\n");
-    served.gateway.rewrite("more.mjs", "export const word = 'two'\n");
+    served.gateway.replace_file("words.mjs", "export { word } from './more.mjs'\n");
+    served.gateway.replace_file("more.mjs", "export const word = 'two'\n");
     served.comes_to("/word", "two").await;
     // A module imported by the imported module.
-    served.gateway.rewrite("more.mjs", "export const word = 'three'\n");
+    served.gateway.replace_file("more.mjs", "export const word = 'three'\n");
     served.comes_to("/word", "three").await;
 }
 
@@ -71,8 +71,8 @@ async fn a_changed_cap_of_resources_comes_into_force_with_the_same_script() {
     let full = served.refused("POST", "/lists?id=2").await;
     assert_eq!(full, (503, "state-resources-full".into()));
     let config = std::fs::read_to_string(served.gateway.directory().join("orfa.yaml")).expect("a config");
-    served.gateway.rewrite("orfa.yaml", &config.replace("max: 1", "max: 2"));
+    served.gateway.replace_file("orfa.yaml", &config.replace("max: 1", "max: 2"));
     let made = async { while served.ask("POST", "/lists?id=2").await.status != 204 {} };
-    testkit::patiently("the higher cap in force", made).await;
+    testkit::with_timeout("the higher cap in force", made).await;
     assert_eq!(served.refused("POST", "/lists?id=3").await.1, "state-resources-full");
 }

@@ -65,7 +65,7 @@ async fn the_catalogue_lists_static_resources_and_their_methods() {
 #[tokio::test]
 async fn readyz_waits_until_each_script_is_in_force_and_gives_the_reason() {
     let served = ScriptTestGateway::by(&format!("const oops = missing()\n{SHOP}")).await;
-    served.gateway.logged(|line| line.contains("can't be activated")).await.expect("a line");
+    served.gateway.wait_for_log(|line| line.contains("can't be activated")).await.expect("a line");
     let admin = admin(&served.gateway).await;
     let ready = async || {
         let answer = http::request("GET", &format!("{admin}/readyz"), &[], "").await.expect("an answer");
@@ -76,11 +76,11 @@ async fn readyz_waits_until_each_script_is_in_force_and_gives_the_reason() {
     let reason = told["reason"].as_str().expect("a reason");
     assert!(reason.contains("`shop`") && reason.contains("shop.sjs:1:14: ReferenceError"), "{reason}");
     assert_eq!(metric(&metrics(&served.gateway).await, "orfa_ready"), 0);
-    served.gateway.rewrite("shop.sjs", SHOP);
+    served.gateway.replace_file("shop.sjs", SHOP);
     served.comes_to("/things", "[]").await;
     assert_eq!(ready().await, (200, json!({ "status": "ready" })));
-    served.gateway.rewrite("shop.sjs", &format!("const oops = missing()\n{SHOP}"));
-    let twice = served.gateway.logged(|line| line.contains("the previous one remains active")).await;
+    served.gateway.replace_file("shop.sjs", &format!("const oops = missing()\n{SHOP}"));
+    let twice = served.gateway.wait_for_log(|line| line.contains("the previous one remains active")).await;
     twice.expect("a line");
     assert_eq!(ready().await.0, 200, "the previous script answers");
 }
@@ -149,7 +149,7 @@ async fn rejects_bodies_above_the_scripts_limit() {
 async fn a_script_reaches_services_by_name_and_other_hosts_only_by_a_pattern() {
     let served = ScriptTestGateway::by(SHOP).await;
     assert_eq!(served.ask("GET", "/up").await.json()["path"], "/echo");
-    let other = testkit::misbehave::start().await;
+    let other = testkit::misbehaving_upstream::start().await;
     let far =
         format!("/elsewhere?url={}", other.url().replace(':', "%3A").replace('/', "%2F") + "%2Fjson%3Fn%3D1");
     assert_eq!(served.refused("GET", &far).await, (502, "script-resource".into()));
@@ -163,7 +163,7 @@ async fn scripts_are_covered_by_metrics_and_the_access_log() {
     let served = ScriptTestGateway::by(SHOP).await;
     served.get("/up").await;
     served.ask("POST", "/things?name=a").await;
-    let line = served.gateway.logged(|line| line.contains("/s/up")).await.expect("a line");
+    let line = served.gateway.wait_for_log(|line| line.contains("/s/up")).await.expect("a line");
     for part in [r#""route":"/s/*""#, r#""calls":1"#, r#""status":200"#] {
         assert!(line.contains(part), "no {part} in {line}");
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use testkit::patiently;
+use testkit::with_timeout;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
@@ -83,7 +83,7 @@ impl TraceReceiver {
 
     async fn wait(&self, what: &str, is_there: impl Fn(&Vec<String>) -> bool) {
         let mut lines = self.lines.subscribe();
-        let _ = patiently(what, lines.wait_for(|lines| is_there(lines))).await;
+        let _ = with_timeout(what, lines.wait_for(|lines| is_there(lines))).await;
     }
 }
 

@@ -5,7 +5,8 @@ use testkit::{GatewayProcess, http};
 
 /// Returns the base URL of the admin listener.
 pub(crate) async fn admin(gateway: &GatewayProcess) -> String {
-    let line = gateway.logged(|line| line.contains("admin listening")).await.expect("an admin listener");
+    let line =
+        gateway.wait_for_log(|line| line.contains("admin listening")).await.expect("an admin listener");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     format!("http://{}", line["address"].as_str().expect("an address"))
 }

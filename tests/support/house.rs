@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use serde_json::Value;
 use testkit::GatewayProcess;
-use testkit::misbehave::{self, MisbehavingUpstream};
+use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
@@ -68,7 +68,7 @@ impl TestGateway {
         let runtime = Runtime::new().expect("a runtime");
         let routes = routes.to_owned();
         let started = runtime.spawn(async move {
-            let upstream = misbehave::start().await;
+            let upstream = misbehaving_upstream::start().await;
             let config = config(&upstream.url(), &routes);
             (GatewayProcess::start_with(crate::orfa(), &config, files).await, upstream)
         });
@@ -104,7 +104,7 @@ impl Drop for TestGateway {
     /// Asserts that the log has no internal error and no panic. The runtime is shut down in the background
     /// because blocking on its threads inside another runtime is not allowed.
     fn drop(&mut self) {
-        let log = self.gateway.log();
+        let log = self.gateway.log_lines();
         self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
         let bad = log.iter().find(|line| line.contains("gateway-failed") || line.contains("panicked"));
         assert!(bad.is_none() || std::thread::panicking(), "{bad:?}");

@@ -60,7 +60,7 @@ impl ClientLoad {
                 tokio::task::yield_now().await;
             }
         };
-        testkit::patiently("answers to clients", enough).await;
+        testkit::with_timeout("answers to clients", enough).await;
     }
 
     /// Stops the clients and returns all failures.

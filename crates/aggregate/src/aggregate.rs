@@ -147,7 +147,7 @@ impl Aggregate {
         }
         let (head, body) = request.into_parts();
         // A query may have a parameter for every two bytes.
-        offload::leave_for(3 * head.uri.query().map_or(0, str::len)).await;
+        offload::move_if_long(3 * head.uri.query().map_or(0, str::len)).await;
         let inputs = self.plan.inputs.read(&head)?;
         let body = match self.plan.reads_body {
             true => Some(self.document(self.read(body, call.budget.deadline).await?).await?),
@@ -157,7 +157,7 @@ impl Aggregate {
         let budget = Arc::clone(&call.budget);
         let calls = RequestCalls::new(self.services.clone(), call);
         let failures = AggregateRun { known: &known, calls, is_head }.all().await?;
-        offload::leave_for(assemble::estimated_work(&known)).await;
+        offload::move_if_long(assemble::estimated_work(&known)).await;
         let left = known.memory.left();
         let (mut response, is_written) = match answer::streamed(&known, &failures).await? {
             Some(response) => (response, false),
@@ -178,12 +178,12 @@ impl Aggregate {
     /// value than the one that a preceding part was called with.
     async fn document(&self, text: Bytes) -> Result<JsonDocument, AggregateError> {
         // The text is indexed, and the names of each object are compared.
-        offload::leave_for(3 * text.len()).await;
+        offload::move_if_long(3 * text.len()).await;
         let most = usize::try_from(self.plan.limits.memory.0).unwrap_or(usize::MAX);
-        let document = JsonDocument::within(text, most).map_err(AggregateError::BodyJson)?;
+        let document = JsonDocument::with_memory_limit(text, most).map_err(AggregateError::BodyJson)?;
         document.root().check_unambiguous().map_err(|found| AggregateError::BodyInvalid {
             place: format!("body{}", found.path()),
-            must: found.must(),
+            must: found.requirement(),
         })?;
         Ok(document)
     }

@@ -203,7 +203,7 @@ pub(crate) async fn response(
     let SizedTree { tree, length, is_written } = sized(tree, plan).await?;
     let body = match is_head {
         true => services::body::empty(),
-        false => services::body::pieces(length, tree.clone().pieces_of(length)),
+        false => services::body::pieces(length, tree.clone().pieces_with_len(length)),
     };
     let mut response = Response::new(body);
     if !failures.is_empty() {
@@ -250,7 +250,7 @@ async fn sized(tree: JsonTree, plan: &AggregatePlan) -> Result<SizedTree, Aggreg
     if !tree.has_more_than(MOST_VALUES) {
         return Ok(SizedTree { tree, length, is_written: false });
     }
-    offload::leave_for(length).await;
+    offload::move_if_long(length).await;
     let mut text = Vec::with_capacity(length);
     tree.write(&mut text);
     Ok(SizedTree { tree: JsonTree::Text(text.into()), length, is_written: true })

@@ -35,7 +35,7 @@ pub(crate) struct PartAssembler<'a> {
 /// Returns the estimated work of composing the response (see [`work`]).
 pub(crate) fn estimated_work(known: &AvailableValues<'_>) -> usize {
     let parts = known.plan.parts.iter().enumerate();
-    work::total(parts.map(|(number, part)| part_work(known, part, known.value(number))))
+    work::sum_estimates(parts.map(|(number, part)| part_work(known, part, known.value(number))))
 }
 
 /// Returns the estimated work for a part's value. A value that is passed on unchanged takes none.
@@ -51,7 +51,7 @@ fn part_work(known: &AvailableValues<'_>, part: &PartPlan, value: Option<&PartVa
                 Some(_) => of_items(body.root()),
                 None => work::VALUE,
             });
-            work::VALUE * fan.of_item.len() + work::total(answers)
+            work::VALUE * fan.of_item.len() + work::sum_estimates(answers)
         }
         // The name of each member is parsed and looked up.
         _ if is_merged => of_items(root) + 2 * work::VALUE * root.count(),
@@ -59,14 +59,14 @@ fn part_work(known: &AvailableValues<'_>, part: &PartPlan, value: Option<&PartVa
         _ => 0,
     };
     let children = part.children.iter().filter_map(|child| known.plan.parts[*child].goes_into());
-    let into = work::total(children.map(|into| work_of_targets(root, &into.path)));
+    let into = work::sum_estimates(children.map(|into| work_of_targets(root, &into.path)));
     let keys = part.joins.as_ref().map_or(0, |joins| key_work(known, joins, root));
-    work::total([own, into, keys])
+    work::sum_estimates([own, into, keys])
 }
 
 /// Returns the estimated work for items that have several keys each. Each key may be that of all rows.
 fn key_work(known: &AvailableValues<'_>, joins: &JoinKeys, rows: JsonNode<'_>) -> usize {
-    if !joins.item_key.is_many() {
+    if !joins.item_key.has_wildcard() {
         return 0;
     }
     let Some(items) = known.value(joins.into.part).map(PartValue::root) else { return 0 };
@@ -77,7 +77,7 @@ fn key_work(known: &AvailableValues<'_>, joins: &JoinKeys, rows: JsonNode<'_>) -
     let mut keys = 0;
     // A path that leads to no array is reported by the join.
     let _ = targets(items, &joins.into.path, &mut |item| {
-        keys += joins.item_key.count_within(item, work::MANY_VALUES);
+        keys += joins.item_key.count_up_to(item, work::LONG_VALUE_COUNT);
     });
     ROW.saturating_mul(keys).saturating_mul(rows.count())
 }

@@ -3,7 +3,7 @@
 
 use http::{HeaderName, request::Parts};
 use indexmap::IndexMap;
-use json::pointer::below;
+use json::pointer::append_step;
 use json::{JsonDocument, ValueKind};
 use serde_json::Value as JsonValue;
 
@@ -218,7 +218,7 @@ fn read(
     segments: &[RouteSegment],
     mistakes: &mut AggregateMistakes,
 ) -> AggregateInput {
-    let place = below("/input", name);
+    let place = append_step("/input", name);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if name.is_empty() || !name.bytes().all(plain) || matches!(name, "each" | "body") {
         let hint = "use letters, digits, `_` and `-`, and neither `each` nor `body`";
@@ -238,7 +238,7 @@ fn read(
             let hint = format!("write `{{{called}}}` as a segment of the route's `path`");
             mistakes.add(
                 AggregateMistakeKind::Input,
-                below(&place, "in"),
+                append_step(&place, "in"),
                 format!("the route's path has no `{{{called}}}`"),
                 hint,
             );
@@ -314,7 +314,7 @@ fn read(
             Ok(value) => input.default = value,
             Err(error) => mistakes.add(
                 AggregateMistakeKind::Input,
-                below(&place, "default"),
+                append_step(&place, "default"),
                 error.to_string(),
                 "use a value that a request can have",
             ),

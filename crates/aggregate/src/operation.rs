@@ -219,13 +219,13 @@ fn written(schema: &OpenApiSchema, document: &OpenApiDocument, depth: usize) -> 
                 .map(|member| &*member.name)
                 .collect();
             let mut written = json!({ "type": "object", "properties": properties, "required": required });
-            if let Some(others) = &object.others {
+            if let Some(others) = &object.additional {
                 written["additionalProperties"] = inner(others);
             }
             written
         }
         OpenApiSchema::Named(name) => document.schema(name).map_or_else(|| json!({}), inner),
-        OpenApiSchema::Any(all) | OpenApiSchema::Told(DiscriminatedUnion { branches: all, .. }) => {
+        OpenApiSchema::Any(all) | OpenApiSchema::Discriminated(DiscriminatedUnion { branches: all, .. }) => {
             json!({ "anyOf": all.iter().map(inner).collect::<Vec<_>>() })
         }
         OpenApiSchema::All(all) => json!({ "allOf": all.iter().map(inner).collect::<Vec<_>>() }),
@@ -235,7 +235,7 @@ fn written(schema: &OpenApiSchema, document: &OpenApiDocument, depth: usize) -> 
 /// Returns the schema of the value at a path.
 fn at(schema: Value, steps: &[JsonPathStep]) -> Value {
     steps.iter().fold(schema, |mut schema, step| match step {
-        JsonPathStep::Each => items(schema),
+        JsonPathStep::Wildcard => items(schema),
         JsonPathStep::Name(name) => schema["properties"][&**name].take(),
     })
 }
@@ -284,7 +284,7 @@ fn put(schema: &mut Value, steps: &[JsonPathStep], name: &str, value: Value) {
             schema["type"] = "object".into();
             schema["properties"][name] = value;
         }
-        [JsonPathStep::Each, rest @ ..] => put(&mut schema["items"], rest, name, value),
+        [JsonPathStep::Wildcard, rest @ ..] => put(&mut schema["items"], rest, name, value),
         [JsonPathStep::Name(member), rest @ ..] => {
             put(&mut schema["properties"][&**member], rest, name, value)
         }

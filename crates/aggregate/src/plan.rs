@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, Method, StatusCode};
-use json::pointer::below;
+use json::pointer::append_step;
 use json::{JsonDocument, JsonPath};
 use services::{ServiceSet, UpstreamService};
 
@@ -165,7 +165,7 @@ impl AggregatePlan {
         let mut parts = Vec::with_capacity(part_names.len());
         for (name, part) in &declared.parts {
             let mut reader = parts::PartReader {
-                place: below("/parts", name),
+                place: append_step("/parts", name),
                 names,
                 declared,
                 ground,
@@ -304,7 +304,7 @@ fn shape(
                 "a part of the response can't be called `errors`: failed parts are listed under that name";
             mistakes.add(
                 AggregateMistakeKind::Answer,
-                below("/parts", ERRORS),
+                append_step("/parts", ERRORS),
                 message,
                 "give it another name",
             );

@@ -66,7 +66,7 @@ impl<'a> PartRenderer<'a> {
     /// Returns the requests, at most `most`: none for an empty list, several for a long one.
     pub(crate) async fn requests(&self, most: u32) -> Result<Vec<ServiceRequest>, RenderError> {
         let slots = self.part.url.slots().chain(self.part.slots_beside_url());
-        offload::leave_for(work::VALUE + self.work(slots)).await;
+        offload::move_if_long(work::VALUE + self.work(slots)).await;
         let memory = &self.known.memory;
         let left = memory.left();
         let values = self.url_values(most);
@@ -82,7 +82,7 @@ impl<'a> PartRenderer<'a> {
     /// Returns the values that an item puts into the URL. Items with equal keys have equal requests.
     pub(crate) async fn item_key(&self) -> Result<Vec<u8>, RenderError> {
         let of_item = || self.part.url.slots().filter(|slot| matches!(slot.source, SlotSource::Each(_)));
-        offload::leave_for(work::VALUE + self.work(of_item())).await;
+        offload::move_if_long(work::VALUE + self.work(of_item())).await;
         let mut key = Vec::new();
         let memory = &self.known.memory;
         for slot in of_item() {
@@ -102,7 +102,7 @@ impl<'a> PartRenderer<'a> {
 
     /// Returns the estimated work to find and write the values of placeholders.
     fn work<'s>(&self, slots: impl Iterator<Item = &'s TemplateSlot>) -> usize {
-        work::total(slots.map(|slot| match (&slot.source, self.root(&slot.source)) {
+        work::sum_estimates(slots.map(|slot| match (&slot.source, self.root(&slot.source)) {
             (_, Some((root, path))) => work_of_values(root, path),
             (SlotSource::Input(input), None) => {
                 let value = self.known.inputs.get(*input).and_then(Option::as_ref);
@@ -150,7 +150,7 @@ impl<'a> PartRenderer<'a> {
         for chunk in chunks {
             let url = self.url(&found, values.get(chunk).unwrap_or_default())?;
             if !requests.is_empty() {
-                offload::leave_for(further + url.len()).await;
+                offload::move_if_long(further + url.len()).await;
             }
             let request = memory.lend(|| self.request(&url))?;
             memory.take(url.len() + request.body.len()).map_err(PartFailureReason::from)?;
@@ -332,7 +332,7 @@ impl<'a> PartRenderer<'a> {
     /// Writes a value of any type as JSON.
     fn json(&self, slot: &TemplateSlot, out: &mut Vec<u8>) -> Result<bool, RenderError> {
         if let Some((root, path)) = self.root(&slot.source)
-            && !path.is_many()
+            && !path.has_wildcard()
         {
             let found = path.find(root);
             if let Some(node) = found {

@@ -105,7 +105,7 @@ impl<'a> AggregateRun<'a> {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
                 let bodies = at_once(calls, self.known.plan.concurrency).await?;
-                offload::leave_for(work_of_texts(&bodies)).await;
+                offload::move_if_long(work_of_texts(&bodies)).await;
                 joined(&bodies, &self.known.memory)?
             }
         }))
@@ -145,10 +145,10 @@ async fn read(
     if answer.body.is_empty() {
         return Err(PartFailureReason::NoBody);
     }
-    offload::leave_for(answer.body.len()).await;
+    offload::move_if_long(answer.body.len()).await;
     let document = indexed(answer.body, memory)?;
     let spot = match document.root().pointer(&part.at) {
-        Ok(Some(node)) => node.spot(),
+        Ok(Some(node)) => node.node_id(),
         _ => return Err(PartFailureReason::NothingAt(part.at.clone())),
     };
     Ok(JsonText::at(document, spot))

@@ -148,7 +148,7 @@ impl ArrivingResponse {
                 return Poll::Pending;
             };
             let Some(frame) = frame else {
-                return Poll::Ready(self.checker.end().err().map(|error| Err(error.into())));
+                return Poll::Ready(self.checker.finish().err().map(|error| Err(error.into())));
             };
             match frame.map(Frame::into_data) {
                 Ok(Ok(piece)) => self.piece = piece,
@@ -222,7 +222,7 @@ impl http_body::Body for StreamedBody {
             match this.segments.pop_front() {
                 None => return Poll::Ready(None),
                 Some(StreamSegment::Text(text)) => return Poll::Ready(Some(Ok(Frame::data(text)))),
-                Some(StreamSegment::Tree(tree, length)) => this.pieces = Some(tree.pieces_of(length)),
+                Some(StreamSegment::Tree(tree, length)) => this.pieces = Some(tree.pieces_with_len(length)),
                 Some(StreamSegment::Long(_)) => {}
             }
         }

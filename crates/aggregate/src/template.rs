@@ -50,7 +50,7 @@ impl SlotSource {
     pub(crate) fn is_many(&self) -> bool {
         match self {
             Self::Input(_) => false,
-            Self::Part(_, path) | Self::Each(path) | Self::Body(path) => path.is_many(),
+            Self::Part(_, path) | Self::Each(path) | Self::Body(path) => path.has_wildcard(),
         }
     }
 }

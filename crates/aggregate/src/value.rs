@@ -74,7 +74,7 @@ impl<'a> AvailableValues<'a> {
 impl JsonText {
     /// Returns the root of a document as a value.
     pub(crate) fn whole(document: Arc<JsonDocument>) -> Self {
-        let spot = document.root().spot();
+        let spot = document.root().node_id();
         Self { document, spot }
     }
 
@@ -92,20 +92,24 @@ impl JsonText {
     }
 
     pub(crate) fn root(&self) -> JsonNode<'_> {
-        self.document.at(self.spot).unwrap_or_else(|| self.document.root())
+        self.document.node_by_id(self.spot).unwrap_or_else(|| self.document.root())
     }
 }
 
 /// Returns the work for the texts of values, such as to concatenate them, for [`offload::leave_for`].
 pub(crate) fn work_of_texts(bodies: &[JsonText]) -> usize {
-    bodies.iter().map(|body| body.root().with_space().len()).sum()
+    bodies.iter().map(|body| body.root().slice_with_whitespace().len()).sum()
 }
 
 /// Returns the work for the values that a path selects.
 pub(crate) fn work_of_values(root: JsonNode<'_>, path: &JsonPath) -> usize {
-    let bytes = root.with_space().len();
+    let bytes = root.slice_with_whitespace().len();
     // To count the values of a long text would take long itself.
-    if bytes > SHORT_TEXT { bytes } else { bytes + work::VALUE * path.count_within(root, work::MANY_VALUES) }
+    if bytes > SHORT_TEXT {
+        bytes
+    } else {
+        bytes + work::VALUE * path.count_up_to(root, work::LONG_VALUE_COUNT)
+    }
 }
 
 /// Returns the work for the targets of a path (see [`targets`]).
@@ -141,7 +145,7 @@ impl FanOutResponses {
 
     /// Builds the list of all responses. One response can belong to several items.
     pub(crate) async fn with_list(mut self, memory: &MemoryBudget) -> Result<Self, PartFailureReason> {
-        offload::leave_for(work_of_texts(&self.answers)).await;
+        offload::move_if_long(work_of_texts(&self.answers)).await;
         let answers: Vec<&[u8]> = self.answers.iter().map(|body| body.root().text()).collect();
         let texts = self
             .of_item
@@ -149,7 +153,7 @@ impl FanOutResponses {
             .map(|answer| answer.and_then(|answer| answers.get(answer as usize)).copied().unwrap_or(b"null"));
         let length: usize = texts.clone().map(|text| text.len() + 1).sum();
         memory.take(length)?;
-        offload::leave_for(length).await;
+        offload::move_if_long(length).await;
         self.list = JsonText::whole(Arc::new(indexed(array(length, texts), memory)?));
         Ok(self)
     }
@@ -157,7 +161,7 @@ impl FanOutResponses {
 
 /// Indexes a text, and charges the index to the request's memory.
 pub(crate) fn indexed(text: Bytes, memory: &MemoryBudget) -> Result<JsonDocument, PartFailureReason> {
-    let document = JsonDocument::within(text, memory.left()).map_err(|error| match error {
+    let document = JsonDocument::with_memory_limit(text, memory.left()).map_err(|error| match error {
         json::JsonError::IndexTooLarge(_) => PartFailureReason::Memory,
         error => PartFailureReason::NotJson(error),
     })?;

@@ -24,15 +24,15 @@ pub use purge::purge_in_background;
 pub use usage::{HeapUsage, take_usage};
 
 /// The alignment that `malloc` provides for blocks of at least this size: that of C's `max_align_t`.
-const USUAL: usize = 16;
+const MALLOC_ALIGNMENT: usize = 16;
 
 /// mimalloc, for `#[global_allocator]`.
 #[derive(Debug)]
 pub struct GlobalAllocator;
 
 /// Whether `malloc` provides this alignment.
-fn is_usual(size: usize, align: usize) -> bool {
-    align <= USUAL && align <= size
+fn is_malloc_aligned(size: usize, align: usize) -> bool {
+    align <= MALLOC_ALIGNMENT && align <= size
 }
 
 // SAFETY: each function is C's function with the same contract: it returns a block of at least that size,
@@ -45,8 +45,8 @@ unsafe impl GlobalAlloc for GlobalAllocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(feature = "count")]
-        usage::add(layout.size());
-        let block = match is_usual(layout.size(), layout.align()) {
+        usage::add_bytes(layout.size());
+        let block = match is_malloc_aligned(layout.size(), layout.align()) {
             true => unsafe { mi_malloc(layout.size()) },
             false => unsafe { mi_malloc_aligned(layout.size(), layout.align()) },
         };
@@ -56,8 +56,8 @@ unsafe impl GlobalAlloc for GlobalAllocator {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         #[cfg(feature = "count")]
-        usage::add(layout.size());
-        let block = match is_usual(layout.size(), layout.align()) {
+        usage::add_bytes(layout.size());
+        let block = match is_malloc_aligned(layout.size(), layout.align()) {
             true => unsafe { mi_zalloc(layout.size()) },
             false => unsafe { mi_zalloc_aligned(layout.size(), layout.align()) },
         };
@@ -68,10 +68,10 @@ unsafe impl GlobalAlloc for GlobalAllocator {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         #[cfg(feature = "count")]
         {
-            usage::add(size);
-            usage::remove(layout.size());
+            usage::add_bytes(size);
+            usage::remove_bytes(layout.size());
         }
-        let block = match is_usual(size, layout.align()) {
+        let block = match is_malloc_aligned(size, layout.align()) {
             true => unsafe { mi_realloc(block.cast(), size) },
             false => unsafe { mi_realloc_aligned(block.cast(), size, layout.align()) },
         };
@@ -81,7 +81,7 @@ unsafe impl GlobalAlloc for GlobalAllocator {
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         #[cfg(feature = "count")]
-        usage::remove(layout.size());
+        usage::remove_bytes(layout.size());
         #[cfg(not(feature = "count"))]
         let _ = layout;
         unsafe { mi_free(block.cast()) }

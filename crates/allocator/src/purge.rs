@@ -13,9 +13,9 @@ use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t};
 /// name for it).
 const PURGE_DELAY: mi_option_t = 15;
 /// The value of the option: a delay that never elapses, since free memory is returned before.
-const NEVER_BY_ITSELF: Duration = Duration::from_hours(24);
+const DISABLED_DELAY: Duration = Duration::from_hours(24);
 /// The interval between two purges.
-const EVERY: Duration = Duration::from_secs(1);
+const PURGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts a thread that returns free memory to the system once a second, and stops all others from doing so.
 ///
@@ -23,9 +23,9 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Fails if the system can't create a thread.
 pub fn purge_in_background() -> io::Result<()> {
     thread::Builder::new().name("purge".to_owned()).spawn(|| {
-        set_delay(NEVER_BY_ITSELF);
+        set_delay(DISABLED_DELAY);
         loop {
-            thread::sleep(EVERY);
+            thread::sleep(PURGE_INTERVAL);
             purge();
         }
     })?;
@@ -58,7 +58,7 @@ mod tests {
     static ALLOCATOR: crate::GlobalAllocator = crate::GlobalAllocator;
 
     /// Returns the resident memory of this process in bytes (proc_pid_statm(5)).
-    fn resident() -> usize {
+    fn resident_bytes() -> usize {
         let text = fs::read_to_string("/proc/self/statm").unwrap();
         text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
     }
@@ -69,12 +69,16 @@ mod tests {
         // SAFETY: any option may be read at any time.
         let delay = || unsafe { mi_option_get(PURGE_DELAY) };
         assert_eq!(delay(), 1000, "mimalloc's default: another option has this number");
-        set_delay(NEVER_BY_ITSELF);
+        set_delay(DISABLED_DELAY);
         assert_eq!(delay(), 24 * 3600 * 1000);
         let blocks: Vec<Vec<u8>> = (0..64).map(|_| black_box(vec![1; 1 << 20])).collect();
-        let full = resident();
+        let full = resident_bytes();
         drop(blocks);
         purge();
-        assert!(full - resident() > 48 << 20, "{} bytes of {full} were given back", full - resident());
+        assert!(
+            full - resident_bytes() > 48 << 20,
+            "{} bytes of {full} were given back",
+            full - resident_bytes()
+        );
     }
 }

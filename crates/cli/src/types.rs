@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &TypesArguments) -> anyhow::Result<CliExitCode> {
         pairs => pairs.iter().map(|pair| named(pair)).collect::<Result<_, _>>()?,
     };
     let open: Vec<CallableService<'_>> = services.iter().map(|(name, known)| known.open(name)).collect();
-    let types = openapi::types(&open);
+    let types = openapi::generate_types(&open);
     let documents = services.iter().filter_map(|(name, known)| Some((&**name, known.document.as_deref()?)));
     terminal::complain(&oddities(documents));
     let Some(out) = &arguments.out else {
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &TypesArguments) -> anyhow::Result<CliExitCode> {
 pub(crate) fn oddities<'a>(documents: impl Iterator<Item = (&'a str, &'a OpenApiDocument)>) -> String {
     let mut text = String::new();
     for (service, document) in documents {
-        for openapi::DocumentWarning { pointer, message } in &document.findings {
+        for openapi::DocumentWarning { pointer, message } in &document.warnings {
             let _ = writeln!(text, "{service}: #{pointer}: {message}");
         }
     }
@@ -95,14 +95,14 @@ fn named(pair: &str) -> Result<(String, ServiceDescription), CliError> {
     let (name, file) = split.ok_or_else(|| wrong(format!("`{pair}` is not SERVICE=FILE")))?;
     let document =
         OpenApiDocument::open(Path::new(file)).map_err(|error| wrong(format!("{file}: {error}")))?;
-    let document = Some(Arc::new(document.below("")));
+    let document = Some(Arc::new(document.relative_to("")));
     Ok((name.to_owned(), ServiceDescription { document, ..ServiceDescription::default() }))
 }
 
 impl ServiceDescription {
     fn open<'a>(&'a self, name: &'a str) -> CallableService<'a> {
         let is_open = |operation: &&OpenApiOperation| {
-            let path = operation.called();
+            let path = operation.sample_path();
             self.methods.as_ref().is_none_or(|methods| methods.contains(operation.method))
                 && (self.paths.is_empty() || self.paths.iter().any(|glob| glob.matches(&path)))
         };

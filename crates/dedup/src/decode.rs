@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use json::{DEPTH, JsonDocument, JsonNode, JsonNumber, ValueKind};
 
-use crate::number::{CutSpan, DOLLAR, TextCut, is_dollars};
-use crate::write::{CutReplacement, write};
+use crate::hash_cons::{CutSpan, INSERTED_DOLLAR, TextCut, is_dollars};
+use crate::write::{CutReplacement, write_span};
 
 /// The reason why a deduplicated text is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,25 +51,25 @@ pub fn decode(text: &[u8], cap: usize) -> Result<Vec<u8>, DecodeError> {
     let document = JsonDocument::new(Bytes::copy_from_slice(text))?;
     let root = document.root();
     let mut members = root.members();
-    let table = members.next().filter(|(name, value)| name.is(b"t") && value.kind() == ValueKind::Array);
+    let table = members.next().filter(|(name, value)| name.equals(b"t") && value.kind() == ValueKind::Array);
     let (_, table) = table.ok_or(DecodeError::NotDeduplicated(root.start()))?;
     let mut reading = DecoderState { entries: Vec::new(), cuts: Vec::new() };
     for entry in table.items() {
-        let entry = reading.entry(DecodedValue::Value(entry))?;
+        let entry = reading.decode_entry(DecodedValue::Value(entry))?;
         reading.entries.push(entry);
     }
     let whole = match members.next() {
         None => return if cap < 2 { Err(DecodeError::TooLong(cap)) } else { Ok(b"{}".to_vec()) },
-        Some((name, value)) if name.is(b"r") => DecodedValue::Value(value),
-        Some((name, _)) => DecodedValue::Behind(root, name.node().start()),
+        Some((name, value)) if name.equals(b"r") => DecodedValue::Value(value),
+        Some((name, _)) => DecodedValue::MembersFrom(root, name.node().start()),
     };
-    let whole = reading.entry(whole)?;
-    if whole.plain > cap as u64 {
+    let whole = reading.decode_entry(whole)?;
+    if whole.plain_length > cap as u64 {
         return Err(DecodeError::TooLong(cap));
     }
-    let mut plain = Vec::with_capacity(whole.plain as usize);
-    write(&mut plain, document.text(), &reading.cuts, &whole.span, |number| match number {
-        OPEN => CutReplacement::Text("{"),
+    let mut plain = Vec::with_capacity(whole.plain_length as usize);
+    write_span(&mut plain, document.text(), &reading.cuts, &whole.span, |number| match number {
+        OPENING_BRACE => CutReplacement::Text("{"),
         number => match reading.entries.get(number as usize) {
             Some(entry) => CutReplacement::Span(&entry.span),
             None => CutReplacement::Text(""),
@@ -79,21 +79,21 @@ pub fn decode(text: &[u8], cap: usize) -> Result<Vec<u8>, DecodeError> {
 }
 
 /// A special cut number: the opening brace of an object without its table.
-const OPEN: u32 = DOLLAR - 1;
+const OPENING_BRACE: u32 = INSERTED_DOLLAR - 1;
 
 /// A value to decode.
 #[derive(Clone, Copy)]
 enum DecodedValue<'a> {
     Value(JsonNode<'a>),
     /// An object of which only the members from this offset on are decoded.
-    Behind(JsonNode<'a>, usize),
+    MembersFrom(JsonNode<'a>, usize),
 }
 
 /// An entry of the table.
 struct TableEntry {
     span: CutSpan,
     /// The length of its plain text.
-    plain: u64,
+    plain_length: u64,
     /// The nesting depth including the referenced entries.
     depth: usize,
 }
@@ -104,16 +104,16 @@ struct DecoderState {
 }
 
 impl DecoderState {
-    fn entry(&mut self, whole: DecodedValue<'_>) -> Result<TableEntry, DecodeError> {
+    fn decode_entry(&mut self, whole: DecodedValue<'_>) -> Result<TableEntry, DecodeError> {
         let cuts = self.cuts.len();
         let (node, depth) = match whole {
-            DecodedValue::Value(node) => (node, self.value(node, 1)?),
-            DecodedValue::Behind(root, place) => {
-                let cut = TextCut { start: root.start() as u32, end: place as u32, number: OPEN };
+            DecodedValue::Value(node) => (node, self.decode_value(node, 1)?),
+            DecodedValue::MembersFrom(root, place) => {
+                let cut = TextCut { start: root.start() as u32, end: place as u32, number: OPENING_BRACE };
                 self.cuts.push(cut);
                 let mut depth = 1;
                 for (_, value) in root.members().skip(1) {
-                    depth = depth.max(self.value(value, 2)?);
+                    depth = depth.max(self.decode_value(value, 2)?);
                 }
                 (root, depth)
             }
@@ -124,39 +124,39 @@ impl DecoderState {
         let plain =
             self.cuts.get(cuts..).unwrap_or_default().iter().fold((end - start) as u64, |plain, cut| {
                 let fill = match cut.number {
-                    OPEN => 1,
-                    number => self.entries.get(number as usize).map_or(0, |entry| entry.plain),
+                    OPENING_BRACE => 1,
+                    number => self.entries.get(number as usize).map_or(0, |entry| entry.plain_length),
                 };
                 (plain - u64::from(cut.end - cut.start)).saturating_add(fill)
             });
-        Ok(TableEntry { span, plain, depth })
+        Ok(TableEntry { span, plain_length: plain, depth })
     }
 
     /// Records the cuts of a value at this nesting level, and returns its depth. The nesting limit of JSON
     /// texts bounds the recursion.
-    fn value(&mut self, node: JsonNode<'_>, level: usize) -> Result<usize, DecodeError> {
+    fn decode_value(&mut self, node: JsonNode<'_>, level: usize) -> Result<usize, DecodeError> {
         let mut deepest = level;
         match node.kind() {
             ValueKind::Array => {
                 for item in node.items() {
-                    deepest = deepest.max(self.value(item, level + 1)?);
+                    deepest = deepest.max(self.decode_value(item, level + 1)?);
                 }
             }
             ValueKind::Object => {
                 let mut members = node.members();
                 let first = members.next().filter(|(name, _)| is_dollars(name.node().text()));
                 if let (Some((name, value)), None) = (first, members.next()) {
-                    if name.is(b"$") {
-                        return self.reference(node, value, level);
+                    if name.equals(b"$") {
+                        return self.resolve_reference(node, value, level);
                     }
                     let place = name.node().start() as u32 + 1;
                     // The dollar sign may be escaped.
                     let spelt =
                         if name.node().text().starts_with(b"\"$") { 1 } else { "\\u0024".len() as u32 };
-                    self.cuts.push(TextCut { start: place, end: place + spelt, number: DOLLAR });
+                    self.cuts.push(TextCut { start: place, end: place + spelt, number: INSERTED_DOLLAR });
                 }
                 for (_, value) in node.members() {
-                    deepest = deepest.max(self.value(value, level + 1)?);
+                    deepest = deepest.max(self.decode_value(value, level + 1)?);
                 }
             }
             _ => return Ok(level - 1),
@@ -164,7 +164,7 @@ impl DecoderState {
         Ok(deepest)
     }
 
-    fn reference(
+    fn resolve_reference(
         &mut self,
         node: JsonNode<'_>,
         index: JsonNode<'_>,

@@ -4,17 +4,17 @@ use json::JsonDocument;
 
 use crate::DedupForm;
 use crate::flatten::SharedParts;
-use crate::number::{self, CutSpan, DOLLAR, EqualityCriterion, NumberedText};
-use crate::write::{CutReplacement, write};
+use crate::hash_cons::{self, CutSpan, EqualityCriterion, INSERTED_DOLLAR, NumberedText};
+use crate::write::{CutReplacement, write_span};
 
 /// The length of a reference to one of the first entries, `{"$":0}`.
-const REFERENCE: u64 = 7;
+const REFERENCE_LENGTH: u64 = 7;
 
 /// The representation of an object in the output.
 #[derive(Clone, Copy)]
 enum ObjectEncoding {
     /// The object is written out, with this length in bytes.
-    Spelt(u64),
+    Inline(u64),
     /// The object is this entry of the table.
     Shared(u32),
 }
@@ -29,24 +29,24 @@ pub(crate) fn encode(
     if form == DedupForm::GraphQl && !document.text().starts_with(b"{") {
         return None;
     }
-    let numbered = number::number(document, shared, form, equal)?;
-    if !numbered.repeats {
+    let numbered = hash_cons::number_objects(document, shared, form, equal)?;
+    if !numbered.has_repetitions {
         return None;
     }
-    let (fates, table) = fates(&numbered);
-    let body = written(&numbered, &fates, &numbered.root).saturating_add(table);
+    let (fates, table) = choose_encodings(&numbered);
+    let body = encoded_length(&numbered, &fates, &numbered.root).saturating_add(table);
     let (open, close) = match form {
         DedupForm::GraphQl => ("{\"t\":[", "]"),
         DedupForm::Json => ("{\"t\":[", "],\"r\":"),
     };
     let size = body.saturating_add((open.len() + close.len() + 1) as u64);
-    if size.saturating_mul(10) > numbered.plain.saturating_mul(9) {
+    if size.saturating_mul(10) > numbered.plain_length.saturating_mul(9) {
         return None;
     }
     let mut out = Vec::with_capacity(usize::try_from(size).ok()?);
     let fill = |number: u32| match (fates.get(number as usize), numbered.objects.get(number as usize)) {
         (Some(ObjectEncoding::Shared(index)), _) => CutReplacement::Reference(*index),
-        (Some(ObjectEncoding::Spelt(_)), Some(object)) => CutReplacement::Span(&object.span),
+        (Some(ObjectEncoding::Inline(_)), Some(object)) => CutReplacement::Span(&object.span),
         _ => CutReplacement::Text("$"),
     };
     let text = document.text();
@@ -58,11 +58,11 @@ pub(crate) fn encode(
         if out.len() > before {
             out.push(b',');
         }
-        write(&mut out, text, &numbered.cuts, &object.span, fill);
+        write_span(&mut out, text, &numbered.cuts, &object.span, fill);
     }
     out.extend_from_slice(close.as_bytes());
     let root = out.len();
-    write(&mut out, text, &numbered.cuts, &numbered.root, fill);
+    write_span(&mut out, text, &numbered.cuts, &numbered.root, fill);
     match form {
         // The members of the root follow the table: its opening brace becomes the comma between them.
         DedupForm::GraphQl => *out.get_mut(root)? = b',',
@@ -72,17 +72,17 @@ pub(crate) fn encode(
 }
 
 /// Returns the representation of each object, and the length of the table.
-fn fates(numbered: &NumberedText) -> (Vec<ObjectEncoding>, u64) {
-    let count = counts(numbered);
+fn choose_encodings(numbered: &NumberedText) -> (Vec<ObjectEncoding>, u64) {
+    let count = select_shared(numbered);
     let (mut fates, mut table, mut shared) = (Vec::with_capacity(count.len()), 0_u64, 0_u32);
     for (object, count) in numbered.objects.iter().zip(count) {
-        let length = written(numbered, &fates, &object.span);
+        let length = encoded_length(numbered, &fates, &object.span);
         fates.push(if count.is_some() {
             table = table.saturating_add(length + 1);
             shared += 1;
             ObjectEncoding::Shared(shared - 1)
         } else {
-            ObjectEncoding::Spelt(length)
+            ObjectEncoding::Inline(length)
         });
     }
     (fates, table)
@@ -90,12 +90,14 @@ fn fates(numbered: &NumberedText) -> (Vec<ObjectEncoding>, u64) {
 
 /// Returns the number of occurrences of each object that is to be shared. Outer objects are decided first,
 /// because the content of a shared object is written only once.
-fn counts(numbered: &NumberedText) -> Vec<Option<u64>> {
+fn select_shared(numbered: &NumberedText) -> Vec<Option<u64>> {
     let mut counts = vec![0_u64; numbered.objects.len()];
     let mut pays = vec![None; numbered.objects.len()];
     let add = |counts: &mut Vec<u64>, span: &CutSpan, times: u64| {
         let range = span.cuts.start as usize..span.cuts.end as usize;
-        for cut in numbered.cuts.get(range).unwrap_or_default().iter().filter(|cut| cut.number != DOLLAR) {
+        for cut in
+            numbered.cuts.get(range).unwrap_or_default().iter().filter(|cut| cut.number != INSERTED_DOLLAR)
+        {
             if let Some(count) = counts.get_mut(cut.number as usize) {
                 *count = count.saturating_add(times);
             }
@@ -105,9 +107,10 @@ fn counts(numbered: &NumberedText) -> Vec<Option<u64>> {
     for (number, object) in numbered.objects.iter().enumerate().rev() {
         let count = counts.get(number).copied().unwrap_or_default();
         let within = u64::from(object.span.cuts.end - object.span.cuts.start);
-        let length = object.own + within * REFERENCE;
+        let length = object.own_length + within * REFERENCE_LENGTH;
         // The savings by references must exceed the cost of the entry.
-        let shared = count > 1 && count.saturating_mul(length.saturating_sub(REFERENCE + 1)) > length + 1;
+        let shared =
+            count > 1 && count.saturating_mul(length.saturating_sub(REFERENCE_LENGTH + 1)) > length + 1;
         if let Some(pays) = pays.get_mut(number).filter(|_| shared) {
             *pays = Some(count);
         }
@@ -117,12 +120,14 @@ fn counts(numbered: &NumberedText) -> Vec<Option<u64>> {
 }
 
 /// Returns the length of a span in the output, given the representations of the objects in it.
-fn written(numbered: &NumberedText, fates: &[ObjectEncoding], span: &CutSpan) -> u64 {
+fn encoded_length(numbered: &NumberedText, fates: &[ObjectEncoding], span: &CutSpan) -> u64 {
     let cuts = numbered.cuts.get(span.cuts.start as usize..span.cuts.end as usize).unwrap_or_default();
     cuts.iter().fold(u64::from(span.end - span.start), |length, cut| {
         let fill = match fates.get(cut.number as usize) {
-            Some(ObjectEncoding::Spelt(length)) => *length,
-            Some(ObjectEncoding::Shared(index)) => REFERENCE + u64::from(index.checked_ilog10().unwrap_or(0)),
+            Some(ObjectEncoding::Inline(length)) => *length,
+            Some(ObjectEncoding::Shared(index)) => {
+                REFERENCE_LENGTH + u64::from(index.checked_ilog10().unwrap_or(0))
+            }
             None => 1,
         };
         (length - u64::from(cut.end - cut.start)).saturating_add(fill)

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use json::{JsonDocument, JsonTree, RepeatedObject};
 
-use crate::known::{self, SharedValues, VisitNumbers};
-use crate::number::SHORT;
+use crate::hash_cons::MIN_OBJECT_LENGTH;
+use crate::sharing::{self, SharedValues, VisitNumbers};
 
 /// The text of a tree without its repetitions.
 #[derive(Debug, Default)]
@@ -18,25 +18,30 @@ pub(crate) struct FlatText {
 #[derive(Debug, Default)]
 pub(crate) struct SharedParts {
     /// The start offsets of the first occurrences of objects, in order.
-    pub(crate) firsts: Vec<u32>,
+    pub(crate) first_occurrences: Vec<u32>,
     /// The offsets of the further occurrences, in order, with the index of the first one.
-    pub(crate) again: Vec<(u32, usize)>,
+    pub(crate) repetitions: Vec<(u32, usize)>,
 }
 
 /// Flattens a tree that has been walked. Returns `None` if it is too long. With `tidy`, white space between
 /// tokens is removed.
 pub(crate) fn flatten(tree: &JsonTree, known: &SharedValues, tidy: bool) -> Option<FlatText> {
-    let places = vec![FlatLocation::New; known.count()];
-    let mut flattening = FlattenWalk { layout: FlatText::default(), visits: known.visits(), places, tidy };
-    flattening.value(tree)?;
+    let places = vec![FlatLocation::New; known.object_count()];
+    let mut flattening = FlattenWalk {
+        layout: FlatText::default(),
+        visits: known.visits(),
+        locations: places,
+        strip_whitespace: tidy,
+    };
+    flattening.flatten_value(tree)?;
     Some(flattening.layout)
 }
 
 struct FlattenWalk<'a> {
     layout: FlatText,
     visits: VisitNumbers<'a>,
-    places: Vec<FlatLocation>,
-    tidy: bool,
+    locations: Vec<FlatLocation>,
+    strip_whitespace: bool,
 }
 
 /// The location of an object in the text.
@@ -51,46 +56,48 @@ enum FlatLocation {
 }
 
 impl FlattenWalk<'_> {
-    fn value(&mut self, tree: &JsonTree) -> Option<()> {
-        let Some(number) = self.visits.number(tree) else { return self.written(tree) };
+    fn flatten_value(&mut self, tree: &JsonTree) -> Option<()> {
+        let Some(number) = self.visits.next_number(tree) else { return self.flatten_content(tree) };
         let start = self.layout.text.len();
         let FlatText { shared, .. } = &mut self.layout;
-        match self.places.get(number)? {
+        match self.locations.get(number)? {
             FlatLocation::First(first) => {
-                shared.again.push((u32::try_from(start).ok()?, *first));
+                shared.repetitions.push((u32::try_from(start).ok()?, *first));
                 return Some(());
             }
             // The walk did not enter the value again, so that there are no visits for its content.
             FlatLocation::Short => {
                 let mut text = Vec::new();
                 tree.write(&mut text);
-                return self.text(&Bytes::from(text));
+                return self.append_text(&Bytes::from(text));
             }
             FlatLocation::New => {}
         }
-        let first = shared.firsts.len();
-        shared.firsts.push(u32::try_from(start).ok()?);
-        self.written(tree)?;
-        let is_short = self.layout.text.len() - start < SHORT as usize;
-        *self.places.get_mut(number)? =
+        let first = shared.first_occurrences.len();
+        shared.first_occurrences.push(u32::try_from(start).ok()?);
+        self.flatten_content(tree)?;
+        let is_short = self.layout.text.len() - start < MIN_OBJECT_LENGTH as usize;
+        *self.locations.get_mut(number)? =
             if is_short { FlatLocation::Short } else { FlatLocation::First(first) };
         Some(())
     }
 
-    fn written(&mut self, tree: &JsonTree) -> Option<()> {
+    fn flatten_content(&mut self, tree: &JsonTree) -> Option<()> {
         match tree {
-            JsonTree::Repeating(text, again) if !self.tidy => self.repeating(text, again)?,
-            JsonTree::Text(text) | JsonTree::Repeating(text, _) => self.text(text)?,
+            JsonTree::Repeating(text, again) if !self.strip_whitespace => {
+                self.flatten_repeating(text, again)?
+            }
+            JsonTree::Text(text) | JsonTree::Repeating(text, _) => self.append_text(text)?,
             JsonTree::Object(members) => {
                 self.layout.text.push(b'{');
-                self.members(members, true)?;
+                self.flatten_members(members, true)?;
                 self.layout.text.push(b'}');
             }
             JsonTree::Extended(text, members) => {
-                self.text(text)?;
+                self.append_text(text)?;
                 self.layout.text.pop();
                 let first = self.layout.text.last() == Some(&b'{');
-                self.members(members, first)?;
+                self.flatten_members(members, first)?;
                 self.layout.text.push(b'}');
             }
             JsonTree::Array(items) => {
@@ -99,7 +106,7 @@ impl FlattenWalk<'_> {
                     if place > 0 {
                         self.layout.text.push(b',');
                     }
-                    self.value(item)?;
+                    self.flatten_value(item)?;
                 }
                 self.layout.text.push(b']');
             }
@@ -107,52 +114,57 @@ impl FlattenWalk<'_> {
         Some(())
     }
 
-    fn members(&mut self, members: &[json::TreeMember], mut first: bool) -> Option<()> {
+    fn flatten_members(&mut self, members: &[json::TreeMember], mut first: bool) -> Option<()> {
         for (name, value) in members {
             if !std::mem::take(&mut first) {
                 self.layout.text.push(b',');
             }
             self.layout.text.extend_from_slice(name);
             self.layout.text.push(b':');
-            self.value(value)?;
+            self.flatten_value(value)?;
         }
         Some(())
     }
 
     /// Writes a text without its recorded repetitions.
-    fn repeating(&mut self, text: &[u8], again: &[RepeatedObject]) -> Option<()> {
+    fn flatten_repeating(&mut self, text: &[u8], again: &[RepeatedObject]) -> Option<()> {
         let FlatText { text: out, shared } = &mut self.layout;
-        let mut firsts: Vec<usize> = known::long(again).map(|again| again.first).collect();
+        let mut firsts: Vec<usize> =
+            sharing::shareable_repetitions(again).map(|again| again.first_position).collect();
         firsts.sort_unstable();
         firsts.dedup();
-        let known = shared.firsts.len();
+        let known = shared.first_occurrences.len();
         let (mut next, mut copied) = (firsts.iter().peekable(), 0);
-        for RepeatedObject { at, first, length } in known::long(again) {
+        for RepeatedObject { position: at, first_position: first, length } in
+            sharing::shareable_repetitions(again)
+        {
             while let Some(first) = next.next_if(|first| *first < at) {
                 let place = out.len() + first.checked_sub(copied)?;
-                shared.firsts.push(u32::try_from(place).ok()?);
+                shared.first_occurrences.push(u32::try_from(place).ok()?);
             }
             out.extend_from_slice(text.get(copied..*at)?);
-            shared.again.push((u32::try_from(out.len()).ok()?, known + firsts.binary_search(first).ok()?));
+            shared
+                .repetitions
+                .push((u32::try_from(out.len()).ok()?, known + firsts.binary_search(first).ok()?));
             copied = at + length;
         }
         out.extend_from_slice(text.get(copied..)?);
         Some(())
     }
 
-    fn text(&mut self, text: &Bytes) -> Option<()> {
-        if !self.tidy {
+    fn append_text(&mut self, text: &Bytes) -> Option<()> {
+        if !self.strip_whitespace {
             self.layout.text.extend_from_slice(text);
             return Some(());
         }
-        let document = JsonDocument::known(text.clone()).ok()?;
-        self.layout.text.extend_from_slice(&tidied(&document));
+        let document = JsonDocument::from_checked(text.clone()).ok()?;
+        self.layout.text.extend_from_slice(&strip_whitespace(&document));
         Some(())
     }
 }
 
 /// Returns a text without the white space between its tokens.
-pub(crate) fn tidied(document: &JsonDocument) -> Vec<u8> {
+pub(crate) fn strip_whitespace(document: &JsonDocument) -> Vec<u8> {
     let text = document.text();
     let mut tidy = Vec::with_capacity(text.len());
     let mut starts = document.tokens().map(|(_, at)| at).peekable();

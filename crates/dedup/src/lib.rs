@@ -18,16 +18,16 @@
 mod decode;
 mod encode;
 mod flatten;
-mod glance;
 mod hash;
-mod known;
-mod number;
+mod hash_cons;
+mod prefilter;
+mod sharing;
 mod write;
 
 use bytes::Bytes;
+use hash_cons::EqualityCriterion;
 use json::{JsonDocument, JsonTree};
-use known::SharedValues;
-use number::EqualityCriterion;
+use sharing::SharedValues;
 
 pub use decode::{DecodeError, decode};
 
@@ -79,20 +79,23 @@ pub fn encode(tree: &JsonTree, form: DedupForm, limits: &DedupLimits) -> Option<
         return None;
     }
     let known = SharedValues::new(tree, length)?;
-    if known.pays(length) {
+    if known.saves_enough(length) {
         let shared = match tree {
-            JsonTree::Repeating(..) => laid_out(tree, &known, form, EqualityCriterion::Known),
-            _ => known.write(tree, form, length),
+            JsonTree::Repeating(..) => {
+                encode_flattened(tree, &known, form, EqualityCriterion::KnownRepetitions)
+            }
+            _ => known.write_encoded(tree, form, length),
         };
         if shared.is_some() {
             return shared;
         }
     }
-    glance::is_promising(tree, length).then(|| laid_out(tree, &known, form, EqualityCriterion::Spelt))?
+    prefilter::is_promising(tree, length)
+        .then(|| encode_flattened(tree, &known, form, EqualityCriterion::SameText))?
 }
 
 /// Encodes a value by way of a text that contains the known repetitions once.
-fn laid_out(
+fn encode_flattened(
     tree: &JsonTree,
     known: &SharedValues,
     form: DedupForm,
@@ -100,11 +103,11 @@ fn laid_out(
 ) -> Option<JsonTree> {
     let compact = |tidy| {
         let layout = flatten::flatten(tree, known, tidy)?;
-        let document = JsonDocument::known(Bytes::from(layout.text)).ok()?;
+        let document = JsonDocument::from_checked(Bytes::from(layout.text)).ok()?;
         Some((document, layout.shared))
     };
     let (mut document, mut shared) = compact(false)?;
-    if document.is_spaced() {
+    if document.has_whitespace() {
         (document, shared) = compact(true)?;
     }
     encode::encode(&document, &shared, form, equal).map(|text| JsonTree::Text(text.into()))
@@ -122,17 +125,17 @@ pub fn encode_text(
     if !(limits.min..=limits.max).contains(&text.len()) {
         return Ok(None);
     }
-    let mut document = match JsonDocument::within(text.clone(), INDEX_BYTES) {
+    let mut document = match JsonDocument::with_memory_limit(text.clone(), INDEX_BYTES) {
         Err(json::JsonError::IndexTooLarge(_)) => return Ok(None),
         document => document?,
     };
-    if !glance::is_promising_text(text) {
+    if !prefilter::is_promising_text(text) {
         return Ok(None);
     }
-    if document.is_spaced() {
-        document = JsonDocument::known(Bytes::from(flatten::tidied(&document)))?;
+    if document.has_whitespace() {
+        document = JsonDocument::from_checked(Bytes::from(flatten::strip_whitespace(&document)))?;
     }
-    Ok(encode::encode(&document, &flatten::SharedParts::default(), form, EqualityCriterion::Spelt))
+    Ok(encode::encode(&document, &flatten::SharedParts::default(), form, EqualityCriterion::SameText))
 }
 
 #[cfg(test)]

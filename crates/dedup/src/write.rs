@@ -1,6 +1,6 @@
 //! Writes a span of a text with its cuts replaced. Nested spans are processed iteratively.
 
-use crate::number::{CutSpan, TextCut};
+use crate::hash_cons::{CutSpan, TextCut};
 
 /// The replacement of a cut.
 pub(crate) enum CutReplacement<'a> {
@@ -13,7 +13,7 @@ pub(crate) enum CutReplacement<'a> {
 }
 
 /// Appends a span. `fill` returns the replacement for the number of a cut.
-pub(crate) fn write<'a>(
+pub(crate) fn write_span<'a>(
     out: &mut Vec<u8>,
     text: &[u8],
     cuts: &[TextCut],
@@ -32,14 +32,14 @@ pub(crate) fn write<'a>(
         *start = cut.end;
         match fill(cut.number) {
             CutReplacement::Span(span) => open.push(span.clone()),
-            CutReplacement::Reference(entry) => refer(out, entry),
+            CutReplacement::Reference(entry) => write_reference(out, entry),
             CutReplacement::Text(text) => out.extend_from_slice(text.as_bytes()),
         }
     }
 }
 
 /// Appends a reference to an entry of the table.
-pub(crate) fn refer(out: &mut Vec<u8>, entry: u32) {
+pub(crate) fn write_reference(out: &mut Vec<u8>, entry: u32) {
     out.extend_from_slice(b"{\"$\":");
     out.extend_from_slice(itoa::Buffer::new().format(entry).as_bytes());
     out.push(b'}');

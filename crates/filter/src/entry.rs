@@ -14,7 +14,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use offload::QuotaKey;
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use sandbox::GuestResult;
 use services::RequestCall;
 use tokio::runtime::Handle;
@@ -107,7 +107,7 @@ impl<T: Send + 'static> CallbackFuture<T> {
         }
         let Ok(runtime) = Handle::try_current() else { return Self::Done(Some(block_on(running))) };
         let (sender, receiver) = oneshot::channel();
-        runtime.spawn(watched(PollSite::Filters, async move {
+        runtime.spawn(watch_polls(PollSite::Filters, async move {
             // A new task goes before everything else that its thread has to do.
             tokio::task::yield_now().await;
             // If the result is no longer awaited, it is dropped, and the stream in it ends.
@@ -124,7 +124,7 @@ impl<T: Send + 'static> CallbackFuture<T> {
         // Only drops happen without a runtime. The thread that owns the instance drops the instance as well.
         let Ok(runtime) = Handle::try_current() else { return Self::failed(EntryError::Gone) };
         let (mut sender, receiver) = oneshot::channel();
-        runtime.spawn(watched(PollSite::Filters, async move {
+        runtime.spawn(watch_polls(PollSite::Filters, async move {
             let state = tokio::select! {
                 biased;
                 () = sender.closed(), if C::IS_OPTIONAL => return,

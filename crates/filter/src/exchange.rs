@@ -18,7 +18,7 @@ use http::header::CONTENT_LENGTH;
 use http::{Extensions, Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use services::body::BodyError;
 use services::headers::TargetServiceName;
 use services::{RequestCall, StreamedServiceBody, body};
@@ -441,7 +441,7 @@ impl Drop for ExchangeRun {
         let left = self.streams.split_off(long + 1);
         if let (Ok(runtime), false) = (Handle::try_current(), left.is_empty()) {
             let chain = Arc::clone(&self.chain);
-            runtime.spawn(watched(PollSite::Filters, async move {
+            runtime.spawn(watch_polls(PollSite::Filters, async move {
                 let _chain = chain;
                 for stream in left {
                     tokio::task::yield_now().await;

@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 use http::{HeaderMap, StatusCode};
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use sandbox::{Caller, GuestResult, Memory, ResourceLimiter};
 use tokio::task::AbortHandle;
 
@@ -393,7 +393,7 @@ impl FilterHost {
         let runtime = tokio::runtime::Handle::try_current();
         if let (Ok(runtime), true, true) = (runtime, period > 0, root.spec.started.load(Relaxed)) {
             let (slot, generation, id) = (self.slot.clone(), self.generation, root.id);
-            let ticking = watched(PollSite::Filters, ticks(slot, generation, id, period));
+            let ticking = watch_polls(PollSite::Filters, ticks(slot, generation, id, period));
             *timer = Some(runtime.spawn(ticking).abort_handle());
         }
     }

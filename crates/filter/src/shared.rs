@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 
 use crate::abi::HostStatus;
 use crate::callbacks::QueueReady;
@@ -188,7 +188,7 @@ impl SharedQueues {
     fn notify(self: &Arc<Self>, id: u32, consumer: QueueConsumer) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let queues = Arc::clone(self);
-        runtime.spawn(watched(PollSite::Filters, async move {
+        runtime.spawn(watch_polls(PollSite::Filters, async move {
             let mut next = Some(consumer);
             while let Some(consumer) = next {
                 next = if consumer.notify(id).await { None } else { queues.other_consumer(id, &consumer) };

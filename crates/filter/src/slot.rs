@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use offload::{QuotaKey, WaitQueue};
 use sandbox::{CpuClock, Trapped, with_alarm};
 use tokio::runtime::Handle;
@@ -262,7 +262,7 @@ impl InstanceSlot {
     ) -> Option<JoinHandle<()>> {
         let runtime = Handle::try_current().ok()?;
         let core = Arc::clone(&self.core);
-        Some(runtime.spawn(watched(PollSite::Filters, async move {
+        Some(runtime.spawn(watch_polls(PollSite::Filters, async move {
             let ((), cpu) = measured(work).await;
             if let Some(payer) = payer {
                 core.filters.restarts.charge(payer, cpu);
@@ -274,7 +274,7 @@ impl InstanceSlot {
     fn revive(&self, specs: Vec<Arc<PluginSpec>>, again: Option<Instant>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let me = self.me.clone();
-        runtime.spawn(watched(PollSite::Filters, async move {
+        runtime.spawn(watch_polls(PollSite::Filters, async move {
             if let Some(again) = again {
                 tokio::time::sleep_until(again).await;
             }

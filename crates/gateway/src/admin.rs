@@ -20,7 +20,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use services::{StreamedServiceBody, body};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -96,7 +96,7 @@ impl AdminListener {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let connection = connection(stream, Arc::clone(&self.seen), place);
-                    drop(tokio::spawn(watched(PollSite::Admin, connection)));
+                    drop(tokio::spawn(watch_polls(PollSite::Admin, connection)));
                 }
                 Err(_) => sleep(BREATHER).await,
             }

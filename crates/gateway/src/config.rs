@@ -510,7 +510,7 @@ fn undeserialised(
     use serde_path_to_error::Segment;
     let pointer = error.path().iter().fold(String::new(), |pointer, segment| match segment {
         Segment::Seq { index } => format!("{pointer}/{index}"),
-        Segment::Map { key } => json::pointer::below(&pointer, key),
+        Segment::Map { key } => json::pointer::append_step(&pointer, key),
         Segment::Enum { .. } | Segment::Unknown => pointer,
     });
     let message =

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use http::Uri;
-use json::pointer::below;
+use json::pointer::append_step;
 use openapi::OpenApiDocument;
 use query::RouteDocuments;
 use services::ServiceConfig;
@@ -23,11 +23,11 @@ pub fn read(config: &GatewayConfig) -> Result<RouteDocuments, Vec<ConfigMistake>
         let Some(file) = &service.openapi else { continue };
         match OpenApiDocument::open(&config.source.folder().join(file)) {
             Ok(document) => {
-                let document = document.below(&served(service));
+                let document = document.relative_to(&served(service));
                 documents.insert(name.clone(), Arc::new(document));
             }
             Err(error) => {
-                let pointer = below(&below("/services", name), "openapi");
+                let pointer = append_step(&append_step("/services", name), "openapi");
                 let hint = "name the service's OpenAPI document, JSON or YAML, relative to the config; or leave it out";
                 mistakes.push(config.source.mistake(
                     &pointer,
@@ -42,8 +42,8 @@ pub fn read(config: &GatewayConfig) -> Result<RouteDocuments, Vec<ConfigMistake>
 
 /// Logs the number of findings in each document.
 pub(crate) fn warn(documents: &RouteDocuments) {
-    for (service, document) in documents.iter().filter(|(_, document)| !document.findings.is_empty()) {
-        let odd = document.findings.len();
+    for (service, document) in documents.iter().filter(|(_, document)| !document.warnings.is_empty()) {
+        let odd = document.warnings.len();
         tracing::warn!(service, odd, "the OpenAPI document has questionable parts; `orfa check` lists them");
     }
 }

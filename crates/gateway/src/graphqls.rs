@@ -13,7 +13,7 @@ use graphql::{
     DocumentFile, GraphqlConfig, GraphqlRoute, GraphqlRouteContext, RemoteSchemas, RemoteService,
     RemoteServices, SchemaDeclarations, SchemaMistakeLocation,
 };
-use json::pointer::below;
+use json::pointer::append_step;
 use offload::OffloadPool;
 use services::ServiceSet;
 
@@ -173,7 +173,7 @@ impl GraphqlInputs {
                     source.mistake(&format!("{route}{place}"), message, hint)
                 }
                 (SchemaMistakeLocation::Service(name, place), _) => {
-                    source.mistake(&format!("{}{place}", below("/services", &name)), message, hint)
+                    source.mistake(&format!("{}{place}", append_step("/services", &name)), message, hint)
                 }
                 (SchemaMistakeLocation::Text { file, line, column }, _) => {
                     ConfigMistake { file: file.into(), line, column, field: String::new(), message, hint }
@@ -196,7 +196,7 @@ impl GraphqlInputs {
         match unsettled {
             graphql::SchemaUnavailable::Mistakes(wrong) => self.told(source, route, wrong),
             graphql::SchemaUnavailable::Service(name, why) => {
-                let pointer = format!("{}/graphql", below("/services", &name));
+                let pointer = format!("{}/graphql", append_step("/services", &name));
                 let message = format!("the schema of the service `{name}` can't be fetched: {why}");
                 let hint = "start it, enable introspection, or set the file of its schema under `schema`";
                 vec![source.mistake(&pointer, message, Some(hint.to_owned()))]
@@ -234,7 +234,7 @@ fn remotes(config: &GatewayConfig, wrong: &mut Vec<ConfigMistake>) -> RemoteServ
     for (name, service) in &config.services {
         let Some(graphql) = &service.graphql else { continue };
         let schema = graphql.schema.as_ref().and_then(|schema| {
-            let pointer = format!("{}/graphql/schema", below("/services", name));
+            let pointer = format!("{}/graphql/schema", append_step("/services", name));
             let hint = "name a file in GraphQL's schema definition language, relative to the config; or leave it out";
             text(config, schema.as_ref(), &pointer, "schema", hint).map_err(|mistake| wrong.push(mistake)).ok()
         });

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
 use offload::OffloadPool;
-use offload::polls::{PollSite, entered};
+use offload::polls::{PollSite, attribute_polls};
 use services::headers::{ConnectionDetails, MAX_HOPS, hops};
 use services::{
     CallerId, GatewayOverloaded, RequestBudget, RequestCall, ServiceSet, ServiceTunnel, StreamedServiceBody,
@@ -164,11 +164,11 @@ impl RequestPipeline {
             route.way.complete(&entry, response.headers_mut());
             let account = || DedupAccount {
                 pool: &self.offload,
-                payer: quota_key(&entry.caller, Some(entry.client.address.ip())).for_answers(),
+                payer: quota_key(&entry.caller, Some(entry.client.address.ip())).for_responses(),
                 until: entry.budget.as_ref().map(|budget| budget.deadline),
             };
             let encoded = route.encoding.encode(asked.unwrap_or_default(), account, response, &entry.client);
-            response = entered(PollSite::Encode, encoded).await; // encode
+            response = attribute_polls(PollSite::Encode, encoded).await; // encode
         } else {
             response = unsent::keep(response, &entry.client);
         }
@@ -245,12 +245,12 @@ impl RequestPipeline {
         let answer = match &route.filters {
             None => {
                 lend(&route.way, comes, &credentials, &mut request, &mut call);
-                entered(route.way.site(), route.way.handle(request, call)).await
+                attribute_polls(route.way.site(), route.way.handle(request, call)).await
             }
             // Boxed, since otherwise requests without filters would reserve space for its state too.
             Some(chain) => {
                 let passing = filtered((route, chain), comes, (request, credentials), call, entry);
-                Box::pin(entered(PollSite::Filters, passing)).await.map_err(Into::into) // request and response filters
+                Box::pin(attribute_polls(PollSite::Filters, passing)).await.map_err(Into::into) // request and response filters
             }
         };
         answer.map_err(|problem| blamed(problem, route, entry))
@@ -300,7 +300,7 @@ fn filtered<'a>(
     // Filters must not see credentials.
     let handle = move |mut request: Request<StreamedServiceBody>| {
         lend(&route.way, comes, &credentials, &mut request, &mut call);
-        let answer = entered(route.way.site(), route.way.handle(request, call));
+        let answer = attribute_polls(route.way.site(), route.way.handle(request, call));
         answer.map(|answer| {
             let answer = answer.unwrap_or_else(|problem| respond::problem(&*blamed(problem, route, entry)));
             // The tree would not include the changes that filters make to the body.

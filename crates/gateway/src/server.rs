@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::yield_now;
@@ -106,7 +106,7 @@ async fn accept(current: &Arc<ActiveConfig>, listener: Listener, ending: &DrainS
         let (phase, open) = (ending.phase(), ending.open());
         let (current, permit) = (Arc::clone(current), Arc::new(permit));
         let connection = AcceptedConnection { current, address, permit, port, phase, open };
-        tokio::spawn(watched(PollSite::Http1, connection.run(stream)));
+        tokio::spawn(watch_polls(PollSite::Http1, connection.run(stream)));
     };
     let mut phase = ending.phase();
     let mut draining = pin!(reached(&mut phase, DrainPhase::Draining));

@@ -84,7 +84,7 @@ impl TracesConfig {
                 let message =
                     "this is not a valid header: its name or value has characters that are not allowed";
                 let hint = "visible ASCII only; a secret read from a file often ends in a newline";
-                say(json::pointer::below("/headers", name), message, hint);
+                say(json::pointer::append_step("/headers", name), message, hint);
             }
         }
         wrong

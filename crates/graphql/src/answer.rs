@@ -51,9 +51,10 @@ impl ServiceResponse {
             return Err(CallFailureReason::NoBody);
         }
         if self.0.document.get().is_none() {
-            offload::leave_for(body.len()).await;
+            offload::move_if_long(body.len()).await;
         }
-        let read = || JsonDocument::within(body.clone(), most_index_bytes(body.len())).map(Arc::new);
+        let read =
+            || JsonDocument::with_memory_limit(body.clone(), most_index_bytes(body.len())).map(Arc::new);
         let is_html = || self.0.body.trim_ascii_start().starts_with(b"<");
         self.0
             .document

@@ -79,7 +79,7 @@ impl<'a> KeyedFetch<'a> {
                 return Ok(None);
             }
             let key_bytes: usize = row.iter().map(|node| node.text().len()).sum();
-            offload::leave_for(work::of_text(self.arguments.text()) + key_bytes).await;
+            offload::move_if_long(work::estimate_text(self.arguments.text()) + key_bytes).await;
             let key = RequestKey::One(self.keys.fields, row);
             let request = RestRequestRenderer { operation, arguments: self.arguments, key }.request()?;
             rest::one(self.ground, self.service, operation, request).await

@@ -90,7 +90,7 @@ pub(crate) async fn entities(
         batches.into_iter().map(|batch| (batch.alias, batch.representations.len())).collect();
     let count: usize = counts.iter().map(|(_, count)| count).sum();
     let response = ask(ground, endpoint, body, true).await;
-    offload::leave_for(work::RESULT * count).await;
+    offload::move_if_long(work::RESULT * count).await;
     let response = match response {
         Ok(response) => response,
         Err(reason) => return failed(ground, endpoint, count, reason),
@@ -114,7 +114,7 @@ fn sort(response: GraphqlServiceResponse, counts: &[(&str, usize)], service: &Ar
         let item = usize::try_from(item.as_u64()?).ok().filter(|item| item < count)?;
         Some((first + item, rest))
     });
-    let data = response.data.and_then(|spot| response.document.at(spot));
+    let data = response.data.and_then(|spot| response.document.node_by_id(spot));
     let mut found = Vec::with_capacity(first);
     for (alias, first, count) in &firsts {
         let list = data.and_then(|data| data.member(alias.as_bytes()));
@@ -135,7 +135,7 @@ pub(crate) async fn ask(
     let service = ground.service(endpoint.service)?;
     if is_query {
         // The fingerprint of the body takes less time per byte than parsing.
-        offload::leave_for(body.len() / 4).await;
+        offload::move_if_long(body.len() / 4).await;
     }
     let request = request(endpoint.path, body)?;
     let answer = match is_query {

@@ -80,20 +80,20 @@ async fn read(
         return Ok(None);
     }
     if operation.is_text {
-        offload::leave_for(body.len()).await;
+        offload::move_if_long(body.len()).await;
         let text = std::str::from_utf8(body).map_err(|_| CallFailureReason::NotText)?;
         return whole(serde_json::Value::from(text).to_string().into()).map(Some);
     }
     let document = answer.document().await?;
     let node = operation.at.find(document.root());
-    let spot = node.ok_or_else(|| CallFailureReason::NothingAt(shown(&operation.at)))?.spot();
+    let spot = node.ok_or_else(|| CallFailureReason::NothingAt(shown(&operation.at)))?.node_id();
     Ok(Some(RestValue { document: Arc::clone(document), spot }))
 }
 
 /// Creates a value from JSON text that the gateway wrote.
 pub(crate) fn whole(text: Bytes) -> Result<RestValue, CallFailureReason> {
     let document = JsonDocument::new(text).map_err(|error| CallFailureReason::NotJson(error, false))?;
-    Ok(RestValue { spot: document.root().spot(), document: Arc::new(document) })
+    Ok(RestValue { spot: document.root().node_id(), document: Arc::new(document) })
 }
 
 /// Whether an operation reads a resource that is named by a value in its path. A 404 then means null instead
@@ -110,7 +110,7 @@ fn is_one_by_key(operation: &RestOperation) -> bool {
 fn shown(path: &JsonPath) -> String {
     let step = |step: &JsonPathStep| match step {
         JsonPathStep::Name(name) => format!("/{name}"),
-        JsonPathStep::Each => "/*".to_owned(),
+        JsonPathStep::Wildcard => "/*".to_owned(),
     };
     path.steps().iter().map(step).collect()
 }

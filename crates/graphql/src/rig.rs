@@ -133,7 +133,7 @@ async fn answer(
 pub(crate) async fn moves<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> (T, u64) {
     let hour = Duration::from_secs(3600);
     let pool = OffloadPool::start(OffloadConfig { threads: 1, quota: hour }).expect("a thread");
-    let moved = pool.movable("test", QuotaKey::new(&1), Instant::now() + hour, future).await;
+    let moved = pool.make_movable("test", QuotaKey::new(&1), Instant::now() + hour, future).await;
     (moved.expect("an output"), pool.stats().kinds.get("test").map_or(0, |kind| kind.jobs))
 }
 
@@ -141,7 +141,7 @@ pub(crate) async fn moves<T: Send + 'static>(future: impl Future<Output = T> + S
 pub(crate) fn shown(fetched: &FetchedValues) -> Vec<String> {
     let text = |place: &ValueLocation| {
         let document = &fetched.documents[place.document as usize];
-        String::from_utf8_lossy(document.at(place.spot).unwrap().text()).into_owned()
+        String::from_utf8_lossy(document.node_by_id(place.spot).unwrap().text()).into_owned()
     };
     let code = |error: &u32| fetched.errors[*error as usize].code;
     let shown = |found: &FetchOutcome| match found {

@@ -10,7 +10,7 @@ use arc_swap::ArcSwapOption;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use offload::{MovableFuture, OffloadError, OffloadPool, QuotaKey};
 use services::{
     InFlightMap, RequestBudget, RequestCall, RequestReport, ServiceSet, StreamedServiceBody, ToProblem,
@@ -191,7 +191,7 @@ impl GraphqlRoute {
     /// Starts introspection in the background. It is repeated until each service has returned its schema.
     pub fn start(&self) {
         if self.0.recipe.remotes().next().is_some() {
-            tokio::spawn(watched(PollSite::Graphql, asking(Arc::downgrade(&self.0))));
+            tokio::spawn(watch_polls(PollSite::Graphql, asking(Arc::downgrade(&self.0))));
         }
     }
 
@@ -253,7 +253,8 @@ impl GraphqlRouteInner {
         let (route, remote) = (Arc::clone(self), remote.clone());
         let (kind, payer) = ("graphql-schema", QuotaKey::new(&"graphql-schema").exempt());
         let deadline = Instant::now() + SCHEMA_TIME;
-        let asked = self.offload.movable(kind, payer, deadline, async move { route.ask_now(&remote).await });
+        let asked =
+            self.offload.make_movable(kind, payer, deadline, async move { route.ask_now(&remote).await });
         asked.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
@@ -264,7 +265,7 @@ impl GraphqlRouteInner {
         if !is_new && self.ready.load().is_some() {
             return Ok(());
         }
-        offload::leave().await;
+        offload::move_to_pool().await;
         match self.recipe.make(&self.schemas) {
             Ok(Some(ready)) => self.ready.store(Some(Arc::new(ready))),
             Ok(None) => {}

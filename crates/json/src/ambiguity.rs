@@ -8,8 +8,8 @@ use std::fmt::Write;
 use crate::{JsonNode, ValueKind};
 
 /// The maximum number of characters of a name, and of steps of a path, in messages.
-const NAME: usize = 40;
-const STEPS: usize = 10;
+const MAX_NAME_CHARS: usize = 40;
+const MAX_PATH_STEPS: usize = 10;
 
 /// A value that parsers may interpret differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ enum PathStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AmbiguityCause {
     RepeatedName(String),
-    HalfPair,
+    UnpairedSurrogate,
 }
 
 impl AmbiguousValue {
@@ -37,13 +37,13 @@ impl AmbiguousValue {
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = String::new();
-        for step in self.steps.iter().rev().take(STEPS) {
+        for step in self.steps.iter().rev().take(MAX_PATH_STEPS) {
             let _ = match step {
                 PathStep::Name(name) => write!(path, ".{name}"),
                 PathStep::Index(index) => write!(path, "[{index}]"),
             };
         }
-        if self.steps.len() > STEPS {
+        if self.steps.len() > MAX_PATH_STEPS {
             path.push_str("...");
         }
         path
@@ -51,10 +51,10 @@ impl AmbiguousValue {
 
     /// The requirement that the value violates, as in "must have each name once, ...".
     #[must_use]
-    pub fn must(&self) -> String {
+    pub fn requirement(&self) -> String {
         match &self.cause {
             AmbiguityCause::RepeatedName(name) => format!("have each name once, and not `{name}` twice"),
-            AmbiguityCause::HalfPair => "have no half of a surrogate pair".to_owned(),
+            AmbiguityCause::UnpairedSurrogate => "have no half of a surrogate pair".to_owned(),
         }
     }
 
@@ -62,19 +62,21 @@ impl AmbiguousValue {
         Self { steps: Vec::new(), cause }
     }
 
-    fn below(mut self, step: PathStep) -> Self {
+    fn with_step(mut self, step: PathStep) -> Self {
         self.steps.push(step);
         self
     }
 }
 
 /// Checks a value and everything in it, in linear time.
-pub(crate) fn check(node: JsonNode<'_>) -> Result<(), AmbiguousValue> {
+pub(crate) fn check_ambiguity(node: JsonNode<'_>) -> Result<(), AmbiguousValue> {
     match node.kind() {
-        ValueKind::String if node.is_unpaired() => Err(AmbiguousValue::new(AmbiguityCause::HalfPair)),
+        ValueKind::String if node.has_unpaired_surrogate() => {
+            Err(AmbiguousValue::new(AmbiguityCause::UnpairedSurrogate))
+        }
         ValueKind::Array => {
             for (index, item) in node.items().enumerate() {
-                check(item).map_err(|found| found.below(PathStep::Index(index)))?;
+                check_ambiguity(item).map_err(|found| found.with_step(PathStep::Index(index)))?;
             }
             Ok(())
         }
@@ -82,13 +84,14 @@ pub(crate) fn check(node: JsonNode<'_>) -> Result<(), AmbiguousValue> {
             let mut names: HashSet<Cow<'_, [u8]>> = HashSet::new();
             for (key, value) in node.members() {
                 let name = key.node();
-                if name.is_unpaired() {
-                    return Err(AmbiguousValue::new(AmbiguityCause::HalfPair));
+                if name.has_unpaired_surrogate() {
+                    return Err(AmbiguousValue::new(AmbiguityCause::UnpairedSurrogate));
                 }
                 if !names.insert(name.string().unwrap_or_default()) {
-                    return Err(AmbiguousValue::new(AmbiguityCause::RepeatedName(short(name))));
+                    return Err(AmbiguousValue::new(AmbiguityCause::RepeatedName(truncate_name(name))));
                 }
-                check(value).map_err(|found| found.below(PathStep::Name(short(name))))?;
+                check_ambiguity(value)
+                    .map_err(|found| found.with_step(PathStep::Name(truncate_name(name))))?;
             }
             Ok(())
         }
@@ -96,6 +99,6 @@ pub(crate) fn check(node: JsonNode<'_>) -> Result<(), AmbiguousValue> {
     }
 }
 
-fn short(name: JsonNode<'_>) -> String {
-    name.plain().unwrap_or_default().chars().take(NAME).collect()
+fn truncate_name(name: JsonNode<'_>) -> String {
+    name.scalar_text().unwrap_or_default().chars().take(MAX_NAME_CHARS).collect()
 }

@@ -4,7 +4,7 @@
 //! The method is that of simdjson (Langdale and Lemire, "Parsing Gigabytes of JSON per Second", 2019).
 
 /// The length of a block.
-pub(crate) const BLOCK: usize = 64;
+pub(crate) const BLOCK_LENGTH: usize = 64;
 
 /// The classes of a block's bytes, without context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,47 +24,47 @@ pub(crate) struct BlockClassification {
     /// The beginnings of tokens: operators, opening quotes, and the first bytes of all other scalars.
     pub(crate) tokens: Vec<u64>,
     /// Whether there is whitespace outside of strings.
-    pub(crate) is_spaced: bool,
+    pub(crate) has_whitespace: bool,
 }
 
 /// The size in bytes of [`BlockClassification::tokens`] for a text of this length.
-pub(crate) fn tokens_bytes(text: usize) -> usize {
-    (text / BLOCK + 1) * size_of::<u64>()
+pub(crate) fn token_bits_size(text: usize) -> usize {
+    (text / BLOCK_LENGTH + 1) * size_of::<u64>()
 }
 
 /// Classifies a text, and checks its strings. The error is the position of an invalid byte in a string.
-pub(crate) fn tokens(text: &[u8]) -> Result<BlockClassification, usize> {
+pub(crate) fn classify_text(text: &[u8]) -> Result<BlockClassification, usize> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") {
         #[expect(unsafe_code, reason = "CPU features are detected at run time")]
         // SAFETY: this machine has AVX2 and BMI1.
-        return unsafe { tokens_avx2(text) };
+        return unsafe { classify_text_avx2(text) };
     }
-    tokens_by(text, portable)
+    classify_text_with(text, classify_portable)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1")]
-fn tokens_avx2(text: &[u8]) -> Result<BlockClassification, usize> {
-    tokens_by(text, |block| avx2(block))
+fn classify_text_avx2(text: &[u8]) -> Result<BlockClassification, usize> {
+    classify_text_with(text, |block| classify_avx2(block))
 }
 
 /// Inlined, so that it is compiled separately for each instruction set.
 #[inline(always)]
-pub(crate) fn tokens_by(
+pub(crate) fn classify_text_with(
     text: &[u8],
-    classify: impl Fn(&[u8; BLOCK]) -> ByteClasses,
+    classify: impl Fn(&[u8; BLOCK_LENGTH]) -> ByteClasses,
 ) -> Result<BlockClassification, usize> {
-    let (blocks, rest) = text.as_chunks::<BLOCK>();
-    let mut last = [b' '; BLOCK];
+    let (blocks, rest) = text.as_chunks::<BLOCK_LENGTH>();
+    let mut last = [b' '; BLOCK_LENGTH];
     last[..rest.len()].copy_from_slice(rest);
     let mut carry = BlockCarry::default();
     let mut tokens = Vec::with_capacity(blocks.len() + 1);
     let mut spaces = 0;
     for (number, block) in blocks.iter().chain([&last]).enumerate() {
-        let block = carry.next(classify(block));
+        let block = carry.next_block(classify(block));
         if block.forbidden | block.escapes != 0 {
-            check(text, number * BLOCK, block)?;
+            check_strings(text, number * BLOCK_LENGTH, block)?;
         }
         tokens.push(block.tokens);
         // The last block is padded with spaces.
@@ -72,7 +72,7 @@ pub(crate) fn tokens_by(
         spaces |= block.space & within;
     }
     if carry.string == 0 {
-        Ok(BlockClassification { tokens, is_spaced: spaces != 0 })
+        Ok(BlockClassification { tokens, has_whitespace: spaces != 0 })
     } else {
         Err(text.len())
     }
@@ -80,12 +80,12 @@ pub(crate) fn tokens_by(
 
 /// Checks the strings in a block.
 #[cold]
-fn check(text: &[u8], base: usize, block: ClassifiedBlock) -> Result<(), usize> {
+fn check_strings(text: &[u8], base: usize, block: ClassifiedBlock) -> Result<(), usize> {
     let mut marks = block.forbidden | block.escapes;
     while marks != 0 {
         let bit = marks.trailing_zeros();
         let at = base + bit as usize;
-        if block.forbidden >> bit & 1 == 1 || !escape(text.get(at + 1..).unwrap_or_default()) {
+        if block.forbidden >> bit & 1 == 1 || !is_escape(text.get(at + 1..).unwrap_or_default()) {
             return Err(at);
         }
         marks &= marks - 1;
@@ -94,7 +94,7 @@ fn check(text: &[u8], base: usize, block: ClassifiedBlock) -> Result<(), usize> 
 }
 
 /// Whether a text begins with a valid continuation of an escape after its backslash.
-fn escape(text: &[u8]) -> bool {
+fn is_escape(text: &[u8]) -> bool {
     match text {
         [b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', ..] => true,
         [b'u', digits @ ..] => digits.len() >= 4 && digits[..4].iter().all(u8::is_ascii_hexdigit),
@@ -125,10 +125,10 @@ struct BlockCarry {
 
 impl BlockCarry {
     #[inline(always)]
-    fn next(&mut self, bytes: ByteClasses) -> ClassifiedBlock {
-        let (escaped, escapes) = self.escapes(bytes.backslash);
+    fn next_block(&mut self, bytes: ByteClasses) -> ClassifiedBlock {
+        let (escaped, escapes) = self.find_escapes(bytes.backslash);
         let quote = bytes.quote & !escaped;
-        let string = fill(quote) ^ self.string;
+        let string = prefix_xor(quote) ^ self.string;
         self.string = 0_u64.wrapping_sub(string >> 63);
         let scalar = !(bytes.operator | bytes.space);
         let word = scalar & !quote;
@@ -144,7 +144,7 @@ impl BlockCarry {
     /// addition propagates along a run of backslashes, so that its end shows whether the run's length is
     /// even.
     #[inline(always)]
-    fn escapes(&mut self, backslash: u64) -> (u64, u64) {
+    fn find_escapes(&mut self, backslash: u64) -> (u64, u64) {
         const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
         if backslash == 0 {
             return (std::mem::take(&mut self.escaped), 0);
@@ -160,7 +160,7 @@ impl BlockCarry {
 
 /// The prefix parity of the bits: ones from each opening quote up to, but not including, the closing quote.
 #[inline(always)]
-fn fill(mut bits: u64) -> u64 {
+fn prefix_xor(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
         bits ^= bits << shift;
     }
@@ -169,7 +169,7 @@ fn fill(mut bits: u64) -> u64 {
 
 /// The portable implementation.
 #[inline(always)]
-pub(crate) fn portable(block: &[u8; BLOCK]) -> ByteClasses {
+pub(crate) fn classify_portable(block: &[u8; BLOCK_LENGTH]) -> ByteClasses {
     let mut bytes = ByteClasses::default();
     for (at, &byte) in block.iter().enumerate() {
         bytes.quote |= u64::from(byte == b'"') << at;
@@ -183,19 +183,19 @@ pub(crate) fn portable(block: &[u8; BLOCK]) -> ByteClasses {
 }
 
 #[cfg(target_arch = "x86_64")]
-use x86::avx2;
+use x86::classify_avx2;
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{BLOCK, ByteClasses};
+    use super::{BLOCK_LENGTH, ByteClasses};
 
     /// The AVX2 implementation. Whitespace and operators are looked up by the low four bits of each byte: a
     /// byte belongs to the class if it equals the table's entry.
     #[target_feature(enable = "avx2")]
     #[inline]
-    pub(crate) fn avx2(block: &[u8; BLOCK]) -> ByteClasses {
+    pub(crate) fn classify_avx2(block: &[u8; BLOCK_LENGTH]) -> ByteClasses {
         let (low, high) = block.split_at(32);
         let [low, high] = [low, high].map(|half| {
             #[expect(unsafe_code, reason = "vectors are loaded through pointers")]
@@ -247,10 +247,10 @@ mod tests {
     #[test]
     fn backslashes_escape_across_blocks() {
         let mut carry = BlockCarry::default();
-        assert_eq!(carry.escapes(0b0111), (0b1010, 0b0101));
-        assert_eq!(carry.escapes(1 << 63), (0, 1 << 63));
-        assert_eq!(carry.escapes(0b11), (0b101, 0b10));
-        assert_eq!(carry.escapes(0), (0, 0));
+        assert_eq!(carry.find_escapes(0b0111), (0b1010, 0b0101));
+        assert_eq!(carry.find_escapes(1 << 63), (0, 1 << 63));
+        assert_eq!(carry.find_escapes(0b11), (0b101, 0b10));
+        assert_eq!(carry.find_escapes(0), (0, 0));
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -260,12 +260,12 @@ mod tests {
             return;
         }
         for byte in 0..=u8::MAX {
-            let mut block = [b'a'; BLOCK];
-            block[usize::from(byte) % BLOCK] = byte;
+            let mut block = [b'a'; BLOCK_LENGTH];
+            block[usize::from(byte) % BLOCK_LENGTH] = byte;
             #[expect(unsafe_code, reason = "CPU features are detected at run time")]
             // SAFETY: this machine has AVX2.
-            let fast = unsafe { avx2(&block) };
-            assert_eq!(fast, portable(&block), "{byte:#x}");
+            let fast = unsafe { classify_avx2(&block) };
+            assert_eq!(fast, classify_portable(&block), "{byte:#x}");
         }
     }
 }

@@ -9,11 +9,11 @@ use crate::index::DEPTH;
 pub struct PartialChecker {
     state: CheckerState,
     /// The open containers: whether each is an object.
-    open: Vec<bool>,
+    open_containers: Vec<bool>,
     /// The number of bytes so far.
-    seen: usize,
+    consumed_bytes: usize,
     /// The number of missing continuation bytes of a character, and the bounds of the next one.
-    more: u8,
+    missing_bytes: u8,
     bounds: (u8, u8),
 }
 
@@ -28,7 +28,7 @@ enum CheckerState {
     Name,
     Colon,
     /// A comma, or the end of the container; at the top level only the end of the text.
-    Behind,
+    AfterValue,
     /// The rest of a string, and whether it is a name.
     String(bool),
     Escape(bool),
@@ -36,7 +36,7 @@ enum CheckerState {
     Hex(bool, u8),
     Number(NumberPosition),
     /// The rest of `true`, `false` or `null`.
-    Word(&'static [u8]),
+    Literal(&'static [u8]),
 }
 
 /// The position within a number.
@@ -44,17 +44,23 @@ enum CheckerState {
 enum NumberPosition {
     Minus,
     Zero,
-    Whole,
+    Integer,
     Dot,
     Fraction,
-    E,
-    Sign,
-    Power,
+    ExponentMark,
+    ExponentSign,
+    ExponentDigits,
 }
 
 impl Default for PartialChecker {
     fn default() -> Self {
-        Self { state: CheckerState::Value, open: Vec::new(), seen: 0, more: 0, bounds: (0x80, 0xbf) }
+        Self {
+            state: CheckerState::Value,
+            open_containers: Vec::new(),
+            consumed_bytes: 0,
+            missing_bytes: 0,
+            bounds: (0x80, 0xbf),
+        }
     }
 }
 
@@ -68,18 +74,18 @@ impl PartialChecker {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
             let is_plain = |byte: &u8| matches!(byte, 0x20..0x80) && !matches!(byte, b'"' | b'\\');
-            if matches!(self.state, CheckerState::String(_)) && self.more == 0 && is_plain(&byte) {
+            if matches!(self.state, CheckerState::String(_)) && self.missing_bytes == 0 && is_plain(&byte) {
                 at += piece[at..].iter().take_while(|byte| is_plain(byte)).count();
                 continue;
             }
-            self.state = self.next(byte).map_err(|error| match error {
-                JsonError::NotJson(_) => JsonError::NotJson(self.seen + at),
-                JsonError::TooDeep(_) => JsonError::TooDeep(self.seen + at),
+            self.state = self.next_state(byte).map_err(|error| match error {
+                JsonError::NotJson(_) => JsonError::NotJson(self.consumed_bytes + at),
+                JsonError::TooDeep(_) => JsonError::TooDeep(self.consumed_bytes + at),
                 other => other,
             })?;
             at += 1;
         }
-        self.seen += piece.len();
+        self.consumed_bytes += piece.len();
         Ok(())
     }
 
@@ -87,20 +93,24 @@ impl PartialChecker {
     ///
     /// # Errors
     /// If something is missing.
-    pub fn end(&self) -> Result<(), JsonError> {
+    pub fn finish(&self) -> Result<(), JsonError> {
         let is_value = match self.state {
-            CheckerState::Behind => true,
-            CheckerState::Number(number) => number.may_end(),
+            CheckerState::AfterValue => true,
+            CheckerState::Number(number) => number.can_end(),
             _ => false,
         };
-        if is_value && self.open.is_empty() { Ok(()) } else { Err(JsonError::NotJson(self.seen)) }
+        if is_value && self.open_containers.is_empty() {
+            Ok(())
+        } else {
+            Err(JsonError::NotJson(self.consumed_bytes))
+        }
     }
 
-    fn next(&mut self, byte: u8) -> Result<CheckerState, JsonError> {
+    fn next_state(&mut self, byte: u8) -> Result<CheckerState, JsonError> {
         let wrong = Err(JsonError::NotJson(0));
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match self.state {
-            CheckerState::String(is_name) => return self.inside(byte, is_name),
+            CheckerState::String(is_name) => return self.next_in_string(byte, is_name),
             CheckerState::Escape(is_name) => {
                 return match byte {
                     b'u' => Ok(CheckerState::Hex(is_name, 4)),
@@ -117,77 +127,81 @@ impl PartialChecker {
                     (true, digits) => Ok(CheckerState::Hex(is_name, digits - 1)),
                 };
             }
-            CheckerState::Word(rest) => {
+            CheckerState::Literal(rest) => {
                 return match rest {
-                    [last] if *last == byte => Ok(CheckerState::Behind),
-                    [first, rest @ ..] if *first == byte => Ok(CheckerState::Word(rest)),
+                    [last] if *last == byte => Ok(CheckerState::AfterValue),
+                    [first, rest @ ..] if *first == byte => Ok(CheckerState::Literal(rest)),
                     _ => wrong,
                 };
             }
-            CheckerState::Number(number) => match number.next(byte) {
+            CheckerState::Number(number) => match number.next_position(byte) {
                 Some(next) => return Ok(CheckerState::Number(next)),
-                None if !number.may_end() => return wrong,
+                None if !number.can_end() => return wrong,
                 None => {}
             },
             state if is_space => return Ok(state),
             _ => {}
         }
         match (self.state, byte) {
-            (CheckerState::Number(_), _) if is_space => Ok(CheckerState::Behind),
-            (CheckerState::Number(_) | CheckerState::Behind, b',') => match self.open.last() {
+            (CheckerState::Number(_), _) if is_space => Ok(CheckerState::AfterValue),
+            (CheckerState::Number(_) | CheckerState::AfterValue, b',') => match self.open_containers.last() {
                 Some(true) => Ok(CheckerState::Name),
                 Some(false) => Ok(CheckerState::Value),
                 None => wrong,
             },
-            (CheckerState::Number(_) | CheckerState::Behind, b']') | (CheckerState::FirstItem, b']') => {
-                self.close(false)
+            (CheckerState::Number(_) | CheckerState::AfterValue, b']') | (CheckerState::FirstItem, b']') => {
+                self.close_container(false)
             }
-            (CheckerState::Number(_) | CheckerState::Behind, b'}') | (CheckerState::FirstName, b'}') => {
-                self.close(true)
+            (CheckerState::Number(_) | CheckerState::AfterValue, b'}') | (CheckerState::FirstName, b'}') => {
+                self.close_container(true)
             }
-            (CheckerState::Value | CheckerState::FirstItem, _) => self.value(byte),
+            (CheckerState::Value | CheckerState::FirstItem, _) => self.begin_value(byte),
             (CheckerState::Name | CheckerState::FirstName, b'"') => Ok(CheckerState::String(true)),
             (CheckerState::Colon, b':') => Ok(CheckerState::Value),
             _ => wrong,
         }
     }
 
-    fn value(&mut self, byte: u8) -> Result<CheckerState, JsonError> {
+    fn begin_value(&mut self, byte: u8) -> Result<CheckerState, JsonError> {
         match byte {
-            b'{' | b'[' if self.open.len() == DEPTH => Err(JsonError::TooDeep(0)),
+            b'{' | b'[' if self.open_containers.len() == DEPTH => Err(JsonError::TooDeep(0)),
             b'{' => {
-                self.open.push(true);
+                self.open_containers.push(true);
                 Ok(CheckerState::FirstName)
             }
             b'[' => {
-                self.open.push(false);
+                self.open_containers.push(false);
                 Ok(CheckerState::FirstItem)
             }
             b'"' => Ok(CheckerState::String(false)),
-            b't' => Ok(CheckerState::Word(b"rue")),
-            b'f' => Ok(CheckerState::Word(b"alse")),
-            b'n' => Ok(CheckerState::Word(b"ull")),
+            b't' => Ok(CheckerState::Literal(b"rue")),
+            b'f' => Ok(CheckerState::Literal(b"alse")),
+            b'n' => Ok(CheckerState::Literal(b"ull")),
             b'-' => Ok(CheckerState::Number(NumberPosition::Minus)),
             b'0' => Ok(CheckerState::Number(NumberPosition::Zero)),
-            b'1'..=b'9' => Ok(CheckerState::Number(NumberPosition::Whole)),
+            b'1'..=b'9' => Ok(CheckerState::Number(NumberPosition::Integer)),
             _ => Err(JsonError::NotJson(0)),
         }
     }
 
-    fn close(&mut self, is_object: bool) -> Result<CheckerState, JsonError> {
-        if self.open.pop() == Some(is_object) { Ok(CheckerState::Behind) } else { Err(JsonError::NotJson(0)) }
+    fn close_container(&mut self, is_object: bool) -> Result<CheckerState, JsonError> {
+        if self.open_containers.pop() == Some(is_object) {
+            Ok(CheckerState::AfterValue)
+        } else {
+            Err(JsonError::NotJson(0))
+        }
     }
 
     /// Processes a byte of a string: UTF-8 according to the table in RFC 3629.
-    fn inside(&mut self, byte: u8, is_name: bool) -> Result<CheckerState, JsonError> {
+    fn next_in_string(&mut self, byte: u8, is_name: bool) -> Result<CheckerState, JsonError> {
         let stay = CheckerState::String(is_name);
-        if self.more > 0 {
+        if self.missing_bytes > 0 {
             let (least, most) = std::mem::replace(&mut self.bounds, (0x80, 0xbf));
-            self.more -= 1;
+            self.missing_bytes -= 1;
             return if (least..=most).contains(&byte) { Ok(stay) } else { Err(JsonError::NotJson(0)) };
         }
-        (self.more, self.bounds) = match byte {
-            b'"' => return Ok(if is_name { CheckerState::Colon } else { CheckerState::Behind }),
+        (self.missing_bytes, self.bounds) = match byte {
+            b'"' => return Ok(if is_name { CheckerState::Colon } else { CheckerState::AfterValue }),
             b'\\' => return Ok(CheckerState::Escape(is_name)),
             0x20..0x80 => return Ok(stay),
             0xc2..=0xdf => (1, (0x80, 0xbf)),
@@ -204,21 +218,23 @@ impl PartialChecker {
 }
 
 impl NumberPosition {
-    fn next(self, byte: u8) -> Option<Self> {
+    fn next_position(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Minus, b'0') => Self::Zero,
-            (Self::Minus, b'1'..=b'9') | (Self::Whole, b'0'..=b'9') => Self::Whole,
-            (Self::Zero | Self::Whole, b'.') => Self::Dot,
+            (Self::Minus, b'1'..=b'9') | (Self::Integer, b'0'..=b'9') => Self::Integer,
+            (Self::Zero | Self::Integer, b'.') => Self::Dot,
             (Self::Dot | Self::Fraction, b'0'..=b'9') => Self::Fraction,
-            (Self::Zero | Self::Whole | Self::Fraction, b'e' | b'E') => Self::E,
-            (Self::E, b'+' | b'-') => Self::Sign,
-            (Self::E | Self::Sign | Self::Power, b'0'..=b'9') => Self::Power,
+            (Self::Zero | Self::Integer | Self::Fraction, b'e' | b'E') => Self::ExponentMark,
+            (Self::ExponentMark, b'+' | b'-') => Self::ExponentSign,
+            (Self::ExponentMark | Self::ExponentSign | Self::ExponentDigits, b'0'..=b'9') => {
+                Self::ExponentDigits
+            }
             _ => return None,
         })
     }
 
-    fn may_end(self) -> bool {
-        matches!(self, Self::Zero | Self::Whole | Self::Fraction | Self::Power)
+    fn can_end(self) -> bool {
+        matches!(self, Self::Zero | Self::Integer | Self::Fraction | Self::ExponentDigits)
     }
 }
 
@@ -230,10 +246,10 @@ mod tests {
     use super::*;
     use crate::JsonDocument;
 
-    fn check(text: &[u8], piece: usize) -> Result<(), JsonError> {
+    fn check_in_pieces(text: &[u8], piece: usize) -> Result<(), JsonError> {
         let mut checker = PartialChecker::default();
         text.chunks(piece).try_for_each(|piece| checker.feed(piece))?;
-        checker.end()
+        checker.finish()
     }
 
     #[test]
@@ -247,7 +263,7 @@ mod tests {
             "[true,false]",
             "{\"a\":-1}",
         ] {
-            (1..8).for_each(|piece| assert_eq!(check(text.as_bytes(), piece), Ok(()), "{text}"));
+            (1..8).for_each(|piece| assert_eq!(check_in_pieces(text.as_bytes(), piece), Ok(()), "{text}"));
         }
         for text in [
             "",
@@ -265,9 +281,9 @@ mod tests {
             "[",
             "\u{feff}1",
         ] {
-            (1..8).for_each(|piece| assert!(check(text.as_bytes(), piece).is_err(), "{text}"));
+            (1..8).for_each(|piece| assert!(check_in_pieces(text.as_bytes(), piece).is_err(), "{text}"));
         }
-        assert_eq!(check(&vec![b'['; DEPTH + 1], 7), Err(JsonError::TooDeep(DEPTH)));
+        assert_eq!(check_in_pieces(&vec![b'['; DEPTH + 1], 7), Err(JsonError::TooDeep(DEPTH)));
     }
 
     proptest! {
@@ -283,7 +299,7 @@ mod tests {
             let text = text.concat();
             prop_assume!(!text.starts_with(b"\xef\xbb\xbf"));
             let known = JsonDocument::new(Bytes::from(text.clone())).is_ok();
-            prop_assert_eq!(check(&text, piece).is_ok(), known, "{}", String::from_utf8_lossy(&text));
+            prop_assert_eq!(check_in_pieces(&text, piece).is_ok(), known, "{}", String::from_utf8_lossy(&text));
         }
     }
 }

@@ -25,10 +25,10 @@ fn agrees_with_serde_json_and_never_panics() {
                 let _ = document.root().pointer(path);
             }
             // Guests may pass any position.
-            (0..text.len()).filter_map(|place| document.node(place)).for_each(read);
+            (0..text.len()).filter_map(|place| document.node_at(place)).for_each(exercise_node);
             let spots =
                 ["", "/a", "/a/0", "/a/0/b"].into_iter().filter_map(|at| known.root().pointer(at).ok()?);
-            spots.filter_map(|node| document.at(node.spot())).for_each(read);
+            spots.filter_map(|node| document.node_by_id(node.node_id())).for_each(exercise_node);
         }
     });
 }
@@ -37,17 +37,17 @@ fn agrees_with_serde_json_and_never_panics() {
 fn all_implementations_find_the_same_tokens() {
     ::fuzz::run("json_tokens", WORDS, |text: &[u8]| {
         let long = [b"[".as_slice(), &[b' '; 80], text, b"]"].concat();
-        assert_eq!(block::tokens(&long), block::tokens_by(&long, block::portable));
+        assert_eq!(block::classify_text(&long), block::classify_text_with(&long, block::classify_portable));
     });
 }
 
 /// Calls all methods of a value.
-fn read(node: JsonNode<'_>) {
+fn exercise_node(node: JsonNode<'_>) {
     let _ = (node.kind(), node.text(), node.slice(), node.count(), node.string(), node.number());
     node.items().for_each(|item| assert!(item.start() >= node.start()));
-    node.and_following().for_each(|item| assert!(item.start() >= node.start()));
+    node.with_following_items().for_each(|item| assert!(item.start() >= node.start()));
     for (key, value) in node.members() {
         assert!(value.start() >= node.start());
-        let _ = (key.is(b"a"), key.node().string(), key.node().is_unpaired());
+        let _ = (key.equals(b"a"), key.node().string(), key.node().has_unpaired_surrogate());
     }
 }

@@ -15,11 +15,11 @@ pub struct JoinKey<'a>(JoinKeyRepr<'a>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum JoinKeyRepr<'a> {
-    Whole(u64),
+    Unsigned(u64),
     /// Any other number: its sign, its digits without leading and trailing zeros, and their power of ten.
     Decimal(bool, Box<[u8]>, i64),
     /// A number whose exponent is too large, as its text.
-    Spelt(&'a [u8]),
+    UnparsedNumber(&'a [u8]),
     Text(Cow<'a, [u8]>),
     /// A string with an unpaired surrogate, as its text.
     Unpaired(&'a [u8]),
@@ -33,10 +33,10 @@ pub struct JoinKeyKinds(u8);
 impl<'a> JoinKey<'a> {
     /// Returns a value as a key, or `None` if it can't be one.
     #[must_use]
-    pub fn of(node: JsonNode<'a>) -> Option<Self> {
+    pub fn from_node(node: JsonNode<'a>) -> Option<Self> {
         Some(Self(match node.kind() {
-            ValueKind::Number => number(node),
-            ValueKind::String if node.is_unpaired() => JoinKeyRepr::Unpaired(node.text()),
+            ValueKind::Number => normalize_number(node),
+            ValueKind::String if node.has_unpaired_surrogate() => JoinKeyRepr::Unpaired(node.text()),
             ValueKind::String => JoinKeyRepr::Text(node.string()?),
             ValueKind::Bool(value) => JoinKeyRepr::Bool(value),
             ValueKind::Null | ValueKind::Array | ValueKind::Object => return None,
@@ -46,12 +46,12 @@ impl<'a> JoinKey<'a> {
     /// Like [`JoinKey::of`], but a number or boolean is represented by its text: 7 equals `"7"`, but 7.0 does
     /// not.
     #[must_use]
-    pub fn text(node: JsonNode<'a>) -> Option<Self> {
+    pub fn from_node_text(node: JsonNode<'a>) -> Option<Self> {
         match node.kind() {
             ValueKind::Number | ValueKind::Bool(_) => {
                 Some(Self(JoinKeyRepr::Text(Cow::Borrowed(node.text()))))
             }
-            _ => Self::of(node),
+            _ => Self::from_node(node),
         }
     }
 
@@ -59,22 +59,22 @@ impl<'a> JoinKey<'a> {
     #[must_use]
     pub fn kind(&self) -> JoinKeyKinds {
         JoinKeyKinds(match self.0 {
-            JoinKeyRepr::Whole(_) | JoinKeyRepr::Decimal(..) | JoinKeyRepr::Spelt(_) => 1,
+            JoinKeyRepr::Unsigned(_) | JoinKeyRepr::Decimal(..) | JoinKeyRepr::UnparsedNumber(_) => 1,
             JoinKeyRepr::Text(_) | JoinKeyRepr::Unpaired(_) => 2,
             JoinKeyRepr::Bool(_) => 4,
         })
     }
 }
 
-fn number(node: JsonNode<'_>) -> JoinKeyRepr<'_> {
+fn normalize_number(node: JsonNode<'_>) -> JoinKeyRepr<'_> {
     if let Some(JsonNumber::Unsigned(number)) = node.number() {
-        return JoinKeyRepr::Whole(number);
+        return JoinKeyRepr::Unsigned(number);
     }
-    decimal(node.text()).unwrap_or(JoinKeyRepr::Spelt(node.text()))
+    normalize_decimal(node.text()).unwrap_or(JoinKeyRepr::UnparsedNumber(node.text()))
 }
 
 /// Normalizes a number; `None` if its exponent is too large.
-fn decimal(text: &[u8]) -> Option<JoinKeyRepr<'static>> {
+fn normalize_decimal(text: &[u8]) -> Option<JoinKeyRepr<'static>> {
     let (is_negative, text) = text.strip_prefix(b"-").map_or((false, text), |text| (true, text));
     let e = text.iter().position(|byte| matches!(byte, b'e' | b'E')).unwrap_or(text.len());
     let (mantissa, power) = text.split_at(e);
@@ -87,7 +87,7 @@ fn decimal(text: &[u8]) -> Option<JoinKeyRepr<'static>> {
     let first = digits.iter().take_while(|byte| **byte == b'0').count();
     let zeros = digits.iter().rev().take_while(|byte| **byte == b'0').count();
     if first == digits.len() {
-        return Some(JoinKeyRepr::Whole(0));
+        return Some(JoinKeyRepr::Unsigned(0));
     }
     let digits = &digits[first..digits.len() - zeros];
     let power = power.checked_sub(i64::try_from(behind).ok()?)?.checked_add(i64::try_from(zeros).ok()?)?;
@@ -96,7 +96,7 @@ fn decimal(text: &[u8]) -> Option<JoinKeyRepr<'static>> {
         std::str::from_utf8(digits).ok()?.parse::<u64>().ok()?.checked_mul(ten)
     };
     match whole().filter(|_| !is_negative) {
-        Some(whole) => Some(JoinKeyRepr::Whole(whole)),
+        Some(whole) => Some(JoinKeyRepr::Unsigned(whole)),
         None => Some(JoinKeyRepr::Decimal(is_negative, digits.into(), power)),
     }
 }
@@ -104,13 +104,13 @@ fn decimal(text: &[u8]) -> Option<JoinKeyRepr<'static>> {
 impl JoinKeyKinds {
     /// Whether both sets are nonempty and disjoint, so that no keys are equal.
     #[must_use]
-    pub fn are_apart(self, other: Self) -> bool {
+    pub fn are_disjoint(self, other: Self) -> bool {
         self.0 != 0 && other.0 != 0 && self.0 & other.0 == 0
     }
 
     /// Returns the names of the kinds, for messages.
     #[must_use]
-    pub fn names(self) -> String {
+    pub fn kind_names(self) -> String {
         let names = [(1, "numbers"), (2, "strings"), (4, "booleans")];
         let names: Vec<_> =
             names.iter().filter(|(bit, _)| self.0 & bit != 0).map(|(_, name)| *name).collect();
@@ -131,9 +131,9 @@ impl BitOr for JoinKeyKinds {
 pub struct GroupedItems<'a> {
     groups: HashMap<JoinKey<'a>, usize>,
     /// The first and last item of each group.
-    ends: Vec<(usize, usize)>,
+    group_ends: Vec<(usize, usize)>,
     /// The next item of the same group, for each item.
-    next: Vec<Option<usize>>,
+    next_items: Vec<Option<usize>>,
     kinds: JoinKeyKinds,
 }
 
@@ -143,8 +143,8 @@ impl<'a> GroupedItems<'a> {
     pub fn with_capacity(items: usize) -> Self {
         Self {
             groups: HashMap::with_capacity(items),
-            next: Vec::with_capacity(items),
-            ends: Vec::with_capacity(items),
+            next_items: Vec::with_capacity(items),
+            group_ends: Vec::with_capacity(items),
             kinds: JoinKeyKinds::default(),
         }
     }
@@ -152,18 +152,18 @@ impl<'a> GroupedItems<'a> {
     /// Adds the next item with its key. An item without a key is in no group. Returns whether a previous item
     /// has the same key.
     pub fn add(&mut self, key: Option<JoinKey<'a>>) -> bool {
-        let item = self.next.len();
-        self.next.push(None);
+        let item = self.next_items.len();
+        self.next_items.push(None);
         let Some(key) = key else { return false };
         self.kinds = self.kinds | key.kind();
-        let group = *self.groups.entry(key).or_insert(self.ends.len());
-        match self.ends.get_mut(group) {
+        let group = *self.groups.entry(key).or_insert(self.group_ends.len());
+        match self.group_ends.get_mut(group) {
             None => {
-                self.ends.push((item, item));
+                self.group_ends.push((item, item));
                 false
             }
             Some((_, last)) => {
-                if let Some(next) = self.next.get_mut(std::mem::replace(last, item)) {
+                if let Some(next) = self.next_items.get_mut(std::mem::replace(last, item)) {
                     *next = Some(item);
                 }
                 true
@@ -173,26 +173,26 @@ impl<'a> GroupedItems<'a> {
 
     /// Returns the number of the group with this key.
     #[must_use]
-    pub fn find(&self, key: &JoinKey<'_>) -> Option<usize> {
+    pub fn find_group(&self, key: &JoinKey<'_>) -> Option<usize> {
         self.groups.get(key).copied()
     }
 
     /// The number of groups.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.group_ends.len()
     }
 
     /// Whether there are no groups.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.group_ends.is_empty()
     }
 
     /// Returns the indices of a group's items.
     pub fn items(&self, group: usize) -> impl Iterator<Item = usize> {
-        let first = self.ends.get(group).map(|(first, _)| *first);
-        std::iter::successors(first, |item| self.next.get(*item).copied().flatten())
+        let first = self.group_ends.get(group).map(|(first, _)| *first);
+        std::iter::successors(first, |item| self.next_items.get(*item).copied().flatten())
     }
 
     /// The kinds of keys in all groups.

@@ -57,7 +57,7 @@ pub enum JsonNumber {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId {
     start: u32,
-    place: u32,
+    container_index: u32,
 }
 
 /// A value in a document. It is cheap to copy, and only borrows the document.
@@ -66,22 +66,22 @@ pub struct JsonNode<'a> {
     document: &'a JsonDocument,
     start: usize,
     /// The index entry of the first container that begins here or later.
-    place: usize,
+    container_index: usize,
 }
 
 impl<'a> JsonNode<'a> {
     /// Creates the node for the value at `start`; `place` is the index entry of the first container from
     /// there on.
     #[inline]
-    pub(crate) fn new(document: &'a JsonDocument, start: usize, place: usize) -> Self {
-        Self { document, start, place }
+    pub(crate) fn new(document: &'a JsonDocument, start: usize, container_index: usize) -> Self {
+        Self { document, start, container_index }
     }
 
     /// Returns the value at a spot, if the spot is within the text.
     #[inline]
-    pub(crate) fn at(document: &'a JsonDocument, spot: NodeId) -> Option<Self> {
-        let (start, place) = (spot.start as usize, spot.place as usize);
-        (start < document.text.len()).then_some(Self { document, start, place })
+    pub(crate) fn from_id(document: &'a JsonDocument, spot: NodeId) -> Option<Self> {
+        let (start, place) = (spot.start as usize, spot.container_index as usize);
+        (start < document.text.len()).then_some(Self { document, start, container_index: place })
     }
 
     /// Returns the kind of the value.
@@ -108,9 +108,9 @@ impl<'a> JsonNode<'a> {
     /// Returns its location in the document; the inverse is [`JsonDocument::at`], which needs no lookup.
     #[must_use]
     #[inline]
-    pub fn spot(self) -> NodeId {
+    pub fn node_id(self) -> NodeId {
         // Texts have less than 4 GiB, and the number of containers is smaller than that of bytes.
-        NodeId { start: self.start as u32, place: self.place as u32 }
+        NodeId { start: self.start as u32, container_index: self.container_index as u32 }
     }
 
     /// Returns its original text.
@@ -131,23 +131,25 @@ impl<'a> JsonNode<'a> {
     /// Whether its text is longer than `bytes`. For a scalar, the length includes the whitespace up to the
     /// next token. A container that is not in the index is short.
     #[must_use]
-    pub fn is_longer(self, bytes: usize) -> bool {
+    pub fn is_longer_than(self, bytes: usize) -> bool {
         self.extent().len() > bytes
     }
 
     /// Returns the text from its beginning to the next token, sharing the document's memory. For a scalar
     /// this includes trailing whitespace, so that its end need not be searched.
     #[must_use]
-    pub fn with_space(self) -> Bytes {
+    pub fn slice_with_whitespace(self) -> Bytes {
         self.document.text.slice(self.extent())
     }
 
     fn extent(self) -> std::ops::Range<usize> {
         let end = match self.kind() {
-            ValueKind::Array | ValueKind::Object => self.own().map_or(self.start, |own| own.end as usize),
+            ValueKind::Array | ValueKind::Object => {
+                self.index_entry().map_or(self.start, |own| own.end as usize)
+            }
             _ => {
                 let mut tokens = self.document.tokens_from(self.start);
-                tokens.pass();
+                tokens.advance();
                 tokens.peek()
             }
         };
@@ -158,16 +160,20 @@ impl<'a> JsonNode<'a> {
     #[must_use]
     pub fn count(self) -> usize {
         match self.kind() {
-            ValueKind::Array => self.own().map_or_else(|| self.items().count(), |own| own.count as usize),
-            ValueKind::Object => self.own().map_or_else(|| self.members().count(), |own| own.count as usize),
+            ValueKind::Array => {
+                self.index_entry().map_or_else(|| self.items().count(), |own| own.count as usize)
+            }
+            ValueKind::Object => {
+                self.index_entry().map_or_else(|| self.members().count(), |own| own.count as usize)
+            }
             _ => 0,
         }
     }
 
     /// Returns its index entry, if it is a container in the index.
     #[inline]
-    fn own(self) -> Option<&'a IndexedContainer> {
-        let container = self.document.containers.get(self.place)?;
+    fn index_entry(self) -> Option<&'a IndexedContainer> {
+        let container = self.document.containers.get(self.container_index)?;
         (container.start as usize == self.start).then_some(container)
     }
 
@@ -175,12 +181,12 @@ impl<'a> JsonNode<'a> {
     fn end(self) -> usize {
         let text = &self.document.text[..];
         match text.get(self.start) {
-            Some(b'{' | b'[') => match self.own() {
+            Some(b'{' | b'[') => match self.index_entry() {
                 Some(container) => container.end as usize,
-                None => walk::container(text, self.start),
+                None => walk::skip_container(text, self.start),
             },
-            Some(b'"') => walk::string(text, self.start),
-            _ => walk::scalar(text, self.start),
+            Some(b'"') => walk::skip_string(text, self.start),
+            _ => walk::skip_scalar(text, self.start),
         }
     }
 
@@ -194,9 +200,13 @@ impl<'a> JsonNode<'a> {
     /// Returns this item and the following items of the array that contains it.
     #[must_use]
     #[inline]
-    pub fn and_following(self) -> ArrayItems<'a> {
-        let Self { document, start, place } = self;
-        ArrayItems(ChildCursor { document, tokens: Some(document.tokens_from(start)), place })
+    pub fn with_following_items(self) -> ArrayItems<'a> {
+        let Self { document, start, container_index: place } = self;
+        ArrayItems(ChildCursor {
+            document,
+            tokens: Some(document.tokens_from(start)),
+            container_index: place,
+        })
     }
 
     /// Returns the members of an object in their original order, including those with duplicate names; empty
@@ -212,18 +222,18 @@ impl<'a> JsonNode<'a> {
     pub fn member(self, name: &[u8]) -> Option<Self> {
         let mut children = ChildCursor::new(self, ValueKind::Object);
         loop {
-            let (key, start) = children.key()?;
-            if key.is(name) {
-                return Some(Self::new(self.document, start, children.place));
+            let (key, start) = children.next_key()?;
+            if key.equals(name) {
+                return Some(Self::new(self.document, start, children.container_index));
             }
-            children.value(start);
+            children.next_value(start);
         }
     }
 
     /// Returns the member `name` of an object. Of duplicate names it is the last, as in JavaScript.
     #[must_use]
     pub fn last_member(self, name: &[u8]) -> Option<Self> {
-        self.members().filter(|(key, _)| key.is(name)).last().map(|(_, value)| value)
+        self.members().filter(|(key, _)| key.equals(name)).last().map(|(_, value)| value)
     }
 
     /// Returns the item of an array with this index.
@@ -242,9 +252,9 @@ impl<'a> JsonNode<'a> {
         }
         let mut found = Some(self);
         for step in pointer.strip_prefix('/').ok_or(JsonError::NotPointer)?.split('/') {
-            let step = pointer::step(step)?;
+            let step = pointer::parse_step(step)?;
             found = found.and_then(|node| match node.kind() {
-                ValueKind::Array => node.item(pointer::index(&step)?),
+                ValueKind::Array => node.item(pointer::parse_index(&step)?),
                 _ => node.member(step.as_bytes()),
             });
         }
@@ -255,13 +265,13 @@ impl<'a> JsonNode<'a> {
     /// replaced by U+FFFD.
     #[must_use]
     pub fn string(self) -> Option<Cow<'a, [u8]>> {
-        (self.kind() == ValueKind::String).then(|| unescape(inside(self.text())))
+        (self.kind() == ValueKind::String).then(|| unescape(strip_quotes(self.text())))
     }
 
     /// Returns a scalar as plain text: the content of a string, or the text of a number or boolean; `None`
     /// for other values.
     #[must_use]
-    pub fn plain(self) -> Option<Cow<'a, str>> {
+    pub fn scalar_text(self) -> Option<Cow<'a, str>> {
         let bytes = match self.kind() {
             ValueKind::String => self.string()?,
             ValueKind::Bool(_) | ValueKind::Number => Cow::Borrowed(self.text()),
@@ -275,8 +285,8 @@ impl<'a> JsonNode<'a> {
 
     /// Whether it is a string with an unpaired surrogate, which only its original text represents exactly.
     #[must_use]
-    pub fn is_unpaired(self) -> bool {
-        self.kind() == ValueKind::String && string::is_unpaired(inside(self.text()))
+    pub fn has_unpaired_surrogate(self) -> bool {
+        self.kind() == ValueKind::String && string::has_unpaired_surrogate(strip_quotes(self.text()))
     }
 
     /// Checks in linear time that all parsers interpret the value, and everything in it, in the same way.
@@ -285,7 +295,7 @@ impl<'a> JsonNode<'a> {
     /// If an object has duplicate names, after resolving escapes, or if a string or name has an unpaired
     /// surrogate.
     pub fn check_unambiguous(self) -> Result<(), AmbiguousValue> {
-        ambiguity::check(self)
+        ambiguity::check_ambiguity(self)
     }
 
     /// Returns the value of a number, or `None` for other values.
@@ -294,7 +304,7 @@ impl<'a> JsonNode<'a> {
         if self.kind() != ValueKind::Number {
             return None;
         }
-        if let Some(number) = self.short() {
+        if let Some(number) = self.parse_short_integer() {
             return Some(JsonNumber::Unsigned(number));
         }
         let text = std::str::from_utf8(self.text()).ok()?;
@@ -310,11 +320,11 @@ impl<'a> JsonNode<'a> {
     }
 
     /// A fast path for nonnegative integers of few digits, which most numbers are.
-    fn short(self) -> Option<u64> {
-        const DIGITS: usize = 18;
+    fn parse_short_integer(self) -> Option<u64> {
+        const MAX_DIGITS: usize = 18;
         let text = self.document.text.get(self.start..)?;
         let mut number = 0;
-        for byte in text.iter().take(DIGITS) {
+        for byte in text.iter().take(MAX_DIGITS) {
             match byte {
                 b'0'..=b'9' => number = number * 10 + u64::from(byte - b'0'),
                 b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r' => return Some(number),
@@ -326,7 +336,7 @@ impl<'a> JsonNode<'a> {
 }
 
 /// The text between the quotes.
-fn inside(text: &[u8]) -> &[u8] {
+fn strip_quotes(text: &[u8]) -> &[u8] {
     text.get(1..text.len().saturating_sub(1)).unwrap_or_default()
 }
 
@@ -342,7 +352,7 @@ impl<'a> MemberName<'a> {
     /// Whether it equals this name.
     #[must_use]
     #[inline(always)]
-    pub fn is(self, name: &[u8]) -> bool {
+    pub fn equals(self, name: &[u8]) -> bool {
         let raw = self.node.document.text.get(self.node.start + 1..self.colon).unwrap_or_default();
         if raw.len() <= name.len() {
             return false;
@@ -351,7 +361,7 @@ impl<'a> MemberName<'a> {
         match raw.get(same) {
             // The name is followed by its closing quote.
             Some(b'"') => same == name.len(),
-            Some(b'\\') => string::says(&raw[same..], &name[same..]),
+            Some(b'\\') => string::content_equals(&raw[same..], &name[same..]),
             _ => false,
         }
     }
@@ -373,13 +383,13 @@ pub struct KeyPattern {
 }
 
 /// The number of bytes of a [`KeyPattern`] that are compared together.
-const HEAD: usize = size_of::<u128>();
+const HEAD_LENGTH: usize = size_of::<u128>();
 
 impl KeyPattern {
     /// Creates the spelling for this text: `"name":`.
     #[must_use]
     pub fn new(text: &[u8]) -> Self {
-        let (mut head, mut mask) = ([0; HEAD], [0; HEAD]);
+        let (mut head, mut mask) = ([0; HEAD_LENGTH], [0; HEAD_LENGTH]);
         for ((head, mask), byte) in head.iter_mut().zip(&mut mask).zip(text) {
             (*head, *mask) = (*byte, u8::MAX);
         }
@@ -395,10 +405,10 @@ impl KeyPattern {
 
     /// Whether a text begins with it.
     #[inline(always)]
-    fn begins(&self, text: &[u8]) -> bool {
-        let Some(head) = text.first_chunk::<HEAD>() else { return text.starts_with(&self.text) };
+    fn is_prefix_of(&self, text: &[u8]) -> bool {
+        let Some(head) = text.first_chunk::<HEAD_LENGTH>() else { return text.starts_with(&self.text) };
         u128::from_ne_bytes(*head) & self.mask == self.head
-            && (self.text.len() <= HEAD || text.starts_with(&self.text))
+            && (self.text.len() <= HEAD_LENGTH || text.starts_with(&self.text))
     }
 }
 
@@ -408,20 +418,20 @@ struct ChildCursor<'a> {
     document: &'a JsonDocument,
     /// At the token of a child, or after the last one.
     tokens: Option<IndexTokens<'a>>,
-    place: usize,
+    container_index: usize,
 }
 
 impl<'a> ChildCursor<'a> {
     #[inline]
     fn new(node: JsonNode<'a>, kind: ValueKind) -> Self {
-        let JsonNode { document, start, place } = node;
+        let JsonNode { document, start, container_index: place } = node;
         let tokens = (node.kind() == kind).then(|| document.tokens_from(start + 1));
-        Self { document, tokens, place: place + usize::from(node.own().is_some()) }
+        Self { document, tokens, container_index: place + usize::from(node.index_entry().is_some()) }
     }
 
     /// Returns the next token, unless the container ends with it.
     #[inline(always)]
-    fn token(&mut self) -> Option<usize> {
+    fn next_token(&mut self) -> Option<usize> {
         match self.tokens.as_mut()?.next() {
             (Some(b'}' | b']') | None, _) => {
                 self.tokens = None;
@@ -433,59 +443,59 @@ impl<'a> ChildCursor<'a> {
 
     /// Returns the name of the next member, and the position of its value.
     #[inline(always)]
-    fn key(&mut self) -> Option<(MemberName<'a>, usize)> {
-        let name = self.token()?;
-        let node = JsonNode::new(self.document, name, self.place);
+    fn next_key(&mut self) -> Option<(MemberName<'a>, usize)> {
+        let name = self.next_token()?;
+        let node = JsonNode::new(self.document, name, self.container_index);
         let tokens = self.tokens.as_mut()?;
-        let (colon, start) = (tokens.pass(), tokens.pass());
+        let (colon, start) = (tokens.advance(), tokens.advance());
         Some((MemberName { node, colon }, start))
     }
 
     /// Returns the value that begins at `start`, and advances past it and its comma.
     #[inline(always)]
-    fn value(&mut self, start: usize) -> JsonNode<'a> {
-        let node = JsonNode::new(self.document, start, self.place);
+    fn next_value(&mut self, start: usize) -> JsonNode<'a> {
+        let node = JsonNode::new(self.document, start, self.container_index);
         if matches!(node.kind(), ValueKind::Array | ValueKind::Object) {
-            self.skip(node);
+            self.skip_container(node);
         }
-        self.token();
+        self.next_token();
         node
     }
 
     /// Like [`Self::value`], but also returns the end of the value, which is the next token except for
     /// whitespace.
     #[inline(always)]
-    fn value_with_end(&mut self, start: usize) -> (JsonNode<'a>, usize) {
-        let node = JsonNode::new(self.document, start, self.place);
+    fn next_value_with_end(&mut self, start: usize) -> (JsonNode<'a>, usize) {
+        let node = JsonNode::new(self.document, start, self.container_index);
         if matches!(node.kind(), ValueKind::Array | ValueKind::Object) {
-            self.skip(node);
+            self.skip_container(node);
         }
         let text = &self.document.text[..];
         let (byte, end) = self.tokens.as_mut().map_or((None, text.len()), IndexTokens::next);
         if !matches!(byte, Some(b',')) {
             self.tokens = None;
         }
-        (node, if self.document.is_spaced { self.unspaced(start, end) } else { end })
+        (node, if self.document.has_whitespace { self.trimmed_end(start, end) } else { end })
     }
 
     /// Returns the end of the value that begins at `start`, before the whitespace that ends at `end`.
     #[cold]
-    fn unspaced(&self, start: usize, end: usize) -> usize {
+    fn trimmed_end(&self, start: usize, end: usize) -> usize {
         let text = self.document.text.get(start..end).unwrap_or_default();
         start + text.trim_ascii_end().len()
     }
 
     /// Returns the spot of the next child, or `None` after the last one.
-    fn spot(&self) -> Option<NodeId> {
+    fn next_node_id(&self) -> Option<NodeId> {
         let start = self.tokens.map(|mut tokens| tokens.peek())?;
-        Some(JsonNode::new(self.document, start, self.place).spot())
+        Some(JsonNode::new(self.document, start, self.container_index).node_id())
     }
 
     #[inline(always)]
-    fn skip(&mut self, node: JsonNode<'a>) {
-        if let Some(container) = node.own() {
+    fn skip_container(&mut self, node: JsonNode<'a>) {
+        if let Some(container) = node.index_entry() {
             self.tokens = Some(self.document.tokens_from(container.end as usize));
-            self.place = container.next as usize;
+            self.container_index = container.next as usize;
             return;
         }
         let mut depth = 1_usize;
@@ -503,40 +513,40 @@ impl<'a> ChildCursor<'a> {
 impl<'a> ObjectMembers<'a> {
     /// Returns the members of an object, beginning with the one whose name is at this spot, as returned by
     /// [`ObjectMembers::spot`].
-    pub(crate) fn at(document: &'a JsonDocument, spot: NodeId) -> Self {
+    pub(crate) fn from_id(document: &'a JsonDocument, spot: NodeId) -> Self {
         let tokens = Some(document.tokens_from(spot.start as usize));
-        Self(ChildCursor { document, tokens, place: spot.place as usize })
+        Self(ChildCursor { document, tokens, container_index: spot.container_index as usize })
     }
 
     /// Returns the spot of the next member, so that an iteration may continue there later, or `None` after
     /// the last one.
     #[must_use]
-    pub fn spot(&self) -> Option<NodeId> {
-        self.0.spot()
+    pub fn next_node_id(&self) -> Option<NodeId> {
+        self.0.next_node_id()
     }
 
     /// Returns the next member if its name and the following colon have exactly this text. Otherwise it
     /// remains the next.
     #[must_use]
     #[inline(always)]
-    pub fn next_spelt(&mut self, name: &KeyPattern) -> Option<PassedValue<'a>> {
+    pub fn next_matching(&mut self, name: &KeyPattern) -> Option<PassedValue<'a>> {
         let tokens = self.0.tokens.as_mut()?;
         let start = tokens.peek();
-        if !name.begins(self.0.document.text.get(start..)?) {
+        if !name.is_prefix_of(self.0.document.text.get(start..)?) {
             return None;
         }
-        let (_name, _colon, value) = (tokens.pass(), tokens.pass(), tokens.pass());
-        let (document, place) = (self.0.document, self.0.place);
-        let (_value, end) = self.0.value_with_end(value);
-        Some(PassedValue { document, start, value, place, end })
+        let (_name, _colon, value) = (tokens.advance(), tokens.advance(), tokens.advance());
+        let (document, place) = (self.0.document, self.0.container_index);
+        let (_value, end) = self.0.next_value_with_end(value);
+        Some(PassedValue { document, start, value, container_index: place, end })
     }
 
     /// Whether the next member's name and the following colon have exactly this text.
     #[must_use]
     #[inline(always)]
-    pub fn is_spelt(&self, name: &KeyPattern) -> bool {
+    pub fn next_matches(&self, name: &KeyPattern) -> bool {
         let start = self.0.tokens.map(|mut tokens| tokens.peek());
-        start.and_then(|start| self.0.document.text.get(start..)).is_some_and(|text| name.begins(text))
+        start.and_then(|start| self.0.document.text.get(start..)).is_some_and(|text| name.is_prefix_of(text))
     }
 }
 
@@ -549,7 +559,7 @@ pub struct PassedValue<'a> {
     pub start: usize,
     /// The beginning of the value.
     pub value: usize,
-    place: usize,
+    container_index: usize,
     /// The end of the value.
     pub end: usize,
 }
@@ -559,13 +569,13 @@ impl<'a> PassedValue<'a> {
     #[must_use]
     #[inline]
     pub fn node(&self) -> JsonNode<'a> {
-        JsonNode::new(self.document, self.value, self.place)
+        JsonNode::new(self.document, self.value, self.container_index)
     }
 
     /// Returns the first byte of the value, which indicates its kind.
     #[must_use]
     #[inline(always)]
-    pub fn first(&self) -> u8 {
+    pub fn first_byte(&self) -> u8 {
         self.document.text.get(self.value).copied().unwrap_or_default()
     }
 
@@ -573,11 +583,11 @@ impl<'a> PassedValue<'a> {
     /// numbers, but may return `false` for one at the very end of a text.
     #[must_use]
     #[inline(always)]
-    pub fn is_short(&self) -> bool {
+    pub fn is_short_integer(&self) -> bool {
         let text = self.document.text.get(self.value..).unwrap_or_default();
         let Some(word) = text.first_chunk::<8>() else { return false };
         let length = self.end.wrapping_sub(self.value);
-        (1..=8).contains(&length) && length <= index::digits_in(*word)
+        (1..=8).contains(&length) && length <= index::leading_digits(*word)
     }
 }
 
@@ -589,18 +599,18 @@ impl<'a> ArrayItems<'a> {
     /// Returns the spot of the next item, so that an iteration may continue there later with
     /// [`JsonNode::and_following`], or `None` after the last one.
     #[must_use]
-    pub fn spot(&self) -> Option<NodeId> {
-        self.0.spot()
+    pub fn next_node_id(&self) -> Option<NodeId> {
+        self.0.next_node_id()
     }
 
     /// Returns the next item with its positions.
     #[must_use]
     #[inline(always)]
-    pub fn next_passed(&mut self) -> Option<PassedValue<'a>> {
-        let start = self.0.token()?;
-        let (document, place) = (self.0.document, self.0.place);
-        let (_item, end) = self.0.value_with_end(start);
-        Some(PassedValue { document, start, value: start, place, end })
+    pub fn next_with_positions(&mut self) -> Option<PassedValue<'a>> {
+        let start = self.0.next_token()?;
+        let (document, place) = (self.0.document, self.0.container_index);
+        let (_item, end) = self.0.next_value_with_end(start);
+        Some(PassedValue { document, start, value: start, container_index: place, end })
     }
 }
 
@@ -609,8 +619,8 @@ impl<'a> Iterator for ArrayItems<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<JsonNode<'a>> {
-        let start = self.0.token()?;
-        Some(self.0.value(start))
+        let start = self.0.next_token()?;
+        Some(self.0.next_value(start))
     }
 }
 
@@ -623,7 +633,7 @@ impl<'a> Iterator for ObjectMembers<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<(MemberName<'a>, JsonNode<'a>)> {
-        let (key, start) = self.0.key()?;
-        Some((key, self.0.value(start)))
+        let (key, start) = self.0.next_key()?;
+        Some((key, self.0.next_value(start)))
     }
 }

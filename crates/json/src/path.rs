@@ -16,7 +16,7 @@ pub enum JsonPathStep {
     /// Selects a member, or an array's item by its index.
     Name(Box<str>),
     /// Selects all items of an array.
-    Each,
+    Wildcard,
 }
 
 /// The error for a text that is not a path.
@@ -39,15 +39,15 @@ impl JsonPath {
         if let Some(pointer) = text.strip_prefix('/') {
             for step in pointer.split('/') {
                 steps.push(match step {
-                    "*" => JsonPathStep::Each,
-                    name => JsonPathStep::Name(pointer::step(name).map_err(|_| NotPath)?.into()),
+                    "*" => JsonPathStep::Wildcard,
+                    name => JsonPathStep::Name(pointer::parse_step(name).map_err(|_| NotPath)?.into()),
                 });
             }
             return Ok(Self(steps.into()));
         }
         let mut rest = text;
         while !rest.is_empty() {
-            let (step, behind) = step(rest).ok_or(NotPath)?;
+            let (step, behind) = parse_step(rest).ok_or(NotPath)?;
             steps.push(step);
             rest = behind;
         }
@@ -62,14 +62,14 @@ impl JsonPath {
 
     /// Whether it may select several values.
     #[must_use]
-    pub fn is_many(&self) -> bool {
-        self.0.contains(&JsonPathStep::Each)
+    pub fn has_wildcard(&self) -> bool {
+        self.0.contains(&JsonPathStep::Wildcard)
     }
 
     /// Returns the single value that the path selects.
     #[must_use]
     pub fn find<'a>(&self, from: JsonNode<'a>) -> Option<JsonNode<'a>> {
-        self.0.iter().try_fold(from, |node, step| child(node, step))
+        self.0.iter().try_fold(from, |node, step| select_child(node, step))
     }
 
     /// Calls `see` with every selected value, in order. Below an item, missing values are skipped; `null`
@@ -78,41 +78,43 @@ impl JsonPath {
     /// # Errors
     /// If there is anything else in place of an array.
     pub fn visit<'a>(&self, from: JsonNode<'a>, see: &mut dyn FnMut(JsonNode<'a>)) -> Result<(), NotArray> {
-        walk(&self.0, from, false, see)
+        visit_steps(&self.0, from, false, see)
     }
 
     /// Returns the number of values that [`JsonPath::visit`] passes, or more, as an estimate of its work:
     /// each selected value, each item of an array, and the children of other containers on the way. It is
     /// `most` if there are more. Counting takes a small part of the time of a visit.
     #[must_use]
-    pub fn count_within(&self, from: JsonNode<'_>, most: usize) -> usize {
-        count(&self.0, from, most)
+    pub fn count_up_to(&self, from: JsonNode<'_>, most: usize) -> usize {
+        count_steps(&self.0, from, most)
     }
 }
 
-fn count(steps: &[JsonPathStep], node: JsonNode<'_>, most: usize) -> usize {
+fn count_steps(steps: &[JsonPathStep], node: JsonNode<'_>, most: usize) -> usize {
     let counted = match steps {
         [] => 1,
-        [JsonPathStep::Each, rest @ ..] if !rest.contains(&JsonPathStep::Each) => match node.kind() {
+        [JsonPathStep::Wildcard, rest @ ..] if !rest.contains(&JsonPathStep::Wildcard) => match node.kind() {
             ValueKind::Array => node.count(),
             _ => 0,
         },
-        [JsonPathStep::Each, rest @ ..] => {
+        [JsonPathStep::Wildcard, rest @ ..] => {
             let mut counted = 0;
             for item in node.items() {
                 if counted >= most {
                     break;
                 }
-                counted += 1 + count(rest, item, most - counted);
+                counted += 1 + count_steps(rest, item, most - counted);
             }
             counted
         }
-        [step, rest @ ..] => node.count() + child(node, step).map_or(0, |node| count(rest, node, most)),
+        [step, rest @ ..] => {
+            node.count() + select_child(node, step).map_or(0, |node| count_steps(rest, node, most))
+        }
     };
     counted.min(most)
 }
 
-fn walk<'a>(
+fn visit_steps<'a>(
     steps: &[JsonPathStep],
     node: JsonNode<'a>,
     is_item: bool,
@@ -123,31 +125,31 @@ fn walk<'a>(
             see(node);
             Ok(())
         }
-        [JsonPathStep::Each, rest @ ..] => match node.kind() {
-            ValueKind::Array => node.items().try_for_each(|item| walk(rest, item, true, see)),
+        [JsonPathStep::Wildcard, rest @ ..] => match node.kind() {
+            ValueKind::Array => node.items().try_for_each(|item| visit_steps(rest, item, true, see)),
             ValueKind::Null => Ok(()),
             other => Err(NotArray(Some(other))),
         },
-        [step, rest @ ..] => match child(node, step) {
-            Some(node) => walk(rest, node, is_item, see),
-            None if !is_item && rest.contains(&JsonPathStep::Each) => Err(NotArray(None)),
+        [step, rest @ ..] => match select_child(node, step) {
+            Some(node) => visit_steps(rest, node, is_item, see),
+            None if !is_item && rest.contains(&JsonPathStep::Wildcard) => Err(NotArray(None)),
             None => Ok(()),
         },
     }
 }
 
-fn child<'a>(node: JsonNode<'a>, step: &JsonPathStep) -> Option<JsonNode<'a>> {
+fn select_child<'a>(node: JsonNode<'a>, step: &JsonPathStep) -> Option<JsonNode<'a>> {
     let JsonPathStep::Name(name) = step else { return None };
     match node.kind() {
-        ValueKind::Array => node.item(pointer::index(name)?),
+        ValueKind::Array => node.item(pointer::parse_index(name)?),
         _ => node.member(name.as_bytes()),
     }
 }
 
 /// Parses the first step of a path that is not a pointer, and returns it with the remaining text.
-fn step(text: &str) -> Option<(JsonPathStep, &str)> {
+fn parse_step(text: &str) -> Option<(JsonPathStep, &str)> {
     if let Some(rest) = text.strip_prefix("[*]") {
-        return Some((JsonPathStep::Each, rest));
+        return Some((JsonPathStep::Wildcard, rest));
     }
     if let Some(rest) = text.strip_prefix('.') {
         let end = rest.find(['.', '[', '/']).unwrap_or(rest.len());
@@ -163,7 +165,7 @@ fn step(text: &str) -> Option<(JsonPathStep, &str)> {
         }
     }
     let (number, rest) = inside.split_once(']')?;
-    pointer::index(number)?;
+    pointer::parse_index(number)?;
     Some((JsonPathStep::Name(number.into()), rest))
 }
 
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
     use crate::JsonDocument;
 
-    fn found(text: &'static str, path: &str) -> Result<Vec<String>, NotArray> {
+    fn select_texts(text: &'static str, path: &str) -> Result<Vec<String>, NotArray> {
         let document = JsonDocument::new(Bytes::from_static(text.as_bytes())).unwrap();
         let mut found = Vec::new();
         let see = &mut |node: JsonNode<'_>| found.push(String::from_utf8(node.text().to_vec()).unwrap());
@@ -185,24 +187,24 @@ mod tests {
     #[test]
     fn paths_select_items_with_original_number_texts() {
         let text = r#"{"a":[{"id":1.0},{"id":[2]},{}],"b c":{"*":3}}"#;
-        assert_eq!(found(text, ".a[*].id").unwrap(), ["1.0", "[2]"]);
-        assert_eq!(found(text, "/a/*/id").unwrap(), ["1.0", "[2]"]);
-        assert_eq!(found(text, ".a[1].id[0]").unwrap(), ["2"]);
-        assert_eq!(found(text, r#"["b c"]['*']"#).unwrap(), ["3"]);
-        assert_eq!(found("[1]", "").unwrap(), ["[1]"]);
-        assert!(found(text, ".c").unwrap().is_empty());
+        assert_eq!(select_texts(text, ".a[*].id").unwrap(), ["1.0", "[2]"]);
+        assert_eq!(select_texts(text, "/a/*/id").unwrap(), ["1.0", "[2]"]);
+        assert_eq!(select_texts(text, ".a[1].id[0]").unwrap(), ["2"]);
+        assert_eq!(select_texts(text, r#"["b c"]['*']"#).unwrap(), ["3"]);
+        assert_eq!(select_texts("[1]", "").unwrap(), ["[1]"]);
+        assert!(select_texts(text, ".c").unwrap().is_empty());
     }
 
     #[test]
     fn reports_non_arrays_and_treats_null_as_empty() {
-        assert_eq!(found(r#"{"a":7}"#, ".a[*]").unwrap_err(), NotArray(Some(ValueKind::Number)));
+        assert_eq!(select_texts(r#"{"a":7}"#, ".a[*]").unwrap_err(), NotArray(Some(ValueKind::Number)));
         assert_eq!(
-            found("{}", ".a[*].id").unwrap_err().to_string(),
+            select_texts("{}", ".a[*].id").unwrap_err().to_string(),
             "`[*]` requires an array, but found nothing"
         );
-        assert!(found(r#"{"a":null}"#, ".a[*]").unwrap().is_empty());
+        assert!(select_texts(r#"{"a":null}"#, ".a[*]").unwrap().is_empty());
         // Below an item, an array may be missing.
-        assert_eq!(found(r#"[{"x":[1]},{},{"x":null}]"#, "[*].x[*]").unwrap(), ["1"]);
+        assert_eq!(select_texts(r#"[{"x":[1]},{},{"x":null}]"#, "[*].x[*]").unwrap(), ["1"]);
     }
 
     #[test]
@@ -221,8 +223,8 @@ mod tests {
         ] {
             let (path, mut found) = (JsonPath::parse(path).unwrap(), 0);
             let _ = path.visit(document.root(), &mut |_| found += 1);
-            assert_eq!((found, path.count_within(document.root(), 100)), (selected, counted), "{path:?}");
-            assert_eq!(path.count_within(document.root(), 2), counted.min(2), "{path:?}");
+            assert_eq!((found, path.count_up_to(document.root(), 100)), (selected, counted), "{path:?}");
+            assert_eq!(path.count_up_to(document.root(), 2), counted.min(2), "{path:?}");
         }
     }
 

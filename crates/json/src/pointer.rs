@@ -6,30 +6,30 @@ use crate::JsonError;
 
 /// Appends a member's name to a pointer.
 #[must_use]
-pub fn below(pointer: &str, member: &str) -> String {
-    format!("{pointer}/{}", escaped(member))
+pub fn append_step(pointer: &str, member: &str) -> String {
+    format!("{pointer}/{}", escape_step(member))
 }
 
 /// Escapes a member's name as a step of a pointer.
 #[must_use]
-pub fn escaped(member: &str) -> String {
+pub fn escape_step(member: &str) -> String {
     member.replace('~', "~0").replace('/', "~1")
 }
 
 /// Unescapes a step of a pointer. Invalid escapes remain unchanged.
 #[must_use]
-pub fn unescaped(step: &str) -> String {
+pub fn unescape_step(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
 
 /// Parses an array index according to RFC 6901: digits without leading zeros.
-pub(crate) fn index(step: &str) -> Option<usize> {
+pub(crate) fn parse_index(step: &str) -> Option<usize> {
     let plain = step == "0" || !step.starts_with('0');
     (plain && step.bytes().all(|byte| byte.is_ascii_digit())).then(|| step.parse().ok()).flatten()
 }
 
 /// Unescapes a step of a pointer: `~1` is a slash and `~0` a tilde.
-pub(crate) fn step(step: &str) -> Result<Cow<'_, str>, JsonError> {
+pub(crate) fn parse_step(step: &str) -> Result<Cow<'_, str>, JsonError> {
     if !step.contains('~') {
         return Ok(Cow::Borrowed(step));
     }
@@ -55,9 +55,9 @@ mod tests {
     #[test]
     fn escaped_steps_round_trip() {
         for member in ["", "a", "a/b", "a~b", "~1", "~0~1/", "/~"] {
-            assert_eq!(unescaped(&escaped(member)), member);
-            assert_eq!(step(&escaped(member)).unwrap(), member);
+            assert_eq!(unescape_step(&escape_step(member)), member);
+            assert_eq!(parse_step(&escape_step(member)).unwrap(), member);
         }
-        assert_eq!(below("/parts", "of/it"), "/parts/of~1it");
+        assert_eq!(append_step("/parts", "of/it"), "/parts/of~1it");
     }
 }

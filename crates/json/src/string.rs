@@ -11,7 +11,7 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
         out.extend_from_slice(&rest[..at]);
-        let (char, behind) = escape(&rest[at + 1..]);
+        let (char, behind) = decode_escape(&rest[at + 1..]);
         let mut utf8 = [0; 4];
         out.extend_from_slice(char.unwrap_or(char::REPLACEMENT_CHARACTER).encode_utf8(&mut utf8).as_bytes());
         rest = behind;
@@ -22,13 +22,13 @@ pub(crate) fn unescape(raw: &[u8]) -> Cow<'_, [u8]> {
 
 /// Whether a text equals `name` up to its quote, with escapes resolved. It reads at most the length of the
 /// longest spelling of `name`, independently of the text's length.
-pub(crate) fn says(mut raw: &[u8], mut name: &[u8]) -> bool {
+pub(crate) fn content_equals(mut raw: &[u8], mut name: &[u8]) -> bool {
     while let Some((byte, behind)) = raw.split_first() {
         let mut utf8 = [0; 4];
         let (said, rest): (&[u8], _) = match byte {
             b'"' => return name.is_empty(),
             b'\\' => {
-                let (char, behind) = escape(behind);
+                let (char, behind) = decode_escape(behind);
                 (char.unwrap_or(char::REPLACEMENT_CHARACTER).encode_utf8(&mut utf8).as_bytes(), behind)
             }
             _ => (std::slice::from_ref(byte), behind),
@@ -42,10 +42,10 @@ pub(crate) fn says(mut raw: &[u8], mut name: &[u8]) -> bool {
 }
 
 /// Whether a text contains an unpaired surrogate as an escape.
-pub(crate) fn is_unpaired(raw: &[u8]) -> bool {
+pub(crate) fn has_unpaired_surrogate(raw: &[u8]) -> bool {
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
-        let (char, behind) = escape(&rest[at + 1..]);
+        let (char, behind) = decode_escape(&rest[at + 1..]);
         if char.is_none() {
             return true;
         }
@@ -56,7 +56,7 @@ pub(crate) fn is_unpaired(raw: &[u8]) -> bool {
 
 /// Returns the character of the escape after whose backslash `text` begins, and the text after it. The
 /// character is `None` for an unpaired surrogate.
-fn escape(text: &[u8]) -> (Option<char>, &[u8]) {
+fn decode_escape(text: &[u8]) -> (Option<char>, &[u8]) {
     let Some((&letter, rest)) = text.split_first() else { return (None, text) };
     let char = match letter {
         b'b' => '\u{8}',
@@ -64,28 +64,28 @@ fn escape(text: &[u8]) -> (Option<char>, &[u8]) {
         b'n' => '\n',
         b'r' => '\r',
         b't' => '\t',
-        b'u' => return unicode(rest),
+        b'u' => return decode_unicode_escape(rest),
         other => char::from(other),
     };
     (Some(char), rest)
 }
 
-fn unicode(text: &[u8]) -> (Option<char>, &[u8]) {
-    let Some((first, rest)) = digits(text) else { return (None, text) };
-    let second = rest.strip_prefix(b"\\u").and_then(digits);
+fn decode_unicode_escape(text: &[u8]) -> (Option<char>, &[u8]) {
+    let Some((first, rest)) = parse_hex_digits(text) else { return (None, text) };
+    let second = rest.strip_prefix(b"\\u").and_then(parse_hex_digits);
     match second {
-        Some((second, behind)) if is_high(first) && matches!(second, 0xdc00..0xe000) => {
+        Some((second, behind)) if is_high_surrogate(first) && matches!(second, 0xdc00..0xe000) => {
             (char::from_u32(0x1_0000 + ((first & 0x3ff) << 10 | second & 0x3ff)), behind)
         }
         _ => (char::from_u32(first), rest),
     }
 }
 
-fn is_high(unit: u32) -> bool {
+fn is_high_surrogate(unit: u32) -> bool {
     matches!(unit, 0xd800..0xdc00)
 }
 
-fn digits(text: &[u8]) -> Option<(u32, &[u8])> {
+fn parse_hex_digits(text: &[u8]) -> Option<(u32, &[u8])> {
     let (digits, rest) = text.split_first_chunk::<4>()?;
     let value = digits.iter().try_fold(0, |value, digit| Some(value << 4 | char::from(*digit).to_digit(16)?));
     Some((value?, rest))

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes};
 
 /// The approximate length up to which parts are gathered into one piece.
-const PIECE: usize = 16 * 1024;
+const PIECE_LENGTH: usize = 16 * 1024;
 /// The maximum number of steps in which a piece is gathered, each of up to some tens of nanoseconds.
-const STEPS: usize = 512;
+const MAX_PIECE_STEPS: usize = 512;
 /// The minimum length of a text that becomes a piece of its own, since copying it would cost more.
-const LONG: usize = 4 * 1024;
+const MIN_LONG_TEXT: usize = 4 * 1024;
 
 /// A member: its name, as a JSON string with quotes, and its value.
 pub type TreeMember = (Bytes, JsonTree);
@@ -37,9 +37,9 @@ pub enum JsonTree {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepeatedObject {
     /// The position of the repetition.
-    pub at: usize,
+    pub position: usize,
     /// The position of the earlier object, which is not inside a repetition itself.
-    pub first: usize,
+    pub first_position: usize,
     /// The length of both, including the braces.
     pub length: usize,
 }
@@ -54,12 +54,12 @@ impl JsonTree {
     pub fn len(&self) -> usize {
         match self {
             Self::Text(text) | Self::Repeating(text, _) => text.len(),
-            Self::Object(members) => 2 + commas(members.len()) + len_of(members),
+            Self::Object(members) => 2 + comma_count(members.len()) + members_len(members),
             Self::Extended(text, members) => {
-                let comma = usize::from(!members.is_empty() && !is_empty(text));
-                text.len() + comma + commas(members.len()) + len_of(members)
+                let comma = usize::from(!members.is_empty() && !is_empty_object(text));
+                text.len() + comma + comma_count(members.len()) + members_len(members)
             }
-            Self::Array(items) => 2 + commas(items.len()) + items.iter().map(Self::len).sum::<usize>(),
+            Self::Array(items) => 2 + comma_count(items.len()) + items.iter().map(Self::len).sum::<usize>(),
         }
     }
 
@@ -67,7 +67,7 @@ impl JsonTree {
     /// measured once, since a small tree may have a text of any length.
     #[must_use]
     pub fn len_within(&self, most: usize) -> Option<usize> {
-        self.measured(most, &mut HashMap::new())
+        self.measure_within(most, &mut HashMap::new())
     }
 
     /// Whether it is composed of more than `most` values. The children of a value that occurs in several
@@ -75,37 +75,37 @@ impl JsonTree {
     #[must_use]
     pub fn has_more_than(&self, most: usize) -> bool {
         let mut left = most;
-        !self.is_counted(&mut left, &mut HashSet::new())
+        !self.fits_count(&mut left, &mut HashSet::new())
     }
 
     /// Subtracts its values from `left`; returns `false` if there are more. `known` contains the addresses of
     /// shared values.
-    fn is_counted(&self, left: &mut usize, known: &mut HashSet<usize>) -> bool {
+    fn fits_count(&self, left: &mut usize, known: &mut HashSet<usize>) -> bool {
         let Some(rest) = left.checked_sub(1) else { return false };
         *left = rest;
         match self {
             Self::Text(_) | Self::Repeating(..) => true,
             Self::Object(members) | Self::Extended(_, members) => {
-                shared(members).is_some_and(|key| !known.insert(key))
-                    || members.iter().all(|(_, value)| value.is_counted(left, known))
+                shared_address(members).is_some_and(|key| !known.insert(key))
+                    || members.iter().all(|(_, value)| value.fits_count(left, known))
             }
             Self::Array(items) => {
-                shared(items).is_some_and(|key| !known.insert(key))
-                    || items.iter().all(|item| item.is_counted(left, known))
+                shared_address(items).is_some_and(|key| !known.insert(key))
+                    || items.iter().all(|item| item.fits_count(left, known))
             }
         }
     }
 
     /// `known` contains the lengths of shared values, by their addresses.
-    fn measured(&self, most: usize, known: &mut HashMap<usize, usize>) -> Option<usize> {
+    fn measure_within(&self, most: usize, known: &mut HashMap<usize, usize>) -> Option<usize> {
         let (key, own) = match self {
             Self::Text(text) | Self::Repeating(text, _) => (None, text.len()),
-            Self::Object(members) => (shared(members), 2 + commas(members.len())),
+            Self::Object(members) => (shared_address(members), 2 + comma_count(members.len())),
             Self::Extended(text, members) => {
-                let comma = usize::from(!members.is_empty() && !is_empty(text));
-                (shared(members), text.len() + comma + commas(members.len()))
+                let comma = usize::from(!members.is_empty() && !is_empty_object(text));
+                (shared_address(members), text.len() + comma + comma_count(members.len()))
             }
-            Self::Array(items) => (shared(items), 2 + commas(items.len())),
+            Self::Array(items) => (shared_address(items), 2 + comma_count(items.len())),
         };
         let most = most.checked_sub(own)?;
         if let Some(children) = key.and_then(|key| known.get(&key)) {
@@ -114,7 +114,7 @@ impl JsonTree {
         let mut children = 0;
         let mut add = |name: usize, value: &Self| {
             children += name;
-            children += value.measured(most.checked_sub(children)?, known)?;
+            children += value.measure_within(most.checked_sub(children)?, known)?;
             Some(())
         };
         match self {
@@ -138,8 +138,8 @@ impl JsonTree {
                 out.push(b'}');
             }
             Self::Extended(text, members) => {
-                out.extend_from_slice(open(text));
-                write_members(members, is_empty(text), out);
+                out.extend_from_slice(without_closing_brace(text));
+                write_members(members, is_empty_object(text), out);
                 out.push(b'}');
             }
             Self::Array(items) => {
@@ -159,18 +159,24 @@ impl JsonTree {
     #[must_use]
     pub fn pieces(self) -> TreePieces {
         let length = self.len();
-        self.pieces_of(length)
+        self.pieces_with_len(length)
     }
 
     /// Like [`JsonTree::pieces`], if the length is already known.
     #[must_use]
-    pub fn pieces_of(self, length: usize) -> TreePieces {
-        TreePieces { rest: length, gathered: Vec::new(), long: None, next: Some(self), open: Vec::new() }
+    pub fn pieces_with_len(self, length: usize) -> TreePieces {
+        TreePieces {
+            remaining_length: length,
+            buffer: Vec::new(),
+            long_text: None,
+            next_tree: Some(self),
+            open_containers: Vec::new(),
+        }
     }
 
     /// Whether both are the same value in memory. Equal values in different memory are not the same.
     #[must_use]
-    pub fn same(&self, other: &Self) -> bool {
+    pub fn ptr_eq(&self, other: &Self) -> bool {
         let same = |one: &Bytes, other: &Bytes| one.as_ptr() == other.as_ptr() && one.len() == other.len();
         match (self, other) {
             (Self::Text(one) | Self::Repeating(one, _), Self::Text(other) | Self::Repeating(other, _)) => {
@@ -187,15 +193,15 @@ impl JsonTree {
 }
 
 /// The address of a value's items or members, if other values may share them.
-fn shared<T>(children: &Arc<[T]>) -> Option<usize> {
+fn shared_address<T>(children: &Arc<[T]>) -> Option<usize> {
     (Arc::strong_count(children) > 1).then(|| Arc::as_ptr(children).cast::<()>().addr())
 }
 
-fn commas(count: usize) -> usize {
+fn comma_count(count: usize) -> usize {
     count.saturating_sub(1)
 }
 
-fn len_of(members: &[TreeMember]) -> usize {
+fn members_len(members: &[TreeMember]) -> usize {
     members.iter().map(|(name, value)| name.len() + 1 + value.len()).sum()
 }
 
@@ -211,25 +217,25 @@ fn write_members(members: &[TreeMember], mut first: bool, out: &mut Vec<u8>) {
 }
 
 /// The text of an object without its closing brace.
-fn open(text: &[u8]) -> &[u8] {
+fn without_closing_brace(text: &[u8]) -> &[u8] {
     text.strip_suffix(b"}").unwrap_or(text)
 }
 
 /// Whether the text of an object has no members.
-fn is_empty(text: &[u8]) -> bool {
-    open(text).trim_ascii_end() == b"{"
+fn is_empty_object(text: &[u8]) -> bool {
+    without_closing_brace(text).trim_ascii_end() == b"{"
 }
 
 /// The text of a [`JsonTree`] in pieces.
 #[derive(Debug)]
 pub struct TreePieces {
     /// The length of the remaining text.
-    rest: usize,
-    gathered: Vec<u8>,
+    remaining_length: usize,
+    buffer: Vec<u8>,
     /// A long text that follows the gathered text.
-    long: Option<Bytes>,
-    next: Option<JsonTree>,
-    open: Vec<TreeContainer>,
+    long_text: Option<Bytes>,
+    next_tree: Option<JsonTree>,
+    open_containers: Vec<TreeContainer>,
 }
 
 /// A container that is being written.
@@ -237,9 +243,9 @@ pub struct TreePieces {
 struct TreeContainer {
     children: TreeChildren,
     /// The index of the next child.
-    place: usize,
+    next_index: usize,
     /// Whether nothing precedes it.
-    first: bool,
+    is_first: bool,
 }
 
 #[derive(Debug)]
@@ -249,62 +255,62 @@ enum TreeChildren {
 }
 
 impl TreePieces {
-    fn text(&mut self, text: Bytes) {
-        if text.len() < LONG {
-            self.gathered.extend_from_slice(&text);
+    fn add_text(&mut self, text: Bytes) {
+        if text.len() < MIN_LONG_TEXT {
+            self.buffer.extend_from_slice(&text);
         } else {
-            self.long = Some(text);
+            self.long_text = Some(text);
         }
     }
 
     /// Writes the beginning of a value, up to its first child.
-    fn begin(&mut self, tree: JsonTree) {
+    fn begin_value(&mut self, tree: JsonTree) {
         let (children, first) = match tree {
-            JsonTree::Text(text) | JsonTree::Repeating(text, _) => return self.text(text),
+            JsonTree::Text(text) | JsonTree::Repeating(text, _) => return self.add_text(text),
             JsonTree::Object(members) => {
-                self.gathered.push(b'{');
+                self.buffer.push(b'{');
                 (TreeChildren::Members(members), true)
             }
             JsonTree::Extended(text, members) => {
-                let first = is_empty(&text);
-                self.text(text.slice(..open(&text).len()));
+                let first = is_empty_object(&text);
+                self.add_text(text.slice(..without_closing_brace(&text).len()));
                 (TreeChildren::Members(members), first)
             }
             JsonTree::Array(items) => {
-                self.gathered.push(b'[');
+                self.buffer.push(b'[');
                 (TreeChildren::Items(items), true)
             }
         };
-        self.open.push(TreeContainer { children, place: 0, first });
+        self.open_containers.push(TreeContainer { children, next_index: 0, is_first: first });
     }
 
     /// Writes the text before the next value and returns that value. Returns `None` if the value was short
     /// and has been written too, or if the container was closed.
-    fn step(&mut self) -> Option<JsonTree> {
-        let open = self.open.last_mut()?;
+    fn next_child(&mut self) -> Option<JsonTree> {
+        let open = self.open_containers.last_mut()?;
         let (name, value, close) = match &open.children {
-            TreeChildren::Members(members) => match members.get(open.place) {
+            TreeChildren::Members(members) => match members.get(open.next_index) {
                 Some((name, value)) => (Some(name), Some(value), b'}'),
                 None => (None, None, b'}'),
             },
-            TreeChildren::Items(items) => (None, items.get(open.place), b']'),
+            TreeChildren::Items(items) => (None, items.get(open.next_index), b']'),
         };
         let Some(value) = value else {
-            self.gathered.push(close);
-            self.open.pop();
+            self.buffer.push(close);
+            self.open_containers.pop();
             return None;
         };
-        if !std::mem::take(&mut open.first) {
-            self.gathered.push(b',');
+        if !std::mem::take(&mut open.is_first) {
+            self.buffer.push(b',');
         }
         if let Some(name) = name {
-            self.gathered.put_slice(name);
-            self.gathered.push(b':');
+            self.buffer.put_slice(name);
+            self.buffer.push(b':');
         }
-        open.place += 1;
+        open.next_index += 1;
         match value {
-            JsonTree::Text(text) if text.len() < LONG => {
-                self.gathered.extend_from_slice(text);
+            JsonTree::Text(text) if text.len() < MIN_LONG_TEXT => {
+                self.buffer.extend_from_slice(text);
                 None
             }
             value => Some(value.clone()),
@@ -318,21 +324,21 @@ impl Iterator for TreePieces {
     fn next(&mut self) -> Option<Bytes> {
         let mut steps = 0;
         loop {
-            let done = self.next.is_none() && self.open.is_empty();
-            let full = self.gathered.len() >= PIECE || self.long.is_some() || done;
+            let done = self.next_tree.is_none() && self.open_containers.is_empty();
+            let full = self.buffer.len() >= PIECE_LENGTH || self.long_text.is_some() || done;
             steps += 1;
-            if full || (steps > STEPS && !self.gathered.is_empty()) {
-                let gathered = Some(std::mem::take(&mut self.gathered)).filter(|text| !text.is_empty());
-                let piece = gathered.map(Bytes::from).or_else(|| self.long.take());
-                self.rest -= piece.as_ref().map_or(0, Bytes::len).min(self.rest);
+            if full || (steps > MAX_PIECE_STEPS && !self.buffer.is_empty()) {
+                let gathered = Some(std::mem::take(&mut self.buffer)).filter(|text| !text.is_empty());
+                let piece = gathered.map(Bytes::from).or_else(|| self.long_text.take());
+                self.remaining_length -= piece.as_ref().map_or(0, Bytes::len).min(self.remaining_length);
                 return piece;
             }
-            if self.gathered.capacity() == 0 {
-                self.gathered.reserve_exact(self.rest.min(PIECE + LONG));
+            if self.buffer.capacity() == 0 {
+                self.buffer.reserve_exact(self.remaining_length.min(PIECE_LENGTH + MIN_LONG_TEXT));
             }
-            match self.next.take() {
-                Some(tree) => self.begin(tree),
-                None => self.next = self.step(),
+            match self.next_tree.take() {
+                Some(tree) => self.begin_value(tree),
+                None => self.next_tree = self.next_child(),
             }
         }
     }

@@ -3,11 +3,11 @@
 
 /// Returns the position after the string that begins here.
 #[inline]
-pub(crate) fn string(text: &[u8], start: usize) -> usize {
+pub(crate) fn skip_string(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     loop {
         while let Some(word) = text.get(at..at + 8).and_then(|word| word.first_chunk::<8>()) {
-            let marks = marks(u64::from_le_bytes(*word));
+            let marks = mark_delimiters(u64::from_le_bytes(*word));
             at += marks.trailing_zeros() as usize / 8;
             if marks != 0 {
                 break;
@@ -25,7 +25,7 @@ pub(crate) fn string(text: &[u8], start: usize) -> usize {
 /// Returns a word in which the lowest set bit marks the first byte that is a quote or a backslash. Later
 /// bytes may be marked wrongly.
 #[inline]
-fn marks(word: u64) -> u64 {
+fn mark_delimiters(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 255;
     let zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
     zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64))
@@ -33,7 +33,7 @@ fn marks(word: u64) -> u64 {
 
 /// Returns the position after the number, `true`, `false` or `null` that begins here.
 #[inline]
-pub(crate) fn scalar(text: &[u8], mut at: usize) -> usize {
+pub(crate) fn skip_scalar(text: &[u8], mut at: usize) -> usize {
     while !matches!(text.get(at), None | Some(b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')) {
         at += 1;
     }
@@ -41,12 +41,12 @@ pub(crate) fn scalar(text: &[u8], mut at: usize) -> usize {
 }
 
 /// Returns the position after the container that begins here.
-pub(crate) fn container(text: &[u8], mut at: usize) -> usize {
+pub(crate) fn skip_container(text: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
     loop {
         match text.get(at) {
             Some(b'"') => {
-                at = string(text, at);
+                at = skip_string(text, at);
                 continue;
             }
             Some(b'{' | b'[') => depth += 1,

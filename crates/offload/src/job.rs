@@ -23,7 +23,7 @@ pub struct JobRequest {
 pub struct JobContext {
     deadline: Instant,
     is_abandoned: AtomicBool,
-    elsewhere_nanos: AtomicU64,
+    extra_cpu_nanos: AtomicU64,
     cpu_nanos: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ impl JobContext {
         Self {
             deadline,
             is_abandoned: AtomicBool::new(false),
-            elsewhere_nanos: AtomicU64::new(0),
+            extra_cpu_nanos: AtomicU64::new(0),
             cpu_nanos: AtomicU64::new(0),
         }
     }
@@ -72,7 +72,7 @@ impl JobContext {
 
     /// Adds CPU time that the job used on threads of its own.
     pub fn add_cpu(&self, cpu: Duration) {
-        self.elsewhere_nanos.fetch_add(nanos(cpu), Relaxed);
+        self.extra_cpu_nanos.fetch_add(to_nanos(cpu), Relaxed);
     }
 
     pub(crate) fn abandon(&self) {
@@ -80,20 +80,20 @@ impl JobContext {
     }
 
     /// Sets the CPU time on the worker thread.
-    pub(crate) fn set_cpu(&self, cpu: Duration) {
-        self.cpu_nanos.store(nanos(cpu), Relaxed);
+    pub(crate) fn set_worker_cpu(&self, cpu: Duration) {
+        self.cpu_nanos.store(to_nanos(cpu), Relaxed);
     }
 
     /// The total CPU time of the job.
-    pub(crate) fn cpu(&self) -> Duration {
+    pub(crate) fn total_cpu(&self) -> Duration {
         let own = self.cpu_nanos.load(Relaxed);
-        Duration::from_nanos(own.saturating_add(self.elsewhere_nanos.load(Relaxed)))
+        Duration::from_nanos(own.saturating_add(self.extra_cpu_nanos.load(Relaxed)))
     }
 }
 
 impl OffloadError {
     /// The label in metrics.
-    pub(crate) fn reason(self) -> &'static str {
+    pub(crate) fn rejection_reason(self) -> &'static str {
         match self {
             Self::QueueFull => "queue-full",
             Self::QuotaExceeded { .. } => "quota",
@@ -103,6 +103,6 @@ impl OffloadError {
     }
 }
 
-fn nanos(span: Duration) -> u64 {
+fn to_nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 pub(crate) const BLOCK_SHARE: u32 = 16;
 
 /// The factor of the quota for work on responses: a fraction of a core.
-const ANSWERS_SHARE: u32 = 8;
+const RESPONSE_SHARE: u32 = 8;
 
 /// The hash is keyed per process, so that clients cannot choose names with colliding accounts.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -36,16 +36,16 @@ impl QuotaKey {
 
     /// Makes the payer a member of a block.
     #[must_use]
-    pub fn in_block(self, block: &impl Hash) -> Self {
+    pub fn with_block(self, block: &impl Hash) -> Self {
         Self { block: Some(HASHER.hash_one((true, block))), ..self }
     }
 
     /// Returns the payer's account for work on services' responses. It is separate, with eight times the
     /// quota, so that clients with long responses can still have new programs compiled.
     #[must_use]
-    pub fn for_answers(self) -> Self {
+    pub fn for_responses(self) -> Self {
         let account = |account: u64| HASHER.hash_one(("answers", account));
-        Self { payer: account(self.payer), block: self.block.map(account), share: ANSWERS_SHARE, ..self }
+        Self { payer: account(self.payer), block: self.block.map(account), share: RESPONSE_SHARE, ..self }
     }
 
     /// Exempts the payer from charges, for work that the operator is responsible for. Its jobs still
@@ -63,7 +63,7 @@ impl QuotaKey {
 
     /// Whether both belong to the same block.
     #[must_use]
-    pub fn shares_block(self, other: Self) -> bool {
+    pub fn has_same_block(self, other: Self) -> bool {
         self.block.is_some() && self.block == other.block
     }
 

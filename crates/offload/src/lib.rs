@@ -29,7 +29,7 @@ mod worker;
 pub use clock::CpuClock;
 pub use job::{JobContext, JobRequest, OffloadError};
 pub use key::{QuotaKey, ShareKey};
-pub use movable::{MovableFuture, leave, leave_for};
+pub use movable::{MovableFuture, move_if_long, move_to_pool};
 pub use pool::{OffloadConfig, OffloadPool, SHORT_TEXT};
 pub use quota::QuotaBook;
 pub use scheduling::{restore_slice, shorten_slice};

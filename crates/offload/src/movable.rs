@@ -41,14 +41,14 @@ enum PollingThread {
     /// The future is on a serving thread, and this poll has done this work, as counted by [`leave_for`].
     Serving(usize),
     /// The future is on a serving thread and has requested to move.
-    Leaving,
+    MoveRequested,
     /// The future is in the pool, and has done this work since its last [`leave`]. The flag is set if it was
     /// dropped meanwhile.
     Pool(Arc<AtomicBool>, usize),
 }
 
 thread_local! {
-    static SEAT: RefCell<PollingThread> = const { RefCell::new(PollingThread::Fixed) };
+    static POLLING_THREAD: RefCell<PollingThread> = const { RefCell::new(PollingThread::Fixed) };
 }
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -60,14 +60,14 @@ type PoolPoll<T> = BoxedFuture<Result<(BoxedFuture<T>, Poll<T>), OffloadError>>;
 /// The output is an error if the pool rejected a move or missed the deadline.
 pub struct MovableFuture<T> {
     state: MovableState<T>,
-    mover: MoveParameters,
+    move_parameters: MoveParameters,
 }
 
 enum MovableState<T> {
-    Here(BoxedFuture<T>),
-    Away(PoolPoll<T>),
+    Serving(BoxedFuture<T>),
+    InPool(PoolPoll<T>),
     /// A transitional state, and the final state.
-    Nowhere,
+    Empty,
 }
 
 /// The parameters of moves.
@@ -85,17 +85,17 @@ struct MoveParameters {
 /// Moves the rest of this poll to the pool, if the future is part of a [`MovableFuture`]; otherwise returns
 /// at once. In the pool it also returns at once, unless the [`MovableFuture`] was dropped. If the poll's
 /// budget is used up there, it continues in a new job.
-pub async fn leave() {
+pub async fn move_to_pool() {
     poll_fn(|context| {
-        SEAT.with_borrow_mut(|seat| match seat {
+        POLLING_THREAD.with_borrow_mut(|seat| match seat {
             PollingThread::Pool(is_dropped, _) if is_dropped.load(Relaxed) => Poll::Pending,
             PollingThread::Fixed => Poll::Ready(()),
             PollingThread::Pool(_, work) => {
                 *work = 0;
                 poll_proceed(context).map(|unit| unit.made_progress())
             }
-            PollingThread::Serving(_) | PollingThread::Leaving => {
-                *seat = PollingThread::Leaving;
+            PollingThread::Serving(_) | PollingThread::MoveRequested => {
+                *seat = PollingThread::MoveRequested;
                 // Wake the task, since combinators poll only those of their futures that were woken.
                 context.waker().wake_by_ref();
                 Poll::Pending
@@ -108,23 +108,23 @@ pub async fn leave() {
 /// Counts the work that follows, in bytes of text, which take up to ten nanoseconds each. Moves the rest of
 /// this poll to the pool, as [`leave`] does, if the work of the poll would exceed [`SHORT_TEXT`]. In the
 /// pool, it calls [`leave`] whenever that much is done.
-pub async fn leave_for(work: usize) {
-    let is_short = SEAT.with_borrow_mut(|seat| match seat {
+pub async fn move_if_long(work: usize) {
+    let is_short = POLLING_THREAD.with_borrow_mut(|seat| match seat {
         PollingThread::Serving(done) | PollingThread::Pool(_, done) => {
             *done = done.saturating_add(work);
             *done <= SHORT_TEXT
         }
         PollingThread::Fixed => true,
-        PollingThread::Leaving => false,
+        PollingThread::MoveRequested => false,
     });
     if !is_short {
-        leave().await;
+        move_to_pool().await;
     }
 }
 
 impl OffloadPool {
     /// Makes a future movable. Its moves are jobs of this kind, charged to the payer, until the deadline.
-    pub fn movable<T: Send + 'static>(
+    pub fn make_movable<T: Send + 'static>(
         &self,
         kind: &'static str,
         payer: QuotaKey,
@@ -133,7 +133,7 @@ impl OffloadPool {
     ) -> MovableFuture<T> {
         let is_dropped = Arc::default();
         let mover = MoveParameters { pool: self.clone(), kind, payer, deadline, is_paced: true, is_dropped };
-        MovableFuture { state: MovableState::Here(Box::pin(future)), mover }
+        MovableFuture { state: MovableState::Serving(Box::pin(future)), move_parameters: mover }
     }
 }
 
@@ -144,26 +144,26 @@ impl<T: Send + 'static> MovableFuture<T> {
     /// The movable itself, if a move would have to wait for its payer's quota. It continues when it is
     /// awaited, and waits for quota then.
     pub async fn run_within_quota(mut self) -> Result<Result<T, OffloadError>, Self> {
-        self.mover.is_paced = false;
+        self.move_parameters.is_paced = false;
         let result = (&mut self).await;
-        self.mover.is_paced = true;
-        if matches!(self.state, MovableState::Here(_)) { Err(self) } else { Ok(result) }
+        self.move_parameters.is_paced = true;
+        if matches!(self.state, MovableState::Serving(_)) { Err(self) } else { Ok(result) }
     }
 }
 
 impl MoveParameters {
-    fn request(&self) -> JobRequest {
+    fn job_request(&self) -> JobRequest {
         JobRequest { kind: self.kind, payer: self.payer, estimate: ESTIMATE, deadline: self.deadline }
     }
 
     /// Polls a future once in the pool. If the job is not `charged` yet, waits for quota before.
-    fn send_away<T: Send + 'static>(
+    fn poll_in_pool<T: Send + 'static>(
         &self,
         mut future: BoxedFuture<T>,
         charged: Option<Instant>,
         context: &Context<'_>,
     ) -> PoolPoll<T> {
-        let (pool, request) = (self.pool.clone(), self.request());
+        let (pool, request) = (self.pool.clone(), self.job_request());
         let (waker, handle) = (context.waker().clone(), Handle::current());
         let seat = PollingThread::Pool(Arc::clone(&self.is_dropped), 0);
         Box::pin(async move {
@@ -172,7 +172,8 @@ impl MoveParameters {
                 // `block_on` sets up a cooperative budget. It returns at once, since its own future is ready
                 // after the poll.
                 let polled = handle.block_on(async {
-                    let (polled, _) = seated(seat, || future.as_mut().poll(&mut Context::from_waker(&waker)));
+                    let (polled, _) =
+                        with_polling_thread(seat, || future.as_mut().poll(&mut Context::from_waker(&waker)));
                     polled
                 });
                 (future, polled)
@@ -193,40 +194,43 @@ impl<T: Send + 'static> Future for MovableFuture<T> {
         let this = &mut *self;
         loop {
             match &mut this.state {
-                MovableState::Here(future) => {
-                    let (polled, seat) = seated(PollingThread::Serving(0), || future.as_mut().poll(context));
+                MovableState::Serving(future) => {
+                    let (polled, seat) =
+                        with_polling_thread(PollingThread::Serving(0), || future.as_mut().poll(context));
                     match (polled, seat) {
                         (Poll::Ready(output), _) => {
-                            this.state = MovableState::Nowhere;
+                            this.state = MovableState::Empty;
                             return Poll::Ready(Ok(output));
                         }
-                        (Poll::Pending, PollingThread::Leaving) => {}
+                        (Poll::Pending, PollingThread::MoveRequested) => {}
                         (Poll::Pending, _) => return Poll::Pending,
                     }
-                    let charged = match this.mover.pool.charge(&this.mover.request()) {
+                    let charged = match this.move_parameters.pool.charge(&this.move_parameters.job_request())
+                    {
                         Ok(owed_until) => Some(owed_until),
-                        Err(_) if this.mover.is_paced => None,
+                        Err(_) if this.move_parameters.is_paced => None,
                         Err(error) => return Poll::Ready(Err(error)),
                     };
-                    if let MovableState::Here(future) =
-                        std::mem::replace(&mut this.state, MovableState::Nowhere)
+                    if let MovableState::Serving(future) =
+                        std::mem::replace(&mut this.state, MovableState::Empty)
                     {
-                        this.state = MovableState::Away(this.mover.send_away(future, charged, context));
+                        this.state =
+                            MovableState::InPool(this.move_parameters.poll_in_pool(future, charged, context));
                     }
                 }
-                MovableState::Away(away) => match ready!(away.as_mut().poll(context)) {
+                MovableState::InPool(away) => match ready!(away.as_mut().poll(context)) {
                     Ok((_, Poll::Ready(output))) => {
-                        this.state = MovableState::Nowhere;
+                        this.state = MovableState::Empty;
                         return Poll::Ready(Ok(output));
                     }
                     // The future may have been woken while it was in the pool.
-                    Ok((future, Poll::Pending)) => this.state = MovableState::Here(future),
+                    Ok((future, Poll::Pending)) => this.state = MovableState::Serving(future),
                     Err(error) => {
-                        this.state = MovableState::Nowhere;
+                        this.state = MovableState::Empty;
                         return Poll::Ready(Err(error));
                     }
                 },
-                MovableState::Nowhere => return Poll::Pending,
+                MovableState::Empty => return Poll::Pending,
             }
         }
     }
@@ -234,18 +238,18 @@ impl<T: Send + 'static> Future for MovableFuture<T> {
 
 impl<T> Drop for MovableFuture<T> {
     fn drop(&mut self) {
-        self.mover.is_dropped.store(true, Relaxed);
+        self.move_parameters.is_dropped.store(true, Relaxed);
     }
 }
 
 /// Runs a closure in a seat. Returns the seat's state afterwards.
-fn seated<R>(seat: PollingThread, work: impl FnOnce() -> R) -> (R, PollingThread) {
+fn with_polling_thread<R>(seat: PollingThread, work: impl FnOnce() -> R) -> (R, PollingThread) {
     /// Restores the previous seat, even if the closure panics.
     struct PreviousThread(Option<PollingThread>);
     impl PreviousThread {
         fn restore(&mut self) -> PollingThread {
             let before = self.0.take().unwrap_or(PollingThread::Fixed);
-            SEAT.replace(before)
+            POLLING_THREAD.replace(before)
         }
     }
     impl Drop for PreviousThread {
@@ -255,7 +259,7 @@ fn seated<R>(seat: PollingThread, work: impl FnOnce() -> R) -> (R, PollingThread
             }
         }
     }
-    let mut before = PreviousThread(Some(SEAT.replace(seat)));
+    let mut before = PreviousThread(Some(POLLING_THREAD.replace(seat)));
     let result = work();
     (result, before.restore())
 }
@@ -272,7 +276,7 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn pool() -> OffloadPool {
+    fn start_pool() -> OffloadPool {
         OffloadPool::start(OffloadConfig { threads: 1, quota: HOUR }).unwrap()
     }
 
@@ -280,22 +284,22 @@ mod tests {
         pool: &OffloadPool,
         future: impl Future<Output = T> + Send + 'static,
     ) -> MovableFuture<T> {
-        pool.movable("test", QuotaKey::new(&1), Instant::now() + HOUR, future)
+        pool.make_movable("test", QuotaKey::new(&1), Instant::now() + HOUR, future)
     }
 
-    fn here() -> thread::ThreadId {
+    fn current_thread_id() -> thread::ThreadId {
         thread::current().id()
     }
 
     #[tokio::test]
     async fn runs_in_the_pool_until_it_waits() {
-        let serving = here();
-        let (before, away, back) = movable(&pool(), async {
-            let before = here();
-            leave().await;
-            let away = here();
+        let serving = current_thread_id();
+        let (before, away, back) = movable(&start_pool(), async {
+            let before = current_thread_id();
+            move_to_pool().await;
+            let away = current_thread_id();
             tokio::time::sleep(Duration::from_millis(1)).await;
-            (before, away, here())
+            (before, away, current_thread_id())
         })
         .await
         .unwrap();
@@ -305,85 +309,85 @@ mod tests {
 
     #[tokio::test]
     async fn continues_in_place_if_it_cannot_move() {
-        let serving = here();
-        assert_eq!(async { leave().map(|()| here()).await }.await, serving);
+        let serving = current_thread_id();
+        assert_eq!(async { move_to_pool().map(|()| current_thread_id()).await }.await, serving);
     }
 
     #[tokio::test]
     async fn moves_parts_that_are_polled_among_others() {
-        let serving = here();
+        let serving = current_thread_id();
         let parts = join_all((0..40).map(|_| async {
-            leave().await;
-            let away = here();
+            move_to_pool().await;
+            let away = current_thread_id();
             tokio::task::yield_now().await;
-            leave().await;
-            [away, here()]
+            move_to_pool().await;
+            [away, current_thread_id()]
         }));
-        let seats = movable(&pool(), parts).await.unwrap();
+        let seats = movable(&start_pool(), parts).await.unwrap();
         assert_eq!(seats.len(), 40);
         assert!(seats.iter().flatten().all(|seat| *seat != serving));
     }
 
     #[tokio::test]
     async fn adds_up_the_work_of_a_poll() {
-        let serving = here();
+        let serving = current_thread_id();
         let parts = |count| {
             join_all((0..count).map(|_| async {
-                leave_for(SHORT_TEXT / 4).await;
-                here()
+                move_if_long(SHORT_TEXT / 4).await;
+                current_thread_id()
             }))
         };
-        let seats = movable(&pool(), parts(4)).await.unwrap();
+        let seats = movable(&start_pool(), parts(4)).await.unwrap();
         assert!(seats.iter().all(|seat| *seat == serving), "short together");
-        let seats = movable(&pool(), parts(16)).await.unwrap();
+        let seats = movable(&start_pool(), parts(16)).await.unwrap();
         assert_eq!(seats.iter().filter(|seat| **seat == serving).count(), 4, "the rest leaves");
-        let one_by_one = movable(&pool(), async {
+        let one_by_one = movable(&start_pool(), async {
             let mut seats = Vec::new();
             for _ in 0..8 {
-                leave_for(SHORT_TEXT).await;
-                seats.push(here());
+                move_if_long(SHORT_TEXT).await;
+                seats.push(current_thread_id());
                 tokio::task::yield_now().await;
             }
             seats
         });
         assert!(one_by_one.await.unwrap().iter().all(|seat| *seat == serving), "a poll each");
-        let seats = movable(&pool(), async {
-            leave_for(SHORT_TEXT + 1).await;
-            here()
+        let seats = movable(&start_pool(), async {
+            move_if_long(SHORT_TEXT + 1).await;
+            current_thread_id()
         });
         assert_ne!(seats.await.unwrap(), serving);
     }
 
     #[tokio::test]
     async fn small_work_in_the_pool_uses_up_no_budget() {
-        let serving = here();
-        let is_away = movable(&pool(), async move {
-            leave().await;
+        let serving = current_thread_id();
+        let is_away = movable(&start_pool(), async move {
+            move_to_pool().await;
             // One unit of 128 is used up.
             for _ in 0..127 {
-                leave_for(1).await;
+                move_if_long(1).await;
             }
-            here() != serving && tokio::task::coop::has_budget_remaining()
+            current_thread_id() != serving && tokio::task::coop::has_budget_remaining()
         });
         assert_eq!(is_away.await, Ok(true));
     }
 
     #[tokio::test]
     async fn a_moved_future_yields_to_other_jobs() {
-        let pool = pool();
+        let pool = start_pool();
         let (begins, begun) = tokio::sync::oneshot::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let has_run = Arc::new(AtomicBool::new(false));
         let runs = Arc::clone(&has_run);
         let moved = movable(&pool, async move {
-            leave().await;
+            move_to_pool().await;
             let _ = begins.send(());
             let _ = gone.recv();
             for _ in 0..10_000 {
                 if has_run.load(Relaxed) {
                     return true;
                 }
-                leave().await;
+                move_to_pool().await;
             }
             false
         });
@@ -404,12 +408,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_moved_future_returns_when_its_budget_is_used_up() {
-        let serving = here();
-        let is_back = movable(&pool(), async move {
-            leave().await;
-            assert_ne!(here(), serving);
+        let serving = current_thread_id();
+        let is_back = movable(&start_pool(), async move {
+            move_to_pool().await;
+            assert_ne!(current_thread_id(), serving);
             for _ in 0..10_000 {
-                if here() == serving {
+                if current_thread_id() == serving {
                     return true;
                 }
                 tokio::task::coop::consume_budget().await;
@@ -421,21 +425,21 @@ mod tests {
 
     #[tokio::test]
     async fn returns_instead_of_waiting_for_quota() {
-        let (pool, payer, serving) = (pool(), QuotaKey::new(&1), here());
-        let within = movable(&pool, leave()).run_within_quota().await;
+        let (pool, payer, serving) = (start_pool(), QuotaKey::new(&1), current_thread_id());
+        let within = movable(&pool, move_to_pool()).run_within_quota().await;
         assert!(matches!(within, Ok(Ok(()))));
         let (debt, now) = (100 * HOUR, Instant::now());
         pool.quota().charge(payer, debt, now);
-        let moved = movable(&pool, leave().map(|()| here()));
+        let moved = movable(&pool, move_to_pool().map(|()| current_thread_id()));
         let Err(rest) = moved.run_within_quota().await else { panic!("there is no quota") };
-        pool.quota().correct(payer, debt, Duration::ZERO, now);
+        pool.quota().correct_charge(payer, debt, Duration::ZERO, now);
         assert_ne!(rest.await.unwrap(), serving, "it continues");
     }
 
     #[tokio::test]
     async fn reports_a_panic_in_the_pool() {
-        let moved = movable(&pool(), async {
-            leave().await;
+        let moved = movable(&start_pool(), async {
+            move_to_pool().await;
             panic!("on purpose")
         });
         let moved: Result<(), OffloadError> = moved.await;
@@ -444,16 +448,16 @@ mod tests {
 
     #[tokio::test]
     async fn stops_when_its_caller_is_gone() {
-        let pool = pool();
+        let pool = start_pool();
         let (begins, begun) = tokio::sync::oneshot::channel();
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let went_on = Arc::new(AtomicBool::new(false));
         let goes_on = Arc::clone(&went_on);
         let moved = movable(&pool, async move {
-            leave().await;
+            move_to_pool().await;
             let _ = begins.send(());
             let _ = gone.recv();
-            leave().await;
+            move_to_pool().await;
             goes_on.store(true, Relaxed);
         });
         let moved = tokio::spawn(moved);

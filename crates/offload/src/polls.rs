@@ -91,9 +91,9 @@ struct PollClocks {
 }
 
 thread_local! {
-    static SITE: Cell<PollSite> = const { Cell::new(PollSite::Request) };
+    static CURRENT_SITE: Cell<PollSite> = const { Cell::new(PollSite::Request) };
     /// The last reading of this thread's CPU clock.
-    static LAST: Cell<Option<PollClocks>> = const { Cell::new(None) };
+    static LAST_READING: Cell<Option<PollClocks>> = const { Cell::new(None) };
 }
 
 pin_project! {
@@ -116,18 +116,18 @@ pin_project! {
 
 /// Measures the polls of a task. A long poll counts for the site that was [`entered`] last during it,
 /// or for this one.
-pub fn watched<F: Future>(site: PollSite, future: F) -> WatchedTask<F> {
+pub fn watch_polls<F: Future>(site: PollSite, future: F) -> WatchedTask<F> {
     WatchedTask { site, future }
 }
 
 /// Attributes the rest of each poll to a site, if the task is [`watched`].
-pub fn entered<F: Future>(site: PollSite, future: F) -> SiteFuture<F> {
+pub fn attribute_polls<F: Future>(site: PollSite, future: F) -> SiteFuture<F> {
     SiteFuture { site, future }
 }
 
 /// Attributes the rest of the current poll to a site.
-pub fn enter(site: PollSite) {
-    SITE.set(site);
+pub fn enter_site(site: PollSite) {
+    CURRENT_SITE.set(site);
 }
 
 impl<F: Future> Future for WatchedTask<F> {
@@ -135,13 +135,13 @@ impl<F: Future> Future for WatchedTask<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        SITE.set(*this.site);
+        CURRENT_SITE.set(*this.site);
         let began = wall_nanos();
-        let read = last_reading(began);
+        let read = fresh_reading(began);
         let polled = this.future.poll(context);
         let ended = wall_nanos();
         if ended.saturating_sub(began) >= LONG_POLL_NANOS {
-            judge(began, ended, read);
+            count_if_long(began, ended, read);
         }
         polled
     }
@@ -152,7 +152,7 @@ impl<F: Future> Future for SiteFuture<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        SITE.set(*this.site);
+        CURRENT_SITE.set(*this.site);
         this.future.poll(context)
     }
 }
@@ -164,12 +164,12 @@ pub fn long_polls() -> Vec<(&'static str, u64)> {
 }
 
 /// Returns a reading of the CPU clock that is not stale.
-fn last_reading(now: u64) -> PollClocks {
-    match LAST.get() {
+fn fresh_reading(now: u64) -> PollClocks {
+    match LAST_READING.get() {
         Some(last) if now.saturating_sub(last.wall_nanos) < STALE_NANOS => last,
         _ => {
             let reading = PollClocks { wall_nanos: now, cpu: CpuClock::now() };
-            LAST.set(Some(reading));
+            LAST_READING.set(Some(reading));
             reading
         }
     }
@@ -177,26 +177,26 @@ fn last_reading(now: u64) -> PollClocks {
 
 /// Counts a poll that may have been long.
 #[cold]
-fn judge(began: u64, ended: u64, read: PollClocks) {
+fn count_if_long(began: u64, ended: u64, read: PollClocks) {
     let cpu = CpuClock::now();
-    LAST.set(Some(PollClocks { wall_nanos: ended, cpu }));
+    LAST_READING.set(Some(PollClocks { wall_nanos: ended, cpu }));
     // The time between the reading and the poll belongs to other polls.
     let others = Duration::from_nanos(began.saturating_sub(read.wall_nanos));
     let took = cpu.since(read.cpu).saturating_sub(others);
     if took < LONG_POLL {
         return;
     }
-    let site = SITE.get();
+    let site = CURRENT_SITE.get();
     if let Some(count) = LONG_POLLS.get(site as usize) {
         count.fetch_add(1, Relaxed);
     }
-    if limit().is_some_and(|limit| took >= limit) && site != PollSite::Handshake {
-        refuse(site, took);
+    if abort_limit().is_some_and(|limit| took >= limit) && site != PollSite::Handshake {
+        abort_long_poll(site, took);
     }
 }
 
 /// The CPU time beyond which a poll aborts the process, if any.
-fn limit() -> Option<Duration> {
+fn abort_limit() -> Option<Duration> {
     static LIMIT: OnceLock<Option<Duration>> = OnceLock::new();
     *LIMIT.get_or_init(|| {
         let text = cfg!(debug_assertions).then(|| std::env::var("ORFA_POLL_LIMIT_MS").ok()).flatten()?;
@@ -205,7 +205,7 @@ fn limit() -> Option<Duration> {
 }
 
 #[expect(clippy::print_stderr, reason = "the process aborts here and prints the reason")]
-fn refuse(site: PollSite, took: Duration) {
+fn abort_long_poll(site: PollSite, took: Duration) {
     eprintln!("a poll took {took:?} of CPU time at {site:?}, beyond ORFA_POLL_LIMIT_MS");
     std::process::abort();
 }
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    fn count(site: PollSite) -> u64 {
+    fn long_poll_count(site: PollSite) -> u64 {
         let name = SITES.iter().find(|(known, _)| *known == site).unwrap().1;
         long_polls().iter().find(|(other, _)| *other == name).unwrap().1
     }
@@ -230,25 +230,26 @@ mod tests {
 
     #[tokio::test]
     async fn counts_a_poll_that_uses_cpu_time() {
-        let before = count(PollSite::Encode);
-        watched(PollSite::Request, entered(PollSite::Encode, async { spin(2 * LONG_POLL) })).await;
-        assert_eq!(count(PollSite::Encode), before + 1);
+        let before = long_poll_count(PollSite::Encode);
+        watch_polls(PollSite::Request, attribute_polls(PollSite::Encode, async { spin(2 * LONG_POLL) }))
+            .await;
+        assert_eq!(long_poll_count(PollSite::Encode), before + 1);
     }
 
     #[tokio::test]
     async fn does_not_count_a_poll_that_sleeps() {
-        let before = count(PollSite::Admin);
-        watched(PollSite::Admin, async { std::thread::sleep(5 * LONG_POLL) }).await;
-        assert_eq!(count(PollSite::Admin), before);
+        let before = long_poll_count(PollSite::Admin);
+        watch_polls(PollSite::Admin, async { std::thread::sleep(5 * LONG_POLL) }).await;
+        assert_eq!(long_poll_count(PollSite::Admin), before);
     }
 
     #[tokio::test]
     async fn does_not_count_the_time_of_other_polls() {
-        let before = count(PollSite::Body);
+        let before = long_poll_count(PollSite::Body);
         for _ in 0..20 {
-            watched(PollSite::Body, async { spin(LONG_POLL / 4) }).await;
+            watch_polls(PollSite::Body, async { spin(LONG_POLL / 4) }).await;
         }
-        assert_eq!(count(PollSite::Body), before);
+        assert_eq!(long_poll_count(PollSite::Body), before);
     }
 
     #[test]

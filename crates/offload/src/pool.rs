@@ -67,7 +67,7 @@ impl OffloadPool {
     /// An error of the system while starting threads.
     pub fn start(config: OffloadConfig) -> io::Result<Self> {
         let threads = config.threads.max(1);
-        let workers = (0..threads).map(worker::start).collect::<io::Result<Vec<_>>>()?;
+        let workers = (0..threads).map(worker::start_worker).collect::<io::Result<Vec<_>>>()?;
         let state = PoolState { jobs: JobQueue::new(threads), stats: OffloadStats::default() };
         let quota = QuotaBook::new(config.quota);
         Ok(Self(Arc::new(PoolShared { workers, quota, state: Mutex::new(state) })))
@@ -123,8 +123,9 @@ impl OffloadPool {
         request: JobRequest,
         job: impl FnOnce(&JobContext) -> T + Send + 'static,
     ) -> Result<T, OffloadError> {
-        let owed_until =
-            self.charge(&request).inspect_err(|error| self.lock().stats.reject(error.reason()))?;
+        let owed_until = self
+            .charge(&request)
+            .inspect_err(|error| self.lock().stats.count_rejection(error.rejection_reason()))?;
         self.run_charged(request, class, owed_until, job).await
     }
 
@@ -154,10 +155,10 @@ impl OffloadPool {
         };
         waiting.is_done = true;
         if let Err(error) = &result {
-            self.lock().stats.reject(error.reason());
+            self.lock().stats.count_rejection(error.rejection_reason());
         }
         if !matches!(result, Err(OffloadError::DeadlineExceeded)) {
-            self.finish(waiting.rank.number);
+            self.finish_job(waiting.rank.number);
         }
         result
     }
@@ -172,7 +173,7 @@ impl OffloadPool {
     #[must_use]
     pub fn stats(&self) -> OffloadStats {
         let state = self.lock();
-        let (queued, running) = (state.jobs.queued(), state.jobs.running());
+        let (queued, running) = (state.jobs.queued_count(), state.jobs.running_count());
         OffloadStats { queued, running, ..state.stats.clone() }
     }
 
@@ -186,7 +187,7 @@ impl OffloadPool {
             let until = Instant::now() + retry_after;
             tokio::time::sleep_until(until.min(request.deadline).into()).await;
             if until >= request.deadline {
-                self.lock().stats.reject(OffloadError::DeadlineExceeded.reason());
+                self.lock().stats.count_rejection(OffloadError::DeadlineExceeded.rejection_reason());
                 return Err(OffloadError::DeadlineExceeded);
             }
         }
@@ -217,7 +218,7 @@ impl OffloadPool {
             }
             QueueAdmission::Refused(error, refused) => {
                 self.refund(&refused.request);
-                self.lock().stats.reject(error.reason());
+                self.lock().stats.count_rejection(error.rejection_reason());
                 return Err(error);
             }
         };
@@ -235,34 +236,34 @@ impl OffloadPool {
             let pool = self.clone();
             tokio::spawn(async move {
                 let _ = finished.await;
-                pool.finish(number);
+                pool.finish_job(number);
             });
         }
     }
 
     fn next_job(&self) -> Option<(u64, usize, ThreadAssignment, oneshot::Receiver<()>)> {
         let mut state = self.lock();
-        let (number, worker, work) = state.jobs.start()?;
-        let context = state.jobs.context(number)?;
+        let (number, worker, work) = state.jobs.start_next()?;
+        let context = state.jobs.running_context(number)?;
         drop(state);
         let (sender, finished) = oneshot::channel();
         Some((number, worker, ThreadAssignment { context, work, finished: sender }, finished))
     }
 
     /// Handles the end of a job, on the first report of it, and starts further jobs.
-    fn finish(&self, number: u64) {
+    fn finish_job(&self, number: u64) {
         let mut state = self.lock();
         let Some(job) = state.jobs.finish(number) else { return };
-        let cpu = job.context.cpu();
-        state.stats.count(job.request.kind, cpu);
+        let cpu = job.context.total_cpu();
+        state.stats.count_job(job.request.kind, cpu);
         drop(state);
-        self.0.quota.correct(job.request.payer, job.request.estimate, cpu, Instant::now());
+        self.0.quota.correct_charge(job.request.payer, job.request.estimate, cpu, Instant::now());
         self.start_jobs();
     }
 
     /// Refunds the charge of a job that never started.
     fn refund(&self, request: &JobRequest) {
-        self.0.quota.correct(request.payer, request.estimate, Duration::ZERO, Instant::now());
+        self.0.quota.correct_charge(request.payer, request.estimate, Duration::ZERO, Instant::now());
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
@@ -275,7 +276,7 @@ impl Drop for WaitingCaller<'_> {
         self.context.abandon();
         let mut state = self.pool.lock();
         if !self.is_done {
-            state.stats.reject("cancelled");
+            state.stats.count_rejection("cancelled");
         }
         let withdrawn = state.jobs.withdraw(self.rank);
         drop(state);

@@ -62,12 +62,12 @@ pub(crate) struct JobQueue {
     queued: BTreeMap<JobRank, QueuedJob>,
     running: HashMap<u64, RunningJob>,
     /// The idle threads.
-    idle: Vec<usize>,
+    idle_workers: Vec<usize>,
     /// The maximum number of running long jobs.
     max_long: usize,
     /// The round of the job that was started last.
     round: u64,
-    next: u64,
+    next_number: u64,
 }
 
 /// The result of queuing a job.
@@ -82,15 +82,22 @@ pub(crate) enum QueueAdmission {
 
 impl JobQueue {
     pub(crate) fn new(workers: usize) -> Self {
-        let (idle, max_long) = ((0..workers).rev().collect(), workers.saturating_sub(1).max(1));
-        Self { queued: BTreeMap::new(), running: HashMap::new(), idle, max_long, round: 0, next: 0 }
+        let (idle_workers, max_long) = ((0..workers).rev().collect(), workers.saturating_sub(1).max(1));
+        Self {
+            queued: BTreeMap::new(),
+            running: HashMap::new(),
+            idle_workers,
+            max_long,
+            round: 0,
+            next_number: 0,
+        }
     }
 
-    pub(crate) fn queued(&self) -> usize {
+    pub(crate) fn queued_count(&self) -> usize {
         self.queued.len()
     }
 
-    pub(crate) fn running(&self) -> usize {
+    pub(crate) fn running_count(&self) -> usize {
         self.running.len()
     }
 
@@ -116,14 +123,14 @@ impl JobQueue {
                     next_round = rank.round + 1;
                 }
             }
-            of_block += u64::from(other.shares_block(key));
+            of_block += u64::from(other.has_same_block(key));
         }
         if of_payer >= MAX_QUEUED_PER_PAYER {
             return QueueAdmission::Refused(PAYER_QUEUE_FULL, job);
         }
         let round = next_round.max(current_round + of_block / u64::from(BLOCK_SHARE));
-        let rank = JobRank { round, owed_until, number: self.next };
-        self.next += 1;
+        let rank = JobRank { round, owed_until, number: self.next_number };
+        self.next_number += 1;
         let is_long_full = is_long && queued_long >= MAX_QUEUED_LONG;
         if self.queued.len() < MAX_QUEUED && !is_long_full {
             self.queued.insert(rank, job);
@@ -148,8 +155,8 @@ impl JobQueue {
 
     /// Assigns the next job to an idle thread. Returns the number of the job, the number of the thread, and
     /// the work.
-    pub(crate) fn start(&mut self) -> Option<(u64, usize, JobFunction)> {
-        let worker = *self.idle.last()?;
+    pub(crate) fn start_next(&mut self) -> Option<(u64, usize, JobFunction)> {
+        let worker = *self.idle_workers.last()?;
         let is_busy = |payer| self.running.values().any(|job| job.request.payer.payer() == payer);
         let is_long = |job: &&RunningJob| job.class == JobClass::Long;
         let has_long_slot = self.running.values().filter(is_long).count() < self.max_long;
@@ -159,7 +166,7 @@ impl JobQueue {
         let next = self.queued.iter().find(|(_, job)| may_start(job));
         let rank = *next?.0;
         let QueuedJob { request, class, context, work } = self.queued.remove(&rank)?;
-        self.idle.pop();
+        self.idle_workers.pop();
         self.round = self.round.max(rank.round);
         self.running.insert(rank.number, RunningJob { request, class, context, worker });
         Some((rank.number, worker, work))
@@ -168,12 +175,12 @@ impl JobQueue {
     /// Removes a running job and marks its thread as idle; returns `None` if that was done before.
     pub(crate) fn finish(&mut self, number: u64) -> Option<RunningJob> {
         let job = self.running.remove(&number)?;
-        self.idle.push(job.worker);
+        self.idle_workers.push(job.worker);
         Some(job)
     }
 
     /// Returns the context of a running job.
-    pub(crate) fn context(&self, number: u64) -> Option<Arc<JobContext>> {
+    pub(crate) fn running_context(&self, number: u64) -> Option<Arc<JobContext>> {
         self.running.get(&number).map(|job| Arc::clone(&job.context))
     }
 }

@@ -40,12 +40,12 @@ impl QuotaBook {
     /// Returns the time until a payer that has used up its quota, or that of its block, has quota again.
     #[must_use]
     pub fn retry_after(&self, key: QuotaKey, now: Instant) -> Option<Duration> {
-        wait(&self.lock(), key, now)
+        time_to_quota(&self.lock(), key, now)
     }
 
     /// Charges for completed work.
     pub fn charge(&self, key: QuotaKey, cpu: Duration, now: Instant) {
-        self.add(&mut self.lock(), key, cpu, now);
+        self.add_debt(&mut self.lock(), key, cpu, now);
     }
 
     /// Charges for work in advance, unless the payer's quota is used up. Returns the time at which previous
@@ -55,16 +55,16 @@ impl QuotaBook {
     /// The time until the payer has quota again.
     pub fn try_charge(&self, key: QuotaKey, estimate: Duration, now: Instant) -> Result<Instant, Duration> {
         let mut accounts = self.lock();
-        if let Some(wait) = wait(&accounts, key, now) {
+        if let Some(wait) = time_to_quota(&accounts, key, now) {
             return Err(wait);
         }
         let clear = key.accounts().filter_map(|(id, _)| accounts.get(&id).copied()).max();
-        self.add(&mut accounts, key, estimate, now);
+        self.add_debt(&mut accounts, key, estimate, now);
         Ok(clear.map_or(now, |clear| clear.max(now)))
     }
 
     /// Replaces the estimate of work with its actual CPU time.
-    pub fn correct(&self, key: QuotaKey, estimate: Duration, actual: Duration, now: Instant) {
+    pub fn correct_charge(&self, key: QuotaKey, estimate: Duration, actual: Duration, now: Instant) {
         let mut accounts = self.lock();
         for (id, share) in key.accounts() {
             let (charged, actual) = (self.debt(estimate, share), self.debt(actual, share));
@@ -76,10 +76,10 @@ impl QuotaBook {
         }
     }
 
-    fn add(&self, accounts: &mut HashMap<u64, Instant>, key: QuotaKey, cpu: Duration, now: Instant) {
+    fn add_debt(&self, accounts: &mut HashMap<u64, Instant>, key: QuotaKey, cpu: Duration, now: Instant) {
         for (id, share) in key.accounts() {
             if !accounts.contains_key(&id) {
-                make_room(accounts, now);
+                evict_accounts(accounts, now);
             }
             let clear = accounts.entry(id).or_insert(now);
             *clear = (*clear).max(now) + self.debt(cpu, share);
@@ -97,14 +97,14 @@ impl QuotaBook {
     }
 }
 
-fn wait(accounts: &HashMap<u64, Instant>, key: QuotaKey, now: Instant) -> Option<Duration> {
+fn time_to_quota(accounts: &HashMap<u64, Instant>, key: QuotaKey, now: Instant) -> Option<Duration> {
     let debts = key.accounts().filter_map(|(id, _)| Some(accounts.get(&id)?.saturating_duration_since(now)));
     debts.max()?.checked_sub(PERIOD).filter(|wait| !wait.is_zero())
 }
 
 /// Evicts accounts without debt if there are too many accounts. If that is not enough, evicts the quarter
 /// with the smallest debts.
-fn make_room(accounts: &mut HashMap<u64, Instant>, now: Instant) {
+fn evict_accounts(accounts: &mut HashMap<u64, Instant>, now: Instant) {
     if accounts.len() < MAX_ACCOUNTS {
         return;
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     /// The number of jobs granted to payers at the same time.
-    fn granted(
+    fn count_granted(
         book: &QuotaBook,
         keys: impl Iterator<Item = QuotaKey>,
         cost: Duration,
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn refuses_only_the_payer_that_has_used_up_its_quota() {
         let (book, now) = (QuotaBook::new(100 * MILLI), Instant::now());
-        assert_eq!(granted(&book, std::iter::repeat(key(1)), 2 * MILLI, now), 51);
+        assert_eq!(count_granted(&book, std::iter::repeat(key(1)), 2 * MILLI, now), 51);
         let wait = book.try_charge(key(1), MILLI, now).unwrap_err();
         assert!(wait <= PERIOD / 50, "{wait:?}");
         assert!(book.try_charge(key(2), MILLI, now).is_ok());
@@ -153,9 +153,9 @@ mod tests {
         let (book, now) = (QuotaBook::new(100 * MILLI), Instant::now());
         book.try_charge(key(1), 150 * MILLI, now).unwrap();
         assert!(book.try_charge(key(1), MILLI, now).is_err(), "the estimate counts at once");
-        book.correct(key(1), 150 * MILLI, 10 * MILLI, now);
-        assert_eq!(granted(&book, std::iter::repeat(key(1)), 10 * MILLI, now), 10);
-        book.correct(key(1), 10 * MILLI, 500 * MILLI, now);
+        book.correct_charge(key(1), 150 * MILLI, 10 * MILLI, now);
+        assert_eq!(count_granted(&book, std::iter::repeat(key(1)), 10 * MILLI, now), 10);
+        book.correct_charge(key(1), 10 * MILLI, 500 * MILLI, now);
         let wait = book.retry_after(key(1), now).unwrap();
         assert!(wait > 4 * PERIOD, "CPU time beyond the estimate is charged: {wait:?}");
     }
@@ -163,34 +163,34 @@ mod tests {
     #[test]
     fn charges_for_work_that_takes_no_time() {
         let (book, now) = (QuotaBook::new(100 * MILLI), Instant::now());
-        let served = granted(&book, std::iter::repeat_n(key(1), 1000), Duration::ZERO, now);
+        let served = count_granted(&book, std::iter::repeat_n(key(1), 1000), Duration::ZERO, now);
         assert_eq!(served, 101);
-        book.correct(key(1), Duration::ZERO, Duration::ZERO, now);
+        book.correct_charge(key(1), Duration::ZERO, Duration::ZERO, now);
         assert!(book.retry_after(key(1), now).is_some());
     }
 
     #[test]
     fn grants_a_block_of_networks_no_more_than_sixteen_quotas() {
         let (book, now) = (QuotaBook::new(100 * MILLI), Instant::now());
-        let network = |number: u64| key(number).in_block(&"block");
-        assert_eq!(granted(&book, (0..10_000).map(network), 10 * MILLI, now), 161, "one request each");
+        let network = |number: u64| key(number).with_block(&"block");
+        assert_eq!(count_granted(&book, (0..10_000).map(network), 10 * MILLI, now), 161, "one request each");
         assert!(book.try_charge(key(20_000), MILLI, now).is_ok());
     }
 
     #[test]
     fn work_on_responses_has_a_separate_account_of_eight_quotas() {
         let (book, now) = (QuotaBook::new(100 * MILLI), Instant::now());
-        let answers = key(1).for_answers();
-        assert_eq!(granted(&book, std::iter::repeat(answers), 10 * MILLI, now), 81);
+        let answers = key(1).for_responses();
+        assert_eq!(count_granted(&book, std::iter::repeat(answers), 10 * MILLI, now), 81);
         assert!(book.try_charge(key(1), MILLI, now).is_ok(), "programs have a separate account");
-        let network = |number: u64| key(number).in_block(&"block").for_answers();
-        assert_eq!(granted(&book, (10..10_000).map(network), 80 * MILLI, now), 161);
+        let network = |number: u64| key(number).with_block(&"block").for_responses();
+        assert_eq!(count_granted(&book, (10..10_000).map(network), 80 * MILLI, now), 161);
     }
 
     #[test]
     fn charges_an_exempt_payer_nothing() {
         let (book, now) = (QuotaBook::new(MILLI), Instant::now());
-        assert_eq!(granted(&book, std::iter::repeat_n(key(1).exempt(), 50), 100 * MILLI, now), 50);
+        assert_eq!(count_granted(&book, std::iter::repeat_n(key(1).exempt(), 50), 100 * MILLI, now), 50);
         assert!(book.lock().is_empty());
     }
 

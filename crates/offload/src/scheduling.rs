@@ -15,7 +15,7 @@ const DEFAULT_SLICE: u64 = 0;
 
 /// Lets other threads run before this one. If the system refuses, the thread runs at normal priority.
 pub(crate) fn enter_background() {
-    if !set(BACKGROUND_NICENESS, BACKGROUND_SLICE_NANOS) {
+    if !set_scheduling(BACKGROUND_NICENESS, BACKGROUND_SLICE_NANOS) {
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), BACKGROUND_NICENESS);
     }
 }
@@ -24,22 +24,22 @@ pub(crate) fn enter_background() {
 /// of other processes that run for longer. Its priority stays the same, so its share of a core does, too. If
 /// the system refuses, it waits for the ends of their slices.
 pub fn shorten_slice() {
-    set_slice(SERVING_SLICE_NANOS);
+    set_time_slice(SERVING_SLICE_NANOS);
 }
 
 /// Gives this thread the default time slice, for programs that inherit it from a serving thread.
 pub fn restore_slice() {
-    set_slice(DEFAULT_SLICE);
+    set_time_slice(DEFAULT_SLICE);
 }
 
-fn set_slice(nanos: u64) {
+fn set_time_slice(nanos: u64) {
     if let Ok(niceness) = rustix::process::getpriority_process(Some(rustix::thread::gettid())) {
-        set(niceness, nanos);
+        set_scheduling(niceness, nanos);
     }
 }
 
 /// Sets the nice value and the time slice of this thread, and returns whether the system accepts it.
-fn set(niceness: i32, slice_nanos: u64) -> bool {
+fn set_scheduling(niceness: i32, slice_nanos: u64) -> bool {
     let mut attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
@@ -71,7 +71,7 @@ mod tests {
     };
 
     /// Returns the time slice of this thread in nanoseconds; `None` before Linux 6.12.
-    fn slice() -> Option<u64> {
+    fn time_slice() -> Option<u64> {
         let text = std::fs::read_to_string("/proc/thread-self/sched").ok()?;
         let line = text.lines().find(|line| line.starts_with("se.slice"))?;
         line.rsplit(':').next()?.trim().parse().ok()
@@ -80,14 +80,14 @@ mod tests {
     #[test]
     fn serving_threads_have_shorter_slices_than_others() {
         let slices = thread::spawn(|| {
-            let before = slice();
+            let before = time_slice();
             shorten_slice();
-            let shortened = slice();
+            let shortened = time_slice();
             // A program that this thread starts inherits it.
             let inherited = thread::spawn(|| {
-                let inherited = slice();
+                let inherited = time_slice();
                 restore_slice();
-                (inherited, slice())
+                (inherited, time_slice())
             });
             (before, shortened, inherited.join().unwrap())
         });
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn background_threads_have_the_longest_slices() {
         let slices = thread::spawn(|| {
-            let before = slice();
+            let before = time_slice();
             enter_background();
-            (before, slice())
+            (before, time_slice())
         });
         let (Some(before), after) = slices.join().unwrap() else { return };
         assert!(before < BACKGROUND_SLICE_NANOS);

@@ -27,7 +27,7 @@ struct SemaphoreShared(Mutex<SemaphoreState>);
 #[derive(Debug)]
 struct SemaphoreState {
     permits: PermitCounts,
-    waiting: WaitQueue<FairPermit>,
+    wait_queue: WaitQueue<FairPermit>,
 }
 
 /// A permit that was taken for a waiting task, and the task's end of the queue.
@@ -39,14 +39,14 @@ struct PermitCounts {
     free: usize,
     /// The number of permits of each share that holds any which are not idle, ordered by share, if there is a
     /// reserve.
-    held: Option<Vec<(WaitKey, usize)>>,
+    held_by_share: Option<Vec<(WaitKey, usize)>>,
 }
 
 impl FairSemaphore {
     /// Creates a semaphore for short work. One payer may hold all permits while no other one waits.
     #[must_use]
     pub fn new(permits: usize) -> Self {
-        Self::with(PermitCounts { free: permits, held: None })
+        Self::with_permits(PermitCounts { free: permits, held_by_share: None })
     }
 
     /// Creates a semaphore for long work, with a reserve for payers that hold few permits: a payer gets a
@@ -55,17 +55,17 @@ impl FairSemaphore {
     /// ([`FairPermit::set_idle`]) are neither free nor count for their payer.
     #[must_use]
     pub fn with_reserve(permits: usize) -> Self {
-        Self::with(PermitCounts { free: permits, held: Some(Vec::new()) })
+        Self::with_permits(PermitCounts { free: permits, held_by_share: Some(Vec::new()) })
     }
 
-    fn with(permits: PermitCounts) -> Self {
+    fn with_permits(permits: PermitCounts) -> Self {
         // Tasks that wait are not refused, so the maximum number of refusable ones does not matter.
-        Self(Arc::new(SemaphoreShared(Mutex::new(SemaphoreState { permits, waiting: WaitQueue::new(0) }))))
+        Self(Arc::new(SemaphoreShared(Mutex::new(SemaphoreState { permits, wait_queue: WaitQueue::new(0) }))))
     }
 
     /// Returns the number of free permits.
     #[must_use]
-    pub fn available(&self) -> usize {
+    pub fn available_permits(&self) -> usize {
         self.0.lock().permits.free
     }
 
@@ -73,7 +73,7 @@ impl FairSemaphore {
     #[must_use]
     pub fn try_acquire(&self, payer: QuotaKey) -> Option<FairPermit> {
         let share = Some(payer.queue_share());
-        self.0.lock().permits.try_take(share).then(|| self.0.permit(share))
+        self.0.lock().permits.try_take(share).then(|| self.0.new_permit(share))
     }
 
     /// Waits for a permit, in the payer's turn. The result is never `None` while the semaphore exists.
@@ -82,9 +82,9 @@ impl FairSemaphore {
         let turn = {
             let mut state = self.0.lock();
             if state.permits.try_take(share) {
-                return Some(self.0.permit(share));
+                return Some(self.0.new_permit(share));
             }
-            state.waiting.push(Some(payer), false)?
+            state.wait_queue.push(Some(payer), false)?
         };
         turn.await.ok()
     }
@@ -97,19 +97,19 @@ impl SemaphoreShared {
     }
 
     /// Creates the permit for a share that has taken one.
-    fn permit(self: &Arc<Self>, share: WaitKey) -> FairPermit {
+    fn new_permit(self: &Arc<Self>, share: WaitKey) -> FairPermit {
         FairPermit { shared: Some(Arc::clone(self)), share, is_idle: false }
     }
 
     /// Passes permits to waiting tasks: this one, and then those that are available.
-    fn grant(self: &Arc<Self>, mut next: Option<GrantedPermit>) {
+    fn grant_permits(self: &Arc<Self>, mut next: Option<GrantedPermit>) {
         while let Some((share, sender)) = next {
-            next = match sender.send(self.permit(share)) {
+            next = match sender.send(self.new_permit(share)) {
                 Ok(()) => self.lock().grant_next(),
                 Err(mut refused) => {
                     // The task was cancelled. Its permit is returned here instead of recursively.
                     refused.shared = None;
-                    self.lock().give_back(share)
+                    self.lock().return_permit(share)
                 }
             };
         }
@@ -118,37 +118,37 @@ impl SemaphoreShared {
 
 impl SemaphoreState {
     /// Returns a permit that is not idle, and takes one for the next task that may have one.
-    fn give_back(&mut self, share: WaitKey) -> Option<GrantedPermit> {
+    fn return_permit(&mut self, share: WaitKey) -> Option<GrantedPermit> {
         self.permits.free += 1;
         self.set_idle(share)
     }
 
     /// Stops counting a permit for its share, and takes one for the next task that may have one.
     fn set_idle(&mut self, share: WaitKey) -> Option<GrantedPermit> {
-        self.permits.uncount(share);
+        self.permits.uncount_permit(share);
         self.grant_next()
     }
 
     /// Takes a permit for the next task that may have one. A share with a waiting task that may not have one
     /// holds one itself, so at most as many shares are passed over as there are permits.
     fn grant_next(&mut self) -> Option<GrantedPermit> {
-        let Self { permits, waiting } = self;
+        let Self { permits, wait_queue: waiting } = self;
         if permits.free == 0 || waiting.is_empty() {
             return None;
         }
-        let (share, sender) = waiting.pop_eligible(|share| permits.may_take(share))?;
+        let (share, sender) = waiting.pop_eligible(|share| permits.can_take(share))?;
         permits.try_take(share).then_some((share, sender))
     }
 }
 
 impl PermitCounts {
-    fn may_take(&self, share: WaitKey) -> bool {
-        let held = self.held.as_ref().and_then(|held| held.get(position(held, share).ok()?));
+    fn can_take(&self, share: WaitKey) -> bool {
+        let held = self.held_by_share.as_ref().and_then(|held| held.get(share_position(held, share).ok()?));
         held.map_or(0, |(_, count)| *count) < self.free
     }
 
     fn try_take(&mut self, share: WaitKey) -> bool {
-        if self.free == 0 || !self.count(share, self.free) {
+        if self.free == 0 || !self.count_permit(share, self.free) {
             return false;
         }
         self.free -= 1;
@@ -156,9 +156,9 @@ impl PermitCounts {
     }
 
     /// Counts a permit for its share, if that has less than a number of them.
-    fn count(&mut self, share: WaitKey, threshold: usize) -> bool {
-        let Some(held) = &mut self.held else { return true };
-        match position(held, share) {
+    fn count_permit(&mut self, share: WaitKey, threshold: usize) -> bool {
+        let Some(held) = &mut self.held_by_share else { return true };
+        match share_position(held, share) {
             Ok(at) if held[at].1 >= threshold => return false,
             Ok(at) => held[at].1 += 1,
             Err(at) => held.insert(at, (share, 1)),
@@ -167,9 +167,9 @@ impl PermitCounts {
     }
 
     /// Stops counting a permit for its share.
-    fn uncount(&mut self, share: WaitKey) {
-        if let Some(held) = &mut self.held
-            && let Ok(at) = position(held, share)
+    fn uncount_permit(&mut self, share: WaitKey) {
+        if let Some(held) = &mut self.held_by_share
+            && let Ok(at) = share_position(held, share)
         {
             held[at].1 -= 1;
             if held[at].1 == 0 {
@@ -180,7 +180,7 @@ impl PermitCounts {
 }
 
 /// Returns the index of a share, or the one at which it is to be inserted.
-fn position(held: &[(WaitKey, usize)], share: WaitKey) -> Result<usize, usize> {
+fn share_position(held: &[(WaitKey, usize)], share: WaitKey) -> Result<usize, usize> {
     held.binary_search_by(|(holder, _)| holder.cmp(&share))
 }
 
@@ -191,7 +191,7 @@ impl FairPermit {
         if let Some(shared) = self.shared.as_ref().filter(|_| !self.is_idle) {
             self.is_idle = true;
             let next = shared.lock().set_idle(self.share);
-            shared.grant(next);
+            shared.grant_permits(next);
         }
     }
 
@@ -199,7 +199,7 @@ impl FairPermit {
     pub fn set_busy(&mut self) {
         if let Some(shared) = self.shared.as_ref().filter(|_| self.is_idle) {
             self.is_idle = false;
-            shared.lock().permits.count(self.share, usize::MAX);
+            shared.lock().permits.count_permit(self.share, usize::MAX);
         }
     }
 }
@@ -213,10 +213,10 @@ impl Drop for FairPermit {
                     state.permits.free += 1;
                     state.grant_next()
                 } else {
-                    state.give_back(self.share)
+                    state.return_permit(self.share)
                 }
             };
-            shared.grant(next);
+            shared.grant_permits(next);
         }
     }
 }
@@ -259,7 +259,7 @@ mod tests {
         drop(first);
         assert!(waiting.now_or_never().is_some());
         drop((held, second));
-        assert_eq!(semaphore.available(), 8);
+        assert_eq!(semaphore.available_permits(), 8);
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
         assert!((&mut waiting).now_or_never().is_none(), "it holds one, as many as are free");
         used.set_idle();
         let granted = waiting.now_or_never().expect("an idle permit wakes a waiting task");
-        assert_eq!(semaphore.available(), 0, "idle permits stay taken");
+        assert_eq!(semaphore.available_permits(), 0, "idle permits stay taken");
         drop(granted);
         for permit in [&mut idle, &mut used] {
             permit.set_busy();
@@ -282,10 +282,10 @@ mod tests {
         assert!(semaphore.try_acquire(client).is_none(), "they count again");
         idle.set_idle();
         drop(idle);
-        assert_eq!(semaphore.available(), 2);
+        assert_eq!(semaphore.available_permits(), 2);
         drop((semaphore.try_acquire(neighbour).unwrap(), used));
-        assert_eq!(semaphore.available(), 3);
-        assert!(semaphore.0.lock().permits.held.as_ref().is_some_and(Vec::is_empty));
+        assert_eq!(semaphore.available_permits(), 3);
+        assert!(semaphore.0.lock().permits.held_by_share.as_ref().is_some_and(Vec::is_empty));
     }
 
     #[test]
@@ -311,13 +311,17 @@ mod tests {
             assert!((&mut next).now_or_never().is_none());
             drop(held);
             drop((&mut next).now_or_never().expect("the permit passed over the cancelled tasks"));
-            assert_eq!(semaphore.available(), 1);
+            assert_eq!(semaphore.available_permits(), 1);
             let held = semaphore.try_acquire(attacker).unwrap();
             let mut served = Box::pin(semaphore.acquire(neighbour));
             assert!((&mut served).now_or_never().is_none());
             drop(held);
             drop(served);
-            assert_eq!(semaphore.available(), 1, "a task that is cancelled in its turn returns the permit");
+            assert_eq!(
+                semaphore.available_permits(),
+                1,
+                "a task that is cancelled in its turn returns the permit"
+            );
         }
     }
 }

@@ -26,11 +26,11 @@ pub struct JobKindStats {
 }
 
 impl OffloadStats {
-    pub(crate) fn reject(&mut self, reason: &'static str) {
+    pub(crate) fn count_rejection(&mut self, reason: &'static str) {
         *self.rejected.entry(reason).or_default() += 1;
     }
 
-    pub(crate) fn count(&mut self, kind: &'static str, cpu: Duration) {
+    pub(crate) fn count_job(&mut self, kind: &'static str, cpu: Duration) {
         let stats = self.kinds.entry(kind).or_default();
         stats.jobs += 1;
         stats.cpu += cpu;

@@ -35,7 +35,7 @@ pub struct WaitQueue<T> {
 /// The waiting tasks of one share, first in, first out.
 #[derive(Debug)]
 struct QueueShare<T> {
-    waiting: VecDeque<QueuedTask<T>>,
+    tasks: VecDeque<QueuedTask<T>>,
     /// The number of tasks that begin a request.
     requests: usize,
 }
@@ -75,16 +75,16 @@ impl<T> WaitQueue<T> {
         }
         if begins_request && self.requests >= self.max_requests {
             self.remove_cancelled();
-            if self.requests >= self.max_requests && !self.displace_for(key) {
+            if self.requests >= self.max_requests && !self.displace_request(key) {
                 return None;
             }
         }
         let (sender, receiver) = oneshot::channel();
         let share = self.shares.entry(key).or_insert_with(|| {
             self.turns.push_back(key);
-            QueueShare { waiting: VecDeque::new(), requests: 0 }
+            QueueShare { tasks: VecDeque::new(), requests: 0 }
         });
-        share.waiting.push_back(QueuedTask { sender, begins_request });
+        share.tasks.push_back(QueuedTask { sender, begins_request });
         share.requests += usize::from(begins_request);
         self.requests += usize::from(begins_request);
         self.len += 1;
@@ -104,12 +104,12 @@ impl<T> WaitQueue<T> {
         let turn = self.turns.iter().position(|key| is_eligible(*key))?;
         let key = self.turns.remove(turn)?;
         let share = self.shares.get_mut(&key)?;
-        let task = share.waiting.pop_front()?;
+        let task = share.tasks.pop_front()?;
         share.requests -= usize::from(task.begins_request);
         self.requests -= usize::from(task.begins_request);
         self.len -= 1;
         self.swept_len = self.swept_len.min(self.len);
-        if share.waiting.is_empty() {
+        if share.tasks.is_empty() {
             self.shares.remove(&key);
         } else {
             self.turns.push_back(key);
@@ -118,15 +118,15 @@ impl<T> WaitQueue<T> {
     }
 
     /// Removes the last request of the share with the most, if that has at least two more than this one.
-    fn displace_for(&mut self, key: WaitKey) -> bool {
+    fn displace_request(&mut self, key: WaitKey) -> bool {
         let own = self.shares.get(&key).map_or(0, |share| share.requests);
         let Some(largest) = self.shares.values_mut().max_by_key(|share| share.requests) else { return false };
         if largest.requests <= own + 1 {
             return false;
         }
-        let Some(last) = largest.waiting.iter().rposition(|task| task.begins_request) else { return false };
+        let Some(last) = largest.tasks.iter().rposition(|task| task.begins_request) else { return false };
         // At least one request remains, so the share keeps its turn.
-        largest.waiting.remove(last);
+        largest.tasks.remove(last);
         largest.requests -= 1;
         self.requests -= 1;
         self.len -= 1;
@@ -137,11 +137,11 @@ impl<T> WaitQueue<T> {
     fn remove_cancelled(&mut self) {
         (self.len, self.requests) = (0, 0);
         self.shares.retain(|_, share| {
-            share.waiting.retain(|task| !task.sender.is_closed());
-            share.requests = share.waiting.iter().filter(|task| task.begins_request).count();
-            self.len += share.waiting.len();
+            share.tasks.retain(|task| !task.sender.is_closed());
+            share.requests = share.tasks.iter().filter(|task| task.begins_request).count();
+            self.len += share.tasks.len();
             self.requests += share.requests;
-            !share.waiting.is_empty()
+            !share.tasks.is_empty()
         });
         self.turns.retain(|key| self.shares.contains_key(key));
         self.swept_len = self.len;
@@ -155,7 +155,7 @@ mod tests {
     const MAX_WAITING: usize = 1024;
 
     /// Serves all waiting tasks, each with the number of tasks before it.
-    fn serve(queue: &mut WaitQueue<usize>) {
+    fn serve_all(queue: &mut WaitQueue<usize>) {
         let mut served = 0;
         while let Some(next) = queue.pop() {
             let _ = next.send(served);
@@ -170,7 +170,7 @@ mod tests {
         let mut queue = WaitQueue::new(MAX_WAITING);
         let payers = [Some(attacker), Some(attacker), Some(attacker), Some(neighbour), None, Some(neighbour)];
         let turns = payers.map(|payer| queue.push(payer, true).unwrap());
-        serve(&mut queue);
+        serve_all(&mut queue);
         assert_eq!(turns.map(|mut turn| turn.try_recv().unwrap()), [0, 3, 5, 1, 2, 4]);
     }
 
@@ -187,7 +187,7 @@ mod tests {
         drop((turns.pop(), end));
         let mut last = queue.push(Some(attacker), true).expect("a cancelled request frees its place");
         assert_eq!(queue.len(), MAX_WAITING, "the cancelled callbacks are gone");
-        serve(&mut queue);
+        serve_all(&mut queue);
         assert_eq!((next.try_recv(), last.try_recv()), (Ok(1), Ok(MAX_WAITING - 1)));
     }
 
@@ -202,10 +202,10 @@ mod tests {
     #[test]
     fn a_block_of_payers_has_at_most_sixteen_turns_in_a_round() {
         let mut queue = WaitQueue::new(MAX_WAITING);
-        let network = |number: i32| QuotaKey::new(&number).in_block(&"block");
+        let network = |number: i32| QuotaKey::new(&number).with_block(&"block");
         let turns: Vec<_> = (0..500).map(|number| queue.push(Some(network(number)), true)).collect();
         let mut next = queue.push(Some(QuotaKey::new(&"neighbour")), true).unwrap();
-        serve(&mut queue);
+        serve_all(&mut queue);
         assert!(next.try_recv().unwrap() <= 16);
         drop(turns);
     }

@@ -14,7 +14,7 @@ pub const VALUE: usize = 32;
 /// Visiting an object to collect its key, and sending the key to a service.
 pub const OBJECT: usize = 50;
 /// Joining an object with an item of a list by a key.
-pub const JOINED: usize = 10;
+pub const JOIN_BY_KEY: usize = 10;
 /// Storing the result of an object.
 pub const RESULT: usize = 4;
 /// Composing a field of a document for a service, or looking it up in the response.
@@ -22,11 +22,11 @@ pub const FIELD: usize = 60;
 /// Building the tree of an error that a service returned, for each byte of its text.
 pub const ERROR_BYTE: usize = 4;
 /// The number of values whose work exceeds [`SHORT_TEXT`], whatever their texts.
-pub const MANY_VALUES: usize = SHORT_TEXT / VALUE + 1;
+pub const LONG_VALUE_COUNT: usize = SHORT_TEXT / VALUE + 1;
 
 /// Returns the sum of estimates, or of the first of them that exceed [`SHORT_TEXT`] together.
 #[must_use]
-pub fn total(works: impl IntoIterator<Item = usize>) -> usize {
+pub fn sum_estimates(works: impl IntoIterator<Item = usize>) -> usize {
     let mut total = 0_usize;
     for work in works {
         total = total.saturating_add(work);
@@ -42,7 +42,7 @@ pub fn total(works: impl IntoIterator<Item = usize>) -> usize {
 /// Only its length is returned for a text of more than [`SHORT_TEXT`] bytes: counting its values would take
 /// long, too.
 #[must_use]
-pub fn of_text(text: &[u8]) -> usize {
+pub fn estimate_text(text: &[u8]) -> usize {
     /// The length up to which the values are not counted.
     const SHORT: usize = 256;
     const PARAMETER: usize = 20;
@@ -63,22 +63,22 @@ mod tests {
 
     #[test]
     fn adds_up_to_what_is_long() {
-        assert_eq!(total([1, 2, 3]), 6);
-        assert_eq!(total([1, usize::MAX, 3]), usize::MAX);
-        assert_eq!(total(std::iter::repeat(SHORT_TEXT)), 2 * SHORT_TEXT);
+        assert_eq!(sum_estimates([1, 2, 3]), 6);
+        assert_eq!(sum_estimates([1, usize::MAX, 3]), usize::MAX);
+        assert_eq!(sum_estimates(std::iter::repeat(SHORT_TEXT)), 2 * SHORT_TEXT);
     }
 
     #[test]
     fn many_values_are_more_work_than_long_texts() {
-        assert!(of_text("1,".repeat(7_000).as_bytes()) > SHORT_TEXT);
-        assert!(of_text("x".repeat(14_000).as_bytes()) < SHORT_TEXT / 8);
-        assert!(of_text("x".repeat(SHORT_TEXT + 1).as_bytes()) > SHORT_TEXT);
+        assert!(estimate_text("1,".repeat(7_000).as_bytes()) > SHORT_TEXT);
+        assert!(estimate_text("x".repeat(14_000).as_bytes()) < SHORT_TEXT / 8);
+        assert!(estimate_text("x".repeat(SHORT_TEXT + 1).as_bytes()) > SHORT_TEXT);
     }
 
     #[test]
     fn does_not_count_the_values_of_long_texts() {
         for length in [SHORT_TEXT, SHORT_TEXT + 1] {
-            let counts = of_text(",".repeat(length).as_bytes()) > length;
+            let counts = estimate_text(",".repeat(length).as_bytes()) > length;
             assert_eq!(counts, length <= SHORT_TEXT, "{length} bytes");
         }
     }

@@ -33,19 +33,19 @@ pub(crate) struct ThreadAssignment {
 }
 
 /// Starts a thread, which ends when the sender is dropped.
-pub(crate) fn start(number: usize) -> io::Result<Sender<ThreadAssignment>> {
+pub(crate) fn start_worker(number: usize) -> io::Result<Sender<ThreadAssignment>> {
     let (sender, assignments) = channel();
     let thread = thread::Builder::new().name(format!("offload-{number}")).stack_size(STACK_BYTES);
-    thread.spawn(move || work(&assignments))?;
+    thread.spawn(move || run_jobs(&assignments))?;
     Ok(sender)
 }
 
-fn work(assignments: &Receiver<ThreadAssignment>) {
+fn run_jobs(assignments: &Receiver<ThreadAssignment>) {
     enter_background();
     while let Ok(ThreadAssignment { context, work, finished }) = assignments.recv() {
         let clock = CpuClock::now();
         let delivery = work(&context);
-        context.set_cpu(clock.elapsed());
+        context.set_worker_cpu(clock.elapsed());
         delivery();
         let _ = finished.send(());
     }

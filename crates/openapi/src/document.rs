@@ -13,7 +13,7 @@ use crate::schema::OpenApiSchema;
 use crate::{operation, swagger, yaml};
 
 /// The maximum size of a file, in bytes.
-const LARGEST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// A service's description of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,7 +27,7 @@ pub struct OpenApiDocument {
     /// The descriptions of the named schemas, by name, if they have any.
     pub descriptions: HashMap<String, String>,
     /// The problems in the document.
-    pub findings: Vec<DocumentWarning>,
+    pub warnings: Vec<DocumentWarning>,
     /// The path of the first server, which precedes every path.
     base: String,
     /// The prefix that was added to every path; see [`OpenApiDocument::below`].
@@ -75,40 +75,40 @@ impl OpenApiDocument {
     #[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "at most `LARGEST` + 1 bytes"))]
     pub fn open(path: &Path) -> Result<Self, DocumentError> {
         let mut text = String::new();
-        let size = File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
-        if size as u64 > LARGEST {
+        let size = File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+        if size as u64 > MAX_FILE_BYTES {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 16 MiB").into());
         }
-        Self::read(&text)
+        Self::parse(&text)
     }
 
     /// Parses a text.
     ///
     /// # Errors
     /// Fails if the text is not an OpenAPI document.
-    pub fn read(text: &str) -> Result<Self, DocumentError> {
-        let value = yaml::read(text).map_err(|wrong| {
+    pub fn parse(text: &str) -> Result<Self, DocumentError> {
+        let value = yaml::parse_tree(text).map_err(|wrong| {
             let yaml::YamlSyntaxError { line, column, reason } = wrong;
             DocumentError::Syntax { line, column, reason }
         })?;
-        let root = match (version(&value, "openapi"), version(&value, "swagger")) {
+        let root = match (read_version(&value, "openapi"), read_version(&value, "swagger")) {
             (Some(version), _) if version.starts_with("3.") => value,
             (None, Some(version)) if version.starts_with('2') => swagger::upgrade(value),
             (Some(version), _) | (None, Some(version)) => return Err(DocumentError::Version(version)),
             (None, None) => return Err(DocumentError::NotOpenApi),
         };
         let mut reader = DocumentReader::new(&root);
-        let operations = operation::all(&mut reader);
-        let ReadSchemas { schemas, descriptions, findings } = reader.finish();
+        let operations = operation::read_operations(&mut reader);
+        let ReadSchemas { schemas, descriptions, warnings: findings } = reader.finish();
         let title = root.pointer("/info/title").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (base, prefix) = (base(&root), String::new());
-        Ok(Self { title, operations, schemas, descriptions, findings, base, prefix })
+        let (base, prefix) = (base_path(&root), String::new());
+        Ok(Self { title, operations, schemas, descriptions, warnings: findings, base, prefix })
     }
 
     /// Returns the document with paths relative to a service's URL, whose path is `served`. The document's
     /// own base path is added to them unless the URL ends with it.
     #[must_use]
-    pub fn below(mut self, served: &str) -> Self {
+    pub fn relative_to(mut self, served: &str) -> Self {
         let base = std::mem::take(&mut self.base);
         if !served.trim_end_matches('/').ends_with(&base) {
             for operation in &mut self.operations {
@@ -121,7 +121,7 @@ impl OpenApiDocument {
 
     /// Returns an operation's path as the document itself contains it.
     #[must_use]
-    pub fn written<'a>(&self, path: &'a str) -> &'a str {
+    pub fn document_path<'a>(&self, path: &'a str) -> &'a str {
         path.strip_prefix(&*self.prefix).unwrap_or(path)
     }
 
@@ -133,7 +133,7 @@ impl OpenApiDocument {
 }
 
 /// The version, which YAML may have parsed as a number.
-fn version(root: &Value, key: &str) -> Option<String> {
+fn read_version(root: &Value, key: &str) -> Option<String> {
     match root.get(key)? {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -142,7 +142,7 @@ fn version(root: &Value, key: &str) -> Option<String> {
 }
 
 /// The path of the first server, with the default values of its variables.
-fn base(root: &Value) -> String {
+fn base_path(root: &Value) -> String {
     let Some(server) = root.pointer("/servers/0") else { return String::new() };
     let mut url = server.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
     for (name, variable) in server.get("variables").and_then(Value::as_object).into_iter().flatten() {

@@ -1,7 +1,7 @@
 //! Fuzzing of documents that a service's operator may supply: see `fuzz/src/lib.rs`. Tests in `query`, which
 //! has a parser, check that the generated types are valid TypeScript.
 
-use crate::{CallableService, OpenApiDocument, types};
+use crate::{CallableService, OpenApiDocument, generate_types};
 
 #[test]
 fn reads_or_refuses_any_text() {
@@ -37,9 +37,10 @@ fn reads_or_refuses_any_text() {
     ::fuzz::check(words, |bytes: &[u8]| {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
         for text in [text.to_owned(), format!("openapi: 3.1.0\n{text}"), format!("swagger: '2.0'\n{text}")] {
-            if let Ok(document) = OpenApiDocument::read(&text) {
+            if let Ok(document) = OpenApiDocument::parse(&text) {
                 let operations = document.operations.iter().collect();
-                let _ = types(&[CallableService { name: "a", document: Some(&document), operations }]);
+                let _ =
+                    generate_types(&[CallableService { name: "a", document: Some(&document), operations }]);
             }
         }
     });

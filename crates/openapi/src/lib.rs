@@ -32,4 +32,4 @@ pub use operation::{
     BodyContent, LinkTarget, OpenApiOperation, OperationParameter, ParameterLocation, ResponseLink,
 };
 pub use schema::{DiscriminatedUnion, MemberAccess, MemberSchema, ObjectSchema, OpenApiSchema};
-pub use typescript::{CallableService, types};
+pub use typescript::{CallableService, generate_types};

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::operation::{LinkTarget, ResponseLink};
-use crate::reader::{DocumentReader, local, member};
+use crate::reader::{DocumentReader, local_pointer, member_pointer};
 
 /// Returns the links of an operation's successful responses, each name once.
-pub(crate) fn all<'a>(
+pub(crate) fn response_links<'a>(
     reader: &mut DocumentReader<'a>,
     operation: &'a Map<String, Value>,
     pointer: &str,
@@ -19,32 +19,35 @@ pub(crate) fn all<'a>(
         responses.filter(|(status, value)| status.starts_with('2') && !value.is_null()).collect();
     let mut links: Vec<ResponseLink> = Vec::new();
     for (status, value) in good {
-        let Some((value, pointer)) = reader.follow(value, &member(&pointer, status)) else { continue };
+        let Some((value, pointer)) = reader.resolve_reference(value, &member_pointer(&pointer, status))
+        else {
+            continue;
+        };
         for (name, link) in value.get("links").and_then(Value::as_object).into_iter().flatten() {
-            let pointer = member(&format!("{pointer}/links"), name);
+            let pointer = member_pointer(&format!("{pointer}/links"), name);
             if !links.iter().any(|known| known.name == *name) {
-                links.extend(read(reader, name, link, &pointer));
+                links.extend(read_link(reader, name, link, &pointer));
             }
         }
     }
     links
 }
 
-fn read<'a>(
+fn read_link<'a>(
     reader: &mut DocumentReader<'a>,
     name: &str,
     value: &'a Value,
     pointer: &str,
 ) -> Option<ResponseLink> {
-    let (value, pointer) = reader.follow(value, pointer)?;
+    let (value, pointer) = reader.resolve_reference(value, pointer)?;
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let target = match (text("operationId"), text("operationRef")) {
         (Some(id), _) => Some(LinkTarget::Id(id.to_owned())),
-        (None, Some(reference)) => path_of(reference),
+        (None, Some(reference)) => parse_path_reference(reference),
         (None, None) => None,
     };
     let Some(target) = target else {
-        reader.note(&pointer, "the link leads to no operation of this document: left out");
+        reader.add_warning(&pointer, "the link leads to no operation of this document: left out");
         return None;
     };
     let parameters = value.get("parameters").and_then(Value::as_object).into_iter().flatten();
@@ -59,8 +62,8 @@ fn read<'a>(
 }
 
 /// Parses a reference such as `#/paths/~1a~1{id}/get`.
-fn path_of(reference: &str) -> Option<LinkTarget> {
-    let pointer = local(reference)?;
+fn parse_path_reference(reference: &str) -> Option<LinkTarget> {
+    let pointer = local_pointer(reference)?;
     let (path, method) = pointer.strip_prefix("/paths/")?.split_once('/')?;
     Some(LinkTarget::Path(method.to_ascii_uppercase(), path.replace("~1", "/").replace("~0", "~")))
 }

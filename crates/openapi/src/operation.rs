@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::links;
-use crate::reader::{DocumentReader, member};
+use crate::reader::{DocumentReader, member_pointer};
 use crate::schema::{self, OpenApiSchema};
 
 /// The methods that a program can call.
@@ -19,7 +19,7 @@ const METHODS: [(&str, &str); 6] = [
 ];
 
 /// The media type of bytes.
-pub(crate) const OCTETS: &str = "application/octet-stream";
+pub(crate) const OCTET_STREAM: &str = "application/octet-stream";
 
 /// An operation of a service.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,7 +120,7 @@ pub enum BodyContent {
 impl OpenApiOperation {
     /// Returns the path with a placeholder word for each parameter, as in a call.
     #[must_use]
-    pub fn called(&self) -> String {
+    pub fn sample_path(&self) -> String {
         let mut called = String::with_capacity(self.path.len());
         let mut rest = &*self.path;
         while let Some((before, after)) = rest.split_once('{') {
@@ -144,40 +144,40 @@ impl ParameterLocation {
         }
     }
 
-    fn of(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         [Self::Path, Self::Query, Self::Header, Self::Cookie].into_iter().find(|place| place.name() == name)
     }
 }
 
 /// Returns all operations of a document.
-pub(crate) fn all(reader: &mut DocumentReader<'_>) -> Vec<OpenApiOperation> {
+pub(crate) fn read_operations(reader: &mut DocumentReader<'_>) -> Vec<OpenApiOperation> {
     let mut operations = Vec::new();
     let root = reader.root();
     let Some(paths) = root.get("paths") else { return operations };
     let Some(paths) = paths.as_object() else {
-        reader.note("/paths", "this is not an object of paths: left out");
+        reader.add_warning("/paths", "this is not an object of paths: left out");
         return operations;
     };
     for (path, item) in paths.iter().filter(|(path, _)| !path.starts_with("x-")) {
-        let pointer = member("/paths", path);
+        let pointer = member_pointer("/paths", path);
         if !path.starts_with('/') {
-            reader.note(&pointer, "a path has to begin with `/`: left out");
+            reader.add_warning(&pointer, "a path has to begin with `/`: left out");
             continue;
         }
-        let Some((item, pointer)) = reader.follow(item, &pointer) else { continue };
+        let Some((item, pointer)) = reader.resolve_reference(item, &pointer) else { continue };
         for (word, method) in METHODS {
             let Some(value) = item.get(word) else { continue };
             let pointer = format!("{pointer}/{word}");
             match value.as_object() {
-                Some(value) => operations.push(operation(reader, (method, path), item, value, &pointer)),
-                None => reader.note(&pointer, "this is not an operation: left out"),
+                Some(value) => operations.push(read_operation(reader, (method, path), item, value, &pointer)),
+                None => reader.add_warning(&pointer, "this is not an operation: left out"),
             }
         }
     }
     operations
 }
 
-fn operation<'a>(
+fn read_operation<'a>(
     reader: &mut DocumentReader<'a>,
     (method, path): (&'static str, &str),
     item: &'a Map<String, Value>,
@@ -190,7 +190,9 @@ fn operation<'a>(
     for (written, pointer) in [(item.get("parameters"), above), (value.get("parameters"), pointer)] {
         let pointer = format!("{pointer}/parameters");
         for (index, written) in written.and_then(Value::as_array).into_iter().flatten().enumerate() {
-            let Some(parameter) = parameter(reader, written, &format!("{pointer}/{index}")) else { continue };
+            let Some(parameter) = read_parameter(reader, written, &format!("{pointer}/{index}")) else {
+                continue;
+            };
             let is_same =
                 |other: &OperationParameter| (&other.name, other.place) == (&parameter.name, parameter.place);
             match parameters.iter_mut().find(|other| is_same(other)) {
@@ -199,7 +201,7 @@ fn operation<'a>(
             }
         }
     }
-    fit(reader, &mut parameters, path, pointer);
+    reconcile_path_parameters(reader, &mut parameters, path, pointer);
     OpenApiOperation {
         method,
         path: path.to_owned(),
@@ -208,19 +210,24 @@ fn operation<'a>(
         description: text("summary").and_then(|_| text("description")).unwrap_or_default(),
         is_deprecated: value.get("deprecated") == Some(&Value::Bool(true)),
         parameters,
-        body: body(reader, method, value, pointer),
-        answers: answers(reader, value, pointer),
-        links: links::all(reader, value, pointer),
+        body: read_request_body(reader, method, value, pointer),
+        answers: read_responses(reader, value, pointer),
+        links: links::response_links(reader, value, pointer),
     }
 }
 
 /// Makes the path parameters match those that the path contains, whatever the list has.
-fn fit(reader: &mut DocumentReader<'_>, parameters: &mut Vec<OperationParameter>, path: &str, pointer: &str) {
+fn reconcile_path_parameters(
+    reader: &mut DocumentReader<'_>,
+    parameters: &mut Vec<OperationParameter>,
+    path: &str,
+    pointer: &str,
+) {
     let in_path = placeholders(path);
     parameters.retain(|parameter| {
         let stands = parameter.place != ParameterLocation::Path || in_path.contains(&&*parameter.name);
         if !stands {
-            reader.note(pointer, format!("the path has no `{{{}}}`: left out", parameter.name));
+            reader.add_warning(pointer, format!("the path has no `{{{}}}`: left out", parameter.name));
         }
         stands
     });
@@ -229,7 +236,7 @@ fn fit(reader: &mut DocumentReader<'_>, parameters: &mut Vec<OperationParameter>
             .iter()
             .any(|parameter| parameter.place == ParameterLocation::Path && parameter.name == name)
         {
-            reader.note(
+            reader.add_warning(
                 pointer,
                 format!("the path parameter `{{{name}}}` is not described: any text or number"),
             );
@@ -255,16 +262,16 @@ fn placeholders(path: &str) -> Vec<&str> {
     names
 }
 
-fn parameter<'a>(
+fn read_parameter<'a>(
     reader: &mut DocumentReader<'a>,
     value: &'a Value,
     pointer: &str,
 ) -> Option<OperationParameter> {
-    let (value, pointer) = reader.follow(value, pointer)?;
+    let (value, pointer) = reader.resolve_reference(value, pointer)?;
     let text = |key: &str| value.get(key).and_then(Value::as_str);
-    let place = text("in").and_then(ParameterLocation::of);
+    let place = text("in").and_then(ParameterLocation::from_name);
     let (Some(name), Some(place)) = (text("name"), place) else {
-        reader.note(
+        reader.add_warning(
             &pointer,
             "a parameter needs a `name`, and `in` one of path, query, header, cookie: left out",
         );
@@ -273,10 +280,10 @@ fn parameter<'a>(
     let flag = |key: &str| value.get(key).and_then(Value::as_bool);
     let is_form = place == ParameterLocation::Query && text("style").is_none_or(|style| style == "form");
     let schema = match (value.get("schema"), value.get("content")) {
-        (Some(schema), _) => schema::read(reader, schema, &format!("{pointer}/schema")),
+        (Some(schema), _) => schema::read_schema(reader, schema, &format!("{pointer}/schema")),
         // JSON in a URL is a text there.
         (None, Some(_)) => OpenApiSchema::Text(None),
-        (None, None) => reader.unknown(&pointer, "the parameter has no schema"),
+        (None, None) => reader.unknown_schema(&pointer, "the parameter has no schema"),
     };
     Some(OperationParameter {
         name: name.to_owned(),
@@ -288,41 +295,43 @@ fn parameter<'a>(
     })
 }
 
-fn body<'a>(
+fn read_request_body<'a>(
     reader: &mut DocumentReader<'a>,
     method: &str,
     operation: &'a Map<String, Value>,
     pointer: &str,
 ) -> Option<(BodyContent, bool)> {
-    let (value, pointer) = reader.follow(operation.get("requestBody")?, &format!("{pointer}/requestBody"))?;
+    let (value, pointer) =
+        reader.resolve_reference(operation.get("requestBody")?, &format!("{pointer}/requestBody"))?;
     if !matches!(method, "POST" | "PUT" | "PATCH") {
-        reader.note(&pointer, format!("a body can't be passed to {method}, only to `fetch`: left out"));
+        reader
+            .add_warning(&pointer, format!("a body can't be passed to {method}, only to `fetch`: left out"));
         return None;
     }
     let is_required = value.get("required") == Some(&Value::Bool(true));
-    let content = content(reader, value, &pointer);
+    let content = read_content(reader, value, &pointer);
     let other = match &content {
         BodyContent::Text => Some("text/*"),
-        BodyContent::Other(media) => Some(&**media).filter(|media| *media != OCTETS),
+        BodyContent::Other(media) => Some(&**media).filter(|media| *media != OCTET_STREAM),
         BodyContent::Empty | BodyContent::Json(_) | BodyContent::Form => None,
     };
     if let Some(media) = other {
         let message =
             format!("a body of type `{media}` can't be passed to a method, only to `fetch`: read as unknown");
-        reader.note(&pointer, message);
+        reader.add_warning(&pointer, message);
     }
     Some((content, is_required))
 }
 
 /// The content of the responses with a successful status, or else of the default response.
-fn answers<'a>(
+fn read_responses<'a>(
     reader: &mut DocumentReader<'a>,
     operation: &'a Map<String, Value>,
     pointer: &str,
 ) -> Vec<BodyContent> {
     let pointer = format!("{pointer}/responses");
     let Some(responses) = operation.get("responses").and_then(Value::as_object) else {
-        reader.note(&pointer, "no responses are listed: read as unknown");
+        reader.add_warning(&pointer, "no responses are listed: read as unknown");
         return vec![BodyContent::Json(OpenApiSchema::Unknown)];
     };
     let good = responses.iter().filter(|(status, _)| status.starts_with('2'));
@@ -333,27 +342,34 @@ fn answers<'a>(
     }
     let mut answers = Vec::new();
     for (status, value) in listed {
-        let Some((value, pointer)) = reader.follow(value, &member(&pointer, status)) else { continue };
-        let answer = content(reader, value, &pointer);
+        let Some((value, pointer)) = reader.resolve_reference(value, &member_pointer(&pointer, status))
+        else {
+            continue;
+        };
+        let answer = read_content(reader, value, &pointer);
         if !answers.contains(&answer) {
             answers.push(answer);
         }
     }
     if answers.is_empty() {
-        reader.note(&pointer, "no successful response is listed: read as unknown");
+        reader.add_warning(&pointer, "no successful response is listed: read as unknown");
         answers.push(BodyContent::Json(OpenApiSchema::Unknown));
     }
     answers
 }
 
 /// The content of a body: JSON if it is among the media types.
-fn content<'a>(reader: &mut DocumentReader<'a>, value: &'a Map<String, Value>, pointer: &str) -> BodyContent {
+fn read_content<'a>(
+    reader: &mut DocumentReader<'a>,
+    value: &'a Map<String, Value>,
+    pointer: &str,
+) -> BodyContent {
     let Some(listed) = value.get("content").and_then(Value::as_object) else { return BodyContent::Empty };
     let find = |fits: fn(&str) -> bool| listed.iter().find(|(media, _)| fits(&essence(media)));
     if let Some((media, value)) = find(is_json).or_else(|| find(|media| media == "*/*")) {
-        let pointer = member(&format!("{pointer}/content"), media);
+        let pointer = member_pointer(&format!("{pointer}/content"), media);
         let schema = value.get("schema");
-        let schema = schema.map(|schema| schema::read(reader, schema, &format!("{pointer}/schema")));
+        let schema = schema.map(|schema| schema::read_schema(reader, schema, &format!("{pointer}/schema")));
         return BodyContent::Json(schema.unwrap_or(OpenApiSchema::Unknown));
     }
     if find(|media| media == "application/x-www-form-urlencoded").is_some() {

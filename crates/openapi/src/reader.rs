@@ -22,17 +22,17 @@ pub(crate) struct DocumentReader<'a> {
     root: &'a Value,
     names: UsedNames,
     /// The name of the schema at a pointer.
-    named: HashMap<String, String>,
+    names_by_pointer: HashMap<String, String>,
     /// The named schemas that are still to be read.
-    waiting: VecDeque<(String, String)>,
-    findings: Vec<DocumentWarning>,
+    pending_schemas: VecDeque<(String, String)>,
+    warnings: Vec<DocumentWarning>,
 }
 
 /// The schemas that were read, and the problems found.
 pub(crate) struct ReadSchemas {
     pub(crate) schemas: Vec<(String, OpenApiSchema)>,
     pub(crate) descriptions: HashMap<String, String>,
-    pub(crate) findings: Vec<DocumentWarning>,
+    pub(crate) warnings: Vec<DocumentWarning>,
 }
 
 impl<'a> DocumentReader<'a> {
@@ -40,14 +40,14 @@ impl<'a> DocumentReader<'a> {
         let mut reader = Self {
             root,
             names: UsedNames::default(),
-            named: HashMap::new(),
-            waiting: VecDeque::new(),
-            findings: Vec::new(),
+            names_by_pointer: HashMap::new(),
+            pending_schemas: VecDeque::new(),
+            warnings: Vec::new(),
         };
         let schemas = root.pointer(SCHEMAS).and_then(Value::as_object);
         for name in schemas.into_iter().flat_map(Map::keys) {
-            let given = reader.names.give(name);
-            reader.wait(member(SCHEMAS, name), given);
+            let given = reader.names.unique_name(name);
+            reader.enqueue_schema(member_pointer(SCHEMAS, name), given);
         }
         reader
     }
@@ -57,43 +57,44 @@ impl<'a> DocumentReader<'a> {
     }
 
     /// Records a problem.
-    pub(crate) fn note(&mut self, pointer: &str, message: impl Into<String>) {
-        self.findings.push(DocumentWarning { pointer: pointer.to_owned(), message: message.into() });
+    pub(crate) fn add_warning(&mut self, pointer: &str, message: impl Into<String>) {
+        self.warnings.push(DocumentWarning { pointer: pointer.to_owned(), message: message.into() });
     }
 
     /// Records a problem with a schema, and returns the schema that is used instead.
-    pub(crate) fn unknown(&mut self, pointer: &str, message: &str) -> OpenApiSchema {
-        self.note(pointer, format!("{message}: read as unknown"));
+    pub(crate) fn unknown_schema(&mut self, pointer: &str, message: &str) -> OpenApiSchema {
+        self.add_warning(pointer, format!("{message}: read as unknown"));
         OpenApiSchema::Unknown
     }
 
     /// Returns the schema that a `$ref` refers to, by name.
-    pub(crate) fn named(&mut self, reference: &Value, pointer: &str) -> OpenApiSchema {
-        let Some(target) = reference.as_str().and_then(local) else {
-            return self.unknown(pointer, "the reference leads out of the document, and nothing is fetched");
+    pub(crate) fn referenced_schema(&mut self, reference: &Value, pointer: &str) -> OpenApiSchema {
+        let Some(target) = reference.as_str().and_then(local_pointer) else {
+            return self
+                .unknown_schema(pointer, "the reference leads out of the document, and nothing is fetched");
         };
-        if let Some(name) = self.named.get(&target) {
+        if let Some(name) = self.names_by_pointer.get(&target) {
             return OpenApiSchema::Named(name.clone());
         }
         if self.root.pointer(&target).is_none() {
-            return self.unknown(pointer, &format!("there is nothing at `#{target}`"));
+            return self.unknown_schema(pointer, &format!("there is nothing at `#{target}`"));
         }
-        let name = self.names.give(&names::of_pointer(&target));
-        self.wait(target, name.clone());
+        let name = self.names.unique_name(&names::name_from_pointer(&target));
+        self.enqueue_schema(target, name.clone());
         OpenApiSchema::Named(name)
     }
 
     /// Returns the name of the schema that a reference into the document refers to.
-    pub(crate) fn name_of(&mut self, reference: &str) -> Option<String> {
-        self.root.pointer(&local(reference)?)?;
-        match self.named(&Value::from(reference), "") {
+    pub(crate) fn referenced_name(&mut self, reference: &str) -> Option<String> {
+        self.root.pointer(&local_pointer(reference)?)?;
+        match self.referenced_schema(&Value::from(reference), "") {
             OpenApiSchema::Named(name) => Some(name),
             _ => None,
         }
     }
 
     /// Returns the object at a pointer, or the one that its `$ref` refers to, with its own pointer.
-    pub(crate) fn follow(
+    pub(crate) fn resolve_reference(
         &mut self,
         value: &'a Value,
         pointer: &str,
@@ -101,53 +102,59 @@ impl<'a> DocumentReader<'a> {
         let (mut value, mut at) = (value, pointer.to_owned());
         for _ in 0..MAX_HOPS {
             let Some(object) = value.as_object() else {
-                self.note(&at, "an object is expected here: left out");
+                self.add_warning(&at, "an object is expected here: left out");
                 return None;
             };
             let Some(reference) = object.get("$ref") else { return Some((object, at)) };
-            let target = reference.as_str().and_then(local);
+            let target = reference.as_str().and_then(local_pointer);
             let Some((target, found)) =
                 target.and_then(|target| Some((target.clone(), self.root.pointer(&target)?)))
             else {
-                self.note(&at, format!("the reference {reference} leads nowhere in the document: left out"));
+                self.add_warning(
+                    &at,
+                    format!("the reference {reference} leads nowhere in the document: left out"),
+                );
                 return None;
             };
             (value, at) = (found, target);
         }
-        self.note(pointer, "too many references in a row: left out");
+        self.add_warning(pointer, "too many references in a row: left out");
         None
     }
 
     /// Reads all the schemas that are referred to, and returns them with the problems found.
     pub(crate) fn finish(mut self) -> ReadSchemas {
         let (mut schemas, mut descriptions) = (Vec::new(), HashMap::new());
-        while let Some((pointer, name)) = self.waiting.pop_front() {
+        while let Some((pointer, name)) = self.pending_schemas.pop_front() {
             let root = self.root;
             let value = root.pointer(&pointer);
             let description = value.and_then(|value| value.get("description")).and_then(Value::as_str);
             descriptions.extend(description.map(|text| (name.clone(), text.to_owned())));
-            let schema = value.map(|value| schema::read(&mut self, value, &pointer));
+            let schema = value.map(|value| schema::read_schema(&mut self, value, &pointer));
             schemas.push((name, schema.unwrap_or(OpenApiSchema::Unknown)));
         }
-        for name in schema::break_circles(&mut schemas) {
-            self.note(&format!("{SCHEMAS}/{name}"), "the schema refers only to itself: read as unknown");
+        for name in schema::break_cycles(&mut schemas) {
+            self.add_warning(
+                &format!("{SCHEMAS}/{name}"),
+                "the schema refers only to itself: read as unknown",
+            );
         }
-        ReadSchemas { schemas, descriptions, findings: self.findings }
+        ReadSchemas { schemas, descriptions, warnings: self.warnings }
     }
 
-    fn wait(&mut self, pointer: String, name: String) {
-        self.named.insert(pointer.clone(), name.clone());
-        self.waiting.push_back((pointer, name));
+    fn enqueue_schema(&mut self, pointer: String, name: String) {
+        self.names_by_pointer.insert(pointer.clone(), name.clone());
+        self.pending_schemas.push_back((pointer, name));
     }
 }
 
 /// Returns the pointer of a member.
-pub(crate) fn member(pointer: &str, name: &str) -> String {
+pub(crate) fn member_pointer(pointer: &str, name: &str) -> String {
     format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Returns the pointer in a reference into the same document, which is written as a URI fragment.
-pub(crate) fn local(reference: &str) -> Option<String> {
+pub(crate) fn local_pointer(reference: &str) -> Option<String> {
     let fragment = reference.strip_prefix('#')?;
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.as_bytes();

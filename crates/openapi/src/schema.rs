@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::reader::{DocumentReader, member};
+use crate::reader::{DocumentReader, member_pointer};
 
 /// The structure of a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub enum OpenApiSchema {
     /// A union: at least one of these.
     Any(Vec<OpenApiSchema>),
     /// A union with a discriminator.
-    Told(DiscriminatedUnion),
+    Discriminated(DiscriminatedUnion),
     /// An intersection: all of these at once.
     All(Vec<OpenApiSchema>),
 }
@@ -46,7 +46,7 @@ pub enum OpenApiSchema {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiscriminatedUnion {
     /// The member that is the discriminator.
-    pub by: String,
+    pub discriminator: String,
     /// The alternatives.
     pub branches: Vec<OpenApiSchema>,
     /// The discriminator's values, each with the name of its schema.
@@ -59,7 +59,7 @@ pub struct ObjectSchema {
     /// The named members.
     pub members: Vec<MemberSchema>,
     /// The schema of additional members, or `None` if the document does not describe them.
-    pub others: Option<Box<OpenApiSchema>>,
+    pub additional: Option<Box<OpenApiSchema>>,
 }
 
 /// A member of an object.
@@ -92,63 +92,69 @@ pub enum MemberAccess {
 }
 
 /// Reads the schema at a pointer.
-pub(crate) fn read<'a>(reader: &mut DocumentReader<'a>, value: &'a Value, pointer: &str) -> OpenApiSchema {
+pub(crate) fn read_schema<'a>(
+    reader: &mut DocumentReader<'a>,
+    value: &'a Value,
+    pointer: &str,
+) -> OpenApiSchema {
     match value {
         Value::Bool(true) => OpenApiSchema::Unknown,
         Value::Bool(false) => OpenApiSchema::Never,
         Value::Object(schema) => {
-            let read = whole(reader, schema, pointer);
+            let read = read_without_nullable(reader, schema, pointer);
             let is_nullable = |key| schema.get(key) == Some(&Value::Bool(true));
             if is_nullable("nullable") || is_nullable("x-nullable") {
-                any(vec![read, OpenApiSchema::Null])
+                union_of(vec![read, OpenApiSchema::Null])
             } else {
                 read
             }
         }
-        _ => reader.unknown(pointer, "this is not a schema"),
+        _ => reader.unknown_schema(pointer, "this is not a schema"),
     }
 }
 
 /// Reads all of a schema except for `nullable`.
-fn whole<'a>(
+fn read_without_nullable<'a>(
     reader: &mut DocumentReader<'a>,
     schema: &'a Map<String, Value>,
     pointer: &str,
 ) -> OpenApiSchema {
     let mut parts = Vec::new();
-    parts.extend(schema.get("$ref").map(|reference| reader.named(reference, pointer)));
+    parts.extend(schema.get("$ref").map(|reference| reader.referenced_schema(reference, pointer)));
     let literals = schema.get("enum").or_else(|| schema.get("const"));
     match literals {
         Some(Value::Array(values)) if schema.contains_key("enum") => {
-            parts.push(literal(reader, values.clone(), &format!("{pointer}/enum")));
+            parts.push(read_literals(reader, values.clone(), &format!("{pointer}/enum")));
         }
         Some(value) if !schema.contains_key("enum") => {
-            parts.push(literal(reader, vec![value.clone()], &format!("{pointer}/const")));
+            parts.push(read_literals(reader, vec![value.clone()], &format!("{pointer}/const")));
         }
-        Some(_) => parts.push(reader.unknown(pointer, "`enum` is not a list")),
+        Some(_) => parts.push(reader.unknown_schema(pointer, "`enum` is not a list")),
         // Beside a reference, a bare `type` only repeats the type of its target.
-        None if parts.is_empty() || says_members(schema) => parts.extend(typed(reader, schema, pointer)),
+        None if parts.is_empty() || describes_members(schema) => {
+            parts.extend(read_typed(reader, schema, pointer))
+        }
         None => {}
     }
-    parts.extend(several(reader, schema, pointer, "allOf"));
+    parts.extend(read_branches(reader, schema, pointer, "allOf"));
     for key in ["oneOf", "anyOf"] {
-        let branches = several(reader, schema, pointer, key);
+        let branches = read_branches(reader, schema, pointer, key);
         if !branches.is_empty() {
             let is_open = branches.contains(&OpenApiSchema::Unknown);
             parts.push(match schema.get("discriminator").filter(|_| !is_open) {
-                Some(discriminator) => told(reader, discriminator, schema.get(key), branches),
-                None => any(branches),
+                Some(discriminator) => read_discriminated(reader, discriminator, schema.get(key), branches),
+                None => union_of(branches),
             });
         }
     }
-    all(parts)
+    intersection_of(parts)
 }
 
-fn says_members(schema: &Map<String, Value>) -> bool {
+fn describes_members(schema: &Map<String, Value>) -> bool {
     schema.contains_key("properties") || schema.contains_key("required")
 }
 
-fn several<'a>(
+fn read_branches<'a>(
     reader: &mut DocumentReader<'a>,
     schema: &'a Map<String, Value>,
     pointer: &str,
@@ -157,14 +163,14 @@ fn several<'a>(
     let Some(branches) = schema.get(key) else { return Vec::new() };
     let pointer = format!("{pointer}/{key}");
     let Some(branches) = branches.as_array() else {
-        return vec![reader.unknown(&pointer, "this is not a list of schemas")];
+        return vec![reader.unknown_schema(&pointer, "this is not a list of schemas")];
     };
     let branches = branches.iter().enumerate();
-    branches.map(|(index, branch)| read(reader, branch, &format!("{pointer}/{index}"))).collect()
+    branches.map(|(index, branch)| read_schema(reader, branch, &format!("{pointer}/{index}"))).collect()
 }
 
 /// Returns the alternatives of a discriminator: by its mapping, or else by the names of their schemas.
-fn told(
+fn read_discriminated(
     reader: &mut DocumentReader<'_>,
     discriminator: &Value,
     written: Option<&Value>,
@@ -172,70 +178,73 @@ fn told(
 ) -> OpenApiSchema {
     // Before OpenAPI 3 the discriminator was only a name.
     let by = discriminator.get("propertyName").unwrap_or(discriminator).as_str();
-    let Some(by) = by.map(str::to_owned) else { return any(branches) };
+    let Some(by) = by.map(str::to_owned) else { return union_of(branches) };
     let mut values = Vec::new();
     for (text, target) in discriminator.get("mapping").and_then(Value::as_object).into_iter().flatten() {
         let target = target.as_str().unwrap_or_default();
-        let name =
-            if target.contains('#') { reader.name_of(target) } else { reader.name_of(&in_schemas(target)) };
+        let name = if target.contains('#') {
+            reader.referenced_name(target)
+        } else {
+            reader.referenced_name(&schema_pointer(target))
+        };
         values.extend(name.map(|name| (text.clone(), name)));
     }
     for branch in written.and_then(Value::as_array).into_iter().flatten() {
         let Some(target) = branch.get("$ref").and_then(Value::as_str) else { continue };
-        let Some(name) = reader.name_of(target) else { continue };
+        let Some(name) = reader.referenced_name(target) else { continue };
         let text = target.rsplit('/').next().unwrap_or_default();
         if !values.iter().any(|(_, known)| *known == name) {
             values.push((text.replace("~1", "/").replace("~0", "~"), name));
         }
     }
     if values.is_empty() {
-        any(branches)
+        union_of(branches)
     } else {
-        OpenApiSchema::Told(DiscriminatedUnion { by, branches, values })
+        OpenApiSchema::Discriminated(DiscriminatedUnion { discriminator: by, branches, values })
     }
 }
 
-fn in_schemas(name: &str) -> String {
-    member("#/components/schemas", name)
+fn schema_pointer(name: &str) -> String {
+    member_pointer("#/components/schemas", name)
 }
 
-fn literal(reader: &mut DocumentReader<'_>, values: Vec<Value>, pointer: &str) -> OpenApiSchema {
+fn read_literals(reader: &mut DocumentReader<'_>, values: Vec<Value>, pointer: &str) -> OpenApiSchema {
     if values.is_empty() {
-        return reader.unknown(pointer, "the list of values is empty");
+        return reader.unknown_schema(pointer, "the list of values is empty");
     }
     if values.iter().any(|value| value.is_array() || value.is_object()) {
-        return reader.unknown(pointer, "values that are lists or objects have no type of their own");
+        return reader.unknown_schema(pointer, "values that are lists or objects have no type of their own");
     }
     OpenApiSchema::Literals(values)
 }
 
 /// Reads the schema by its `type`, or by its other keywords if that is missing.
-fn typed<'a>(
+fn read_typed<'a>(
     reader: &mut DocumentReader<'a>,
     schema: &'a Map<String, Value>,
     pointer: &str,
 ) -> Option<OpenApiSchema> {
     match schema.get("type") {
-        Some(Value::String(name)) => Some(of_type(reader, name, schema, pointer)),
+        Some(Value::String(name)) => Some(read_named_type(reader, name, schema, pointer)),
         Some(Value::Array(names)) => {
             let names = names.iter().filter_map(Value::as_str);
-            Some(any(names.map(|name| of_type(reader, name, schema, pointer)).collect()))
+            Some(union_of(names.map(|name| read_named_type(reader, name, schema, pointer)).collect()))
         }
-        Some(_) => Some(reader.unknown(&format!("{pointer}/type"), "this is not a type")),
-        None if says_members(schema)
+        Some(_) => Some(reader.unknown_schema(&format!("{pointer}/type"), "this is not a type")),
+        None if describes_members(schema)
             || schema.contains_key("additionalProperties")
             || schema.contains_key("patternProperties") =>
         {
-            Some(object(reader, schema, pointer))
+            Some(read_object(reader, schema, pointer))
         }
         None if schema.contains_key("items") || schema.contains_key("prefixItems") => {
-            Some(list(reader, schema, pointer))
+            Some(read_list(reader, schema, pointer))
         }
         None => None,
     }
 }
 
-fn of_type<'a>(
+fn read_named_type<'a>(
     reader: &mut DocumentReader<'a>,
     name: &str,
     schema: &'a Map<String, Value>,
@@ -245,18 +254,18 @@ fn of_type<'a>(
     match name {
         "null" => OpenApiSchema::Null,
         "boolean" => OpenApiSchema::Boolean,
-        "integer" => OpenApiSchema::Integer(width(schema, format())),
+        "integer" => OpenApiSchema::Integer(integer_format(schema, format())),
         "number" => OpenApiSchema::Number,
         "string" => OpenApiSchema::Text(format()),
         "file" => OpenApiSchema::Text(Some("binary".into())),
-        "array" => list(reader, schema, pointer),
-        "object" => object(reader, schema, pointer),
-        _ => reader.unknown(&format!("{pointer}/type"), &format!("there is no type `{name}`")),
+        "array" => read_list(reader, schema, pointer),
+        "object" => read_object(reader, schema, pointer),
+        _ => reader.unknown_schema(&format!("{pointer}/type"), &format!("there is no type `{name}`")),
     }
 }
 
 /// The format of an integer. Bounds take precedence if they are more specific.
-fn width(schema: &Map<String, Value>, format: Option<String>) -> Option<String> {
+fn integer_format(schema: &Map<String, Value>, format: Option<String>) -> Option<String> {
     let bound = |key| schema.get(key).and_then(Value::as_f64);
     let fits = |bound: f64| (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&bound);
     match (bound("minimum"), bound("maximum")) {
@@ -272,16 +281,21 @@ fn width(schema: &Map<String, Value>, format: Option<String>) -> Option<String> 
     }
 }
 
-fn list<'a>(reader: &mut DocumentReader<'a>, schema: &'a Map<String, Value>, pointer: &str) -> OpenApiSchema {
+fn read_list<'a>(
+    reader: &mut DocumentReader<'a>,
+    schema: &'a Map<String, Value>,
+    pointer: &str,
+) -> OpenApiSchema {
     // Before OpenAPI 3.1 a list in `items` had the meaning of `prefixItems`.
     let first = schema.get("prefixItems").or_else(|| schema.get("items").filter(|items| items.is_array()));
     let items = schema.get("items").filter(|items| !items.is_array());
-    let items = items.map(|items| read(reader, items, &format!("{pointer}/items")));
+    let items = items.map(|items| read_schema(reader, items, &format!("{pointer}/items")));
     let Some(first) = first.and_then(Value::as_array) else {
         return OpenApiSchema::List(Box::new(items.unwrap_or(OpenApiSchema::Unknown)));
     };
     let first = first.iter().enumerate();
-    let first = first.map(|(index, item)| read(reader, item, &format!("{pointer}/prefixItems/{index}")));
+    let first =
+        first.map(|(index, item)| read_schema(reader, item, &format!("{pointer}/prefixItems/{index}")));
     let first = first.collect();
     OpenApiSchema::Tuple(
         first,
@@ -291,7 +305,7 @@ fn list<'a>(reader: &mut DocumentReader<'a>, schema: &'a Map<String, Value>, poi
     )
 }
 
-fn object<'a>(
+fn read_object<'a>(
     reader: &mut DocumentReader<'a>,
     schema: &'a Map<String, Value>,
     pointer: &str,
@@ -312,7 +326,7 @@ fn object<'a>(
                 let says = |word: &str| value.get(word) == Some(&Value::Bool(true));
                 members.push(MemberSchema {
                     name: name.clone(),
-                    schema: read(reader, value, &member(&at, name)),
+                    schema: read_schema(reader, value, &member_pointer(&at, name)),
                     is_required: required.contains(&&**name),
                     description: description.to_owned(),
                     access: match (says("readOnly"), says("writeOnly")) {
@@ -324,7 +338,7 @@ fn object<'a>(
                 });
             }
         }
-        Some(_) => reader.note(&at, "this is not an object of schemas: left out"),
+        Some(_) => reader.add_warning(&at, "this is not an object of schemas: left out"),
         None => {}
     }
     // Required members that another part describes, or none.
@@ -345,15 +359,15 @@ fn object<'a>(
     let others = match schema.get("additionalProperties") {
         None | Some(Value::Bool(false)) => patterns,
         Some(others) => {
-            let others = read(reader, others, &format!("{pointer}/additionalProperties"));
+            let others = read_schema(reader, others, &format!("{pointer}/additionalProperties"));
             Some(patterns.unwrap_or(others))
         }
     };
-    OpenApiSchema::Object(ObjectSchema { members, others: others.map(Box::new) })
+    OpenApiSchema::Object(ObjectSchema { members, additional: others.map(Box::new) })
 }
 
 /// Returns a union. It is unknown if any branch is.
-fn any(branches: Vec<OpenApiSchema>) -> OpenApiSchema {
+fn union_of(branches: Vec<OpenApiSchema>) -> OpenApiSchema {
     let mut flat: Vec<OpenApiSchema> = Vec::new();
     for branch in branches {
         match branch {
@@ -376,7 +390,7 @@ fn any(branches: Vec<OpenApiSchema>) -> OpenApiSchema {
 }
 
 /// Returns an intersection. Unknown parts are ignored.
-fn all(mut parts: Vec<OpenApiSchema>) -> OpenApiSchema {
+fn intersection_of(mut parts: Vec<OpenApiSchema>) -> OpenApiSchema {
     parts.retain(|part| *part != OpenApiSchema::Unknown);
     match parts.len() {
         0 | 1 => parts.pop().unwrap_or(OpenApiSchema::Unknown),
@@ -386,28 +400,29 @@ fn all(mut parts: Vec<OpenApiSchema>) -> OpenApiSchema {
 
 /// Finds names that only refer to themselves, as `a: b`, `b: a` do, and makes them unknown. A cycle through a
 /// list or an object is valid.
-pub(crate) fn break_circles(schemas: &mut [(String, OpenApiSchema)]) -> Vec<String> {
+pub(crate) fn break_cycles(schemas: &mut [(String, OpenApiSchema)]) -> Vec<String> {
     let index: HashMap<&str, usize> =
         schemas.iter().enumerate().map(|(index, (name, _))| (&**name, index)).collect();
-    let edges: Vec<Vec<usize>> = schemas.iter().map(|(_, schema)| direct(schema, &index)).collect();
-    let mut state = vec![SchemaReadState::New; edges.len()];
+    let edges: Vec<Vec<usize>> =
+        schemas.iter().map(|(_, schema)| direct_references(schema, &index)).collect();
+    let mut state = vec![SchemaReadState::Unvisited; edges.len()];
     let mut circular = BTreeSet::new();
     for start in 0..edges.len() {
         // Depth first, with an explicit stack, since a chain may be as long as the document.
         let mut path = vec![(start, 0)];
         while let Some((at, next)) = path.pop() {
-            if next == 0 && state[at] != SchemaReadState::New {
+            if next == 0 && state[at] != SchemaReadState::Unvisited {
                 continue;
             }
-            state[at] = SchemaReadState::Open;
+            state[at] = SchemaReadState::Visiting;
             match edges[at].get(next) {
-                None => state[at] = SchemaReadState::Done,
+                None => state[at] = SchemaReadState::Visited,
                 Some(&to) => {
                     path.push((at, next + 1));
                     match state[to] {
-                        SchemaReadState::Open => drop(circular.insert(at)),
-                        SchemaReadState::New => path.push((to, 0)),
-                        SchemaReadState::Done => {}
+                        SchemaReadState::Visiting => drop(circular.insert(at)),
+                        SchemaReadState::Unvisited => path.push((to, 0)),
+                        SchemaReadState::Visited => {}
                     }
                 }
             }
@@ -422,19 +437,19 @@ pub(crate) fn break_circles(schemas: &mut [(String, OpenApiSchema)]) -> Vec<Stri
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SchemaReadState {
-    New,
-    Open,
-    Done,
+    Unvisited,
+    Visiting,
+    Visited,
 }
 
 /// The names that a schema refers to directly, without a list or an object in between.
-fn direct(schema: &OpenApiSchema, index: &HashMap<&str, usize>) -> Vec<usize> {
+fn direct_references(schema: &OpenApiSchema, index: &HashMap<&str, usize>) -> Vec<usize> {
     match schema {
         OpenApiSchema::Named(name) => index.get(&**name).copied().into_iter().collect(),
         OpenApiSchema::Any(parts)
         | OpenApiSchema::All(parts)
-        | OpenApiSchema::Told(DiscriminatedUnion { branches: parts, .. }) => {
-            parts.iter().flat_map(|part| direct(part, index)).collect()
+        | OpenApiSchema::Discriminated(DiscriminatedUnion { branches: parts, .. }) => {
+            parts.iter().flat_map(|part| direct_references(part, index)).collect()
         }
         _ => Vec::new(),
     }

@@ -10,33 +10,33 @@ const FORM: &str = "application/x-www-form-urlencoded";
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
 /// The old and new prefixes of references.
-const MOVED: [(&str, &str); 3] = [
+const REFERENCE_PREFIXES: [(&str, &str); 3] = [
     ("#/definitions/", "#/components/schemas/"),
     ("#/parameters/", "#/components/parameters/"),
     ("#/responses/", "#/components/responses/"),
 ];
 
 /// The fields of a parameter that do not describe its type.
-const OF_PARAMETER: [&str; 7] =
+const PARAMETER_FIELDS: [&str; 7] =
     ["name", "in", "description", "required", "collectionFormat", "schema", "$ref"];
 
 /// Returns the document in the shape of OpenAPI 3.1.
 pub(crate) fn upgrade(mut root: Value) -> Value {
     let shared = root.get("parameters").cloned().unwrap_or_default();
     let defaults = OperationDefaults {
-        consumes: media(&root, "consumes", &[JSON.to_owned()]),
-        produces: media(&root, "produces", &[JSON.to_owned()]),
-        shared,
+        consumes: media_types(&root, "consumes", &[JSON.to_owned()]),
+        produces: media_types(&root, "produces", &[JSON.to_owned()]),
+        shared_parameters: shared,
     };
     let base = root.get("basePath").cloned().unwrap_or_default();
     for path in root.get_mut("paths").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut) {
-        defaults.path(path);
+        defaults.upgrade_path(path);
     }
     let produces = defaults.produces.clone();
     let mut responses = root.get_mut("responses").map(Value::take).unwrap_or_default();
-    each(&mut responses, |answer| response(answer, &produces));
-    let mut parameters = defaults.shared;
-    each(&mut parameters, parameter);
+    for_each_member(&mut responses, |answer| upgrade_response(answer, &produces));
+    let mut parameters = defaults.shared_parameters;
+    for_each_member(&mut parameters, upgrade_parameter);
     let schemas = root.get_mut("definitions").map(Value::take).unwrap_or_default();
     let mut upgraded = json!({
         "openapi": "3.1.0",
@@ -53,50 +53,50 @@ pub(crate) fn upgrade(mut root: Value) -> Value {
 struct OperationDefaults {
     consumes: Vec<String>,
     produces: Vec<String>,
-    shared: Value,
+    shared_parameters: Value,
 }
 
 impl OperationDefaults {
-    fn path(&self, path: &mut Value) {
+    fn upgrade_path(&self, path: &mut Value) {
         let Some(path) = path.as_object_mut() else { return };
         let common = path.remove("parameters").unwrap_or_default();
-        let (common, body): (Vec<Value>, _) = self.divide(&common, &self.consumes);
+        let (common, body): (Vec<Value>, _) = self.split_body_parameters(&common, &self.consumes);
         for (_, operation) in path.iter_mut().filter(|(name, _)| METHODS.contains(&&***name)) {
-            self.operation(operation, body.as_ref());
+            self.upgrade_operation(operation, body.as_ref());
         }
         path.insert("parameters".to_owned(), common.into());
     }
 
-    fn operation(&self, operation: &mut Value, common: Option<&Value>) {
-        let consumes = media(operation, "consumes", &self.consumes);
-        let produces = media(operation, "produces", &self.produces);
+    fn upgrade_operation(&self, operation: &mut Value, common: Option<&Value>) {
+        let consumes = media_types(operation, "consumes", &self.consumes);
+        let produces = media_types(operation, "produces", &self.produces);
         let Some(operation) = operation.as_object_mut() else { return };
         let parameters = operation.remove("parameters").unwrap_or_default();
-        let (parameters, body) = self.divide(&parameters, &consumes);
+        let (parameters, body) = self.split_body_parameters(&parameters, &consumes);
         operation.insert("parameters".to_owned(), parameters.into());
         operation.extend(body.as_ref().or(common).map(|body| ("requestBody".to_owned(), body.clone())));
         if let Some(responses) = operation.get_mut("responses") {
-            each(responses, |answer| response(answer, &produces));
+            for_each_member(responses, |answer| upgrade_response(answer, &produces));
         }
     }
 
     /// Separates the parameters from those that form the body.
-    fn divide(&self, parameters: &Value, consumes: &[String]) -> (Vec<Value>, Option<Value>) {
+    fn split_body_parameters(&self, parameters: &Value, consumes: &[String]) -> (Vec<Value>, Option<Value>) {
         let (mut others, mut body) = (Vec::new(), None);
         let (mut fields, mut required, mut has_file) = (Map::new(), Vec::new(), false);
         for written in parameters.as_array().into_iter().flatten() {
-            let found = self.shared(written).unwrap_or(written);
+            let found = self.shared_parameter(written).unwrap_or(written);
             match found.get("in").and_then(Value::as_str) {
-                Some("body") => body = Some(whole_body(found, consumes)),
+                Some("body") => body = Some(upgrade_body(found, consumes)),
                 Some("formData") => {
                     let name = found.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
                     has_file |= found.get("type").is_some_and(|it| it == "file");
                     required.extend(is_required(found).then(|| Value::from(&*name)));
-                    fields.insert(name, schema_of(found));
+                    fields.insert(name, parameter_schema(found));
                 }
                 _ => {
                     let mut written = written.clone();
-                    parameter(&mut written);
+                    upgrade_parameter(&mut written);
                     others.push(written);
                 }
             }
@@ -113,38 +113,38 @@ impl OperationDefaults {
     }
 
     /// Returns the document-level parameter that a reference refers to.
-    fn shared(&self, written: &Value) -> Option<&Value> {
+    fn shared_parameter(&self, written: &Value) -> Option<&Value> {
         let name = written.get("$ref")?.as_str()?.strip_prefix("#/parameters/")?;
-        self.shared.get(name.replace("~1", "/").replace("~0", "~"))
+        self.shared_parameters.get(name.replace("~1", "/").replace("~0", "~"))
     }
 }
 
-fn whole_body(found: &Value, consumes: &[String]) -> Value {
+fn upgrade_body(found: &Value, consumes: &[String]) -> Value {
     let schema = found.get("schema").cloned().unwrap_or(Value::Bool(true));
     let content = consumes.iter().map(|media| (media.clone(), json!({ "schema": schema })));
     json!({ "required": is_required(found), "content": content.collect::<Map<_, _>>() })
 }
 
 /// Moves a parameter's type into its schema.
-fn parameter(parameter: &mut Value) {
+fn upgrade_parameter(parameter: &mut Value) {
     if parameter.get("$ref").is_some() || !parameter.is_object() {
         return;
     }
-    let schema = schema_of(parameter);
+    let schema = parameter_schema(parameter);
     let Some(parameter) = parameter.as_object_mut() else { return };
     let is_repeated = parameter.get("collectionFormat").is_some_and(|format| format == "multi");
     parameter.insert("explode".to_owned(), is_repeated.into());
     parameter.insert("schema".to_owned(), schema);
 }
 
-fn schema_of(parameter: &Value) -> Value {
+fn parameter_schema(parameter: &Value) -> Value {
     let words = parameter.as_object().into_iter().flatten();
-    let words = words.filter(|(word, _)| !OF_PARAMETER.contains(&&***word) && *word != "explode");
+    let words = words.filter(|(word, _)| !PARAMETER_FIELDS.contains(&&***word) && *word != "explode");
     let words: Map<_, _> = words.map(|(word, value)| (word.clone(), value.clone())).collect();
     parameter.get("schema").cloned().unwrap_or(Value::Object(words))
 }
 
-fn response(response: &mut Value, produces: &[String]) {
+fn upgrade_response(response: &mut Value, produces: &[String]) {
     let Some(response) = response.as_object_mut() else { return };
     if let Some(schema) = response.remove("schema") {
         let content = produces.iter().map(|media| (media.clone(), json!({ "schema": schema })));
@@ -156,13 +156,13 @@ fn is_required(parameter: &Value) -> bool {
     parameter.get("required") == Some(&Value::Bool(true))
 }
 
-fn media(of: &Value, key: &str, default: &[String]) -> Vec<String> {
+fn media_types(of: &Value, key: &str, default: &[String]) -> Vec<String> {
     let listed = of.get(key).and_then(Value::as_array).into_iter().flatten();
     let listed: Vec<String> = listed.filter_map(Value::as_str).map(str::to_owned).collect();
     if listed.is_empty() { default.to_vec() } else { listed }
 }
 
-fn each(members: &mut Value, change: impl Fn(&mut Value)) {
+fn for_each_member(members: &mut Value, change: impl Fn(&mut Value)) {
     members.as_object_mut().into_iter().flat_map(Map::values_mut).for_each(change);
 }
 
@@ -173,8 +173,9 @@ fn move_references(value: &mut Value) {
             for (name, value) in members {
                 let text = value.as_str().filter(|_| name == "$ref");
                 let moved = text.and_then(|text| {
-                    let (to, rest) =
-                        MOVED.iter().find_map(|(from, to)| Some((to, text.strip_prefix(from)?)))?;
+                    let (to, rest) = REFERENCE_PREFIXES
+                        .iter()
+                        .find_map(|(from, to)| Some((to, text.strip_prefix(from)?)))?;
                     Some(format!("{to}{rest}"))
                 });
                 match moved {

@@ -7,39 +7,39 @@ use crate::{
     ParameterLocation,
 };
 
-fn read(text: &str) -> OpenApiDocument {
-    OpenApiDocument::read(text).expect("a document")
+fn parse_document(text: &str) -> OpenApiDocument {
+    OpenApiDocument::parse(text).expect("a document")
 }
 
 /// A document with one operation, whose response has this schema, and these named schemas.
-fn answering(schema: &str, schemas: &str) -> OpenApiDocument {
-    read(&format!(
+fn document_with_schema(schema: &str, schemas: &str) -> OpenApiDocument {
+    parse_document(&format!(
         "openapi: 3.1.0\npaths:\n  /x:\n    get:\n      responses:\n        '200': {{ content: {{ application/json: {{ schema: {schema} }} }} }}\ncomponents: {{ schemas: {{ {schemas} }} }}\n"
     ))
 }
 
-fn answer(document: &OpenApiDocument) -> &OpenApiSchema {
+fn response_schema(document: &OpenApiDocument) -> &OpenApiSchema {
     match document.operations[0].answers.as_slice() {
         [BodyContent::Json(schema)] => schema,
         other => panic!("{other:?}"),
     }
 }
 
-fn messages(document: &OpenApiDocument) -> Vec<String> {
-    document.findings.iter().map(|finding| format!("{}: {}", finding.pointer, finding.message)).collect()
+fn warning_messages(document: &OpenApiDocument) -> Vec<String> {
+    document.warnings.iter().map(|finding| format!("{}: {}", finding.pointer, finding.message)).collect()
 }
 
 #[test]
 fn json_and_yaml_are_the_same_document() {
     let yaml = "openapi: 3.1.0\ninfo: { title: Shop }\npaths:\n  /a/{id}:\n    delete: { responses: { 204: { description: gone } } }\n";
     let json = r#"{"openapi":"3.1.0","info":{"title":"Shop"},"paths":{"/a/{id}":{"delete":{"responses":{"204":{"description":"gone"}}}}}}"#;
-    assert_eq!(read(yaml), read(json));
-    assert_eq!(read(yaml).operations[0].answers, [BodyContent::Empty]);
+    assert_eq!(parse_document(yaml), parse_document(json));
+    assert_eq!(parse_document(yaml).operations[0].answers, [BodyContent::Empty]);
 }
 
 #[test]
 fn rejects_other_texts_with_the_position() {
-    let refused = |text: &str| OpenApiDocument::read(text).expect_err(text);
+    let refused = |text: &str| OpenApiDocument::parse(text).expect_err(text);
     assert!(matches!(refused("a: b"), DocumentError::NotOpenApi));
     assert!(matches!(refused(""), DocumentError::NotOpenApi));
     assert!(matches!(refused("[1]"), DocumentError::NotOpenApi));
@@ -91,13 +91,13 @@ components:
   schemas:
     Pet: { type: object, required: [name], properties: { name: { type: string }, mother: { nullable: true, allOf: [{ $ref: '#/components/schemas/Pet' }] } } }
 ";
-    assert_eq!(read(old), read(new));
-    assert_eq!(read(old).findings, []);
+    assert_eq!(parse_document(old), parse_document(new));
+    assert_eq!(parse_document(old).warnings, []);
 }
 
 #[test]
 fn reads_a_swagger_form_as_a_body() {
-    let document = read(
+    let document = parse_document(
         "
 swagger: '2.0'
 paths:
@@ -108,13 +108,17 @@ paths:
     let bodies: Vec<_> = document.operations.iter().map(|operation| operation.body.clone()).collect();
     let other = BodyContent::Other("multipart/form-data".to_owned());
     assert_eq!(bodies, [Some((BodyContent::Form, false)), Some((other, false))]);
-    assert!(messages(&document)[0].contains("can't be passed to a method"), "{:?}", document.findings);
+    assert!(
+        warning_messages(&document)[0].contains("can't be passed to a method"),
+        "{:?}",
+        document.warnings
+    );
 }
 
 #[test]
 fn adds_the_base_path_only_once() {
     let text = "swagger: '2.0'\nbasePath: /api/v1\npaths: { /a: { get: { responses: { 200: {} } } } }\n";
-    let path = |served: &str| read(text).below(served).operations[0].path.clone();
+    let path = |served: &str| parse_document(text).relative_to(served).operations[0].path.clone();
     assert_eq!(path(""), "/api/v1/a");
     assert_eq!(path("/"), "/api/v1/a");
     assert_eq!(path("/api/v1"), "/a");
@@ -127,26 +131,26 @@ fn breaks_only_cycles_of_bare_references() {
     let schemas = "Tree: { type: object, properties: { children: { type: array, items: { $ref: '#/components/schemas/Tree' } } } },
                    A: { $ref: '#/components/schemas/B' }, B: { anyOf: [{ $ref: '#/components/schemas/A' }, { type: string }] },
                    List: { type: array, items: { $ref: '#/components/schemas/List' } }";
-    let document = answering("{ $ref: '#/components/schemas/Tree' }", schemas);
+    let document = document_with_schema("{ $ref: '#/components/schemas/Tree' }", schemas);
     assert_eq!(document.schema("B"), Some(&OpenApiSchema::Unknown));
     assert_eq!(document.schema("A"), Some(&OpenApiSchema::Named("B".into())));
     assert_eq!(
         document.schema("List"),
         Some(&OpenApiSchema::List(Box::new(OpenApiSchema::Named("List".into()))))
     );
-    assert_eq!(document.findings.len(), 1);
+    assert_eq!(document.warnings.len(), 1);
 }
 
 #[test]
 fn follows_references_to_any_part_of_the_document() {
     let schemas = "Pet: { properties: { owner: { properties: { name: { type: string } } } } }";
-    let document = answering("{ $ref: '#/components/schemas/Pet/properties/owner' }", schemas);
-    assert_eq!(answer(&document), &OpenApiSchema::Named("Pet_owner".into()));
+    let document = document_with_schema("{ $ref: '#/components/schemas/Pet/properties/owner' }", schemas);
+    assert_eq!(response_schema(&document), &OpenApiSchema::Named("Pet_owner".into()));
     assert!(document.schema("Pet_owner").is_some());
     let escaped = "{ $ref: '#/paths/~1x/get/responses/200/content/application~1json/schema' }";
-    assert!(matches!(answer(&answering(escaped, "")), OpenApiSchema::Named(_)));
-    let escaped = answering("{ $ref: '#/components/schemas/A%20B' }", "'A B': { type: string }");
-    assert_eq!(answer(&escaped), &OpenApiSchema::Named("A_B".into()));
+    assert!(matches!(response_schema(&document_with_schema(escaped, "")), OpenApiSchema::Named(_)));
+    let escaped = document_with_schema("{ $ref: '#/components/schemas/A%20B' }", "'A B': { type: string }");
+    assert_eq!(response_schema(&escaped), &OpenApiSchema::Named("A_B".into()));
 }
 
 #[test]
@@ -161,16 +165,16 @@ fn reads_malformed_schemas_as_unknown_with_a_finding() {
         ("{ enum: 7 }", "`enum` is not a list"),
         ("7", "this is not a schema"),
     ] {
-        let document = answering(schema, "");
-        assert_eq!(answer(&document), &OpenApiSchema::Unknown, "{schema}");
-        let messages = messages(&document);
+        let document = document_with_schema(schema, "");
+        assert_eq!(response_schema(&document), &OpenApiSchema::Unknown, "{schema}");
+        let messages = warning_messages(&document);
         assert!(messages.len() == 1 && messages[0].contains(told), "{schema}: {messages:?}");
     }
 }
 
 #[test]
 fn leaves_out_malformed_operations_only() {
-    let document = read(
+    let document = parse_document(
         "
 openapi: 3.0.0
 paths:
@@ -188,7 +192,7 @@ paths:
     let get = &document.operations[1];
     assert_eq!(get.parameters.len(), 1);
     assert_eq!((&*get.parameters[0].name, get.parameters[0].place), ("id", ParameterLocation::Path));
-    let messages = messages(&document).join("\n");
+    let messages = warning_messages(&document).join("\n");
     for told in [
         "begin with `/`",
         "an object is expected here",
@@ -206,7 +210,7 @@ paths:
 
 #[test]
 fn expands_aliases_up_to_a_limit() {
-    let document = read(
+    let document = parse_document(
         "
 openapi: 3.1.0
 paths: { /a: { get: &get { summary: one, responses: { 200: { description: ok } } } }, /b: { get: { <<: *get, summary: two } } }
@@ -219,11 +223,11 @@ paths: { /a: { get: &get { summary: one, responses: { 200: { description: ok } }
         let before = format!("*a{}, ", level - 1).repeat(10);
         bomb.push_str(&format!("a{level}: &a{level} [{before}]\n"));
     }
-    assert!(matches!(OpenApiDocument::read(&bomb), Err(DocumentError::Syntax { .. })));
+    assert!(matches!(OpenApiDocument::parse(&bomb), Err(DocumentError::Syntax { .. })));
     let deep = format!("openapi: 3.1.0\nx: {}", "[".repeat(100_000));
-    assert!(matches!(OpenApiDocument::read(&deep), Err(DocumentError::Syntax { .. })));
+    assert!(matches!(OpenApiDocument::parse(&deep), Err(DocumentError::Syntax { .. })));
     let deep = format!("{{\"openapi\":\"3.1.0\",\"x\":{}", "[".repeat(100_000));
-    assert!(matches!(OpenApiDocument::read(&deep), Err(DocumentError::Syntax { .. })));
+    assert!(matches!(OpenApiDocument::parse(&deep), Err(DocumentError::Syntax { .. })));
 }
 
 #[test]
@@ -232,20 +236,20 @@ fn reads_chains_of_references_of_any_length() {
     let links = (0..50_000).map(link).collect::<Vec<_>>().join(",");
     let text =
         format!("{{\"openapi\":\"3.1.0\",\"components\":{{\"schemas\":{{{links},\"A50000\":{{}}}}}}}}");
-    assert_eq!(read(&text).schemas.len(), 50_001);
+    assert_eq!(parse_document(&text).schemas.len(), 50_001);
 }
 
 #[test]
 fn names_are_valid_identifiers_and_unique() {
     let schemas = "'a.b': { type: string }, 'a-b': { type: string }, class: { type: string }, '7up': { type: string }, 'ä': { type: string }";
-    let document = answering("true", schemas);
+    let document = document_with_schema("true", schemas);
     let names: Vec<_> = document.schemas.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["a_b", "a_b_2", "class_", "_7up", "_"]);
 }
 
 #[test]
 fn reads_the_targets_and_parameters_of_links() {
-    let document = read(
+    let document = parse_document(
         "
 openapi: 3.0.0
 paths:
@@ -269,7 +273,7 @@ components: { links: { Shared: { operationId: c } } }
     let path = LinkTarget::Path("GET".to_owned(), "/b/{id}".to_owned());
     assert_eq!(told, [("one", id("b"), false), ("other", path, true), ("shared", id("c"), false)]);
     assert_eq!(links[0].parameters, [("path.id".to_owned(), json!("$response.body#/id"))]);
-    assert!(messages(&document)[0].contains("leads to no operation"), "{:?}", document.findings);
+    assert!(warning_messages(&document)[0].contains("leads to no operation"), "{:?}", document.warnings);
 }
 
 #[test]
@@ -280,8 +284,10 @@ fn maps_discriminator_values_to_schemas() {
     let schema = format!(
         "{{ oneOf: {branches}, discriminator: {{ propertyName: is, mapping: {{ miau: Cat, wuff: '#/components/schemas/Dog' }} }} }}"
     );
-    let document = answering(&schema, schemas);
-    let OpenApiSchema::Told(DiscriminatedUnion { by, branches, values }) = answer(&document) else {
+    let document = document_with_schema(&schema, schemas);
+    let OpenApiSchema::Discriminated(DiscriminatedUnion { discriminator: by, branches, values }) =
+        response_schema(&document)
+    else {
         panic!("{document:?}")
     };
     assert_eq!((&**by, branches.len()), ("is", 3));
@@ -293,8 +299,8 @@ fn maps_discriminator_values_to_schemas() {
 fn reads_access_of_members_and_widths_of_integers() {
     let schema = "{ type: object, properties: { a: { type: string, readOnly: true }, b: { type: string, writeOnly: true, deprecated: true }, \
                   c: { type: integer, maximum: 4294967295 }, d: { type: integer, format: int64, minimum: 0, maximum: 9 }, e: { type: integer } } }";
-    let document = answering(schema, "Named: { type: string, description: Some text. }");
-    let OpenApiSchema::Object(object) = answer(&document) else { panic!("{document:?}") };
+    let document = document_with_schema(schema, "Named: { type: string, description: Some text. }");
+    let OpenApiSchema::Object(object) = response_schema(&document) else { panic!("{document:?}") };
     let told: Vec<_> = object.members.iter().map(|it| (it.access, it.is_deprecated)).collect();
     assert_eq!(told[..2], [(MemberAccess::ReadOnly, false), (MemberAccess::WriteOnly, true)]);
     let formats: Vec<_> = object.members[2..].iter().map(|it| it.schema.clone()).collect();

@@ -13,16 +13,16 @@ use std::fmt::Write;
 
 use crate::document::OpenApiDocument;
 use crate::names::UsedNames;
-use crate::operation::{BodyContent, OCTETS, OpenApiOperation, OperationParameter, ParameterLocation};
+use crate::operation::{BodyContent, OCTET_STREAM, OpenApiOperation, OperationParameter, ParameterLocation};
 use crate::schema::{DiscriminatedUnion, OpenApiSchema};
-use write::{TypeWriter, comment, key, literal};
+use write::{TypeWriter, doc_comment, member_key, string_literal};
 
 /// The types that are the same for all services.
-const COMMON: &str = include_str!("../../../sdk/javascript/orfa.d.ts");
+const COMMON_TYPES: &str = include_str!("../../../sdk/javascript/orfa.d.ts");
 /// The declaration of services without a known description.
 const UNKNOWN_SERVICES: &str = "export type Services = Readonly<Record<string, Service>>;\n";
 /// The start of its comment.
-const THEIR_COMMENT: &str = "/**\n * The services of the route by name.";
+const SERVICES_COMMENT: &str = "/**\n * The services of the route by name.";
 
 /// A service and its operations that may be called.
 #[derive(Clone, Debug)]
@@ -37,18 +37,23 @@ pub struct CallableService<'a> {
 
 /// Generates the file `orfa.d.ts` for these services.
 #[must_use]
-pub fn types(services: &[CallableService<'_>]) -> String {
-    let (before, after) = COMMON.split_once(UNKNOWN_SERVICES).unwrap_or((COMMON, ""));
-    let before = before.rsplit_once(THEIR_COMMENT).map_or(before, |(before, _)| before);
+pub fn generate_types(services: &[CallableService<'_>]) -> String {
+    let (before, after) = COMMON_TYPES.split_once(UNKNOWN_SERVICES).unwrap_or((COMMON_TYPES, ""));
+    let before = before.rsplit_once(SERVICES_COMMENT).map_or(before, |(before, _)| before);
     let mut names = UsedNames::default();
     let (mut namespaces, mut members) = (String::new(), String::new());
     for open in services {
         match open.document.filter(|_| !open.operations.is_empty()) {
-            None => _ = writeln!(members, "  readonly {}: Service;", key(open.name)),
+            None => _ = writeln!(members, "  readonly {}: Service;", member_key(open.name)),
             Some(document) => {
-                let service = TypedService { document, namespace: names.give(open.name) };
-                namespaces.push_str(&service.namespace(open));
-                let _ = write!(members, "  readonly {}: {{\n{}", key(open.name), service.methods(open));
+                let service = TypedService { document, namespace: names.unique_name(open.name) };
+                namespaces.push_str(&service.write_namespace(open));
+                let _ = write!(
+                    members,
+                    "  readonly {}: {{\n{}",
+                    member_key(open.name),
+                    service.method_overloads(open)
+                );
                 members.push_str("    fetch(path: string, init?: FetchInit): Promise<Response>;\n  };\n");
             }
         }
@@ -65,20 +70,22 @@ struct TypedService<'a> {
 
 impl TypedService<'_> {
     /// Writes the schemas that the open operations use, and no others.
-    fn namespace(&self, open: &CallableService<'_>) -> String {
-        let used = self.used(open);
+    fn write_namespace(&self, open: &CallableService<'_>) -> String {
+        let used = self.used_schemas(open);
         if used.is_empty() {
             return String::new();
         }
-        let (title, namespace) = (comment("", &self.document.title, false), &self.namespace);
+        let (title, namespace) = (doc_comment("", &self.document.title, false), &self.namespace);
         let mut text = format!("{title}export namespace {namespace} {{\n");
         let writer = TypeWriter { prefix: "", indent: 1 };
         for (name, schema) in self.document.schemas.iter().filter(|(name, _)| used.contains(&**name)) {
             text.push_str(&match schema {
-                OpenApiSchema::Object(object) if object.others.is_none() && !object.members.is_empty() => {
-                    format!("  interface {name} {}\n", writer.object(object))
+                OpenApiSchema::Object(object)
+                    if object.additional.is_none() && !object.members.is_empty() =>
+                {
+                    format!("  interface {name} {}\n", writer.object_type(object))
                 }
-                other => format!("  type {name} = {};\n", writer.schema(other)),
+                other => format!("  type {name} = {};\n", writer.schema_type(other)),
             });
         }
         text.push_str("}\n\n");
@@ -86,35 +93,35 @@ impl TypedService<'_> {
     }
 
     /// The names of the schemas that the open operations use.
-    fn used<'o>(&'o self, open: &'o CallableService<'_>) -> HashSet<&'o str> {
+    fn used_schemas<'o>(&'o self, open: &'o CallableService<'_>) -> HashSet<&'o str> {
         let mut waiting: Vec<&str> = Vec::new();
         for operation in &open.operations {
             let content = operation.answers.iter().chain(operation.body.iter().map(|(body, _)| body));
             content.for_each(|content| {
                 if let BodyContent::Json(schema) = content {
-                    names(schema, &mut waiting);
+                    collect_names(schema, &mut waiting);
                 }
             });
-            operation.parameters.iter().for_each(|parameter| names(&parameter.schema, &mut waiting));
+            operation.parameters.iter().for_each(|parameter| collect_names(&parameter.schema, &mut waiting));
         }
         let schemas: HashMap<&str, &OpenApiSchema> =
             self.document.schemas.iter().map(|(name, schema)| (&**name, schema)).collect();
         let mut used = HashSet::new();
         while let Some(name) = waiting.pop() {
             if used.insert(name) {
-                schemas.get(name).into_iter().for_each(|schema| names(schema, &mut waiting));
+                schemas.get(name).into_iter().for_each(|schema| collect_names(schema, &mut waiting));
             }
         }
         used
     }
 
-    fn methods(&self, open: &CallableService<'_>) -> String {
+    fn method_overloads(&self, open: &CallableService<'_>) -> String {
         let mut text = String::new();
         for operation in &open.operations {
-            let summary = comment("    ", &operation.summary, operation.is_deprecated);
-            let path = literal(&operation.path);
+            let summary = doc_comment("    ", &operation.summary, operation.is_deprecated);
+            let path = string_literal(&operation.path);
             let method = operation.method.to_ascii_lowercase();
-            let (arguments, answer) = (self.arguments(operation), self.answer(operation));
+            let (arguments, answer) = (self.arguments(operation), self.response_type(operation));
             let _ = writeln!(text, "{summary}    {method}(path: {path}{arguments}): Promise<{answer}>;");
         }
         text
@@ -123,12 +130,12 @@ impl TypedService<'_> {
     /// The arguments after the path: a body if the method has one, and parameters.
     fn arguments(&self, operation: &OpenApiOperation) -> String {
         let takes_body = matches!(operation.method, "POST" | "PUT" | "PATCH");
-        let (params, is_required) = self.params(operation);
+        let (params, is_required) = self.parameters_type(operation);
         let mut text = String::new();
         if takes_body {
             let (body, body_is_required) = match &operation.body {
                 None => ("undefined".to_owned(), false),
-                Some((content, is_required)) => (self.body(content), *is_required),
+                Some((content, is_required)) => (self.body_type(content), *is_required),
             };
             // A parameter before a required one can't be optional.
             text.push_str(&match (body_is_required, is_required) {
@@ -144,31 +151,31 @@ impl TypedService<'_> {
         text
     }
 
-    fn body(&self, content: &BodyContent) -> String {
+    fn body_type(&self, content: &BodyContent) -> String {
         match content {
             BodyContent::Empty => "undefined".to_owned(),
-            BodyContent::Json(schema) => self.writer().schema(schema),
+            BodyContent::Json(schema) => self.writer().schema_type(schema),
             BodyContent::Form => "URLSearchParams".to_owned(),
-            BodyContent::Other(media) if media == OCTETS => "ArrayBuffer | ArrayBufferView".to_owned(),
+            BodyContent::Other(media) if media == OCTET_STREAM => "ArrayBuffer | ArrayBufferView".to_owned(),
             BodyContent::Text | BodyContent::Other(_) => "unknown".to_owned(),
         }
     }
 
-    fn answer(&self, operation: &OpenApiOperation) -> String {
+    fn response_type(&self, operation: &OpenApiOperation) -> String {
         if operation.method == "HEAD" {
             return "Headers".to_owned();
         }
         let kinds = operation.answers.iter().map(|answer| match answer {
             BodyContent::Empty => "null".to_owned(),
-            BodyContent::Json(schema) => self.writer().schema(schema),
+            BodyContent::Json(schema) => self.writer().schema_type(schema),
             BodyContent::Text => "string".to_owned(),
             BodyContent::Form | BodyContent::Other(_) => "Uint8Array".to_owned(),
         });
-        write::union(kinds)
+        write::union_type(kinds)
     }
 
     /// The parameters that a call may have, and whether any of them is required.
-    fn params(&self, operation: &OpenApiOperation) -> (Option<String>, bool) {
+    fn parameters_type(&self, operation: &OpenApiOperation) -> (Option<String>, bool) {
         let carried = |parameter: &&OperationParameter| {
             matches!(parameter.place, ParameterLocation::Path | ParameterLocation::Query)
         };
@@ -187,7 +194,11 @@ impl TypedService<'_> {
                 continue;
             }
             let mark = if parameter.is_required { "" } else { "?" };
-            members.push(format!("{}{mark}: {}", key(&parameter.name), self.param(parameter)));
+            members.push(format!(
+                "{}{mark}: {}",
+                member_key(&parameter.name),
+                self.parameter_type(parameter)
+            ));
         }
         if is_open {
             // Objects have many encodings: `filter[name]=x`.
@@ -196,45 +207,46 @@ impl TypedService<'_> {
         ((!members.is_empty()).then(|| format!("{{ {} }}", members.join("; "))), is_required)
     }
 
-    fn param(&self, parameter: &OperationParameter) -> String {
-        let schema = self.resolved(&parameter.schema);
+    fn parameter_type(&self, parameter: &OperationParameter) -> String {
+        let schema = self.resolve_schema(&parameter.schema);
         match (parameter.place, schema) {
             (
                 ParameterLocation::Path,
-                OpenApiSchema::Literals(_) | OpenApiSchema::Any(_) | OpenApiSchema::Told(_),
+                OpenApiSchema::Literals(_) | OpenApiSchema::Any(_) | OpenApiSchema::Discriminated(_),
             )
             | (ParameterLocation::Query, _) => {}
             _ => return "string | number".to_owned(),
         }
         match schema {
-            OpenApiSchema::List(items) if parameter.is_repeated => self.value(items),
-            OpenApiSchema::List(items) => format!("string | ReadonlyArray<{}>", self.value(items)),
-            _ => self.value(&parameter.schema),
+            OpenApiSchema::List(items) if parameter.is_repeated => self.url_value_type(items),
+            OpenApiSchema::List(items) => format!("string | ReadonlyArray<{}>", self.url_value_type(items)),
+            _ => self.url_value_type(&parameter.schema),
         }
     }
 
     /// The type of a value in a URL.
-    fn value(&self, schema: &OpenApiSchema) -> String {
-        match self.resolved(schema) {
+    fn url_value_type(&self, schema: &OpenApiSchema) -> String {
+        match self.resolve_schema(schema) {
             OpenApiSchema::Boolean => "boolean".to_owned(),
             OpenApiSchema::Integer(_) | OpenApiSchema::Number => "number".to_owned(),
             OpenApiSchema::Text(Some(format)) if format.starts_with("date") => "string | Date".to_owned(),
             OpenApiSchema::Text(_) => "string".to_owned(),
-            OpenApiSchema::Literals(_) => self.writer().schema(schema),
+            OpenApiSchema::Literals(_) => self.writer().schema_type(schema),
             OpenApiSchema::Null => "null".to_owned(),
-            OpenApiSchema::Any(branches) | OpenApiSchema::Told(DiscriminatedUnion { branches, .. }) => {
-                write::union(branches.iter().map(|branch| self.value(branch)))
+            OpenApiSchema::Any(branches)
+            | OpenApiSchema::Discriminated(DiscriminatedUnion { branches, .. }) => {
+                write::union_type(branches.iter().map(|branch| self.url_value_type(branch)))
             }
             _ => "Param".to_owned(),
         }
     }
 
     fn is_object(&self, schema: &OpenApiSchema) -> bool {
-        matches!(self.resolved(schema), OpenApiSchema::Object(_) | OpenApiSchema::All(_))
+        matches!(self.resolve_schema(schema), OpenApiSchema::Object(_) | OpenApiSchema::All(_))
     }
 
     /// Resolves a name. Cycles were broken when the document was read.
-    fn resolved<'s>(&'s self, schema: &'s OpenApiSchema) -> &'s OpenApiSchema {
+    fn resolve_schema<'s>(&'s self, schema: &'s OpenApiSchema) -> &'s OpenApiSchema {
         let mut schema = schema;
         while let OpenApiSchema::Named(name) = schema {
             schema = self.document.schema(name).unwrap_or(&OpenApiSchema::Unknown);
@@ -248,21 +260,21 @@ impl TypedService<'_> {
 }
 
 /// Collects the names that a schema refers to.
-fn names<'s>(schema: &'s OpenApiSchema, found: &mut Vec<&'s str>) {
+fn collect_names<'s>(schema: &'s OpenApiSchema, found: &mut Vec<&'s str>) {
     match schema {
         OpenApiSchema::Named(name) => found.push(name),
-        OpenApiSchema::List(items) => names(items, found),
+        OpenApiSchema::List(items) => collect_names(items, found),
         OpenApiSchema::Tuple(first, rest) => {
-            first.iter().chain(rest.as_deref()).for_each(|item| names(item, found));
+            first.iter().chain(rest.as_deref()).for_each(|item| collect_names(item, found));
         }
         OpenApiSchema::Object(object) => {
             let members = object.members.iter().map(|member| &member.schema);
-            members.chain(object.others.as_deref()).for_each(|schema| names(schema, found));
+            members.chain(object.additional.as_deref()).for_each(|schema| collect_names(schema, found));
         }
         OpenApiSchema::Any(parts)
         | OpenApiSchema::All(parts)
-        | OpenApiSchema::Told(DiscriminatedUnion { branches: parts, .. }) => {
-            parts.iter().for_each(|part| names(part, found));
+        | OpenApiSchema::Discriminated(DiscriminatedUnion { branches: parts, .. }) => {
+            parts.iter().for_each(|part| collect_names(part, found));
         }
         _ => {}
     }

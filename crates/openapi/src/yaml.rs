@@ -25,11 +25,11 @@ pub(crate) struct YamlSyntaxError {
 struct YamlEventReader<'text> {
     events: Parser<'text, StrInput<'text>>,
     anchors: HashMap<usize, Value>,
-    aliased: usize,
+    aliased_nodes: usize,
 }
 
 /// Parses a document.
-pub(crate) fn read(text: &str) -> Result<Value, YamlSyntaxError> {
+pub(crate) fn parse_tree(text: &str) -> Result<Value, YamlSyntaxError> {
     let text = text.trim_start_matches('\u{feff}');
     if !text.trim_start().starts_with('{') {
         return read_yaml(text);
@@ -43,21 +43,21 @@ pub(crate) fn read(text: &str) -> Result<Value, YamlSyntaxError> {
 
 fn read_yaml(text: &str) -> Result<Value, YamlSyntaxError> {
     let mut reader =
-        YamlEventReader { events: Parser::new_from_str(text), anchors: HashMap::new(), aliased: 0 };
-    reader.document().map_err(|error| {
+        YamlEventReader { events: Parser::new_from_str(text), anchors: HashMap::new(), aliased_nodes: 0 };
+    reader.read_document().map_err(|error| {
         let at = error.marker();
         YamlSyntaxError { line: at.line(), column: at.col() + 1, reason: error.info().to_owned() }
     })
 }
 
 impl<'text> YamlEventReader<'text> {
-    fn document(&mut self) -> Result<Value, ScanError> {
+    fn read_document(&mut self) -> Result<Value, ScanError> {
         loop {
             let (event, span) = self.next()?;
             match event {
                 Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => {}
                 Event::StreamEnd | Event::DocumentEnd => return Ok(Value::Null),
-                _ => return self.value(event, &span, 0),
+                _ => return self.read_value(event, &span, 0),
             }
         }
     }
@@ -66,17 +66,17 @@ impl<'text> YamlEventReader<'text> {
         self.events.next().unwrap_or(Ok((Event::StreamEnd, Span::default())))
     }
 
-    fn value(&mut self, event: Event<'text>, span: &Span, depth: usize) -> Result<Value, ScanError> {
+    fn read_value(&mut self, event: Event<'text>, span: &Span, depth: usize) -> Result<Value, ScanError> {
         if depth > MAX_DEPTH {
             return Err(ScanError::new_str(span.start, "it is nested too deep"));
         }
         let (value, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                (scalar(Scalar::parse_from_cow_and_metadata(text, style, tag.as_ref())), anchor)
+                (scalar_value(Scalar::parse_from_cow_and_metadata(text, style, tag.as_ref())), anchor)
             }
-            Event::SequenceStart(anchor, _) => (self.sequence(depth)?, anchor),
-            Event::MappingStart(anchor, _) => (self.mapping(depth)?, anchor),
-            Event::Alias(anchor) => return self.alias(anchor, span),
+            Event::SequenceStart(anchor, _) => (self.read_sequence(depth)?, anchor),
+            Event::MappingStart(anchor, _) => (self.read_mapping(depth)?, anchor),
+            Event::Alias(anchor) => return self.read_alias(anchor, span),
             _ => return Err(ScanError::new_str(span.start, "a value is missing")),
         };
         if anchor > 0 {
@@ -85,20 +85,20 @@ impl<'text> YamlEventReader<'text> {
         Ok(value)
     }
 
-    fn sequence(&mut self, depth: usize) -> Result<Value, ScanError> {
+    fn read_sequence(&mut self, depth: usize) -> Result<Value, ScanError> {
         let mut items = Vec::new();
         loop {
             let (event, span) = self.next()?;
             if event == Event::SequenceEnd {
                 return Ok(Value::Array(items));
             }
-            items.push(self.value(event, &span, depth + 1)?);
+            items.push(self.read_value(event, &span, depth + 1)?);
         }
     }
 
     /// Reads a mapping. Of two equal keys the later one is used; `<<` adds the members of another mapping
     /// that are missing here.
-    fn mapping(&mut self, depth: usize) -> Result<Value, ScanError> {
+    fn read_mapping(&mut self, depth: usize) -> Result<Value, ScanError> {
         let mut members = Map::new();
         let mut merged = Vec::new();
         loop {
@@ -109,7 +109,7 @@ impl<'text> YamlEventReader<'text> {
                 _ => return Err(ScanError::new_str(span.start, "a key has to be a string")),
             };
             let (event, span) = self.next()?;
-            match (&*name, self.value(event, &span, depth + 1)?) {
+            match (&*name, self.read_value(event, &span, depth + 1)?) {
                 ("<<", Value::Object(others)) => merged.push(others),
                 (_, value) => drop(members.insert(name, value)),
             }
@@ -120,19 +120,19 @@ impl<'text> YamlEventReader<'text> {
         Ok(Value::Object(members))
     }
 
-    fn alias(&mut self, anchor: usize, span: &Span) -> Result<Value, ScanError> {
+    fn read_alias(&mut self, anchor: usize, span: &Span) -> Result<Value, ScanError> {
         let unknown = || ScanError::new_str(span.start, "the alias has no anchor before it");
         let value = self.anchors.get(&anchor).ok_or_else(unknown)?;
-        let (nodes, depth) = extent(value);
-        self.aliased += nodes;
-        if self.aliased > MAX_ALIASED || depth > MAX_DEPTH / 2 {
+        let (nodes, depth) = count_nodes(value);
+        self.aliased_nodes += nodes;
+        if self.aliased_nodes > MAX_ALIASED || depth > MAX_DEPTH / 2 {
             return Err(ScanError::new_str(span.start, "the aliases expand to too many values"));
         }
         Ok(value.clone())
     }
 }
 
-fn scalar(scalar: Option<Scalar<'_>>) -> Value {
+fn scalar_value(scalar: Option<Scalar<'_>>) -> Value {
     match scalar {
         None | Some(Scalar::Null) => Value::Null,
         Some(Scalar::Boolean(value)) => value.into(),
@@ -143,9 +143,9 @@ fn scalar(scalar: Option<Scalar<'_>>) -> Value {
 }
 
 /// The number of nodes of a value, and its depth.
-fn extent(value: &Value) -> (usize, usize) {
+fn count_nodes(value: &Value) -> (usize, usize) {
     let add = |(nodes, depth): (usize, usize), value| {
-        let (more, below) = extent(value);
+        let (more, below) = count_nodes(value);
         (nodes + more, depth.max(below + 1))
     };
     match value {

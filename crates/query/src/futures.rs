@@ -1,6 +1,6 @@
 //! The upstream calls of a run. Each starts at once in a task of its own and is cancelled on drop.
 
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use services::{CallError, ProgramResponse};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -54,7 +54,7 @@ impl RunFutures {
         call: impl Future<Output = Result<ProgramResponse, CallError>> + Send + 'static,
     ) -> i32 {
         let (number, sender) = (self.slots.len(), self.sender().clone());
-        let task = tokio::spawn(watched(PollSite::Query, async move {
+        let task = tokio::spawn(watch_polls(PollSite::Query, async move {
             // The receiver is gone if the run is over.
             let _ = sender.send((number, call.await));
         }));

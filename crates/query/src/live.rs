@@ -11,7 +11,7 @@ use std::collections::hash_map;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use offload::{FairPermit, ShareKey};
 use sandbox::{CacheKey, Store};
 
@@ -139,7 +139,7 @@ impl WarmInstancePool {
             gone.extend(inner.least(now, |_| true));
         }
         if !std::mem::replace(&mut inner.is_swept, true) {
-            tokio::spawn(watched(PollSite::Query, sweep(Arc::downgrade(&self.inner))));
+            tokio::spawn(watch_polls(PollSite::Query, sweep(Arc::downgrade(&self.inner))));
         }
         drop(inner);
     }
@@ -252,7 +252,7 @@ mod tests {
         drop(lives.take(session, KEY).unwrap());
         let inner = lock(&lives.inner);
         assert_eq!((inner.count, inner.sessions.len()), (0, 0));
-        assert_eq!(slots.available(), 16);
+        assert_eq!(slots.available_permits(), 16);
     }
 
     #[tokio::test]
@@ -281,6 +281,6 @@ mod tests {
         let taken = lives.take([1; 8], KEY).unwrap();
         assert!(slots.try_acquire(client).is_none(), "it is in use again");
         drop(taken);
-        assert_eq!(slots.available(), 2);
+        assert_eq!(slots.available_permits(), 2);
     }
 }

@@ -252,7 +252,7 @@ impl QueryRoute {
         let bytes = recorder.size() + answer.body.as_ref().map_or(0, Bytes::len);
         let request = JobRequest {
             kind: "recording",
-            payer: seen.quota_key().for_answers(),
+            payer: seen.quota_key().for_responses(),
             estimate: RECORDING_BYTE.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX)),
             deadline: Instant::now() + RECORDING_TIME,
         };

@@ -15,7 +15,7 @@ use crate::record::HostCallMode;
 use crate::runtime::QueryRuntime;
 use crate::token::SessionId;
 use bytes::Bytes;
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use offload::{FairPermit, QuotaKey};
 use query_abi::{ALLOC, CONSTRUCTORS, ENTRY, MEMORY};
 use sandbox::{
@@ -224,7 +224,7 @@ fn abandon(mut staged: (Store<QueryGuest>, RunPlacement, Option<FairPermit>), is
     if staged.0.data().memory.is_some()
         && let Ok(runtime) = Handle::try_current()
     {
-        runtime.spawn(watched(PollSite::Query, async move {
+        runtime.spawn(watch_polls(PollSite::Query, async move {
             let (mut store, within, permit) = staged;
             give_back(&mut store, is_plain).await;
             drop(store);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use offload::{
     CpuClock, FairPermit, FairSemaphore, JobContext, JobRequest, OffloadPool, QuotaBook, QuotaKey,
 };
@@ -139,7 +139,7 @@ impl QueryRuntime {
         let all = self.instances.0 as usize;
         let classes = [("c", 0), ("javascript", 1), ("plain", 2)];
         classes.map(|(class, index)| {
-            let used = all.saturating_sub(self.places[index].available());
+            let used = all.saturating_sub(self.places[index].available_permits());
             PoolUsage { class, used, all }
         })
     }
@@ -171,7 +171,7 @@ impl QueryRuntime {
                 // retried later.
                 let _ = runtime.offload.run_long(request, job).await;
             };
-            tokio::spawn(watched(PollSite::Query, replicating));
+            tokio::spawn(watch_polls(PollSite::Query, replicating));
         }
         lane
     }

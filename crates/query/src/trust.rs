@@ -140,7 +140,7 @@ impl SigningKeys {
 
 impl TrustedKey {
     fn new(name: &str, config: &KeyConfig) -> Result<Self, Vec<ConfigProblem>> {
-        let pointer = json::pointer::below("", name);
+        let pointer = json::pointer::append_step("", name);
         let mut problems = Vec::new();
         let mut note = |field: &str, (message, hint): (String, &str)| {
             problems.push(ConfigProblem {

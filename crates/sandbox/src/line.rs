@@ -186,7 +186,7 @@ impl RunQueue {
 impl RunQueueShared {
     fn has_room(&self, now: Duration) -> bool {
         let target = self.target.load(Relaxed);
-        if self.places.available() > 0 || target == u64::MAX {
+        if self.places.available_permits() > 0 || target == u64::MAX {
             return true;
         }
         let (seen, mut law) = (self.seen(now), self.law());

@@ -189,7 +189,7 @@ impl InlineEvaluation {
             InlineValue::Text(text) => ValueReference::Text(text),
             InlineValue::Json(document) => ValueReference::Json(document.root()),
             InlineValue::Within(whole, start) => match self.values.get(*whole)? {
-                Some(InlineValue::Json(document)) => ValueReference::Json(document.node(*start)?),
+                Some(InlineValue::Json(document)) => ValueReference::Json(document.node_at(*start)?),
                 _ => return None,
             },
             InlineValue::Unusual => return None,
@@ -374,9 +374,9 @@ fn text<'s>(seen: &ValueReference<'s>) -> Option<Cow<'s, str>> {
             Cow::Owned(value.to_string())
         }
         ValueReference::Json(node) => match node.kind() {
-            ValueKind::String if !node.is_unpaired() => node.plain()?,
-            ValueKind::Number if is_plain(node.text()) => node.plain()?,
-            ValueKind::Bool(_) => node.plain()?,
+            ValueKind::String if !node.has_unpaired_surrogate() => node.scalar_text()?,
+            ValueKind::Number if is_plain(node.text()) => node.scalar_text()?,
+            ValueKind::Bool(_) => node.scalar_text()?,
             _ => return None,
         },
         ValueReference::Undefined | ValueReference::Constant(_) => return None,

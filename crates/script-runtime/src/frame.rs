@@ -105,7 +105,7 @@ impl FramePayload {
             Err(json::JsonError::IndexTooLarge(_)) => {
                 let mut checker = PartialChecker::default();
                 checker.feed(&self.bytes)?;
-                checker.end()
+                checker.finish()
             }
             document => document.map(drop),
         }

@@ -16,7 +16,7 @@ fn most_index_bytes(length: usize) -> usize {
 /// Returns the errors of [`JsonDocument::within`].
 pub(crate) fn index(text: Bytes) -> Result<JsonDocument, json::JsonError> {
     let most = most_index_bytes(text.len());
-    JsonDocument::within(text, most)
+    JsonDocument::with_memory_limit(text, most)
 }
 
 /// A text of nested arrays, each just long enough to be indexed: from some depth on, its index takes several

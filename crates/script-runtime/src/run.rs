@@ -350,7 +350,7 @@ impl ScriptRun {
         place: &WorkerSlot,
         long: LongFrame,
     ) -> Result<frame::WorkerMessage, ScriptError> {
-        let (pool, payer) = (&self.setup.scripts.offload, self.origin.call.quota_key().for_answers());
+        let (pool, payer) = (&self.setup.scripts.offload, self.origin.call.quota_key().for_responses());
         let parsed = at_once(pool, "script-frame", payer, self.origin.deadline, || long.parse()).await;
         let parsed = parsed.map_err(|error| self.unfinished(error))?;
         if let Ok(frame::WorkerMessage::Fail(fail)) = &parsed

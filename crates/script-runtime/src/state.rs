@@ -218,7 +218,7 @@ impl StateRegistry {
         if self.0.is_watching.swap(true, Ordering::Relaxed) {
             return;
         }
-        let mut changed = self.0.store.changed();
+        let mut changed = self.0.store.subscribe_commits();
         let shared = Arc::downgrade(&self.0);
         spawn(async move {
             while changed.next().await.is_ok() {

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use offload::{CpuClock, JobRequest, OffloadError, OffloadPool, QuotaKey};
 use tokio::task::JoinHandle;
 
 /// Spawns a task whose long polls count as those of scripts.
 pub(crate) fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-    tokio::spawn(watched(PollSite::Script, task))
+    tokio::spawn(watch_polls(PollSite::Script, task))
 }
 
 /// Does work in the pool, even if the payer's quota is used up, and charges for it afterwards. For work that

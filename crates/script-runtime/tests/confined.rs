@@ -21,7 +21,7 @@ use script_runtime::{
 use serde_json::Value;
 use services::{RequestCall, ServiceSet, body};
 use tempfile::TempDir;
-use testkit::patiently;
+use testkit::with_timeout;
 
 mod confined {
     pub(crate) mod probe;
@@ -170,7 +170,7 @@ impl ScriptFolder {
 
 async fn ask(script: &Arc<ScriptRoute>, path: String) -> String {
     let request = Request::get(path).body(body::empty()).expect("a request");
-    let answer = patiently("an answer", script.handle(request, RequestCall::unlimited())).await;
+    let answer = with_timeout("an answer", script.handle(request, RequestCall::unlimited())).await;
     let body =
         answer.unwrap_or_else(|problem| panic!("{problem}")).into_body().collect().await.expect("a body");
     String::from_utf8(body.to_bytes().to_vec()).expect("text")

@@ -245,7 +245,7 @@ pub fn quota_key(caller: &CallerId, client: Option<IpAddr>) -> QuotaKey {
     match (caller, client.map(network)) {
         (CallerId::Anonymous, Some(IpAddr::V4(network))) => QuotaKey::new(&network.to_bits()),
         (CallerId::Anonymous, Some(IpAddr::V6(network))) => {
-            QuotaKey::new(&network.to_bits()).in_block(&network.octets().first_chunk::<6>())
+            QuotaKey::new(&network.to_bits()).with_block(&network.octets().first_chunk::<6>())
         }
         (caller, _) => QuotaKey::new(caller),
     }
@@ -563,8 +563,8 @@ mod tests {
         let keys = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8:0:1::1", "2001:db8:1::1"].map(key);
         let distinct: std::collections::HashSet<QuotaKey> = keys.into_iter().collect();
         assert_eq!(distinct.len(), keys.len());
-        assert!(keys[2].shares_block(keys[3]), "same /48 block");
-        assert!(!keys[3].shares_block(keys[4]) && !keys[0].shares_block(keys[1]));
+        assert!(keys[2].has_same_block(keys[3]), "same /48 block");
+        assert!(!keys[3].has_same_block(keys[4]) && !keys[0].has_same_block(keys[1]));
         let address = Some("192.0.2.1".parse().unwrap());
         let named = CallerId::Named("a".into());
         assert_eq!(quota_key(&named, address), quota_key(&named, None), "independent of the address");

@@ -88,7 +88,7 @@ impl DecoderPool<'_> {
         bytes: usize,
         decoding: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, OffloadError> {
-        let request = self.request(self.payer.for_answers(), bytes);
+        let request = self.request(self.payer.for_responses(), bytes);
         let job = |job: &JobContext| to_its_end(decoding, job);
         self.pool.run_paced(request, job).await?.ok_or(OffloadError::DeadlineExceeded)
     }

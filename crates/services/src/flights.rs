@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use tokio::task::JoinHandle;
 
 /// The maximum length in bytes of a part that a fingerprint contains as it is.
@@ -88,7 +88,7 @@ impl<T: Clone + Send + Sync + 'static> InFlightMap<T> {
             let _landing = landing;
             work.await
         };
-        let task = tokio::spawn(watched(site, task));
+        let task = tokio::spawn(watch_polls(site, task));
         let flight = InFlightWork(task).shared();
         let number = under_way.count;
         under_way.by_key.extend(flight.downgrade().map(|weak| (key.clone(), (number, weak))));

@@ -182,7 +182,7 @@ mod tests {
         let deadline = Instant::now() + hour;
         let (release, wait) = mpsc::channel::<()>();
         let request =
-            || JobRequest { kind: "test", payer: payer.for_answers(), estimate: Duration::ZERO, deadline };
+            || JobRequest { kind: "test", payer: payer.for_responses(), estimate: Duration::ZERO, deadline };
         let mut queued = vec![pool.run(request(), move |_| wait.recv().is_ok()).boxed()];
         while queued.last_mut().unwrap().now_or_never().is_none() {
             queued.push(pool.run(request(), |_| true).boxed());

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use offload::OffloadPool;
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 
 use crate::body::BodyError;
 use crate::stats::EndpointStats;
@@ -133,7 +133,7 @@ impl ServiceEndpoints {
         } else if !self.ready.load(Acquire) {
             let (targets, outside) = (Arc::clone(self), outside.clone());
             // The first lookup of the names may take long.
-            tokio::spawn(watched(PollSite::Upstream, async move { targets.ready(&outside).await }));
+            tokio::spawn(watch_polls(PollSite::Upstream, async move { targets.ready(&outside).await }));
         }
     }
 

@@ -24,7 +24,7 @@ pub fn movable<T: Send + 'static>(
     budget: &Arc<RequestBudget>,
     answer: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = Result<T, Box<dyn ToProblem>>> + Send + 'static {
-    let movable = pool.movable(kind, payer.for_answers(), budget.deadline, answer);
+    let movable = pool.make_movable(kind, payer.for_responses(), budget.deadline, answer);
     let budget = Arc::clone(budget);
     async move { movable.await.map_err(|error| uncomposed(error, &budget)) }
 }
@@ -75,7 +75,7 @@ pub async fn work_on_text<T: Send + 'static>(
     }
     // Estimated at half a gigabyte per second; unused quota is refunded.
     let estimate = Duration::from_nanos(2 * bytes as u64);
-    let payer = call.quota_key().for_answers();
+    let payer = call.quota_key().for_responses();
     let request = JobRequest { kind, payer, estimate, deadline: call.budget.deadline };
     pool.run_paced(request, move |_| work()).await.map_err(unfinished)
 }
@@ -100,7 +100,7 @@ mod tests {
         let (release, wait) = mpsc::channel::<()>();
         let deadline = Instant::now() + HOUR;
         let request =
-            || JobRequest { kind: "test", payer: payer.for_answers(), estimate: Duration::ZERO, deadline };
+            || JobRequest { kind: "test", payer: payer.for_responses(), estimate: Duration::ZERO, deadline };
         let mut queued = vec![pool.run(request(), move |_| wait.recv().is_ok()).boxed()];
         while queued.last_mut().unwrap().now_or_never().is_none() {
             queued.push(pool.run(request(), |_| true).boxed());
@@ -117,7 +117,7 @@ mod tests {
             (payer, &used, ("answer-unfinished", 503, false)),
             (other, &late, ("answer-timeout", 503, false)),
         ] {
-            let problem = movable(&pool, "test", payer, budget, offload::leave()).await.unwrap_err();
+            let problem = movable(&pool, "test", payer, budget, offload::move_to_pool()).await.unwrap_err();
             let may_come_back = problem.headers().contains_key("retry-after");
             assert_eq!((problem.code(), problem.status().as_u16(), may_come_back), told);
         }

@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use store::{BatchPipeline, CommitDurability, Store, StoreError, WriteBatch};
 use tokio::sync::Mutex;
 
-const TIME: Duration = Duration::from_secs(3);
+const RUN_TIME: Duration = Duration::from_secs(3);
 
 #[tokio::main]
 #[expect(clippy::print_stdout, reason = "the example prints its results")]
@@ -23,7 +23,7 @@ async fn main() -> Result<(), StoreError> {
     for durability in [CommitDurability::Process, CommitDurability::Machine] {
         for clients in [1, 8, 64] {
             let (commits, cpu) = run(&folder, durability, clients).await?;
-            let a_second = commits as f64 / TIME.as_secs_f64();
+            let a_second = commits as f64 / RUN_TIME.as_secs_f64();
             let each = cpu.as_secs_f64() * 1e6 / commits as f64;
             println!(
                 "{durability:?}, {clients} clients: {a_second:.0} commits a second, {each:.1} us of CPU each"
@@ -31,7 +31,7 @@ async fn main() -> Result<(), StoreError> {
         }
     }
     for size in [1 << 10, 1 << 20, 16 << 20] {
-        let each = append(&folder, size).await?;
+        let each = measure_append(&folder, size).await?;
         println!("an append to {size} bytes: {:.1} us of CPU", each.as_secs_f64() * 1e6);
     }
     Ok(())
@@ -46,29 +46,29 @@ async fn run(
     durability: CommitDurability,
     clients: usize,
 ) -> Result<(u64, Duration), StoreError> {
-    let store = fresh(folder, durability)?;
+    let store = create_store(folder, durability)?;
     let version = store.commit(WriteBatch::new().create("counter", "0")).await?[0].version;
     let cell: Arc<ExampleCell> = Arc::new(Mutex::new((store.pipeline(), version)));
-    let (began, cpu) = (Instant::now(), cpu());
+    let (began, cpu) = (Instant::now(), cpu_time());
     let clients: Vec<_> =
-        (0..clients).map(|_| tokio::spawn(client(store.clone(), Arc::clone(&cell), began))).collect();
+        (0..clients).map(|_| tokio::spawn(run_client(store.clone(), Arc::clone(&cell), began))).collect();
     let mut commits = 0;
     for client in clients {
         commits += client.await.map_err(|_| StoreError::Stopped)??;
     }
-    Ok((commits, self::cpu() - cpu))
+    Ok((commits, self::cpu_time() - cpu))
 }
 
-async fn client(store: Store, cell: Arc<ExampleCell>, began: Instant) -> Result<u64, StoreError> {
+async fn run_client(store: Store, cell: Arc<ExampleCell>, began: Instant) -> Result<u64, StoreError> {
     let mut commits = 0;
-    while began.elapsed() < TIME {
+    while began.elapsed() < RUN_TIME {
         let mut turn = cell.lock().await;
         let batch = WriteBatch::new().append("counter", turn.1, format!("+1 {}", turn.1));
         let durable = turn.0.submit(batch).await;
         turn.1 += 1;
         drop(turn);
         let written = durable.await?[0];
-        if written.compact {
+        if written.needs_compaction {
             store
                 .commit(WriteBatch::new().compact("counter", written.version, written.version.to_string()))
                 .await?;
@@ -79,29 +79,29 @@ async fn client(store: Store, cell: Arc<ExampleCell>, began: Instant) -> Result<
 }
 
 /// Returns the CPU time of an append to a key of this size, including the compactions that it causes.
-async fn append(folder: &Path, size: usize) -> Result<Duration, StoreError> {
-    let store = fresh(folder, CommitDurability::Process)?;
+async fn measure_append(folder: &Path, size: usize) -> Result<Duration, StoreError> {
+    let store = create_store(folder, CommitDurability::Process)?;
     let mut version = store.commit(WriteBatch::new().create("list", vec![b'x'; size])).await?[0].version;
-    let cpu = cpu();
+    let cpu = cpu_time();
     let count = 20_000;
     for _ in 0..count {
         let written = store
             .commit(WriteBatch::new().append("list", version, "an entry that is new in the list"))
             .await?[0];
         version = written.version;
-        if written.compact {
+        if written.needs_compaction {
             store.commit(WriteBatch::new().compact("list", version, vec![b'x'; size])).await?;
         }
     }
-    Ok((self::cpu() - cpu) / count)
+    Ok((self::cpu_time() - cpu) / count)
 }
 
-fn fresh(folder: &Path, durability: CommitDurability) -> Result<Store, StoreError> {
+fn create_store(folder: &Path, durability: CommitDurability) -> Result<Store, StoreError> {
     let _ = std::fs::remove_dir_all(folder);
     Store::open(&folder.join("state.db"), durability)
 }
 
-fn cpu() -> Duration {
+fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

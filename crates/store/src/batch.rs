@@ -49,7 +49,7 @@ pub struct WriteResult {
     /// Whether the changes outweigh the snapshot, so that [`WriteBatch::compact`] is worthwhile. If each such
     /// result is followed by a compaction, a change costs about twice its own size on average, however large
     /// the state is.
-    pub compact: bool,
+    pub needs_compaction: bool,
 }
 
 impl WriteBatch {
@@ -62,7 +62,7 @@ impl WriteBatch {
     /// Makes the batch fail with [`LeaseLost`](crate::StoreError::LeaseLost) unless this is the newest lease
     /// of its name.
     #[must_use]
-    pub fn fenced(mut self, lease: &WriteLease) -> Self {
+    pub fn with_fence(mut self, lease: &WriteLease) -> Self {
         self.fence = Some(lease.clone());
         self
     }
@@ -70,37 +70,37 @@ impl WriteBatch {
     /// Creates a key, which must not exist.
     #[must_use]
     pub fn create(self, key: impl Into<Arc<str>>, value: impl Into<Bytes>) -> Self {
-        self.with(BatchWrite::Put { key: key.into(), expect: Some(0), value: value.into() })
+        self.push_write(BatchWrite::Put { key: key.into(), expect: Some(0), value: value.into() })
     }
 
     /// Appends a change to a key at version `expect`. The version increases by one.
     #[must_use]
     pub fn append(self, key: impl Into<Arc<str>>, expect: u64, change: impl Into<Bytes>) -> Self {
-        self.with(BatchWrite::Append { key: key.into(), expect, change: change.into() })
+        self.push_write(BatchWrite::Append { key: key.into(), expect, change: change.into() })
     }
 
     /// Replaces the whole log of a key at version `expect` by a snapshot. The version increases by one.
     #[must_use]
     pub fn replace(self, key: impl Into<Arc<str>>, expect: u64, value: impl Into<Bytes>) -> Self {
-        self.with(BatchWrite::Put { key: key.into(), expect: Some(expect), value: value.into() })
+        self.push_write(BatchWrite::Put { key: key.into(), expect: Some(expect), value: value.into() })
     }
 
     /// Replaces the whole log of a key by a snapshot, or creates the key.
     #[must_use]
     pub fn put(self, key: impl Into<Arc<str>>, value: impl Into<Bytes>) -> Self {
-        self.with(BatchWrite::Put { key: key.into(), expect: None, value: value.into() })
+        self.push_write(BatchWrite::Put { key: key.into(), expect: None, value: value.into() })
     }
 
     /// Removes a key if it exists.
     #[must_use]
     pub fn remove(self, key: impl Into<Arc<str>>) -> Self {
-        self.with(BatchWrite::Remove { key: key.into() })
+        self.push_write(BatchWrite::Remove { key: key.into() })
     }
 
     /// Removes all keys with a prefix. End the prefix with the separator of your keys.
     #[must_use]
     pub fn remove_all(self, prefix: impl Into<Arc<str>>) -> Self {
-        self.with(BatchWrite::RemoveAll { prefix: prefix.into() })
+        self.push_write(BatchWrite::RemoveAll { prefix: prefix.into() })
     }
 
     /// Replaces the log up to `version` by a snapshot of that version. Later changes and the key's version
@@ -108,15 +108,15 @@ impl WriteBatch {
     /// the value at a version never changes.
     #[must_use]
     pub fn compact(self, key: impl Into<Arc<str>>, version: u64, snapshot: impl Into<Bytes>) -> Self {
-        self.with(BatchWrite::Compact { key: key.into(), version, snapshot: snapshot.into() })
+        self.push_write(BatchWrite::Compact { key: key.into(), version, snapshot: snapshot.into() })
     }
 
     /// Returns the approximate memory size in bytes.
-    pub(crate) fn size(&self) -> usize {
+    pub(crate) fn approximate_size(&self) -> usize {
         self.writes.iter().map(|write| write.key().len() + write.value().len()).sum()
     }
 
-    fn with(mut self, write: BatchWrite) -> Self {
+    fn push_write(mut self, write: BatchWrite) -> Self {
         self.writes.push(write);
         self
     }

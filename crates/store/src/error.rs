@@ -80,13 +80,13 @@ pub enum FileFault {
     ReadOnly,
     /// The file was created by a newer gateway.
     #[error("the file was made by a newer version of this program")]
-    Newer,
+    NewerFormat,
     /// The file was created by another program.
     #[error("the file is not a store")]
-    NotOurs,
+    NotAStore,
     /// The file was removed or replaced while it was open.
     #[error("the file is no longer at its path")]
-    Gone,
+    FileReplaced,
     /// The operating system reported another error.
     #[error("the file can't be used")]
     Io,
@@ -130,9 +130,9 @@ impl FileFault {
             Self::Locked => "store-locked",
             Self::Corrupt => "store-corrupt",
             Self::ReadOnly => "store-read-only",
-            Self::Newer => "store-newer",
-            Self::NotOurs => "store-not-ours",
-            Self::Gone => "store-gone",
+            Self::NewerFormat => "store-newer",
+            Self::NotAStore => "store-not-ours",
+            Self::FileReplaced => "store-gone",
             Self::Io => "store-io",
         }
     }
@@ -149,21 +149,21 @@ impl FileFault {
             Self::ReadOnly => {
                 "let the gateway's user write to the file and to its folder, on a file system that is writable"
             }
-            Self::Newer => "start the version that created it, or specify another file",
-            Self::NotOurs => "specify another file, or move this one away",
-            Self::Gone => "move it back, or restart the gateway with the file that is there now",
+            Self::NewerFormat => "start the version that created it, or specify another file",
+            Self::NotAStore => "specify another file, or move this one away",
+            Self::FileReplaced => "move it back, or restart the gateway with the file that is there now",
             Self::Io => "check the path, the permissions of the folder, and the system log for disk errors",
         }
     }
 
-    fn of(error: &rusqlite::Error) -> Self {
+    fn from_sqlite(error: &rusqlite::Error) -> Self {
         use rusqlite::Error as SqliteError;
         match error {
-            SqliteError::SqliteFailure(error, _) => Self::of_code(error.code),
+            SqliteError::SqliteFailure(error, _) => Self::from_sqlite_code(error.code),
             // The statements are fixed and tested. Missing or differently typed results mean that the file is
             // damaged.
             SqliteError::SqlInputError { error, .. } if error.code != ErrorCode::Unknown => {
-                Self::of_code(error.code)
+                Self::from_sqlite_code(error.code)
             }
             SqliteError::SqlInputError { .. }
             | SqliteError::QueryReturnedNoRows
@@ -175,7 +175,7 @@ impl FileFault {
         }
     }
 
-    fn of_code(code: ErrorCode) -> Self {
+    fn from_sqlite_code(code: ErrorCode) -> Self {
         match code {
             ErrorCode::DiskFull => Self::Full,
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed => {
@@ -186,7 +186,7 @@ impl FileFault {
                 Self::Corrupt
             }
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied => Self::ReadOnly,
-            ErrorCode::NotADatabase => Self::NotOurs,
+            ErrorCode::NotADatabase => Self::NotAStore,
             _ => Self::Io,
         }
     }
@@ -206,16 +206,16 @@ impl FailureCause {
         Self::Refused(StoreError::Conflict { key: key.into(), version })
     }
 
-    pub(crate) fn lost(name: &Arc<str>) -> Self {
+    pub(crate) fn lease_lost(name: &Arc<str>) -> Self {
         Self::Refused(StoreError::LeaseLost { name: Arc::clone(name) })
     }
 
     /// Damage that SQLite does not detect.
-    pub(crate) fn damage(what: &str) -> Self {
+    pub(crate) fn corrupt(what: &str) -> Self {
         Self::File(FileFault::Corrupt, what.to_owned())
     }
 
-    pub(crate) fn at(self, file: &Arc<Path>) -> StoreError {
+    pub(crate) fn into_store_error(self, file: &Arc<Path>) -> StoreError {
         match self {
             Self::Refused(error) => error,
             Self::File(fault, why) => StoreError::File { file: Arc::clone(file), fault, why: why.into() },
@@ -225,7 +225,7 @@ impl FailureCause {
 
 impl From<rusqlite::Error> for FailureCause {
     fn from(error: rusqlite::Error) -> Self {
-        Self::File(FileFault::of(&error), error.to_string())
+        Self::File(FileFault::from_sqlite(&error), error.to_string())
     }
 }
 

@@ -20,17 +20,17 @@ use crate::{CommitDurability, lease};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The application ID in the file header: "ORFA".
-const APPLICATION: i32 = 0x4f52_4641;
+const APPLICATION_ID: i32 = 0x4f52_4641;
 /// The format that is written, and the newest one that can be read.
 const FORMAT: i32 = 1;
 /// The size of the write-ahead log, in pages of 4 KiB, after which it is moved into the file. It hardly grows
 /// beyond that.
-const CHECKPOINT: i32 = 4_000;
+const CHECKPOINT_PAGES: i32 = 4_000;
 
 /// `logs` has a row for each key: the last version, the version of the snapshot (`base`), the size of the
 /// snapshot (`kept`) and the size of the changes (`changed`). In `counters`, `floor` is the highest version
 /// of all removed keys, and `fence` is the last fence number that was issued.
-const TABLES: &str = "
+const SCHEMA_SQL: &str = "
     CREATE TABLE logs (
         id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, base INTEGER NOT NULL,
         kept INTEGER NOT NULL, changed INTEGER NOT NULL
@@ -49,7 +49,7 @@ const TABLES: &str = "
 
 /// Opens the file, and creates it if it does not exist.
 pub(crate) fn open(path: &Path, durability: CommitDurability) -> Result<Connection, FailureCause> {
-    let folder = make(path)?;
+    let folder = create_file(path)?;
     folder.lock()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
@@ -57,35 +57,35 @@ pub(crate) fn open(path: &Path, durability: CommitDurability) -> Result<Connecti
     if connection.is_readonly(rusqlite::MAIN_DB)? {
         return Err(FailureCause::File(FileFault::ReadOnly, String::new()));
     }
-    let is_new = recognise(&connection)?;
-    set_up(&connection, durability)?;
+    let is_new = check_format(&connection)?;
+    configure_connection(&connection, durability)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_new {
-        transaction.execute_batch(TABLES)?;
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.execute_batch(SCHEMA_SQL)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", FORMAT)?;
     }
-    lease::forget_ended(&transaction)?;
+    lease::delete_expired(&transaction)?;
     transaction.commit()?;
     Ok(connection)
 }
 
 /// Returns the device and inode of a file, which identify it regardless of its name; `None` if there is no
 /// file.
-pub(crate) fn number(path: &Path) -> Option<(u64, u64)> {
+pub(crate) fn file_identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Creates the folder and the file if they do not exist, both accessible to the owner only. Returns the
 /// folder.
-fn make(path: &Path) -> Result<File, FailureCause> {
+fn create_file(path: &Path) -> Result<File, FailureCause> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let folder = File::open(folder)?;
     // An existing file is not opened here: closing a file that SQLite has open in this process would drop
     // SQLite's locks.
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Ok(_) => sync_names(path),
+        Ok(_) => sync_folders(path),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error.into()),
     }
@@ -93,7 +93,7 @@ fn make(path: &Path) -> Result<File, FailureCause> {
 }
 
 /// Syncs the folder entries of a new file and its new folders, if this user has the permission.
-fn sync_names(path: &Path) {
+fn sync_folders(path: &Path) {
     let Ok(path) = std::path::absolute(path) else { return };
     for folder in path.ancestors().skip(1) {
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
@@ -101,12 +101,12 @@ fn sync_names(path: &Path) {
 }
 
 /// Returns whether the file is new; an error if it is not a store.
-fn recognise(connection: &Connection) -> Result<bool, FailureCause> {
+fn check_format(connection: &Connection) -> Result<bool, FailureCause> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {
-        (APPLICATION, FORMAT) => Ok(false),
-        (APPLICATION, format) if format > FORMAT => Err(FailureCause::File(
-            FileFault::Newer,
+        (APPLICATION_ID, FORMAT) => Ok(false),
+        (APPLICATION_ID, format) if format > FORMAT => Err(FailureCause::File(
+            FileFault::NewerFormat,
             format!("its format is {format}, the latest known is {FORMAT}"),
         )),
         (0, 0)
@@ -116,11 +116,11 @@ fn recognise(connection: &Connection) -> Result<bool, FailureCause> {
         {
             Ok(true)
         }
-        _ => Err(FailureCause::File(FileFault::NotOurs, String::new())),
+        _ => Err(FailureCause::File(FileFault::NotAStore, String::new())),
     }
 }
 
-fn set_up(connection: &Connection, durability: CommitDurability) -> Result<(), FailureCause> {
+fn configure_connection(connection: &Connection, durability: CommitDurability) -> Result<(), FailureCause> {
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
         return Err(FailureCause::File(
@@ -135,8 +135,8 @@ fn set_up(connection: &Connection, durability: CommitDurability) -> Result<(), F
         CommitDurability::Machine => "full",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
-    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT)?;
-    connection.pragma_update(None, "journal_size_limit", i64::from(CHECKPOINT) * 4096)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", i64::from(CHECKPOINT_PAGES) * 4096)?;
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.set_prepared_statement_cache_capacity(64);

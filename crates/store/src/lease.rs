@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::error::{FailureCause, StoreError};
 
 /// The time in milliseconds after which an expired lease is deleted.
-const DAY: i64 = 24 * 60 * 60 * 1000;
+const EXPIRED_RETENTION_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
 /// A time-limited right to write under a name. [`Store::renew`](crate::Store::renew) extends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ pub struct WriteLease {
     pub fence: u64,
 }
 
-pub(crate) fn take(
+pub(crate) fn acquire(
     connection: &Connection,
     name: &Arc<str>,
     holder: &str,
     time: Duration,
 ) -> Result<WriteLease, FailureCause> {
-    let (now, until) = span(time);
+    let (now, until) = now_and_deadline(time);
     let sql = "SELECT holder, until - ?3 FROM leases WHERE name = ?1 AND holder <> ?2 AND since <= ?3 AND until > ?3";
     let other = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let taken = connection.prepare_cached(sql)?.query_one(params![name, holder, now], other).optional()?;
@@ -45,10 +45,10 @@ pub(crate) fn take(
 }
 
 pub(crate) fn renew(connection: &Connection, lease: &WriteLease, time: Duration) -> Result<(), FailureCause> {
-    let (now, until) = span(time);
+    let (now, until) = now_and_deadline(time);
     let sql = "UPDATE leases SET since = ?3, until = ?4 WHERE name = ?1 AND fence = ?2";
     let renewed = connection.prepare_cached(sql)?.execute(params![lease.name, lease.fence, now, until])?;
-    if renewed == 1 { Ok(()) } else { Err(FailureCause::lost(&lease.name)) }
+    if renewed == 1 { Ok(()) } else { Err(FailureCause::lease_lost(&lease.name)) }
 }
 
 pub(crate) fn release(connection: &Connection, lease: &WriteLease) -> Result<(), FailureCause> {
@@ -59,24 +59,24 @@ pub(crate) fn release(connection: &Connection, lease: &WriteLease) -> Result<(),
 
 /// Fails unless the lease is the newest of its name. An expired lease that was not taken by another holder is
 /// valid.
-pub(crate) fn check(connection: &Connection, lease: &WriteLease) -> Result<(), FailureCause> {
+pub(crate) fn check_fence(connection: &Connection, lease: &WriteLease) -> Result<(), FailureCause> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM leases WHERE name = ? AND fence = ?")?;
     if statement.exists(params![lease.name, lease.fence])? {
         Ok(())
     } else {
-        Err(FailureCause::lost(&lease.name))
+        Err(FailureCause::lease_lost(&lease.name))
     }
 }
 
 /// Deletes expired leases, which would otherwise accumulate when processes end.
-pub(crate) fn forget_ended(connection: &Connection) -> Result<(), FailureCause> {
-    let (now, _) = span(Duration::ZERO);
-    connection.execute("DELETE FROM leases WHERE until + ?2 <= ?1", [now, DAY])?;
+pub(crate) fn delete_expired(connection: &Connection) -> Result<(), FailureCause> {
+    let (now, _) = now_and_deadline(Duration::ZERO);
+    connection.execute("DELETE FROM leases WHERE until + ?2 <= ?1", [now, EXPIRED_RETENTION_MILLIS])?;
     Ok(())
 }
 
 /// Returns the current time and the time after a period, in milliseconds since 1970.
-fn span(time: Duration) -> (i64, i64) {
+fn now_and_deadline(time: Duration) -> (i64, i64) {
     let milliseconds = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let now = milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     (now, now.saturating_add(milliseconds(time)))

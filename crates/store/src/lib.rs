@@ -44,7 +44,7 @@ use request::{IsBroken, RequestAccess, StoreRequest};
 use thread::{StoreMessage, StoreThread};
 
 /// The capacity of the queue in KiB. A request takes one plus its size, and waits until there is room.
-const ROOM: u32 = 64 << 10;
+const QUEUE_CAPACITY_KIB: u32 = 64 << 10;
 
 /// The failures that a commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,8 +62,8 @@ pub enum CommitDurability {
 #[derive(Clone, Debug)]
 pub struct Store {
     messages: Sender<StoreMessage>,
-    room: Arc<Semaphore>,
-    others: Arc<watch::Sender<()>>,
+    queue_permits: Arc<Semaphore>,
+    foreign_commits: Arc<watch::Sender<()>>,
 }
 
 impl Store {
@@ -76,7 +76,7 @@ impl Store {
         let file: Arc<Path> = path.into();
         file::open(path, durability)
             .and_then(|connection| Self::start(connection, Arc::clone(&file)))
-            .map_err(|fail| fail.at(&file))
+            .map_err(|fail| fail.into_store_error(&file))
     }
 
     fn start(connection: Connection, file: Arc<Path>) -> Result<Self, FailureCause> {
@@ -84,7 +84,11 @@ impl Store {
         let others = watch::Sender::new(());
         let keeper = StoreThread::new(connection, file, received, others.clone());
         std::thread::Builder::new().name("store".into()).spawn(|| keeper.run())?;
-        Ok(Self { messages, room: Arc::new(Semaphore::new(ROOM as usize)), others: Arc::new(others) })
+        Ok(Self {
+            messages,
+            queue_permits: Arc::new(Semaphore::new(QUEUE_CAPACITY_KIB as usize)),
+            foreign_commits: Arc::new(others),
+        })
     }
 
     /// Commits a batch atomically, and waits until it is durable. Returns a [`WriteResult`] for each write.
@@ -113,7 +117,7 @@ impl Store {
     /// If the file can't be read.
     pub async fn load(&self, key: impl Into<Arc<str>>) -> Result<Option<KeyLog>, StoreError> {
         let key = key.into();
-        self.ask(RequestAccess::Read, move |connection| log::load(connection, &key, 0)).await
+        self.execute(RequestAccess::Read, move |connection| log::load(connection, &key, 0)).await
     }
 
     /// Returns the logs of several keys at one point in time, so that no commit lies between them. Each log
@@ -122,7 +126,7 @@ impl Store {
     /// # Errors
     /// If the file can't be read.
     pub async fn load_after(&self, known: Vec<(Arc<str>, u64)>) -> Result<Vec<Option<KeyLog>>, StoreError> {
-        self.ask(RequestAccess::Read, move |connection| {
+        self.execute(RequestAccess::Read, move |connection| {
             known.iter().map(|(key, known)| log::load(connection, key, *known)).collect()
         })
         .await
@@ -135,7 +139,7 @@ impl Store {
     /// If the file can't be read.
     pub async fn keys(&self, prefix: impl Into<Arc<str>>) -> Result<Vec<(String, u64)>, StoreError> {
         let prefix = prefix.into();
-        self.ask(RequestAccess::Read, move |connection| log::keys(connection, &prefix)).await
+        self.execute(RequestAccess::Read, move |connection| log::keys(connection, &prefix)).await
     }
 
     /// Returns the keys with a prefix and the size of each log in bytes, sorted by key. The size includes the
@@ -146,7 +150,7 @@ impl Store {
     /// If the file can't be read.
     pub async fn sizes(&self, prefix: impl Into<Arc<str>>) -> Result<Vec<(String, u64)>, StoreError> {
         let prefix = prefix.into();
-        self.ask(RequestAccess::Read, move |connection| log::sizes(connection, &prefix)).await
+        self.execute(RequestAccess::Read, move |connection| log::sizes(connection, &prefix)).await
     }
 
     /// Returns the logs of at most `most` keys with a prefix, sorted by key and starting after the key
@@ -162,7 +166,8 @@ impl Store {
         most: usize,
     ) -> Result<Vec<(String, KeyLog)>, StoreError> {
         let (prefix, after) = (prefix.into(), after.into());
-        self.ask(RequestAccess::Read, move |connection| log::scan(connection, &prefix, &after, most)).await
+        self.execute(RequestAccess::Read, move |connection| log::scan(connection, &prefix, &after, most))
+            .await
     }
 
     /// Acquires a lease unless another holder has it. A holder with the same name takes the lease over from
@@ -170,14 +175,15 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::LeaseTaken`], or if the file can't be written to.
-    pub async fn lease(
+    pub async fn acquire_lease(
         &self,
         name: impl Into<Arc<str>>,
         holder: impl Into<Arc<str>>,
         time: Duration,
     ) -> Result<WriteLease, StoreError> {
         let (name, holder) = (name.into(), holder.into());
-        self.ask(RequestAccess::Write, move |connection| lease::take(connection, &name, &holder, time)).await
+        self.execute(RequestAccess::Write, move |connection| lease::acquire(connection, &name, &holder, time))
+            .await
     }
 
     /// Extends a lease to `time` from now. An expired lease can be renewed as long as it was not taken by
@@ -187,7 +193,7 @@ impl Store {
     /// [`StoreError::LeaseLost`], or if the file can't be written to.
     pub async fn renew(&self, lease: &WriteLease, time: Duration) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.ask(RequestAccess::Write, move |connection| lease::renew(connection, &lease, time)).await
+        self.execute(RequestAccess::Write, move |connection| lease::renew(connection, &lease, time)).await
     }
 
     /// Releases a lease. From then on it cannot be used for writes. Releasing a lost lease has no effect.
@@ -196,59 +202,64 @@ impl Store {
     /// If the file can't be written to.
     pub async fn release(&self, lease: &WriteLease) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.ask(RequestAccess::Write, move |connection| lease::release(connection, &lease)).await
+        self.execute(RequestAccess::Write, move |connection| lease::release(connection, &lease)).await
     }
 
     /// Returns a notification of commits by other processes.
     #[must_use]
-    pub fn changed(&self) -> CommitNotification {
-        let changed = CommitNotification { others: self.others.subscribe() };
+    pub fn subscribe_commits(&self) -> CommitNotification {
+        let changed = CommitNotification { foreign_commits: self.foreign_commits.subscribe() };
         // If the thread has ended, the next request reports it.
-        let _ = self.messages.send(StoreMessage::Look);
+        let _ = self.messages.send(StoreMessage::CheckForeignCommits);
         changed
     }
 
     async fn submit_on(&self, batch: WriteBatch, is_broken: Option<IsBroken>) -> PendingCommit {
-        let size = batch.size();
+        let size = batch.approximate_size();
         let answered = self
-            .hand_over(RequestAccess::Write, size, is_broken, move |connection| commit(connection, &batch))
+            .enqueue_request(RequestAccess::Write, size, is_broken, move |connection| {
+                write_batch(connection, &batch)
+            })
             .await;
-        PendingCommit { answered }
+        PendingCommit { result_receiver: answered }
     }
 
-    async fn ask<T: Send + 'static>(
+    async fn execute<T: Send + 'static>(
         &self,
         access: RequestAccess,
         work: impl FnMut(&Connection) -> Result<T, FailureCause> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.hand_over(access, 0, None, work).await.await.unwrap_or(Err(StoreError::Stopped))
+        self.enqueue_request(access, 0, None, work).await.await.unwrap_or(Err(StoreError::Stopped))
     }
 
-    async fn hand_over<T: Send + 'static>(
+    async fn enqueue_request<T: Send + 'static>(
         &self,
         access: RequestAccess,
         size: usize,
         is_broken: Option<IsBroken>,
         work: impl FnMut(&Connection) -> Result<T, FailureCause> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, StoreError>> {
-        let share = u32::try_from(size / 1024).unwrap_or(ROOM).saturating_add(1).min(ROOM);
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(share).await else {
+        let share = u32::try_from(size / 1024)
+            .unwrap_or(QUEUE_CAPACITY_KIB)
+            .saturating_add(1)
+            .min(QUEUE_CAPACITY_KIB);
+        let Ok(room) = Arc::clone(&self.queue_permits).acquire_many_owned(share).await else {
             // The semaphore is never closed. The dropped sender of this channel reports that the store has
             // stopped.
             return oneshot::channel().1;
         };
         let (request, answered) = StoreRequest::new(work, access, is_broken, room);
-        let _ = self.messages.send(StoreMessage::Do(Box::new(request)));
+        let _ = self.messages.send(StoreMessage::Execute(Box::new(request)));
         answered
     }
 }
 
 /// Writes a batch. A refused batch leaves nothing behind.
-fn commit(connection: &Connection, batch: &WriteBatch) -> Result<Vec<WriteResult>, FailureCause> {
+fn write_batch(connection: &Connection, batch: &WriteBatch) -> Result<Vec<WriteResult>, FailureCause> {
     if let Some(lease) = &batch.fence {
-        lease::check(connection, lease)?;
+        lease::check_fence(connection, lease)?;
     }
-    let write = |write: &BatchWrite| log::write(connection, write);
+    let write = |write: &BatchWrite| log::apply_write(connection, write);
     // A single write is refused before it writes anything.
     if let [only] = &batch.writes[..] {
         return Ok(vec![write(only)?]);
@@ -286,7 +297,7 @@ impl BatchPipeline {
 /// use [`Store::load_after`] before they use them again.
 #[derive(Debug)]
 pub struct CommitNotification {
-    others: watch::Receiver<()>,
+    foreign_commits: watch::Receiver<()>,
 }
 
 impl CommitNotification {
@@ -295,6 +306,6 @@ impl CommitNotification {
     /// # Errors
     /// [`StoreError::Stopped`] if the store has ended.
     pub async fn next(&mut self) -> Result<(), StoreError> {
-        self.others.changed().await.map_err(|_| StoreError::Stopped)
+        self.foreign_commits.changed().await.map_err(|_| StoreError::Stopped)
     }
 }

@@ -18,9 +18,9 @@ use crate::error::{FailureCause, StoreError};
 pub const LARGEST: usize = 512 << 20;
 
 /// The estimated overhead of a change in bytes.
-const ROW: usize = 32;
+const CHANGE_OVERHEAD: usize = 32;
 /// The minimum size in bytes of changes for which a snapshot is worthwhile.
-const LIGHT: u64 = 64 << 10;
+const MIN_COMPACTION_BYTES: u64 = 64 << 10;
 
 /// The content of a key: a snapshot and the changes since.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,18 +34,22 @@ pub struct KeyLog {
     pub changes: Vec<(u64, Bytes)>,
 }
 
-pub(crate) fn write(connection: &Connection, write: &BatchWrite) -> Result<WriteResult, FailureCause> {
+pub(crate) fn apply_write(connection: &Connection, write: &BatchWrite) -> Result<WriteResult, FailureCause> {
     let size = write.value().len();
     if size.saturating_add(write.key().len()) > LARGEST {
         return Err(FailureCause::Refused(StoreError::TooLarge { key: write.key().clone(), size }));
     }
     match write {
         BatchWrite::Append { key, expect, change } => append(connection, key, *expect, change),
-        BatchWrite::Put { key, expect: Some(0), value } => create(connection, key, value)?
-            .map_or_else(|| conflict(connection, key), |version| Ok(WriteResult { version, compact: false })),
+        BatchWrite::Put { key, expect: Some(0), value } => create(connection, key, value)?.map_or_else(
+            || version_conflict(connection, key),
+            |version| Ok(WriteResult { version, needs_compaction: false }),
+        ),
         BatchWrite::Put { key, expect, value } => put(connection, key, *expect, value),
-        BatchWrite::Remove { key } => remove(connection, &[key, &just_after(key)]),
-        BatchWrite::RemoveAll { prefix } => remove(connection, &[prefix, &PrefixEnd::of(prefix)]),
+        BatchWrite::Remove { key } => remove_range(connection, &[key, &next_key(key)]),
+        BatchWrite::RemoveAll { prefix } => {
+            remove_range(connection, &[prefix, &PrefixEnd::from_prefix(prefix)])
+        }
         BatchWrite::Compact { key, version, snapshot } => compact(connection, key, *version, snapshot),
     }
 }
@@ -61,14 +65,16 @@ fn append(
     let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let found = connection
         .prepare_cached(sql)?
-        .query_one(params![key, number(expect), change.len() + ROW], log)
+        .query_one(params![key, version_to_sql(expect), change.len() + CHANGE_OVERHEAD], log)
         .optional()?;
-    let Some((id, kept, changed)): Option<(i64, u64, u64)> = found else { return conflict(connection, key) };
+    let Some((id, kept, changed)): Option<(i64, u64, u64)> = found else {
+        return version_conflict(connection, key);
+    };
     let version = expect + 1;
     connection
         .prepare_cached("INSERT INTO changes VALUES (?, ?, ?)")?
         .execute(params![id, version, change])?;
-    Ok(WriteResult { version, compact: changed > kept.max(LIGHT) })
+    Ok(WriteResult { version, needs_compaction: changed > kept.max(MIN_COMPACTION_BYTES) })
 }
 
 /// Creates a key; `None` if it exists.
@@ -94,7 +100,7 @@ fn put(
     let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let found = connection
         .prepare_cached(sql)?
-        .query_one(params![key, expect.map(number), value.len()], log)
+        .query_one(params![key, expect.map(version_to_sql), value.len()], log)
         .optional()?;
     let version = match (found, expect) {
         (Some((id, version)), _) => {
@@ -105,7 +111,10 @@ fn put(
         (None, Some(_)) => None,
         (None, None) => create(connection, key, value)?,
     };
-    version.map_or_else(|| conflict(connection, key), |version| Ok(WriteResult { version, compact: false }))
+    version.map_or_else(
+        || version_conflict(connection, key),
+        |version| Ok(WriteResult { version, needs_compaction: false }),
+    )
 }
 
 fn compact(
@@ -116,21 +125,24 @@ fn compact(
 ) -> Result<WriteResult, FailureCause> {
     let sql = "SELECT id, version, base FROM logs WHERE key = ? AND version >= ?";
     let log = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let found = connection.prepare_cached(sql)?.query_one(params![key, number(version)], log).optional()?;
-    let Some((id, last, base)): Option<(i64, u64, u64)> = found else { return conflict(connection, key) };
+    let found =
+        connection.prepare_cached(sql)?.query_one(params![key, version_to_sql(version)], log).optional()?;
+    let Some((id, last, base)): Option<(i64, u64, u64)> = found else {
+        return version_conflict(connection, key);
+    };
     if base < version {
         let sql = "DELETE FROM changes WHERE log = ? AND version <= ?";
         connection.prepare_cached(sql)?.execute(params![id, version])?;
         set_snapshot(connection, id, snapshot)?;
         let sql = "UPDATE logs SET base = ?2, kept = ?3, changed =
                    (SELECT coalesce(sum(length(change) + ?4), 0) FROM changes WHERE log = ?1) WHERE id = ?1";
-        connection.prepare_cached(sql)?.execute(params![id, version, snapshot.len(), ROW])?;
+        connection.prepare_cached(sql)?.execute(params![id, version, snapshot.len(), CHANGE_OVERHEAD])?;
     }
-    Ok(WriteResult { version: last, compact: false })
+    Ok(WriteResult { version: last, needs_compaction: false })
 }
 
 /// Removes the keys in a range, from the first bound to before the second.
-fn remove(connection: &Connection, range: &[&dyn ToSql; 2]) -> Result<WriteResult, FailureCause> {
+fn remove_range(connection: &Connection, range: &[&dyn ToSql; 2]) -> Result<WriteResult, FailureCause> {
     let sql = "UPDATE counters SET value =
                max(value, (SELECT coalesce(max(version), 0) FROM logs WHERE key >= ? AND key < ?)) WHERE name = 'floor'";
     connection.prepare_cached(sql)?.execute(&range[..])?;
@@ -141,7 +153,7 @@ fn remove(connection: &Connection, range: &[&dyn ToSql; 2]) -> Result<WriteResul
     ] {
         connection.prepare_cached(sql)?.execute(&range[..])?;
     }
-    Ok(WriteResult { version: 0, compact: false })
+    Ok(WriteResult { version: 0, needs_compaction: false })
 }
 
 fn set_snapshot(connection: &Connection, id: i64, value: &[u8]) -> Result<(), FailureCause> {
@@ -149,7 +161,7 @@ fn set_snapshot(connection: &Connection, id: i64, value: &[u8]) -> Result<(), Fa
     Ok(())
 }
 
-fn conflict<T>(connection: &Connection, key: &str) -> Result<T, FailureCause> {
+fn version_conflict<T>(connection: &Connection, key: &str) -> Result<T, FailureCause> {
     let mut statement = connection.prepare_cached("SELECT version FROM logs WHERE key = ?")?;
     let version = statement.query_one([key], |row| row.get(0)).optional()?;
     Err(FailureCause::conflict(key, version.unwrap_or(0)))
@@ -162,9 +174,9 @@ pub(crate) fn load(connection: &Connection, key: &str, known: u64) -> Result<Opt
     let found = statement.query_one([key], log).optional()?;
     let Some((id, version, base)): Option<(i64, u64, u64)> = found else { return Ok(None) };
     let knows_base = (base..=version).contains(&known);
-    let snapshot = if knows_base { None } else { Some((base, snapshot(connection, id)?)) };
+    let snapshot = if knows_base { None } else { Some((base, load_snapshot(connection, id)?)) };
     let from = if knows_base { known } else { base };
-    let changes = changes(connection, key, id, from..version)?;
+    let changes = load_changes(connection, key, id, from..version)?;
     Ok(Some(KeyLog { version, snapshot, changes }))
 }
 
@@ -178,26 +190,27 @@ pub(crate) fn scan(
     let sql = "SELECT key, id, version, base, value FROM logs JOIN snapshots ON log = id
                WHERE key > ? AND key < ? ORDER BY key LIMIT ?";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params![after, PrefixEnd::of(prefix), number(most as u64)])?;
+    let mut rows =
+        statement.query(params![after, PrefixEnd::from_prefix(prefix), version_to_sql(most as u64)])?;
     let mut logs = Vec::new();
     while let Some(row) = rows.next()? {
         let (key, id): (String, i64) = (row.get(0)?, row.get(1)?);
         let (version, base): (u64, u64) = (row.get(2)?, row.get(3)?);
         let snapshot = Some((base, row.get::<_, Vec<u8>>(4)?.into()));
         let changes =
-            if version == base { Vec::new() } else { changes(connection, &key, id, base..version)? };
+            if version == base { Vec::new() } else { load_changes(connection, &key, id, base..version)? };
         logs.push((key, KeyLog { version, snapshot, changes }));
     }
     Ok(logs)
 }
 
-fn snapshot(connection: &Connection, id: i64) -> Result<Bytes, FailureCause> {
+fn load_snapshot(connection: &Connection, id: i64) -> Result<Bytes, FailureCause> {
     let mut statement = connection.prepare_cached("SELECT value FROM snapshots WHERE log = ?")?;
     Ok(statement.query_one([id], |row| row.get::<_, Vec<u8>>(0))?.into())
 }
 
 /// Returns the changes after the first version up to the last one. A missing change is an error.
-fn changes(
+fn load_changes(
     connection: &Connection,
     key: &str,
     id: i64,
@@ -209,7 +222,7 @@ fn changes(
     let rows = statement.query_map(params![id, versions.start], change)?;
     let changes: Vec<(u64, Bytes)> = rows.collect::<Result<_, _>>()?;
     if !changes.iter().map(|(version, _)| *version).eq(versions.start + 1..=versions.end) {
-        return Err(FailureCause::damage(&format!("`{key}` lacks changes")));
+        return Err(FailureCause::corrupt(&format!("`{key}` lacks changes")));
     }
     Ok(changes)
 }
@@ -218,8 +231,8 @@ fn changes(
 pub(crate) fn keys(connection: &Connection, prefix: &str) -> Result<Vec<(String, u64)>, FailureCause> {
     let sql = "SELECT key, version FROM logs WHERE key >= ? AND key < ? ORDER BY key";
     let mut statement = connection.prepare_cached(sql)?;
-    let rows =
-        statement.query_map(params![prefix, PrefixEnd::of(prefix)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = statement
+        .query_map(params![prefix, PrefixEnd::from_prefix(prefix)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -227,18 +240,18 @@ pub(crate) fn keys(connection: &Connection, prefix: &str) -> Result<Vec<(String,
 pub(crate) fn sizes(connection: &Connection, prefix: &str) -> Result<Vec<(String, u64)>, FailureCause> {
     let sql = "SELECT key, kept + changed FROM logs WHERE key >= ? AND key < ? ORDER BY key";
     let mut statement = connection.prepare_cached(sql)?;
-    let rows =
-        statement.query_map(params![prefix, PrefixEnd::of(prefix)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows = statement
+        .query_map(params![prefix, PrefixEnd::from_prefix(prefix)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Converts a version to SQLite's integer type. The maximum is never reached in practice.
-fn number(version: u64) -> i64 {
+fn version_to_sql(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)
 }
 
 /// Returns the first text after a key in sort order.
-fn just_after(key: &str) -> String {
+fn next_key(key: &str) -> String {
     format!("{key}\0")
 }
 
@@ -246,12 +259,12 @@ fn just_after(key: &str) -> String {
 enum PrefixEnd {
     Before(String),
     /// There is no upper bound.
-    Never,
+    Unbounded,
 }
 
 impl PrefixEnd {
     /// Returns the prefix with its last character incremented. Characters without a successor are removed.
-    fn of(prefix: &str) -> Self {
+    fn from_prefix(prefix: &str) -> Self {
         let mut end = prefix.to_owned();
         while let Some(last) = end.pop() {
             if let Some(next) = (last..=char::MAX).nth(1) {
@@ -259,7 +272,7 @@ impl PrefixEnd {
                 return Self::Before(end);
             }
         }
-        Self::Never
+        Self::Unbounded
     }
 }
 
@@ -268,7 +281,7 @@ impl ToSql for PrefixEnd {
         match self {
             Self::Before(end) => end.to_sql(),
             // Blobs sort after all texts.
-            Self::Never => Ok(Vec::new().into()),
+            Self::Unbounded => Ok(Vec::new().into()),
         }
     }
 }

@@ -30,18 +30,18 @@ pub(crate) trait StoreJob: Send {
     /// Resets the request after the transaction was rolled back.
     fn undo(&mut self);
     /// Sends the result, or an error of the whole transaction.
-    fn answer(self: Box<Self>, failure: Option<&StoreError>);
+    fn send_result(self: Box<Self>, failure: Option<&StoreError>);
 }
 
 /// A request with a result of type `T`.
 pub(crate) struct StoreRequest<T, F> {
     work: F,
     access: RequestAccess,
-    outcome: Option<Result<T, StoreError>>,
-    answer: oneshot::Sender<Result<T, StoreError>>,
+    result: Option<Result<T, StoreError>>,
+    result_sender: oneshot::Sender<Result<T, StoreError>>,
     is_broken: Option<IsBroken>,
     /// Its share of the queue, which is released with the result.
-    _room: OwnedSemaphorePermit,
+    _queue_permit: OwnedSemaphorePermit,
 }
 
 impl<T, F> StoreRequest<T, F> {
@@ -52,7 +52,7 @@ impl<T, F> StoreRequest<T, F> {
         room: OwnedSemaphorePermit,
     ) -> (Self, oneshot::Receiver<Result<T, StoreError>>) {
         let (answer, answered) = oneshot::channel();
-        (Self { work, access, outcome: None, answer, is_broken, _room: room }, answered)
+        (Self { work, access, result: None, result_sender: answer, is_broken, _queue_permit: room }, answered)
     }
 
     fn is_broken(&self) -> bool {
@@ -77,7 +77,7 @@ where
 
     fn attempt(&mut self, connection: &Connection) -> Result<(), FailureCause> {
         if self.is_broken() {
-            self.outcome = Some(Err(StoreError::Abandoned));
+            self.result = Some(Err(StoreError::Abandoned));
             return Ok(());
         }
         let outcome = match (self.work)(connection) {
@@ -88,25 +88,25 @@ where
         if outcome.is_err() {
             self.set_broken(true);
         }
-        self.outcome = Some(outcome);
+        self.result = Some(outcome);
         Ok(())
     }
 
     fn undo(&mut self) {
-        let broke_it = matches!(&self.outcome, Some(Err(error)) if *error != StoreError::Abandoned);
+        let broke_it = matches!(&self.result, Some(Err(error)) if *error != StoreError::Abandoned);
         if broke_it {
             self.set_broken(false);
         }
-        self.outcome = None;
+        self.result = None;
     }
 
-    fn answer(self: Box<Self>, failure: Option<&StoreError>) {
+    fn send_result(self: Box<Self>, failure: Option<&StoreError>) {
         if failure.is_some() {
             self.set_broken(true);
         }
-        let outcome = failure.cloned().map_or(self.outcome, |error| Some(Err(error)));
+        let outcome = failure.cloned().map_or(self.result, |error| Some(Err(error)));
         // The receiver may be gone; a commit is durable regardless.
-        let _ = self.answer.send(outcome.unwrap_or(Err(StoreError::Stopped)));
+        let _ = self.result_sender.send(outcome.unwrap_or(Err(StoreError::Stopped)));
     }
 }
 
@@ -114,13 +114,15 @@ where
 #[derive(Debug)]
 #[must_use = "the batch may fail; await its result"]
 pub struct PendingCommit {
-    pub(crate) answered: oneshot::Receiver<Result<Vec<WriteResult>, StoreError>>,
+    pub(crate) result_receiver: oneshot::Receiver<Result<Vec<WriteResult>, StoreError>>,
 }
 
 impl Future for PendingCommit {
     type Output = Result<Vec<WriteResult>, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.answered).poll(context).map(|answer| answer.unwrap_or(Err(StoreError::Stopped)))
+        Pin::new(&mut self.result_receiver)
+            .poll(context)
+            .map(|answer| answer.unwrap_or(Err(StoreError::Stopped)))
     }
 }

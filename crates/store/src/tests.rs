@@ -1,9 +1,9 @@
 //! Tests of the store's guarantees. `StoreFixture` has a file and can open it a second time, as another
 //! process would.
 
-mod changed;
+mod commit_notifications;
 mod faults;
-mod group;
+mod group_commit;
 mod leases;
 mod model;
 mod opening;
@@ -29,7 +29,7 @@ impl StoreFixture {
     }
 
     /// Creates a store with a changed connection.
-    fn with(change: impl FnOnce(&Connection)) -> Self {
+    fn with_connection(change: impl FnOnce(&Connection)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.db");
         let connection = file::open(&path, CommitDurability::Process).unwrap();
@@ -43,12 +43,12 @@ impl StoreFixture {
     }
 
     /// Opens the same file again.
-    fn another(&self) -> Store {
+    fn reopen(&self) -> Store {
         Store::open(&self.path(), CommitDurability::Process).unwrap()
     }
 
     /// Opens the file with plain SQLite.
-    fn raw(&self) -> Connection {
+    fn raw_connection(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }
 }
@@ -57,12 +57,12 @@ fn batch() -> WriteBatch {
     WriteBatch::new()
 }
 
-fn conflict(key: &str, version: u64) -> StoreError {
+fn conflict_error(key: &str, version: u64) -> StoreError {
     StoreError::Conflict { key: key.into(), version }
 }
 
 /// Returns the fault of a file from an error.
-fn fault<T: std::fmt::Debug>(result: Result<T, StoreError>) -> FileFault {
+fn file_fault<T: std::fmt::Debug>(result: Result<T, StoreError>) -> FileFault {
     match result.unwrap_err() {
         StoreError::File { fault, .. } => fault,
         error => panic!("not of the file: {error}"),
@@ -70,14 +70,14 @@ fn fault<T: std::fmt::Debug>(result: Result<T, StoreError>) -> FileFault {
 }
 
 /// Returns the version of a log and its concatenated bytes.
-async fn read(store: &Store, key: &str) -> Option<(u64, String)> {
+async fn read_log(store: &Store, key: &str) -> Option<(u64, String)> {
     let log = store.load(key).await.unwrap()?;
     let (_, mut value) = log.snapshot.map(|(version, value)| (version, value.to_vec())).unwrap();
     log.changes.iter().for_each(|(_, change)| value.extend_from_slice(change));
     Some((log.version, String::from_utf8(value).unwrap()))
 }
 
-fn read_as(version: u64, value: &str) -> Option<(u64, String)> {
+fn expected_log(version: u64, value: &str) -> Option<(u64, String)> {
     Some((version, value.to_owned()))
 }
 
@@ -101,13 +101,13 @@ async fn a_compaction_changes_no_version_and_keeps_later_changes() {
     let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
     let written = store.commit(batch().compact("a", 2, "01")).await.unwrap();
-    assert_eq!(written, [WriteResult { version: 3, compact: false }]);
+    assert_eq!(written, [WriteResult { version: 3, needs_compaction: false }]);
     let compacted = KeyLog { version: 3, snapshot: Some((2, "01".into())), changes: vec![(3, "2".into())] };
     assert_eq!(store.load("a").await.unwrap(), Some(compacted.clone()));
     store.commit(batch().compact("a", 1, "older")).await.unwrap();
     assert_eq!(store.load("a").await.unwrap(), Some(compacted));
-    assert_eq!(store.commit(batch().compact("a", 4, "later")).await, Err(conflict("a", 3)));
-    assert_eq!(store.commit(batch().compact("b", 1, "")).await, Err(conflict("b", 0)));
+    assert_eq!(store.commit(batch().compact("a", 4, "later")).await, Err(conflict_error("a", 3)));
+    assert_eq!(store.commit(batch().compact("b", 1, "")).await, Err(conflict_error("b", 0)));
 }
 
 #[tokio::test]
@@ -123,11 +123,11 @@ async fn a_compaction_is_due_once_the_changes_outweigh_the_snapshot() {
             due.push((key.to_owned(), version));
             batch().compact(key.to_owned(), version + 1, value)
         };
-        if written[0].compact {
+        if written[0].needs_compaction {
             let compaction = is_due("large", value.clone());
             store.commit(compaction).await.unwrap();
         }
-        if written[1].compact {
+        if written[1].needs_compaction {
             let compaction = is_due("small", vec![]);
             store.commit(compaction).await.unwrap();
         }
@@ -143,12 +143,15 @@ async fn a_compaction_is_due_once_the_changes_outweigh_the_snapshot() {
 async fn rejects_creation_of_existing_and_changes_of_missing_keys() {
     let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "0")).await.unwrap();
-    assert_eq!(store.commit(batch().create("a", "1")).await, Err(conflict("a", 1)));
-    assert_eq!(store.commit(batch().append("b", 0, "1")).await, Err(conflict("b", 0)));
-    assert_eq!(store.commit(batch().replace("b", 3, "1")).await, Err(conflict("b", 0)));
-    assert_eq!(store.commit(batch().append("a", u64::MAX, "1")).await, Err(conflict("a", 1)));
+    assert_eq!(store.commit(batch().create("a", "1")).await, Err(conflict_error("a", 1)));
+    assert_eq!(store.commit(batch().append("b", 0, "1")).await, Err(conflict_error("b", 0)));
+    assert_eq!(store.commit(batch().replace("b", 3, "1")).await, Err(conflict_error("b", 0)));
+    assert_eq!(store.commit(batch().append("a", u64::MAX, "1")).await, Err(conflict_error("a", 1)));
     store.commit(batch().put("b", "put").put("a", "put").replace("a", 2, "replaced")).await.unwrap();
-    assert_eq!((read(store, "a").await, read(store, "b").await), (read_as(3, "replaced"), read_as(1, "put")));
+    assert_eq!(
+        (read_log(store, "a").await, read_log(store, "b").await),
+        (expected_log(3, "replaced"), expected_log(1, "put"))
+    );
 }
 
 #[tokio::test]
@@ -157,7 +160,7 @@ async fn a_recreated_key_never_repeats_a_version() {
     store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
     let again = store.commit(batch().remove("a").create("a", "new")).await.unwrap();
     assert_eq!(again[1].version, 4);
-    assert_eq!(store.commit(batch().append("a", 1, "1")).await, Err(conflict("a", 4)));
+    assert_eq!(store.commit(batch().append("a", 1, "1")).await, Err(conflict_error("a", 4)));
     let whole = KeyLog { version: 4, snapshot: Some((4, "new".into())), changes: vec![] };
     assert_eq!(store.load_after(vec![("a".into(), 3)]).await.unwrap(), [Some(whole)]);
 }
@@ -216,7 +219,7 @@ async fn sizes_of_logs_are_not_less_than_those_of_their_values() {
 async fn reads_several_logs_atomically() {
     let bench = StoreFixture::new();
     bench.store.commit(batch().create("a", "").create("b", "")).await.unwrap();
-    let writer = bench.another();
+    let writer = bench.reopen();
     let writes = tokio::spawn(async move {
         for version in 1..300 {
             writer.commit(batch().append("a", version, "x").append("b", version, "x")).await.unwrap();
@@ -240,14 +243,14 @@ fn every_error_has_a_unique_code_and_a_hint() {
         FileFault::Locked,
         FileFault::Corrupt,
         FileFault::ReadOnly,
-        FileFault::Newer,
-        FileFault::NotOurs,
-        FileFault::Gone,
+        FileFault::NewerFormat,
+        FileFault::NotAStore,
+        FileFault::FileReplaced,
         FileFault::Io,
     ];
     let mut errors: Vec<StoreError> = faults.into_iter().map(file).collect();
     errors.extend([
-        conflict("a", 3),
+        conflict_error("a", 3),
         StoreError::LeaseTaken { name: name.clone(), holder: "b".into(), left: Duration::from_secs(1) },
         StoreError::LeaseLost { name: name.clone() },
         StoreError::Abandoned,
@@ -262,5 +265,5 @@ fn every_error_has_a_unique_code_and_a_hint() {
         assert!(!error.hint().is_empty() && !error.to_string().is_empty());
     }
     assert_eq!(errors[0].to_string(), "state.db: the disk is full (why)");
-    assert_eq!(conflict("a", 0).to_string(), "there is no `a`");
+    assert_eq!(conflict_error("a", 0).to_string(), "there is no `a`");
 }

@@ -26,7 +26,7 @@ const SAYS: &str = "says ";
 
 struct StoreProcess {
     child: Child,
-    orders: ChildStdin,
+    commands: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
@@ -47,23 +47,23 @@ impl StoreProcess {
         command.args(["--exact", test, "--ignored", "--nocapture"]).env(FILE, file);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { orders: child.stdin.take().unwrap(), child, lines }
+        Self { commands: child.stdin.take().unwrap(), child, lines }
     }
 
     /// Returns the child's next line; `None` when it has ended.
-    fn says(&mut self) -> Option<String> {
+    fn next_line(&mut self) -> Option<String> {
         let mut said = self.lines.by_ref().map_while(Result::ok);
         said.find_map(|line| Some(line.split_once(SAYS)?.1.to_owned()))
     }
 
-    fn order(&mut self, line: &str) {
-        writeln!(self.orders, "{line}").unwrap();
+    fn send_command(&mut self, line: &str) {
+        writeln!(self.commands, "{line}").unwrap();
     }
 
     /// Kills the child, and returns its remaining lines.
     fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
-        std::iter::from_fn(|| self.says()).collect()
+        std::iter::from_fn(|| self.next_line()).collect()
     }
 }
 
@@ -75,19 +75,19 @@ impl Drop for StoreProcess {
 }
 
 /// Prints a line in a child.
-fn say(line: &str) {
+fn print_line(line: &str) {
     println!("{SAYS}{line}");
 }
 
-fn open(path: &Path) -> Store {
+fn open_store(path: &Path) -> Store {
     Store::open(path, CommitDurability::Process).unwrap()
 }
 
 fn child_store() -> Store {
-    open(&PathBuf::from(std::env::var_os(FILE).unwrap()))
+    open_store(&PathBuf::from(std::env::var_os(FILE).unwrap()))
 }
 
-fn numbers(log: &KeyLog) -> Vec<u64> {
+fn parse_numbers(log: &KeyLog) -> Vec<u64> {
     let (_, snapshot) = log.snapshot.as_ref().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let all = log.changes.iter().fold(text(snapshot), |all, (_, change)| all + &text(change));
@@ -99,7 +99,7 @@ fn numbers(log: &KeyLog) -> Vec<u64> {
 async fn appends_until_it_is_killed() {
     let store = child_store();
     let log = store.load("list").await.unwrap().unwrap();
-    let (mut numbers, mut version) = (numbers(&log), log.version);
+    let (mut numbers, mut version) = (parse_numbers(&log), log.version);
     let mut pipeline = store.pipeline();
     loop {
         let mut commits = Vec::new();
@@ -111,7 +111,7 @@ async fn appends_until_it_is_killed() {
             version += 1;
         }
         for commit in commits {
-            say(&commit.await.unwrap()[0].version.to_string());
+            print_line(&commit.await.unwrap()[0].version.to_string());
         }
         if numbers.len() % 5 == 0 {
             let snapshot: String = numbers.iter().map(|number| format!("{number} ")).collect();
@@ -124,7 +124,7 @@ async fn appends_until_it_is_killed() {
 async fn acknowledged_commits_exist_exactly_once_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
-    let survivor = open(&path);
+    let survivor = open_store(&path);
     survivor
         .commit(WriteBatch::new().create("list", "").create("twin", "").create("mine", ""))
         .await
@@ -134,17 +134,17 @@ async fn acknowledged_commits_exist_exactly_once_after_a_kill() {
         let mut child = StoreProcess::start("appends_until_it_is_killed", &path);
         // The child is killed after 0 to 255 acknowledgements, at a random point of its work.
         moment = moment * 197 % 257;
-        let mut said: Vec<String> = (1..moment).map(|_| child.says().unwrap()).collect();
+        let mut said: Vec<String> = (1..moment).map(|_| child.next_line().unwrap()).collect();
         said.extend(child.kill());
         // The surviving child is not disturbed.
         survivor.commit(WriteBatch::new().append("mine", kill, "x")).await.unwrap();
         let acknowledged = said.iter().map(|version| version.parse().unwrap()).max().unwrap_or(0_u64);
-        for store in [&survivor, &open(&path)] {
+        for store in [&survivor, &open_store(&path)] {
             let logs = store.load_after(vec![("list".into(), 0), ("twin".into(), 0)]).await.unwrap();
             let (list, twin) = (logs[0].as_ref().unwrap(), logs[1].as_ref().unwrap());
             assert!(list.version >= acknowledged, "{} is there of {acknowledged}", list.version);
             assert_eq!(list.version, twin.version);
-            assert!(numbers(list).into_iter().eq(0..list.version - 1));
+            assert!(parse_numbers(list).into_iter().eq(0..list.version - 1));
         }
     }
     assert!(survivor.load("list").await.unwrap().unwrap().version > KILLS as u64 * 50);
@@ -162,18 +162,19 @@ async fn appends_until_the_disk_refuses() {
         }
     };
     let log = store.load("list").await.unwrap().unwrap();
-    say(&format!("{} {version} {}", error.code(), log.version));
+    print_line(&format!("{} {version} {}", error.code(), log.version));
 }
 
 #[tokio::test]
 async fn a_failing_disk_loses_no_acknowledged_commit_and_keeps_no_refused_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
-    let said =
-        StoreProcess::start_with_little_room("appends_until_the_disk_refuses", &path, 4_000).says().unwrap();
+    let said = StoreProcess::start_with_little_room("appends_until_the_disk_refuses", &path, 4_000)
+        .next_line()
+        .unwrap();
     let [code, acknowledged, seen] = said.split(' ').collect::<Vec<_>>()[..] else { panic!("{said}") };
     assert_eq!((code, acknowledged), ("store-io", seen));
-    let store = open(&path);
+    let store = open_store(&path);
     let log = store.load("list").await.unwrap().unwrap();
     assert_eq!(log.version.to_string(), acknowledged);
     assert!(log.version > 20);
@@ -184,14 +185,16 @@ async fn a_failing_disk_loses_no_acknowledged_commit_and_keeps_no_refused_one() 
 #[ignore = "started as a child process by the test below"]
 async fn counts_to_three_hundred() {
     let store = child_store();
-    let mut changed = store.changed();
-    let lease =
-        store.lease(std::process::id().to_string(), "child", Duration::from_secs(3600)).await.unwrap();
+    let mut changed = store.subscribe_commits();
+    let lease = store
+        .acquire_lease(std::process::id().to_string(), "child", Duration::from_secs(3600))
+        .await
+        .unwrap();
     for _ in 0..300 {
         loop {
             let version = store.load("counter").await.unwrap().unwrap().version;
-            match store.commit(WriteBatch::new().fenced(&lease).append("counter", version, "x")).await {
-                Ok(written) => break say(&written[0].version.to_string()),
+            match store.commit(WriteBatch::new().with_fence(&lease).append("counter", version, "x")).await {
+                Ok(written) => break print_line(&written[0].version.to_string()),
                 Err(StoreError::Conflict { .. }) => changed.next().await.unwrap(),
                 Err(error) => panic!("{error}"),
             }
@@ -203,12 +206,12 @@ async fn counts_to_three_hundred() {
 async fn two_processes_never_write_the_same_version() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
-    let store = open(&path);
+    let store = open_store(&path);
     store.commit(WriteBatch::new().create("counter", "")).await.unwrap();
     let mut children = [0; 2].map(|_| StoreProcess::start("counts_to_three_hundred", &path));
     let mut versions = BTreeSet::new();
     for child in &mut children {
-        while let Some(version) = child.says() {
+        while let Some(version) = child.next_line() {
             assert!(versions.insert(version.parse::<u64>().unwrap()), "{version} was given twice");
         }
         assert!(child.child.wait().unwrap().success());
@@ -221,11 +224,11 @@ async fn two_processes_never_write_the_same_version() {
 #[ignore = "started as a child process by the test below"]
 async fn writes_under_a_lease_on_request() {
     let store = child_store();
-    let lease = store.lease("group", "child", Duration::ZERO).await.unwrap();
-    say("leased");
+    let lease = store.acquire_lease("group", "child", Duration::ZERO).await.unwrap();
+    print_line("leased");
     for order in std::io::stdin().lines() {
-        let batch = WriteBatch::new().put("cell", order.unwrap()).fenced(&lease);
-        say(store.commit(batch).await.map_or_else(|error| error.code(), |_| "kept"));
+        let batch = WriteBatch::new().put("cell", order.unwrap()).with_fence(&lease);
+        print_line(store.commit(batch).await.map_or_else(|error| error.code(), |_| "kept"));
     }
 }
 
@@ -233,16 +236,16 @@ async fn writes_under_a_lease_on_request() {
 async fn a_process_suspended_beyond_its_lease_cannot_write() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.db");
-    let store = open(&path);
+    let store = open_store(&path);
     let mut child = StoreProcess::start("writes_under_a_lease_on_request", &path);
-    assert_eq!(child.says().unwrap(), "leased");
-    child.order("first");
-    assert_eq!(child.says().unwrap(), "kept");
-    let lease = store.lease("group", "parent", Duration::from_secs(3600)).await.unwrap();
-    child.order("late");
-    assert_eq!(child.says().unwrap(), "state-lease-lost");
-    store.commit(WriteBatch::new().append("cell", 1, " and mine").fenced(&lease)).await.unwrap();
-    child.order("later");
-    assert_eq!(child.says().unwrap(), "state-lease-lost");
+    assert_eq!(child.next_line().unwrap(), "leased");
+    child.send_command("first");
+    assert_eq!(child.next_line().unwrap(), "kept");
+    let lease = store.acquire_lease("group", "parent", Duration::from_secs(3600)).await.unwrap();
+    child.send_command("late");
+    assert_eq!(child.next_line().unwrap(), "state-lease-lost");
+    store.commit(WriteBatch::new().append("cell", 1, " and mine").with_fence(&lease)).await.unwrap();
+    child.send_command("later");
+    assert_eq!(child.next_line().unwrap(), "state-lease-lost");
     assert_eq!(store.keys("").await.unwrap(), [("cell".to_owned(), 2)]);
 }

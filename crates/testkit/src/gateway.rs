@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::watch;
 
-use crate::patiently;
+use crate::with_timeout;
 
 /// A running gateway. It is killed when dropped.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct GatewayProcess {
 #[derive(Debug, Default)]
 struct GatewayLog {
     lines: Vec<String>,
-    ended: bool,
+    is_closed: bool,
 }
 
 impl GatewayProcess {
@@ -48,7 +48,7 @@ impl GatewayProcess {
         let directory = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
         let yaml = without_default_admin(yaml);
         for (name, text) in files.iter().chain(&[("orfa.yaml", &*yaml)]) {
-            write(&directory.path().join(name), text);
+            write_file(&directory.path().join(name), text);
         }
         Self::spawn(Command::new(binary), Arc::new(directory)).await
     }
@@ -58,8 +58,8 @@ impl GatewayProcess {
     ///
     /// # Panics
     /// Panics with the log if the gateway ends before it listens.
-    pub async fn successor(&self, binary: &Path) -> Self {
-        self.successor_by(Command::new(binary)).await
+    pub async fn start_successor(&self, binary: &Path) -> Self {
+        self.start_successor_with(Command::new(binary)).await
     }
 
     /// Like [`GatewayProcess::successor`], with another command that receives the arguments, such as one with
@@ -67,7 +67,7 @@ impl GatewayProcess {
     ///
     /// # Panics
     /// Panics with the log if the gateway ends before it listens.
-    pub async fn successor_by(&self, command: Command) -> Self {
+    pub async fn start_successor_with(&self, command: Command) -> Self {
         Self::spawn(command, Arc::clone(&self.directory)).await
     }
 
@@ -76,9 +76,9 @@ impl GatewayProcess {
     ///
     /// # Panics
     /// Panics with the log if the gateway ends before it listens.
-    pub async fn start_by(command: Command, yaml: &str) -> Self {
+    pub async fn start_with_command(command: Command, yaml: &str) -> Self {
         let directory = tempfile::tempdir().unwrap_or_else(|error| panic!("no temporary folder: {error}"));
-        write(&directory.path().join("orfa.yaml"), yaml);
+        write_file(&directory.path().join("orfa.yaml"), yaml);
         // The command may run the gateway as another user.
         let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(directory.path(), readable)
@@ -97,22 +97,22 @@ impl GatewayProcess {
             .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
         let log = Arc::new(watch::Sender::new(GatewayLog::default()));
         if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(collect(stderr, log.clone()));
+            tokio::spawn(collect_log(stderr, log.clone()));
         }
-        let address = listening(&log).await;
+        let address = wait_until_listening(&log).await;
         Self { url: format!("http://{address}"), address, child, log, directory }
     }
 
     /// The lines that it has logged so far.
     #[must_use]
-    pub fn log(&self) -> Vec<String> {
+    pub fn log_lines(&self) -> Vec<String> {
         self.log.borrow().lines.clone()
     }
 
     /// Waits for a line of the log and returns it, or `None` at the end of the log.
-    pub async fn logged(&self, wanted: impl Fn(&str) -> bool) -> Option<String> {
-        let line = find(&self.log, |line| wanted(line).then(|| line.to_owned()));
-        patiently("a line of the gateway's log", line).await
+    pub async fn wait_for_log(&self, wanted: impl Fn(&str) -> bool) -> Option<String> {
+        let line = find_log_line(&self.log, |line| wanted(line).then(|| line.to_owned()));
+        with_timeout("a line of the gateway's log", line).await
     }
 
     /// The process ID, for tests that measure the process.
@@ -131,19 +131,19 @@ impl GatewayProcess {
     ///
     /// # Panics
     /// Panics if the file can't be written.
-    pub fn rewrite(&self, name: &str, text: &str) {
+    pub fn replace_file(&self, name: &str, text: &str) {
         let (file, aside) = (self.directory().join(name), self.directory().join(format!("{name}.new")));
-        write(&aside, text);
+        write_file(&aside, text);
         std::fs::rename(aside, file).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 
     /// Makes the gateway reload its config: SIGHUP.
-    pub fn ask_to_reload(&self) {
+    pub fn request_reload(&self) {
         self.signal(rustix::process::Signal::HUP);
     }
 
     /// Makes the gateway end, as a service manager does: SIGTERM.
-    pub fn ask_to_end(&self) {
+    pub fn request_shutdown(&self) {
         self.signal(rustix::process::Signal::TERM);
     }
 
@@ -165,8 +165,8 @@ impl GatewayProcess {
     ///
     /// # Panics
     /// Panics if the process can't be waited for.
-    pub async fn ended(&mut self) -> ExitStatus {
-        let ended = patiently("the end of the gateway", self.child.wait());
+    pub async fn wait_for_exit(&mut self) -> ExitStatus {
+        let ended = with_timeout("the end of the gateway", self.child.wait());
         ended.await.unwrap_or_else(|error| panic!("the gateway can't be waited for: {error}"))
     }
 
@@ -175,8 +175,8 @@ impl GatewayProcess {
     /// # Panics
     /// Panics if the process can't be waited for.
     pub async fn terminate(&mut self) -> ExitStatus {
-        self.ask_to_end();
-        self.ended().await
+        self.request_shutdown();
+        self.wait_for_exit().await
     }
 }
 
@@ -189,7 +189,7 @@ fn without_default_admin(yaml: &str) -> String {
     format!("{yaml}\nadmin: off\n")
 }
 
-fn write(path: &Path, text: &str) {
+fn write_file(path: &Path, text: &str) {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     }
@@ -200,7 +200,7 @@ fn write(path: &Path, text: &str) {
     clippy::print_stderr,
     reason = "the next caller only sees a broken connection, and not the reason the gateway ended"
 )]
-async fn collect(stderr: ChildStderr, log: Arc<watch::Sender<GatewayLog>>) {
+async fn collect_log(stderr: ChildStderr, log: Arc<watch::Sender<GatewayLog>>) {
     let mut lines = BufReader::new(stderr).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         if line.contains("beyond ORFA_POLL_LIMIT_MS") {
@@ -208,18 +208,20 @@ async fn collect(stderr: ChildStderr, log: Arc<watch::Sender<GatewayLog>>) {
         }
         log.send_modify(|log| log.lines.push(line));
     }
-    log.send_modify(|log| log.ended = true);
+    log.send_modify(|log| log.is_closed = true);
 }
 
-async fn listening(log: &watch::Sender<GatewayLog>) -> SocketAddr {
-    match patiently("the gateway to log that it listens", find(log, address)).await {
+async fn wait_until_listening(log: &watch::Sender<GatewayLog>) -> SocketAddr {
+    match with_timeout("the gateway to log that it listens", find_log_line(log, parse_listening_address))
+        .await
+    {
         Some(address) => address,
         None => panic!("the gateway ended before it listened:\n{}", log.borrow().lines.join("\n")),
     }
 }
 
 /// Waits for the first line for which `make` returns a value. Returns `None` at the end of the log.
-async fn find<T>(log: &watch::Sender<GatewayLog>, make: impl Fn(&str) -> Option<T>) -> Option<T> {
+async fn find_log_line<T>(log: &watch::Sender<GatewayLog>, make: impl Fn(&str) -> Option<T>) -> Option<T> {
     let mut receiver = log.subscribe();
     let mut seen = 0;
     loop {
@@ -229,7 +231,7 @@ async fn find<T>(log: &watch::Sender<GatewayLog>, make: impl Fn(&str) -> Option<
                 return Some(found);
             }
             seen = log.lines.len();
-            if log.ended {
+            if log.is_closed {
                 return None;
             }
         }
@@ -238,7 +240,7 @@ async fn find<T>(log: &watch::Sender<GatewayLog>, make: impl Fn(&str) -> Option<
 }
 
 /// The address in `{"message":"listening","address":"127.0.0.1:8080"}`, in any order of fields.
-fn address(line: &str) -> Option<SocketAddr> {
+fn parse_listening_address(line: &str) -> Option<SocketAddr> {
     let line: Value = serde_json::from_str(line).ok()?;
     let fields = line.get("fields").unwrap_or(&line);
     let is_listening = fields.get("message")?.as_str()? == "listening";

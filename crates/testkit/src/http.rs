@@ -135,7 +135,7 @@ pub async fn request(
 ///
 /// # Errors
 /// Fails if there is no connection.
-pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Result<String, HttpTestError> {
+pub async fn send_raw(address: SocketAddr, bytes: &[u8]) -> Result<String, HttpTestError> {
     let mut stream = TcpStream::connect(address).await?;
     let mut answer = Vec::new();
     // A peer that refuses early may close while the client writes, so write errors are ignored.

@@ -6,7 +6,7 @@
 
 pub mod gateway;
 pub mod http;
-pub mod misbehave;
+pub mod misbehaving_upstream;
 
 pub use gateway::GatewayProcess;
 
@@ -18,7 +18,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 ///
 /// # Panics
 /// Panics on a timeout.
-pub async fn patiently<T>(what: impl std::fmt::Display, future: impl Future<Output = T>) -> T {
+pub async fn with_timeout<T>(what: impl std::fmt::Display, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, future).await {
         Ok(value) => value,
         Err(_) => panic!("waited {PATIENCE:?} in vain: {what}"),

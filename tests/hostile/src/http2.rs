@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context, Result, bail, ensure};
-use testkit::patiently;
+use testkit::with_timeout;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -82,10 +82,10 @@ impl FrameConnection {
     /// Returns kind, flags, stream and payload of the next frame, or `None` once the connection has ended.
     pub(crate) async fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
-        patiently("a frame", self.0.read_exact(&mut head)).await.ok()?;
+        with_timeout("a frame", self.0.read_exact(&mut head)).await.ok()?;
         let [a, b, c, kind, flags, stream @ ..] = head;
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
-        patiently("a frame's payload", self.0.read_exact(&mut payload)).await.ok()?;
+        with_timeout("a frame's payload", self.0.read_exact(&mut payload)).await.ok()?;
         Some((kind, flags, u32::from_be_bytes(stream), payload))
     }
 

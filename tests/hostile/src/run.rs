@@ -50,7 +50,7 @@ pub async fn play_all(target: &Arc<AttackTarget>, cases: &[AttackCase]) -> Resul
     if let Err(error) = ReturningCounters::settled(&target.admin).await {
         aftermath.push(format!("{error:#}"));
     }
-    let log = target.gateway.log();
+    let log = target.gateway.log_lines();
     let blames = |line: &&String| {
         ["gateway-failed", "panicked", "beyond ORFA_POLL_LIMIT_MS"].iter().any(|word| line.contains(word))
     };

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 use testkit::http::{self, TestResponse};
-use testkit::misbehave::{self, MisbehavingUpstream};
-use testkit::{GatewayProcess, patiently};
+use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
+use testkit::{GatewayProcess, with_timeout};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -77,7 +77,7 @@ impl CalmService {
         std::thread::spawn(move || {
             go_first();
             runtime.block_on(async move {
-                let service = misbehave::start().await;
+                let service = misbehaving_upstream::start().await;
                 let _ = tell.send(service.url());
                 let _ = ended.await;
             });
@@ -96,7 +96,7 @@ impl AttackTarget {
     /// # Errors
     /// When the certificate or the filter cannot be created, or the gateway does not log its addresses.
     pub async fn start(binary: &Path) -> Result<Self> {
-        let upstream = misbehave::start().await;
+        let upstream = misbehaving_upstream::start().await;
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(["localhost".to_owned()])?.self_signed(&key)?;
         let folder = std::env::temp_dir().join(format!("orfa-hostile-{}", std::process::id()));
@@ -131,7 +131,7 @@ impl AttackTarget {
             next: Mutex::new(Instant::now()),
         };
         let url = format!("{}/readyz", target.admin);
-        patiently("a gateway that is ready", async {
+        with_timeout("a gateway that is ready", async {
             while http::request("GET", &url, &[], "").await.is_ok_and(|answer| answer.status != 200) {}
         })
         .await;
@@ -298,7 +298,7 @@ impl AttackTarget {
 
 /// Returns the address in the first log line that matches.
 async fn address(gateway: &GatewayProcess, wanted: impl Fn(&str) -> bool) -> Result<SocketAddr> {
-    let line = gateway.logged(wanted).await.context("the log ended")?;
+    let line = gateway.wait_for_log(wanted).await.context("the log ended")?;
     let line: Value = serde_json::from_str(&line)?;
     let fields = line.get("fields").unwrap_or(&line);
     fields["address"].as_str().and_then(|text| text.parse().ok()).context("no address in the log")

@@ -1,6 +1,6 @@
 //! Raw HTTP/1.1 responses, read by a lenient client.
 
-use testkit::patiently;
+use testkit::with_timeout;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::case::AttackEnding;
@@ -9,7 +9,7 @@ use crate::case::AttackEnding;
 pub(crate) async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut bytes = Vec::new();
     // Bytes before an error count.
-    let _ = patiently("the end of a connection", stream.read_to_end(&mut bytes)).await;
+    let _ = with_timeout("the end of a connection", stream.read_to_end(&mut bytes)).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 

@@ -55,7 +55,7 @@ fn select(node: JsonNode<'_>, fields: &[(Bytes, JsonPath)], out: &mut Vec<u8>) {
     if is_plain {
         for (key, value) in node.members() {
             let named = fields.iter().position(
-                |(_, path)| matches!(path.steps(), [JsonPathStep::Name(name)] if key.is(name.as_bytes())),
+                |(_, path)| matches!(path.steps(), [JsonPathStep::Name(name)] if key.equals(name.as_bytes())),
             );
             if let Some(place) = named.and_then(|place| found.get_mut(place)) {
                 place.get_or_insert(value);

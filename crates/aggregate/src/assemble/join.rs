@@ -22,7 +22,9 @@ impl RowJoin<'_> {
         items: impl Iterator<Item = JsonNode<'n>>,
     ) -> Result<Vec<JsonTree>, PartFailureReason> {
         let Self { joins, rows, memory } = self;
-        let key = |node: JsonNode<'n>| if joins.text { JoinKey::text(node) } else { JoinKey::of(node) };
+        let key = |node: JsonNode<'n>| {
+            if joins.text { JoinKey::from_node_text(node) } else { JoinKey::from_node(node) }
+        };
         // A row's key, its positions in groups, and its position in a list.
         memory.take_for::<[JsonTree; 4]>(rows.len())?;
         let mut grouped = GroupedItems::with_capacity(rows.len());
@@ -37,12 +39,12 @@ impl RowJoin<'_> {
         let (empty, mut found_any, mut kinds) = (JsonTree::Array([].into()), false, JoinKeyKinds::default());
         let mut values = Vec::new();
         for item in items {
-            if joins.item_key.is_many() {
+            if joins.item_key.has_wildcard() {
                 let mut list = BudgetedVec::new(memory);
                 let visited = joins.item_key.visit(item, &mut |node| {
                     let Some(key) = key(node) else { return };
                     kinds = kinds | key.kind();
-                    let Some(group) = grouped.find(&key) else { return };
+                    let Some(group) = grouped.find_group(&key) else { return };
                     for place in grouped.items(group) {
                         // To pass over the rows of further keys would take quadratic time.
                         if list.is_full() {
@@ -63,7 +65,7 @@ impl RowJoin<'_> {
             }
             let key = joins.item_key.find(item).and_then(key);
             kinds = key.as_ref().map_or(kinds, |key| kinds | key.kind());
-            let group = key.as_ref().and_then(|key| grouped.find(key));
+            let group = key.as_ref().and_then(|key| grouped.find_group(key));
             found_any |= group.is_some();
             values.push(match group {
                 None if joins.missing == MissingRows::Error => return Err(PartFailureReason::JoinMissing),
@@ -86,8 +88,8 @@ impl RowJoin<'_> {
                 }
             });
         }
-        if !found_any && kinds.are_apart(grouped.kinds()) {
-            let (left, right) = (kinds.names(), grouped.kinds().names());
+        if !found_any && kinds.are_disjoint(grouped.kinds()) {
+            let (left, right) = (kinds.kind_names(), grouped.kinds().kind_names());
             return Err(PartFailureReason::JoinKinds { on: joins.on.clone(), left, right });
         }
         Ok(values)

@@ -19,7 +19,7 @@ pub(super) struct PathPatch<'a> {
 impl PathPatch<'_> {
     /// Advances the patch from an array to its items.
     pub(super) fn at_items(&mut self) -> &mut Self {
-        if let [JsonPathStep::Each, rest @ ..] = self.steps {
+        if let [JsonPathStep::Wildcard, rest @ ..] = self.steps {
             self.steps = rest;
         }
         self
@@ -145,7 +145,8 @@ impl<'m> ValueWeaver<'m> {
         if patches.is_empty() {
             return JsonTree::Text(text);
         }
-        let is_hidden = |key: json::MemberName<'_>| patches.iter().any(|patch| key.is(patch.name.as_bytes()));
+        let is_hidden =
+            |key: json::MemberName<'_>| patches.iter().any(|patch| key.equals(patch.name.as_bytes()));
         if is_whole && node.members().any(|(key, _)| is_hidden(key)) {
             return self.open(node, patches);
         }
@@ -163,14 +164,14 @@ impl<'m> ValueWeaver<'m> {
         let mut members: Vec<TreeMember> = Vec::new();
         for (key, value) in node.members() {
             let is_hidden =
-                patches.iter().any(|patch| patch.steps.is_empty() && key.is(patch.name.as_bytes()));
+                patches.iter().any(|patch| patch.steps.is_empty() && key.equals(patch.name.as_bytes()));
             if is_hidden {
                 continue;
             }
             let tree = self.below(
                 value,
                 patches,
-                |steps| matches!(steps, [JsonPathStep::Name(name), ..] if key.is(name.as_bytes())),
+                |steps| matches!(steps, [JsonPathStep::Name(name), ..] if key.equals(name.as_bytes())),
             );
             members.push((key.node().slice(), tree));
         }
@@ -184,7 +185,7 @@ impl<'m> ValueWeaver<'m> {
 /// Whether a path continues in an item of an array. A path that ends at the array applies to all its items.
 fn goes_into(steps: &[JsonPathStep], number: usize) -> bool {
     match steps {
-        [] | [JsonPathStep::Each, ..] => true,
+        [] | [JsonPathStep::Wildcard, ..] => true,
         [JsonPathStep::Name(name), ..] => name.parse() == Ok(number),
     }
 }

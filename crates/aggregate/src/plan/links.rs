@@ -1,7 +1,7 @@
 //! Relations between parts: dependencies, and parts whose values are put into others.
 
 use http::Method;
-use json::pointer::below;
+use json::pointer::append_step;
 use json::{JsonPath, JsonPathStep};
 
 use super::{PartPlan, parts};
@@ -73,11 +73,11 @@ fn mistakes_of(
         let word = |method: &Method| method.as_str().to_ascii_lowercase();
         let message = format!("`{}` and `{}` both change something", first.name, second.name);
         let hint = "write `sequential: true` at the top: then the calls are made one after the other";
-        let place = below(&below("/parts", &second.name), &word(&second.method));
+        let place = append_step(&append_step("/parts", &second.name), &word(&second.method));
         found.add(AggregateMistakeKind::Unsafe, place, message, hint);
     }
     for part in list {
-        let place = below("/parts", &part.name);
+        let place = append_step("/parts", &part.name);
         let children: Vec<_> = part.children.iter().filter_map(|child| list[*child].goes_into()).collect();
         for (number, into) in children.iter().enumerate() {
             let same = |other: &&&super::PartPath| other.name == into.name && other.path == into.path;
@@ -89,7 +89,7 @@ fn mistakes_of(
                 let message = "`fields` can't be combined with values that are put deep into the part";
                 found.add(
                     AggregateMistakeKind::Fields,
-                    below(&place, "fields"),
+                    append_step(&place, "fields"),
                     message,
                     "leave `fields` out",
                 );
@@ -102,7 +102,7 @@ fn mistakes_of(
                 format!("something is put into `{}`, whose own values are put into items", part.name);
             found.add(
                 AggregateMistakeKind::Each,
-                below(&place, "each"),
+                append_step(&place, "each"),
                 message,
                 "write `apart: true`, or put it elsewhere",
             );
@@ -118,7 +118,7 @@ fn mistakes_of(
 
 /// Whether a path leads to the value itself or to its items.
 fn is_item(path: &JsonPath) -> bool {
-    matches!(path.steps(), [] | [JsonPathStep::Each])
+    matches!(path.steps(), [] | [JsonPathStep::Wildcard])
 }
 
 /// Reports a cycle, if there is one.
@@ -159,7 +159,7 @@ fn circle(
         let mut way = Vec::new();
         if states[part] == 0 && walk(list, part, &mut states, &mut way, &next) {
             let names: Vec<String> = way.iter().map(|part| format!("`{}`", list[*part].name)).collect();
-            let place = below("/parts", &list[way[0]].name);
+            let place = append_step("/parts", &list[way[0]].name);
             let message = format!("this is a cycle: {}", names.join(&format!(" {word} ")));
             mistakes.add(AggregateMistakeKind::Cycle, place, message, hint);
             return;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderName, Method};
-use json::pointer::below;
+use json::pointer::append_step;
 use json::{JsonDocument, JsonPath};
 use services::{UpstreamService, path};
 
@@ -44,7 +44,7 @@ pub(crate) fn slots(part: &PartPlan) -> Vec<&TemplateSlot> {
 
 impl PartReader<'_> {
     fn wrong(&mut self, kind: AggregateMistakeKind, member: &str, message: impl Into<String>, hint: &str) {
-        let place = if member.is_empty() { self.place.clone() } else { below(&self.place, member) };
+        let place = if member.is_empty() { self.place.clone() } else { append_step(&self.place, member) };
         self.mistakes.add(kind, place, message, hint);
     }
 
@@ -207,7 +207,7 @@ impl PartReader<'_> {
     fn headers(&mut self, part: &declaration::PartDeclaration) -> Vec<(HeaderName, TextTemplate)> {
         let mut headers = Vec::new();
         for (name, value) in &part.headers {
-            let member = below("headers", name);
+            let member = append_step("headers", name);
             let place = format!("{}/{member}", self.place);
             let template = self.names.template(value);
             match (HeaderName::try_from(name.as_str()), template) {
@@ -279,10 +279,10 @@ impl PartReader<'_> {
             self.wrong_in_join("on", message, "write it as in `id = buyer_id`");
         });
         let ((part, path), (item_key, row_key)) = (into?, keys.ok()?);
-        if row_key.is_many() {
+        if row_key.has_wildcard() {
             self.wrong_in_join("on", "a row has one key", "`[*]` is only allowed on the left");
         }
-        if item_key.is_many() && join.one != RowCardinality::Only(false) {
+        if item_key.has_wildcard() && join.one != RowCardinality::Only(false) {
             self.wrong_in_join("one", "an item with several keys gets a list", "leave `one` out");
         }
         let name = join.name.as_deref().unwrap_or(name);
@@ -312,7 +312,9 @@ impl PartReader<'_> {
 
     fn fields(&mut self, fields: &MemberSelection) -> Option<Vec<(Bytes, JsonPath)>> {
         let pairs: Vec<(&str, String)> = match fields {
-            MemberSelection::Some(names) => names.iter().map(|name| (&**name, below("", name))).collect(),
+            MemberSelection::Some(names) => {
+                names.iter().map(|name| (&**name, append_step("", name))).collect()
+            }
             MemberSelection::Renamed(map) => map
                 .iter()
                 .map(|(name, from)| {
@@ -324,7 +326,7 @@ impl PartReader<'_> {
         let mut read = Vec::new();
         for (name, from) in pairs {
             match JsonPath::parse(&from) {
-                Ok(path) if !path.is_many() => read.push((quoted(name), path)),
+                Ok(path) if !path.has_wildcard() => read.push((quoted(name), path)),
                 Ok(_) => self.wrong(
                     AggregateMistakeKind::Fields,
                     "fields",

@@ -73,7 +73,7 @@ impl<'a> PartRenderer<'a> {
             _ => {}
         }
         let Some((root, path)) = self.root(&slot.source) else { return Ok(PlaceholderValue::Nothing) };
-        if !path.is_many() {
+        if !path.has_wildcard() {
             let Some(node) = path.find(root) else { return Ok(PlaceholderValue::Nothing) };
             let value = scalar(node).map_err(|wrong| self.wrong(slot, wrong))?;
             return Ok(value.map_or(PlaceholderValue::Nothing, PlaceholderValue::One));
@@ -170,8 +170,8 @@ impl PlaceholderError {
 /// Returns a scalar as text, or `None` for `null`.
 fn scalar(node: JsonNode<'_>) -> Result<Option<ScalarText<'_>>, PlaceholderError> {
     let kind = node.kind();
-    match node.plain() {
-        Some(_) if node.is_unpaired() => Err(PlaceholderError::HalfPair),
+    match node.scalar_text() {
+        Some(_) if node.has_unpaired_surrogate() => Err(PlaceholderError::HalfPair),
         Some(text) => Ok(Some(ScalarText { text, is_bare: kind != ValueKind::String })),
         None if kind == ValueKind::Null => Ok(None),
         None => Err(PlaceholderError::Kind(kind.name())),

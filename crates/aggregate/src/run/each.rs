@@ -131,7 +131,7 @@ impl<'a> AggregateRun<'a> {
             }
         });
         let made = at_once(made, self.known.plan.concurrency).await?;
-        offload::leave_for(work::VALUE * of_item.len()).await;
+        offload::move_if_long(work::VALUE * of_item.len()).await;
         let mut answers = ItemResponses { made, joined: HashMap::new(), memory };
         let instead = fallback(part).unwrap_or_else(|| JsonText::literal("null"));
         let mut places: Vec<u32> = Vec::with_capacity(sets.len());
@@ -195,14 +195,14 @@ impl<'a> AggregateRun<'a> {
             RenderError::from(PartFailureReason::EachNotArray(format!("$.{name}"), kind))
         };
         let Some(value) = self.known.value(part) else { return Ok(Vec::new()) };
-        offload::leave_for(work_of_targets(value.root(), path)).await;
+        offload::move_if_long(work_of_targets(value.root(), path)).await;
         let (mut wrong, mut items) = (None, BudgetedVec::new(&self.known.memory));
         let visited = path.visit(value.root(), &mut |node| match node.kind() {
             ValueKind::Array | ValueKind::Null => {}
             kind => wrong = Some(kind),
         });
         visited.map_err(|not| not_array(not.0.map_or("nothing", ValueKind::name)))?;
-        if let Some(kind) = wrong.filter(|_| !path.steps().ends_with(&[JsonPathStep::Each])) {
+        if let Some(kind) = wrong.filter(|_| !path.steps().ends_with(&[JsonPathStep::Wildcard])) {
             return Err(not_array(kind.name()));
         }
         let add = &mut |node: JsonNode<'a>| {
@@ -233,7 +233,7 @@ impl ItemResponses<'_> {
         let bodies = numbers.iter().filter_map(|number| self.made.get(*number as usize).cloned());
         let answer = match bodies.collect::<Result<Vec<JsonText>, PartFailureReason>>() {
             Ok(bodies) => {
-                offload::leave_for(work::VALUE + work_of_texts(&bodies)).await;
+                offload::move_if_long(work::VALUE + work_of_texts(&bodies)).await;
                 joined(&bodies, self.memory)
             }
             Err(reason) => Err(reason),

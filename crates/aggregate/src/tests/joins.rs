@@ -108,7 +108,7 @@ async fn joins_nested_rows_and_shares_them_between_items() {
         json::JsonTree::Extended(_, more) => more[0].1.clone(),
         other => panic!("{other:?}"),
     };
-    assert!(catalog(0).same(&catalog(1)));
+    assert!(catalog(0).ptr_eq(&catalog(1)));
 }
 
 fn any_items(name: &'static str) -> impl Strategy<Value = Vec<Value>> {

@@ -24,7 +24,7 @@ const PROFILE: &str = r##"{"openapi": "3.1.0", "paths": {"/buyers": {"get": {"re
 
 fn aggregate() -> Aggregate {
     let stage = Arc::new(AggregateTestService { answers: Mutex::default(), seen: Mutex::default() });
-    let profile = openapi::OpenApiDocument::read(PROFILE).unwrap();
+    let profile = openapi::OpenApiDocument::parse(PROFILE).unwrap();
     let documents = BTreeMap::from([("profile".to_owned(), Arc::new(profile))]);
     let (services, offload) = (services(&stage), pool());
     let ground = AggregateContext {

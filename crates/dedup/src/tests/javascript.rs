@@ -9,13 +9,13 @@ use bytes::Bytes;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-use super::texts::any_text;
+use super::arbitrary_texts::any_text;
 use super::{DedupForm, DedupLimits, decode, encode_text};
 
-const TEXTS: usize = 1000;
+const TEXT_COUNT: usize = 1000;
 
 /// Returns the output of `peer.js` for these lines.
-fn node(lines: &str) -> String {
+fn run_node(lines: &str) -> String {
     let peer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/javascript/test/peer.js");
     let mut node = Command::new("node");
     let node = node.arg(peer).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -34,7 +34,7 @@ fn either_side_decodes_output_of_the_other() {
     let (strategy, mut runner) = (any_text(), TestRunner::deterministic());
     let limits = DedupLimits { min: 0, max: 1 << 20 };
     let (mut lines, mut encoded) = (String::new(), 0);
-    for _ in 0..TEXTS {
+    for _ in 0..TEXT_COUNT {
         let text = strategy.new_tree(&mut runner).expect("a text").current();
         let wire = encode_text(&Bytes::from(text.clone()), DedupForm::Json, &limits).expect("JSON");
         encoded += usize::from(wire.is_some());
@@ -42,9 +42,9 @@ fn either_side_decodes_output_of_the_other() {
         lines.push_str(&serde_json::json!([text, wire]).to_string());
         lines.push('\n');
     }
-    assert!(encoded > TEXTS / 10, "only {encoded} texts are worth a test");
-    let told = node(&lines);
-    assert_eq!(told.lines().count(), TEXTS);
+    assert!(encoded > TEXT_COUNT / 10, "only {encoded} texts are worth a test");
+    let told = run_node(&lines);
+    assert_eq!(told.lines().count(), TEXT_COUNT);
     for (line, told) in lines.lines().zip(told.lines()) {
         let [plain, meant, wire]: [Option<String>; 3] = serde_json::from_str(told).expect("three texts");
         if let Some(meant) = meant {

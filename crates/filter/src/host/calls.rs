@@ -13,7 +13,7 @@ use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use sandbox::GuestResult;
 use services::body::BodyBuffer;
 use services::headers::{self, TargetServiceName};
@@ -324,7 +324,7 @@ impl CallOrigin {
         messages: Option<GrpcOutbox>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        let task = self.runtime.spawn(watched(PollSite::Filters, task)).abort_handle();
+        let task = self.runtime.spawn(watch_polls(PollSite::Filters, task)).abort_handle();
         let Self { context, root, detached, era, in_response, token, .. } = self;
         host.calls.insert(token, PendingCall { context, root, task, detached, era, in_response, messages });
     }

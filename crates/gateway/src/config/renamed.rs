@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use json::pointer::below;
+use json::pointer::append_step;
 use serde_json::{Map, Value, json};
 
 use super::mistake::ConfigMistake;
@@ -142,7 +142,7 @@ impl RenamedIn {
         let mut mistakes = Vec::new();
         for &(old, new) in self.keys {
             let Some(value) = members.remove(old) else { continue };
-            let old_pointer = below(pointer, old);
+            let old_pointer = append_step(pointer, old);
             if members.contains_key(new) {
                 let message = format!("`{old}` is the old name of `{new}`, which is set too");
                 let hint = format!("remove `{old}`");
@@ -152,7 +152,7 @@ impl RenamedIn {
             let message = format!("the key `{old}` is deprecated");
             let warning = source.mistake_in_key(&old_pointer, message, Some(format!("write `{new}`")));
             source.warn(warning);
-            source.rename(&old_pointer, &below(pointer, new), &value);
+            source.rename(&old_pointer, &append_step(pointer, new), &value);
             members.insert(new.to_owned(), value);
         }
         mistakes
@@ -164,7 +164,7 @@ impl RenamedIn {
                 continue;
             };
             let message = format!("the value `{old}` is deprecated");
-            let warning = source.mistake(&below(pointer, key), message, Some(format!("write `{new}`")));
+            let warning = source.mistake(&append_step(pointer, key), message, Some(format!("write `{new}`")));
             source.warn(warning);
             *value = Value::from(new);
         }
@@ -182,7 +182,7 @@ fn find_maps<'a>(
         ([], Value::Object(members)) => found.push((pointer, members)),
         (["*", rest @ ..], Value::Object(members)) => {
             for (name, member) in members {
-                find_maps(member, rest, below(&pointer, name), found);
+                find_maps(member, rest, append_step(&pointer, name), found);
             }
         }
         (["*", rest @ ..], Value::Array(items)) => {
@@ -192,7 +192,7 @@ fn find_maps<'a>(
         }
         ([name, rest @ ..], Value::Object(members)) => {
             if let Some(member) = members.get_mut(*name) {
-                find_maps(member, rest, below(&pointer, name), found);
+                find_maps(member, rest, append_step(&pointer, name), found);
             }
         }
         _ => {}

@@ -3,7 +3,7 @@
 //! The schema is derived from the structs, with one change: an optional field may be absent but not `null`,
 //! since an empty `cors:` in YAML is a null that is most likely a mistake.
 
-use json::pointer::below;
+use json::pointer::append_step;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError};
 use schemars::JsonSchema;
@@ -125,7 +125,7 @@ impl SchemaErrorFormatter<'_> {
             let known: Vec<String> = known.iter().map(|&key| key.to_owned()).collect();
             format!("known here: {}", known.join(", "))
         });
-        let pointer = below(error.instance_path().as_str(), key);
+        let pointer = append_step(error.instance_path().as_str(), key);
         self.source.mistake_in_key(&pointer, format!("unknown key `{key}`"), Some(hint))
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use json::pointer::below;
+use json::pointer::append_step;
 use serde_json::Value;
 
 use super::mistake::ConfigMistake;
@@ -122,7 +122,7 @@ impl FieldPositions {
             }
             Value::Object(members) => {
                 for (name, member) in members {
-                    self.rename(&below(old, name), &below(new, name), member);
+                    self.rename(&append_step(old, name), &append_step(new, name), member);
                 }
             }
             _ => {}
@@ -198,7 +198,7 @@ pub(super) fn field(pointer: &str) -> String {
             field.push_str(&format!("[{part}]"));
         } else {
             let dot = if field.is_empty() { "" } else { "." };
-            field.push_str(&format!("{dot}{}", json::pointer::unescaped(part)));
+            field.push_str(&format!("{dot}{}", json::pointer::unescape_step(part)));
         }
     }
     field

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use json::pointer::below;
+use json::pointer::append_step;
 use saphyr::Scalar;
 use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
 use serde_json::{Map, Value};
@@ -166,7 +166,7 @@ impl<'text> YamlReader<'text> {
         pointer: &str,
         depth: usize,
     ) -> Result<(), ScanError> {
-        let pointer = below(pointer, &name);
+        let pointer = append_step(pointer, &name);
         let (event, span) = self.next()?;
         if members.contains_key(&name) {
             let message = format!("the key `{name}` occurs twice");

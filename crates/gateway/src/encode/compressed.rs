@@ -112,7 +112,7 @@ impl http_body::Body for CompressedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        polls::enter(PollSite::Body);
+        polls::enter_site(PollSite::Body);
         match std::mem::replace(&mut self.state, CompressionState::Over) {
             CompressionState::Trailers(trailers) => return Poll::Ready(Some(Ok(trailers))),
             CompressionState::Over => return Poll::Ready(None),

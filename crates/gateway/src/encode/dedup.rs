@@ -109,7 +109,7 @@ pub(super) async fn apply(
             // All of it was written anew, and its sources are released.
             let length = tree.len();
             response.extensions_mut().insert(HeldBytes(length as u64));
-            body::pieces(length, tree.pieces_of(length))
+            body::pieces(length, tree.pieces_with_len(length))
         });
         return written(form, encoded, response);
     }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use serde::Deserialize as _;
 use serde_json::Value;
 use services::{FetchError, GatewayClient};
@@ -178,7 +178,7 @@ impl JwksSource {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && !self.begun.swap(true, Relaxed)
         {
-            runtime.spawn(watched(PollSite::Upstream, keep(Arc::downgrade(self))));
+            runtime.spawn(watch_polls(PollSite::Upstream, keep(Arc::downgrade(self))));
         }
     }
 

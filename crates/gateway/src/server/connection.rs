@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
-use offload::polls::{PollSite, entered};
+use offload::polls::{PollSite, attribute_polls};
 use services::StreamedServiceBody;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
@@ -96,7 +96,8 @@ impl AcceptedConnection {
         link: Arc<ConnectionContext>,
     ) -> Result<(), BoxError> {
         let Ok(handshake) = self.permit.handshake() else { return Ok(()) };
-        let stream = timeout(GREETING, entered(PollSite::Handshake, tls.acceptor().accept(stream))).await??;
+        let stream =
+            timeout(GREETING, attribute_polls(PollSite::Handshake, tls.acceptor().accept(stream))).await??;
         drop(handshake);
         let (_, session) = stream.get_ref();
         link.secure(tls::secured(session));
@@ -172,7 +173,7 @@ impl AcceptedConnection {
             async move { live(&current, request, client).await }
         };
         let serving = http2::serve(stream, begun, client, ending, answer);
-        let mut serving = Box::pin(entered(PollSite::Http2, serving));
+        let mut serving = Box::pin(attribute_polls(PollSite::Http2, serving));
         let served = poll_fn(|context| match serving.as_mut().poll(context) {
             Poll::Ready(served) => Poll::Ready(served),
             Poll::Pending => over.poll(context).map(Ok),

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Ping, PingPong, Reason, RecvStream};
 use http::{Method, Request, Response};
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use services::StreamedServiceBody;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -215,7 +215,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
         // Boxed, since otherwise a task that is sending the response would reserve space for it.
         let answering = Box::pin(answer(Request::from_parts(head, body), client));
         let serving = stream::serve(answering, respond, is_head, under_way);
-        tokio::spawn(watched(PollSite::Http2, self.turns.take(serving)));
+        tokio::spawn(watch_polls(PollSite::Http2, self.turns.take(serving)));
     }
 
     /// Waits for a decision about the connection.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use prost::Message;
 use services::{FetchError, GatewayClient};
 use tokio::sync::{Notify, watch};
@@ -79,7 +79,7 @@ impl SpanExporter {
         let queue = Arc::new(SpanQueue { tally, ..SpanQueue::default() });
         let (alive, ended) = watch::channel(());
         let theirs = Arc::clone(&queue);
-        tokio::spawn(watched(PollSite::Upstream, async move {
+        tokio::spawn(watch_polls(PollSite::Upstream, async move {
             theirs.run(&collector).await;
             drop(alive);
         }));

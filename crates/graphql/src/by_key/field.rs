@@ -59,8 +59,8 @@ impl KeyedFetch<'_> {
             from => self.write(from, &[], out),
         });
         let GraphqlServiceResponse { document, data, told, status } = self.send(draft).await?;
-        let list = data.and_then(|spot| document.at(spot)?.member(LIST.as_bytes()));
-        match list.filter(|list| list.kind() == ValueKind::Array).map(JsonNode::spot) {
+        let list = data.and_then(|spot| document.node_by_id(spot)?.member(LIST.as_bytes()));
+        match list.filter(|list| list.kind() == ValueKind::Array).map(JsonNode::node_id) {
             Some(spot) => Ok(FetchedList { document, spot, told, status }),
             None if told.is_empty() => {
                 Err(CallFailureReason::NotList(list.map_or("nothing", |list| list.kind().name())))
@@ -86,7 +86,7 @@ impl KeyedFetch<'_> {
         for (part, response) in parts.into_iter().zip(responses) {
             match response {
                 Ok(response) => {
-                    offload::leave_for(work::FIELD * part.len()).await;
+                    offload::move_if_long(work::FIELD * part.len()).await;
                     self.sort(part, response, &mut fetched);
                 }
                 Err(reason) => {
@@ -125,7 +125,7 @@ impl KeyedFetch<'_> {
             let place: usize = alias.strip_prefix('f')?.parse().ok()?;
             (place < rows.len()).then_some((place, rest))
         });
-        let data = data.and_then(|spot| document.at(spot));
+        let data = data.and_then(|spot| document.node_by_id(spot));
         let (number, first) = (fetched.documents.len() as u32, fetched.errors.len() as u32);
         for (place, row) in rows.iter().enumerate() {
             let node = data.and_then(|data| data.member(alias(place).as_bytes()));
@@ -152,7 +152,7 @@ impl KeyedFetch<'_> {
     async fn begin_document(&self, fields: usize, bytes: usize) -> Option<SemaphorePermit<'_>> {
         let variables: usize = self.selection.variables.iter().map(|(_, value)| value.len()).sum();
         let permit = self.ground.keyed_permit(variables + bytes).await;
-        offload::leave_for(work::FIELD * fields + (variables + bytes) / 2).await;
+        offload::move_if_long(work::FIELD * fields + (variables + bytes) / 2).await;
         permit
     }
 
@@ -201,7 +201,7 @@ pub(super) fn of_items(
     found: &[FetchOutcome],
 ) -> (SortedErrors, Vec<ValueLocation>) {
     let found: HashSet<ValueLocation> = found.iter().flat_map(FetchOutcome::places).copied().collect();
-    let place = |item: JsonNode<'_>| ValueLocation { document, spot: item.spot() };
+    let place = |item: JsonNode<'_>| ValueLocation { document, spot: item.node_id() };
     let places: Vec<ValueLocation> = list.items().map(place).collect();
     let sorted = SortedErrors::new(told, |path| {
         let [JsonValue::String(alias), JsonValue::Number(item), rest @ ..] = path else { return None };

@@ -33,7 +33,7 @@ impl<'a> KeyJoin<'a> {
         for (document, list) in lists.iter().enumerate() {
             for row in list.items() {
                 grouped.add(row.member(item.as_bytes()).and_then(|node| self.scalar(node)));
-                places.push(ValueLocation { document: document as u32, spot: row.spot() });
+                places.push(ValueLocation { document: document as u32, spot: row.node_id() });
             }
         }
         let (mut found, mut kinds, mut found_any) = (Vec::new(), JoinKeyKinds::default(), false);
@@ -44,7 +44,7 @@ impl<'a> KeyJoin<'a> {
                 error = error.or_else(|| self.failed_for(key));
                 let Some(scalar) = self.scalar(key) else { continue };
                 kinds = kinds | scalar.kind();
-                let group = grouped.find(&scalar).into_iter().flat_map(|group| grouped.items(group));
+                let group = grouped.find_group(&scalar).into_iter().flat_map(|group| grouped.items(group));
                 items.extend(group.filter_map(|item| places.get(item).copied()));
             }
             found_any |= !items.is_empty();
@@ -53,9 +53,9 @@ impl<'a> KeyJoin<'a> {
                 None => self.of(node, items),
             });
         }
-        if !found_any && kinds.are_apart(grouped.kinds()) {
-            let key = (self.joined.key.clone(), kinds.names());
-            let item = (self.joined.item.clone(), grouped.kinds().names());
+        if !found_any && kinds.are_disjoint(grouped.kinds()) {
+            let key = (self.joined.key.clone(), kinds.kind_names());
+            let item = (self.joined.item.clone(), grouped.kinds().kind_names());
             return vec![self.error(CallFailureReason::Kinds { key, item }); found.len()];
         }
         found
@@ -74,14 +74,14 @@ impl<'a> KeyJoin<'a> {
     }
 
     fn scalar<'n>(&self, node: JsonNode<'n>) -> Option<JoinKey<'n>> {
-        if self.joined.is_text { JoinKey::text(node) } else { JoinKey::of(node) }
+        if self.joined.is_text { JoinKey::from_node_text(node) } else { JoinKey::from_node(node) }
     }
 
     fn failed_for(&self, key: JsonNode<'_>) -> Option<u32> {
         if self.failed.is_empty() {
             return None;
         }
-        self.failed.get(&*key.plain()?).copied()
+        self.failed.get(&*key.scalar_text()?).copied()
     }
 
     fn error(&mut self, reason: CallFailureReason) -> FetchOutcome {

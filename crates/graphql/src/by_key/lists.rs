@@ -42,7 +42,7 @@ impl<'a> KeyedFetch<'a> {
     /// Fetches the complete list.
     pub(super) async fn whole(&self, ask: &BoundCall, joined: &ItemMatch) -> FetchedValues {
         let list = self.list(ask, joined, &[]).await;
-        offload::leave_for(work::RESULT * self.keys.len()).await;
+        offload::move_if_long(work::RESULT * self.keys.len()).await;
         match list {
             Ok(_) if self.keys.values.is_empty() => FetchedValues::default(),
             Ok(list) => self.joined(ask, joined, vec![Ok(list)], &[]).await,
@@ -57,7 +57,7 @@ impl<'a> KeyedFetch<'a> {
         };
         let (mut ids, mut seen) = (Vec::with_capacity(self.keys.len()), HashSet::new());
         for node in nodes.flat_map(keys) {
-            let Some(text) = node.plain() else {
+            let Some(text) = node.scalar_text() else {
                 return self.failed(CallFailureReason::WrongKind(joined.key.clone(), node.kind().name()));
             };
             if seen.insert(text.clone()) {
@@ -104,9 +104,9 @@ impl<'a> KeyedFetch<'a> {
                 return self.field_list(name, arguments, joined, ids).await;
             }
         };
-        let id = |id: &ListKey<'_>| work::JOINED + id.text.len();
+        let id = |id: &ListKey<'_>| work::JOIN_BY_KEY + id.text.len();
         let ids_work: usize = ids.iter().map(id).sum();
-        offload::leave_for(work::of_text(self.arguments.text()) + ids_work).await;
+        offload::move_if_long(work::estimate_text(self.arguments.text()) + ids_work).await;
         let texts: Vec<Cow<'_, str>> = ids.iter().map(|id| id.text.clone()).collect();
         let request =
             RestRequestRenderer { operation, arguments: self.arguments, key: RequestKey::Many(&texts) }
@@ -129,15 +129,16 @@ impl<'a> KeyedFetch<'a> {
         parts: &[&[ListKey<'_>]],
     ) -> FetchedValues {
         let known = lists.iter().flatten();
-        let items: usize = known.filter_map(|list| list.document.at(list.spot)).map(JsonNode::count).sum();
-        offload::leave_for(work::JOINED * (items + self.keys.len())).await;
+        let items: usize =
+            known.filter_map(|list| list.document.node_by_id(list.spot)).map(JsonNode::count).sum();
+        offload::move_if_long(work::JOIN_BY_KEY * (items + self.keys.len())).await;
         let Some(column) = self.keys.column(&joined.key) else {
             return self.failed(CallFailureReason::NoValue(joined.key.clone()));
         };
         let (mut fetched, mut arrays, mut failed) = (FetchedValues::default(), Vec::new(), HashMap::new());
         let mut told = Vec::new();
         for (number, list) in lists.into_iter().enumerate() {
-            let list = list.and_then(|list| match list.document.at(list.spot).map(JsonNode::kind) {
+            let list = list.and_then(|list| match list.document.node_by_id(list.spot).map(JsonNode::kind) {
                 Some(ValueKind::Array | ValueKind::Null) => Ok(list),
                 kind => Err(CallFailureReason::NotList(kind.map_or("nothing", ValueKind::name))),
             });
@@ -160,7 +161,7 @@ impl<'a> KeyedFetch<'a> {
         };
         let FetchedValues { documents, found, errors, items } = &mut fetched;
         let lists: Vec<JsonNode<'_>> =
-            documents.iter().zip(arrays).filter_map(|(document, spot)| document.at(spot)).collect();
+            documents.iter().zip(arrays).filter_map(|(document, spot)| document.node_by_id(spot)).collect();
         let first = errors.len() as u32;
         let mut join = KeyJoin { joined, failed, errors: Vec::new(), first };
         *found = join.find(&lists, item, column);

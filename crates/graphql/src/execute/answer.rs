@@ -125,7 +125,7 @@ impl<'r> DataWriter<'r> {
         rules: &'r AnswerRules,
     ) -> Option<ExecutionResponse> {
         // Copying takes less time per byte than parsing.
-        offload::leave_for(run.bytes() / 2).await;
+        offload::move_if_long(run.bytes() / 2).await;
         if run.bytes() <= SHORT_TEXT {
             let mut writer = Self::new(run, schema, rules, rules.most.min(SHORT_TEXT));
             writer.most_steps = SHORT_STEPS;
@@ -137,7 +137,7 @@ impl<'r> DataWriter<'r> {
                 return Some(answer);
             }
         }
-        offload::leave().await;
+        offload::move_to_pool().await;
         let mut writer = Self::new(run, schema, rules, rules.most);
         let values = writer.begin();
         let is_written = writer.long_root(&values).await;
@@ -207,7 +207,7 @@ impl<'r> DataWriter<'r> {
             if number == last {
                 self.out.push(b']');
             } else if number % ERRORS == ERRORS - 1 {
-                offload::leave().await;
+                offload::move_to_pool().await;
             }
         }
         self.out.push(b'}');

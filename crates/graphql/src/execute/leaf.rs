@@ -57,11 +57,11 @@ pub(super) fn write(
 #[inline(always)]
 pub(super) fn is_plainly_as_it_stands(scalar: ScalarKind, value: &PassedValue<'_>) -> bool {
     match scalar {
-        ScalarKind::String | ScalarKind::Id => value.first() == b'"',
-        ScalarKind::Int => value.is_short(),
-        ScalarKind::Float => matches!(value.first(), b'-' | b'0'..=b'9'),
-        ScalarKind::Boolean => matches!(value.first(), b't' | b'f'),
-        ScalarKind::Custom => value.first() != b'n',
+        ScalarKind::String | ScalarKind::Id => value.first_byte() == b'"',
+        ScalarKind::Int => value.is_short_integer(),
+        ScalarKind::Float => matches!(value.first_byte(), b'-' | b'0'..=b'9'),
+        ScalarKind::Boolean => matches!(value.first_byte(), b't' | b'f'),
+        ScalarKind::Custom => value.first_byte() != b'n',
     }
 }
 

@@ -80,7 +80,7 @@ impl<'p> ExecutionRun<'p> {
             if done.is_empty() {
                 match calls.next().await {
                     Some(Some((number, gathered, fetched))) => {
-                        offload::leave_for(work::RESULT * fetched.found.len()).await;
+                        offload::move_if_long(work::RESULT * fetched.found.len()).await;
                         self.absorb(number, gathered, fetched);
                         done.push(number);
                     }
@@ -126,15 +126,15 @@ impl<'p> ExecutionRun<'p> {
             return Some((asked, Vec::new()));
         }
         // Keys may be long texts, each of which is read to its end.
-        offload::leave_for(self.bytes() / 8).await;
+        offload::move_if_long(self.bytes() / 8).await;
         let (visits, gathered) = match self.gather(step, &mut asked, FEW_VISITS) {
             Ok(gathered) => gathered,
             Err(TooManyVisits) => {
-                offload::leave().await;
+                offload::move_to_pool().await;
                 self.gather(step, &mut asked, usize::MAX).ok()?
             }
         };
-        offload::leave_for(work::OBJECT * visits).await;
+        offload::move_if_long(work::OBJECT * visits).await;
         Some((asked, gathered?))
     }
 
@@ -146,9 +146,9 @@ impl<'p> ExecutionRun<'p> {
     /// Builds the part of a step's request that does not depend on its objects. The work of sending it is
     /// announced, too, since the request is sent next.
     async fn asked(&self, step: &PlanStep) -> StepRequest {
-        offload::leave_for(self.variables.long_bytes(step)).await;
+        offload::move_if_long(self.variables.long_bytes(step)).await;
         let asked = self.ask_for(step);
-        offload::leave_for(asked.work()).await;
+        offload::move_if_long(asked.work()).await;
         asked
     }
 
@@ -242,7 +242,7 @@ impl<'p> ExecutionRun<'p> {
     /// Returns the value at a location.
     fn at(&self, place: ValueLocation, error: Option<u32>) -> SlotValue<'_> {
         let document = self.documents.get(place.document as usize);
-        let node = document.and_then(|document| document.at(place.spot));
+        let node = document.and_then(|document| document.node_by_id(place.spot));
         node.map_or(SlotValue::Absent, |node| SlotValue::At(place.document, node, error))
     }
 }

@@ -49,7 +49,7 @@ impl StepRequest {
     /// The work of sending its arguments and variables.
     pub(super) fn work(&self) -> usize {
         let values = self.arguments.iter().chain(self.variables.iter().map(|(_, value)| value));
-        work::total(values.map(|value| work::of_text(value)))
+        work::sum_estimates(values.map(|value| work::estimate_text(value)))
     }
 }
 
@@ -61,12 +61,13 @@ impl KeyRows {
             self.last = Some(number);
         }
         let document = u32::try_from(self.documents.len() - 1).unwrap_or(u32::MAX);
-        self.places.push(ValueLocation { document, spot: node.spot() });
+        self.places.push(ValueLocation { document, spot: node.node_id() });
     }
 
     /// Returns the values row by row.
     pub(crate) fn nodes(&self) -> Vec<JsonNode<'_>> {
-        let node = |place: &ValueLocation| self.documents.get(place.document as usize)?.at(place.spot);
+        let node =
+            |place: &ValueLocation| self.documents.get(place.document as usize)?.node_by_id(place.spot);
         self.places.iter().filter_map(node).collect()
     }
 }

@@ -121,8 +121,8 @@ impl CoercedVariables {
         let mut declared: HashMap<Box<str>, DeclaredVariable> = plan.variables.iter().map(declare).collect();
         let document = JsonDocument::new(out.into()).map_err(unreadable)?;
         for (key, value) in document.root().members() {
-            if let Some(declared) = declared.get_mut(&*key.node().plain().unwrap_or_default()) {
-                declared.spot = Some(value.spot());
+            if let Some(declared) = declared.get_mut(&*key.node().scalar_text().unwrap_or_default()) {
+                declared.spot = Some(value.node_id());
             }
         }
         let variables = Self { document: Some(document), declared, spelled: SpelledValues::default() };
@@ -130,7 +130,7 @@ impl CoercedVariables {
     }
 
     fn get(&self, name: &str) -> Option<JsonNode<'_>> {
-        self.document.as_ref()?.at(self.declared.get(name)?.spot?)
+        self.document.as_ref()?.node_by_id(self.declared.get(name)?.spot?)
     }
 
     /// Whether a variable is `true`.
@@ -396,7 +396,7 @@ fn object(
     }
     let mut values: Vec<Option<JsonNode<'_>>> = vec![None; fields.len()];
     for (key, value) in node.members() {
-        let Some(place) = fields.iter().position(|field| key.is(field.name.as_bytes())) else {
+        let Some(place) = fields.iter().position(|field| key.equals(field.name.as_bytes())) else {
             let key = shortened(&String::from_utf8_lossy(&key.node().string().unwrap_or_default()));
             return Err(CoercionError::new(format!(" has a field `{key}`, which `{name}` does not have")));
         };
@@ -473,7 +473,7 @@ impl CoercionError {
     }
 
     fn ambiguous(found: AmbiguousValue) -> Self {
-        Self { path: found.path(), message: format!(" must {}", found.must()), plain: AMBIGUOUS }
+        Self { path: found.path(), message: format!(" must {}", found.requirement()), plain: AMBIGUOUS }
     }
 
     /// Converts to the error of a variable.

@@ -152,7 +152,7 @@ impl MemberScan {
     #[inline]
     pub(crate) fn find(&self, key: MemberName<'_>) -> Option<usize> {
         if self.names.len() <= Self::FEW {
-            return self.names.keys().position(|name| key.is(name));
+            return self.names.keys().position(|name| key.equals(name));
         }
         self.names.get_index_of(&*key.node().string()?)
     }

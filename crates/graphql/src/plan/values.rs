@@ -131,7 +131,8 @@ impl ValueSpeller<'_> {
                     out.push(b'{');
                     let mut is_first = true;
                     for (name, value) in node.members() {
-                        let Some(field) = fields.iter().find(|field| name.is(field.name.as_bytes())) else {
+                        let Some(field) = fields.iter().find(|field| name.equals(field.name.as_bytes()))
+                        else {
                             continue;
                         };
                         if !std::mem::take(&mut is_first) {

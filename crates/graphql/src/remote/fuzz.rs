@@ -42,7 +42,9 @@ fn any_response_gives_each_target_a_result_with_valid_references() {
             for found in &fetched.found {
                 match found {
                     FetchOutcome::Nothing | FetchOutcome::Many(_) => {}
-                    FetchOutcome::One(place) => assert!(fetched.documents[0].at(place.spot).is_some()),
+                    FetchOutcome::One(place) => {
+                        assert!(fetched.documents[0].node_by_id(place.spot).is_some())
+                    }
                     FetchOutcome::Partial(_, error) | FetchOutcome::Failed(error) => {
                         assert!((*error as usize) < fetched.errors.len());
                     }

@@ -76,7 +76,7 @@ async fn ask(
     let answer = ServiceResponse::from(answer);
     let GraphqlServiceResponse { document, data, told, status } =
         GraphqlServiceResponse::read(&answer).await?;
-    let data = data.and_then(|spot| document.at(spot));
+    let data = data.and_then(|spot| document.node_by_id(spot));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = match is_federated {
         true => {

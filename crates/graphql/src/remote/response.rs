@@ -44,11 +44,11 @@ impl GraphqlServiceResponse {
         let document = answer.document().await.map_err(or_status)?;
         let (mut data, mut told, mut is_response) = (None, Vec::new(), false);
         for (key, value) in document.root().members() {
-            if key.is(b"data") && matches!(value.kind(), ValueKind::Object | ValueKind::Null) {
-                data = (value.kind() == ValueKind::Object).then(|| value.spot());
+            if key.equals(b"data") && matches!(value.kind(), ValueKind::Object | ValueKind::Null) {
+                data = (value.kind() == ValueKind::Object).then(|| value.node_id());
                 is_response = true;
-            } else if key.is(b"errors") && value.kind() == ValueKind::Array {
-                offload::leave_for(work::ERROR_BYTE * value.text().len()).await;
+            } else if key.equals(b"errors") && value.kind() == ValueKind::Array {
+                offload::move_if_long(work::ERROR_BYTE * value.text().len()).await;
                 told = errors(value);
                 is_response |= !told.is_empty();
             }
@@ -136,7 +136,7 @@ impl SortedErrors {
     pub(crate) fn found(&mut self, target: usize, node: Option<JsonNode<'_>>, document: u32) -> FetchOutcome {
         let own = self.by_target.get(&target).map(|(number, _)| *number);
         let general = self.by_target.len() as u32;
-        let place = node.filter(super::is_there).map(|node| ValueLocation { document, spot: node.spot() });
+        let place = node.filter(super::is_there).map(|node| ValueLocation { document, spot: node.node_id() });
         match (place, own) {
             (Some(place), Some(error)) => FetchOutcome::Partial(place, error),
             (Some(place), None) => FetchOutcome::One(place),

@@ -98,7 +98,8 @@ fn requests_of_any_document_match_its_declarations() {
     ::fuzz::run("openapi_requests", &[], |bytes| {
         let mut choices = ByteChoices::new(bytes);
         let text = generate::document(&mut choices).to_string();
-        let document = openapi::OpenApiDocument::read(&text).expect("an OpenAPI document").below("/base");
+        let document =
+            openapi::OpenApiDocument::parse(&text).expect("an OpenAPI document").relative_to("/base");
         let source = SchemaSource { name: Arc::from("a"), says: SchemaDescription::OpenApi(&document) };
         let Ok((made, _)) = subgraphs(&[source], &SchemaDeclarations::default()) else { return };
         for it in made {

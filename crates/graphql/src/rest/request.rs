@@ -254,7 +254,7 @@ impl UrlQuery<'_> {
             return Err(CallFailureReason::WrongKind(parameter.name.clone(), node.kind().name()));
         }
         for (key, value) in node.members() {
-            let key = encode(&key.node().plain().unwrap_or_default());
+            let key = encode(&key.node().scalar_text().unwrap_or_default());
             self.below(parameter, &format!("{name}%5B{key}%5D"), value)?;
         }
         Ok(())
@@ -278,7 +278,7 @@ impl UrlQuery<'_> {
             }
             kind => {
                 let text = node
-                    .plain()
+                    .scalar_text()
                     .ok_or_else(|| CallFailureReason::WrongKind(parameter.name.clone(), kind.name()))?;
                 self.pair(name, [&*text])?;
             }
@@ -317,7 +317,7 @@ fn texts<'v>(
     value: &'v ParameterValue<'_>,
 ) -> Result<Cow<'v, [Cow<'v, str>]>, CallFailureReason> {
     let wrong = |kind: &'static str| CallFailureReason::WrongKind(parameter.name.clone(), kind);
-    let plain = |node: JsonNode<'v>| node.plain().ok_or_else(|| wrong(node.kind().name()));
+    let plain = |node: JsonNode<'v>| node.scalar_text().ok_or_else(|| wrong(node.kind().name()));
     Ok(match value {
         ParameterValue::Texts(texts) => Cow::Borrowed(*texts),
         ParameterValue::Node(node) if node.kind() == ValueKind::Array => {

@@ -111,7 +111,7 @@ impl GraphqlRouteInner {
             persisted.keep(owner, hash, &document);
         }
         let given = asked.variables.unwrap_or(const { Bytes::from_static(b"{}") });
-        offload::leave_for(CoercedVariables::work(&plan, &given)).await;
+        offload::move_if_long(CoercedVariables::work(&plan, &given)).await;
         let variables = match CoercedVariables::coerce(&plan, given.clone()) {
             Ok(variables) => Arc::new(variables),
             Err(errors) => return Ok(to.wrong(errors, tells_schema)),
@@ -146,7 +146,7 @@ impl GraphqlRouteInner {
             return Ok(operation.run(&self.sources, call).await);
         };
         // Hashing takes less time per byte than parsing.
-        offload::leave_for(operation.given.len() / 4).await;
+        offload::move_if_long(operation.given.len() / 4).await;
         let key = self.fingerprint(&operation, &call);
         let deadline = Instant::from(call.budget.deadline);
         for _ in 0..ATTEMPTS {
@@ -210,10 +210,10 @@ impl GraphqlRouteInner {
         call: RequestCall,
     ) -> impl Future<Output = SharedOutcome> + Send + 'static + use<> {
         let (sources, budget, payer) =
-            (Arc::clone(&self.sources), Arc::clone(&call.budget), call.quota_key().for_answers());
+            (Arc::clone(&self.sources), Arc::clone(&call.budget), call.quota_key().for_responses());
         let deadline = budget.deadline;
         let answer = async move { Arc::new((operation.run(&sources, call).await, budget)) };
-        let answer = self.offload.movable("graphql-answer", payer, deadline, answer);
+        let answer = self.offload.make_movable("graphql-answer", payer, deadline, answer);
         async move {
             let begun = Instant::now();
             let result = match answer.run_within_quota().await {

@@ -140,7 +140,7 @@ impl GraphqlRouteInner {
     async fn pay_for_small_work(&self, account: PlanningAccount) -> Result<(), OffloadError> {
         loop {
             let now = Instant::now();
-            let paid = self.offload.quota().try_charge(account.payer.for_answers(), SMALL_WORK, now);
+            let paid = self.offload.quota().try_charge(account.payer.for_responses(), SMALL_WORK, now);
             let Err(retry_after) = paid else { return Ok(()) };
             let until = (now + retry_after).min(account.deadline);
             tokio::time::sleep_until(until.into()).await;
@@ -152,7 +152,7 @@ impl GraphqlRouteInner {
 
     /// Whether the caller's quota for work on responses is used up.
     pub(super) fn lacks_quota(&self, call: &RequestCall) -> bool {
-        self.offload.quota().retry_after(call.quota_key().for_answers(), Instant::now()).is_some()
+        self.offload.quota().retry_after(call.quota_key().for_responses(), Instant::now()).is_some()
     }
 
     /// Drops a plan, in the pool if that takes long: it is large, and has no other owner.
@@ -173,7 +173,7 @@ impl GraphqlRouteInner {
     ) -> Result<Option<Vec<(Arc<str>, Bytes)>>, HttpError> {
         // Each introspection field indexes the types of the schema, and each selection takes some
         // allocations.
-        offload::leave().await;
+        offload::move_to_pool().await;
         let schema = ready.planner.schema();
         let values = introspected(schema, plan, variables, IntrospectionLimits::small(most));
         if values.is_some() {
@@ -204,8 +204,8 @@ impl PlanRequest {
     async fn planned_and_kept(self) -> Result<Arc<QueryPlan>, PlanError> {
         let PlanningAccount { payer, deadline } = self.account;
         // Each caller has paid for small work before.
-        let payer = payer.for_answers().exempt();
-        let plan = self.pool.movable("graphql-plan", payer, deadline, self.clone().planned()).await??;
+        let payer = payer.for_responses().exempt();
+        let plan = self.pool.make_movable("graphql-plan", payer, deadline, self.clone().planned()).await??;
         discard_all(&self.pool, self.ready.planner.keep(&self.text, self.operation.as_deref(), &plan));
         Ok(plan)
     }
@@ -217,7 +217,7 @@ impl PlanRequest {
         let check_estimate = ready.planner.check_estimate(&text);
         let mut checked = None;
         if check_estimate <= SMALL_WORK {
-            offload::leave().await;
+            offload::move_to_pool().await;
             checked = ready.planner.check(&text, operation.as_deref(), SMALL_SELECTIONS)?;
             let is_small = |known: &&CheckedDocument| check_estimate + known.work.estimate() <= SMALL_WORK;
             if let Some(document) = checked.as_ref().filter(is_small) {

@@ -116,7 +116,7 @@ async fn coalesced_queries_have_separate_deadlines() {
     assert!((&mut other).now_or_never().is_none());
     let (text, _) = match early {
         Some(early) => early,
-        None => testkit::patiently("a response at the deadline", late).await,
+        None => testkit::with_timeout("a response at the deadline", late).await,
     };
     assert!(text.contains("limit-deadline"), "{text}");
     rig.stage.gate.add_permits(2);
@@ -127,7 +127,7 @@ async fn coalesced_queries_have_separate_deadlines() {
 fn indebted(pool: &OffloadPool) -> RequestCall {
     let call = RequestCall { caller: CallerId::Named("indebted".into()), ..RequestCall::unlimited() };
     let months = Duration::from_secs(1 << 24);
-    pool.quota().charge(call.quota_key().for_answers(), months, Instant::now());
+    pool.quota().charge(call.quota_key().for_responses(), months, Instant::now());
     call
 }
 
@@ -139,7 +139,7 @@ async fn a_plan_does_not_wait_for_the_quota_of_another_caller() {
     let query = serde_json::json!({ "query": "{ item { name } }" });
     let mut waiting = asked_by(&route, &query, indebted(&pool)).boxed();
     assert!((&mut waiting).now_or_never().is_none());
-    let (text, _) = testkit::patiently("a plan", asked(&route, "{ item { name } }")).await;
+    let (text, _) = testkit::with_timeout("a plan", asked(&route, "{ item { name } }")).await;
     assert_eq!(text, ANSWER);
 }
 
@@ -398,7 +398,7 @@ async fn large_plans_are_dropped_in_the_pool() {
     let large = plan(8 << 20);
     route.0.discard(Some(Arc::clone(&large)));
     route.0.discard(Some(large));
-    testkit::patiently("a dropped plan", async {
+    testkit::with_timeout("a dropped plan", async {
         while dropped() == 0 {
             tokio::task::yield_now().await;
         }
@@ -428,13 +428,13 @@ async fn schemas_of_services_are_composed_in_the_pool() {
     let config: GraphqlConfig = serde_json::from_str(r#"{"services":["shop"]}"#).expect("a config");
     let route = GraphqlRoute::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"));
     route.start();
-    testkit::patiently("a schema", async {
+    testkit::with_timeout("a schema", async {
         while route.waits().is_some() {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    testkit::patiently("the end of the job", async {
+    testkit::with_timeout("the end of the job", async {
         while !pool.stats().kinds.contains_key("graphql-schema") {
             tokio::task::yield_now().await;
         }
@@ -517,7 +517,7 @@ fn fill_queue<'p>(pool: &'p OffloadPool, client: &RequestCall) -> (Sender<()>, V
     let (release, wait) = channel::<()>();
     let request = || JobRequest {
         kind: "test",
-        payer: client.quota_key().for_answers(),
+        payer: client.quota_key().for_responses(),
         estimate: Duration::ZERO,
         deadline: Instant::now() + Duration::from_secs(3600),
     };
@@ -578,14 +578,14 @@ async fn an_equal_query_does_not_wait_for_the_quota_of_another_caller() {
     let mut started = asked_by(&route, &query, poor.clone()).boxed();
     let joined = join_request(&rig, &mut started, &route, &query, other).await;
     let (account, months, now) =
-        (poor.quota_key().for_answers(), Duration::from_secs(1 << 24), Instant::now());
+        (poor.quota_key().for_responses(), Duration::from_secs(1 << 24), Instant::now());
     pool.quota().charge(account, months, now);
     rig.stage.gate.add_permits(2);
-    let (text, _) = testkit::patiently("a response", joined).await;
+    let (text, _) = testkit::with_timeout("a response", joined).await;
     assert!(text == answer, "{text:.300}");
     assert_eq!(rig.lines().len(), 2, "the second request has made its own call");
-    pool.quota().correct(account, months, Duration::ZERO, now);
-    let (text, calls) = testkit::patiently("a response", started).await;
+    pool.quota().correct_charge(account, months, Duration::ZERO, now);
+    let (text, calls) = testkit::with_timeout("a response", started).await;
     assert!(text == answer, "{text:.300}");
     assert_eq!((calls, rig.lines().len()), (1, 2), "the first request has continued its own");
 }
@@ -643,7 +643,7 @@ async fn a_document_is_planned_alone_after_several_refusals() {
     }
     assert!((&mut answered).now_or_never().is_none());
     drop(release);
-    let (text, _) = testkit::patiently("a response", answered).await;
+    let (text, _) = testkit::with_timeout("a response", answered).await;
     assert_eq!(text, ANSWER);
 }
 
@@ -658,13 +658,13 @@ async fn a_document_that_is_not_planned_before_the_deadline_is_refused() {
         let over = Arc::new(RequestBudget::new(Duration::ZERO, 10, 1 << 20, 10));
         let late = RequestCall { budget: over, ..client(2) };
         let late = handle_query(&route, &serde_json::json!({ "query": text }), &late);
-        let problem = testkit::patiently("a refusal", late).await.expect_err("a problem");
+        let problem = testkit::with_timeout("a refusal", late).await.expect_err("a problem");
         assert_eq!((problem.code(), problem.status().as_u16()), ("plan-timeout", 503), "{text:.40}");
         assert!(problem.headers().contains_key(http::header::RETRY_AFTER));
     }
     assert!(rig.lines().is_empty(), "no service is called");
     drop(release);
-    let (text, _) = testkit::patiently("a response", asked(&route, "{ item { name } }")).await;
+    let (text, _) = testkit::with_timeout("a response", asked(&route, "{ item { name } }")).await;
     assert_eq!(text, ANSWER);
 }
 
@@ -683,9 +683,9 @@ async fn a_request_runs_alone_while_it_has_time_for_it() {
     let mut second = handle_query(&route, &query, &poor);
     until_called(&rig, &mut second).await;
     // After another such operation, less time would be left than one takes.
-    testkit::patiently("a call of its own", until_called(&rig, &mut answered)).await;
+    testkit::with_timeout("a call of its own", until_called(&rig, &mut answered)).await;
     drop(release);
     rig.stage.gate.add_permits(2);
-    let (text, _) = testkit::patiently("a response", answered).await;
+    let (text, _) = testkit::with_timeout("a response", answered).await;
     assert!(text == long_answer(), "{text:.300}");
 }

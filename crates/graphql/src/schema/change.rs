@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use json::pointer::below;
+use json::pointer::append_step;
 use services::config::did_you_mean;
 
 use super::declaration::{FieldChange, SchemaDeclarations, TypeChange};
@@ -15,7 +15,7 @@ pub(super) type TypeChanges<'a> = HashMap<(usize, Box<str>), &'a TypeChange>;
 
 /// The location of a change in the file of links.
 fn at(parts: &[&str]) -> SchemaMistakeLocation {
-    SchemaMistakeLocation::Links(parts.iter().map(|part| below("", part)).collect())
+    SchemaMistakeLocation::Links(parts.iter().map(|part| append_step("", part)).collect())
 }
 
 /// Applies the changes. Changes to linked fields are applied when the links are added.

@@ -42,7 +42,7 @@ fn any_document_text_yields_a_schema() {
 
 /// Checks that the schemas of a document compose.
 fn check(text: &str) {
-    let Ok(document) = OpenApiDocument::read(text) else { return };
+    let Ok(document) = OpenApiDocument::parse(text) else { return };
     let source = SchemaSource { name: Arc::from("a"), says: SchemaDescription::OpenApi(&document) };
     let (made, _) = subgraphs(&[source], &SchemaDeclarations::default()).expect("a schema");
     for it in made {

@@ -8,7 +8,7 @@
 mod call;
 
 use indexmap::{IndexMap, IndexSet};
-use json::pointer::below;
+use json::pointer::append_step;
 use services::config::did_you_mean;
 
 use super::change::{TypeChanges, change_field, find, near};
@@ -57,7 +57,7 @@ pub(super) fn declared(
     mistakes: &mut SchemaMistakes,
 ) {
     for (name, declaration) in &links.links {
-        let place = below("/links", name);
+        let place = append_step("/links", name);
         if let Err((member, message, hint)) = link(models, name, declaration, changes) {
             mistakes.add(
                 SchemaMistakeKind::Link,

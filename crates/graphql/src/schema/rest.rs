@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use http::Method;
-use json::pointer::{escaped, unescaped};
+use json::pointer::{escape_step, unescape_step};
 use openapi::{
     BodyContent, LinkTarget, OpenApiDocument, OpenApiOperation as Described, OpenApiSchema,
     OperationParameter as Taken, ParameterLocation,
@@ -53,7 +53,7 @@ pub(super) fn model(service: &Arc<str>, document: &OpenApiDocument) -> (ServiceM
 }
 
 fn place(document: &OpenApiDocument, operation: &Described) -> String {
-    let path = escaped(document.written(&operation.path));
+    let path = escape_step(document.document_path(&operation.path));
     format!("/paths/{path}/{}", operation.method.to_ascii_lowercase())
 }
 
@@ -61,7 +61,7 @@ fn place(document: &OpenApiDocument, operation: &Described) -> String {
 /// the order in the document: operations that would get the same name are named by method and path.
 fn names(document: &OpenApiDocument, types: &mut TypeBuilder<'_>) -> Vec<Option<String>> {
     let of_path = |operation: &Described| {
-        let path = document.written(&operation.path);
+        let path = document.document_path(&operation.path);
         let parts = path.split('/').map(|part| match part.split_once('{') {
             Some((before, parameter)) => format!("{before} by {}", parameter.replace(['{', '}'], " ")),
             None => part.to_owned(),
@@ -241,7 +241,7 @@ fn wishes(document: &OpenApiDocument, names: &[Option<String>], types: &mut Type
         let is_target = |operation: &Described| match target {
             LinkTarget::Id(id) => operation.id.as_ref() == Some(id),
             LinkTarget::Path(method, path) => {
-                operation.method == method && document.written(&operation.path) == path
+                operation.method == method && document.document_path(&operation.path) == path
             }
         };
         let number = document.operations.iter().position(is_target)?;
@@ -302,7 +302,7 @@ fn fill(value: &Value) -> Result<LinkParameter, String> {
     if member.is_empty() || member.contains('/') {
         return Err(format!("`${expression}` is not a member of the object"));
     }
-    Ok(LinkParameter::Member(unescaped(member).into()))
+    Ok(LinkParameter::Member(unescape_step(member).into()))
 }
 
 impl DocumentLink {

@@ -21,8 +21,10 @@ fn made(
     services: &[TestServiceSchema<'_>],
     links: &str,
 ) -> Result<(Vec<Subgraph>, Vec<SchemaWarning>), Vec<SchemaMistake>> {
-    let documents: Vec<Option<OpenApiDocument>> =
-        services.iter().map(|(_, text)| OpenApiDocument::read(text).ok().map(|it| it.below(""))).collect();
+    let documents: Vec<Option<OpenApiDocument>> = services
+        .iter()
+        .map(|(_, text)| OpenApiDocument::parse(text).ok().map(|it| it.relative_to("")))
+        .collect();
     let sources: Vec<SchemaSource<'_>> = services
         .iter()
         .zip(&documents)

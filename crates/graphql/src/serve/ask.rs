@@ -65,13 +65,13 @@ impl GraphqlRequest {
                 if query.len() as u64 > limit {
                     return Err(HttpError::Size(limit).into());
                 }
-                offload::leave_for(work::of_text(query.as_bytes())).await;
+                offload::move_if_long(work::estimate_text(query.as_bytes())).await;
                 Ok(Self::of_query(query)?)
             }
             Method::POST => {
                 check_type(&head.headers)?;
                 let body = whole(body, limit).await?;
-                offload::leave_for(work::of_text(&body)).await;
+                offload::move_if_long(work::estimate_text(&body)).await;
                 Ok(Self::of_body(body)?)
             }
             _ => Err(HttpError::Method(head.method.clone()).into()),
@@ -115,7 +115,7 @@ impl GraphqlRequest {
         }
         let (mut asked, mut given) = (Self::default(), [false; 5]);
         for (key, value) in document.root().members() {
-            let Some(place) = NAMES.iter().position(|name| key.is(name.as_bytes())) else { continue };
+            let Some(place) = NAMES.iter().position(|name| key.equals(name.as_bytes())) else { continue };
             if std::mem::replace(&mut given[place], true) {
                 return Err(GraphqlRefusal::Twice(NAMES[place].into()));
             }

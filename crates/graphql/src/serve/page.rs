@@ -50,7 +50,7 @@ pub(crate) async fn page(request: &HeaderMap) -> Response<StreamedServiceBody> {
         *response.body_mut() = body::full(PAGE);
     } else {
         // Decoded for each request, which takes some milliseconds.
-        offload::leave().await;
+        offload::move_to_pool().await;
         *response.body_mut() = body::full(plain());
     }
     response

@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 use super::*;
 use crate::JsonDocument;
 
-fn document(text: &str) -> JsonDocument {
+fn parse_document(text: &str) -> JsonDocument {
     JsonDocument::new(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-fn equal(one: &str, other: &str) -> bool {
-    let (one, other) = (document(one), document(other));
-    JoinKey::of(one.root()) == JoinKey::of(other.root())
+fn keys_equal(one: &str, other: &str) -> bool {
+    let (one, other) = (parse_document(one), parse_document(other));
+    JoinKey::from_node(one.root()) == JoinKey::from_node(other.root())
 }
 
 #[test]
 fn compares_keys_as_json_values() {
     for (one, other) in [("7", "7.0"), ("7", "70e-1"), ("0", "-0.0e9"), ("1e2", "100"), ("-1.50", "-15E-1")] {
-        assert!(equal(one, other), "{one} {other}");
+        assert!(keys_equal(one, other), "{one} {other}");
     }
-    assert!(equal(r#""a""#, r#""\u0061""#) && equal("true", "true"));
+    assert!(keys_equal(r#""a""#, r#""\u0061""#) && keys_equal("true", "true"));
 }
 
 #[test]
@@ -37,24 +37,24 @@ fn distinguishes_numbers_from_texts_and_large_numbers_exactly() {
         (r#""\ud800""#, r#""\ufffd""#),
         ("1e99999999999999999999", "1e99999999999999999998"),
     ] {
-        assert!(!equal(one, other), "{one} {other}");
+        assert!(!keys_equal(one, other), "{one} {other}");
     }
-    assert!(equal("18446744073709551617", "18446744073709551617.0"));
+    assert!(keys_equal("18446744073709551617", "18446744073709551617.0"));
 }
 
 #[test]
 fn text_keys_compare_numbers_by_their_text() {
-    let (number, text) = (document("7"), document(r#""7""#));
-    assert_eq!(JoinKey::text(number.root()), JoinKey::text(text.root()));
+    let (number, text) = (parse_document("7"), parse_document(r#""7""#));
+    assert_eq!(JoinKey::from_node_text(number.root()), JoinKey::from_node_text(text.root()));
 }
 
 #[test]
 fn detects_disjoint_key_kinds() {
-    let kinds = |text: &str| JoinKey::of(document(text).root()).unwrap().kind();
-    assert!(kinds("1").are_apart(kinds(r#""1""#)));
-    assert!(!kinds("1").are_apart(kinds("2.5")));
-    assert!(!kinds("1").are_apart(JoinKeyKinds::default()));
-    assert_eq!((kinds("1") | kinds("true")).names(), "numbers and booleans");
+    let kinds = |text: &str| JoinKey::from_node(parse_document(text).root()).unwrap().kind();
+    assert!(kinds("1").are_disjoint(kinds(r#""1""#)));
+    assert!(!kinds("1").are_disjoint(kinds("2.5")));
+    assert!(!kinds("1").are_disjoint(JoinKeyKinds::default()));
+    assert_eq!((kinds("1") | kinds("true")).kind_names(), "numbers and booleans");
 }
 
 fn any_key() -> impl Strategy<Value = Value> {
@@ -75,15 +75,15 @@ proptest! {
         right in prop::collection::vec(any_key(), 0..40),
     ) {
         let (left_text, right_text) = (Value::from(left.clone()).to_string(), Value::from(right.clone()).to_string());
-        let (left_side, right_side) = (document(&left_text), document(&right_text));
+        let (left_side, right_side) = (parse_document(&left_text), parse_document(&right_text));
         let mut grouped = GroupedItems::with_capacity(right.len());
         for item in right_side.root().items() {
-            grouped.add(JoinKey::of(item));
+            grouped.add(JoinKey::from_node(item));
         }
         for (node, key) in left_side.root().items().zip(&left) {
             let is_key = !key.is_null() && !key.is_array();
             let known: Vec<usize> = (0..right.len()).filter(|place| is_key && right[*place] == *key).collect();
-            let group = JoinKey::of(node).and_then(|key| grouped.find(&key));
+            let group = JoinKey::from_node(node).and_then(|key| grouped.find_group(&key));
             let found: Vec<usize> = group.map(|group| grouped.items(group).collect()).unwrap_or_default();
             prop_assert_eq!(found, known);
         }

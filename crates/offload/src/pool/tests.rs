@@ -11,22 +11,22 @@ use crate::queue::{MAX_QUEUED, MAX_QUEUED_LONG, MAX_QUEUED_PER_PAYER};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn pool(threads: usize, quota: Duration) -> OffloadPool {
+fn start_pool(threads: usize, quota: Duration) -> OffloadPool {
     OffloadPool::start(OffloadConfig { threads, quota }).unwrap()
 }
 
-fn of(payer: u64) -> JobRequest {
+fn job_request(payer: u64) -> JobRequest {
     let estimate = Duration::from_millis(1);
     JobRequest { kind: "test", payer: QuotaKey::new(&payer), estimate, deadline: Instant::now() + HOUR }
 }
 
 /// Starts a job that occupies a thread until the sender is dropped.
-async fn block(pool: &OffloadPool, payer: u64) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
-    block_with(pool, payer, JobClass::Short).await
+async fn occupy_thread(pool: &OffloadPool, payer: u64) -> (mpsc::Sender<()>, tokio::task::JoinHandle<()>) {
+    occupy_thread_with(pool, payer, JobClass::Short).await
 }
 
 /// Like `block`, with a job of this class.
-async fn block_with(
+async fn occupy_thread_with(
     pool: &OffloadPool,
     payer: u64,
     class: JobClass,
@@ -36,7 +36,7 @@ async fn block_with(
     let pool = pool.clone();
     let blocked = tokio::spawn(async move {
         let job = move |_: &JobContext| begins.send(()).is_ok() && gone.recv().is_err();
-        assert_eq!(pool.run_charged(of(payer), class, Instant::now(), job).await, Ok(true));
+        assert_eq!(pool.run_charged(job_request(payer), class, Instant::now(), job).await, Ok(true));
     });
     begun.await.unwrap();
     (go, blocked)
@@ -44,28 +44,31 @@ async fn block_with(
 
 #[tokio::test]
 async fn contains_a_panic_in_its_job() {
-    let pool = pool(1, HOUR);
-    assert_eq!(pool.run(of(1), |_| -> u8 { panic!("on purpose") }).await, Err(OffloadError::Panicked));
-    assert_eq!(pool.run(of(1), |_| 7).await, Ok(7));
+    let pool = start_pool(1, HOUR);
+    assert_eq!(
+        pool.run(job_request(1), |_| -> u8 { panic!("on purpose") }).await,
+        Err(OffloadError::Panicked)
+    );
+    assert_eq!(pool.run(job_request(1), |_| 7).await, Ok(7));
     assert_eq!(pool.stats().rejected["panic"], 1);
 }
 
 #[tokio::test]
 async fn runs_jobs_with_less_priority_than_their_callers() {
-    let pool = pool(1, HOUR);
+    let pool = start_pool(1, HOUR);
     let nice = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
-    assert!(pool.run(of(1), move |_| nice()).await.unwrap() > nice());
+    assert!(pool.run(job_request(1), move |_| nice()).await.unwrap() > nice());
 }
 
 #[tokio::test]
 async fn bounds_the_queue_of_one_payer_and_keeps_room_for_others() {
-    let pool = pool(1, HOUR);
-    let (go, blocked) = block(&pool, 0).await;
-    let many: Vec<_> = (0..=MAX_QUEUED_PER_PAYER).map(|_| pool.run(of(1), |_| ()).boxed()).collect();
+    let pool = start_pool(1, HOUR);
+    let (go, blocked) = occupy_thread(&pool, 0).await;
+    let many: Vec<_> = (0..=MAX_QUEUED_PER_PAYER).map(|_| pool.run(job_request(1), |_| ()).boxed()).collect();
     let (full, at, others) = select_all(many).await;
     assert!(matches!(full, Err(OffloadError::QuotaExceeded { .. })), "{full:?}");
     assert_eq!(at, MAX_QUEUED_PER_PAYER);
-    let other = pool.run(of(2), |_| ());
+    let other = pool.run(job_request(2), |_| ());
     drop(go);
     assert_eq!(other.await, Ok(()));
     assert!(join_all(others).await.iter().all(Result::is_ok));
@@ -83,12 +86,12 @@ async fn drops_refused_and_displaced_jobs_outside_of_the_lock() {
             self.1.send(is_free).unwrap();
         }
     }
-    let pool = pool(1, HOUR);
-    let (_go, _blocked) = block(&pool, 0).await;
+    let pool = start_pool(1, HOUR);
+    let (_go, _blocked) = occupy_thread(&pool, 0).await;
     let (dropped, drops) = mpsc::channel();
     let run = |payer| {
         let locks = LockingJob(pool.clone(), dropped.clone());
-        pool.run(of(payer), move |_| drop(locks)).boxed()
+        pool.run(job_request(payer), move |_| drop(locks)).boxed()
     };
     // One job too many for their payer, and then as many as there is room for, one of which displaces
     // another.
@@ -101,13 +104,13 @@ async fn drops_refused_and_displaced_jobs_outside_of_the_lock() {
 
 #[tokio::test]
 async fn bounds_the_queue_and_displaces_the_job_with_the_worst_rank() {
-    let pool = pool(1, HOUR);
-    let (go, blocked) = block(&pool, 0).await;
+    let pool = start_pool(1, HOUR);
+    let (go, blocked) = occupy_thread(&pool, 0).await;
     let greedy = (0..MAX_QUEUED_PER_PAYER).map(|_| 1);
     let payers = greedy.chain(2..).take(MAX_QUEUED);
-    let mut waiting: Vec<_> = payers.map(|payer| pool.run(of(payer), |_| ()).boxed()).collect();
+    let mut waiting: Vec<_> = payers.map(|payer| pool.run(job_request(payer), |_| ()).boxed()).collect();
     assert!(waiting.iter_mut().all(|job| job.now_or_never().is_none()));
-    let mut newcomer = pool.run(of(u64::MAX), |_| ()).boxed();
+    let mut newcomer = pool.run(job_request(u64::MAX), |_| ()).boxed();
     assert!((&mut newcomer).now_or_never().is_none(), "the newcomer is queued");
     let (displaced, at, rest) = select_all(waiting).await;
     assert_eq!((displaced, at), (Err(OffloadError::QueueFull), MAX_QUEUED_PER_PAYER - 1));
@@ -119,12 +122,12 @@ async fn bounds_the_queue_and_displaces_the_job_with_the_worst_rank() {
 
 #[tokio::test]
 async fn serves_first_jobs_before_the_tenth_of_another_payer() {
-    let pool = pool(1, HOUR);
-    let (go, blocked) = block(&pool, 0).await;
+    let pool = start_pool(1, HOUR);
+    let (go, blocked) = occupy_thread(&pool, 0).await;
     let (sender, order) = mpsc::channel();
     let job = |payer: u64| {
         let sender = sender.clone();
-        pool.run(of(payer), move |_| sender.send(payer).unwrap()).boxed()
+        pool.run(job_request(payer), move |_| sender.send(payer).unwrap()).boxed()
     };
     let mut jobs: Vec<_> = [1; 10].into_iter().chain([2, 3]).map(job).collect();
     assert!(jobs.iter_mut().all(|job| job.now_or_never().is_none()));
@@ -137,13 +140,16 @@ async fn serves_first_jobs_before_the_tenth_of_another_payer() {
 
 #[tokio::test]
 async fn gives_a_block_of_networks_sixteen_jobs_per_round() {
-    let pool = pool(1, HOUR);
-    let (go, blocked) = block(&pool, 0).await;
+    let pool = start_pool(1, HOUR);
+    let (go, blocked) = occupy_thread(&pool, 0).await;
     let (sender, order) = mpsc::channel();
     let job = |payer: u64| {
         let sender = sender.clone();
         let key = QuotaKey::new(&payer);
-        let request = JobRequest { payer: if payer > 1 { key.in_block(&"block") } else { key }, ..of(payer) };
+        let request = JobRequest {
+            payer: if payer > 1 { key.with_block(&"block") } else { key },
+            ..job_request(payer)
+        };
         pool.run(request, move |_| sender.send(payer).unwrap()).boxed()
     };
     let mut jobs: Vec<_> = (2..42).chain([1]).map(job).collect();
@@ -156,11 +162,11 @@ async fn gives_a_block_of_networks_sixteen_jobs_per_round() {
 
 #[tokio::test]
 async fn gives_one_payer_one_thread_at_a_time() {
-    let pool = pool(2, HOUR);
-    let (go, blocked) = block(&pool, 1).await;
-    let mut second = pool.run(of(1), |_| ()).boxed();
+    let pool = start_pool(2, HOUR);
+    let (go, blocked) = occupy_thread(&pool, 1).await;
+    let mut second = pool.run(job_request(1), |_| ()).boxed();
     assert!((&mut second).now_or_never().is_none());
-    assert_eq!(pool.run(of(2), |_| ()).await, Ok(()), "the other thread is free");
+    assert_eq!(pool.run(job_request(2), |_| ()).await, Ok(()), "the other thread is free");
     assert_eq!(pool.stats().queued, 1);
     drop(go);
     assert_eq!(second.await, Ok(()));
@@ -169,11 +175,11 @@ async fn gives_one_payer_one_thread_at_a_time() {
 
 #[tokio::test]
 async fn long_jobs_leave_a_thread_to_others() {
-    let pool = pool(2, HOUR);
-    let (go, blocked) = block_with(&pool, 1, JobClass::Long).await;
-    let mut second = pool.run_long(of(2), |_| ()).boxed();
+    let pool = start_pool(2, HOUR);
+    let (go, blocked) = occupy_thread_with(&pool, 1, JobClass::Long).await;
+    let mut second = pool.run_long(job_request(2), |_| ()).boxed();
     assert!((&mut second).now_or_never().is_none());
-    assert_eq!(pool.run(of(2), |_| ()).await, Ok(()), "it overtakes the long job of its payer, too");
+    assert_eq!(pool.run(job_request(2), |_| ()).await, Ok(()), "it overtakes the long job of its payer, too");
     assert_eq!((pool.stats().queued, pool.stats().running), (1, 1), "a thread is idle");
     drop(go);
     assert_eq!(second.await, Ok(()));
@@ -182,17 +188,17 @@ async fn long_jobs_leave_a_thread_to_others() {
 
 #[tokio::test]
 async fn serves_first_long_jobs_before_the_tenth_of_another_payer_that_was_overtaken() {
-    let pool = pool(2, HOUR);
-    let (go, blocked) = block_with(&pool, 0, JobClass::Long).await;
+    let pool = start_pool(2, HOUR);
+    let (go, blocked) = occupy_thread_with(&pool, 0, JobClass::Long).await;
     let (sender, order) = mpsc::channel();
     let long = |payer: u64| {
         let sender = sender.clone();
-        pool.run_long(of(payer), move |_| sender.send(payer).unwrap()).boxed()
+        pool.run_long(job_request(payer), move |_| sender.send(payer).unwrap()).boxed()
     };
     let mut jobs: Vec<_> = [1; 10].into_iter().map(long).collect();
     assert!(jobs.iter_mut().all(|job| job.now_or_never().is_none()));
     // The short jobs of one payer are served in twenty rounds.
-    assert!(join_all((0..20).map(|_| pool.run(of(2), |_| ()))).await.iter().all(Result::is_ok));
+    assert!(join_all((0..20).map(|_| pool.run(job_request(2), |_| ()))).await.iter().all(Result::is_ok));
     let mut newcomer = long(3);
     assert!((&mut newcomer).now_or_never().is_none());
     drop(go);
@@ -203,19 +209,19 @@ async fn serves_first_long_jobs_before_the_tenth_of_another_payer_that_was_overt
 
 #[tokio::test]
 async fn serves_first_long_jobs_of_payers_with_short_ones_before_the_tenth_of_another_payer() {
-    let pool = pool(2, HOUR);
-    let (go, blocked) = block_with(&pool, 0, JobClass::Long).await;
+    let pool = start_pool(2, HOUR);
+    let (go, blocked) = occupy_thread_with(&pool, 0, JobClass::Long).await;
     let (sender, order) = mpsc::channel();
     let long = |payer: u64| {
         let sender = sender.clone();
-        pool.run_long(of(payer), move |_| sender.send(payer).unwrap()).boxed()
+        pool.run_long(job_request(payer), move |_| sender.send(payer).unwrap()).boxed()
     };
     let mut jobs: Vec<_> = [1; 10].into_iter().map(long).collect();
     assert!(jobs.iter_mut().all(|job| job.now_or_never().is_none()));
     // The short jobs of one payer are served in twenty rounds.
-    assert!(join_all((0..20).map(|_| pool.run(of(2), |_| ()))).await.iter().all(Result::is_ok));
-    let (go_short, blocked_short) = block(&pool, 4).await;
-    let mut short = pool.run(of(3), |_| ()).boxed();
+    assert!(join_all((0..20).map(|_| pool.run(job_request(2), |_| ()))).await.iter().all(Result::is_ok));
+    let (go_short, blocked_short) = occupy_thread(&pool, 4).await;
+    let mut short = pool.run(job_request(3), |_| ()).boxed();
     assert!((&mut short).now_or_never().is_none(), "both threads are occupied");
     let mut newcomer = long(3);
     assert!((&mut newcomer).now_or_never().is_none());
@@ -230,14 +236,14 @@ async fn serves_first_long_jobs_of_payers_with_short_ones_before_the_tenth_of_an
 
 #[tokio::test]
 async fn long_jobs_take_up_half_of_the_queue() {
-    let pool = pool(1, HOUR);
-    let (go, blocked) = block(&pool, 0).await;
-    let short = (1..=4).map(|payer| pool.run(of(payer), |_| ()).boxed());
-    let long = (5..).map(|payer| pool.run_long(of(payer), |_| ()).boxed());
+    let pool = start_pool(1, HOUR);
+    let (go, blocked) = occupy_thread(&pool, 0).await;
+    let short = (1..=4).map(|payer| pool.run(job_request(payer), |_| ()).boxed());
+    let long = (5..).map(|payer| pool.run_long(job_request(payer), |_| ()).boxed());
     let mut jobs: Vec<_> = short.chain(long.take(MAX_QUEUED_LONG)).collect();
     assert!(jobs.iter_mut().all(|job| job.now_or_never().is_none()));
-    assert_eq!(pool.run_long(of(1000), |_| ()).await, Err(OffloadError::QueueFull));
-    let mut other = pool.run(of(1001), |_| ()).boxed();
+    assert_eq!(pool.run_long(job_request(1000), |_| ()).await, Err(OffloadError::QueueFull));
+    let mut other = pool.run(job_request(1001), |_| ()).boxed();
     assert!((&mut other).now_or_never().is_none(), "there is room for other jobs");
     drop(go);
     assert_eq!(other.await, Ok(()));
@@ -247,12 +253,12 @@ async fn long_jobs_take_up_half_of_the_queue() {
 
 #[tokio::test]
 async fn withdraws_a_job_whose_caller_is_gone() {
-    let pool = pool(1, HOUR);
-    let (go, blocked) = block(&pool, 0).await;
+    let pool = start_pool(1, HOUR);
+    let (go, blocked) = occupy_thread(&pool, 0).await;
     let kept = Arc::new(());
     let job = {
         let kept = Arc::clone(&kept);
-        pool.run(of(1), move |_| drop(kept))
+        pool.run(job_request(1), move |_| drop(kept))
     };
     let mut job = job.boxed();
     assert!((&mut job).now_or_never().is_none());
@@ -267,10 +273,10 @@ async fn withdraws_a_job_whose_caller_is_gone() {
 
 #[tokio::test]
 async fn cancels_a_running_job_whose_caller_is_gone() {
-    let pool = pool(1, HOUR);
+    let pool = start_pool(1, HOUR);
     let (begins, begun) = oneshot::channel();
     let (ends, ended) = oneshot::channel();
-    let job = pool.run(of(1), move |job| {
+    let job = pool.run(job_request(1), move |job| {
         let _ = begins.send(());
         while !job.is_cancelled() {
             std::thread::yield_now();
@@ -283,10 +289,10 @@ async fn cancels_a_running_job_whose_caller_is_gone() {
 
 #[tokio::test]
 async fn cancels_a_job_at_its_deadline() {
-    let pool = pool(1, HOUR);
-    let (go, blocked) = block(&pool, 0).await;
+    let pool = start_pool(1, HOUR);
+    let (go, blocked) = occupy_thread(&pool, 0).await;
     let deadline = Instant::now() + Duration::from_millis(5);
-    let late = pool.run(JobRequest { deadline, ..of(1) }, |_| ()).await;
+    let late = pool.run(JobRequest { deadline, ..job_request(1) }, |_| ()).await;
     assert_eq!(late, Err(OffloadError::DeadlineExceeded));
     let stats = pool.stats();
     assert_eq!((stats.queued, stats.rejected["deadline"]), (0, 1));
@@ -296,8 +302,8 @@ async fn cancels_a_job_at_its_deadline() {
 
 #[tokio::test]
 async fn does_not_start_a_job_after_its_deadline() {
-    let pool = pool(1, HOUR);
-    let late = JobRequest { deadline: Instant::now(), ..of(1) };
+    let pool = start_pool(1, HOUR);
+    let late = JobRequest { deadline: Instant::now(), ..job_request(1) };
     let (sender, begun) = mpsc::channel();
     let ended = pool.run(late, move |_| sender.send(())).await;
     assert_eq!(ended, Err(OffloadError::DeadlineExceeded));
@@ -306,19 +312,19 @@ async fn does_not_start_a_job_after_its_deadline() {
 
 #[tokio::test]
 async fn charges_in_advance_and_corrects_afterwards() {
-    let pool = pool(1, Duration::from_millis(100));
-    let costly = JobRequest { estimate: Duration::from_millis(150), ..of(1) };
-    let (go, blocked) = block(&pool, 0).await;
+    let pool = start_pool(1, Duration::from_millis(100));
+    let costly = JobRequest { estimate: Duration::from_millis(150), ..job_request(1) };
+    let (go, blocked) = occupy_thread(&pool, 0).await;
     let mut first = pool.run(costly, |_| ()).boxed();
     assert!((&mut first).now_or_never().is_none());
-    let refused = pool.run(of(1), |_| ()).await;
+    let refused = pool.run(job_request(1), |_| ()).await;
     assert!(matches!(refused, Err(OffloadError::QuotaExceeded { .. })), "{refused:?}");
     drop(go);
     assert_eq!(first.await, Ok(()));
     blocked.await.unwrap();
-    assert_eq!(pool.run(of(1), |_| ()).await, Ok(()), "the first job used less than its estimate");
+    assert_eq!(pool.run(job_request(1), |_| ()).await, Ok(()), "the first job used less than its estimate");
     let spin = |job: &JobContext| job.add_cpu(Duration::from_secs(1));
-    assert_eq!(pool.run(of(2), spin).await, Ok(()));
+    assert_eq!(pool.run(job_request(2), spin).await, Ok(()));
     assert!(pool.quota().retry_after(QuotaKey::new(&2_u64), Instant::now()).is_some(), "more than estimated");
     let stats = pool.stats();
     assert_eq!(stats.kinds["test"].jobs, 4);
@@ -329,12 +335,12 @@ async fn charges_in_advance_and_corrects_afterwards() {
 #[tokio::test]
 async fn paced_jobs_wait_for_quota() {
     const SECOND: Duration = Duration::from_secs(1);
-    let pool = pool(1, 10 * SECOND);
-    pool.quota().charge(of(1).payer, 10 * SECOND + SECOND / 50, Instant::now());
-    let refused = pool.run(of(1), |_| ()).await;
+    let pool = start_pool(1, 10 * SECOND);
+    pool.quota().charge(job_request(1).payer, 10 * SECOND + SECOND / 50, Instant::now());
+    let refused = pool.run(job_request(1), |_| ()).await;
     assert!(matches!(refused, Err(OffloadError::QuotaExceeded { .. })), "{refused:?}");
-    assert_eq!(pool.run_paced(of(1), |_| ()).await, Ok(()), "the payer has quota again");
-    pool.quota().charge(of(1).payer, 10 * SECOND, Instant::now());
-    let late = JobRequest { deadline: Instant::now(), ..of(1) };
+    assert_eq!(pool.run_paced(job_request(1), |_| ()).await, Ok(()), "the payer has quota again");
+    pool.quota().charge(job_request(1).payer, 10 * SECOND, Instant::now());
+    let late = JobRequest { deadline: Instant::now(), ..job_request(1) };
     assert_eq!(pool.run_paced(late, |_| ()).await, Err(OffloadError::DeadlineExceeded));
 }

@@ -20,7 +20,7 @@ pub(super) struct TypeWriter<'a> {
 
 impl TypeWriter<'_> {
     /// Returns a type. It may need parentheses as part of another.
-    pub(super) fn schema(self, schema: &OpenApiSchema) -> String {
+    pub(super) fn schema_type(self, schema: &OpenApiSchema) -> String {
         match schema {
             _ if self.indent > MAX_DEPTH => "unknown".to_owned(),
             OpenApiSchema::Unknown => "unknown".to_owned(),
@@ -29,40 +29,43 @@ impl TypeWriter<'_> {
             OpenApiSchema::Boolean => "boolean".to_owned(),
             OpenApiSchema::Integer(_) | OpenApiSchema::Number => "number".to_owned(),
             OpenApiSchema::Text(_) => "string".to_owned(),
-            OpenApiSchema::Literals(values) => union(values.iter().map(Value::to_string)),
-            OpenApiSchema::List(items) => format!("{}[]", self.part(items)),
+            OpenApiSchema::Literals(values) => union_type(values.iter().map(Value::to_string)),
+            OpenApiSchema::List(items) => format!("{}[]", self.operand_type(items)),
             OpenApiSchema::Tuple(first, rest) => {
-                let mut items: Vec<String> = first.iter().map(|item| self.schema(item)).collect();
-                items.extend(rest.as_deref().map(|rest| format!("...{}[]", self.part(rest))));
+                let mut items: Vec<String> = first.iter().map(|item| self.schema_type(item)).collect();
+                items.extend(rest.as_deref().map(|rest| format!("...{}[]", self.operand_type(rest))));
                 format!("[{}]", items.join(", "))
             }
-            OpenApiSchema::Object(object) => self.object(object),
+            OpenApiSchema::Object(object) => self.object_type(object),
             OpenApiSchema::Named(name) if self.prefix.is_empty() => name.clone(),
             OpenApiSchema::Named(name) => format!("{}.{name}", self.prefix),
-            OpenApiSchema::Any(branches) | OpenApiSchema::Told(DiscriminatedUnion { branches, .. }) => {
-                union(branches.iter().map(|branch| self.part(branch)))
+            OpenApiSchema::Any(branches)
+            | OpenApiSchema::Discriminated(DiscriminatedUnion { branches, .. }) => {
+                union_type(branches.iter().map(|branch| self.operand_type(branch)))
             }
-            OpenApiSchema::All(parts) => joined(parts.iter().map(|part| self.part(part)), " & "),
+            OpenApiSchema::All(parts) => {
+                join_distinct(parts.iter().map(|part| self.operand_type(part)), " & ")
+            }
         }
     }
 
     /// Returns a type that can be used as part of any other.
-    fn part(self, schema: &OpenApiSchema) -> String {
-        let text = self.schema(schema);
+    fn operand_type(self, schema: &OpenApiSchema) -> String {
+        let text = self.schema_type(schema);
         let is_simple = match schema {
-            OpenApiSchema::Any(_) | OpenApiSchema::Told(_) | OpenApiSchema::All(_) => false,
+            OpenApiSchema::Any(_) | OpenApiSchema::Discriminated(_) | OpenApiSchema::All(_) => false,
             OpenApiSchema::Literals(values) => values.len() == 1,
-            OpenApiSchema::Object(object) => object.others.is_none() || object.members.is_empty(),
+            OpenApiSchema::Object(object) => object.additional.is_none() || object.members.is_empty(),
             _ => true,
         };
         if is_simple { text } else { format!("({text})") }
     }
 
     /// Returns an object type, with one member a line.
-    pub(super) fn object(self, object: &ObjectSchema) -> String {
-        let others = object.others.as_deref();
+    pub(super) fn object_type(self, object: &ObjectSchema) -> String {
+        let others = object.additional.as_deref();
         let inner = Self { indent: self.indent + 1, ..self };
-        let index = |others| format!("{{ [name: string]: {} }}", inner.schema(others));
+        let index = |others| format!("{{ [name: string]: {} }}", inner.schema_type(others));
         if object.members.is_empty() {
             return index(others.unwrap_or(&OpenApiSchema::Unknown));
         }
@@ -70,10 +73,14 @@ impl TypeWriter<'_> {
         let mut text = "{\n".to_owned();
         let mut seen = HashSet::new();
         for member in object.members.iter().filter(|member| seen.insert(&*member.name)) {
-            text.push_str(&comment(&format!("{indent}  "), &member.description, false));
+            text.push_str(&doc_comment(&format!("{indent}  "), &member.description, false));
             let mark = if member.is_required { "" } else { "?" };
-            let _ =
-                writeln!(text, "{indent}  {}{mark}: {};", key(&member.name), inner.schema(&member.schema));
+            let _ = writeln!(
+                text,
+                "{indent}  {}{mark}: {};",
+                member_key(&member.name),
+                inner.schema_type(&member.schema)
+            );
         }
         match others {
             // An index signature must be compatible with all members.
@@ -88,30 +95,30 @@ impl TypeWriter<'_> {
 }
 
 /// Returns the union of these types, each once.
-pub(super) fn union(types: impl Iterator<Item = String>) -> String {
-    joined(types, " | ")
+pub(super) fn union_type(types: impl Iterator<Item = String>) -> String {
+    join_distinct(types, " | ")
 }
 
-fn joined(types: impl Iterator<Item = String>, with: &str) -> String {
+fn join_distinct(types: impl Iterator<Item = String>, with: &str) -> String {
     let mut seen = HashSet::new();
     let types: Vec<String> = types.filter(|text| seen.insert(text.clone())).collect();
     if types.is_empty() { "never".to_owned() } else { types.join(with) }
 }
 
 /// Returns a member's name, quoted if necessary.
-pub(super) fn key(name: &str) -> String {
+pub(super) fn member_key(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$';
     let starts_plain = name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
-    if starts_plain && name.bytes().all(is_plain) { name.to_owned() } else { literal(name) }
+    if starts_plain && name.bytes().all(is_plain) { name.to_owned() } else { string_literal(name) }
 }
 
 /// Returns a quoted text.
-pub(super) fn literal(text: &str) -> String {
+pub(super) fn string_literal(text: &str) -> String {
     Value::from(text).to_string()
 }
 
 /// Returns the comment for a declaration, or nothing if there is no text.
-pub(super) fn comment(indent: &str, text: &str, is_deprecated: bool) -> String {
+pub(super) fn doc_comment(indent: &str, text: &str, is_deprecated: bool) -> String {
     let text = text.replace("*/", "*\u{2060}/");
     let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
     let lines: Vec<&str> = lines.chain(is_deprecated.then_some("@deprecated")).collect();

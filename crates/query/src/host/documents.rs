@@ -104,7 +104,7 @@ impl<'a> OpenDocument<'a> {
     pub(super) fn value(&self, node: JsonNode<'a>) -> FoundValue<'a> {
         let is_container = matches!(node.kind(), ValueKind::Array | ValueKind::Object);
         let is_short = self.document.text().len() <= SHORT_SCALAR;
-        if is_short || is_container || !node.is_longer(SHORT_SCALAR) {
+        if is_short || is_container || !node.is_longer_than(SHORT_SCALAR) {
             return FoundValue::Short(node);
         }
         let place = ScalarPlace { handle: self.handle, start: node.start() };
@@ -152,7 +152,8 @@ impl QueryGuest {
             return Ok(());
         }
         let (text, most) = (response.body.clone(), self.rest_memory());
-        let index = move || JsonDocument::within(text, most).inspect(JsonDocument::index_places);
+        let index =
+            move || JsonDocument::with_memory_limit(text, most).inspect(JsonDocument::build_lookup_table);
         let document = self.away("json-index", response.body.len(), index).await?;
         self.keep(handle, document)
     }
@@ -184,8 +185,8 @@ impl QueryGuest {
         let forgotten = self.documents.forget_scalar(|_| true);
         self.release(forgotten);
         let Some(Ok(document)) = self.documents.get(place.handle) else { return Ok(()) };
-        let Some(node) = document.node(place.start) else { return Ok(()) };
-        let text = node.with_space();
+        let Some(node) = document.node_at(place.start) else { return Ok(()) };
+        let text = node.slice_with_whitespace();
         self.hold(LongScalar::bytes_of(&text))?;
         let read = move |text| LongScalar::read(text, place.start);
         let scalar = self.away("json-scalar", text.len(), move || read(text)).await?;
@@ -243,7 +244,7 @@ impl QueryGuest {
             if body.len() > SHORT_INDEX && self.documents.due.replace(handle) != Some(handle) {
                 return Ok(Err(NoDocument::Due));
             }
-            let document = JsonDocument::within(body, self.rest_memory());
+            let document = JsonDocument::with_memory_limit(body, self.rest_memory());
             self.keep(handle, document).map_err(Trapped::new)?;
         }
         Ok(match self.documents.get(handle) {

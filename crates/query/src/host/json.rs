@@ -180,17 +180,17 @@ impl MemberSearch {
     fn goes_on(&mut self, document: &JsonDocument, wanted: &WantedMember, name: &[u8]) {
         let members = match self.next {
             Some(next) => Some(document.members_at(next)),
-            None => document.node(wanted.node as usize).map(JsonNode::members),
+            None => document.node_at(wanted.node as usize).map(JsonNode::members),
         };
         let mut pass = TraversalPart::default();
         for (key, value) in members.into_iter().flatten() {
             let here = key.node();
             if pass.is_over(here.start()) {
-                self.next = Some(here.spot());
+                self.next = Some(here.node_id());
                 return;
             }
-            if key.is(name) {
-                self.found = Some(value.spot());
+            if key.equals(name) {
+                self.found = Some(value.node_id());
                 if !wanted.last {
                     break;
                 }
@@ -225,7 +225,7 @@ fn json_member(
     if !search.is_over {
         return Ok(PartOutcome::Turn);
     }
-    let Some(found) = search.found.and_then(|spot| opened.document.at(spot)) else {
+    let Some(found) = search.found.and_then(|spot| opened.document.node_by_id(spot)) else {
         return Ok(PartOutcome::Done(AbiCode::Missing as i32));
     };
     let mut out = OutputRange::new(view.bytes, data, data + len);
@@ -257,9 +257,9 @@ fn json_column(
     let mut out = OutputRange::new(view.bytes, data, data + len);
     let places = (values..values + room).step_by(JSON_VALUE_BYTES as usize);
     let first = wanted.node as usize;
-    let items = opened.document.node(first).into_iter().flat_map(JsonNode::and_following);
+    let items = opened.document.node_at(first).into_iter().flat_map(JsonNode::with_following_items);
     let is_long = opened.document.text().len() > NEAR;
-    let is_near = |item: JsonNode<'_>| item.start() - first <= NEAR && !item.is_longer(NEAR);
+    let is_near = |item: JsonNode<'_>| item.start() - first <= NEAR && !item.is_longer_than(NEAR);
     let filled = places.zip(items).take_while(|(at, item)| {
         if is_long && !is_near(*item) {
             return false;
@@ -295,7 +295,7 @@ impl ContainerFill {
             true => node.members().next().map(|(key, _)| key.node()),
             false => node.items().next(),
         };
-        let next = first.map(JsonNode::spot);
+        let next = first.map(JsonNode::node_id);
         Self { next, is_object, written: 0, at: data, text: data + records, missing: 0 }
     }
 
@@ -304,11 +304,11 @@ impl ContainerFill {
         let document = opened.document;
         let next = self.next?;
         let members = self.is_object.then(|| document.members_at(next)).into_iter().flatten();
-        let items = document.at(next).filter(|_| !self.is_object).map(JsonNode::and_following);
+        let items = document.node_by_id(next).filter(|_| !self.is_object).map(JsonNode::with_following_items);
         let items = items.into_iter().flatten().map(|item| (item, None));
         let mut pass = TraversalPart::default();
         for (name, value) in members.map(|(key, value)| (key.node(), Some(value))).chain(items) {
-            self.next = Some(name.spot());
+            self.next = Some(name.node_id());
             if pass.is_over(name.start()) {
                 return Some(PartOutcome::Turn);
             }
@@ -349,7 +349,7 @@ fn json_children(
     let filling = match filling {
         Some(filling) => filling,
         none => {
-            let Some(node) = opened.document.node(node as usize) else { return Ok(PartOutcome::Done(0)) };
+            let Some(node) = opened.document.node_at(node as usize) else { return Ok(PartOutcome::Done(0)) };
             let records = node.count() * if node.kind() == ValueKind::Object { 2 } else { 1 };
             let records = word(records).saturating_mul(JSON_VALUE_BYTES);
             if records > len {
@@ -374,7 +374,7 @@ fn json_text(
         Ok(opened) => opened,
         Err(error) => return Ok(error.step()),
     };
-    let text = match opened.document.node(node as usize).map(|node| opened.value(node)) {
+    let text = match opened.document.node_at(node as usize).map(|node| opened.value(node)) {
         Some(FoundValue::Short(node)) => spelt(node),
         Some(FoundValue::Long(scalar)) => scalar.text(),
         Some(FoundValue::Unread(place)) => return Ok(PartOutcome::Read(place)),
@@ -389,7 +389,7 @@ fn spelt(node: JsonNode<'_>) -> Bytes {
     match node.kind() {
         ValueKind::Array | ValueKind::Object => node.slice(),
         _ => {
-            let text = node.with_space();
+            let text = node.slice_with_whitespace();
             text.slice(..text.trim_ascii_end().len())
         }
     }
@@ -407,7 +407,7 @@ mod tests {
     fn the_text_of_a_colon_ends_at_the_next_token() {
         let text = r#"{ "a" : "b; c" , "d": 1 }"#;
         let document = JsonDocument::new(text.into()).unwrap();
-        let text_at = |start: usize| spelt(document.node(start).unwrap());
+        let text_at = |start: usize| spelt(document.node_at(start).unwrap());
         assert_eq!(text_at(0), text);
         assert_eq!(text_at(6), ":");
         assert_eq!(text_at(8), r#""b; c""#);

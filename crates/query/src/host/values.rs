@@ -39,7 +39,7 @@ impl<'a> ValueRecord<Cow<'a, [u8]>> {
                 Some(JsonNumber::Big) | None => text(JsonKind::Big, Cow::Borrowed(node.text())),
             },
             ValueKind::String => {
-                let kind = if node.is_unpaired() { JsonKind::Unpaired } else { JsonKind::String };
+                let kind = if node.has_unpaired_surrogate() { JsonKind::Unpaired } else { JsonKind::String };
                 text(kind, node.string().unwrap_or_default())
             }
             ValueKind::Array => plain(JsonKind::Array, word(node.count()), [word(node.text().len()), place]),
@@ -65,7 +65,7 @@ impl LongScalar {
     pub(super) fn read(spelt: Bytes, place: usize) -> Self {
         // The document has been validated as a whole. A program may point to a colon or a comma, which is not
         // a value.
-        let document = JsonDocument::known(spelt.clone()).ok();
+        let document = JsonDocument::from_checked(spelt.clone()).ok();
         let root = document.as_ref().map(JsonDocument::root);
         let record = root.map(|root| ValueRecord::of(root, word(place)));
         let record = record.map(|ValueRecord { kind, len, rest, text }| {

@@ -212,7 +212,7 @@ impl DescribedRoute {
         let open: Vec<CallableService<'_>> = visible.iter().map(VisibleService::open).collect();
         let limits = limits.map_or(self.config.limits, |caller| self.config.limits.and(caller));
         let about = Value::Object(self.about(&visible, &limits)).to_string();
-        let types = openapi::types(&open);
+        let types = openapi::generate_types(&open);
         let hash = Sha256::new().chain_update(&about).chain_update(&types).finalize().into();
         DescriptionPage { about, program: example(&visible), types: types.into(), hash }
     }
@@ -229,7 +229,7 @@ impl DescribedRoute {
             let document = self.documents.get(&**service.name()).map(|document| &**document);
             let is_open = |operation: &&OpenApiOperation| {
                 methods.iter().any(|method| method.as_str() == operation.method)
-                    && service.check_path(&operation.called()).is_ok()
+                    && service.check_path(&operation.sample_path()).is_ok()
             };
             let operations = document.into_iter().flat_map(|document| &document.operations).filter(is_open);
             let operations = operations.collect();

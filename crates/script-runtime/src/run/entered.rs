@@ -202,7 +202,7 @@ impl ScriptRun {
         match event {
             RunEvent::From(WorkerMessage::End { changes, .. }) => {
                 entered.is_over = true;
-                let payer = self.origin.call.quota_key().for_answers();
+                let payer = self.origin.call.quota_key().for_responses();
                 let durable =
                     ticket.commit_paced(worker.id, changes.unwrap_or_default(), None, payer).await?;
                 // Readers see durable versions only, so the first reader must wait for this commit.

@@ -119,7 +119,7 @@ impl ScriptRun {
         self.is_clean = false;
         self.version = self.version.map(|version| version + u64::from(!changes.is_empty()));
         self.held = self.origin.held.clone();
-        let payer = self.origin.call.quota_key().for_answers();
+        let payer = self.origin.call.quota_key().for_responses();
         let removes = is_removed.then(|| self.ask.path.as_str().into());
         self.durable = Some(Box::pin(ticket.commit_paced(worker, changes, removes, payer)).await?);
         Ok(())
@@ -130,7 +130,7 @@ impl ScriptRun {
         let reply = if answer.headers.len() <= SHORT_HEADERS {
             HandlerReply::of(answer)
         } else {
-            let (pool, payer) = (&self.setup.scripts.offload, self.origin.call.quota_key().for_answers());
+            let (pool, payer) = (&self.setup.scripts.offload, self.origin.call.quota_key().for_responses());
             let reply =
                 at_once(pool, "script-answer", payer, self.origin.deadline, || HandlerReply::of(answer))
                     .await;

@@ -350,7 +350,7 @@ impl CellGroup {
         let keys = &self.home.keys;
         let mut batch = WriteBatch::new();
         if let Some(lease) = &sealed.lease {
-            batch = batch.fenced(lease);
+            batch = batch.with_fence(lease);
         }
         if let Some((path, _)) = &sealed.removes
             && let Some(known) = self.home.instances.find(path)
@@ -390,7 +390,7 @@ impl CellGroup {
             for ((key, _), written) in sealed.writes.iter().zip(written) {
                 let Some(cell) = inner.cells.get_mut(key) else { continue };
                 cell.settle(sealed.version, written.version, &mut waste);
-                match cell.compaction(written.compact) {
+                match cell.compaction(written.needs_compaction) {
                     Ok(CompactionCheck::Store(version, text)) => {
                         texts.push((Arc::clone(key), (version, text)))
                     }

@@ -261,12 +261,12 @@ impl ServiceGroups {
         let (store, holder) = (&self.shared.store, &self.shared.holder);
         let (mut waited, mut pause) = (Duration::ZERO, PAUSE.0);
         loop {
-            match store.lease(Arc::clone(name), Arc::clone(holder.name()), LEASE).await {
+            match store.acquire_lease(Arc::clone(name), Arc::clone(holder.name()), LEASE).await {
                 Ok(lease) => return Ok(lease),
                 Err(store::StoreError::LeaseTaken { holder: other, .. }) if holder.is_gone(&other) => {
                     // Acquired in the name of the dead holder, which fails if a third gateway holds the lease
                     // by now, and then released.
-                    if let Ok(left) = store.lease(Arc::clone(name), other, LEASE).await {
+                    if let Ok(left) = store.acquire_lease(Arc::clone(name), other, LEASE).await {
                         store.release(&left).await?;
                     }
                 }

@@ -110,7 +110,7 @@ impl StateFixture {
         let shared = &self.states.0;
         let holder = Arc::clone(shared.holder.name());
         // If an ended gateway holds it, there is nothing to invalidate.
-        let _ = shared.store.lease(lease, holder, std::time::Duration::from_secs(1)).await;
+        let _ = shared.store.acquire_lease(lease, holder, std::time::Duration::from_secs(1)).await;
     }
 }
 

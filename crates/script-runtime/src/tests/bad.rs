@@ -8,8 +8,8 @@ use http::Request;
 use http_body_util::{BodyExt, StreamBody};
 use script::HandlerMethod::{Get, Put};
 use services::{RequestBudget, RequestCall, body};
-use testkit::misbehave::{self, MisbehavingUpstream};
-use testkit::patiently;
+use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
+use testkit::with_timeout;
 
 use super::rig::{FixtureSettings, HandwrittenService, ScriptFixture, wish, written};
 
@@ -58,7 +58,7 @@ fn bad() -> HandwrittenService {
 
 /// Starts the service that [`WAITS`] calls. Returns settings that contain it.
 async fn wish_with_upstream() -> (MisbehavingUpstream, FixtureSettings) {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
     (upstream, wish)
@@ -146,11 +146,11 @@ async fn a_route_s_deadline_limits_the_response_but_not_the_work_after_it() {
     };
     let ask = |path: &str, time| {
         let request = Request::get(path).body(body::empty()).expect("a request");
-        patiently("an answer", rig.script.handle(request, within(time)))
+        with_timeout("an answer", rig.script.handle(request, within(time)))
     };
     let time = Duration::from_secs(3);
     assert!(ask("/behind", time).await.is_ok());
-    upstream.seen("/hang").await;
+    upstream.wait_for_request("/hang").await;
     let late = ask("/never", time).await.expect_err("a problem");
     assert_eq!((late.status().as_u16(), late.code()), (504, "script-deadline"));
     assert!(late.to_string().contains("3s"), "{late}");
@@ -174,7 +174,7 @@ async fn a_handler_that_ended_two_workers_runs_alone_afterwards() {
         assert_eq!(rig.get("/ok").await, "ok");
     }
     let third = async {
-        upstream.seen("/hang").await;
+        upstream.wait_for_request("/hang").await;
         rig.ask("GET", "/loop").await
     };
     assert_eq!(while_waiting(&rig, third).await.0, 500);
@@ -191,7 +191,7 @@ async fn a_handler_that_damaged_two_workers_runs_alone_afterwards() {
             assert_eq!(rig.get("/ok").await, "ok");
         }
         let third = async {
-            upstream.seen_times("/hang", waiting).await;
+            upstream.wait_for_requests("/hang", waiting).await;
             rig.ask("GET", path).await
         };
         assert_eq!(while_waiting(&rig, third).await, (500, "script-threw".into()));
@@ -221,7 +221,7 @@ async fn a_handler_that_damaged_two_workers_after_its_runs_runs_alone_afterwards
     };
     damage(2).await;
     let more = async {
-        upstream.seen("/hang").await;
+        upstream.wait_for_request("/hang").await;
         damage(3).await;
     };
     while_waiting(&rig, more).await;
@@ -233,10 +233,10 @@ async fn the_last_repetition_of_a_run_is_not_alone_if_other_runs_ended_its_worke
     let (upstream, rig) = bad_with_waits().await;
     let losses = async {
         for (waiting, path) in [(1, "/damage"), (2, "/damage-long"), (3, "/damage")] {
-            upstream.seen_times("/hang", waiting).await;
+            upstream.wait_for_requests("/hang", waiting).await;
             assert_eq!(rig.ask("GET", path).await, (500, "script-threw".into()));
         }
-        upstream.seen_times("/hang", 4).await;
+        upstream.wait_for_requests("/hang", 4).await;
         assert_eq!(rig.get("/ok").await, "ok");
         assert_eq!(
             rig.script.stats().workers,
@@ -282,13 +282,13 @@ async fn a_handler_runs_alone_even_if_its_clients_disconnect_before_their_worker
     for _ in 0..2 {
         tokio::select! {
             answer = rig.ask("GET", "/loops") => assert_eq!(answer.1, "script-time"),
-            () = patiently("a run", async { while !entered.exists() { tokio::task::yield_now().await } }) => {}
+            () = with_timeout("a run", async { while !entered.exists() { tokio::task::yield_now().await } }) => {}
         }
         std::fs::remove_file(&entered).expect("a file");
         assert_eq!(rig.get("/ok").await, "ok");
     }
     let third = async {
-        upstream.seen("/hang").await;
+        upstream.wait_for_request("/hang").await;
         rig.ask("GET", "/loops").await
     };
     assert_eq!(while_waiting(&rig, third).await, (500, "script-time".into()));

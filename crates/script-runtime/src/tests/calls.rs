@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use script::HandlerMethod::{Get, Put};
 use serde_json::json;
 use services::ServiceConfig;
-use testkit::misbehave;
+use testkit::misbehaving_upstream;
 
 use super::rig::{HandwrittenService, ScriptFixture, wish, written};
 
@@ -26,8 +26,8 @@ fn passes(url: &str) -> String {
 async fn outside(
     written: HandwrittenService,
     hosts: &[&str],
-) -> (ScriptFixture, misbehave::MisbehavingUpstream) {
-    let upstream = misbehave::start().await;
+) -> (ScriptFixture, misbehaving_upstream::MisbehavingUpstream) {
+    let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
     wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);
     wish.options.hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
@@ -117,7 +117,7 @@ async fn rule_16_a_response_with_invalid_json_fails_its_call() {
 
 #[tokio::test]
 async fn rule_15_only_services_and_allowed_hosts_are_called() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let url = format!("['http://{}/echo']", upstream.address());
     let host = upstream.address().to_string();
     let handlers = || {
@@ -147,7 +147,7 @@ async fn rule_16_an_uncaught_error_is_502_or_504_after_a_timeout() {
         .on(Get, &bare("['http://up/status/404']"))
         .resource("/hang")
         .on(Get, &bare("['http://slow/hang']"));
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
     let slow = ServiceConfig {
         timeout: services::DurationConfig::from_millis(50),

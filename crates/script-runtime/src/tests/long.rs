@@ -9,7 +9,7 @@ use http::Request;
 use offload::{JobRequest, SHORT_TEXT};
 use script::HandlerMethod::{Get, Post, Put};
 use services::{RequestCall, ServiceConfig, body};
-use testkit::misbehave;
+use testkit::misbehaving_upstream;
 
 use super::rig::{HandwrittenService, ScriptFixture, wish, written};
 
@@ -68,7 +68,7 @@ async fn many_headers_of_a_response_are_read_in_the_pool() {
 
 #[tokio::test]
 async fn a_long_response_that_no_code_reads_is_checked_in_the_pool() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
     wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);
     let hands_on = "async function (query, response, $r) { const g = $s.resource(['http://up/json?n=20000']);
@@ -82,7 +82,7 @@ async fn a_long_response_that_no_code_reads_is_checked_in_the_pool() {
 
 #[tokio::test]
 async fn long_responses_are_composed_in_the_pool() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
     wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);
     let text = "service test { res a = 'http://up/json?n=@'
@@ -157,7 +157,7 @@ async fn a_writer_whose_response_the_pool_does_not_read_writes_nothing() {
     let rig = counter().start().await;
     assert_eq!(rig.ask("PUT", "/n").await, (200, "1".into()));
     let (release, blocked) = mpsc::channel::<()>();
-    let payer = RequestCall::unlimited().quota_key().for_answers().exempt();
+    let payer = RequestCall::unlimited().quota_key().for_responses().exempt();
     let deadline = Instant::now() + Duration::from_secs(3600);
     let request = JobRequest { kind: "test", payer, estimate: Duration::ZERO, deadline };
     let pool = rig.scripts.offload.clone();

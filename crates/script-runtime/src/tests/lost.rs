@@ -2,7 +2,7 @@
 
 use futures_util::future::join;
 use script::HandlerMethod::{Get, Put};
-use testkit::{misbehave, patiently};
+use testkit::{misbehaving_upstream, with_timeout};
 
 use super::rig::{wish, written};
 
@@ -11,7 +11,7 @@ const CALLS: &str = "async function (query, response, $r) { $r.respond(await $r.
 
 #[tokio::test]
 async fn a_run_without_effects_is_repeated_and_any_other_is_503() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
     let rig = written()
@@ -24,11 +24,11 @@ async fn a_run_without_effects_is_repeated_and_any_other_is_503() {
         .await;
     rig.ready().await;
     let bad = async {
-        upstream.seen_times("/hang", 2).await;
+        upstream.wait_for_requests("/hang", 2).await;
         rig.ask("GET", "/loop").await
     };
     let late = async {
-        upstream.seen_times("/hang", 3).await;
+        upstream.wait_for_requests("/hang", 3).await;
     };
     tokio::select! {
         ((code, _), ()) = join(bad, late) => assert_eq!(code, 500, "the safe run was repeated"),
@@ -76,7 +76,8 @@ async fn a_suspended_worker_is_ended_and_replaced() {
         .await;
     rig.ready().await;
     assert_eq!(rig.ask("GET", "/stops").await, (504, "script-wall".into()));
-    patiently("an answer of another worker", async { while rig.ask("GET", "/ok").await.0 != 200 {} }).await;
+    with_timeout("an answer of another worker", async { while rig.ask("GET", "/ok").await.0 != 200 {} })
+        .await;
     assert!(rig.script.stats().restarts > 0);
 }
 
@@ -97,7 +98,7 @@ async fn the_loss_of_a_worker_preserves_committed_writes_and_drops_others() {
 
 #[tokio::test]
 async fn a_run_ends_when_its_client_disconnects_unless_it_is_a_writer() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
     let writes = "async function (query, response, $r) { $r.cells.n++;
@@ -116,13 +117,13 @@ async fn a_run_ends_when_its_client_disconnects_unless_it_is_a_writer() {
     for (path, called) in [("/get?path=/hang", "/hang"), ("/inside", "/stall")] {
         tokio::select! {
             answer = rig.ask("GET", path) => panic!("{answer:?}"),
-            () = upstream.seen(called) => {}
+            () = upstream.wait_for_request(called) => {}
         }
-        upstream.closed(called).await;
+        upstream.wait_for_close(called).await;
     }
     tokio::select! {
         answer = rig.ask("PUT", "/n") => panic!("{answer:?}"),
-        () = upstream.seen("/slow") => {}
+        () = upstream.wait_for_request("/slow") => {}
     }
     rig.idle().await;
     assert_eq!(rig.get("/n").await, "1");

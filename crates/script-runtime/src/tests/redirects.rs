@@ -9,7 +9,7 @@ use offload::OffloadPool;
 use script::HandlerMethod;
 use serde_json::Value;
 use services::{PermittedHosts, RequestCall, ServiceConfig, ServiceSet};
-use testkit::misbehave::{self, MisbehavingUpstream};
+use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -59,7 +59,7 @@ impl RedirectService {
     /// Sets up a service with credentials, which also redirects; a foreign host, which does too; and the
     /// hosts that `opened` allows in addition.
     async fn new(opened: impl Fn(&MisbehavingUpstream) -> Vec<String>) -> Self {
-        let (upstream, elsewhere) = (misbehave::start().await, redirecting().await);
+        let (upstream, elsewhere) = (misbehaving_upstream::start().await, redirecting().await);
         let with_credentials = |url: String| ServiceConfig {
             headers: BTreeMap::from([("x-api-key".to_owned(), SECRET.to_owned())]),
             forward: vec!["authorization".to_owned()],

@@ -1,7 +1,7 @@
 //! The activation of a changed script.
 
 use script::HandlerMethod::{Get, Put};
-use testkit::{misbehave, patiently};
+use testkit::{misbehaving_upstream, with_timeout};
 
 use super::rig::{HandwrittenService, wish, written};
 
@@ -36,7 +36,7 @@ async fn a_script_that_cannot_be_loaded_leaves_the_old_one_active() {
 
 #[tokio::test]
 async fn a_run_keeps_the_script_that_it_began_with() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let slow = |text: &str| {
         format!(
             "async function (query, response, $r) {{ await $r.call(1, $s.resource(['http://up/slow?ms=300']), 0, []); $r.respond('{text}'); }}"
@@ -46,8 +46,8 @@ async fn a_run_keeps_the_script_that_it_began_with() {
     wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
     let mut rig = written().resource("/slow").on(Get, &slow("old")).start_as(wish).await;
     let old = rig.handle("/slow");
-    upstream.seen("/slow").await;
+    upstream.wait_for_request("/slow").await;
     rig.replace(written().resource("/slow").on(Get, "function (query, response, $r) { $r.respond('new'); }"));
     rig.until("/slow", "new").await;
-    assert_eq!(patiently("the old run", old).await.expect("its end"), "old");
+    assert_eq!(with_timeout("the old run", old).await.expect("its end"), "old");
 }

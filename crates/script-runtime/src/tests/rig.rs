@@ -15,7 +15,7 @@ use script::{
 use serde_json::Value;
 use services::{RequestCall, ServiceConfig, ServiceSet, StreamedServiceBody, ToProblem, body};
 use tempfile::TempDir;
-use testkit::patiently;
+use testkit::with_timeout;
 use tokio::task::JoinHandle;
 
 use crate::config::{ScriptConfig, ScriptLimitsConfig, ScriptOptions, ScriptsConfig};
@@ -235,7 +235,7 @@ impl ScriptFixture {
 
     /// Waits until no run is in flight.
     pub(crate) async fn idle(&self) {
-        patiently("the end of all runs", self.scripts.idle()).await;
+        with_timeout("the end of all runs", self.scripts.idle()).await;
     }
 
     /// Replaces the script, as a changed config does.
@@ -253,7 +253,7 @@ impl ScriptFixture {
     /// Shuts down, and returns the folder with the state.
     pub(crate) async fn end(self) -> Arc<TempDir> {
         let Self { script, scripts, folder, .. } = self;
-        patiently("the end of all runs", scripts.drain()).await;
+        with_timeout("the end of all runs", scripts.drain()).await;
         drop((script, scripts));
         folder
     }
@@ -262,7 +262,7 @@ impl ScriptFixture {
         &self,
         request: Request<StreamedServiceBody>,
     ) -> impl Future<Output = Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> + use<'_> {
-        patiently("an answer", self.script.handle(request, RequestCall::unlimited()))
+        with_timeout("an answer", self.script.handle(request, RequestCall::unlimited()))
     }
 
     /// Returns the text of a response, requested in a task of its own that holds a reference to the script,
@@ -310,7 +310,7 @@ impl ScriptFixture {
 
     /// Waits until the last activation has succeeded or failed.
     pub(crate) async fn settled(&self) {
-        patiently("the deployment", self.script.settled()).await;
+        with_timeout("the deployment", self.script.settled()).await;
     }
 
     /// Waits for the deployment, and checks the response.

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use testkit::misbehave;
+use testkit::misbehaving_upstream;
 
 use super::*;
 use crate::ServiceConfig;
 
-async fn calls() -> (misbehave::MisbehavingUpstream, RequestCalls, Arc<UpstreamService>) {
-    let upstream = misbehave::start().await;
+async fn calls() -> (misbehaving_upstream::MisbehavingUpstream, RequestCalls, Arc<UpstreamService>) {
+    let upstream = misbehaving_upstream::start().await;
     let config = BTreeMap::from([("shop".to_owned(), ServiceConfig::at(upstream.url()))]);
     let services = ServiceSet::new(&config).unwrap();
     let shop = services.get("shop").unwrap().clone();

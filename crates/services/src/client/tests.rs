@@ -20,7 +20,7 @@ use futures_util::FutureExt;
 use http::HeaderMap;
 use offload::{JobRequest, OffloadConfig, OffloadPool};
 use serde_json::Value;
-use testkit::misbehave::{self, MisbehavingUpstream};
+use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
 
 use crate::config::{DurationConfig, OneOrMany};
 use crate::{
@@ -41,7 +41,7 @@ async fn bench() -> MisbehavingShop {
 }
 
 async fn bench_with(change: impl FnOnce(&mut ServiceConfig)) -> MisbehavingShop {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let mut config = ServiceConfig::at(upstream.url());
     change(&mut config);
     let services = ServiceSet::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
@@ -201,7 +201,7 @@ async fn prepends_the_base_path() {
 
 #[tokio::test]
 async fn alternates_targets_on_pooled_connections() {
-    let other = misbehave::start().await;
+    let other = misbehaving_upstream::start().await;
     let bench = bench_with(|config| {
         config.url = OneOrMany::Many(vec![config.url.as_slice()[0].clone(), other.url()]);
     })
@@ -263,7 +263,7 @@ async fn waiting_for_quota_is_not_counted_as_a_service_failure() {
     let budget = RequestBudget::new(std::time::Duration::from_millis(200), 1, 1 << 20, 1);
     let call = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let months = std::time::Duration::from_secs(1 << 24);
-    pool.quota().charge(call.quota_key().for_answers(), months, std::time::Instant::now());
+    pool.quota().charge(call.quota_key().for_responses(), months, std::time::Instant::now());
     let late = services.with_offload(pool).send(&call, shop, request("GET", "/encoded?with=br")).await;
     assert_eq!(late.unwrap_err().code(), "limit-deadline");
     assert!(bench.services.stats()[0].endpoints.iter().all(|endpoint| endpoint.failures == 0));
@@ -276,10 +276,10 @@ async fn calls_of_a_shared_budget_wait_for_no_quota() {
     let budget = RequestBudget::new(std::time::Duration::from_secs(3600), 1, 1 << 20, 1).for_sharing();
     let call = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let months = std::time::Duration::from_secs(1 << 24);
-    pool.quota().charge(call.quota_key().for_answers(), months, std::time::Instant::now());
+    pool.quota().charge(call.quota_key().for_responses(), months, std::time::Instant::now());
     let services = services.with_offload(pool.clone());
     let answer = services.send(&call, &shop, request("GET", "/encoded?with=br"));
-    let answer = testkit::patiently("a decoded response", answer).await;
+    let answer = testkit::with_timeout("a decoded response", answer).await;
     assert!(answer.is_ok_and(|answer| answer.status == 200));
     assert_eq!(pool.stats().kinds["decompress"].jobs, 1);
 }
@@ -291,7 +291,7 @@ async fn a_full_pool_and_a_missed_deadline_are_different_errors() {
     let call = RequestCall::unlimited();
     let request_for_pool = || JobRequest {
         kind: "test",
-        payer: call.quota_key().for_answers(),
+        payer: call.quota_key().for_responses(),
         estimate: std::time::Duration::ZERO,
         deadline: std::time::Instant::now() + std::time::Duration::from_secs(3600),
     };
@@ -332,7 +332,7 @@ async fn a_refused_connection_and_a_timeout_are_different_errors() {
     let bench = bench_with(|config| config.timeout = DurationConfig::from_millis(20)).await;
     for path in ["/hang", "/stall"] {
         assert_eq!(bench.fails(path).await, ("upstream-timeout", 504, CallErrorKind::Timeout));
-        bench.upstream.closed(path).await;
+        bench.upstream.wait_for_close(path).await;
     }
     let gone = bench_with(|config| config.url = OneOrMany::One("http://127.0.0.1:1".into())).await;
     assert_eq!(gone.fails("/").await, ("upstream-unreachable", 502, CallErrorKind::Unreachable));
@@ -379,8 +379,8 @@ async fn dropping_the_future_cancels_the_exchange() {
     let bench = bench().await;
     let call = RequestCall::unlimited();
     let sending = tokio::spawn(bench.services.send(&call, &bench.shop, request("POST", "/hang")));
-    bench.upstream.seen("/hang").await;
+    bench.upstream.wait_for_request("/hang").await;
     sending.abort();
-    bench.upstream.closed("/hang").await;
+    bench.upstream.wait_for_close("/hang").await;
     assert_eq!(call.budget.made()[0].outcome, UpstreamCallOutcome::NoAnswer);
 }

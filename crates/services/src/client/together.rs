@@ -82,7 +82,7 @@ where
     let permit = place(&call.budget).await?;
     if let RequestPayload::Whole(body) = &message.payload {
         // Hashing takes less time per byte than parsing.
-        offload::leave_for(body.len() / 4).await;
+        offload::move_if_long(body.len() / 4).await;
     }
     let key = fingerprint(service, &message);
     let mut own = Some((exchange, message));

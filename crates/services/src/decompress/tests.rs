@@ -7,7 +7,7 @@ use std::task::Waker;
 use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZlibEncoder, ZstdEncoder};
 use async_compression::zstd::CParameter;
 use offload::OffloadConfig;
-use testkit::patiently;
+use testkit::with_timeout;
 use tokio::io::{AsyncWriteExt, BufReader};
 
 use super::*;
@@ -205,7 +205,7 @@ async fn a_job_stops_within_an_endless_text_when_its_caller_is_gone() {
         () = async { while reads.load(SeqCst) < 100 { tokio::task::yield_now().await } } => {}
     }
     // The pool has one thread.
-    let after = patiently("the next job", decoders.run(1, async { 1 })).await;
+    let after = with_timeout("the next job", decoders.run(1, async { 1 })).await;
     assert_eq!(after, Ok(1));
 }
 

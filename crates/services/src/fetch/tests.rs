@@ -1,7 +1,7 @@
 //! Requests of the gateway itself: responses, limits and errors.
 
 use super::*;
-use testkit::misbehave;
+use testkit::misbehaving_upstream;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -12,7 +12,7 @@ async fn get(url: &str, time: Duration, limit: u64) -> Result<Response<Bytes>, F
 
 #[tokio::test]
 async fn sends_a_request_and_returns_the_response() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let request = Request::post(format!("{}/echo?a=b", upstream.url()))
         .header("content-type", "application/x-protobuf")
         .body(Bytes::from("spans"))
@@ -29,7 +29,7 @@ async fn sends_a_request_and_returns_the_response() {
 
 #[tokio::test]
 async fn redirects_and_error_statuses_are_responses() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     for (path, status) in [("/redirect", 302), ("/status/500", 500)] {
         let answer = get(&format!("{}{path}", upstream.url()), HOUR, 1 << 20).await.unwrap();
         assert_eq!(answer.status(), status);
@@ -39,7 +39,7 @@ async fn redirects_and_error_statuses_are_responses() {
 
 #[tokio::test]
 async fn limits_the_size_and_time_of_a_response() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let large = get(&format!("{}/gigabyte", upstream.url()), HOUR, 1 << 16).await;
     assert!(matches!(large, Err(FetchError::TooLarge(65536))), "{large:?}");
     let short = Duration::from_millis(20);
@@ -51,7 +51,7 @@ async fn limits_the_size_and_time_of_a_response() {
 
 #[tokio::test]
 async fn reports_distinct_errors() {
-    let upstream = misbehave::start().await;
+    let upstream = misbehaving_upstream::start().await;
     let broken = get(&format!("{}/reset", upstream.url()), HOUR, 1 << 16).await;
     assert!(matches!(broken, Err(FetchError::Broken(_))), "{broken:?}");
     let nobody = get("http://127.0.0.1:1/", HOUR, 1 << 16).await;

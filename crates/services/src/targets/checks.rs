@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use http::header::{HeaderName, HeaderValue, USER_AGENT};
 use http::uri::PathAndQuery;
 use http_body_util::BodyExt;
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{BackgroundDependencies, EndpointPeer, ServiceEndpoints};
@@ -43,7 +43,7 @@ impl ServiceEndpoints {
         if checking.as_ref().is_none_or(tokio::task::JoinHandle::is_finished) {
             let transport = Arc::clone(&outside.transport);
             let checked = run(Arc::downgrade(self), checks.clone(), transport);
-            *checking = Some(tokio::spawn(watched(PollSite::Upstream, checked)));
+            *checking = Some(tokio::spawn(watch_polls(PollSite::Upstream, checked)));
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -66,7 +66,7 @@ impl ServiceEndpoints {
             }
             if task.as_ref().is_none_or(JoinHandle::is_finished) {
                 let followed = follow(Arc::downgrade(self), outside.clone());
-                *task = Some(tokio::spawn(watched(PollSite::Upstream, followed)));
+                *task = Some(tokio::spawn(watch_polls(PollSite::Upstream, followed)));
             }
         }
         // The sender lives as long as `self`. Previous addresses are better than a long wait.

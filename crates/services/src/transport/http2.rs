@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use tokio::io::{join, split};
 use tokio::task::coop::poll_proceed;
 
@@ -81,7 +81,7 @@ where
     F::Output: Send + 'static,
 {
     fn execute(&self, future: F) {
-        tokio::spawn(watched(PollSite::Upstream, future));
+        tokio::spawn(watch_polls(PollSite::Upstream, future));
     }
 }
 

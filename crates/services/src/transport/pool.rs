@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use offload::polls::{PollSite, watched};
+use offload::polls::{PollSite, watch_polls};
 use tokio::sync::watch;
 
 use super::connect::{TransportConnection, connect};
@@ -136,13 +136,13 @@ impl ConnectionPool {
             pool.begin_sweeping(kept);
             told.send_replace(Some(result.map_err(Arc::from)));
         };
-        tokio::spawn(watched(PollSite::Upstream, connecting));
+        tokio::spawn(watch_polls(PollSite::Upstream, connecting));
         PendingConnection(probe)
     }
 
     fn begin_sweeping(&self, mut kept: MutexGuard<'_, PooledConnections>) {
         if !std::mem::replace(&mut kept.is_swept, true) {
-            tokio::spawn(watched(PollSite::Upstream, sweep(Arc::downgrade(&self.0))));
+            tokio::spawn(watch_polls(PollSite::Upstream, sweep(Arc::downgrade(&self.0))));
         }
     }
 

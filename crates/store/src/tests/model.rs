@@ -112,7 +112,7 @@ impl StoreModel {
                 (batch.compact(key, near(by), value), is_there && near(by) <= version)
             }
         };
-        (batch, if is_right { Ok(()) } else { Err(conflict(key, version)) })
+        (batch, if is_right { Ok(()) } else { Err(conflict_error(key, version)) })
     }
 
     fn put(&mut self, key: &str, value: String, is_right: bool) {
@@ -131,7 +131,7 @@ impl StoreModel {
     }
 }
 
-async fn commit(model: &mut StoreModel, store: &Store, ops: &[ModelWrite]) {
+async fn commit_and_compare(model: &mut StoreModel, store: &Store, ops: &[ModelWrite]) {
     let mut after = model.clone();
     let (mut all, mut expected) = (batch(), Ok(()));
     for op in ops {
@@ -147,12 +147,12 @@ async fn commit(model: &mut StoreModel, store: &Store, ops: &[ModelWrite]) {
     }
 }
 
-async fn check(model: &StoreModel, store: &Store) {
+async fn check_store(model: &StoreModel, store: &Store) {
     let keys: Vec<_> = model.cells.iter().map(|(key, cell)| (key.clone(), cell.version())).collect();
     assert_eq!(store.keys("").await.unwrap(), keys);
     check_scan(model, store).await;
     for (key, cell) in &model.cells {
-        assert_eq!(read(store, key).await, read_as(cell.version(), cell.values.last().unwrap()));
+        assert_eq!(read_log(store, key).await, expected_log(cell.version(), cell.values.last().unwrap()));
     }
 }
 
@@ -173,7 +173,7 @@ async fn check_scan(model: &StoreModel, store: &Store) {
     assert_eq!(cells.next().map(|(key, _)| key), None);
 }
 
-async fn check_after(model: &StoreModel, store: &Store, key: &str, by: i64) {
+async fn check_load_after(model: &StoreModel, store: &Store, key: &str, by: i64) {
     let known = model.version(key).saturating_add_signed(by);
     let log = store.load_after(vec![(key.into(), known)]).await.unwrap().pop().unwrap();
     let Some(cell) = model.cells.get(key) else { return assert_eq!(log, None) };
@@ -186,7 +186,7 @@ async fn check_after(model: &StoreModel, store: &Store, key: &str, by: i64) {
 }
 
 /// Copies the files on disk, which is the state that a killed process leaves.
-fn crash(bench: &StoreFixture) -> StoreFixture {
+fn simulate_crash(bench: &StoreFixture) -> StoreFixture {
     let folder = tempfile::tempdir().unwrap();
     for name in ["state.db", "state.db-wal"] {
         std::fs::copy(bench.folder.path().join(name), folder.path().join(name)).unwrap();
@@ -195,28 +195,28 @@ fn crash(bench: &StoreFixture) -> StoreFixture {
     StoreFixture { folder, store }
 }
 
-async fn play(steps: Vec<ModelStep>) {
+async fn run_steps(steps: Vec<ModelStep>) {
     let mut bench = StoreFixture::new();
-    let mut other = bench.another();
+    let mut other = bench.reopen();
     let mut model = StoreModel::default();
     for step in steps {
         match step {
             ModelStep::Commit(ops, by_other) => {
-                commit(&mut model, if by_other { &other } else { &bench.store }, &ops).await;
+                commit_and_compare(&mut model, if by_other { &other } else { &bench.store }, &ops).await;
             }
             ModelStep::Crash => {
-                bench = crash(&bench);
-                other = bench.another();
+                bench = simulate_crash(&bench);
+                other = bench.reopen();
             }
             ModelStep::Reopen => {
-                bench.store = bench.another();
-                other = bench.another();
+                bench.store = bench.reopen();
+                other = bench.reopen();
             }
-            ModelStep::LoadAfter(key, by) => check_after(&model, &bench.store, KEYS[key], by).await,
+            ModelStep::LoadAfter(key, by) => check_load_after(&model, &bench.store, KEYS[key], by).await,
         }
-        check(&model, &bench.store).await;
+        check_store(&model, &bench.store).await;
     }
-    check(&model, &other).await;
+    check_store(&model, &other).await;
 }
 
 fn any_op() -> impl Strategy<Value = ModelWrite> {
@@ -247,6 +247,6 @@ proptest! {
 
     #[test]
     fn a_store_behaves_like_a_map_in_memory(steps in prop::collection::vec(any_step(), 1..60)) {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(play(steps));
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run_steps(steps));
     }
 }

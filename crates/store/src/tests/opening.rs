@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-fn open(path: &Path) -> Result<Store, StoreError> {
+fn open_store(path: &Path) -> Result<Store, StoreError> {
     Store::open(path, CommitDurability::Process)
 }
 
@@ -13,7 +13,7 @@ fn open(path: &Path) -> Result<Store, StoreError> {
 async fn a_new_file_and_its_folder_are_accessible_only_to_the_owner() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("of/state/state.db");
-    let store = open(&path).unwrap();
+    let store = open_store(&path).unwrap();
     store.commit(batch().create("a", "")).await.unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(path.parent().unwrap()), mode(&path)), (0o700, 0o600));
@@ -36,8 +36,8 @@ fn commits_wait_for_the_disk_only_with_machine_durability() {
 #[test]
 fn does_not_change_a_file_of_a_newer_format() {
     let bench = StoreFixture::new();
-    bench.raw().pragma_update(None, "user_version", 2).unwrap();
-    let error = open(&bench.path()).unwrap_err();
+    bench.raw_connection().pragma_update(None, "user_version", 2).unwrap();
+    let error = open_store(&bench.path()).unwrap_err();
     assert_eq!(error.code(), "store-newer");
     assert!(error.to_string().ends_with("(its format is 2, the latest known is 1)"), "{error}");
 }
@@ -47,11 +47,11 @@ fn does_not_change_a_file_of_another_kind() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text");
     fs::write(&text, "orfa: yes\n".repeat(1000)).unwrap();
-    assert_eq!(fault(open(&text)), FileFault::NotOurs);
+    assert_eq!(file_fault(open_store(&text)), FileFault::NotAStore);
     let database = folder.path().join("database");
     Connection::open(&database).unwrap().execute_batch("CREATE TABLE logs (id)").unwrap();
     let before = fs::read(&database).unwrap();
-    assert_eq!(fault(open(&database)), FileFault::NotOurs);
+    assert_eq!(file_fault(open_store(&database)), FileFault::NotAStore);
     assert_eq!(fs::read(&database).unwrap(), before);
 }
 
@@ -64,17 +64,17 @@ async fn completes_a_partially_created_file() {
         .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
         .unwrap();
     assert!(fs::metadata(&path).unwrap().len() > 0);
-    open(&path).unwrap().commit(batch().create("a", "")).await.unwrap();
+    open_store(&path).unwrap().commit(batch().create("a", "")).await.unwrap();
 }
 
 #[test]
 fn reports_a_path_that_cannot_be_a_file() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();
-    let error = open(&folder.path().join("file/state.db")).unwrap_err();
+    let error = open_store(&folder.path().join("file/state.db")).unwrap_err();
     assert_eq!(error.code(), "store-io");
     assert!(error.to_string().contains("file/state.db: the file can't be used"), "{error}");
-    assert_eq!(fault(open(folder.path())), FileFault::Io);
+    assert_eq!(file_fault(open_store(folder.path())), FileFault::Io);
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_new_file_can_be_opened_concurrently() {
     let openers: Vec<_> = (0..16)
         .map(|_| {
             let path = path.clone();
-            std::thread::spawn(move || open(&path).unwrap())
+            std::thread::spawn(move || open_store(&path).unwrap())
         })
         .collect();
     let stores: Vec<Store> = openers.into_iter().map(|opener| opener.join().unwrap()).collect();

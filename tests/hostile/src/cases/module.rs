@@ -357,7 +357,7 @@ async fn left_full(target: &AttackTarget) -> Result<AttackEnding> {
         let waiting = target.upstream.hits("/hang") + 1;
         tokio::select! {
             ending = target.module(module.clone()) => return ending,
-            () = target.upstream.seen_times("/hang", waiting) => {}
+            () = target.upstream.wait_for_requests("/hang", waiting) => {}
         }
     }
     Ok(AttackEnding::Closed)

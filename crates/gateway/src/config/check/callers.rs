@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use http::header::{self, HeaderName};
-use json::pointer::below;
+use json::pointer::append_step;
 use query::ANYONE;
 use serde_json::{Map, Value};
 use services::config::did_you_mean;
@@ -43,7 +43,7 @@ impl ConfigChecker<'_> {
         let mut taken = HashMap::new();
         let groups: BTreeSet<String> = self.groups();
         for (name, caller) in self.map("/callers") {
-            let pointer = below("/callers", &name);
+            let pointer = append_step("/callers", &name);
             if name == ANONYMOUS || name == OTHERS || name.is_empty() {
                 self.wrong(
                     &pointer,
@@ -148,7 +148,7 @@ impl ConfigChecker<'_> {
     fn groups(&self) -> BTreeSet<String> {
         let callers = self.map("/callers");
         let groups =
-            callers.keys().flat_map(|name| self.texts(&format!("{}/groups", below("/callers", name))));
+            callers.keys().flat_map(|name| self.texts(&format!("{}/groups", append_step("/callers", name))));
         groups.map(|(_, group)| group).collect()
     }
 
@@ -219,15 +219,19 @@ impl ConfigChecker<'_> {
             if !is_known && !has_tokens {
                 let hint =
                     did_you_mean(name, known).unwrap_or_else(|| "write it under `callers:`".to_owned());
-                self.wrong(&below("/rights", name), format!("there is no caller or group `{name}`"), &hint);
+                self.wrong(
+                    &append_step("/rights", name),
+                    format!("there is no caller or group `{name}`"),
+                    &hint,
+                );
             }
-            self.row(&below("/rights", name));
+            self.row(&append_step("/rights", name));
         }
         if rows.is_empty() || rows.contains_key(OTHERS) {
             return self.required(has_tokens || !callers.is_empty());
         }
         for name in callers.keys() {
-            let pointer = below("/callers", name);
+            let pointer = append_step("/callers", name);
             let in_group =
                 self.texts(&format!("{pointer}/groups")).iter().any(|(_, group)| rows.contains_key(group));
             if !rows.contains_key(name) && !in_group {

@@ -33,7 +33,11 @@ impl WrittenObjects {
         let Some(range) = self.ranges.get(key) else { return false };
         // The record of a shorter text would be larger than the text.
         if range.len() >= size_of::<RepeatedObject>() {
-            self.again.push(RepeatedObject { at: out.len(), first: range.start, length: range.len() });
+            self.again.push(RepeatedObject {
+                position: out.len(),
+                first_position: range.start,
+                length: range.len(),
+            });
         }
         out.extend_from_within(range.clone());
         true
@@ -46,7 +50,7 @@ impl WrittenObjects {
 
     /// Discards everything that was written after this length.
     pub(super) fn cut(&mut self, length: usize) {
-        while self.again.pop_if(|again| again.at >= length).is_some() {}
+        while self.again.pop_if(|again| again.position >= length).is_some() {}
         while let Some(last) = self.order.last()
             && self.ranges.get(last).is_none_or(|range| range.end > length)
         {

@@ -119,7 +119,7 @@ impl<'r> DataWriter<'r> {
             };
             // The iterator is passed by value on the slow path, so that it stays in registers here.
             let member = loop {
-                if let Some(found) = members.next_spelt(&copied.member) {
+                if let Some(found) = members.next_matching(&copied.member) {
                     break found;
                 }
                 match sought(members, variant, number, &mut self.steps) {
@@ -162,17 +162,17 @@ impl<'r> DataWriter<'r> {
         passed: PassedValue<'r>,
     ) -> bool {
         let PassedValue { value, end, .. } = passed;
-        if passed.first() == b'n' {
+        if passed.first_byte() == b'n' {
             piece.add(value, end, &mut self.out);
             return !matches!(ty, ClientTypeRef::NonNull(_));
         }
         if let ClientTypeRef::List(item) = ty.nullable() {
-            if passed.first() != b'[' {
+            if passed.first_byte() != b'[' {
                 return false;
             }
             piece.add(value, value + 1, &mut self.out);
             let (mut items, mut count) = (passed.node().items(), 0);
-            while let Some(passed) = items.next_passed() {
+            while let Some(passed) = items.next_with_positions() {
                 if count > 0 {
                     piece.mark(b',', &mut self.out);
                 }
@@ -195,7 +195,7 @@ impl<'r> DataWriter<'r> {
                 let shape = &self.run.plan.shapes[shape];
                 let [variant] = shape.variants.as_slice() else { return false };
                 let place = ObjectOrigin { ty: shape.parent, values: &[], base: self.hits.len() };
-                return passed.first() == b'{' && self.copy(piece, variant, place, passed.node());
+                return passed.first_byte() == b'{' && self.copy(piece, variant, place, passed.node());
             }
         };
         if fits {
@@ -229,13 +229,13 @@ fn sought<'r>(
         *steps += 1 + scan.comparisons() / 16;
         let (key, _) = members.next()?;
         let is_of_rest = match variant.fields.len() <= MemberScan::FEW {
-            true => rest().any(|copied| key.is(copied.name.as_bytes())),
+            true => rest().any(|copied| key.equals(copied.name.as_bytes())),
             false => scan.find(key).is_some_and(|name| scan.is_read_from(name, wanted.read)),
         };
         if is_of_rest {
             return None;
         }
-        if members.is_spelt(&wanted.member) {
+        if members.next_matches(&wanted.member) {
             return Some(members);
         }
     }

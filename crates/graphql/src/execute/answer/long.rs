@@ -62,7 +62,7 @@ impl<'r> DataWriter<'r> {
     async fn turn(&mut self, turns: &mut WriterTurns) {
         if self.out.len() > turns.bytes || self.steps > turns.steps {
             (turns.bytes, turns.steps) = (self.out.len() + TURN, self.steps + STEPS);
-            offload::leave().await;
+            offload::move_to_pool().await;
         }
     }
 

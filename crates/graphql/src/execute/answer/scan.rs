@@ -40,7 +40,7 @@ impl<'r> DataWriter<'r> {
                 && let Some((key, value)) = members.next()
             {
                 // Objects of one kind usually have their members in the same order.
-                let known = order.get(place).filter(|(name, _)| key.is(name)).map(|(_, found)| *found);
+                let known = order.get(place).filter(|(name, _)| key.equals(name)).map(|(_, found)| *found);
                 let found = known.unwrap_or_else(|| {
                     compared += PASSED + scan.comparisons();
                     let found = scan.find(key);

@@ -11,7 +11,7 @@ use super::nested::BLOG;
 
 /// Returns a planner of one service, `shop`, whose posts have comments.
 fn planner() -> QueryPlanner {
-    let document = openapi::OpenApiDocument::read(BLOG).expect("an OpenAPI document");
+    let document = openapi::OpenApiDocument::parse(BLOG).expect("an OpenAPI document");
     let described = [SchemaSource { name: "shop".into(), says: SchemaDescription::OpenApi(&document) }];
     let links = r#"{ "links": { "Post.comments": { "get": "shop/comments", "on": "id = post_id" } } }"#;
     let links = serde_json::from_str(links).expect("links");

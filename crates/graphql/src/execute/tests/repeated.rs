@@ -20,7 +20,7 @@ pub(super) fn check(tree: &JsonTree) {
     let mut text = Vec::new();
     tree.write(&mut text);
     let mut behind = 0;
-    for RepeatedObject { at, first, length } in again(tree) {
+    for RepeatedObject { position: at, first_position: first, length } in again(tree) {
         let object = &text[*first..first + length];
         assert!(object.starts_with(b"{") && object.ends_with(b"}"), "{}", object.escape_ascii());
         assert!(object == &text[*at..at + length] && first + length <= *at && behind <= *at);
@@ -51,7 +51,7 @@ fn written(tree: &JsonTree) -> String {
 /// Returns the texts of the recorded repetitions in order.
 fn repeated(tree: &JsonTree) -> Vec<String> {
     let text = written(tree);
-    let range = |again: &RepeatedObject| -> Range<usize> { again.at..again.at + again.length };
+    let range = |again: &RepeatedObject| -> Range<usize> { again.position..again.position + again.length };
     again(tree).iter().map(|again| text[range(again)].to_owned()).collect()
 }
 

@@ -44,7 +44,7 @@ impl ExecutionFixture {
         let documents: Vec<(Arc<str>, openapi::OpenApiDocument)> = services
             .iter()
             .map(|(name, text)| {
-                ((*name).into(), openapi::OpenApiDocument::read(text).expect("an OpenAPI document"))
+                ((*name).into(), openapi::OpenApiDocument::parse(text).expect("an OpenAPI document"))
             })
             .collect();
         let described: Vec<SchemaSource<'_>> = documents
@@ -408,7 +408,7 @@ fn add(fetched: &mut FetchedValues, value: &Value) -> ValueLocation {
 fn add_text(fetched: &mut FetchedValues, text: &str) -> ValueLocation {
     fetched.documents.push(Arc::new(JsonDocument::new(text.to_owned().into()).expect("JSON")));
     let document = fetched.documents.len() - 1;
-    ValueLocation { document: document as u32, spot: fetched.documents[document].root().spot() }
+    ValueLocation { document: document as u32, spot: fetched.documents[document].root().node_id() }
 }
 
 fn failed(fetched: &mut FetchedValues, error: SourceError) -> FetchOutcome {
@@ -424,7 +424,7 @@ fn join(fetched: &mut FetchedValues, list: &str, joined: &ItemMatch, keys: &[Str
             item.member(joined.item.as_bytes()).is_some_and(|found| found.text() == key.as_bytes())
         });
         let items: Vec<JsonNode<'_>> = items.collect();
-        let at = |item: &JsonNode<'_>| ValueLocation { document: place.document, spot: item.spot() };
+        let at = |item: &JsonNode<'_>| ValueLocation { document: place.document, spot: item.node_id() };
         for item in &items {
             let Some(error) = beside(*item) else { continue };
             fetched.items.insert(at(item), fetched.errors.len() as u32);

@@ -98,7 +98,7 @@ impl<'a> SchemaFlattener<'a> {
             OpenApiSchema::Object(object) => just(of_object(object)),
             OpenApiSchema::Named(name) => self.named(name, depth),
             OpenApiSchema::Any(branches) => self.any(branches, None, depth),
-            OpenApiSchema::Told(told) => self.any(&told.branches, Some(told), depth),
+            OpenApiSchema::Discriminated(told) => self.any(&told.branches, Some(told), depth),
             OpenApiSchema::All(parts) => self.all(parts, depth),
         }
     }
@@ -221,7 +221,7 @@ fn of_object(object: &ObjectSchema) -> FlatSchemaKind<'_> {
         .members
         .iter()
         .map(|member| (&*member.name, FlatMember { member, is_required: member.is_required, origin: None }));
-    FlatSchemaKind::Object(FlatMembers { all: members.collect(), has_others: object.others.is_some() })
+    FlatSchemaKind::Object(FlatMembers { all: members.collect(), has_others: object.additional.is_some() })
 }
 
 fn literals(values: &[Value]) -> FlatSchema<'_> {

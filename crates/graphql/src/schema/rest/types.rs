@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use indexmap::IndexSet;
-use json::pointer::escaped;
+use json::pointer::escape_step;
 use openapi::{DiscriminatedUnion, MemberAccess, OpenApiDocument, OpenApiSchema};
 
 use super::flat::{FlatMember, FlatMembers, FlatSchema, FlatSchemaKind, SchemaFlattener};
@@ -169,7 +169,7 @@ impl<'a> TypeBuilder<'a> {
                     continue;
                 }
                 let field_name = word::unique(&mut taken, &mut next, word::name(member_name));
-                let pointer = format!("{pointer}/properties/{}", escaped(member_name));
+                let pointer = format!("{pointer}/properties/{}", escape_step(member_name));
                 if field_name != member_name {
                     self.note(
                         &pointer,
@@ -270,7 +270,7 @@ impl<'a> TypeBuilder<'a> {
         let pointer = match flat.name {
             Some(own) => {
                 self.made.insert((own, way), key.clone());
-                format!("/components/schemas/{}", escaped(own))
+                format!("/components/schemas/{}", escape_step(own))
             }
             None => {
                 if at.schema != 0 {
@@ -410,7 +410,7 @@ fn told_by(branches: &[FlatSchema<'_>], told: Option<&DiscriminatedUnion>) -> Op
     if let Some(told) = told {
         let number = |name: &str| branches.iter().position(|branch| branch.name == Some(name));
         let texts = told.values.iter().filter_map(|(text, name)| Some((text.clone(), number(name)?)));
-        return Some(TellBy::Member(told.by.clone(), texts.collect()));
+        return Some(TellBy::Member(told.discriminator.clone(), texts.collect()));
     }
     by_tag(branches).or_else(|| by_shape(branches))
 }

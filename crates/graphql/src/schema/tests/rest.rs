@@ -196,7 +196,7 @@ fn large() -> String {
 #[test]
 fn maps_a_document_of_471_operations_without_files() {
     let document = large();
-    assert_eq!(openapi::OpenApiDocument::read(&document).expect("a document").operations.len(), 471);
+    assert_eq!(openapi::OpenApiDocument::parse(&document).expect("a document").operations.len(), 471);
     let (subgraphs, findings) = made(&[("gitea", &document)], "").expect("a schema");
     assert_eq!(bindings(&subgraphs, "gitea").roots.len(), 376);
     let left_out = told(&findings).iter().filter(|it| it.ends_with("left out")).count();

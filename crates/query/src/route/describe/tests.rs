@@ -1,6 +1,6 @@
 //! Tests that the types generated from any OpenAPI document are valid TypeScript.
 
-use openapi::{CallableService, OpenApiDocument, types};
+use openapi::{CallableService, OpenApiDocument, generate_types};
 use oxc_allocator::Allocator;
 use oxc_parser::Parser;
 use oxc_span::SourceType;
@@ -77,9 +77,9 @@ fn document() -> impl Strategy<Value = Value> {
 proptest::proptest! {
     #[test]
     fn generates_valid_typescript_from_any_document(text in document(), name in "[A-Za-z0-9_-]{1,8}|class|default") {
-        let document = OpenApiDocument::read(&text.to_string()).expect("a document");
+        let document = OpenApiDocument::parse(&text.to_string()).expect("a document");
         let operations = document.operations.iter().collect();
-        let source = types(&[CallableService { name: &name, document: Some(&document), operations }]);
+        let source = generate_types(&[CallableService { name: &name, document: Some(&document), operations }]);
         let allocator = Allocator::default();
         let parsed = Parser::new(&allocator, &source, SourceType::d_ts()).parse();
         let errors: Vec<_> = parsed.diagnostics.errors().map(ToString::to_string).collect();

@@ -95,7 +95,7 @@ async fn readers_do_not_use_a_writer_s_copies_of_cells_if_another_gateway_commit
     replica.wrote(running.cells(), running.version() + 1, &uncommitted);
     let shared = &old.states.0;
     let holder = Arc::clone(shared.holder.name());
-    let lease = shared.store.lease("Shop/shared/a", holder, Duration::from_secs(1)).await.unwrap();
+    let lease = shared.store.acquire_lease("Shop/shared/a", holder, Duration::from_secs(1)).await.unwrap();
     shared.store.release(&lease).await.unwrap();
     let other = write(&new.edition(), 0, "/data").await.unwrap();
     other.commit(0, b"[[1,[1],2]]").unwrap().wait().await.unwrap();
@@ -135,7 +135,7 @@ async fn the_leases_of_a_killed_gateway_are_taken_over_at_once() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let states = StateRegistry::open(folder.path(), CommitDurability::Process, pool()).unwrap();
     let dead = "00000000deadbeef.gateway";
-    states.0.store.lease("Shop/shared/n", dead, Duration::from_secs(3600)).await.unwrap();
+    states.0.store.acquire_lease("Shop/shared/n", dead, Duration::from_secs(3600)).await.unwrap();
     drop(states);
     std::fs::write(folder.path().join(dead), "").unwrap();
     let settings = StateSettings { patience: Duration::ZERO, ..StateSettings::default() };

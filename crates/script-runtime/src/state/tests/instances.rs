@@ -147,10 +147,10 @@ async fn a_declaration_and_a_removal_that_have_begun_are_completed_without_their
     };
     // The first poll begins them.
     assert!(declare(&edition, "/made/1", "1").boxed().now_or_never().is_none());
-    testkit::patiently("the instance", has(true)).await;
+    testkit::with_timeout("the instance", has(true)).await;
     assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1]))]);
     assert!(edition.remove("/made/1", &none, "a test").boxed().now_or_never().is_none());
-    testkit::patiently("the removal of the instance", has(false)).await;
+    testkit::with_timeout("the removal of the instance", has(false)).await;
     new(declare(&edition, "/made/1", "2").await);
 }
 

@@ -204,7 +204,7 @@ async fn long_values_are_compacted_and_loaded_in_the_pool() {
             tokio::task::yield_now().await;
         }
     };
-    testkit::patiently("a compaction", compacted).await;
+    testkit::with_timeout("a compaction", compacted).await;
     let all = value(&ground).await;
     assert_eq!(all.as_object().map(Map::len), Some(601));
     set(&ground.edition(), 0, "/data", "0").await.unwrap().wait().await.unwrap();
@@ -327,7 +327,7 @@ async fn a_run_is_sent_all_changes_of_another_gateway_or_none() {
         context.waker().wake_by_ref();
         loaded
     });
-    testkit::patiently("the changes", loaded).await.unwrap();
+    testkit::with_timeout("the changes", loaded).await.unwrap();
     assert_eq!(sent, [2]);
     assert_eq!(ground.value(0, "/0").await, [Some(json!(2)), Some(json!(2))]);
 }
@@ -356,7 +356,7 @@ async fn many_cells_are_put_in_place_even_if_the_request_ends() {
             context.waker().wake_by_ref();
             reading.as_mut().poll(context).map(|_| ())
         });
-        testkit::patiently("the first page", begun).await;
+        testkit::with_timeout("the first page", begun).await;
     }
     assert!(stored() < COUNT, "the request ends before the last page");
     let complete = async {
@@ -364,7 +364,7 @@ async fn many_cells_are_put_in_place_even_if_the_request_ends() {
             tokio::task::yield_now().await;
         }
     };
-    testkit::patiently("the last page", complete).await;
+    testkit::with_timeout("the last page", complete).await;
 }
 
 #[tokio::test]
@@ -431,7 +431,7 @@ async fn copies_of_many_cells_are_discarded_in_parts() {
             count += discarded();
         }
     };
-    testkit::patiently("the other copies", rest).await;
+    testkit::with_timeout("the other copies", rest).await;
     assert_eq!(count, COUNT + 1);
 }
 
@@ -457,7 +457,7 @@ async fn a_removed_resource_with_a_long_value_is_dropped_in_the_pool() {
                 tokio::task::yield_now().await;
             }
         };
-        testkit::patiently("the end of the removed value", dropped).await;
+        testkit::with_timeout("the end of the removed value", dropped).await;
         assert_eq!(ground.value(0, "/made/2").await[slot], Some(json!(list(LONG))));
     }
 }

@@ -244,7 +244,7 @@ async fn many_changes_are_compacted_without_loss() {
             tokio::task::yield_now().await;
         }
     };
-    testkit::patiently("a compaction in the store", compacted).await;
+    testkit::with_timeout("a compaction in the store", compacted).await;
     let ground = ground.restart(counter()).await;
     assert_eq!(ground.value(0, "/data").await, value);
 }

@@ -89,7 +89,7 @@ async fn bodies_stream_both_ways() {
     let mut response = forward(&bench, message("GET", "/gigabyte", &[], empty())).await.unwrap();
     assert!(response.body_mut().frame().await.unwrap().is_ok());
     drop(response);
-    bench.upstream.closed("/gigabyte").await;
+    bench.upstream.wait_for_close("/gigabyte").await;
 }
 
 /// Reads a chunked request with its trailers, as the service.

@@ -13,7 +13,7 @@ async fn huge_responses_and_compression_bombs_end_at_the_limit() {
     for (path, received) in [("/gigabyte", 1 << 20), ("/bomb", 4 << 10)] {
         let call = call(1, received, 1);
         assert_eq!(code(&bench, &call, path).await, ("limit-received", 422, CallErrorKind::Limit), "{path}");
-        bench.upstream.closed(path).await;
+        bench.upstream.wait_for_close(path).await;
         assert_eq!(
             call.budget.made()[0].outcome,
             UpstreamCallOutcome::NoAnswer,
@@ -99,7 +99,7 @@ async fn limits_concurrent_calls() {
     let calls: Vec<_> = (0..3)
         .map(|_| tokio::spawn(bench.services.send(&call, &bench.shop, request("GET", "/hang"))))
         .collect();
-    bench.upstream.seen_times("/hang", 2).await;
+    bench.upstream.wait_for_requests("/hang", 2).await;
     // The third gets its permit only when another call is dropped.
     assert_eq!(
         call.budget.made().iter().filter(|made| made.outcome == UpstreamCallOutcome::NotSent).count(),
@@ -108,7 +108,7 @@ async fn limits_concurrent_calls() {
     let under_way =
         call.budget.made().iter().position(|made| made.outcome == UpstreamCallOutcome::NoAnswer).unwrap();
     calls[under_way].abort();
-    bench.upstream.seen_times("/hang", 3).await;
+    bench.upstream.wait_for_requests("/hang", 3).await;
     calls.iter().for_each(tokio::task::JoinHandle::abort);
 }
 

@@ -2,7 +2,7 @@
 
 use futures_util::future::{join, join_all};
 
-use testkit::patiently;
+use testkit::with_timeout;
 
 use super::fleet::{EndpointBehaviour, SimulatedFleet, THREE};
 use super::*;
@@ -62,14 +62,14 @@ async fn a_request_does_not_wait_for_the_quota_of_another() {
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
     let (first, second) = (call(10, 1 << 20, 1), call(10, 1 << 20, 1));
     let months = std::time::Duration::from_secs(1 << 24);
-    pool.quota().charge(first.quota_key().for_answers(), months, std::time::Instant::now());
+    pool.quota().charge(first.quota_key().for_responses(), months, std::time::Instant::now());
     let bench = MisbehavingShop { upstream, services: services.with_offload(pool.clone()), shop };
     let coalescer = coalescer();
     let (first, second) = (calls(&bench, &coalescer, first), calls(&bench, &coalescer, second));
     let path = "/encoded?with=br";
     let both =
         join(first.send(&bench.shop, request("GET", path)), second.send(&bench.shop, request("GET", path)));
-    let both = patiently("a shared response", both).await;
+    let both = with_timeout("a shared response", both).await;
     assert!(both.0.is_ok_and(|answer| answer.status == 200) && both.1.is_ok());
     assert_eq!(bench.upstream.hits("/encoded"), 1);
     assert_eq!(pool.stats().kinds.get("decompress").map(|kind| kind.jobs), Some(1), "decoded in the pool");
@@ -93,7 +93,7 @@ async fn a_request_does_not_fail_for_the_account_of_another() {
     let (full, empty) = (TestAccounts::new(0), TestAccounts::new(192 << 10));
     let [first, second] = [&full, &empty].map(|accounts| calls(&bench, &coalescer, accounts.call()));
     let send = |calls: &RequestCalls| calls.send(&bench.shop, request("GET", "/json?n=1&text=100000"));
-    let both = patiently("both responses", join(send(&first), send(&second))).await;
+    let both = with_timeout("both responses", join(send(&first), send(&second))).await;
     assert_eq!(both.0.unwrap_err().code(), "answer-unfinished");
     assert_eq!(both.1.unwrap().status, 200);
     assert!(first.call().budget.lacked_room(), "so that a shared operation is not shared with others");
@@ -121,7 +121,7 @@ async fn requests_share_a_call_again_if_the_account_of_the_first_has_no_room() {
         accounts.iter().map(|accounts| calls(&bench, &coalescer, accounts.call())).collect();
     let path = "/json?n=1&text=100000";
     let answers = join_all(requests.iter().map(|calls| calls.send(&bench.shop, request("GET", path))));
-    let answers = patiently("all responses", answers).await;
+    let answers = with_timeout("all responses", answers).await;
     let codes: Vec<_> =
         answers.iter().map(|answer| answer.as_ref().map_or_else(|error| error.code(), |_| "")).collect();
     assert_eq!(codes, ["answer-unfinished", "", "", "", ""]);
@@ -153,7 +153,7 @@ async fn requests_share_the_error_if_the_gateway_holds_too_much() {
     let full = TestAccounts { kind: ReceivedLimit::Total, ..TestAccounts::new(0) };
     let [first, second] = [(); 2].map(|()| calls(&bench, &coalescer, full.call()));
     let send = |calls: &RequestCalls| calls.send(&bench.shop, request("GET", "/json?n=1&text=100000"));
-    let both = patiently("both responses", join(send(&first), send(&second))).await;
+    let both = with_timeout("both responses", join(send(&first), send(&second))).await;
     assert_eq!([both.0, both.1].map(|answer| answer.unwrap_err().code()), ["answer-unfinished"; 2]);
     assert_eq!(bench.upstream.hits("/json"), 1);
     assert!([first, second].iter().all(|calls| !calls.call().budget.lacked_room()));
@@ -198,13 +198,13 @@ async fn a_shared_call_ends_with_its_last_request() {
     let (first, second) = (calls(&bench, &coalescer, client("")), calls(&bench, &coalescer, client("")));
     let asked = [&first, &second].map(|calls| tokio::spawn(calls.send(&bench.shop, request("GET", "/hang"))));
     drop((first, second));
-    bench.upstream.seen("/hang").await;
+    bench.upstream.wait_for_request("/hang").await;
     let [first, second] = asked;
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     assert!(!second.is_finished());
     second.abort();
-    bench.upstream.closed("/hang").await;
+    bench.upstream.wait_for_close("/hang").await;
     assert_eq!(bench.upstream.hits("/hang"), 1);
 }
 
@@ -213,10 +213,10 @@ async fn a_read_after_a_write_joins_no_call_of_another_request() {
     let (bench, coalescer) = (bench().await, coalescer());
     let (reader, writer) = (calls(&bench, &coalescer, client("")), calls(&bench, &coalescer, client("")));
     let earlier = tokio::spawn(reader.send(&bench.shop, request("GET", "/hang")));
-    bench.upstream.seen("/hang").await;
+    bench.upstream.wait_for_request("/hang").await;
     writer.send(&bench.shop, request("PUT", "/echo")).await.unwrap();
     let later = tokio::spawn(writer.send(&bench.shop, request("GET", "/hang")));
-    bench.upstream.seen_times("/hang", 2).await;
+    bench.upstream.wait_for_requests("/hang", 2).await;
     [earlier, later].iter().for_each(tokio::task::JoinHandle::abort);
 }
 

@@ -1,10 +1,10 @@
 //! Tests of each kind of misbehaviour with the raw client.
 
-use crate::http::{HeldConnection, raw, request};
+use crate::http::{HeldConnection, request, send_raw};
 
 async fn get(path: &str) -> String {
     let upstream = super::start().await;
-    raw(upstream.address(), format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap()
+    send_raw(upstream.address(), format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap()
 }
 
 #[tokio::test]
@@ -39,8 +39,8 @@ async fn notices_a_peer_that_disconnects() {
         let url = format!("{}{path}", upstream.url());
         let call =
             tokio::spawn(async move { request("GET", &url, &[], "").await.map(|answer| answer.status) });
-        upstream.seen(path).await;
+        upstream.wait_for_request(path).await;
         call.abort();
-        upstream.closed(path).await;
+        upstream.wait_for_close(path).await;
     }
 }

@@ -16,11 +16,11 @@ pub(super) struct UpstreamRequest {
 impl UpstreamRequest {
     /// Reads the next request, or `None` at the end of the connection.
     pub(super) async fn read(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Self>> {
-        let Some(first) = line(stream).await? else { return Ok(None) };
+        let Some(first) = read_line(stream).await? else { return Ok(None) };
         let mut words = first.split(' ').map(str::to_owned);
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let mut request = Self { method, target, ..Self::default() };
-        while let Some(line) = line(stream).await?.filter(|line| !line.is_empty()) {
+        while let Some(line) = read_line(stream).await?.filter(|line| !line.is_empty()) {
             let (name, value) = line.split_once(':').unwrap_or((line.as_str(), ""));
             request.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
@@ -50,9 +50,11 @@ impl UpstreamRequest {
     async fn read_body(&self, stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         if self.header("transfer-encoding").is_some() {
-            while let Some(size) = line(stream).await?.and_then(|line| u64::from_str_radix(&line, 16).ok()) {
+            while let Some(size) =
+                read_line(stream).await?.and_then(|line| u64::from_str_radix(&line, 16).ok())
+            {
                 stream.take(size).read_to_end(&mut body).await?;
-                line(stream).await?;
+                read_line(stream).await?;
                 if size == 0 {
                     break;
                 }
@@ -64,7 +66,7 @@ impl UpstreamRequest {
     }
 }
 
-async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<String>> {
+async fn read_line(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<String>> {
     let mut text = Vec::new();
     let read = stream.read_until(b'\n', &mut text).await?;
     Ok((read > 0).then(|| String::from_utf8_lossy(&text).trim_end_matches(['\r', '\n']).to_owned()))

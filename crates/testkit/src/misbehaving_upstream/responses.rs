@@ -14,63 +14,71 @@ use super::request::UpstreamRequest;
 const JSON: &str = "content-type: application/json\r\n";
 const GIGABYTE: usize = 1 << 30;
 /// The uncompressed size of one gzip member of the bomb, in bytes.
-const MEMBER: usize = 16 << 20;
+const GZIP_MEMBER_BYTES: usize = 16 << 20;
 
-pub(super) async fn answer(request: &UpstreamRequest, to: &mut TcpStream) -> io::Result<NextBehaviour> {
+pub(super) async fn respond(request: &UpstreamRequest, to: &mut TcpStream) -> io::Result<NextBehaviour> {
     match request.path() {
-        "/echo" => whole(to, request, 200, JSON, echo(request).as_bytes()).await,
-        "/body" => whole(to, request, 200, JSON, &request.body).await,
+        "/echo" => send_response(to, request, 200, JSON, echo_json(request).as_bytes()).await,
+        "/body" => send_response(to, request, 200, JSON, &request.body).await,
         "/json" => {
             let text = request.parameter("text").and_then(|text| text.parse().ok());
-            whole(to, request, 200, JSON, list(number(request, "n"), text).as_bytes()).await
-        }
-        "/redirect" => whole(to, request, 302, "location: /echo\r\n", b"").await,
-        "/encoded" => encoded(to, request).await,
-        "/slow" => {
-            tokio::time::sleep(Duration::from_millis(number(request, "ms"))).await;
-            whole(to, request, 200, "", b"at last").await
-        }
-        "/hang" => Ok(NextBehaviour::Hang),
-        "/stall" => raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf ", NextBehaviour::Hang).await,
-        "/reset" => Ok(NextBehaviour::Reset),
-        "/stale" => whole(to, request, 200, "", b"goodbye").await.map(|_| NextBehaviour::Close),
-        "/short" => {
-            raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nnot a hundred", NextBehaviour::Close)
+            send_response(to, request, 200, JSON, list_json(number_parameter(request, "n"), text).as_bytes())
                 .await
         }
-        "/long" => {
-            raw(to, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmore than four", NextBehaviour::Keep).await
+        "/redirect" => send_response(to, request, 302, "location: /echo\r\n", b"").await,
+        "/encoded" => send_encoded(to, request).await,
+        "/slow" => {
+            tokio::time::sleep(Duration::from_millis(number_parameter(request, "ms"))).await;
+            send_response(to, request, 200, "", b"at last").await
         }
-        "/garbage" => raw(to, b"\x00\x01SSH-2.0-not HTTP at all\r\n\r\n", NextBehaviour::Close).await,
+        "/hang" => Ok(NextBehaviour::Hang),
+        "/stall" => {
+            send_bytes(to, b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf ", NextBehaviour::Hang).await
+        }
+        "/reset" => Ok(NextBehaviour::Reset),
+        "/stale" => send_response(to, request, 200, "", b"goodbye").await.map(|_| NextBehaviour::Close),
+        "/short" => {
+            send_bytes(
+                to,
+                b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nnot a hundred",
+                NextBehaviour::Close,
+            )
+            .await
+        }
+        "/long" => {
+            send_bytes(to, b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmore than four", NextBehaviour::Keep)
+                .await
+        }
+        "/garbage" => send_bytes(to, b"\x00\x01SSH-2.0-not HTTP at all\r\n\r\n", NextBehaviour::Close).await,
         "/interim" => {
             let thousand = "HTTP/1.1 102 Processing\r\n\r\n".repeat(1000);
-            repeat(to, thousand.as_bytes(), 1000).await.map(|_| NextBehaviour::Close)
+            send_repeatedly(to, thousand.as_bytes(), 1000).await.map(|_| NextBehaviour::Close)
         }
         "/list" => {
             let field = request.parameter("of").unwrap_or("connection");
-            whole(to, request, 200, &format!("{field}: {}a\r\n", "a,".repeat(30_000)), b"short").await
+            send_response(to, request, 200, &format!("{field}: {}a\r\n", "a,".repeat(30_000)), b"short").await
         }
         "/chunked-broken" => {
-            raw(
+            send_bytes(
                 to,
                 b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\nXYZ\r\n",
                 NextBehaviour::Close,
             )
             .await
         }
-        "/gigabyte" => gigabyte(to).await,
-        "/bomb" => bomb(to).await,
+        "/gigabyte" => send_gigabyte(to).await,
+        "/bomb" => send_bomb(to).await,
         path => match path.strip_prefix("/status/").and_then(|code| code.parse().ok()) {
             Some(status) => {
-                whole(to, request, status, "content-type: text/plain\r\n", b"as you wish\n").await
+                send_response(to, request, status, "content-type: text/plain\r\n", b"as you wish\n").await
             }
-            None => whole(to, request, 404, "", b"no such behaviour\n").await,
+            None => send_response(to, request, 404, "", b"no such behaviour\n").await,
         },
     }
 }
 
 /// Sends a proper response, after which the next request may arrive.
-async fn whole(
+async fn send_response(
     to: &mut TcpStream,
     request: &UpstreamRequest,
     status: u16,
@@ -85,15 +93,15 @@ async fn whole(
     if request.method != "HEAD" && !length.is_empty() {
         message.extend_from_slice(body);
     }
-    raw(to, &message, NextBehaviour::Keep).await
+    send_bytes(to, &message, NextBehaviour::Keep).await
 }
 
-async fn raw(to: &mut TcpStream, bytes: &[u8], after: NextBehaviour) -> io::Result<NextBehaviour> {
+async fn send_bytes(to: &mut TcpStream, bytes: &[u8], after: NextBehaviour) -> io::Result<NextBehaviour> {
     to.write_all(bytes).await?;
     Ok(after)
 }
 
-fn echo(request: &UpstreamRequest) -> String {
+fn echo_json(request: &UpstreamRequest) -> String {
     let mut headers: Map<String, Value> = Map::new();
     for (name, value) in &request.headers {
         let joined = match headers.get(name).and_then(Value::as_str) {
@@ -107,7 +115,7 @@ fn echo(request: &UpstreamRequest) -> String {
 }
 
 /// Returns a list of objects, each with a text of this length if one is given.
-fn list(count: u64, text: Option<usize>) -> String {
+fn list_json(count: u64, text: Option<usize>) -> String {
     let item = |id: u64| match text {
         Some(bytes) => json!({ "id": id, "name": format!("item {id}"), "text": "x".repeat(bytes) }),
         None => json!({ "id": id, "name": format!("item {id}") }),
@@ -115,13 +123,13 @@ fn list(count: u64, text: Option<usize>) -> String {
     Value::from((0..count).map(item).collect::<Vec<Value>>()).to_string()
 }
 
-fn number(request: &UpstreamRequest, name: &str) -> u64 {
+fn number_parameter(request: &UpstreamRequest, name: &str) -> u64 {
     request.parameter(name).and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
-async fn encoded(to: &mut TcpStream, request: &UpstreamRequest) -> io::Result<NextBehaviour> {
+async fn send_encoded(to: &mut TcpStream, request: &UpstreamRequest) -> io::Result<NextBehaviour> {
     let with = request.parameter("with").unwrap_or("gzip");
-    let text = list(100, None);
+    let text = list_json(100, None);
     let mut body = Vec::new();
     match with {
         "gzip" => GzipEncoder::new(text.as_bytes()).read_to_end(&mut body).await?,
@@ -129,29 +137,29 @@ async fn encoded(to: &mut TcpStream, request: &UpstreamRequest) -> io::Result<Ne
         "zstd" => ZstdEncoder::new(text.as_bytes()).read_to_end(&mut body).await?,
         _ => text.as_bytes().read_to_end(&mut body).await?,
     };
-    whole(to, request, 200, &format!("{JSON}content-encoding: {with}\r\n"), &body).await
+    send_response(to, request, 200, &format!("{JSON}content-encoding: {with}\r\n"), &body).await
 }
 
-async fn gigabyte(to: &mut TcpStream) -> io::Result<NextBehaviour> {
+async fn send_gigabyte(to: &mut TcpStream) -> io::Result<NextBehaviour> {
     to.write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {GIGABYTE}\r\n\r\n").as_bytes()).await?;
-    repeat(to, &[b'x'; 64 * 1024], GIGABYTE / (64 * 1024)).await
+    send_repeatedly(to, &[b'x'; 64 * 1024], GIGABYTE / (64 * 1024)).await
 }
 
 /// Consecutive gzip members are one text (RFC 1952, 2.2): one is compressed and sent repeatedly.
-async fn bomb(to: &mut TcpStream) -> io::Result<NextBehaviour> {
-    let zeros = tokio::io::BufReader::new(tokio::io::repeat(0).take(MEMBER as u64));
+async fn send_bomb(to: &mut TcpStream) -> io::Result<NextBehaviour> {
+    let zeros = tokio::io::BufReader::new(tokio::io::repeat(0).take(GZIP_MEMBER_BYTES as u64));
     let mut member = Vec::new();
     GzipEncoder::new(zeros).read_to_end(&mut member).await?;
-    let count = GIGABYTE / MEMBER;
+    let count = GIGABYTE / GZIP_MEMBER_BYTES;
     let head = format!(
         "HTTP/1.1 200 OK\r\n{JSON}content-encoding: gzip\r\ncontent-length: {}\r\n\r\n",
         member.len() * count
     );
     to.write_all(head.as_bytes()).await?;
-    repeat(to, &member, count).await
+    send_repeatedly(to, &member, count).await
 }
 
-async fn repeat(to: &mut TcpStream, bytes: &[u8], count: usize) -> io::Result<NextBehaviour> {
+async fn send_repeatedly(to: &mut TcpStream, bytes: &[u8], count: usize) -> io::Result<NextBehaviour> {
     for _ in 0..count {
         to.write_all(bytes).await?;
     }

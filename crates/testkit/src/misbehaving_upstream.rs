@@ -24,8 +24,8 @@
 //!
 //! Tests never sleep: they await [`MisbehavingUpstream::seen`] and [`MisbehavingUpstream::closed`].
 
-mod answers;
 mod request;
+mod responses;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::patiently;
+use crate::with_timeout;
 use request::UpstreamRequest;
 
 /// A running service that misbehaves. It ends when dropped.
@@ -51,7 +51,7 @@ pub struct MisbehavingUpstream {
 struct UpstreamCounts {
     connections: usize,
     hits: HashMap<String, usize>,
-    closed: HashMap<String, usize>,
+    closed_by_path: HashMap<String, usize>,
 }
 
 /// The next step on a connection after a response.
@@ -77,7 +77,7 @@ pub async fn start() -> MisbehavingUpstream {
     };
     let address = listener.local_addr().unwrap_or_else(|error| panic!("no address: {error}"));
     let counts = Arc::new(watch::Sender::new(UpstreamCounts::default()));
-    let task = tokio::spawn(accept(listener, counts.clone()));
+    let task = tokio::spawn(accept_connections(listener, counts.clone()));
     MisbehavingUpstream { address, counts, task }
 }
 
@@ -107,23 +107,23 @@ impl MisbehavingUpstream {
     }
 
     /// Waits until a request for a path has arrived.
-    pub async fn seen(&self, path: &str) {
-        self.seen_times(path, 1).await;
+    pub async fn wait_for_request(&self, path: &str) {
+        self.wait_for_requests(path, 1).await;
     }
 
     /// Waits until this number of requests for a path have arrived.
-    pub async fn seen_times(&self, path: &str, times: usize) {
+    pub async fn wait_for_requests(&self, path: &str, times: usize) {
         let seen = |counts: &UpstreamCounts| counts.hits.get(path).is_some_and(|hits| *hits >= times);
-        patiently(format!("{times} requests for {path}"), self.wait(seen)).await;
+        with_timeout(format!("{times} requests for {path}"), self.wait_for_counts(seen)).await;
     }
 
     /// Waits until the peer has closed a connection whose last request was for a path.
-    pub async fn closed(&self, path: &str) {
-        let closed = |counts: &UpstreamCounts| counts.closed.contains_key(path);
-        patiently(format_args!("the end of a connection for {path}"), self.wait(closed)).await;
+    pub async fn wait_for_close(&self, path: &str) {
+        let closed = |counts: &UpstreamCounts| counts.closed_by_path.contains_key(path);
+        with_timeout(format_args!("the end of a connection for {path}"), self.wait_for_counts(closed)).await;
     }
 
-    async fn wait(&self, done: impl FnMut(&UpstreamCounts) -> bool) {
+    async fn wait_for_counts(&self, done: impl FnMut(&UpstreamCounts) -> bool) {
         // The sender lives as long as `self`, so waiting can't fail.
         let _ = self.counts.subscribe().wait_for(done).await.map(|_| ());
     }
@@ -135,23 +135,23 @@ impl Drop for MisbehavingUpstream {
     }
 }
 
-async fn accept(listener: TcpListener, counts: Arc<watch::Sender<UpstreamCounts>>) {
+async fn accept_connections(listener: TcpListener, counts: Arc<watch::Sender<UpstreamCounts>>) {
     // The connections end with the set, which ends with this task.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         counts.send_modify(|counts| counts.connections += 1);
-        connections.spawn(connection(stream, counts.clone()));
+        connections.spawn(serve_connection(stream, counts.clone()));
     }
 }
 
-async fn connection(stream: TcpStream, counts: Arc<watch::Sender<UpstreamCounts>>) {
+async fn serve_connection(stream: TcpStream, counts: Arc<watch::Sender<UpstreamCounts>>) {
     let _ = stream.set_nodelay(true);
     let mut stream = BufReader::new(stream);
     let mut last = String::new();
     while let Ok(Some(request)) = UpstreamRequest::read(&mut stream).await {
         last = request.path().to_owned();
         counts.send_modify(|counts| *counts.hits.entry(last.clone()).or_default() += 1);
-        match answers::answer(&request, stream.get_mut()).await {
+        match responses::respond(&request, stream.get_mut()).await {
             Ok(NextBehaviour::Keep) => {}
             Ok(NextBehaviour::Close) => return,
             Ok(NextBehaviour::Reset) => {
@@ -165,7 +165,7 @@ async fn connection(stream: TcpStream, counts: Arc<watch::Sender<UpstreamCounts>
             Err(_) => break,
         }
     }
-    counts.send_modify(|counts| *counts.closed.entry(last).or_default() += 1);
+    counts.send_modify(|counts| *counts.closed_by_path.entry(last).or_default() += 1);
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use super::*;
 #[tokio::test]
 async fn notifies_of_commits_by_another_process() {
     let bench = StoreFixture::new();
-    let mut changed = bench.store.changed();
-    let other = bench.another();
+    let mut changed = bench.store.subscribe_commits();
+    let other = bench.reopen();
     for version in 0..3 {
         other.commit(batch().put("a", version.to_string())).await.unwrap();
         changed.next().await.unwrap();
-        assert_eq!(read(&bench.store, "a").await, read_as(version + 1, &version.to_string()));
+        assert_eq!(read_log(&bench.store, "a").await, expected_log(version + 1, &version.to_string()));
     }
 }
 
@@ -23,17 +23,17 @@ fn does_not_notify_of_own_commits() {
     let mut keeper = StoreThread::new(connection, bench.path().into(), received, others.clone());
     let changed = others.subscribe();
     keeper.connection().execute("UPDATE counters SET value = value + 1", []).unwrap();
-    keeper.look();
+    keeper.check_foreign_commits();
     assert!(!changed.has_changed().unwrap());
-    bench.raw().execute("UPDATE counters SET value = value + 1", []).unwrap();
-    keeper.look();
+    bench.raw_connection().execute("UPDATE counters SET value = value + 1", []).unwrap();
+    keeper.check_foreign_commits();
     assert!(changed.has_changed().unwrap());
 }
 
 #[tokio::test]
 async fn notifies_waiters_when_the_store_ends() {
     let StoreFixture { store, .. } = StoreFixture::new();
-    let mut changed = store.changed();
+    let mut changed = store.subscribe_commits();
     drop(store);
     assert_eq!(changed.next().await, Err(StoreError::Stopped));
 }

@@ -3,11 +3,11 @@
 use super::*;
 
 /// Submits batches while the file is locked, so that all but perhaps the first meet in one transaction.
-async fn together(
+async fn submit_together(
     bench: &StoreFixture,
     batches: Vec<WriteBatch>,
 ) -> Vec<Result<Vec<WriteResult>, StoreError>> {
-    let raw = bench.raw();
+    let raw = bench.raw_connection();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut commits = vec![bench.store.submit(batch()).await];
     for each in batches {
@@ -27,9 +27,12 @@ async fn a_batch_is_atomic() {
     store.commit(batch().create("a", "0").create("b", "0")).await.unwrap();
     let refused =
         batch().append("a", 1, "1").put("c", "").remove_all("b").compact("a", 2, "01").append("a", 1, "2");
-    assert_eq!(store.commit(refused).await, Err(conflict("a", 2)));
-    assert_eq!((read(store, "a").await, read(store, "b").await), (read_as(1, "0"), read_as(1, "0")));
-    assert_eq!(read(store, "c").await, None);
+    assert_eq!(store.commit(refused).await, Err(conflict_error("a", 2)));
+    assert_eq!(
+        (read_log(store, "a").await, read_log(store, "b").await),
+        (expected_log(1, "0"), expected_log(1, "0"))
+    );
+    assert_eq!(read_log(store, "c").await, None);
     assert_eq!(store.commit(batch().remove("a").create("a", "")).await.unwrap()[1].version, 2);
 }
 
@@ -37,7 +40,7 @@ async fn a_batch_is_atomic() {
 async fn a_refused_batch_does_not_affect_others() {
     let bench = StoreFixture::new();
     bench.store.commit(batch().create("a", "0").create("b", "0")).await.unwrap();
-    let answers = together(
+    let answers = submit_together(
         &bench,
         vec![
             batch().append("a", 1, "1"),
@@ -47,10 +50,10 @@ async fn a_refused_batch_does_not_affect_others() {
     )
     .await;
     assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
-    assert_eq!(answers[1], Err(conflict("a", 2)));
+    assert_eq!(answers[1], Err(conflict_error("a", 2)));
     assert_eq!(
-        (read(&bench.store, "a").await, read(&bench.store, "b").await),
-        (read_as(3, "012"), read_as(2, "01"))
+        (read_log(&bench.store, "a").await, read_log(&bench.store, "b").await),
+        (expected_log(3, "012"), expected_log(2, "01"))
     );
 }
 
@@ -64,7 +67,7 @@ async fn executes_batches_in_the_order_of_submission() {
         commits.push(pipeline.submit(batch().append("a", version, version.to_string())).await);
     }
     for (commit, version) in commits.into_iter().zip(2..) {
-        assert_eq!(commit.await.unwrap(), [WriteResult { version, compact: false }]);
+        assert_eq!(commit.await.unwrap(), [WriteResult { version, needs_compaction: false }]);
     }
 }
 
@@ -72,25 +75,25 @@ async fn executes_batches_in_the_order_of_submission() {
 async fn abandons_batches_after_a_refused_one_even_if_their_version_matches() {
     let bench = StoreFixture::new();
     bench.store.commit(batch().create("a", "0")).await.unwrap();
-    bench.another().commit(batch().append("a", 1, "theirs")).await.unwrap();
+    bench.reopen().commit(batch().append("a", 1, "theirs")).await.unwrap();
     let mut pipeline = bench.store.pipeline();
     let first = pipeline.submit(batch().append("a", 1, "mine")).await;
     let second = pipeline.submit(batch().append("a", 2, "mine")).await;
-    assert_eq!((first.await, second.await), (Err(conflict("a", 2)), Err(StoreError::Abandoned)));
+    assert_eq!((first.await, second.await), (Err(conflict_error("a", 2)), Err(StoreError::Abandoned)));
     assert_eq!(pipeline.submit(batch().append("a", 2, "mine")).await.await, Err(StoreError::Abandoned));
     let mut pipeline = bench.store.pipeline();
     pipeline.submit(batch().append("a", 2, "mine")).await.await.unwrap();
-    assert_eq!(read(&bench.store, "a").await, read_as(3, "0theirsmine"));
+    assert_eq!(read_log(&bench.store, "a").await, expected_log(3, "0theirsmine"));
 }
 
 #[tokio::test]
 async fn a_write_after_a_wait_sees_the_commits_of_the_other_process() {
     let bench = StoreFixture::new();
-    let lease = bench.store.lease("group", "here", Duration::from_secs(3600)).await.unwrap();
-    let raw = bench.raw();
+    let lease = bench.store.acquire_lease("group", "here", Duration::from_secs(3600)).await.unwrap();
+    let raw = bench.raw_connection();
     for number in 1..=50 {
         raw.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let commit = bench.store.submit(batch().put("a", "").fenced(&lease)).await;
+        let commit = bench.store.submit(batch().put("a", "").with_fence(&lease)).await;
         raw.execute_batch("UPDATE counters SET value = value + 1 WHERE name = 'fence'; COMMIT").unwrap();
         assert_eq!(commit.await.unwrap()[0].version, number);
     }
@@ -100,7 +103,7 @@ async fn a_write_after_a_wait_sees_the_commits_of_the_other_process() {
 async fn commits_a_batch_whose_future_is_dropped() {
     let StoreFixture { store, .. } = &StoreFixture::new();
     drop(store.submit(batch().create("a", "0")).await);
-    assert_eq!(read(store, "a").await, read_as(1, "0"));
+    assert_eq!(read_log(store, "a").await, expected_log(1, "0"));
 }
 
 #[tokio::test]
@@ -119,15 +122,15 @@ async fn commits_submitted_batches_after_the_last_handle_is_dropped() {
         commit.await.unwrap();
     }
     let store = Store::open(&folder.path().join("state.db"), CommitDurability::Machine).unwrap();
-    assert_eq!(read(&store, "a").await, Some((100, "x".repeat(99))));
+    assert_eq!(read_log(&store, "a").await, Some((100, "x".repeat(99))));
 }
 
 #[tokio::test]
 async fn waits_for_room_in_a_full_queue_without_blocking_the_thread() {
     let bench = StoreFixture::new();
-    let raw = bench.raw();
+    let raw = bench.raw_connection();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let half = vec![0; ROOM as usize / 2 * 1024];
+    let half = vec![0; QUEUE_CAPACITY_KIB as usize / 2 * 1024];
     let first = bench.store.submit(batch().put("a", half.clone())).await;
     let mut second = std::pin::pin!(bench.store.submit(batch().put("b", half)));
     let waits = |waiting: std::task::Poll<_>| std::task::Poll::Ready(waiting.is_pending());

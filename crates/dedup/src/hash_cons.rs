@@ -14,22 +14,22 @@ use crate::flatten::SharedParts;
 use crate::hash;
 
 /// The minimum length of a numbered object. For shorter ones a reference saves nothing.
-pub(crate) const SHORT: u64 = 24;
+pub(crate) const MIN_OBJECT_LENGTH: u64 = 24;
 /// The maximum nesting depth. The form adds two levels and must itself stay within the JSON limit.
-pub(crate) const DEEPEST: usize = json::DEPTH - 2;
+pub(crate) const MAX_PLAIN_DEPTH: usize = json::DEPTH - 2;
 /// The maximum number of objects in a text or tree, each occurrence counted. Each takes up to 128 bytes until
 /// the text is written.
 pub(crate) const MAX_OBJECTS: usize = 128 << 10;
 /// A special cut number: a `$` that is inserted into a name.
-pub(crate) const DOLLAR: u32 = u32::MAX;
+pub(crate) const INSERTED_DOLLAR: u32 = u32::MAX;
 
 /// The criterion of equality between objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EqualityCriterion {
     /// Only known repetitions are equal. Nothing is hashed, and no other object receives a number.
-    Known,
+    KnownRepetitions,
     /// Objects with the same spelling are equal.
-    Spelt,
+    SameText,
 }
 
 /// A range within a value that is replaced in the output.
@@ -55,9 +55,9 @@ pub(crate) struct NumberedObject {
     hash: u64,
     pub(crate) span: CutSpan,
     /// The length of its own bytes, without those of the objects in it.
-    pub(crate) own: u64,
+    pub(crate) own_length: u64,
     /// The length of its complete plain text.
-    pub(crate) plain: u64,
+    pub(crate) plain_length: u64,
     /// The nesting depth of its plain text.
     height: usize,
 }
@@ -72,14 +72,14 @@ pub(crate) struct NumberedText {
     /// The whole text.
     pub(crate) root: CutSpan,
     /// The length of its plain text.
-    pub(crate) plain: u64,
+    pub(crate) plain_length: u64,
     /// Whether any object occurs more than once.
-    pub(crate) repeats: bool,
+    pub(crate) has_repetitions: bool,
 }
 
 /// Numbers the objects of a text without white space. Returns `None` if the text cannot be encoded or has too
 /// many objects.
-pub(crate) fn number(
+pub(crate) fn number_objects(
     document: &JsonDocument,
     shared: &SharedParts,
     form: DedupForm,
@@ -88,36 +88,36 @@ pub(crate) fn number(
     let mut numbering = ObjectNumbering {
         text: document.text(),
         form,
-        equal,
-        known: NumberTable::new(document.text().len() / 256),
+        criterion: equal,
+        number_table: NumberTable::new(document.text().len() / 256),
         objects: Vec::new(),
         cuts: Vec::new(),
-        open: Vec::with_capacity(16),
-        done: Vec::new(),
-        firsts: vec![DOLLAR; shared.firsts.len()],
+        open_containers: Vec::with_capacity(16),
+        pending_cuts: Vec::new(),
+        first_numbers: vec![INSERTED_DOLLAR; shared.first_occurrences.len()],
         next_first: 0,
-        repeats: false,
-        seed: hash::seed(),
+        has_repetitions: false,
+        seed: hash::process_seed(),
     };
-    numbering.open.push(numbering.opened(0, false));
-    numbering.tokens(document, shared)?;
+    numbering.open_containers.push(numbering.new_open_object(0, false));
+    numbering.process_tokens(document, shared)?;
     numbering.finish()
 }
 
 /// A container whose end has not been reached.
 struct OpenObject {
     start: u32,
-    object: bool,
+    is_object: bool,
     /// The end of the text that has been hashed.
-    piece: u32,
+    hashed_end: u32,
     hash: u64,
     /// The start of its cuts in `done`.
-    base: usize,
+    first_cut: usize,
     /// The maximum nesting depth of its content.
-    within: usize,
+    content_depth: usize,
     /// Its index among the first occurrences of known repetitions, if it is one.
-    first: Option<usize>,
-    names: NameCheck,
+    first_index: Option<usize>,
+    name_check: NameCheck,
 }
 
 /// The state of the check of an object's names.
@@ -136,45 +136,45 @@ enum NameCheck {
 struct ObjectNumbering<'a> {
     text: &'a [u8],
     form: DedupForm,
-    equal: EqualityCriterion,
-    known: NumberTable,
+    criterion: EqualityCriterion,
+    number_table: NumberTable,
     objects: Vec<NumberedObject>,
     cuts: Vec<TextCut>,
-    open: Vec<OpenObject>,
+    open_containers: Vec<OpenObject>,
     /// The cuts in the open containers.
-    done: Vec<TextCut>,
+    pending_cuts: Vec<TextCut>,
     /// The numbers of the first occurrences of known repetitions.
-    firsts: Vec<u32>,
+    first_numbers: Vec<u32>,
     next_first: usize,
-    repeats: bool,
+    has_repetitions: bool,
     seed: u64,
 }
 
 impl<'a> ObjectNumbering<'a> {
-    fn tokens(&mut self, document: &JsonDocument, shared: &SharedParts) -> Option<()> {
-        let mut again = shared.again.iter();
+    fn process_tokens(&mut self, document: &JsonDocument, shared: &SharedParts) -> Option<()> {
+        let mut again = shared.repetitions.iter();
         let mut next = again.next();
         for (byte, at) in document.tokens() {
             let at = at as u32;
             while let Some(&(place, first)) = next.filter(|(place, _)| *place <= at) {
-                self.again(place, *self.firsts.get(first)?)?;
+                self.record_repetition(place, *self.first_numbers.get(first)?)?;
                 next = again.next();
             }
             match byte {
                 b'{' => {
-                    self.begin(at, true, shared)?;
+                    self.begin_container(at, true, shared)?;
                     if self.text.get(at as usize + 1) == Some(&b'"') {
-                        self.name(at + 1)?;
+                        self.check_name(at + 1)?;
                     }
                 }
-                b'[' => self.begin(at, false, shared)?,
-                b'}' | b']' => self.end(at + 1)?,
-                b',' => self.name(at + 1)?,
+                b'[' => self.begin_container(at, false, shared)?,
+                b'}' | b']' => self.end_container(at + 1)?,
+                b',' => self.check_name(at + 1)?,
                 _ => {}
             }
         }
         while let Some(&(place, first)) = next {
-            self.again(place, *self.firsts.get(first)?)?;
+            self.record_repetition(place, *self.first_numbers.get(first)?)?;
             next = again.next();
         }
         Some(())
@@ -182,59 +182,59 @@ impl<'a> ObjectNumbering<'a> {
 
     /// Extends a hash with these bytes.
     #[inline]
-    fn hash(&self, hash: u64, bytes: &[u8]) -> u64 {
-        match self.equal {
-            EqualityCriterion::Known => hash,
-            EqualityCriterion::Spelt => hash::bytes(hash, bytes),
+    fn extend_hash(&self, hash: u64, bytes: &[u8]) -> u64 {
+        match self.criterion {
+            EqualityCriterion::KnownRepetitions => hash,
+            EqualityCriterion::SameText => hash::extend_bytes(hash, bytes),
         }
     }
 
-    fn slice(&self, start: u32, end: u32) -> &'a [u8] {
+    fn text_slice(&self, start: u32, end: u32) -> &'a [u8] {
         self.text.get(start as usize..end as usize).unwrap_or_default()
     }
 
-    fn opened(&self, start: u32, object: bool) -> OpenObject {
+    fn new_open_object(&self, start: u32, object: bool) -> OpenObject {
         OpenObject {
             start,
-            object,
-            piece: start,
+            is_object: object,
+            hashed_end: start,
             hash: self.seed,
-            base: self.done.len(),
-            within: 0,
-            first: None,
-            names: NameCheck::Any,
+            first_cut: self.pending_cuts.len(),
+            content_depth: 0,
+            first_index: None,
+            name_check: NameCheck::Any,
         }
     }
 
-    fn begin(&mut self, at: u32, object: bool, shared: &SharedParts) -> Option<()> {
-        if self.open.len() > DEEPEST {
+    fn begin_container(&mut self, at: u32, object: bool, shared: &SharedParts) -> Option<()> {
+        if self.open_containers.len() > MAX_PLAIN_DEPTH {
             return None;
         }
-        let outer = self.open.last()?;
-        let hash = self.hash(outer.hash, self.slice(outer.piece, at));
-        self.open.last_mut()?.hash = hash;
-        let mut open = self.opened(at, object);
-        if shared.firsts.get(self.next_first) == Some(&at) {
-            open.first = Some(self.next_first);
+        let outer = self.open_containers.last()?;
+        let hash = self.extend_hash(outer.hash, self.text_slice(outer.hashed_end, at));
+        self.open_containers.last_mut()?.hash = hash;
+        let mut open = self.new_open_object(at, object);
+        if shared.first_occurrences.get(self.next_first) == Some(&at) {
+            open.first_index = Some(self.next_first);
             self.next_first += 1;
         }
-        if object && self.open.len() == 1 && self.form == DedupForm::GraphQl {
-            open.names = NameCheck::Root;
+        if object && self.open_containers.len() == 1 && self.form == DedupForm::GraphQl {
+            open.name_check = NameCheck::Root;
         }
-        self.open.push(open);
+        self.open_containers.push(open);
         Some(())
     }
 
     /// Checks a name. In an array, the text at the position of a name is ignored.
     #[inline]
-    fn name(&mut self, at: u32) -> Option<()> {
-        let open = self.open.last_mut()?;
+    fn check_name(&mut self, at: u32) -> Option<()> {
+        let open = self.open_containers.last_mut()?;
         let first = open.start + 1 == at;
-        if !open.object || (open.names == NameCheck::Any && !first) {
+        if !open.is_object || (open.name_check == NameCheck::Any && !first) {
             return Some(());
         }
         let name = self.text.get(at as usize..).unwrap_or_default();
-        open.names = match (open.names, name) {
+        open.name_check = match (open.name_check, name) {
             (NameCheck::Root, [b'"', b't' | b'r', b'"', ..] | [b'"', b'$' | b'\\', ..]) => return None,
             (NameCheck::Root, _) => NameCheck::Root,
             _ if !is_dollars(name) => NameCheck::Any,
@@ -244,47 +244,48 @@ impl<'a> ObjectNumbering<'a> {
         Some(())
     }
 
-    fn end(&mut self, end: u32) -> Option<()> {
-        let open = self.open.pop()?;
-        let hash = self.hash(open.hash, self.slice(open.piece, end));
-        match open.names {
+    fn end_container(&mut self, end: u32) -> Option<()> {
+        let open = self.open_containers.pop()?;
+        let hash = self.extend_hash(open.hash, self.text_slice(open.hashed_end, end));
+        match open.name_check {
             // Parsers keep only one of equal names, so that the meaning would be ambiguous.
             NameCheck::Dollars => return None,
             NameCheck::Dollar => {
                 let place = open.start + 2;
-                self.done.insert(open.base, TextCut { start: place, end: place, number: DOLLAR });
+                self.pending_cuts
+                    .insert(open.first_cut, TextCut { start: place, end: place, number: INSERTED_DOLLAR });
             }
             NameCheck::Any | NameCheck::Root => {}
         }
-        let number = if open.object { self.numbered(&open, end, hash)? } else { None };
+        let number = if open.is_object { self.number_object(&open, end, hash)? } else { None };
         if let Some(number) = number {
-            self.done.truncate(open.base);
-            self.done.push(TextCut { start: open.start, end, number });
+            self.pending_cuts.truncate(open.first_cut);
+            self.pending_cuts.push(TextCut { start: open.start, end, number });
         }
-        if let (Some(first), Some(number)) = (open.first, number) {
-            *self.firsts.get_mut(first)? = number;
+        if let (Some(first), Some(number)) = (open.first_index, number) {
+            *self.first_numbers.get_mut(first)? = number;
         }
-        let outer = self.open.last_mut()?;
-        outer.piece = end;
-        outer.within = outer.within.max(open.within + 1);
-        outer.hash = hash::number(outer.hash, number.map_or(hash, u64::from));
+        let outer = self.open_containers.last_mut()?;
+        outer.hashed_end = end;
+        outer.content_depth = outer.content_depth.max(open.content_depth + 1);
+        outer.hash = hash::extend_number(outer.hash, number.map_or(hash, u64::from));
         self.check_count()
     }
 
     /// Records a further occurrence of a known repetition.
-    fn again(&mut self, place: u32, number: u32) -> Option<()> {
+    fn record_repetition(&mut self, place: u32, number: u32) -> Option<()> {
         let height = self.objects.get(number as usize)?.height;
-        if self.open.len() + height > DEEPEST + 1 {
+        if self.open_containers.len() + height > MAX_PLAIN_DEPTH + 1 {
             return None;
         }
-        let outer = self.open.last()?;
-        let hash = self.hash(outer.hash, self.slice(outer.piece, place));
-        let outer = self.open.last_mut()?;
-        outer.hash = hash::number(hash, u64::from(number));
-        outer.within = outer.within.max(height);
-        outer.piece = place;
-        self.done.push(TextCut { start: place, end: place, number });
-        self.repeats = true;
+        let outer = self.open_containers.last()?;
+        let hash = self.extend_hash(outer.hash, self.text_slice(outer.hashed_end, place));
+        let outer = self.open_containers.last_mut()?;
+        outer.hash = hash::extend_number(hash, u64::from(number));
+        outer.content_depth = outer.content_depth.max(height);
+        outer.hashed_end = place;
+        self.pending_cuts.push(TextCut { start: place, end: place, number });
+        self.has_repetitions = true;
         self.check_count()
     }
 
@@ -292,33 +293,34 @@ impl<'a> ObjectNumbering<'a> {
     /// one for each inserted `$`.
     #[inline]
     fn check_count(&self) -> Option<()> {
-        (self.cuts.len() + self.done.len() <= MAX_OBJECTS).then_some(())
+        (self.cuts.len() + self.pending_cuts.len() <= MAX_OBJECTS).then_some(())
     }
 
     /// Returns the number of an object at its end; the inner `None` if it is too short to have one.
-    fn numbered(&mut self, open: &OpenObject, end: u32, hash: u64) -> Option<Option<u32>> {
-        if self.equal == EqualityCriterion::Known && open.first.is_none() {
+    fn number_object(&mut self, open: &OpenObject, end: u32, hash: u64) -> Option<Option<u32>> {
+        if self.criterion == EqualityCriterion::KnownRepetitions && open.first_index.is_none() {
             return Some(None);
         }
         let (mut own, mut within) = (u64::from(end - open.start), 0_u64);
-        let cuts = self.done.get(open.base..)?;
+        let cuts = self.pending_cuts.get(open.first_cut..)?;
         for cut in cuts {
             own -= u64::from(cut.end - cut.start);
-            within = within.saturating_add(self.objects.get(cut.number as usize).map_or(0, |it| it.plain));
+            within =
+                within.saturating_add(self.objects.get(cut.number as usize).map_or(0, |it| it.plain_length));
         }
         let plain = own.saturating_add(within);
-        if plain < SHORT {
+        if plain < MIN_OBJECT_LENGTH {
             return Some(None);
         }
         let same = |number: u32| {
             let known = self.objects.get(number as usize);
-            known.is_some_and(|known| known.hash == hash && self.same(known, open.start, end, cuts))
+            known.is_some_and(|known| known.hash == hash && self.has_same_text(known, open.start, end, cuts))
         };
-        let slot = match self.equal {
-            EqualityCriterion::Known => None,
-            EqualityCriterion::Spelt => match self.known.find(hash, same) {
+        let slot = match self.criterion {
+            EqualityCriterion::KnownRepetitions => None,
+            EqualityCriterion::SameText => match self.number_table.find(hash, same) {
                 Ok(number) => {
-                    self.repeats = true;
+                    self.has_repetitions = true;
                     return Some(Some(number));
                 }
                 Err(slot) => Some(slot),
@@ -328,42 +330,50 @@ impl<'a> ObjectNumbering<'a> {
         let first = self.cuts.len() as u32;
         self.cuts.extend_from_slice(cuts);
         let span = CutSpan { start: open.start, end, cuts: first..self.cuts.len() as u32 };
-        self.objects.push(NumberedObject { hash, span, own, plain, height: open.within + 1 });
+        self.objects.push(NumberedObject {
+            hash,
+            span,
+            own_length: own,
+            plain_length: plain,
+            height: open.content_depth + 1,
+        });
         if let Some(slot) = slot {
             let objects = &self.objects;
-            self.known.put(slot, number, |number| objects.get(number as usize).map_or(0, |known| known.hash));
+            self.number_table
+                .insert(slot, number, |number| objects.get(number as usize).map_or(0, |known| known.hash));
         }
         Some(Some(number))
     }
 
     /// Whether a numbered object has the same text.
-    fn same(&self, known: &NumberedObject, mut start: u32, end: u32, cuts: &[TextCut]) -> bool {
+    fn has_same_text(&self, known: &NumberedObject, mut start: u32, end: u32, cuts: &[TextCut]) -> bool {
         let CutSpan { start: mut place, end: last, cuts: range } = known.span.clone();
         let others = self.cuts.get(range.start as usize..range.end as usize).unwrap_or_default();
         let alike = others.iter().zip(cuts).all(|(other, cut)| {
-            let alike =
-                other.number == cut.number && self.slice(place, other.start) == self.slice(start, cut.start);
+            let alike = other.number == cut.number
+                && self.text_slice(place, other.start) == self.text_slice(start, cut.start);
             (place, start) = (other.end, cut.end);
             alike
         });
-        alike && others.len() == cuts.len() && self.slice(place, last) == self.slice(start, end)
+        alike && others.len() == cuts.len() && self.text_slice(place, last) == self.text_slice(start, end)
     }
 
     fn finish(mut self) -> Option<NumberedText> {
         let end = u32::try_from(self.text.len()).ok()?;
         let first = self.cuts.len() as u32;
         let (mut own, mut within) = (u64::from(end), 0_u64);
-        for cut in &self.done {
+        for cut in &self.pending_cuts {
             own -= u64::from(cut.end - cut.start);
-            within = within.saturating_add(self.objects.get(cut.number as usize).map_or(0, |it| it.plain));
+            within =
+                within.saturating_add(self.objects.get(cut.number as usize).map_or(0, |it| it.plain_length));
         }
-        self.cuts.append(&mut self.done);
+        self.cuts.append(&mut self.pending_cuts);
         Some(NumberedText {
             root: CutSpan { start: 0, end, cuts: first..self.cuts.len() as u32 },
             objects: self.objects,
             cuts: self.cuts,
-            plain: own.saturating_add(within),
-            repeats: self.repeats,
+            plain_length: own.saturating_add(within),
+            has_repetitions: self.has_repetitions,
         })
     }
 }
@@ -382,12 +392,12 @@ pub(crate) fn is_dollars(text: &[u8]) -> bool {
 struct NumberTable {
     /// The slots. Their count is a power of two, and at least half of them are empty.
     slots: Vec<Option<std::num::NonZeroU32>>,
-    filled: usize,
+    used_slots: usize,
 }
 
 impl NumberTable {
     fn new(expected: usize) -> Self {
-        Self { slots: vec![None; (expected * 2).next_power_of_two().max(64)], filled: 0 }
+        Self { slots: vec![None; (expected * 2).next_power_of_two().max(64)], used_slots: 0 }
     }
 
     /// Returns the number of the equal object, or the free slot for it.
@@ -404,13 +414,13 @@ impl NumberTable {
         Err(slot)
     }
 
-    fn put(&mut self, slot: usize, number: u32, hash: impl Fn(u32) -> u64) {
+    fn insert(&mut self, slot: usize, number: u32, hash: impl Fn(u32) -> u64) {
         let entry = std::num::NonZeroU32::new(number.wrapping_add(1));
         if let Some(slot) = self.slots.get_mut(slot) {
             *slot = entry;
         }
-        self.filled += 1;
-        if self.filled * 2 > self.slots.len() {
+        self.used_slots += 1;
+        if self.used_slots * 2 > self.slots.len() {
             let numbers = std::mem::take(&mut self.slots);
             self.slots = vec![None; numbers.len() * 4];
             for number in numbers.into_iter().flatten() {

@@ -9,25 +9,25 @@
 use json::JsonTree;
 
 use crate::hash;
-use crate::number::SHORT;
+use crate::hash_cons::MIN_OBJECT_LENGTH;
 
 /// The minimum number of bytes that are examined; for longer values it is an eighth of the length.
-const LOOK: usize = 64 << 10;
+const MIN_EXAMINED_BYTES: usize = 64 << 10;
 /// The inverse of the required share: a value is promising if one in this many objects begins like an earlier
 /// one.
-const FEW: u32 = 16;
+const INVERSE_SHARE: u32 = 16;
 
 /// Whether a search in this text is likely to save enough.
 pub(crate) fn is_promising_text(text: &[u8]) -> bool {
     let mut glance = ObjectStatistics::new(text.len());
-    glance.text(text.get(..glance.rest).unwrap_or(text));
+    glance.examine_text(text.get(..glance.remaining_bytes).unwrap_or(text));
     glance.is_promising()
 }
 
 /// Whether a search in a tree with this text length is likely to save enough.
 pub(crate) fn is_promising(tree: &JsonTree, length: usize) -> bool {
     let mut glance = ObjectStatistics::new(length);
-    glance.tree(tree);
+    glance.examine_tree(tree);
     glance.is_promising()
 }
 
@@ -37,84 +37,84 @@ struct ObjectStatistics {
     bits: Vec<u64>,
     seed: u64,
     /// The number of bytes that remain to be examined.
-    rest: usize,
+    remaining_bytes: usize,
     objects: u32,
-    alike: u32,
+    similar_objects: u32,
 }
 
 impl ObjectStatistics {
     fn new(length: usize) -> Self {
-        let rest = LOOK.max(length / 8);
+        let remaining_bytes = MIN_EXAMINED_BYTES.max(length / 8);
         Self {
-            bits: vec![0; (rest / 64).next_power_of_two()],
-            seed: hash::seed(),
-            rest,
+            bits: vec![0; (remaining_bytes / 64).next_power_of_two()],
+            seed: hash::process_seed(),
+            remaining_bytes,
             objects: 0,
-            alike: 0,
+            similar_objects: 0,
         }
     }
 
-    fn tree(&mut self, tree: &JsonTree) {
-        if self.rest == 0 {
+    fn examine_tree(&mut self, tree: &JsonTree) {
+        if self.remaining_bytes == 0 {
             return;
         }
         let members = match tree {
-            JsonTree::Text(text) | JsonTree::Repeating(text, _) => return self.text(text),
-            JsonTree::Array(items) => return items.iter().for_each(|item| self.tree(item)),
+            JsonTree::Text(text) | JsonTree::Repeating(text, _) => return self.examine_text(text),
+            JsonTree::Array(items) => return items.iter().for_each(|item| self.examine_tree(item)),
             JsonTree::Object(members) => {
                 let mut hash = self.seed;
                 for (name, value) in members.iter() {
-                    hash = hash::bytes(hash, name);
+                    hash = hash::extend_bytes(hash, name);
                     if let JsonTree::Text(text) = value {
-                        hash = hash::bytes(hash, text);
+                        hash = hash::extend_bytes(hash, text);
                     }
                 }
-                self.seen(hash, false);
+                self.record_hash(hash, false);
                 members
             }
             JsonTree::Extended(text, members) => {
-                self.text(text);
+                self.examine_text(text);
                 members
             }
         };
-        members.iter().for_each(|(_, value)| self.tree(value));
+        members.iter().for_each(|(_, value)| self.examine_tree(value));
     }
 
     /// Examines all objects of a text. Braces in strings are counted as objects, which only affects the
     /// estimate.
-    fn text(&mut self, text: &[u8]) {
-        self.rest = self.rest.saturating_sub(text.len());
+    fn examine_text(&mut self, text: &[u8]) {
+        self.remaining_bytes = self.remaining_bytes.saturating_sub(text.len());
         let mut open = None;
         for brace in memchr::memchr2_iter(b'{', b'}', text) {
             if let Some(beginning) = open.and_then(|open| text.get(open..=brace)) {
-                self.beginning(beginning);
+                self.examine_beginning(beginning);
             }
             open = (text.get(brace) == Some(&b'{')).then_some(brace);
         }
     }
 
     /// Examines the beginning of an object, or all of it if it contains no other object.
-    fn beginning(&mut self, text: &[u8]) {
-        if text.len() < SHORT as usize && text.ends_with(b"}") {
+    fn examine_beginning(&mut self, text: &[u8]) {
+        if text.len() < MIN_OBJECT_LENGTH as usize && text.ends_with(b"}") {
             return;
         }
         // Indentation hides equality: the same object is indented differently elsewhere. So these objects
         // count as alike.
         let is_spaced = text.get(1).is_some_and(u8::is_ascii_whitespace);
-        self.seen(hash::bytes(self.seed, text), is_spaced);
+        self.record_hash(hash::extend_bytes(self.seed, text), is_spaced);
     }
 
-    fn seen(&mut self, hash: u64, is_spaced: bool) {
+    fn record_hash(&mut self, hash: u64, is_spaced: bool) {
         self.objects += 1;
         let bit = 1 << (hash >> 58);
         let word = hash as usize & (self.bits.len() - 1);
         if let Some(word) = self.bits.get_mut(word) {
-            self.alike += u32::from(is_spaced || *word & bit != 0);
+            self.similar_objects += u32::from(is_spaced || *word & bit != 0);
             *word |= bit;
         }
     }
 
     fn is_promising(&self) -> bool {
-        self.alike > 0 && self.alike.saturating_mul(FEW) >= self.objects
+        self.similar_objects > 0 && self.similar_objects.saturating_mul(INVERSE_SHARE) >= self.objects
     }
 }
