@@ -12,11 +12,11 @@ use http::header::HeaderMap;
 use http::{Method, Request, Response};
 use json::JsonDocument;
 use offload::OffloadPool;
-use services::body::{ReadBodyError, read_within};
+use services::body::{ReadBodyError, read_limited};
 use services::caching::{self, CacheNotes};
 use services::{
     BodyDeadlineExceeded, CallerId, RequestBudget, RequestCall, RequestCalls, RequestReport, ServiceSet,
-    StreamedServiceBody, ToProblem, by,
+    StreamedServiceBody, ToProblem, timeout_at,
 };
 
 use crate::answer;
@@ -99,26 +99,26 @@ impl Aggregate {
         let (started, deadline) = (seen.budget.started, seen.budget.deadline);
         let time = limits.timeout.0.min(deadline.saturating_duration_since(started));
         let concurrency = limits.concurrency as usize;
-        let budget = RequestBudget::since(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
-        let budget = Arc::new(budget.part_of(&seen.budget));
+        let budget = RequestBudget::new_at(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
+        let budget = Arc::new(budget.with_parent(&seen.budget));
         let request_budget = Arc::clone(&seen.budget);
         let call = RequestCall { budget: Arc::clone(&budget), ..seen };
         let caller = call.caller.clone();
         let this = Arc::clone(self);
         let payer = call.quota_key();
         let budget_used = Arc::clone(&budget);
-        let answer = services::movable(&self.offload, "aggregate", payer, &budget, async move {
+        let answer = services::make_movable(&self.offload, "aggregate", payer, &budget, async move {
             let mut answer = this.answer(request, call).await;
             if let Ok(response) = &mut answer
                 && this.plan.method == Method::GET
             {
-                this.mark(response.headers_mut(), budget_used.cache(), &caller);
+                this.mark(response.headers_mut(), budget_used.cache_notes(), &caller);
             }
             answer
         });
         async move {
             let answer = answer.await;
-            request_budget.report(RequestReport::of(&budget));
+            request_budget.store_report(RequestReport::from_budget(&budget));
             answer?.map_err(Into::into)
         }
         .boxed()
@@ -128,11 +128,11 @@ impl Aggregate {
     fn mark(&self, headers: &mut HeaderMap, notes: &CacheNotes, caller: &CallerId) {
         if headers.contains_key(&answer::PARTS) {
             // A part that timed out has left no note.
-            notes.note_failure();
+            notes.record_failure();
         }
-        let forwarded = self.plan.parts.iter().flat_map(|part| part.service.forwarded());
-        notes.mark(headers, caller, forwarded);
-        caching::vary(headers, self.plan.inputs.headers());
+        let forwarded = self.plan.parts.iter().flat_map(|part| part.service.forwarded_headers());
+        notes.set_cache_control(headers, caller, forwarded);
+        caching::add_vary(headers, self.plan.inputs.headers());
     }
 
     async fn answer(
@@ -189,8 +189,8 @@ impl Aggregate {
     }
 
     async fn read(&self, body: StreamedServiceBody, deadline: Instant) -> Result<Bytes, AggregateError> {
-        let read = pin!(read_within(body, self.plan.limits.request_body.0));
-        by(deadline, read).await.ok_or(BodyDeadlineExceeded)?.map_err(|error| match error {
+        let read = pin!(read_limited(body, self.plan.limits.request_body.0));
+        timeout_at(deadline, read).await.ok_or(BodyDeadlineExceeded)?.map_err(|error| match error {
             ReadBodyError::TooLarge(limit) => AggregateError::BodySize(limit),
             ReadBodyError::Broken(_) => AggregateError::BodyBroken,
         })

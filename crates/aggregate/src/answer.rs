@@ -203,7 +203,7 @@ pub(crate) async fn response(
     let SizedTree { tree, length, is_written } = sized(tree, plan).await?;
     let body = match is_head {
         true => services::body::empty(),
-        false => services::body::pieces(length, tree.clone().pieces_with_len(length)),
+        false => services::body::from_pieces(length, tree.clone().pieces_with_len(length)),
     };
     let mut response = Response::new(body);
     if !failures.is_empty() {

@@ -12,8 +12,8 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::uri::PathAndQuery;
 use json::JsonNode;
 use offload::work;
-use services::calls::{self, ROOM};
-use services::path::{self, encode};
+use services::calls::{self, MAX_URL_BYTES};
+use services::path::{self, percent_encode};
 use services::{CallError, PathError, ServiceRequest};
 
 use self::found::{PlaceholderError, PlaceholderValue, ScalarText};
@@ -125,13 +125,17 @@ impl<'a> PartRenderer<'a> {
         let in_path = slots(&self.part.url.path).nth(place);
         let encoded = |value: &ScalarText<'_>| match in_path {
             Some(slot) => self.segment(slot, &value.text),
-            None => Ok(encode(&value.text)),
+            None => Ok(percent_encode(&value.text)),
         };
         let values = values.iter().map(encoded).collect::<Result<Vec<String>, _>>()?;
         let lengths: Vec<usize> = values.iter().map(String::len).collect();
-        let room = ROOM.saturating_sub(self.url(&found, &[])?.len());
-        let chunks =
-            calls::divide(&lengths, self.between(place), self.part.batch.unwrap_or(usize::MAX), room);
+        let room = MAX_URL_BYTES.saturating_sub(self.url(&found, &[])?.len());
+        let chunks = calls::split_into_groups(
+            &lengths,
+            self.between(place),
+            self.part.batch.unwrap_or(usize::MAX),
+            room,
+        );
         if chunks.len() > most as usize {
             return Err(RenderError::Part(match self.item {
                 Some(_) => PartFailureReason::FanOut(most),
@@ -198,7 +202,7 @@ impl<'a> PartRenderer<'a> {
                 match piece {
                     TemplatePiece::Text(plain) => written.push_str(plain),
                     TemplatePiece::Slot(slot) => match found.next() {
-                        Some(PlaceholderValue::One(value)) => written.push_str(&encode(&value.text)),
+                        Some(PlaceholderValue::One(value)) => written.push_str(&percent_encode(&value.text)),
                         Some(PlaceholderValue::Many(_)) if slot.explode => is_exploded = true,
                         Some(PlaceholderValue::Many(_)) => written.push_str(&list.join(",")),
                         _ => is_missing = Some(slot),
@@ -251,7 +255,7 @@ impl<'a> PartRenderer<'a> {
     /// or complete dots of the declaration to `..`. The first value is reported, since a path without values
     /// has been checked before.
     fn check_path(&self, path: &str) -> Result<(), RenderError> {
-        let is_good = path::check(path).and_then(|()| path::check_start(path)).is_ok();
+        let is_good = path::check_path(path).and_then(|()| path::check_start(path)).is_ok();
         match slots(&self.part.url.path).next() {
             Some(slot) if !is_good => Err(self.wrong(slot, PlaceholderError::NoSegment)),
             _ => Ok(()),

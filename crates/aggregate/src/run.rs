@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::{Method, StatusCode};
-use services::calls::at_once;
+use services::calls::try_join_bounded;
 use services::{DurationConfig, RequestCalls, ServiceRequest};
 use tokio::time::{timeout, timeout_at};
 
@@ -104,7 +104,7 @@ impl<'a> AggregateRun<'a> {
             (Some(last), false) => {
                 requests.push(last);
                 let calls = requests.into_iter().map(|request| self.call(part, request));
-                let bodies = at_once(calls, self.known.plan.concurrency).await?;
+                let bodies = try_join_bounded(calls, self.known.plan.concurrency).await?;
                 offload::move_if_long(work_of_texts(&bodies)).await;
                 joined(&bodies, &self.known.memory)?
             }

@@ -16,7 +16,7 @@ use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 use json::{JsonTree, PartialChecker, TreePieces};
 use services::body::BodyError;
-use services::turn::{ByteTurn, TURN_BYTES};
+use services::coop::{ByteTurn, TURN_BYTES};
 use services::{CallError, RequestBudget, RequestCall, ServiceRequest, ServiceSet, StreamedServiceBody};
 use tokio::time::{Instant, timeout_at};
 
@@ -74,18 +74,20 @@ pub(crate) async fn begin(
     request: ServiceRequest,
 ) -> Result<PartStart, PartFailureReason> {
     let wrong = |error: CallError| PartFailureReason::Call(Arc::new(error));
-    let _place = call.budget.place().await;
+    let _place = call.budget.acquire_permit().await;
     let until = Instant::now() + part.service.timeout();
     let started = services.start_streamed(call, &part.service, request).map_err(wrong)?;
     let response = started.await.map_err(wrong)?;
     let late = |_| {
         let timeout = services::DurationConfig(part.service.timeout());
-        let (service, waited) = (part.service.name().clone(), services::client::AwaitedEvent::Answer);
+        let (service, waited) =
+            (part.service.name().clone(), services::client::AwaitedEvent::CompleteResponse);
         PartFailureReason::Call(Arc::new(CallError::Timeout { service, timeout, waited }))
     };
     let is_plain = response.status().is_success() && !response.headers().contains_key(CONTENT_ENCODING);
     if !is_plain {
-        let whole = timeout_at(until, services.finish(call, &part.service, response)).await.map_err(late)?;
+        let whole =
+            timeout_at(until, services.finish_response(call, &part.service, response)).await.map_err(late)?;
         return Ok(PartStart::Whole(whole.map_err(wrong)?));
     }
     timeout_at(until, first(call, part, response)).await.map_err(late)?
@@ -113,7 +115,7 @@ async fn first(
             .map_err(|source| wrong(CallError::Broken { service: part.service.name().clone(), source }))?;
         let Ok(data) = frame.into_data() else { continue };
         call.budget.receive(data.len() as u64).map_err(wrong)?;
-        turn.took(data.len()).await;
+        turn.consume_bytes(data.len()).await;
         beginning.extend_from_slice(&data);
     }
     if beginning.starts_with(b"\xef\xbb\xbf") {
@@ -123,7 +125,7 @@ async fn first(
     // The last frame may be long.
     for step in beginning.chunks(TURN_BYTES) {
         checker.feed(step).map_err(PartFailureReason::NotJson)?;
-        turn.took(step.len()).await;
+        turn.consume_bytes(step.len()).await;
     }
     let budget = Arc::clone(&call.budget);
     let beginning = Some(beginning.freeze());

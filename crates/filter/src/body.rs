@@ -23,7 +23,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 use services::body::BodyError;
-use services::turn::TURN_BYTES;
+use services::coop::TURN_BYTES;
 use services::{StreamedServiceBody, ToProblem};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 

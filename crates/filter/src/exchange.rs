@@ -291,7 +291,7 @@ impl ExchangeRun {
         extensions: Extensions,
     ) -> Result<Request<StreamedServiceBody>, FilterFailure> {
         let keeps = self.streams.iter().any(|stream| stream.has.looks_back(MessageSide::Request));
-        let calls_before = self.exchange.call.budget.made_count();
+        let calls_before = self.exchange.call.budget.call_count();
         let mut messages = self.exchange.messages();
         messages.calls_before = calls_before;
         let named = messages.aside.authority.clone();

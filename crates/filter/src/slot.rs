@@ -306,7 +306,7 @@ impl StateGuard {
         {
             return Err(EntryError::OverQuota(retry_after));
         }
-        let _running = filters.ticker.run();
+        let _running = filters.ticker.track_guest();
         if state.is_entered {
             slot.replace(state, &Trapped::new(LeftHalfway), None);
         }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 use http::header::{HeaderMap, HeaderName};
-use services::headers::{canonical, is_same_field};
+use services::headers::{canonical_name, is_same_field};
 
 /// The maximum number of remembered names. Names of filters beyond it count as the client's.
 const MAX_NAMES: usize = 1024;
@@ -80,7 +80,7 @@ impl<'a> FieldSpellings<'a> {
 }
 
 fn dashed(name: &HeaderName) -> String {
-    canonical(name.as_str()).into_owned()
+    canonical_name(name.as_str()).into_owned()
 }
 
 fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {

@@ -213,7 +213,7 @@ impl ServiceTransport for TestService {
         self.told.notify_one();
         let dropped = DropFlag(Arc::clone(&self.dropped));
         let gate = Arc::clone(&self.gate);
-        let hops = services::headers::hops(request.headers()).to_string();
+        let hops = services::headers::count_hops(request.headers()).to_string();
         let called = request.uri().authority().map_or("", |called| called.as_str()).to_owned();
         let upgrades = request.headers().contains_key("upgrade").to_string();
         if request.headers().get("content-type").is_some_and(|value| value == "application/grpc") {
@@ -276,7 +276,7 @@ impl FilterFixture {
         refusals::hear();
         let seen = Arc::new(EventRecorder::default());
         let answers = Arc::new(TestService::default());
-        let config = BTreeMap::from([("auth".to_owned(), ServiceConfig::at("http://127.0.0.1:1980"))]);
+        let config = BTreeMap::from([("auth".to_owned(), ServiceConfig::with_url("http://127.0.0.1:1980"))]);
         let services = ServiceSet::new(&config).unwrap().with_transport(answers.clone());
         let one = std::num::NonZero::<usize>::MIN;
         let filters =

@@ -19,9 +19,9 @@ use http::{HeaderName, Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use services::call::UpstreamCallOutcome;
-use services::headers::settle_trailers;
+use services::coop::end_poll;
+use services::headers::sanitize_trailers;
 use services::http1::FramingError;
-use services::turn::end_poll;
 use services::{
     CallerId, LoggedErrorCode, RequestBudget, RequestReport, RequestTrace, StreamedServiceBody,
     UpstreamCallRecord,
@@ -308,7 +308,7 @@ impl RequestContext {
             return;
         }
         let since = self.budget.as_ref().map_or(self.began, |budget| budget.started);
-        let report = self.report.as_ref().and_then(|report| Some((&*report.made, report.since?)));
+        let report = self.report.as_ref().and_then(|report| Some((&*report.call_records, report.started?)));
         tracer.take(&FinishedRequest {
             trace: &self.begun.trace,
             context: *context,
@@ -381,7 +381,7 @@ impl RequestContext {
         number(line, "bytes_sent", self.sent);
         millis(line, "duration_ms", took);
         self.report.iter().for_each(|report| millis(line, "cpu_ms", report.cpu));
-        let calls = self.made.len() + self.report.as_ref().map_or(0, |report| report.made.len());
+        let calls = self.made.len() + self.report.as_ref().map_or(0, |report| report.call_records.len());
         number(line, "calls", calls as u64);
         line.extend_from_slice(b"}\n");
     }
@@ -392,7 +392,7 @@ impl Drop for RequestContext {
     fn drop(&mut self) {
         let took = self.began.elapsed();
         if let Some(budget) = &self.budget {
-            (self.made, self.report) = (budget.take_made(), budget.take_report());
+            (self.made, self.report) = (budget.take_call_records(), budget.take_report());
         }
         self.record(took);
         self.count(took);
@@ -426,7 +426,7 @@ impl http_body::Body for MeteredBody {
         }
         let Some(mut frame) = ready!(polled) else { return Poll::Ready(None) };
         if let Some(trailers) = frame.trailers_mut() {
-            settle_trailers(trailers, self.address_field.as_ref());
+            sanitize_trailers(trailers, self.address_field.as_ref());
         }
         self.stall.end();
         let length = frame.data_ref().map_or(0, |data| data.len() as u64);
@@ -454,7 +454,7 @@ impl BodyFault {
     fn of(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Self {
         match error.downcast_ref() {
             Some(wrong @ (FramingError::Chunk | FramingError::Trailers)) => Self::Malformed(*wrong),
-            Some(FramingError::Short) | None => Self::BrokenOff,
+            Some(FramingError::Incomplete) | None => Self::BrokenOff,
         }
     }
 }

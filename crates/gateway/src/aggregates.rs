@@ -52,7 +52,7 @@ pub(crate) fn read(config: &GatewayConfig) -> Result<Vec<ParsedDeclaration>, Vec
 /// All mistakes in the aggregates, the services and their documents.
 pub fn ready(config: &GatewayConfig) -> Result<Vec<InspectableAggregate>, Vec<ConfigMistake>> {
     let source = &config.source;
-    let services = ServiceSet::read(&config.services, source.folder());
+    let services = ServiceSet::load(&config.services, source.folder());
     let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
     let (documents, offload) = (documents::read(config)?, pool(config)?);
     let (mut all, mut wrong) = (Vec::new(), Vec::new());

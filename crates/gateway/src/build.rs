@@ -104,8 +104,8 @@ impl<'a> GatewayBuilder<'a> {
         let source = &config.source;
         let folder = source.folder();
         let services = match previous {
-            Some(life) => life.services.renewed(&config.services, folder),
-            None => ServiceSet::read(&config.services, folder),
+            Some(life) => life.services.reload(&config.services, folder),
+            None => ServiceSet::load(&config.services, folder),
         };
         let services =
             services.map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;

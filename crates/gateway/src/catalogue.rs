@@ -95,7 +95,7 @@ impl ApiCatalogue {
                 allowed: METHODS,
             });
         }
-        let is_secure = call.arrival.as_ref().is_some_and(|arrival| arrival.is_secure);
+        let is_secure = call.connection_details.as_ref().is_some_and(|arrival| arrival.is_secure);
         let scheme = if is_secure { "https" } else { "http" };
         let origin = format!("{scheme}://{}", cors::host_of(request).unwrap_or("localhost"));
         let readable = request.extensions().get::<VisibleEntries>();
@@ -107,7 +107,7 @@ impl ApiCatalogue {
             false => (LINKSET, vec![linkset(texts, &origin).into()]),
         };
         let length = pieces.iter().map(Bytes::len).sum();
-        let mut response = Response::new(services::body::pieces(length, pieces.into_iter()));
+        let mut response = Response::new(services::body::from_pieces(length, pieces.into_iter()));
         let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache")];
         let itself = (!self.is_openapi).then_some((LINK, ITSELF));
         let headers = headers.into_iter().chain(itself);

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 use http::Request;
 use http::uri::Scheme;
 use services::RequestBudget;
-use services::headers::settle;
+use services::headers::sanitize_headers;
 
 use crate::hosts::HostNames;
 use crate::server::PeerCertificate;
@@ -217,7 +217,7 @@ impl ClientInfo {
     /// and those that its sender must not set.
     pub(crate) fn behind<B>(self, proxies: &TrustedProxies, request: &mut Request<B>) -> Self {
         let proxied = proxies.client(self.peer, self.is_secure(), request.headers());
-        settle(request.headers_mut(), proxied.is_some());
+        sanitize_headers(request.headers_mut(), proxied.is_some());
         let Some(proxied) = proxied else {
             proxies.strip(request.headers_mut());
             return self;

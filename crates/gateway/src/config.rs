@@ -382,7 +382,7 @@ impl RouteConfig {
 
     /// The path in the normal form that requests are matched in.
     pub(crate) fn normal_path(&self) -> Cow<'_, str> {
-        services::path::normal_form(&self.path).map_or(Cow::Borrowed(self.path.as_str()), Cow::Owned)
+        services::path::normalize_target(&self.path).map_or(Cow::Borrowed(self.path.as_str()), Cow::Owned)
     }
 }
 

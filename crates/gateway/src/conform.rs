@@ -23,7 +23,7 @@ pub(crate) fn normalise_target<B>(request: &mut Request<B>) {
     let Some(target) = uri.path_and_query().map(PathAndQuery::as_str) else { return };
     // An empty path is `/` (RFC 9110, section 4.2.3).
     let rooted = if target.starts_with('?') { Some(format!("/{target}")) } else { None };
-    let normal = path::normal_form(rooted.as_deref().unwrap_or(target)).or(rooted);
+    let normal = path::normalize_target(rooted.as_deref().unwrap_or(target)).or(rooted);
     let Some(target) = normal.and_then(|normal| PathAndQuery::try_from(normal).ok()) else { return };
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(target);

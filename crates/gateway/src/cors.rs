@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use services::headers::{tokens, values};
+use services::headers::{field_values, list_members};
 use services::{StreamedServiceBody, body};
 
 use config::CorsConfig;
@@ -127,7 +127,7 @@ impl AllowedOrigins {
     /// the gateway only by a name in its config.
     fn judge_unnamed<B>(&self, request: &Request<B>, client: &ClientInfo) -> OriginKind {
         let is_own = || host_of(request).is_some_and(|host| self.0.own.contain(host, client));
-        match values(request.headers(), &SEC_FETCH_SITE).next().map(HeaderValue::as_bytes) {
+        match field_values(request.headers(), &SEC_FETCH_SITE).next().map(HeaderValue::as_bytes) {
             Some(b"cross-site" | b"same-site") => OriginKind::Foreign,
             Some(b"same-origin") if is_made_by_page(request.headers()) && !is_own() => OriginKind::Foreign,
             _ => OriginKind::NoPage,
@@ -165,7 +165,7 @@ impl AllowedOrigins {
     /// The headers that a page may send: those that are always allowed, and the gateway's own among the first
     /// requested ones.
     fn allowed_headers(&self, asked: &HeaderMap) -> String {
-        let asked = tokens(asked, &header::ACCESS_CONTROL_REQUEST_HEADERS);
+        let asked = list_members(asked, &header::ACCESS_CONTROL_REQUEST_HEADERS);
         let asked = asked.filter_map(|name| HeaderName::from_bytes(name).ok());
         let ours = asked.map(|name| name.as_str().to_owned()).filter(|name| name.starts_with(OURS));
         let always: Vec<&str> = self.0.headers.split(", ").collect();
@@ -209,7 +209,7 @@ impl OriginKind {
 /// Whether a browser's request to a page's own host was made by the page, whose scripts can read the
 /// response. A navigation to another page is not, unless its response is embedded in the page.
 fn is_made_by_page(headers: &HeaderMap) -> bool {
-    let value = |name: &HeaderName| values(headers, name).next().map(HeaderValue::as_bytes);
+    let value = |name: &HeaderName| field_values(headers, name).next().map(HeaderValue::as_bytes);
     match value(&SEC_FETCH_MODE) {
         None => false,
         Some(b"navigate") => {

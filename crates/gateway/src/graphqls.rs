@@ -81,7 +81,7 @@ pub(crate) fn read(config: &GatewayConfig) -> Result<GraphqlInputs, Vec<ConfigMi
 /// All mistakes in the routes, the services and their documents.
 pub fn made(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {
     let source = &config.source;
-    let services = ServiceSet::read(&config.services, source.folder());
+    let services = ServiceSet::load(&config.services, source.folder());
     let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
     let (documents, read, schemas) = (documents::read(config)?, Arc::new(read(config)?), Arc::default());
     let (documents, schemas, offload) = (&documents, &schemas, &pool(config)?);

@@ -11,7 +11,7 @@ use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
 use offload::OffloadPool;
 use offload::polls::{PollSite, attribute_polls};
-use services::headers::{ConnectionDetails, MAX_HOPS, hops};
+use services::headers::{ConnectionDetails, MAX_HOPS, count_hops};
 use services::{
     CallerId, GatewayOverloaded, RequestBudget, RequestCall, ServiceSet, ServiceTunnel, StreamedServiceBody,
     ToProblem, quota_key,
@@ -120,7 +120,7 @@ impl ActiveConfig {
 impl RequestPipeline {
     /// Starts the background work: health checks, timers of filters, workers of scripts.
     pub(crate) fn start(&self) {
-        self.services.watch();
+        self.services.start_health_checks();
         self.routes.start();
     }
 
@@ -174,7 +174,7 @@ impl RequestPipeline {
         }
         if let Some(tunnel) = response.extensions().get::<ServiceTunnel>() {
             // A tunnel keeps its concurrency permits for as long as the connection is in use.
-            tunnel.keep((entry.taken.take(), entry.held.take()));
+            tunnel.hold_guard((entry.taken.take(), entry.held.take()));
         }
         entry.end(response) // log
     }
@@ -220,7 +220,7 @@ impl RequestPipeline {
             return Ok(route.origins.preflight(&request, route.way.methods()));
         }
         let who = {
-            let _identifies = entry.trace().phase("identify");
+            let _identifies = entry.trace().start_phase("identify");
             let certified = self.identity.by_certificate(entry.client.certificate(), entry.at)?;
             self.identity.identify(request.headers(), certified).await? // identify
         };
@@ -335,7 +335,7 @@ fn admit(
     if request.body().size_hint().lower() > limit {
         return Err(RequestRefusal::BodyTooLarge { limit });
     }
-    match hops(request.headers()) {
+    match count_hops(request.headers()) {
         hops if hops > MAX_HOPS => Err(RequestRefusal::LoopDetected { hops }),
         hops => Ok(hops),
     }
@@ -344,7 +344,7 @@ fn admit(
 /// Creates the call context of a request, without headers.
 fn call(route: &RouteEntry, hops: u8, entry: &mut RequestContext) -> RequestCall {
     let timeout = route.limits.timeout.0;
-    let budget = RequestBudget::since(entry.began, timeout, u32::MAX, u64::MAX, usize::MAX);
+    let budget = RequestBudget::new_at(entry.began, timeout, u32::MAX, u64::MAX, usize::MAX);
     let budget = Arc::new(entry.client.charge(budget));
     entry.budget = Some(Arc::clone(&budget));
     let trace = entry.trace().clone();
@@ -359,7 +359,7 @@ fn call(route: &RouteEntry, hops: u8, entry: &mut RequestContext) -> RequestCall
         rights: None,
         payer: None,
         headers: None,
-        arrival,
+        connection_details: arrival,
         hops,
         trace,
         budget,

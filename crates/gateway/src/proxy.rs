@@ -33,7 +33,7 @@ impl ProxyHandler {
 
     /// The headers in the service's `forward`.
     pub(crate) fn forwarded(&self) -> &[HeaderName] {
-        self.service.forwarded()
+        self.service.forwarded_headers()
     }
 
     /// Forwards the request.

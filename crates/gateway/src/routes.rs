@@ -118,7 +118,7 @@ impl RouteTable {
     /// decoded.
     pub(crate) fn find_surely(&self, path: &str) -> Result<Option<&Arc<RouteEntry>>, RequestRefusal> {
         let found = self.find(path);
-        let Some(reading) = path::reading(path)? else { return Ok(found) };
+        let Some(reading) = path::lenient_path(path)? else { return Ok(found) };
         match (found, self.find(&reading)) {
             (Some(found), Some(other)) if !Arc::ptr_eq(found, other) => Err(RequestRefusal::PathAmbiguous),
             (Some(_), None) => Err(RequestRefusal::PathAmbiguous),
@@ -141,7 +141,7 @@ impl RouteTable {
 fn pattern_of(route: &RouteEntry) -> String {
     match &route.way {
         RouteHandler::Aggregate(_) => {
-            path::normal_form(&route.path).unwrap_or_else(|| route.path.to_string())
+            path::normalize_target(&route.path).unwrap_or_else(|| route.path.to_string())
         }
         _ => pattern(&route.path),
     }
@@ -156,6 +156,6 @@ fn pattern(path: &str) -> String {
 
 /// Returns a path in normal form, as requests have it. Doubles braces, which are the table's wildcards.
 fn literal(path: &str) -> String {
-    let normal = path::normal_form(path);
+    let normal = path::normalize_target(path);
     normal.as_deref().unwrap_or(path).replace('{', "{{").replace('}', "}}")
 }

@@ -153,10 +153,10 @@ pub(crate) fn begin(
     headers: &HeaderMap,
     is_trusted: bool,
 ) -> StartedTrace {
-    let parent = SpanContext::of(headers);
+    let parent = SpanContext::from_headers(headers);
     let Some(tracer) = tracer else {
         return StartedTrace {
-            trace: parent.map_or_else(RequestTrace::default, |of| RequestTrace::handed_on(of, headers)),
+            trace: parent.map_or_else(RequestTrace::default, |of| RequestTrace::new_propagated(of, headers)),
             parent: None,
         };
     };
@@ -164,13 +164,13 @@ pub(crate) fn begin(
         (false, None) => StartedTrace::default(),
         // The request is not sampled here, and an untrusted client must not make services sample it.
         (false, Some(parent)) => StartedTrace {
-            trace: RequestTrace::handed_on(SpanContext { sampled: false, ..parent }, headers),
+            trace: RequestTrace::new_propagated(SpanContext { sampled: false, ..parent }, headers),
             parent: None,
         },
         (true, parent) => {
             let trace_id = parent.map_or_else(|| fastrand::u128(1..), |parent| parent.trace_id);
             let ours = SpanContext { trace_id, span_id: fastrand::u64(1..), sampled: true };
-            let trace = RequestTrace::recorded(ours, parent.map(|_| headers));
+            let trace = RequestTrace::new_recorded(ours, parent.map(|_| headers));
             StartedTrace { trace, parent: parent.map(|parent| parent.span_id) }
         }
     }

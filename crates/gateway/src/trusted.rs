@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 use ipnet::IpNet;
 use services::headers::forwarded::{
     ForwardedOrigin, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PORT, X_FORWARDED_PROTO, is_claim,
-    is_passable, strip_claims, strip_field,
+    is_forwardable_claim, strip_claims, strip_field,
 };
 
 use crate::conform;
@@ -79,7 +79,7 @@ pub(crate) fn is_address_header(text: &str) -> bool {
 
 /// Whether headers with this name from trusted proxies may be passed on unchanged.
 pub(crate) fn is_proxy_header(text: &str) -> bool {
-    HeaderName::from_bytes(text.as_bytes()).is_ok_and(|name| is_passable(name.as_str()))
+    HeaderName::from_bytes(text.as_bytes()).is_ok_and(|name| is_forwardable_claim(name.as_str()))
 }
 
 impl TrustedProxies {
@@ -136,7 +136,7 @@ impl TrustedProxies {
             port: client.port,
         };
         let headers = request.headers_mut();
-        forwarded.write(headers);
+        forwarded.write_all_fields(headers);
         if let Ok(address) = HeaderValue::try_from(client.address().to_string()) {
             headers.entry(&self.header).or_insert(address);
         }

@@ -147,7 +147,7 @@ mod tests {
     /// Returns a response in small pieces that holds this number of bytes.
     fn holding(bytes: usize) -> Response<StreamedServiceBody> {
         let pieces = std::iter::repeat_n(Bytes::from(vec![b'x'; PIECE]), bytes / PIECE);
-        let mut response = Response::new(body::pieces(bytes, pieces));
+        let mut response = Response::new(body::from_pieces(bytes, pieces));
         response.extensions_mut().insert(HeldBytes(bytes as u64));
         response
     }

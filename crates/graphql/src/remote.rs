@@ -139,7 +139,7 @@ pub(crate) async fn ask(
     }
     let request = request(endpoint.path, body)?;
     let answer = match is_query {
-        true => ground.calls.ask(service, request).await,
+        true => ground.calls.send_safe(service, request).await,
         false => ground.calls.send(service, request).await,
     };
     GraphqlServiceResponse::read(&answer.map_err(CallFailureReason::Call)?).await

@@ -210,22 +210,22 @@ impl GraphqlRoute {
         let (started, deadline) = (seen.budget.started, seen.budget.deadline);
         let time = limits.timeout.0.min(deadline.saturating_duration_since(started));
         let concurrency = limits.concurrency as usize;
-        let budget = RequestBudget::since(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
-        let budget = Arc::new(budget.part_of(&seen.budget));
+        let budget = RequestBudget::new_at(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
+        let budget = Arc::new(budget.with_parent(&seen.budget));
         let request_budget = Arc::clone(&seen.budget);
         let call = RequestCall { budget: Arc::clone(&budget), ..seen };
         let (is_get, caller) = (matches!(*request.method(), Method::GET | Method::HEAD), call.caller.clone());
         let inner = Arc::clone(&self.0);
         let payer = call.quota_key();
         let answer = async move { inner.answer(request, call).await };
-        let answer = services::movable(&self.0.offload, "graphql-answer", payer, &budget, answer);
+        let answer = services::make_movable(&self.0.offload, "graphql-answer", payer, &budget, answer);
         async move {
             let mut answer = answer.await.unwrap_or_else(Err);
-            request_budget.report(RequestReport::of(&budget));
+            request_budget.store_report(RequestReport::from_budget(&budget));
             if let (true, Ok(response)) = (is_get, &mut answer) {
                 let services = self.0.recipe.services().filter_map(|name| self.0.services.get(name));
-                let forwarded = services.flat_map(|service| service.forwarded());
-                budget.cache().mark(response.headers_mut(), &caller, forwarded);
+                let forwarded = services.flat_map(|service| service.forwarded_headers());
+                budget.cache_notes().set_cache_control(response.headers_mut(), &caller, forwarded);
             }
             answer
         }

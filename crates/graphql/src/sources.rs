@@ -75,7 +75,7 @@ impl RouteServices {
     pub(crate) fn ground(&self, call: RequestCall) -> CallContext {
         let calls = RequestCalls::new(self.services.clone(), call);
         let calls = match &self.coalescer {
-            Some(coalescer) => calls.together(Arc::clone(coalescer)),
+            Some(coalescer) => calls.with_coalescer(Arc::clone(coalescer)),
             None => calls,
         };
         CallContext { calls, limits: self.limits, keyed: Semaphore::new(KEYED_BYTES) }

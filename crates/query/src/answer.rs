@@ -105,7 +105,7 @@ pub(crate) fn vary(access: &CallPermissions, made: &[UpstreamCallRecord]) -> Opt
     let called =
         access.services.values().filter(|service| made.iter().any(|made| made.service == *service.name()));
     let mut names: Vec<&str> =
-        called.flat_map(|service| service.forwarded()).map(HeaderName::as_str).collect();
+        called.flat_map(|service| service.forwarded_headers()).map(HeaderName::as_str).collect();
     names.sort_unstable();
     names.dedup();
     (!names.is_empty()).then(|| HeaderValue::from_str(&names.join(", ")).ok()).flatten()

@@ -13,8 +13,8 @@ use http::header::{HeaderMap, HeaderName};
 use http::request::Parts;
 use http_body::Body as _;
 use offload::{JobRequest, SHORT_TEXT};
-use services::body::{ReadBodyError, read_within};
-use services::headers::lists;
+use services::body::{ReadBodyError, read_limited};
+use services::headers::list_contains;
 use services::{DecoderPool, StreamedServiceBody};
 
 use crate::cached::CacheAsk;
@@ -178,7 +178,7 @@ async fn refuse_body(body: StreamedServiceBody) -> Result<(), QueryError> {
     if body.is_end_stream() {
         return Ok(());
     }
-    match Box::pin(read_within(body, 0)).await {
+    match Box::pin(read_limited(body, 0)).await {
         Ok(_) => Ok(()),
         Err(ReadBodyError::TooLarge(_)) => Err(QueryError::InputMisplaced("a body in a GET or HEAD")),
         Err(ReadBodyError::Broken(_)) => Err(QueryError::BrokenBody),
@@ -205,7 +205,7 @@ impl CommonHeaders {
     ) -> Result<Self, QueryError> {
         let granted = fields.limit.text()?;
         granted.map(|text| RunLimits::caps(config).granted(text)).transpose()?;
-        let list_calls = fields.has_preferences && lists(headers, &PREFER, b"calls");
+        let list_calls = fields.has_preferences && list_contains(headers, &PREFER, b"calls");
         Ok(Self { granted: granted.map(str::to_owned), list_calls, records: records(fields.debug)? })
     }
 
@@ -265,7 +265,7 @@ async fn read_body(
     config: &QueryLimitsConfig,
     pool: Option<DecoderPool<'_>>,
 ) -> Result<Bytes, QueryError> {
-    let body = read_within(body, config.request_body.0).await.map_err(|error| match error {
+    let body = read_limited(body, config.request_body.0).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => QueryError::BodySize(limit),
         ReadBodyError::Broken(_) => QueryError::BrokenBody,
     })?;

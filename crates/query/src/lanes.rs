@@ -54,7 +54,7 @@ impl EngineShards {
                 Ok(lanes) if is_least || sandbox::has_address_space() => {
                     return Ok(Self { lanes, instances });
                 }
-                Err(RuntimeStartError::Sandbox(error)) if !is_least && error.is_refusal() => {}
+                Err(RuntimeStartError::Sandbox(error)) if !is_least && error.is_out_of_resources() => {}
                 Ok(_) => {}
                 Err(error) => return Err(error),
             }
@@ -174,7 +174,10 @@ pub(crate) fn usual_lanes(threads: usize, instances: u32, memory: Option<u64>) -
 
 /// Returns the bytes that a slot of each kind retains, in total.
 fn kept() -> u64 {
-    [GuestClass::C, GuestClass::Javascript, GuestClass::Plain].map(GuestClass::kept).iter().sum()
+    [GuestClass::C, GuestClass::Javascript, GuestClass::Plain]
+        .map(GuestClass::max_resident_bytes)
+        .iter()
+        .sum()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use offload::QuotaKey;
 use sandbox::{CacheKey, OwnerId};
-use services::{CallerId, RequestCall, network, quota_key};
+use services::{CallerId, RequestCall, client_network, quota_key};
 use sha2::{Digest, Sha256};
 
 use crate::ask::ProgramLanguage;
@@ -33,8 +33,8 @@ pub(crate) enum ProgramOwner {
 impl ProgramOwner {
     /// Returns the owner of unsigned programs sent with a call.
     pub(crate) fn of(call: &RequestCall) -> Self {
-        match (&call.caller, call.arrival) {
-            (CallerId::Anonymous, Some(arrival)) => Self::Network(network(arrival.client)),
+        match (&call.caller, call.connection_details) {
+            (CallerId::Anonymous, Some(arrival)) => Self::Network(client_network(arrival.client)),
             (caller, _) => Self::Caller(caller.clone()),
         }
     }
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn gives_each_owner_a_separate_cache_key() {
         let name = || Arc::from("shop");
-        let address = |text: &str| ProgramOwner::Network(network(text.parse().unwrap()));
+        let address = |text: &str| ProgramOwner::Network(client_network(text.parse().unwrap()));
         let owners = [
             ProgramOwner::Key(name()),
             ProgramOwner::Caller(CallerId::Named(name())),
@@ -121,9 +121,9 @@ mod tests {
 
     #[test]
     fn treats_a_network_as_one_owner() {
-        let one = network("2001:db8::1".parse().unwrap());
-        assert_eq!(one, network("2001:db8::ffff:1".parse().unwrap()));
-        let mapped = network("::ffff:192.0.2.1".parse().unwrap());
-        assert_eq!(mapped, network("192.0.2.1".parse().unwrap()));
+        let one = client_network("2001:db8::1".parse().unwrap());
+        assert_eq!(one, client_network("2001:db8::ffff:1".parse().unwrap()));
+        let mapped = client_network("::ffff:192.0.2.1".parse().unwrap());
+        assert_eq!(mapped, client_network("192.0.2.1".parse().unwrap()));
     }
 }

@@ -15,7 +15,7 @@ use http::{HeaderMap, Method, Request, Response};
 use offload::{JobContext, JobRequest, QuotaKey};
 use services::{
     CallerId, ConfigProblem, DecoderPool, FaultParty, RequestCall, RequestReport, ServiceSet,
-    StreamedServiceBody, ToProblem, UnfinishedResponse, UpstreamCallRecord, by,
+    StreamedServiceBody, ToProblem, UnfinishedResponse, UpstreamCallRecord, timeout_at,
 };
 
 use crate::answer::{self, PhaseTimes};
@@ -155,7 +155,7 @@ impl QueryRoute {
     /// Whether a program that arrives now would start to run in time.
     #[must_use]
     pub fn has_room(&self, now: Instant) -> bool {
-        self.runtime.line.has_room(now)
+        self.runtime.line.has_capacity(now)
     }
 
     /// Handles a request. [`CallerLimits`] are read from the request's extensions, and its headers are those
@@ -196,7 +196,7 @@ impl QueryRoute {
         let may_live = |claim: &&ResolvedProgram| claim.mode == Some(CacheMode::Instance) && !ask.records;
         let session = claim.as_ref().filter(may_live);
         let stage = {
-            let call = seen.within(Arc::clone(&budget), std::mem::take(headers));
+            let call = seen.with_budget(Arc::clone(&budget), std::mem::take(headers));
             let tape = self.tape(ask, claim.as_ref(), program, access, limits);
             let mut guest = QueryGuest::new(
                 Arc::clone(access),
@@ -215,13 +215,17 @@ impl QueryRoute {
             self.runtime.lives.put(claim.session, claim.key, live, now);
         }
         let is_reused = ended.is_reused;
-        let (made, total) = (budget.take_made(), now.saturating_duration_since(started));
+        let (made, total) = (budget.take_call_records(), now.saturating_duration_since(started));
         let times = PhaseTimes { total, compiled: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
         if let Some(recorder) = std::mem::take(&mut ended.tape).into_recorder().await {
             ended = Box::pin(self.recorded(*recorder, ended, seen)).await;
         }
         let answer = finish(ended, access, &times, &made);
-        seen.budget.report(RequestReport { made, since: Some(started), cpu: times.cpu });
+        seen.budget.store_report(RequestReport {
+            call_records: made,
+            started: Some(started),
+            cpu: times.cpu,
+        });
         let mut response = answer?;
         if is_named || is_reused {
             answer::close(response.headers_mut());
@@ -272,7 +276,7 @@ impl QueryRoute {
         seen: &RequestCall,
     ) -> Result<ReadyProgram<'a>, QueryError> {
         let started = seen.budget.started;
-        let reads = seen.trace.phase("read");
+        let reads = seen.trace.start_phase("read");
         let config = match head.extensions.get::<Arc<CallerLimits>>() {
             Some(caller) => self.config.limits.and(caller),
             None => self.config.limits,
@@ -283,8 +287,10 @@ impl QueryRoute {
         let pool = Some(DecoderPool { pool, payer: client, deadline: time });
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find(name)?;
-            let ask =
-                in_time(by(time, pin!(QueryRequest::read_input(head, body, &config, pool))).await, &caps)?;
+            let ask = in_time(
+                timeout_at(time, pin!(QueryRequest::read_input(head, body, &config, pool))).await,
+                &caps,
+            )?;
             self.may_record(&ask, None, &seen.caller)?;
             let (program, access) = (Arc::clone(program), &self.access);
             let limits = granted(caps, &ask)?;
@@ -301,12 +307,12 @@ impl QueryRoute {
             });
         }
         let (which, ask) =
-            in_time(by(time, pin!(QueryRequest::read(head, body, &config, pool))).await, &caps)?;
+            in_time(timeout_at(time, pin!(QueryRequest::read(head, body, &config, pool))).await, &caps)?;
         drop(reads);
         let claim = self.claim(&which, seen)?;
         self.may_record(&ask, Some(&claim), &seen.caller)?;
-        let _compiles = seen.trace.phase("compile");
-        let found = by(time, pin!(self.runtime.program(&claim, which.program, started, time))).await;
+        let _compiles = seen.trace.start_phase("compile");
+        let found = timeout_at(time, pin!(self.runtime.program(&claim, which.program, started, time))).await;
         let (known, compiled) = in_time(found, &caps)?;
         known.check_size(config.program_bytes.0)?;
         let (access, caps) = match &claim.trusted {

@@ -24,7 +24,7 @@ use sandbox::{
 };
 use scopeguard::ScopeGuard;
 use serde_json::Value;
-use services::{CpuAccounting, GatewayOverloaded, RequestBudget, by};
+use services::{CpuAccounting, GatewayOverloaded, RequestBudget, timeout_at};
 use tokio::runtime::Handle;
 use tokio::task::coop::consume_budget;
 
@@ -143,15 +143,15 @@ pub(crate) async fn run(
 ) -> RunResult {
     let call = &stage.store.data().call;
     let (trace, payer, deadline) = (call.trace.clone(), call.payer.clone(), call.budget.deadline);
-    let waits = trace.phase("queue");
+    let waits = trace.start_phase("queue");
     let mut permit = match &stage.within {
         RunPlacement::Seat(_) => None,
-        RunPlacement::Lane(_) => match by(deadline, pin!(runtime.place(program, client))).await {
+        RunPlacement::Lane(_) => match timeout_at(deadline, pin!(runtime.place(program, client))).await {
             Some(permit) => permit,
             None => return overloaded(stage.store),
         },
     };
-    match by(deadline, pin!(runtime.line.stand(client))).await {
+    match timeout_at(deadline, pin!(runtime.line.acquire(client))).await {
         Some(Ok(place)) => stage.store.data_mut().takes(place),
         Some(Err(sandbox::TooLong)) | None => return overloaded(stage.store),
     }
@@ -165,15 +165,15 @@ pub(crate) async fn run(
     let mut staged = scopeguard::guard((store, within, permit), |staged| abandon(staged, is_plain));
     let (store, within, _) = &mut *staged;
     drop(waits);
-    let _runs = trace.phase("run");
-    let _running = runtime.ticker.run();
+    let _runs = trace.start_phase("run");
+    let _running = runtime.ticker.track_guest();
     let most = store.data().limits.millis(LimitKind::Cpu);
     let engine = store.engine().clone();
     let entered = enter(runtime, program, store, within, input);
     let mut charged =
         CpuChargeGuard { metered: MeteredFuture::new(entered, most, &runtime.gate, client, &engine), payer };
-    let result = by(deadline, Pin::new(&mut charged.metered)).await;
-    let cpu = charged.metered.spent();
+    let result = timeout_at(deadline, Pin::new(&mut charged.metered)).await;
+    let cpu = charged.metered.cpu_used();
     drop(charged);
     let guest = store.data();
     let first = if let RunPlacement::Seat(seat) = within { seat.first() } else { guest.first };
@@ -242,7 +242,7 @@ struct CpuChargeGuard<'g, F: Future> {
 impl<F: Future> Drop for CpuChargeGuard<'_, F> {
     fn drop(&mut self) {
         if let Some(payer) = &self.payer {
-            payer.charge(self.metered.spent());
+            payer.charge(self.metered.cpu_used());
         }
     }
 }
@@ -279,7 +279,7 @@ fn finished(
 pub(crate) fn budget(limits: &crate::limits::RunLimits, started: Instant) -> RequestBudget {
     let calls = u32::try_from(limits.value(LimitKind::Calls)).unwrap_or(u32::MAX);
     let parallel = limits.size(LimitKind::Parallel);
-    RequestBudget::since(
+    RequestBudget::new_at(
         started,
         limits.millis(LimitKind::Deadline),
         calls,

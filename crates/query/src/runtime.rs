@@ -146,7 +146,7 @@ impl QueryRuntime {
 
     /// Sets the target for the time that programs queue for a thread. `None` means no limit.
     pub fn keep_to(&self, delay: Option<Duration>) {
-        self.line.keep_to(delay);
+        self.line.set_target(delay);
     }
 
     /// Picks the shard to run a program in, preferring the thread's own. May start the replication to that
@@ -182,12 +182,12 @@ impl QueryRuntime {
         let Some(module) = program.module() else { return };
         let is_taken = match program {
             CompiledProgram::C(compiled) => {
-                let again = lane.c.sandbox.again(module);
+                let again = lane.c.sandbox.copy_module(module);
                 let linked = again.and_then(|module| program::link(&lane.c, module).ok());
                 linked.is_some_and(|program| compiled.take_into(at, program))
             }
             CompiledProgram::Plain(compiled) => {
-                lane.plain.0.again(module).is_some_and(|module| compiled.take_into(at, module))
+                lane.plain.0.copy_module(module).is_some_and(|module| compiled.take_into(at, module))
             }
             CompiledProgram::Javascript(_) => false,
         };
@@ -368,7 +368,7 @@ impl QueryRuntime {
             },
         };
         let label = DiskEntryLabel { tag: known.program.class(), size: known.size };
-        disk.write(name, label, content, |key| self.cache.last_use(key));
+        disk.write(name, label, content, |key| self.cache.last_used(key));
     }
 
     /// Reads a program from the disk cache. Entries that can't be loaded, such as those of another engine

@@ -32,10 +32,10 @@ mod signal {
     const SIGNAL: libc::c_int = libc::SIGURG;
     /// The duration from which on a poll is late, and the delay of the timer, in nanoseconds. Both give the
     /// ticker its chance first.
-    const LATE: u64 = 1_200_000;
+    const LATE_AFTER_NANOS: u64 = 1_200_000;
     pub(super) const DELAY: u64 = 1_300_000;
     /// The minimum delay until the next check.
-    const AGAIN: u64 = 100_000;
+    const MIN_RECHECK_NANOS: u64 = 100_000;
 
     /// The state that a thread's signal handler reads. None of it has a destructor or is initialised lazily,
     /// so that the handler may interrupt the thread at any point.
@@ -67,7 +67,7 @@ mod signal {
 
     /// Watches a poll of an engine's guest until it is dropped.
     pub(super) struct WatchGuard {
-        before: *const Engine,
+        previous_engine: *const Engine,
     }
 
     /// Watches a poll of a guest of this engine. The poll must not outlive the guard.
@@ -75,21 +75,21 @@ mod signal {
         let timer = TIMER.with(|timer| timer.as_ref().map(|timer| timer.0));
         WATCHED.with(|watched| {
             let before = watched.engine.get();
-            let Some(timer) = timer else { return WatchGuard { before } };
-            watched.since.set(now());
+            let Some(timer) = timer else { return WatchGuard { previous_engine: before } };
+            watched.since.set(monotonic_nanos());
             watched.timer.set(timer);
             compiler_fence(SeqCst);
             watched.engine.set(ptr::from_ref(engine));
             if !watched.is_set.replace(true) {
-                set(timer, DELAY);
+                set_timer(timer, DELAY);
             }
-            WatchGuard { before }
+            WatchGuard { previous_engine: before }
         })
     }
 
     impl Drop for WatchGuard {
         fn drop(&mut self) {
-            WATCHED.with(|watched| watched.engine.set(self.before));
+            WATCHED.with(|watched| watched.engine.set(self.previous_engine));
             compiler_fence(SeqCst);
         }
     }
@@ -97,7 +97,7 @@ mod signal {
     impl ThreadTimer {
         fn new() -> Option<Self> {
             static HANDLER: Once = Once::new();
-            HANDLER.call_once(handle);
+            HANDLER.call_once(install_handler);
             // SAFETY: all zeros are a `sigevent`.
             let mut event: libc::sigevent = unsafe { MaybeUninit::zeroed().assume_init() };
             event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -118,7 +118,7 @@ mod signal {
     }
 
     /// Installs the signal handler.
-    fn handle() {
+    fn install_handler() {
         // SAFETY: all zeros are a `sigaction`: an empty mask, and no flags.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = on_alarm as extern "C" fn(libc::c_int) as usize;
@@ -141,20 +141,23 @@ mod signal {
             if engine.is_null() {
                 return;
             }
-            let took = now().saturating_sub(watched.since.get());
-            if took >= LATE {
+            let took = monotonic_nanos().saturating_sub(watched.since.get());
+            if took >= LATE_AFTER_NANOS {
                 // SAFETY: the engine outlives the guard of the poll, and the guard clears the pointer before
                 // it ends, on this thread, which is the interrupted one.
                 unsafe { (*engine).increment_epoch() };
             }
             watched.is_set.set(true);
-            set(watched.timer.get(), if took >= LATE { DELAY } else { (DELAY - took).max(AGAIN) });
+            set_timer(
+                watched.timer.get(),
+                if took >= LATE_AFTER_NANOS { DELAY } else { (DELAY - took).max(MIN_RECHECK_NANOS) },
+            );
         });
         // SAFETY: as above.
         unsafe { *libc::__errno_location() = errno };
     }
 
-    fn now() -> u64 {
+    fn monotonic_nanos() -> u64 {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `now` is valid for the call, which is allowed in a signal handler.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
@@ -162,7 +165,7 @@ mod signal {
     }
 
     /// Sets a timer to expire once after `nanos` nanoseconds, less than a second.
-    fn set(timer: libc::timer_t, nanos: u64) {
+    fn set_timer(timer: libc::timer_t, nanos: u64) {
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let value = libc::timespec { tv_sec: 0, tv_nsec: nanos.cast_signed() };
         let value = libc::itimerspec { it_interval: zero, it_value: value };
@@ -188,7 +191,7 @@ mod tests {
     use super::*;
 
     /// Returns the number of epoch changes while a guest spins.
-    fn yields_of_a_spinning_guest(alarmed: bool) -> u32 {
+    fn count_spinning_yields(alarmed: bool) -> u32 {
         let mut config = wasmtime::Config::new();
         config.epoch_interruption(true);
         let engine = Engine::new(&config).unwrap();
@@ -222,8 +225,8 @@ mod tests {
 
     #[test]
     fn interrupts_a_guest_without_ticks() {
-        assert_eq!(yields_of_a_spinning_guest(false), 0, "nothing else increments the epoch");
-        assert!(yields_of_a_spinning_guest(true) > 1);
+        assert_eq!(count_spinning_yields(false), 0, "nothing else increments the epoch");
+        assert!(count_spinning_yields(true) > 1);
     }
 
     #[test]

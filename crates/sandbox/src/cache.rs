@@ -21,10 +21,10 @@ pub type CacheKey = [u8; 32];
 pub type OwnerId = u64;
 
 /// Added to the time since the last use, so that an item that was just used has a finite value.
-const MOMENT: Duration = Duration::from_secs(1);
+const MIN_IDLE_TIME: Duration = Duration::from_secs(1);
 /// The fill level after a sweep, and the level that starts one, in tenths of the capacity.
-const SWEPT: usize = 8;
-const FULL: usize = 9;
+const SWEEP_TARGET_TENTHS: usize = 8;
+const SWEEP_START_TENTHS: usize = 9;
 
 /// A bounded cache. Aligned to avoid false sharing with read-only data, since each use writes to it.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ struct CacheItem<T> {
     owner: OwnerId,
     weight: usize,
     uses: u32,
-    last: Instant,
+    last_used: Instant,
 }
 
 impl<T: Clone> ItemCache<T> {
@@ -83,14 +83,14 @@ impl<T: Clone> ItemCache<T> {
         let mut inner = self.lock();
         let item = inner.items.get_mut(&key)?;
         let found = item.cell.get()?.clone();
-        item.used(now);
+        item.record_use(now);
         inner.stats.hits += 1;
         Some(found)
     }
 
     /// Returns the time when the item with this key was last used.
-    pub fn last_use(&self, key: &CacheKey) -> Option<SystemTime> {
-        let last = self.lock().items.get(key)?.last;
+    pub fn last_used(&self, key: &CacheKey) -> Option<SystemTime> {
+        let last = self.lock().items.get(key)?.last_used;
         SystemTime::now().checked_sub(last.elapsed())
     }
 
@@ -108,7 +108,7 @@ impl<T: Clone> ItemCache<T> {
     where
         F: Future<Output = Result<(T, usize), E>>,
     {
-        let begun = PendingLookup { cache: self, key, cell: self.cell(key, owner) };
+        let begun = PendingLookup { cache: self, key, cell: self.get_or_insert_cell(key, owner) };
         if let Some(item) = begun.cell.get() {
             return Ok(item.clone());
         }
@@ -119,15 +119,15 @@ impl<T: Clone> ItemCache<T> {
             Ok(item)
         });
         let made = made.await.cloned();
-        weight.into_iter().for_each(|bytes| self.weigh(key, &begun.cell, bytes));
+        weight.into_iter().for_each(|bytes| self.set_weight(key, &begun.cell, bytes));
         made
     }
 
     /// Inserts an item, unless it is present or being made.
     pub fn put(&self, key: CacheKey, owner: OwnerId, item: T, weight: usize) {
-        let cell = self.cell(key, owner);
+        let cell = self.get_or_insert_cell(key, owner);
         if cell.set(item).is_ok() {
-            self.weigh(key, &cell, weight);
+            self.set_weight(key, &cell, weight);
         }
     }
 
@@ -139,13 +139,13 @@ impl<T: Clone> ItemCache<T> {
         let mut gone = Vec::new();
         let held = inner.owners.get(&owner).copied().unwrap_or_default() + weight;
         if held > share {
-            let over = held - share / 10 * FULL;
+            let over = held - share / 10 * SWEEP_START_TENTHS;
             let left = inner.stats.bytes.saturating_sub(over);
-            gone = inner.shrink(left, now, |item| item.owner == owner);
+            gone = inner.evict_until(left, now, |item| item.owner == owner);
         }
-        if inner.stats.bytes + weight > self.capacity / 10 * FULL {
-            let left = (self.capacity / 10 * SWEPT).saturating_sub(weight);
-            gone.extend(inner.shrink(left, now, |_| true));
+        if inner.stats.bytes + weight > self.capacity / 10 * SWEEP_START_TENTHS {
+            let left = (self.capacity / 10 * SWEEP_TARGET_TENTHS).saturating_sub(weight);
+            gone.extend(inner.evict_until(left, now, |_| true));
         }
         // Freeing code takes time, so the lock is released first.
         drop(inner);
@@ -156,7 +156,7 @@ impl<T: Clone> ItemCache<T> {
     pub fn add_weight(&self, key: CacheKey, bytes: usize) {
         let found = self.lock().items.get(&key).map(|item| (item.cell.clone(), item.weight));
         if let Some((cell, weight)) = found {
-            self.weigh(key, &cell, weight + bytes);
+            self.set_weight(key, &cell, weight + bytes);
         }
     }
 
@@ -167,23 +167,23 @@ impl<T: Clone> ItemCache<T> {
         CacheStats { items: inner.items.len(), ..inner.stats }
     }
 
-    fn cell(&self, key: CacheKey, owner: OwnerId) -> Arc<OnceCell<T>> {
+    fn get_or_insert_cell(&self, key: CacheKey, owner: OwnerId) -> Arc<OnceCell<T>> {
         let mut inner = self.lock();
         if let Some(item) = inner.items.get_mut(&key) {
-            item.used(Instant::now());
+            item.record_use(Instant::now());
             let cell = item.cell.clone();
             inner.stats.hits += u64::from(cell.initialized());
             return cell;
         }
         inner.stats.misses += 1;
         let cell = Arc::new(OnceCell::new());
-        let item = CacheItem { cell: cell.clone(), owner, weight: 0, uses: 1, last: Instant::now() };
+        let item = CacheItem { cell: cell.clone(), owner, weight: 0, uses: 1, last_used: Instant::now() };
         inner.items.insert(key, item);
         cell
     }
 
     /// Adds a new item's weight. Sweeps at once if the cache exceeds its capacity.
-    fn weigh(&self, key: CacheKey, cell: &Arc<OnceCell<T>>, bytes: usize) {
+    fn set_weight(&self, key: CacheKey, cell: &Arc<OnceCell<T>>, bytes: usize) {
         let mut inner = self.lock();
         let Some(item) = inner.items.get_mut(&key).filter(|item| Arc::ptr_eq(&item.cell, cell)) else {
             return;
@@ -193,7 +193,7 @@ impl<T: Clone> ItemCache<T> {
         let held = inner.owners.entry(owner).or_default();
         *held = *held - before + bytes;
         if inner.stats.bytes > self.capacity {
-            let gone = inner.shrink(self.capacity / 10 * SWEPT, Instant::now(), |_| true);
+            let gone = inner.evict_until(self.capacity / 10 * SWEEP_TARGET_TENTHS, Instant::now(), |_| true);
             drop(inner);
             drop(gone);
         }
@@ -227,27 +227,28 @@ impl<T: Clone> Drop for PendingLookup<'_, T> {
 }
 
 impl<T> CacheItem<T> {
-    fn used(&mut self, now: Instant) {
+    fn record_use(&mut self, now: Instant) {
         self.uses = self.uses.saturating_add(1);
-        self.last = self.last.max(now);
+        self.last_used = self.last_used.max(now);
     }
 
     /// Returns the uses divided by the time since the last one.
-    fn value(&self, now: Instant) -> f64 {
-        f64::from(self.uses) / (now.saturating_duration_since(self.last) + MOMENT).as_secs_f64()
+    fn eviction_value(&self, now: Instant) -> f64 {
+        f64::from(self.uses) / (now.saturating_duration_since(self.last_used) + MIN_IDLE_TIME).as_secs_f64()
     }
 }
 
 impl<T> ItemCacheInner<T> {
     /// Removes and returns the matching items with the lowest values, until `bytes` are left.
-    fn shrink(
+    fn evict_until(
         &mut self,
         bytes: usize,
         now: Instant,
         which: impl Fn(&CacheItem<T>) -> bool,
     ) -> Vec<CacheItem<T>> {
         let made = self.items.iter().filter(|(_, item)| item.weight > 0 && which(item));
-        let mut values: Vec<(f64, CacheKey)> = made.map(|(key, item)| (item.value(now), *key)).collect();
+        let mut values: Vec<(f64, CacheKey)> =
+            made.map(|(key, item)| (item.eviction_value(now), *key)).collect();
         values.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
         let mut gone = Vec::new();
         for (_, key) in values {

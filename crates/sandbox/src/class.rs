@@ -23,9 +23,9 @@ pub struct PoolSize {
 }
 
 /// The bytes of a table that a slot keeps resident.
-pub(crate) const TABLE_KEPT: usize = 64 << 10;
+pub(crate) const TABLE_KEEP_RESIDENT: usize = 64 << 10;
 /// The bytes of a stack that a slot keeps resident.
-pub(crate) const STACK_KEPT: usize = 64 << 10;
+pub(crate) const STACK_KEEP_RESIDENT: usize = 64 << 10;
 
 impl GuestClass {
     /// Returns the name in logs and metrics.
@@ -53,12 +53,12 @@ impl GuestClass {
 
     /// Returns the maximum number of bytes that a slot keeps between guests: memory, table and stack.
     #[must_use]
-    pub fn kept(self) -> u64 {
-        (self.keep_resident() + TABLE_KEPT + STACK_KEPT) as u64
+    pub fn max_resident_bytes(self) -> u64 {
+        (self.keep_resident() + TABLE_KEEP_RESIDENT + STACK_KEEP_RESIDENT) as u64
     }
 
     /// Returns the size of a guest's native stack in bytes. QuickJS recurses through its interpreter.
-    pub(crate) fn stack(self) -> usize {
+    pub(crate) fn stack_size(self) -> usize {
         match self {
             Self::C | Self::Plain | Self::Filter => 512 << 10,
             Self::Javascript => 1 << 20,

@@ -24,14 +24,14 @@ use wasmtime::Module;
 use crate::cache::{CacheKey, OwnerId};
 
 /// The maximum size of a file to read: many times the largest compiled program.
-const LARGEST: u64 = 64 << 20;
-const MAC: usize = 32;
+const MAX_FILE_SIZE: u64 = 64 << 20;
+const MAC_LENGTH: usize = 32;
 /// The size of a label: a tag and the program's size.
-const LABEL: usize = 1 + size_of::<u32>();
+const LABEL_LENGTH: usize = 1 + size_of::<u32>();
 /// The block size of common file systems: a file takes up whole blocks, however short it is.
-const BLOCK: u64 = 4096;
+const BLOCK_SIZE: u64 = 4096;
 /// The maximum share of one owner, as the reciprocal of a fraction of the folder.
-const SHARE: u64 = 2;
+const OWNER_SHARE_DIVISOR: u64 = 2;
 /// The extension of program files.
 const ENDING: &str = "code";
 const VERSION: &str = concat!("orfa code 3, ", env!("CARGO_PKG_VERSION"));
@@ -46,9 +46,9 @@ pub struct DiskCache {
     capacity: u64,
     /// The bytes of each owner's files, as [`occupied`] counts them; during a sweep, those written since it
     /// began.
-    held: Mutex<HashMap<OwnerId, u64>>,
+    owner_bytes: Mutex<HashMap<OwnerId, u64>>,
     /// Locked by the thread that lists all files to remove some.
-    sweeping: Mutex<()>,
+    sweep_lock: Mutex<()>,
 }
 
 /// The name of an entry: its owner and its key.
@@ -87,7 +87,7 @@ pub enum DiskEntryContent<'a> {
 }
 
 /// The bit of a tag that marks compiled code.
-const CODE: u8 = 0x80;
+const CODE_TAG: u8 = 0x80;
 
 /// The reason why a folder can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +102,7 @@ pub enum DiskError {
     },
     /// Other users could write to the folder.
     #[error("the folder {} has to belong to the gateway's user and be closed to all others (mode 0700)", .0.display())]
-    NotOwn(PathBuf),
+    NotPrivate(PathBuf),
 }
 
 impl DiskEntry {
@@ -130,24 +130,24 @@ impl DiskEntry {
 /// # Errors
 /// If the folder does not belong to the gateway alone, or can't be used.
 pub fn secret_in(folder: &Path) -> Result<[u8; 32], DiskError> {
-    own(folder)?;
+    ensure_private_folder(folder)?;
     let file = folder.join(SECRET);
     let fail = |source| DiskError::Io { folder: folder.to_owned(), source };
     if let Some(secret) = read_secret(&file) {
         // Another process may have created the file just now, so its name may not be on the disk yet.
-        sync_names(folder);
+        sync_folders(folder);
         return Ok(secret);
     }
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| fail(io::Error::other(error.to_string())))?;
-    let new = fresh(folder);
+    let new = temporary_path(folder);
     write_durably(&new, &secret).map_err(fail)?;
     // Another gateway may have been faster. Both then use the existing file, which is complete.
     let linked = fs::hard_link(&new, &file);
     let _ = fs::remove_file(new);
     match (linked, read_secret(&file)) {
         (_, Some(secret)) => {
-            sync_names(folder);
+            sync_folders(folder);
             Ok(secret)
         }
         (linked, None) => {
@@ -163,7 +163,7 @@ pub fn secret_in(folder: &Path) -> Result<[u8; 32], DiskError> {
 }
 
 /// Returns the path of a new file that no other process writes.
-fn fresh(folder: &Path) -> PathBuf {
+fn temporary_path(folder: &Path) -> PathBuf {
     let mut number = [0; 8];
     // Without random bytes, two processes may choose the same name, and one of them then writes nothing.
     let _ = getrandom::fill(&mut number);
@@ -188,7 +188,7 @@ fn open_file(path: &Path) -> io::Result<File> {
 }
 
 /// Syncs the folder and its ancestors to disk, if this user may open them.
-fn sync_names(folder: &Path) {
+fn sync_folders(folder: &Path) {
     let Ok(path) = std::path::absolute(folder) else { return };
     for folder in path.ancestors() {
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
@@ -201,33 +201,33 @@ impl DiskCache {
     /// # Errors
     /// If the folder does not belong to the gateway alone, or can't be used.
     pub fn open(folder: &Path, secret: &[u8; 32], capacity: u64) -> Result<Self, DiskError> {
-        own(folder)?;
+        ensure_private_folder(folder)?;
         // Files that another version of the gateway checked and wrote do not verify.
         let secret = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), VERSION.as_bytes());
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_ref());
         let mut held = HashMap::new();
-        add_sizes(&mut held, &files(folder));
+        add_sizes(&mut held, &list_files(folder));
         let (held, sweeping) = (Mutex::new(held), Mutex::default());
-        Ok(Self { folder: folder.to_owned(), key, capacity, held, sweeping })
+        Ok(Self { folder: folder.to_owned(), key, capacity, owner_bytes: held, sweep_lock: sweeping })
     }
 
     /// Reads the entry with this name.
     #[must_use]
     #[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "at most `LARGEST` bytes"))]
     pub fn read(&self, name: &DiskEntryName) -> Option<DiskEntry> {
-        let file = open_file(&self.path(name)).ok()?;
+        let file = open_file(&self.entry_path(name)).ok()?;
         let mut bytes = Vec::new();
-        (&file).take(LARGEST).read_to_end(&mut bytes).ok()?;
-        if let Some((mac, content)) = bytes.split_first_chunk::<MAC>()
-            && let Some((label, _)) = content.split_first_chunk::<LABEL>()
-            && self.fits(&name.key, content, mac)
+        (&file).take(MAX_FILE_SIZE).read_to_end(&mut bytes).ok()?;
+        if let Some((mac, content)) = bytes.split_first_chunk::<MAC_LENGTH>()
+            && let Some((label, _)) = content.split_first_chunk::<LABEL_LENGTH>()
+            && self.verify_mac(&name.key, content, mac)
         {
             // A failure only means that the file is removed earlier.
             let _ = file.set_modified(SystemTime::now());
             let [tag, size @ ..] = *label;
-            bytes.drain(..MAC + LABEL);
-            let label = DiskEntryLabel { tag: tag & !CODE, size: u32::from_be_bytes(size) };
-            return Some(DiskEntry { label, is_code: tag & CODE != 0, bytes });
+            bytes.drain(..MAC_LENGTH + LABEL_LENGTH);
+            let label = DiskEntryLabel { tag: tag & !CODE_TAG, size: u32::from_be_bytes(size) };
+            return Some(DiskEntry { label, is_code: tag & CODE_TAG != 0, bytes });
         }
         self.remove(name);
         None
@@ -244,9 +244,9 @@ impl DiskCache {
     ) {
         let DiskEntryLabel { tag, size } = label;
         let written = match content {
-            DiskEntryContent::Text(bytes) => self.write_bytes(name, tag & !CODE, size, bytes),
+            DiskEntryContent::Text(bytes) => self.write_bytes(name, tag & !CODE_TAG, size, bytes),
             DiskEntryContent::Code(module) => match module.serialize() {
-                Ok(bytes) => self.write_bytes(name, tag | CODE, size, &bytes),
+                Ok(bytes) => self.write_bytes(name, tag | CODE_TAG, size, &bytes),
                 Err(_) => return,
             },
         };
@@ -257,25 +257,25 @@ impl DiskCache {
 
     fn write_bytes(&self, name: &DiskEntryName, tag: u8, size: u32, bytes: &[u8]) -> io::Result<()> {
         let [a, b, c, d] = size.to_be_bytes();
-        let label: [u8; LABEL] = [tag, a, b, c, d];
-        let mac = self.mac(&name.key, &[&label, bytes]);
-        let path = self.path(name);
-        let before = fs::metadata(&path).map_or(0, |file| occupied(file.len()));
-        let new = fresh(&self.folder);
+        let label: [u8; LABEL_LENGTH] = [tag, a, b, c, d];
+        let mac = self.compute_mac(&name.key, &[&label, bytes]);
+        let path = self.entry_path(name);
+        let before = fs::metadata(&path).map_or(0, |file| size_on_disk(file.len()));
+        let new = temporary_path(&self.folder);
         let written = write_file(&new, &[mac.as_ref(), &label, bytes]).and_then(|_| fs::rename(&new, &path));
         written.inspect_err(|_| drop(fs::remove_file(&new)))?;
-        let mut held = self.held();
+        let mut held = self.lock_owner_bytes();
         let held = held.entry(name.owner).or_default();
-        *held = held.saturating_sub(before) + occupied((MAC + LABEL + bytes.len()) as u64);
+        *held = held.saturating_sub(before) + size_on_disk((MAC_LENGTH + LABEL_LENGTH + bytes.len()) as u64);
         Ok(())
     }
 
     /// Removes the entry with this name.
     pub fn remove(&self, name: &DiskEntryName) {
-        let path = self.path(name);
-        let size = fs::metadata(&path).map_or(0, |file| occupied(file.len()));
+        let path = self.entry_path(name);
+        let size = fs::metadata(&path).map_or(0, |file| size_on_disk(file.len()));
         if fs::remove_file(path).is_ok()
-            && let Some(held) = self.held().get_mut(&name.owner)
+            && let Some(held) = self.lock_owner_bytes().get_mut(&name.owner)
         {
             *held = held.saturating_sub(size);
         }
@@ -284,45 +284,45 @@ impl DiskCache {
     /// Removes the least recently used files if this owner, or all owners together, exceed their limit.
     /// Returns at once if another thread is doing so.
     fn sweep(&self, owner: OwnerId, used: impl Fn(&CacheKey) -> Option<SystemTime>) {
-        let share = self.capacity / SHARE;
+        let share = self.capacity / OWNER_SHARE_DIVISOR;
         let (all, own) = {
-            let held = self.held();
+            let held = self.lock_owner_bytes();
             (held.values().sum::<u64>(), held.get(&owner).copied().unwrap_or_default())
         };
         if all <= self.capacity && own <= share {
             return;
         }
-        let _guard = match self.sweeping.try_lock() {
+        let _guard = match self.sweep_lock.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
         // A file that is written meanwhile is counted once, or twice until the next sweep.
-        self.held().clear();
-        let mut files = files(&self.folder);
+        self.lock_owner_bytes().clear();
+        let mut files = list_files(&self.folder);
         for file in &mut files {
-            file.last = used(&file.name.key).map_or(file.last, |used| used.max(file.last));
+            file.last_used = used(&file.name.key).map_or(file.last_used, |used| used.max(file.last_used));
         }
-        files.sort_by_key(|file| file.last);
-        shrink(&mut files, share, |file| file.name.owner == owner);
-        shrink(&mut files, self.capacity, |_| true);
-        add_sizes(&mut self.held(), &files);
+        files.sort_by_key(|file| file.last_used);
+        evict_until(&mut files, share, |file| file.name.owner == owner);
+        evict_until(&mut files, self.capacity, |_| true);
+        add_sizes(&mut self.lock_owner_bytes(), &files);
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<OwnerId, u64>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_owner_bytes(&self) -> MutexGuard<'_, HashMap<OwnerId, u64>> {
+        self.owner_bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn path(&self, name: &DiskEntryName) -> PathBuf {
+    fn entry_path(&self, name: &DiskEntryName) -> PathBuf {
         let key: String = name.key.iter().map(|byte| format!("{byte:02x}")).collect();
         self.folder.join(format!("{:016x}-{key}.{ENDING}", name.owner))
     }
 
-    fn fits(&self, key: &CacheKey, content: &[u8], mac: &[u8]) -> bool {
+    fn verify_mac(&self, key: &CacheKey, content: &[u8], mac: &[u8]) -> bool {
         hmac::verify(&self.key, &[key, content].concat(), mac).is_ok()
     }
 
-    fn mac(&self, key: &CacheKey, parts: &[&[u8]]) -> hmac::Tag {
+    fn compute_mac(&self, key: &CacheKey, parts: &[&[u8]]) -> hmac::Tag {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(key);
         parts.iter().for_each(|part| context.update(part));
@@ -332,7 +332,7 @@ impl DiskCache {
 
 impl DiskEntryName {
     /// Parses the name of a file.
-    fn read(file: &str) -> Option<Self> {
+    fn parse(file: &str) -> Option<Self> {
         let (owner, key) = file.strip_suffix(ENDING)?.strip_suffix('.')?.split_once('-')?;
         let bytes = key.as_bytes().as_chunks::<2>().0.iter();
         let bytes = bytes.map(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
@@ -342,7 +342,7 @@ impl DiskEntryName {
 }
 
 /// Creates a folder if it is missing, and checks that it belongs to this user alone.
-fn own(folder: &Path) -> Result<(), DiskError> {
+fn ensure_private_folder(folder: &Path) -> Result<(), DiskError> {
     let fail = |source| DiskError::Io { folder: folder.to_owned(), source };
     if !folder.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fail)?;
@@ -350,7 +350,7 @@ fn own(folder: &Path) -> Result<(), DiskError> {
     let found = fs::metadata(folder).map_err(fail)?;
     let is_own =
         found.uid() == rustix::process::geteuid().as_raw() && found.permissions().mode() & 0o077 == 0;
-    if found.is_dir() && is_own { Ok(()) } else { Err(DiskError::NotOwn(folder.to_owned())) }
+    if found.is_dir() && is_own { Ok(()) } else { Err(DiskError::NotPrivate(folder.to_owned())) }
 }
 
 fn write_file(path: &Path, parts: &[&[u8]]) -> io::Result<File> {
@@ -370,24 +370,24 @@ struct ProgramFile {
     /// The size on the disk in bytes.
     size: u64,
     /// The time of its last use.
-    last: SystemTime,
+    last_used: SystemTime,
 }
 
 /// Returns the size on the disk of a file with this length, in bytes.
-fn occupied(length: u64) -> u64 {
-    length.next_multiple_of(BLOCK)
+fn size_on_disk(length: u64) -> u64 {
+    length.next_multiple_of(BLOCK_SIZE)
 }
 
 /// Returns the programs in a folder.
-fn files(folder: &Path) -> Vec<ProgramFile> {
+fn list_files(folder: &Path) -> Vec<ProgramFile> {
     let program = |entry: fs::DirEntry| {
-        let name = DiskEntryName::read(entry.file_name().to_str()?)?;
+        let name = DiskEntryName::parse(entry.file_name().to_str()?)?;
         let data = entry.metadata().ok()?;
         Some(ProgramFile {
             name,
             path: entry.path(),
-            size: occupied(data.len()),
-            last: data.modified().ok()?,
+            size: size_on_disk(data.len()),
+            last_used: data.modified().ok()?,
         })
     };
     fs::read_dir(folder).into_iter().flatten().flatten().filter_map(program).collect()
@@ -401,7 +401,7 @@ fn add_sizes(held: &mut HashMap<OwnerId, u64>, files: &[ProgramFile]) {
 }
 
 /// If the matching files exceed `most`, removes the first of them until a tenth is free.
-fn shrink(files: &mut Vec<ProgramFile>, most: u64, which: impl Fn(&ProgramFile) -> bool) {
+fn evict_until(files: &mut Vec<ProgramFile>, most: u64, which: impl Fn(&ProgramFile) -> bool) {
     let mut held: u64 = files.iter().filter(|file| which(file)).map(|file| file.size).sum();
     let left = if held > most { most / 10 * 9 } else { most };
     files.retain(|file| {

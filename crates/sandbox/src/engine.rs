@@ -2,9 +2,9 @@
 
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, Module, PoolingAllocationConfig};
 
-use crate::class::{GuestClass, PoolSize, STACK_KEPT, TABLE_KEPT};
+use crate::class::{GuestClass, PoolSize, STACK_KEEP_RESIDENT, TABLE_KEEP_RESIDENT};
 use crate::disk::DiskEntry;
-use crate::steps::{in_steps, with_checks};
+use crate::instrumentation::{add_yield_checks, split_bulk_operations};
 
 /// Stack for host functions, which run on the guest's stack, beyond the guest's own limit.
 const HOST_STACK: usize = 256 << 10;
@@ -36,7 +36,8 @@ impl Sandbox {
     /// # Errors
     /// If the system refuses the address space that the pool needs.
     pub fn new(class: GuestClass, pool: PoolSize) -> Result<Self, SandboxError> {
-        let engine = Engine::new(&config(class, pool)).map_err(SandboxError::because(NO_ENGINE))?;
+        let engine =
+            Engine::new(&pooled_config(class, pool)).map_err(SandboxError::with_context(NO_ENGINE))?;
         Ok(Self { engine, class })
     }
 
@@ -46,7 +47,7 @@ impl Sandbox {
     /// # Errors
     /// If the engine can't generate code for this machine.
     pub fn unpooled(class: GuestClass) -> Result<Self, SandboxError> {
-        let engine = Engine::new(&settings(class)).map_err(SandboxError::because(NO_ENGINE))?;
+        let engine = Engine::new(&codegen_config(class)).map_err(SandboxError::with_context(NO_ENGINE))?;
         Ok(Self { engine, class })
     }
 
@@ -68,8 +69,8 @@ impl Sandbox {
     /// # Errors
     /// If the module is not valid WebAssembly, or uses a disabled feature.
     pub fn compile(&self, wasm: &[u8]) -> Result<Module, SandboxError> {
-        let module = Module::from_binary(&self.engine, &in_steps(wasm));
-        module.and_then(with_image).map_err(SandboxError::because(NOT_COMPILED))
+        let module = Module::from_binary(&self.engine, &split_bulk_operations(wasm));
+        module.and_then(initialize_image).map_err(SandboxError::with_context(NOT_COMPILED))
     }
 
     /// Like [`Sandbox::compile`], for a client's module, which also yields before each call of the host and
@@ -79,9 +80,9 @@ impl Sandbox {
     /// # Errors
     /// As for [`Sandbox::compile`].
     pub fn compile_untrusted(&self, wasm: &[u8], environment: Option<&str>) -> Result<Module, SandboxError> {
-        let module = with_checks(wasm, environment).map_err(wasmtime::Error::new);
+        let module = add_yield_checks(wasm, environment).map_err(wasmtime::Error::new);
         let module = module.and_then(|wasm| Module::from_binary(&self.engine, &wasm));
-        module.and_then(with_image).map_err(SandboxError::because(NOT_COMPILED))
+        module.and_then(initialize_image).map_err(SandboxError::with_context(NOT_COMPILED))
     }
 
     /// Loads a module that [`precompile`] produced when this program was built. Compiles it again if this
@@ -101,14 +102,14 @@ impl Sandbox {
 
     /// Copies a module from another engine of the same class to this engine.
     #[must_use]
-    pub fn again(&self, module: &Module) -> Option<Module> {
+    pub fn copy_module(&self, module: &Module) -> Option<Module> {
         let code = module.serialize().ok()?;
         // SAFETY: `deserialize` runs the machine code that it is given. This is the code of a module that
         // this process runs already, and the bytes never left this function. wasmtime checks version,
         // settings and CPU features.
         #[expect(unsafe_code, reason = "compiled code that this process runs already")]
         let loaded = unsafe { Module::deserialize(&self.engine, &code) };
-        loaded.and_then(with_image).ok()
+        loaded.and_then(initialize_image).ok()
     }
 
     /// Loads a module from a [`crate::DiskCache`]. Returns `None` if it was compiled by another version or
@@ -122,7 +123,7 @@ impl Sandbox {
         // rejects code that does not match.
         #[expect(unsafe_code, reason = "compiled code that this gateway wrote itself, authenticated")]
         let loaded = unsafe { Module::deserialize(&self.engine, kept.code()?) };
-        loaded.and_then(with_image).ok()
+        loaded.and_then(initialize_image).ok()
     }
 }
 
@@ -131,8 +132,8 @@ impl Sandbox {
 /// # Errors
 /// If the module does not compile.
 pub fn precompile(class: GuestClass, wasm: &[u8]) -> Result<Vec<u8>, SandboxError> {
-    let engine = Engine::new(&settings(class)).map_err(SandboxError::because(NO_ENGINE))?;
-    engine.precompile_module(&in_steps(wasm)).map_err(SandboxError::because(NOT_COMPILED))
+    let engine = Engine::new(&codegen_config(class)).map_err(SandboxError::with_context(NO_ENGINE))?;
+    engine.precompile_module(&split_bulk_operations(wasm)).map_err(SandboxError::with_context(NOT_COMPILED))
 }
 
 const NO_ENGINE: &str = "the engine can't be created";
@@ -140,7 +141,7 @@ const NOT_COMPILED: &str = "the module does not compile";
 
 /// Makes the image of a module's initial memory, which may have 16 MiB. Otherwise its first instance would do
 /// it, on a request thread.
-fn with_image(module: Module) -> wasmtime::Result<Module> {
+fn initialize_image(module: Module) -> wasmtime::Result<Module> {
     module.initialize_copy_on_write_image()?;
     Ok(module)
 }
@@ -148,11 +149,11 @@ fn with_image(module: Module) -> wasmtime::Result<Module> {
 impl SandboxError {
     /// Whether the system refused the resources of a pool, so that a smaller one may fit.
     #[must_use]
-    pub fn is_refusal(&self) -> bool {
+    pub fn is_out_of_resources(&self) -> bool {
         self.what == NO_ENGINE
     }
 
-    pub(crate) fn because(what: &'static str) -> impl FnOnce(wasmtime::Error) -> Self {
+    pub(crate) fn with_context(what: &'static str) -> impl FnOnce(wasmtime::Error) -> Self {
         move |source| Self { what, source }
     }
 }
@@ -160,7 +161,7 @@ impl SandboxError {
 /// Returns the settings that affect compiled code. Programs must behave the same on all machines, or
 /// recordings could not be replayed: NaNs are canonicalised, relaxed SIMD is disabled, and threads are not
 /// compiled in.
-fn settings(class: GuestClass) -> Config {
+fn codegen_config(class: GuestClass) -> Config {
     let mut config = Config::new();
     // Compilation uses only the calling low-priority thread, and not all cores.
     config
@@ -171,18 +172,18 @@ fn settings(class: GuestClass) -> Config {
         .wasm_memory64(false)
         .concurrency_support(false)
         .memory_init_cow(true)
-        .max_wasm_stack(class.stack())
-        .async_stack_size(class.stack() + HOST_STACK);
+        .max_wasm_stack(class.stack_size())
+        .async_stack_size(class.stack_size() + HOST_STACK);
     config
 }
 
-fn config(class: GuestClass, pool: PoolSize) -> Config {
-    let mut config = settings(class);
-    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling(class, pool)));
+fn pooled_config(class: GuestClass, pool: PoolSize) -> Config {
+    let mut config = codegen_config(class);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling_config(class, pool)));
     config
 }
 
-fn pooling(class: GuestClass, pool: PoolSize) -> PoolingAllocationConfig {
+fn pooling_config(class: GuestClass, pool: PoolSize) -> PoolingAllocationConfig {
     let mut pooling = PoolingAllocationConfig::new();
     pooling
         .total_core_instances(pool.instances * class.instances_per_guest())
@@ -193,8 +194,8 @@ fn pooling(class: GuestClass, pool: PoolSize) -> PoolingAllocationConfig {
         .table_elements(TABLE_ELEMENTS)
         .max_unused_warm_slots(WARM_SLOTS)
         .linear_memory_keep_resident(class.keep_resident())
-        .table_keep_resident(TABLE_KEPT)
-        .async_stack_keep_resident(STACK_KEPT)
+        .table_keep_resident(TABLE_KEEP_RESIDENT)
+        .async_stack_keep_resident(STACK_KEEP_RESIDENT)
         .pagemap_scan(Enabled::Auto);
     pooling
 }
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     /// Returns the number of this process's memory images of a size.
-    fn images(bytes: u64) -> usize {
+    fn count_images(bytes: u64) -> usize {
         let files = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
         let is_image = |file: &std::fs::DirEntry| {
             let name = std::fs::read_link(file.path()).unwrap_or_default();
@@ -221,12 +222,12 @@ mod tests {
         let wasm = wat::parse_str(text).unwrap();
         let sandbox = Sandbox::unpooled(GuestClass::Plain).unwrap();
         let bytes = 3_014_656;
-        assert_eq!(images(bytes), 0);
+        assert_eq!(count_images(bytes), 0);
         let module = sandbox.compile(&wasm).unwrap();
         let untrusted = sandbox.compile_untrusted(&wasm, None).unwrap();
-        assert_eq!(images(bytes), 2);
-        let again = sandbox.again(&module).unwrap();
-        assert_eq!(images(bytes), 3);
+        assert_eq!(count_images(bytes), 2);
+        let again = sandbox.copy_module(&module).unwrap();
+        assert_eq!(count_images(bytes), 3);
         drop((module, untrusted, again));
     }
 }

@@ -14,11 +14,11 @@ mod class;
 mod discard;
 mod disk;
 mod engine;
-mod line;
+mod instrumentation;
 mod meter;
-mod room;
+mod resource_limits;
+mod run_queue;
 mod snapshot;
-mod steps;
 mod ticker;
 
 pub use alarm::with_alarm;
@@ -27,10 +27,10 @@ pub use class::{GuestClass, PoolSize};
 pub use discard::discard_memory;
 pub use disk::{DiskCache, DiskEntry, DiskEntryContent, DiskEntryLabel, DiskEntryName, DiskError, secret_in};
 pub use engine::{Sandbox, SandboxError, precompile};
-pub use line::{RunPermit, RunQueue, TooLong};
 pub use meter::{HeavyGate, MeteredFuture, OverCpu, TurnPermit};
 pub use offload::CpuClock;
-pub use room::{has_address_space, memory_limit};
+pub use resource_limits::{has_address_space, memory_limit};
+pub use run_queue::{RunPermit, RunQueue, TooLong};
 pub use snapshot::snapshot;
 pub use ticker::{EpochTicker, RunningGuest};
 

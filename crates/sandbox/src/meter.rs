@@ -22,10 +22,10 @@ use wasmtime::Engine;
 use crate::alarm::with_alarm;
 
 /// The CPU time from which on a guest is heavy.
-pub(crate) const HEAVY: Duration = Duration::from_millis(5);
+pub(crate) const HEAVY_THRESHOLD: Duration = Duration::from_millis(5);
 /// The limit below which polls are charged by the wall clock, and the maximum age of a reading of the CPU
 /// clock.
-const BRIEF: Duration = Duration::from_micros(100);
+const BRIEF_POLL: Duration = Duration::from_micros(100);
 
 type HeavyTurn = Pin<Box<dyn Future<Output = Option<FairPermit>> + Send>>;
 
@@ -50,7 +50,7 @@ pub struct OverCpu;
 /// A future that is charged for its polls.
 pub struct MeteredFuture<'g, F> {
     future: Pin<Box<F>>,
-    spent: Duration,
+    cpu_used: Duration,
     limit: Duration,
     gate: &'g HeavyGate,
     client: QuotaKey,
@@ -67,13 +67,13 @@ impl HeavyGate {
 
     /// Waits for a turn if a guest of this client with this CPU time is heavy. The permit is for one poll.
     pub async fn wait_turn(&self, client: QuotaKey, spent: Duration) -> Option<TurnPermit> {
-        if spent < HEAVY {
+        if spent < HEAVY_THRESHOLD {
             return None;
         }
         self.0.acquire(client).await.map(TurnPermit)
     }
 
-    fn turn(&self, client: QuotaKey) -> HeavyTurn {
+    fn acquire_turn(&self, client: QuotaKey) -> HeavyTurn {
         let semaphore = self.0.clone();
         Box::pin(async move { semaphore.acquire(client).await })
     }
@@ -86,10 +86,12 @@ thread_local! {
 
 impl PollStart {
     /// Starts a measurement. Reads the CPU clock if the guest has used more than [`BRIEF`] already.
-    fn now(spent: Duration) -> Self {
+    fn start(spent: Duration) -> Self {
         let wall = Instant::now();
-        let last = LAST.get().filter(|(at, _)| spent < BRIEF && wall.saturating_duration_since(*at) < BRIEF);
-        let (_, cpu) = last.unwrap_or_else(|| Self::read(wall));
+        let last = LAST
+            .get()
+            .filter(|(at, _)| spent < BRIEF_POLL && wall.saturating_duration_since(*at) < BRIEF_POLL);
+        let (_, cpu) = last.unwrap_or_else(|| Self::read_clock(wall));
         Self { wall, cpu }
     }
 
@@ -97,14 +99,14 @@ impl PollStart {
     fn elapsed(&self) -> Duration {
         let now = Instant::now();
         let wall = now.saturating_duration_since(self.wall);
-        if wall < BRIEF {
+        if wall < BRIEF_POLL {
             return wall;
         }
-        let (_, cpu) = Self::read(now);
+        let (_, cpu) = Self::read_clock(now);
         wall.min(cpu.since(self.cpu))
     }
 
-    fn read(wall: Instant) -> (Instant, CpuClock) {
+    fn read_clock(wall: Instant) -> (Instant, CpuClock) {
         let read = (wall, CpuClock::now());
         LAST.set(Some(read));
         read
@@ -116,21 +118,21 @@ impl<'g, F: Future> MeteredFuture<'g, F> {
     /// `limit`.
     pub fn new(future: F, limit: Duration, gate: &'g HeavyGate, client: QuotaKey, engine: &Engine) -> Self {
         let (future, engine) = (Box::pin(future), engine.clone());
-        Self { future, spent: Duration::ZERO, limit, gate, client, engine, turn: None }
+        Self { future, cpu_used: Duration::ZERO, limit, gate, client, engine, turn: None }
     }
 
     /// Returns the CPU time of all polls so far.
     #[must_use]
-    pub fn spent(&self) -> Duration {
-        self.spent
+    pub fn cpu_used(&self) -> Duration {
+        self.cpu_used
     }
 
     /// Waits for a turn if the guest is heavy.
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Option<FairPermit>> {
-        if self.spent < HEAVY {
+        if self.cpu_used < HEAVY_THRESHOLD {
             return Poll::Ready(None);
         }
-        let turn = self.turn.get_or_insert_with(|| self.gate.turn(self.client));
+        let turn = self.turn.get_or_insert_with(|| self.gate.acquire_turn(self.client));
         let permit = ready!(turn.as_mut().poll(context));
         self.turn = None;
         Poll::Ready(permit)
@@ -143,12 +145,12 @@ impl<F: Future> Future for MeteredFuture<'_, F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let _permit = ready!(this.poll_turn(context));
-        let begun = PollStart::now(this.spent);
+        let begun = PollStart::start(this.cpu_used);
         let polled = with_alarm(&this.engine, || this.future.as_mut().poll(context));
-        this.spent += begun.elapsed();
+        this.cpu_used += begun.elapsed();
         match polled {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending if this.spent > this.limit => Poll::Ready(Err(OverCpu)),
+            Poll::Pending if this.cpu_used > this.limit => Poll::Ready(Err(OverCpu)),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -163,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    fn metered<T>(
+    fn metered_poll<T>(
         poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> MeteredFuture<'static, impl Future<Output = T>> {
         static GATE: LazyLock<HeavyGate> = LazyLock::new(|| HeavyGate::new(2));
@@ -180,22 +182,22 @@ mod tests {
 
     #[test]
     fn does_not_charge_for_waiting() {
-        let mut waits = metered(|_| {
-            std::thread::sleep(5 * BRIEF);
+        let mut waits = metered_poll(|_| {
+            std::thread::sleep(5 * BRIEF_POLL);
             Poll::Ready(())
         });
         let clock = CpuClock::now();
         let began = Instant::now();
         (&mut waits).now_or_never().unwrap().unwrap();
-        assert!(waits.spent() <= clock.elapsed() + BRIEF, "{:?}", waits.spent());
-        assert!(waits.spent() <= began.elapsed());
+        assert!(waits.cpu_used() <= clock.elapsed() + BRIEF_POLL, "{:?}", waits.cpu_used());
+        assert!(waits.cpu_used() <= began.elapsed());
     }
 
     #[test]
     fn charges_for_all_work_and_little_of_earlier_guests() {
-        for work in [BRIEF / 4, BRIEF, 20 * BRIEF] {
-            spin(BRIEF / 2);
-            let mut works = metered(move |_| {
+        for work in [BRIEF_POLL / 4, BRIEF_POLL, 20 * BRIEF_POLL] {
+            spin(BRIEF_POLL / 2);
+            let mut works = metered_poll(move |_| {
                 spin(work);
                 Poll::Ready(())
             });
@@ -203,8 +205,8 @@ mod tests {
             (&mut works).now_or_never().unwrap().unwrap();
             let used = clock.elapsed();
             // The two clocks may run at slightly different rates.
-            assert!(works.spent() >= work / 100 * 99, "{:?} of {work:?}", works.spent());
-            assert!(works.spent() <= used + BRIEF, "{:?} of {used:?}", works.spent());
+            assert!(works.cpu_used() >= work / 100 * 99, "{:?} of {work:?}", works.cpu_used());
+            assert!(works.cpu_used() <= used + BRIEF_POLL, "{:?} of {used:?}", works.cpu_used());
         }
     }
 
@@ -213,7 +215,7 @@ mod tests {
         let gate = HeavyGate::new(2);
         let turn = |client: &'static str| {
             let gate = gate.clone();
-            async move { gate.wait_turn(QuotaKey::new(&client), HEAVY).await }.boxed()
+            async move { gate.wait_turn(QuotaKey::new(&client), HEAVY_THRESHOLD).await }.boxed()
         };
         let first = turn("attacker").now_or_never().unwrap();
         let mut waiting: Vec<_> = (0..3).map(|_| turn("attacker")).collect();
@@ -228,9 +230,9 @@ mod tests {
     #[test]
     fn ends_a_guest_that_never_finishes() {
         let mut polls = 0;
-        let mut spins = metered(|_| {
+        let mut spins = metered_poll(|_| {
             polls += 1;
-            spin(BRIEF / 2);
+            spin(BRIEF_POLL / 2);
             Poll::<()>::Pending
         });
         let ended = std::iter::from_fn(|| Some((&mut spins).now_or_never())).flatten().next();

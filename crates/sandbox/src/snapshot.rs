@@ -20,27 +20,27 @@ const PAGE: usize = 4096;
 /// # Errors
 /// If the module is invalid, or its initialiser calls an import, traps or changes a global.
 pub fn snapshot(wasm: &[u8], init: &str) -> Result<Vec<u8>, SandboxError> {
-    let memory = run(wasm, init).map_err(SandboxError::because("the initialiser failed"))?;
-    bake(wasm, init, &memory).map_err(SandboxError::because("the module can't be rewritten"))
+    let memory = run_initializer(wasm, init).map_err(SandboxError::with_context("the initialiser failed"))?;
+    rewrite_module(wasm, init, &memory).map_err(SandboxError::with_context("the module can't be rewritten"))
 }
 
-fn run(wasm: &[u8], init: &str) -> wasmtime::Result<Vec<u8>> {
+fn run_initializer(wasm: &[u8], init: &str) -> wasmtime::Result<Vec<u8>> {
     let engine = Engine::new(&Config::new())?;
     let module = wasmtime::Module::from_binary(&engine, wasm)?;
     let mut linker = Linker::new(&engine);
     linker.define_unknown_imports_as_traps(&module)?;
     let mut store = Store::new(&engine, ());
     let instance = linker.instantiate(&mut store, &module)?;
-    let before = globals(&mut store, &instance);
+    let before = read_globals(&mut store, &instance);
     instance.get_typed_func::<(), ()>(&mut store, init)?.call(&mut store, ())?;
-    let after = globals(&mut store, &instance);
+    let after = read_globals(&mut store, &instance);
     wasmtime::ensure!(before == after, "it changed a global: {before:?} became {after:?}");
     let memory = instance.get_memory(&mut store, "memory");
     let memory = memory.ok_or_else(|| wasmtime::format_err!("it exports no memory"))?;
     Ok(memory.data(&store).to_vec())
 }
 
-fn globals(store: &mut Store<()>, instance: &Instance) -> Vec<(String, Option<i32>)> {
+fn read_globals(store: &mut Store<()>, instance: &Instance) -> Vec<(String, Option<i32>)> {
     let all: Vec<_> = instance
         .exports(&mut *store)
         .map(|export| (export.name().to_owned(), export.into_global()))
@@ -49,19 +49,19 @@ fn globals(store: &mut Store<()>, instance: &Instance) -> Vec<(String, Option<i3
     values.map(|(name, value)| (name, if let Val::I32(value) = value { Some(value) } else { None })).collect()
 }
 
-fn bake(wasm: &[u8], init: &str, memory: &[u8]) -> wasmtime::Result<Vec<u8>> {
+fn rewrite_module(wasm: &[u8], init: &str, memory: &[u8]) -> wasmtime::Result<Vec<u8>> {
     let mut module = Module::new();
     for payload in Parser::new(0).parse_all(wasm) {
         let payload = payload?;
         match &payload {
             Payload::MemorySection(section) => {
-                module.section(&memories(section.clone(), memory.len())?);
+                module.section(&encode_memories(section.clone(), memory.len())?);
             }
             Payload::ExportSection(section) => {
-                module.section(&exports(section.clone(), init)?);
+                module.section(&encode_exports(section.clone(), init)?);
             }
             Payload::DataSection(_) => {
-                module.section(&data(memory));
+                module.section(&encode_data(memory));
             }
             // The code uses no passive segments: the linker generates these only for shared memories.
             Payload::DataCountSection { .. } | Payload::StartSection { .. } | Payload::CustomSection(_) => {}
@@ -75,7 +75,10 @@ fn bake(wasm: &[u8], init: &str, memory: &[u8]) -> wasmtime::Result<Vec<u8>> {
     Ok(module.finish())
 }
 
-fn memories(section: wasmparser::MemorySectionReader<'_>, bytes: usize) -> wasmtime::Result<MemorySection> {
+fn encode_memories(
+    section: wasmparser::MemorySectionReader<'_>,
+    bytes: usize,
+) -> wasmtime::Result<MemorySection> {
     let mut memories = MemorySection::new();
     for memory in section {
         let mut memory = RoundtripReencoder.memory_type(memory?)?;
@@ -85,7 +88,7 @@ fn memories(section: wasmparser::MemorySectionReader<'_>, bytes: usize) -> wasmt
     Ok(memories)
 }
 
-fn exports(
+fn encode_exports(
     section: wasmparser::ExportSectionReader<'_>,
     init: &str,
 ) -> wasmtime::Result<wasm_encoder::ExportSection> {
@@ -99,7 +102,7 @@ fn exports(
     Ok(exports)
 }
 
-fn data(memory: &[u8]) -> DataSection {
+fn encode_data(memory: &[u8]) -> DataSection {
     let mut section = DataSection::new();
     let used = |page: &[u8]| page.iter().any(|byte| *byte != 0);
     let pages: Vec<bool> = memory.chunks(PAGE).map(used).collect();

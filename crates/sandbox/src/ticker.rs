@@ -62,7 +62,7 @@ impl EpochTicker {
 
     /// Keeps the ticker running until the result is dropped.
     #[must_use]
-    pub fn run(&self) -> RunningGuest<'_> {
+    pub fn track_guest(&self) -> RunningGuest<'_> {
         self.state.running.fetch_add(1, SeqCst);
         // Load before swapping, since a write invalidates the cache line in other cores.
         if self.state.asleep.load(SeqCst) && self.state.asleep.swap(false, SeqCst) {

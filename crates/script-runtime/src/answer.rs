@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Limited};
 use offload::OffloadPool;
 use script::HandlerMethod;
 use serde_json::{Map, Value};
-use services::body::{self, read_within};
+use services::body::{self, read_limited};
 use services::{CallError, RequestCall, StreamedServiceBody};
 
 use crate::ask;
@@ -128,7 +128,7 @@ impl HandlerReply {
             Self::Whole { status, headers, body } => (status, headers, body),
             Self::Streamed(answer) => {
                 let (head, body) = answer.into_parts();
-                let Ok(body) = read_within(body, limit).await else {
+                let Ok(body) = read_limited(body, limit).await else {
                     return Ok(failed(502, "the answer broke off, or is too large"));
                 };
                 let response = (method, head.status);

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode, Uri};
 use offload::{OffloadPool, SHORT_TEXT};
 use script::HandlerMethod;
 use serde_json::{Map, Value};
-use services::{CallError, RequestCall, work_on_text};
+use services::{CallError, RequestCall, process_text};
 
 use crate::frame::{FramePayload, PayloadKind};
 
@@ -104,7 +104,7 @@ pub(crate) async fn parameters_of(
         return Ok(parameters(Some(query)));
     }
     let query = query.to_owned();
-    work_on_text(pool, KIND, call, bytes, move || parameters(Some(&query))).await
+    process_text(pool, KIND, call, bytes, move || parameters(Some(&query))).await
 }
 
 /// A parameter: its index in the URL, and its name and value.
@@ -153,7 +153,7 @@ pub(crate) async fn payload(
     bytes: Bytes,
 ) -> Result<Result<FramePayload, InvalidBody>, CallError> {
     let (declared, length) = (BodyRepresentation::declared(headers), bytes.len());
-    work_on_text(pool, KIND, call, length, move || valid(declared, bytes)).await
+    process_text(pool, KIND, call, length, move || valid(declared, bytes)).await
 }
 
 fn valid(declared: BodyRepresentation, bytes: Bytes) -> Result<FramePayload, InvalidBody> {
@@ -193,7 +193,7 @@ pub(crate) async fn answered(
         return Ok(FramePayload::default());
     }
     let (declared, length) = (BodyRepresentation::declared(headers), bytes.len());
-    work_on_text(pool, KIND, call, length, move || claimed(declared, bytes)).await
+    process_text(pool, KIND, call, length, move || claimed(declared, bytes)).await
 }
 
 fn claimed(declared: BodyRepresentation, bytes: Bytes) -> FramePayload {

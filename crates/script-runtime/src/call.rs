@@ -155,16 +155,16 @@ impl ExternalCalls {
         let parts = ParsedUrl::read(url)?;
         let base = parts.base.to_ascii_lowercase();
         // A service may refer to itself by its address.
-        let is_own = from.base.eq_ignore_ascii_case(&base) || from.service.is_at(parts.authority);
+        let is_own = from.base.eq_ignore_ascii_case(&base) || from.service.has_authority(parts.authority);
         if from.is_registered && is_own {
             let path = parts.path_and_query(url)?;
-            let Some(path) = from.service.below_base(path.as_str()) else {
+            let Some(path) = from.service.strip_base_path(path.as_str()) else {
                 let text = "which is not below the base path of the service";
                 return Err(format!("{}{} redirects to {path}, {text}", from.base, from.path));
             };
             return Ok(CallTarget { path: ParsedUrl { path, ..parts }.path_and_query(url)?, ..from.clone() });
         }
-        let found = match self.services.at(parts.authority) {
+        let found = match self.services.find_by_authority(parts.authority) {
             Some(_) => Err(format!("`{}` is a service, to which no redirect leads", parts.authority)),
             None => self.host(url, &parts),
         };
@@ -175,7 +175,7 @@ impl ExternalCalls {
     fn host(&self, url: &str, parts: &ParsedUrl<'_>) -> Result<CallTarget, String> {
         let service = self
             .hosts
-            .service(parts.authority, parts.is_secure)
+            .find_service(parts.authority, parts.is_secure)
             .ok_or_else(|| format!("`{}` is not a host that the route's `hosts` allow", parts.authority))?;
         let path = parts.path_and_query(url)?;
         Ok(CallTarget { service, is_registered: false, base: parts.base.to_owned(), path })
@@ -206,7 +206,7 @@ impl ExternalCalls {
             }
         }
         // A script may refer to a service by its address.
-        match self.services.at(parts.authority) {
+        match self.services.find_by_authority(parts.authority) {
             Some(service) => Ok(registered(service, parts.path_and_query(url)?)),
             None => self.host(url, &parts).map_err(|_| {
                 let authority = parts.authority;

@@ -15,7 +15,7 @@ use json::{JsonDocument, JsonNode, ValueKind};
 use script::InlinePlan;
 use script::recipe::{InlineOperation, ObjectEntry, UrlPiece, ValuePart};
 use serde_json::Value as JsonValue;
-use services::path::is_segment;
+use services::path::is_safe_segment;
 
 use crate::call::OutboundCall;
 use crate::frame::{self, FramePayload};
@@ -236,7 +236,7 @@ impl InlineEvaluation {
                 continue;
             }
             let text = text(&seen)?;
-            if !is_query && !is_segment(&text) {
+            if !is_query && !is_safe_segment(&text) {
                 return None;
             }
             encode(&text, &mut url);

@@ -12,11 +12,11 @@ use http::header::HeaderName;
 use http::{HeaderValue, Method, Request, Response};
 use http_body::Body as _;
 use script::{HeaderReads, ScriptProgram};
-use services::body::{ReadBodyError, read_within};
-use services::caching::vary;
+use services::body::{ReadBodyError, read_limited};
+use services::caching::add_vary;
 use services::{
     BodyDeadlineExceeded, CallError, ConfigProblem, GatewayOverloaded, PermittedHosts, RequestCall,
-    RequestReport, ServiceSet, StreamedServiceBody, ToProblem, by,
+    RequestReport, ServiceSet, StreamedServiceBody, ToProblem, timeout_at,
 };
 
 use crate::ask::{self, InvalidBody, ScriptRequest};
@@ -276,10 +276,12 @@ impl ScriptRoute {
         let is_head = request.method() == Method::HEAD;
         let is_get = is_head || request.method() == Method::GET;
         let (trace, budget, caller) = (seen.trace.clone(), Arc::clone(&seen.budget), seen.caller.clone());
-        let phase = trace.phase("run");
+        let phase = trace.start_phase("run");
         let answered = self.run(request, seen, started).await;
         drop(phase);
-        let report = |RunCost { made, cpu }| budget.report(RequestReport { made, since: Some(started), cpu });
+        let report = |RunCost { made, cpu }| {
+            budget.store_report(RequestReport { call_records: made, started: Some(started), cpu })
+        };
         let RunResponse { reply, version, header_reads, cost } =
             answered.map_err(|run::RunFailure { error, cost }| {
                 report(cost);
@@ -290,14 +292,14 @@ impl ScriptRoute {
         if is_get {
             let services = &self.setup.outside.services;
             let forwarded = services.names().filter_map(|name| services.get(name));
-            let forwarded = forwarded.flat_map(|service| service.forwarded());
+            let forwarded = forwarded.flat_map(|service| service.forwarded_headers());
             if reads_credentials(&header_reads) {
-                budget.cache().note_private();
+                budget.cache_notes().record_private();
             }
-            budget.cache().mark(response.headers_mut(), &caller, forwarded);
+            budget.cache_notes().set_cache_control(response.headers_mut(), &caller, forwarded);
             if let HeaderReads::Named(names) = &header_reads {
                 let names: Vec<_> = names.iter().filter_map(|name| HeaderName::try_from(name).ok()).collect();
-                vary(response.headers_mut(), names.iter());
+                add_vary(response.headers_mut(), names.iter());
             }
         }
         if let Some(version) = version.filter(|_| self.setup.show_versions) {
@@ -323,7 +325,7 @@ impl ScriptRoute {
                 let ask = self.ask(&generation, request, &seen).await?;
                 Ok::<_, ScriptError>((generation, ask))
             });
-            by(deadline.min(answer_by.0), ready).await
+            timeout_at(deadline.min(answer_by.0), ready).await
         };
         let (generation, ask) = ready.unwrap_or(Err(late))?;
         // The operator's script makes the calls, so the caller's rights do not limit them.
@@ -383,7 +385,7 @@ impl DeployedNames {
 
 /// Reads a body up to the limit.
 async fn whole(body: StreamedServiceBody, limit: u64) -> Result<bytes::Bytes, ScriptError> {
-    read_within(body, limit).await.map_err(|error| match error {
+    read_limited(body, limit).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => ScriptError::BodySize(limit),
         ReadBodyError::Broken(_) => ScriptError::BrokenBody,
     })

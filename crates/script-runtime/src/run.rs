@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use offload::OffloadError;
 use script::{ConcurrencyClass, HeaderReads};
-use services::turn::ByteTurn;
-use services::{RequestBudget, RequestCall, UnfinishedResponse, UpstreamCallRecord, by};
+use services::coop::ByteTurn;
+use services::{RequestBudget, RequestCall, UnfinishedResponse, UpstreamCallRecord, timeout_at};
 use tokio::sync::oneshot;
 
 use crate::answer::HandlerReply;
@@ -140,7 +140,7 @@ pub(crate) async fn answer(asked: RunRequest) -> Result<RunResponse, RunFailure>
         RoutingResult::Delete(path) => {
             let at = format!("DELETE {path}");
             let removal = Box::pin(generation.edition.remove(&path, &origin.held, &at));
-            match by(origin.deadline, pin!(removal)).await {
+            match timeout_at(origin.deadline, pin!(removal)).await {
                 Some(removed) => removed.map_err(ScriptError::from)?,
                 None => return Err(ScriptError::Wall { limit: setup.limits.timeout.0 }.into()),
             };
@@ -167,14 +167,14 @@ impl ScriptRun {
         let limits = &setup.limits;
         let now = Instant::now();
         let timeout = limits.timeout.0.min(origin.deadline.saturating_duration_since(now));
-        let budget = RequestBudget::since(
+        let budget = RequestBudget::new_at(
             now,
             timeout,
             limits.calls,
             limits.upstream_bytes.0,
             limits.concurrency as usize,
         );
-        let budget = budget.part_of(&origin.call.budget);
+        let budget = budget.with_parent(&origin.call.budget);
         let call = RequestCall { budget: Arc::new(budget), ..Arc::unwrap_or_clone(origin.call) };
         let origin = RunOrigin { call: Arc::new(call), deadline: now + timeout, ..origin };
         Box::new(Self {
@@ -203,7 +203,7 @@ impl ScriptRun {
 
     /// Waits for its turn and runs; a writer in a task of its own, so that it does not end with its caller.
     async fn begin(mut self: Box<Self>) -> Result<RunResponse, RunFailure> {
-        let entered = by(self.answer_by(), pin!(self.prepare())).await;
+        let entered = timeout_at(self.answer_by(), pin!(self.prepare())).await;
         if let Err(error) = entered.unwrap_or_else(|| Err(self.late())) {
             return Err(self.failed(error));
         }
@@ -229,7 +229,7 @@ impl ScriptRun {
         let handler = &generation.service().handlers[self.handler];
         if !handler.cells.is_empty() || self.instance.is_some() {
             // State and captured variables are in the response, and no service has made them public.
-            self.origin.call.budget.cache().note_private();
+            self.origin.call.budget.cache_notes().record_private();
         }
         if !handler.cells.is_empty() {
             // Boxed, since most handlers do not use state, and their futures would otherwise reserve space
@@ -268,7 +268,7 @@ impl ScriptRun {
 
     /// Runs until the response; also returns the run, if it continues afterwards.
     async fn first(mut self: Box<Self>) -> (Result<RunResponse, RunFailure>, Option<Box<Self>>) {
-        let result = by(self.answer_by(), pin!(self.until_answer())).await;
+        let result = timeout_at(self.answer_by(), pin!(self.until_answer())).await;
         match result.unwrap_or_else(|| Err(self.late())) {
             Ok(reply) => {
                 let header_reads = self.generation.service().handlers[self.handler].header_reads.clone();
@@ -291,7 +291,7 @@ impl ScriptRun {
                 None => Ok(()),
             }
         };
-        let ended = by(deadline, pin!(rest)).await;
+        let ended = timeout_at(deadline, pin!(rest)).await;
         let error = match ended {
             Some(Ok(())) => return,
             Some(Err(error)) => error,
@@ -322,11 +322,11 @@ impl ScriptRun {
     async fn step(&mut self) -> Result<Option<HandlerReply>, ScriptError> {
         match std::future::poll_fn(|context| self.poll(context)).await {
             RunStep::Back(back) => {
-                self.turn.took(back.bytes()).await;
+                self.turn.consume_bytes(back.bytes()).await;
                 self.back(back).await
             }
             RunStep::Event(RunEvent::From(from)) => {
-                self.turn.took(0).await;
+                self.turn.consume_bytes(0).await;
                 let from = match from {
                     frame::WorkerMessage::Long(long) => {
                         let Some(entered) = &self.entered else { return Ok(None) };
@@ -427,7 +427,7 @@ impl ScriptRun {
     }
 
     fn cost(&self) -> RunCost {
-        RunCost { made: self.origin.call.budget.take_made(), cpu: self.cpu }
+        RunCost { made: self.origin.call.budget.take_call_records(), cpu: self.cpu }
     }
 
     /// Ends a run without a response. A writer's turn ends without a commit, although its worker may have

@@ -20,17 +20,17 @@ pub struct AcceptItem<'a> {
 
 /// Returns the weight of the first item with one of the given names.
 #[must_use]
-pub fn weight(headers: &HeaderMap, list: HeaderName, names: &[&str]) -> Option<u16> {
+pub fn item_weight(headers: &HeaderMap, list: HeaderName, names: &[&str]) -> Option<u16> {
     let is_it = |item: &AcceptItem<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
-    items(headers, list).find(is_it).map(|item| item.weight)
+    weighted_items(headers, list).find(is_it).map(|item| item.weight)
 }
 
 /// Returns the first [`MAX_MEMBERS`] items of a weighted list.
-pub fn items(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = AcceptItem<'_>> {
+pub fn weighted_items(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = AcceptItem<'_>> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).take(MAX_MEMBERS).map(|item| {
         let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
-        let weight = parameter(parameters, "q").map_or(1000, thousandths);
+        let weight = find_parameter(parameters, "q").map_or(1000, parse_weight);
         AcceptItem { name: name.trim(), weight, parameters }
     })
 }
@@ -38,7 +38,7 @@ pub fn items(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = Acce
 /// Returns a parameter from the part after a name: `charset` from `charset=utf-8; q=1`. Only the first
 /// parameters are read.
 #[must_use]
-pub fn parameter<'a>(parameters: &'a str, name: &str) -> Option<&'a str> {
+pub fn find_parameter<'a>(parameters: &'a str, name: &str) -> Option<&'a str> {
     parameters.split(';').take(MAX_PARAMETERS).find_map(|part| {
         let (known, value) = part.split_once('=')?;
         known.trim().eq_ignore_ascii_case(name).then(|| value.trim().trim_matches('"'))
@@ -46,7 +46,7 @@ pub fn parameter<'a>(parameters: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Parses a weight into thousandths: `0.8` is 800.
-fn thousandths(weight: &str) -> u16 {
+fn parse_weight(weight: &str) -> u16 {
     let (whole, fraction) = weight.split_once('.').unwrap_or((weight, ""));
     let is_weight = fraction.len() <= 3 && fraction.bytes().all(|digit| digit.is_ascii_digit());
     if !is_weight {
@@ -74,11 +74,11 @@ mod tests {
             let list = "a,".repeat(items) + "text/html";
             HeaderMap::from_iter([(ACCEPT, HeaderValue::try_from(list).unwrap())])
         };
-        assert_eq!(items(&behind(30_000), ACCEPT).count(), MAX_MEMBERS);
-        assert_eq!(weight(&behind(MAX_MEMBERS - 1), ACCEPT, &["text/html"]), Some(1000));
-        assert_eq!(weight(&behind(MAX_MEMBERS), ACCEPT, &["text/html"]), None);
+        assert_eq!(weighted_items(&behind(30_000), ACCEPT).count(), MAX_MEMBERS);
+        assert_eq!(item_weight(&behind(MAX_MEMBERS - 1), ACCEPT, &["text/html"]), Some(1000));
+        assert_eq!(item_weight(&behind(MAX_MEMBERS), ACCEPT, &["text/html"]), None);
         let many = |parameters: usize| "a;".repeat(parameters) + "q=1";
-        assert_eq!(parameter(&many(MAX_PARAMETERS - 1), "q"), Some("1"));
-        assert_eq!(parameter(&many(MAX_PARAMETERS), "q"), None);
+        assert_eq!(find_parameter(&many(MAX_PARAMETERS - 1), "q"), Some("1"));
+        assert_eq!(find_parameter(&many(MAX_PARAMETERS), "q"), None);
     }
 }

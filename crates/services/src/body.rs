@@ -8,12 +8,12 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 
-use crate::turn::{ByteTurn, TURN_BYTES};
+use crate::coop::{ByteTurn, TURN_BYTES};
 
 /// The capacity of a block of a [`BodyBuffer`].
-const BLOCK: usize = 256 << 10;
+const BLOCK_BYTES: usize = 256 << 10;
 /// The largest buffer to reserve in advance for a body, whatever its declared length.
-const ROOM: u64 = 1 << 20;
+const MAX_RESERVED_BYTES: u64 = 1 << 20;
 
 /// The error of an incomplete body.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -39,11 +39,11 @@ pub fn empty() -> StreamedServiceBody {
 }
 
 /// Returns a body of pieces that are available without waiting, `length` bytes in total.
-pub fn pieces(
+pub fn from_pieces(
     length: usize,
     pieces: impl Iterator<Item = Bytes> + Send + Unpin + 'static,
 ) -> StreamedServiceBody {
-    BodyPieces { pieces, rest: length as u64 }.boxed_unsync()
+    BodyPieces { pieces, remaining_bytes: length as u64 }.boxed_unsync()
 }
 
 /// Reads a body of at most `limit` bytes to its end into one buffer, whatever the size of its pieces: a list
@@ -53,12 +53,12 @@ pub fn pieces(
 /// # Errors
 /// [`ReadBodyError::TooLarge`] if the body exceeds the limit, and [`ReadBodyError::Broken`] if it is
 /// incomplete.
-pub async fn read_within(mut body: StreamedServiceBody, limit: u64) -> Result<Bytes, ReadBodyError> {
+pub async fn read_limited(mut body: StreamedServiceBody, limit: u64) -> Result<Bytes, ReadBodyError> {
     let mut buffer = BodyBuffer::default();
     let mut turn = ByteTurn::default();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(ReadBodyError::Broken)?.into_data() else { continue };
-        turn.took(data.len()).await;
+        turn.consume_bytes(data.len()).await;
         if (buffer.len() + data.len()) as u64 > limit {
             return Err(ReadBodyError::TooLarge(limit));
         }
@@ -83,67 +83,69 @@ pub enum ReadBodyError {
 #[derive(Debug, Default)]
 pub struct BodyBuffer {
     /// The first piece, as long as it is the only one.
-    first: Bytes,
+    first_piece: Bytes,
     /// The full blocks, and pieces as long as a block.
-    full: Vec<Bytes>,
+    full_blocks: Vec<Bytes>,
     full_length: usize,
     /// The block that pieces are copied to.
-    last: BytesMut,
+    last_block: BytesMut,
 }
 
 impl BodyBuffer {
     /// Adds a piece.
     pub fn put(&mut self, piece: Bytes) {
-        self.put_before(piece, || 0);
+        self.put_and_reserve(piece, || 0);
     }
 
     /// Adds a piece. If it is the second one, `to_come` returns the declared length of the rest of the body,
     /// for which room is reserved.
-    pub(crate) fn put_before(&mut self, piece: Bytes, to_come: impl FnOnce() -> u64) {
+    pub(crate) fn put_and_reserve(&mut self, piece: Bytes, to_come: impl FnOnce() -> u64) {
         if self.is_empty() {
-            self.first = piece;
+            self.first_piece = piece;
             return;
         }
-        if !self.first.is_empty() {
-            let first = std::mem::take(&mut self.first);
-            self.last.reserve(first.len() + piece.len() + to_come().min(ROOM) as usize);
+        if !self.first_piece.is_empty() {
+            let first = std::mem::take(&mut self.first_piece);
+            self.last_block.reserve(first.len() + piece.len() + to_come().min(MAX_RESERVED_BYTES) as usize);
             self.append(first);
         }
         self.append(piece);
     }
 
     fn append(&mut self, piece: Bytes) {
-        if piece.len() < BLOCK {
-            self.room(piece.len()).extend_from_slice(&piece);
+        if piece.len() < BLOCK_BYTES {
+            self.reserve_block(piece.len()).extend_from_slice(&piece);
         } else {
-            self.seal();
+            self.seal_block();
             self.full_length += piece.len();
-            self.full.push(piece);
+            self.full_blocks.push(piece);
         }
     }
 
     /// Returns the block that pieces are copied to, with room for `length` bytes. A small block grows.
-    pub(crate) fn room(&mut self, length: usize) -> &mut BytesMut {
-        if self.last.len() >= BLOCK / 2 && self.last.capacity() - self.last.len() < length {
-            self.seal();
-            self.last = BytesMut::with_capacity(BLOCK);
+    pub(crate) fn reserve_block(&mut self, length: usize) -> &mut BytesMut {
+        if self.last_block.len() >= BLOCK_BYTES / 2
+            && self.last_block.capacity() - self.last_block.len() < length
+        {
+            self.seal_block();
+            self.last_block = BytesMut::with_capacity(BLOCK_BYTES);
         }
-        self.last.reserve(length);
-        &mut self.last
+        self.last_block.reserve(length);
+        &mut self.last_block
     }
 
-    fn seal(&mut self) {
-        let block = std::mem::take(&mut self.last).freeze();
+    fn seal_block(&mut self) {
+        let block = std::mem::take(&mut self.last_block).freeze();
         if !block.is_empty() {
             self.full_length += block.len();
-            self.full.push(block);
+            self.full_blocks.push(block);
         }
     }
 
     /// The number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.first.len() + self.full_length + self.last.len()
+        self.first_piece.len() + self.full_length + self.last_block.len()
     }
 
     /// Whether the buffer is empty.
@@ -154,20 +156,20 @@ impl BodyBuffer {
 
     /// Returns all bytes. Yields to other tasks while it joins blocks.
     pub async fn finish(mut self) -> Bytes {
-        if self.full.is_empty() {
-            return if self.last.is_empty() { self.first } else { self.last.freeze() };
+        if self.full_blocks.is_empty() {
+            return if self.last_block.is_empty() { self.first_piece } else { self.last_block.freeze() };
         }
-        self.seal();
-        if let [only] = self.full.as_mut_slice() {
+        self.seal_block();
+        if let [only] = self.full_blocks.as_mut_slice() {
             return std::mem::take(only);
         }
         let mut all = BytesMut::with_capacity(self.full_length);
         let mut turn = ByteTurn::default();
         // Each block is freed as soon as it is copied.
-        for block in self.full {
+        for block in self.full_blocks {
             for part in block.chunks(TURN_BYTES) {
                 all.extend_from_slice(part);
-                turn.took(part.len()).await;
+                turn.consume_bytes(part.len()).await;
             }
         }
         all.freeze()
@@ -176,7 +178,7 @@ impl BodyBuffer {
 
 struct BodyPieces<I> {
     pieces: I,
-    rest: u64,
+    remaining_bytes: u64,
 }
 
 impl<I: Iterator<Item = Bytes> + Unpin> http_body::Body for BodyPieces<I> {
@@ -189,16 +191,17 @@ impl<I: Iterator<Item = Bytes> + Unpin> http_body::Body for BodyPieces<I> {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
         let piece = this.pieces.next();
-        this.rest -= piece.as_ref().map_or(0, |piece| piece.len() as u64).min(this.rest);
+        this.remaining_bytes -=
+            piece.as_ref().map_or(0, |piece| piece.len() as u64).min(this.remaining_bytes);
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest == 0
+        self.remaining_bytes == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.rest)
+        SizeHint::with_exact(self.remaining_bytes)
     }
 }
 
@@ -209,26 +212,26 @@ mod tests {
 
     use super::*;
 
-    fn of(pieces: &[&'static str]) -> StreamedServiceBody {
+    fn body_of_pieces(pieces: &[&'static str]) -> StreamedServiceBody {
         let pieces: Vec<_> = pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
-        super::pieces(pieces.iter().map(Bytes::len).sum(), pieces.into_iter())
+        super::from_pieces(pieces.iter().map(Bytes::len).sum(), pieces.into_iter())
     }
 
     #[tokio::test]
     async fn reads_a_body_up_to_its_limit_and_refuses_one_byte_more() {
         for pieces in [&["", "abc", "d"][..], &["abcd"], &["a", "b", "c", "d"]] {
-            assert_eq!(read_within(of(pieces), 4).await.unwrap(), "abcd");
-            let refused = read_within(of(pieces), 3).await;
+            assert_eq!(read_limited(body_of_pieces(pieces), 4).await.unwrap(), "abcd");
+            let refused = read_limited(body_of_pieces(pieces), 3).await;
             assert!(matches!(refused, Err(ReadBodyError::TooLarge(3))), "{pieces:?}");
         }
-        assert!(read_within(empty(), 0).await.unwrap().is_empty());
+        assert!(read_limited(empty(), 0).await.unwrap().is_empty());
     }
 
     #[tokio::test]
     async fn lets_other_tasks_run_between_small_pieces() {
         const COUNT: usize = 100_000;
-        let body = super::pieces(COUNT, std::iter::repeat_n(Bytes::from_static(b"x"), COUNT));
-        let mut reading = pin!(read_within(body, COUNT as u64));
+        let body = super::from_pieces(COUNT, std::iter::repeat_n(Bytes::from_static(b"x"), COUNT));
+        let mut reading = pin!(read_limited(body, COUNT as u64));
         let mut polls = 0;
         let text = poll_fn(|context| {
             polls += 1;
@@ -245,8 +248,10 @@ mod tests {
         one.put(piece.clone());
         assert_eq!(one.finish().await.as_ptr(), piece.as_ptr());
         (0..10_000).for_each(|_| many.put(piece.slice(..1)));
-        assert!(many.len() == 10_000 && many.full.is_empty() && many.last.capacity() <= 4 * 10_000);
-        let block = many.last.as_ptr();
+        assert!(
+            many.len() == 10_000 && many.full_blocks.is_empty() && many.last_block.capacity() <= 4 * 10_000
+        );
+        let block = many.last_block.as_ptr();
         assert_eq!(many.finish().await.as_ptr(), block, "a single block is not copied");
     }
 
@@ -258,7 +263,10 @@ mod tests {
             let mut buffer = BodyBuffer::default();
             for piece in text.chunks(piece) {
                 buffer.put(Bytes::copy_from_slice(piece));
-                assert!(buffer.last.capacity() <= 2 * BLOCK, "a block that grows is copied at once");
+                assert!(
+                    buffer.last_block.capacity() <= 2 * BLOCK_BYTES,
+                    "a block that grows is copied at once"
+                );
             }
             assert_eq!(buffer.len(), LENGTH);
             let (mut joining, mut polls) = (pin!(buffer.finish()), 0);
@@ -273,10 +281,10 @@ mod tests {
 
     #[tokio::test]
     async fn reserves_room_for_a_declared_length_up_to_a_limit() {
-        for (declared, expected) in [(1000, 1000), (64 << 20, ROOM)] {
+        for (declared, expected) in [(1000, 1000), (64 << 20, MAX_RESERVED_BYTES)] {
             let mut buffer = BodyBuffer::default();
-            (0..3).for_each(|_| buffer.put_before(Bytes::from_static(b"x"), || declared));
-            let room = buffer.last.capacity() as u64;
+            (0..3).for_each(|_| buffer.put_and_reserve(Bytes::from_static(b"x"), || declared));
+            let room = buffer.last_block.capacity() as u64;
             assert!((expected..2 * expected).contains(&room), "{room} bytes for {declared}");
         }
     }

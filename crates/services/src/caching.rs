@@ -60,8 +60,8 @@ impl Default for CacheNotes {
 
 impl CacheNotes {
     /// Records the directives of a service's response.
-    pub fn note(&self, headers: &HeaderMap) {
-        let directives = CacheDirectives::of(headers);
+    pub fn record_response(&self, headers: &HeaderMap) {
+        let directives = CacheDirectives::from_headers(headers);
         let varies = headers.get_all(VARY).iter().any(|value| value.as_bytes().contains(&b'*'));
         let scope = match &directives {
             CacheDirectives { is_no_store: true, .. } => CachingScope::NoStore,
@@ -74,35 +74,35 @@ impl CacheNotes {
         let max_age = directives.max_age.unwrap_or(0);
         let shared = directives.shared_max_age.unwrap_or(max_age);
         self.must_revalidate.fetch_or(directives.must_revalidate, Relaxed);
-        self.add(scope, max_age.saturating_sub(age), shared.saturating_sub(age));
+        self.add_directives(scope, max_age.saturating_sub(age), shared.saturating_sub(age));
     }
 
     /// Records that a service failed: a response composed without it must not be stored.
-    pub fn note_failure(&self) {
-        self.add(CachingScope::NoStore, 0, 0);
+    pub fn record_failure(&self) {
+        self.add_directives(CachingScope::NoStore, 0, 0);
     }
 
     /// Records that the response depends on the client's identity.
-    pub fn note_private(&self) {
-        self.add(CachingScope::Private, 0, 0);
+    pub fn record_private(&self) {
+        self.add_directives(CachingScope::Private, 0, 0);
     }
 
     /// Records all directives of another request whose response is shared by this one.
-    pub fn note_all(&self, other: &Self) {
+    pub fn record_all(&self, other: &Self) {
         self.scope.fetch_max(other.scope.load(Relaxed), Relaxed);
         self.max_age.fetch_min(other.max_age.load(Relaxed), Relaxed);
         self.shared_max_age.fetch_min(other.shared_max_age.load(Relaxed), Relaxed);
         self.must_revalidate.fetch_or(other.must_revalidate.load(Relaxed), Relaxed);
     }
 
-    fn add(&self, scope: CachingScope, max_age: u32, shared_max_age: u32) {
+    fn add_directives(&self, scope: CachingScope, max_age: u32, shared_max_age: u32) {
         self.scope.fetch_max(scope as u8, Relaxed);
         self.max_age.fetch_min(max_age, Relaxed);
         self.shared_max_age.fetch_min(shared_max_age, Relaxed);
     }
 
     /// Returns the `Cache-Control` of a response whose parts are all public.
-    fn public(&self) -> Option<HeaderValue> {
+    fn public_cache_control(&self) -> Option<HeaderValue> {
         let (max_age, shared) = (self.max_age.load(Relaxed), self.shared_max_age.load(Relaxed));
         let mut text = format!("public, max-age={max_age}");
         if shared != max_age {
@@ -117,7 +117,7 @@ impl CacheNotes {
     /// Sets `Cache-Control` of a response to `GET` from the recorded directives, unless it is set already,
     /// and adds the client headers that were forwarded to services to `Vary`. Responses to authenticated
     /// callers are always private.
-    pub fn mark<'n>(
+    pub fn set_cache_control<'n>(
         &self,
         headers: &mut HeaderMap,
         caller: &CallerId,
@@ -136,19 +136,19 @@ impl CacheNotes {
                 noted if noted == CachingScope::NoCache as u8 => {
                     Some(const { HeaderValue::from_static("private, no-cache") })
                 }
-                noted if noted == CachingScope::Public as u8 && !is_known => self.public(),
+                noted if noted == CachingScope::Public as u8 && !is_known => self.public_cache_control(),
                 _ => Some(const { HeaderValue::from_static("private") }),
             };
             headers.extend(value.map(|value| (CACHE_CONTROL, value)));
         }
         if noted != CachingScope::Unknown as u8 {
-            vary(headers, forwarded);
+            add_vary(headers, forwarded);
         }
     }
 }
 
 /// Adds missing names to `Vary`.
-pub fn vary<'n>(headers: &mut HeaderMap, names: impl Iterator<Item = &'n HeaderName>) {
+pub fn add_vary<'n>(headers: &mut HeaderMap, names: impl Iterator<Item = &'n HeaderName>) {
     let has = |headers: &HeaderMap, name: &str| {
         let values = headers.get_all(VARY).iter().filter_map(|value| value.to_str().ok());
         let mut words = values.flat_map(|value| value.split(',')).take(MAX_MEMBERS).map(str::trim);
@@ -162,7 +162,7 @@ pub fn vary<'n>(headers: &mut HeaderMap, names: impl Iterator<Item = &'n HeaderN
 }
 
 impl CacheDirectives {
-    fn of(headers: &HeaderMap) -> Self {
+    fn from_headers(headers: &HeaderMap) -> Self {
         let mut directives = Self::default();
         // An unreadable line may contain `private`.
         let lines = headers.get_all(CACHE_CONTROL).iter().map(|line| line.to_str().unwrap_or("private"));
@@ -197,17 +197,17 @@ mod tests {
     use super::*;
 
     /// Returns the `Cache-Control` of a response composed from responses with these `Cache-Control` values.
-    fn made_of(said: &[&'static str], caller: &CallerId) -> Option<String> {
+    fn composed_cache_control(said: &[&'static str], caller: &CallerId) -> Option<String> {
         let notes = CacheNotes::default();
         for said in said {
             let mut headers = HeaderMap::new();
             if !said.is_empty() {
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static(said));
             }
-            notes.note(&headers);
+            notes.record_response(&headers);
         }
         let mut headers = HeaderMap::new();
-        notes.mark(&mut headers, caller, std::iter::empty());
+        notes.set_cache_control(&mut headers, caller, std::iter::empty());
         headers.get(CACHE_CONTROL).map(|value| value.to_str().unwrap().to_owned())
     }
 
@@ -241,11 +241,11 @@ mod tests {
             (&["no-store", "public, max-age=60"], Some("no-store")),
             (&["public, max-age=many"], Some("public, max-age=0")),
         ] {
-            assert_eq!(made_of(said, &CallerId::Anonymous).as_deref(), expected, "{said:?}");
+            assert_eq!(composed_cache_control(said, &CallerId::Anonymous).as_deref(), expected, "{said:?}");
         }
         let named = CallerId::Named("ann".into());
-        assert_eq!(made_of(&[], &named).as_deref(), Some("private"));
-        assert_eq!(made_of(&["public, max-age=60"], &named).as_deref(), Some("private"));
+        assert_eq!(composed_cache_control(&[], &named).as_deref(), Some("private"));
+        assert_eq!(composed_cache_control(&["public, max-age=60"], &named).as_deref(), Some("private"));
     }
 
     #[test]
@@ -254,9 +254,9 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=60"));
         headers.append(CACHE_CONTROL, HeaderValue::from_bytes(b"private=\"\xe9\"").unwrap());
-        notes.note(&headers);
+        notes.record_response(&headers);
         let mut headers = HeaderMap::new();
-        notes.mark(&mut headers, &CallerId::Anonymous, std::iter::empty());
+        notes.set_cache_control(&mut headers, &CallerId::Anonymous, std::iter::empty());
         assert_eq!(headers[CACHE_CONTROL], "private");
     }
 
@@ -265,9 +265,12 @@ mod tests {
         for (public, expected) in [(MAX_MEMBERS, "public, max-age=0"), (MAX_MEMBERS + 1, "no-store")] {
             let notes = CacheNotes::default();
             let control = vec!["public"; public].join(",");
-            notes.note(&HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::try_from(control).unwrap())]));
+            notes.record_response(&HeaderMap::from_iter([(
+                CACHE_CONTROL,
+                HeaderValue::try_from(control).unwrap(),
+            )]));
             let mut headers = HeaderMap::new();
-            notes.mark(&mut headers, &CallerId::Anonymous, std::iter::empty());
+            notes.set_cache_control(&mut headers, &CallerId::Anonymous, std::iter::empty());
             assert_eq!(headers[CACHE_CONTROL], expected);
         }
     }
@@ -275,11 +278,11 @@ mod tests {
     #[test]
     fn forwarded_headers_are_added_to_vary_once() {
         let notes = CacheNotes::default();
-        notes.note_failure();
+        notes.record_failure();
         let mut headers = HeaderMap::new();
         headers.insert(VARY, HeaderValue::from_static("accept, Cookie"));
         let names = [http::header::COOKIE, http::header::ACCEPT_LANGUAGE, http::header::ACCEPT_LANGUAGE];
-        notes.mark(&mut headers, &CallerId::Anonymous, names.iter());
+        notes.set_cache_control(&mut headers, &CallerId::Anonymous, names.iter());
         let vary: Vec<_> = headers.get_all(VARY).iter().collect();
         assert_eq!(vary, ["accept, Cookie", "accept-language"]);
         assert_eq!(headers[CACHE_CONTROL], "no-store");

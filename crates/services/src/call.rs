@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 
 use crate::caching::CacheNotes;
 use crate::error::CallError;
-use crate::headers::{ConnectionDetails, network};
+use crate::headers::{ConnectionDetails, client_network};
 use crate::problem::UnfinishedResponse;
 use crate::trace::RequestTrace;
 
@@ -53,7 +53,7 @@ pub trait CpuAccounting: fmt::Debug + Send + Sync {
 /// The accounts of clients for the bytes of services' responses that the gateway holds for them.
 pub trait ReceivedAccounts: fmt::Debug + Send + Sync {
     /// Opens the account of a client, for one request.
-    fn open(&self, client: IpAddr) -> Box<dyn ReceivedPermit>;
+    fn open_account(&self, client: IpAddr) -> Box<dyn ReceivedPermit>;
 }
 
 /// A guard that counts bytes of services' responses in the account of a client.
@@ -92,7 +92,7 @@ pub struct RequestCall {
     /// The trace that the request belongs to.
     pub trace: RequestTrace,
     /// The connection details of the client's request; `None` for requests without a client.
-    pub arrival: Option<ConnectionDetails>,
+    pub connection_details: Option<ConnectionDetails>,
     /// The number of gateways that the request has passed (`CDN-Loop`, RFC 8586).
     pub hops: u8,
     /// The remaining allowance.
@@ -109,25 +109,25 @@ pub struct RequestBudget {
     pub started: Instant,
     /// The deadline of the request.
     pub deadline: Instant,
-    calls: AtomicU32,
-    received: AtomicU64,
+    calls_left: AtomicU32,
+    received_left: AtomicU64,
     /// The bytes of responses that the gateway holds for the request.
-    held: AtomicU64,
+    held_bytes: AtomicU64,
     /// The accounts that these bytes count in, and the client; `None` for requests without a client.
     accounts: Option<(Arc<dyn ReceivedAccounts>, IpAddr)>,
     /// The budget of the request that started a shared call. Short responses count there.
-    starter: Option<Arc<RequestBudget>>,
+    starter_budget: Option<Arc<RequestBudget>>,
     /// The permit for these bytes; not set for short responses.
     permit: OnceLock<Arc<dyn ReceivedPermit>>,
     /// Whether the account of the client had no room for a response.
-    lacked_room: AtomicBool,
-    parallel: Semaphore,
-    made: Mutex<Vec<UpstreamCallRecord>>,
+    client_limit_reached: AtomicBool,
+    concurrency: Semaphore,
+    call_records: Mutex<Vec<UpstreamCallRecord>>,
     /// Whether any call was made. Avoids locking the list for requests without calls.
-    has_made: AtomicBool,
-    refused: AtomicBool,
+    has_calls: AtomicBool,
+    has_refused_call: AtomicBool,
     report: Mutex<Option<RequestReport>>,
-    cache: Arc<CacheNotes>,
+    cache_notes: Arc<CacheNotes>,
     /// Whether several requests share the responses.
     is_shared: bool,
 }
@@ -146,7 +146,7 @@ pub struct UpstreamCallRecord {
     /// The outcome of the call.
     pub outcome: UpstreamCallOutcome,
     /// The times of the retries, each on another endpoint, relative to the start of the request.
-    pub again: Vec<Duration>,
+    pub retry_times: Vec<Duration>,
     /// The start and, once it is over, the end of the call, relative to the start of the request.
     pub span: (Duration, Option<Duration>),
 }
@@ -167,9 +167,9 @@ pub enum UpstreamCallOutcome {
 #[derive(Clone, Debug, Default)]
 pub struct RequestReport {
     /// The upstream calls.
-    pub made: Vec<UpstreamCallRecord>,
+    pub call_records: Vec<UpstreamCallRecord>,
     /// The start time that the times of the calls are relative to.
-    pub since: Option<Instant>,
+    pub started: Option<Instant>,
     /// The CPU time of the program that was run, if any.
     pub cpu: Duration,
 }
@@ -177,8 +177,8 @@ pub struct RequestReport {
 impl RequestReport {
     /// Creates the report of a handler whose calls used this budget, and moves the list of calls out of it.
     #[must_use]
-    pub fn of(budget: &RequestBudget) -> Self {
-        Self { made: budget.take_made(), since: Some(budget.started), cpu: Duration::ZERO }
+    pub fn from_budget(budget: &RequestBudget) -> Self {
+        Self { call_records: budget.take_call_records(), started: Some(budget.started), cpu: Duration::ZERO }
     }
 }
 
@@ -193,7 +193,7 @@ impl RequestCall {
             payer: None,
             headers: None,
             trace: RequestTrace::default(),
-            arrival: None,
+            connection_details: None,
             hops: 0,
             budget: Arc::new(budget),
         }
@@ -201,14 +201,14 @@ impl RequestCall {
 
     /// Returns a copy of the call with another budget, and with these client headers for forwarding.
     #[must_use]
-    pub fn within(&self, budget: Arc<RequestBudget>, headers: HeaderMap) -> Self {
+    pub fn with_budget(&self, budget: Arc<RequestBudget>, headers: HeaderMap) -> Self {
         Self {
             caller: self.caller.clone(),
             rights: self.rights.clone(),
             payer: self.payer.clone(),
             headers: Some(Arc::new(headers)),
             trace: self.trace.clone(),
-            arrival: self.arrival,
+            connection_details: self.connection_details,
             hops: self.hops,
             budget,
         }
@@ -217,16 +217,16 @@ impl RequestCall {
     /// Returns the quota key that is charged for the work that this call causes in the gateway.
     #[must_use]
     pub fn quota_key(&self) -> QuotaKey {
-        quota_key(&self.caller, self.arrival.map(|arrival| arrival.client))
+        quota_key(&self.caller, self.connection_details.map(|arrival| arrival.client))
     }
 
     /// Checks that the caller may send this method to this service.
     ///
     /// # Errors
     /// [`CallError::ServiceForbidden`] and [`CallError::ServiceMethodForbidden`].
-    pub fn check(&self, service: &Arc<str>, method: &Method) -> Result<(), CallError> {
+    pub fn check_rights(&self, service: &Arc<str>, method: &Method) -> Result<(), CallError> {
         let Some(rights) = &self.rights else { return Ok(()) };
-        if !rights.open(service) {
+        if !rights.permits_service(service) {
             return Err(CallError::ServiceForbidden(Arc::clone(service)));
         }
         if rights.methods.as_ref().is_some_and(|methods| !methods.contains(method)) {
@@ -242,7 +242,7 @@ impl RequestCall {
 /// block.
 #[must_use]
 pub fn quota_key(caller: &CallerId, client: Option<IpAddr>) -> QuotaKey {
-    match (caller, client.map(network)) {
+    match (caller, client.map(client_network)) {
         (CallerId::Anonymous, Some(IpAddr::V4(network))) => QuotaKey::new(&network.to_bits()),
         (CallerId::Anonymous, Some(IpAddr::V6(network))) => {
             QuotaKey::new(&network.to_bits()).with_block(&network.octets().first_chunk::<6>())
@@ -263,7 +263,7 @@ impl CallerId {
 }
 
 impl CallRights {
-    fn open(&self, service: &str) -> bool {
+    fn permits_service(&self, service: &str) -> bool {
         let Some(services) = &self.services else { return true };
         services.contains(service) || services.contains(&*service.to_ascii_lowercase())
     }
@@ -273,28 +273,28 @@ impl RequestBudget {
     /// Creates a budget that starts now.
     #[must_use]
     pub fn new(time: Duration, calls: u32, received: u64, parallel: usize) -> Self {
-        Self::since(Instant::now(), time, calls, received, parallel)
+        Self::new_at(Instant::now(), time, calls, received, parallel)
     }
 
     /// Creates a budget that started at the given time.
     #[must_use]
-    pub fn since(started: Instant, time: Duration, calls: u32, received: u64, parallel: usize) -> Self {
+    pub fn new_at(started: Instant, time: Duration, calls: u32, received: u64, parallel: usize) -> Self {
         Self {
             started,
             deadline: started + time,
-            calls: AtomicU32::new(calls),
-            received: AtomicU64::new(received),
-            held: AtomicU64::new(0),
+            calls_left: AtomicU32::new(calls),
+            received_left: AtomicU64::new(received),
+            held_bytes: AtomicU64::new(0),
             accounts: None,
-            starter: None,
+            starter_budget: None,
             permit: OnceLock::new(),
-            lacked_room: AtomicBool::new(false),
-            parallel: Semaphore::new(parallel.clamp(1, Semaphore::MAX_PERMITS)),
-            made: Mutex::default(),
-            has_made: AtomicBool::new(false),
-            refused: AtomicBool::new(false),
+            client_limit_reached: AtomicBool::new(false),
+            concurrency: Semaphore::new(parallel.clamp(1, Semaphore::MAX_PERMITS)),
+            call_records: Mutex::default(),
+            has_calls: AtomicBool::new(false),
+            has_refused_call: AtomicBool::new(false),
             report: Mutex::default(),
-            cache: Arc::default(),
+            cache_notes: Arc::default(),
             is_shared: false,
         }
     }
@@ -302,7 +302,7 @@ impl RequestBudget {
     /// Makes this the budget of calls whose responses several requests share. No caller is charged for
     /// decoding them, so that none waits for the quota of another.
     #[must_use]
-    pub fn for_sharing(self) -> Self {
+    pub fn into_shared(self) -> Self {
         Self { is_shared: true, ..self }
     }
 
@@ -319,42 +319,42 @@ impl RequestBudget {
 
     /// Counts the bytes of shared responses in the account of the client whose request starts the call.
     #[must_use]
-    pub fn started_by(self, starter: &Arc<Self>) -> Self {
-        Self { accounts: starter.accounts.clone(), starter: Some(Arc::clone(starter)), ..self }
+    pub fn with_starter(self, starter: &Arc<Self>) -> Self {
+        Self { accounts: starter.accounts.clone(), starter_budget: Some(Arc::clone(starter)), ..self }
     }
 
     /// Makes this a partial budget of another request: cache directives of responses are recorded for
     /// `whole`, and their bytes count in the account of its client.
     #[must_use]
-    pub fn part_of(self, whole: &Self) -> Self {
-        Self { cache: Arc::clone(&whole.cache), accounts: whole.accounts.clone(), ..self }
+    pub fn with_parent(self, whole: &Self) -> Self {
+        Self { cache_notes: Arc::clone(&whole.cache_notes), accounts: whole.accounts.clone(), ..self }
     }
 
     /// The cache directives of the services' responses so far.
     #[must_use]
-    pub fn cache(&self) -> &CacheNotes {
-        &self.cache
+    pub fn cache_notes(&self) -> &CacheNotes {
+        &self.cache_notes
     }
 
     /// Stores the cost of the request, whether it succeeded or not, for the creator of the budget.
-    pub fn report(&self, report: RequestReport) {
-        *guard(&self.report) = Some(report);
+    pub fn store_report(&self, report: RequestReport) {
+        *lock_unpoisoned(&self.report) = Some(report);
     }
 
     /// Takes the stored report.
     #[must_use]
     pub fn take_report(&self) -> Option<RequestReport> {
-        guard(&self.report).take()
+        lock_unpoisoned(&self.report).take()
     }
 
     /// Takes one call out of the allowance; returns `false` if none is left.
     pub fn take_call(&self) -> bool {
-        self.calls.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
+        self.calls_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     /// Takes received bytes out of the allowance; returns `false` if too few are left.
     pub fn take_received(&self, bytes: u64) -> bool {
-        self.received.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
+        self.received_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 
     /// Takes the bytes of a response out of the allowance, and counts them in the account of the client until
@@ -367,29 +367,29 @@ impl RequestBudget {
         if !self.take_received(bytes) {
             return Err(CallError::Limit("limit-received"));
         }
-        self.hold(bytes).map_err(Into::into)
+        self.hold_received(bytes).map_err(Into::into)
     }
 
     /// Counts bytes that the gateway holds. Short responses only take an addition.
-    pub(crate) fn hold(&self, bytes: u64) -> Result<(), UnfinishedResponse> {
-        self.try_hold(bytes).map_err(|_| UnfinishedResponse)
+    pub(crate) fn hold_received(&self, bytes: u64) -> Result<(), UnfinishedResponse> {
+        self.try_hold_received(bytes).map_err(|_| UnfinishedResponse)
     }
 
-    fn try_hold(&self, bytes: u64) -> Result<(), ReceivedLimit> {
-        let held = self.held.fetch_add(bytes, Relaxed) + bytes;
-        let result = match (&self.starter, &self.accounts) {
+    fn try_hold_received(&self, bytes: u64) -> Result<(), ReceivedLimit> {
+        let held = self.held_bytes.fetch_add(bytes, Relaxed) + bytes;
+        let result = match (&self.starter_budget, &self.accounts) {
             (None, _) if held <= HELD_UNIT => Ok(()),
-            (Some(starter), _) if held <= HELD_UNIT => starter.try_hold(bytes),
+            (Some(starter), _) if held <= HELD_UNIT => starter.try_hold_received(bytes),
             (_, None) => Ok(()),
             (_, Some((accounts, client))) => {
-                let permit = self.permit.get_or_init(|| Arc::from(accounts.open(*client)));
+                let permit = self.permit.get_or_init(|| Arc::from(accounts.open_account(*client)));
                 permit.try_hold(held.next_multiple_of(HELD_UNIT))
             }
         };
         if let Err(limit) = result {
-            self.held.fetch_sub(bytes, Relaxed);
+            self.held_bytes.fetch_sub(bytes, Relaxed);
             if limit == ReceivedLimit::Client {
-                self.lacked_room.store(true, Relaxed);
+                self.client_limit_reached.store(true, Relaxed);
             }
         }
         result
@@ -398,7 +398,7 @@ impl RequestBudget {
     /// Counts the received bytes no longer in the account of the client: they are passed on, and count as
     /// unsent.
     pub fn release_received(&self) {
-        self.held.store(0, Relaxed);
+        self.held_bytes.store(0, Relaxed);
         if let Some(permit) = self.permit.get() {
             permit.release();
         }
@@ -412,74 +412,82 @@ impl RequestBudget {
     /// Whether the account of the client had no room for a response. That of another client may have room; if
     /// all clients together have too many bytes, this is `false`.
     #[must_use]
-    pub fn lacked_room(&self) -> bool {
-        self.lacked_room.load(Relaxed)
+    pub fn has_reached_client_limit(&self) -> bool {
+        self.client_limit_reached.load(Relaxed)
     }
 
     /// The number of bytes that upstreams may still send.
     #[must_use]
     pub fn received_left(&self) -> u64 {
-        self.received.load(Relaxed)
+        self.received_left.load(Relaxed)
     }
 
     /// Returns a concurrency permit for a call if one is free. It is released on drop.
-    pub(crate) fn try_place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
-        self.parallel.try_acquire().ok()
+    pub(crate) fn try_acquire_permit(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        self.concurrency.try_acquire().ok()
     }
 
     /// Stops waiting calls from starting: there is no client left for their responses.
     pub fn close(&self) {
-        self.parallel.close();
+        self.concurrency.close();
     }
 
     /// Waits for a concurrency permit for a call. It is released on drop. `None` once the budget is closed.
-    pub async fn place(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
-        self.parallel.acquire().await.ok()
+    pub async fn acquire_permit(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        self.concurrency.acquire().await.ok()
     }
 
     /// Returns the calls so far, in the order of their start.
     #[must_use]
-    pub fn made(&self) -> Vec<UpstreamCallRecord> {
+    pub fn call_records(&self) -> Vec<UpstreamCallRecord> {
         self.lock().clone()
     }
 
     /// Runs a closure on the calls so far, without a copy. The list is locked meanwhile.
-    pub fn see_made<T>(&self, see: impl FnOnce(&[UpstreamCallRecord]) -> T) -> T {
+    pub fn inspect_call_records<T>(&self, see: impl FnOnce(&[UpstreamCallRecord]) -> T) -> T {
         see(&self.lock())
     }
 
     /// Takes the list of calls; for the last reader.
     #[must_use]
-    pub fn take_made(&self) -> Vec<UpstreamCallRecord> {
-        if self.has_made.load(Acquire) { std::mem::take(&mut *self.lock()) } else { Vec::new() }
+    pub fn take_call_records(&self) -> Vec<UpstreamCallRecord> {
+        if self.has_calls.load(Acquire) { std::mem::take(&mut *self.lock()) } else { Vec::new() }
     }
 
     /// The number of calls so far.
     #[must_use]
-    pub fn made_count(&self) -> usize {
+    pub fn call_count(&self) -> usize {
         self.lock().len()
     }
 
     /// Records a call that is about to be made and returns its index, for [`RequestBudget::note`].
-    pub fn begin(&self, service: Arc<str>, method: Method, path: String) -> usize {
+    pub fn begin_call(&self, service: Arc<str>, method: Method, path: String) -> usize {
         let span = (self.started.elapsed(), None);
-        self.has_made.store(true, Release);
+        self.has_calls.store(true, Release);
         let mut made = self.lock();
         let (address, outcome) = (None, UpstreamCallOutcome::NotSent);
-        made.push(UpstreamCallRecord { service, method, path, address, outcome, again: Vec::new(), span });
+        made.push(UpstreamCallRecord {
+            service,
+            method,
+            path,
+            address,
+            outcome,
+            retry_times: Vec::new(),
+            span,
+        });
         made.len() - 1
     }
 
     /// Records a call that exceeds the allowance. Only the first one is recorded, so that a program that
     /// keeps calling cannot exhaust memory.
-    pub fn refuse(&self, service: Arc<str>, method: Method, path: String) {
-        if !self.refused.swap(true, Relaxed) {
-            self.begin(service, method, path);
+    pub fn refuse_call(&self, service: Arc<str>, method: Method, path: String) {
+        if !self.has_refused_call.swap(true, Relaxed) {
+            self.begin_call(service, method, path);
         }
     }
 
     /// Updates the outcome of a call.
-    pub fn note(&self, number: usize, outcome: UpstreamCallOutcome) {
+    pub fn set_outcome(&self, number: usize, outcome: UpstreamCallOutcome) {
         let end = matches!(outcome, UpstreamCallOutcome::Status(_)).then(|| self.started.elapsed());
         if let Some(made) = self.lock().get_mut(number) {
             made.outcome = outcome;
@@ -488,7 +496,7 @@ impl RequestBudget {
     }
 
     /// Records that a call is being sent to this address.
-    pub fn sent(&self, number: usize, address: Option<SocketAddr>) {
+    pub fn record_sent(&self, number: usize, address: Option<SocketAddr>) {
         if let Some(made) = self.lock().get_mut(number) {
             made.outcome = UpstreamCallOutcome::NoAnswer;
             made.address = address;
@@ -496,58 +504,58 @@ impl RequestBudget {
     }
 
     /// Records that a call is being retried on another endpoint.
-    pub fn again(&self, number: usize, address: Option<SocketAddr>) {
+    pub fn record_retry(&self, number: usize, address: Option<SocketAddr>) {
         let now = self.started.elapsed();
         if let Some(made) = self.lock().get_mut(number) {
-            made.again.push(now);
+            made.retry_times.push(now);
             made.address = address;
         }
     }
 
     /// Copies the record of a coalesced call from the budget of the request that made it.
-    pub(crate) fn note_made(&self, number: usize, by: &Self) {
-        if by.lacked_room() {
-            self.lacked_room.store(true, Relaxed);
+    pub(crate) fn copy_call_record(&self, number: usize, by: &Self) {
+        if by.has_reached_client_limit() {
+            self.client_limit_reached.store(true, Relaxed);
         }
-        let Some(other) = by.see_made(|made| made.first().cloned()) else { return };
+        let Some(other) = by.inspect_call_records(|made| made.first().cloned()) else { return };
         let now = self.started.elapsed();
         if let Some(made) = self.lock().get_mut(number) {
             made.address = other.address;
             made.outcome = other.outcome;
-            made.again = other.again.iter().map(|at| (by.started + *at) - self.started).collect();
+            made.retry_times = other.retry_times.iter().map(|at| (by.started + *at) - self.started).collect();
             made.span.1 = Some(now);
         }
     }
 
     /// Adds copies of the records of another budget, whose calls this request made together with others.
-    pub fn add_made(&self, other: &Self) {
-        let mut added = other.made();
+    pub fn append_call_records(&self, other: &Self) {
+        let mut added = other.call_records();
         if added.is_empty() {
             return;
         }
         let offset = other.started.saturating_duration_since(self.started);
         for made in &mut added {
             made.span = (made.span.0 + offset, made.span.1.map(|end| end + offset));
-            made.again.iter_mut().for_each(|at| *at += offset);
+            made.retry_times.iter_mut().for_each(|at| *at += offset);
         }
-        self.has_made.store(true, Release);
+        self.has_calls.store(true, Release);
         self.lock().extend(added);
     }
 
     /// Records the end of a call, whatever its outcome: afterwards no part of it is in flight.
-    pub fn end(&self, number: usize) {
+    pub fn end_call(&self, number: usize) {
         if let Some(made) = self.lock().get_mut(number) {
             made.span.1.get_or_insert_with(|| self.started.elapsed());
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<UpstreamCallRecord>> {
-        guard(&self.made)
+        lock_unpoisoned(&self.call_records)
     }
 }
 
 /// Ignores poisoning: a panic cannot leave the list of calls in an inconsistent state.
-fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -18,12 +18,12 @@ use tokio::time::Instant;
 
 use crate::call::{RequestBudget, RequestCall};
 use crate::client::{CallError, ProgramResponse, ServiceRequest, ServiceSet};
-use crate::flights::{InFlightMap, WorkFingerprint};
-use crate::retry::is_safe;
+use crate::in_flight::{InFlightMap, WorkFingerprint};
+use crate::retry::is_safe_method;
 use crate::service::UpstreamService;
 
 /// The longest URL for lists that can be split; common servers accept at least this length.
-pub const ROOM: usize = 8000;
+pub const MAX_URL_BYTES: usize = 8000;
 
 /// The response or error of a call, shared by all callers of an equal call.
 pub type SharedCallResult<T = ProgramResponse> = Result<T, Arc<CallError>>;
@@ -80,18 +80,18 @@ type CallKey = (Arc<str>, Method, PathAndQuery, WorkFingerprint);
 /// credentials included.
 #[derive(Debug)]
 pub struct CallCoalescer<T> {
-    pub(crate) flights: Arc<InFlightMap<CoalescedResponse<T>>>,
+    pub(crate) in_flight: Arc<InFlightMap<CoalescedResponse<T>>>,
     /// The maximum size of a shared response in bytes.
-    pub(crate) received: u64,
+    pub(crate) max_response_bytes: u64,
 }
 
 /// The result of a coalesced call, with its cost.
 #[derive(Clone, Debug)]
 pub(crate) struct CoalescedResponse<T> {
-    pub(crate) answer: SharedCallResult<T>,
-    pub(crate) received: u64,
+    pub(crate) result: SharedCallResult<T>,
+    pub(crate) received_bytes: u64,
     /// The start of the call.
-    pub(crate) begun: Instant,
+    pub(crate) started: Instant,
     pub(crate) budget: Arc<RequestBudget>,
 }
 
@@ -99,8 +99,8 @@ impl<T> CallCoalescer<T> {
     /// Creates a coalescer without calls in flight. `received` is the maximum size of a shared response in
     /// bytes.
     #[must_use]
-    pub fn new(received: u64) -> Self {
-        Self { flights: Arc::default(), received }
+    pub fn new(max_response_bytes: u64) -> Self {
+        Self { in_flight: Arc::default(), max_response_bytes }
     }
 }
 
@@ -114,7 +114,7 @@ impl<T: From<ProgramResponse> + Clone + Send + Sync + 'static> RequestCalls<T> {
 
     /// Coalesces calls without side effects with equal calls of other requests.
     #[must_use]
-    pub fn together(self, coalescer: Arc<CallCoalescer<T>>) -> Self {
+    pub fn with_coalescer(self, coalescer: Arc<CallCoalescer<T>>) -> Self {
         Self { coalescer: Some(coalescer), ..self }
     }
 
@@ -137,10 +137,10 @@ impl<T: From<ProgramResponse> + Clone + Send + Sync + 'static> RequestCalls<T> {
         service: &Arc<UpstreamService>,
         request: ServiceRequest,
     ) -> impl Future<Output = SharedCallResult<T>> + Send + 'static + use<T> {
-        match is_safe(&request.method) && request.body.is_empty() {
-            true => self.ask(service, request).left_future(),
+        match is_safe_method(&request.method) && request.body.is_empty() {
+            true => self.send_safe(service, request).left_future(),
             false => {
-                let guard = (!is_safe(&request.method)).then(|| WriteGuard::new(&self.safe_calls));
+                let guard = (!is_safe_method(&request.method)).then(|| WriteGuard::new(&self.safe_calls));
                 let answer = self.services.send(&self.call, service, request);
                 let answer = answer.map(|answer| answer.map(T::from).map_err(Arc::new));
                 answer.inspect(move |_| drop(guard)).right_future()
@@ -149,7 +149,7 @@ impl<T: From<ProgramResponse> + Clone + Send + Sync + 'static> RequestCalls<T> {
     }
 
     /// Like `send`, but treats the request as safe whatever its method. Duplicates share one response.
-    pub fn ask(
+    pub fn send_safe(
         &self,
         service: &Arc<UpstreamService>,
         request: ServiceRequest,
@@ -166,7 +166,7 @@ impl<T: From<ProgramResponse> + Clone + Send + Sync + 'static> RequestCalls<T> {
             return same.clone();
         }
         let answer = match self.coalescer.as_ref().filter(|_| !safe_calls.has_written) {
-            Some(coalescer) => self.services.send_together(coalescer, &self.call, service, request).boxed(),
+            Some(coalescer) => self.services.send_coalesced(coalescer, &self.call, service, request).boxed(),
             None => {
                 let answer = self.services.send(&self.call, service, request);
                 answer.map(|answer| answer.map(T::from).map_err(Arc::new)).boxed()
@@ -184,7 +184,7 @@ impl<T: From<ProgramResponse> + Clone + Send + Sync + 'static> RequestCalls<T> {
 /// # Errors
 /// The error of the first future in order that failed.
 #[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "as long as the callers' limited lists"))]
-pub async fn at_once<T, E, F>(futures: impl Iterator<Item = F>, most: usize) -> Result<Vec<T>, E>
+pub async fn try_join_bounded<T, E, F>(futures: impl Iterator<Item = F>, most: usize) -> Result<Vec<T>, E>
 where
     F: Future<Output = Result<T, E>>,
 {
@@ -194,7 +194,7 @@ where
 /// Splits values for URLs into groups of at most `most` values and `room` bytes. `between` is the number of
 /// bytes that precede each value. A value longer than `room` gets a group of its own.
 #[must_use]
-pub fn divide(lengths: &[usize], between: usize, most: usize, room: usize) -> Vec<Range<usize>> {
+pub fn split_into_groups(lengths: &[usize], between: usize, most: usize, room: usize) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     let mut used = 0;
     for (place, length) in lengths.iter().map(|length| length + between).enumerate() {
@@ -212,7 +212,7 @@ pub fn divide(lengths: &[usize], between: usize, most: usize, room: usize) -> Ve
 
 /// Returns a GET request without headers and body.
 #[must_use]
-pub fn get(path_and_query: PathAndQuery) -> ServiceRequest {
+pub fn get_request(path_and_query: PathAndQuery) -> ServiceRequest {
     ServiceRequest { method: Method::GET, path_and_query, headers: HeaderMap::new(), body: Bytes::new() }
 }
 

@@ -6,10 +6,10 @@
 //! again, unless the service reports that it did not process it. Dropping a future cancels its exchange.
 
 mod clock;
+mod coalescing;
 mod exchange;
+mod leased_body;
 mod message;
-mod together;
-mod watched;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,17 +26,17 @@ use tokio::sync::SemaphorePermit;
 use crate::body::StreamedServiceBody;
 use crate::call::{RequestBudget, RequestCall, UpstreamCallOutcome, quota_key};
 use crate::config::{ConfigProblem, ServiceConfig};
-use crate::deadline::by;
+use crate::deadline::timeout_at;
 use crate::decompress::DecoderPool;
 use crate::headers::{self, MAX_HOPS, TargetServiceName};
-use crate::path::{PathError, take_apart};
+use crate::path::{PathError, split_url};
 use crate::receive::{ReceiveError, receive};
 use crate::service::UpstreamService;
 use crate::stats::ServiceStats;
 use crate::targets::{BackgroundDependencies, NameResolver, RequestVerdict, SystemResolver};
 use crate::transport::{LiveTransport, ServiceTransport};
 use crate::upgrade::{self, UpgradeOffer};
-use crate::work::unfinished;
+use crate::work::offload_call_error;
 use clock::{ExchangeTimers, ExpiredTimeout};
 use exchange::{CallExchange, LeasedResponse};
 use message::{RequestMessage, RequestPayload};
@@ -48,7 +48,7 @@ pub use crate::error::{AwaitedEvent, CallError};
 pub struct ServiceSet {
     /// Services by name in lower case, since hosts of URLs are case-insensitive.
     by_name: Arc<BTreeMap<String, Arc<UpstreamService>>>,
-    outside: Arc<BackgroundDependencies>,
+    dependencies: Arc<BackgroundDependencies>,
 }
 
 /// A program's request to a service.
@@ -81,7 +81,7 @@ impl ServiceSet {
     /// # Errors
     /// All mistakes in the config, not just the first.
     pub fn new(config: &BTreeMap<String, ServiceConfig>) -> Result<Self, Vec<ConfigProblem>> {
-        Self::read(config, Path::new(""))
+        Self::load(config, Path::new(""))
     }
 
     /// Creates the services of a config, and reads the files that it refers to, relative to `folder`. Opens
@@ -89,14 +89,14 @@ impl ServiceSet {
     ///
     /// # Errors
     /// All mistakes in the config, not just the first.
-    pub fn read(config: &BTreeMap<String, ServiceConfig>, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
+    pub fn load(config: &BTreeMap<String, ServiceConfig>, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
         let outside = BackgroundDependencies {
             transport: Arc::new(LiveTransport),
             resolver: Arc::new(SystemResolver),
             offload: None,
         };
-        let by_name = by_name(config, folder, &BTreeMap::new())?;
-        Ok(Self { by_name: Arc::new(by_name), outside: Arc::new(outside) })
+        let by_name = build_services(config, folder, &BTreeMap::new())?;
+        Ok(Self { by_name: Arc::new(by_name), dependencies: Arc::new(outside) })
     }
 
     /// Creates the services of a new config, which take over the state of these: connections, counts, and the
@@ -105,53 +105,57 @@ impl ServiceSet {
     ///
     /// # Errors
     /// All mistakes in the config.
-    pub fn renewed(
+    pub fn reload(
         &self,
         config: &BTreeMap<String, ServiceConfig>,
         folder: &Path,
     ) -> Result<Self, Vec<ConfigProblem>> {
-        let by_name = by_name(config, folder, &self.by_name)?;
-        Ok(Self { by_name: Arc::new(by_name), outside: Arc::clone(&self.outside) })
+        let by_name = build_services(config, folder, &self.by_name)?;
+        Ok(Self { by_name: Arc::new(by_name), dependencies: Arc::clone(&self.dependencies) })
     }
 
     /// Starts the health checks, once these services are in force, and ends those of the previous config.
     /// Without this call, or outside of a runtime, the checks of a service start with its first request. They
     /// end when the last clone of these services is dropped.
-    pub fn watch(&self) {
+    pub fn start_health_checks(&self) {
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }
         for service in self.by_name.values() {
-            service.targets.watch(&self.outside);
+            service.targets.start_background_tasks(&self.dependencies);
         }
     }
 
     /// Returns the statistics of all services, in alphabetical order.
     #[must_use]
     pub fn stats(&self) -> Vec<ServiceStats> {
-        self.by_name.values().map(|service| ServiceStats::of(service)).collect()
+        self.by_name.values().map(|service| ServiceStats::from_service(service)).collect()
     }
 
     /// Replaces the transport, for recordings and tests.
     #[must_use]
     pub fn with_transport(self, transport: Arc<dyn ServiceTransport>) -> Self {
-        let outside = BackgroundDependencies { transport, ..BackgroundDependencies::clone(&self.outside) };
-        Self { outside: Arc::new(outside), ..self }
+        let outside =
+            BackgroundDependencies { transport, ..BackgroundDependencies::clone(&self.dependencies) };
+        Self { dependencies: Arc::new(outside), ..self }
     }
 
     /// Replaces the resolver.
     #[must_use]
     pub fn with_resolver(self, resolver: Arc<dyn NameResolver>) -> Self {
-        let outside = BackgroundDependencies { resolver, ..BackgroundDependencies::clone(&self.outside) };
-        Self { outside: Arc::new(outside), ..self }
+        let outside =
+            BackgroundDependencies { resolver, ..BackgroundDependencies::clone(&self.dependencies) };
+        Self { dependencies: Arc::new(outside), ..self }
     }
 
     /// Decodes responses to programs in this pool.
     #[must_use]
     pub fn with_offload(self, offload: OffloadPool) -> Self {
-        let outside =
-            BackgroundDependencies { offload: Some(offload), ..BackgroundDependencies::clone(&self.outside) };
-        Self { outside: Arc::new(outside), ..self }
+        let outside = BackgroundDependencies {
+            offload: Some(offload),
+            ..BackgroundDependencies::clone(&self.dependencies)
+        };
+        Self { dependencies: Arc::new(outside), ..self }
     }
 
     /// Returns the names of all services, in alphabetical order.
@@ -171,8 +175,8 @@ impl ServiceSet {
     /// Returns the service that has a target at this `host:port`. The default port is that of the target's
     /// scheme.
     #[must_use]
-    pub fn at(&self, authority: &str) -> Option<&Arc<UpstreamService>> {
-        self.by_name.values().find(|service| service.is_at(authority))
+    pub fn find_by_authority(&self, authority: &str) -> Option<&Arc<UpstreamService>> {
+        self.by_name.values().find(|service| service.has_authority(authority))
     }
 
     /// Returns the service and the path that a program's URL refers to.
@@ -180,7 +184,7 @@ impl ServiceSet {
     /// # Errors
     /// The errors of [`parse_target`](crate::parse_target), and [`PathError::UnknownService`].
     pub fn resolve(&self, url: &str) -> Result<(&Arc<UpstreamService>, PathAndQuery), PathError> {
-        let (name, path) = take_apart(url)?;
+        let (name, path) = split_url(url)?;
         let service = self.get(name).ok_or(PathError::UnknownService)?;
         Ok((service, path))
     }
@@ -192,12 +196,12 @@ impl ServiceSet {
         service: &Arc<UpstreamService>,
         request: ServiceRequest,
     ) -> impl Future<Output = Result<ProgramResponse, CallError>> + Send + 'static + use<> {
-        let (begun, budget) = (self.begin(call, service, request), Arc::clone(&call.budget));
+        let (begun, budget) = (self.prepare_call(call, service, request), Arc::clone(&call.budget));
         // Boxed, since the future is large, and its callers would copy it from future to future.
         Box::pin(async move {
             let (exchange, message) = begun?;
             let result = exchange.run(&budget, message).await;
-            budget.end(exchange.number);
+            budget.end_call(exchange.number);
             result
         })
     }
@@ -213,11 +217,11 @@ impl ServiceSet {
         request: ServiceRequest,
     ) -> Result<impl Future<Output = Result<ProgramResponse, CallError>> + Send + 'static + use<>, CallError>
     {
-        let (exchange, message) = self.begin(call, service, request)?;
+        let (exchange, message) = self.prepare_call(call, service, request)?;
         let budget = Arc::clone(&call.budget);
         Ok(async move {
             let result = exchange.run(&budget, message).await;
-            budget.end(exchange.number);
+            budget.end_call(exchange.number);
             result
         })
     }
@@ -236,15 +240,15 @@ impl ServiceSet {
         impl Future<Output = Result<http::Response<StreamedServiceBody>, CallError>> + Send + 'static + use<>,
         CallError,
     > {
-        let (exchange, message) = self.begin(call, service, request)?;
+        let (exchange, message) = self.prepare_call(call, service, request)?;
         let budget = Arc::clone(&call.budget);
         Ok(async move {
-            let result = exchange.stream(&budget, message).await;
+            let result = exchange.stream_exchange(&budget, message).await;
             match &result {
-                Ok(response) => budget.cache().note(response.headers()),
-                Err(_) => budget.cache().note_failure(),
+                Ok(response) => budget.cache_notes().record_response(response.headers()),
+                Err(_) => budget.cache_notes().record_failure(),
             }
-            budget.end(exchange.number);
+            budget.end_call(exchange.number);
             result
         })
     }
@@ -253,7 +257,7 @@ impl ServiceSet {
     ///
     /// # Errors
     /// The errors of an incomplete response, [`CallError::Limit`] and [`CallError::Unfinished`].
-    pub async fn finish(
+    pub async fn finish_response(
         &self,
         call: &RequestCall,
         service: &UpstreamService,
@@ -262,39 +266,39 @@ impl ServiceSet {
         let (head, body) = response.into_parts();
         let mut headers = head.headers;
         let wrong = |stopped| match stopped {
-            ReceiveError::Refused(error) => unfinished(error),
+            ReceiveError::Refused(error) => offload_call_error(error),
             ReceiveError::Limit(error) => error,
             ReceiveError::Broken(source) => CallError::Broken { service: service.name().clone(), source },
         };
         let received = receive(&mut headers, body, &call.budget).await.map_err(wrong)?;
         let decoders = || {
             let (payer, deadline) = (call.quota_key(), call.budget.deadline);
-            self.outside.offload.as_ref().map(|pool| DecoderPool { pool, payer, deadline })
+            self.dependencies.offload.as_ref().map(|pool| DecoderPool { pool, payer, deadline })
         };
-        let body = received.decoded(&call.budget, decoders).await.map_err(wrong)?;
+        let body = received.into_decoded(&call.budget, decoders).await.map_err(wrong)?;
         Ok(ProgramResponse { status: head.status, headers, body })
     }
 
     /// Checks a program's request, and takes it out of the budget.
-    fn begin(
+    fn prepare_call(
         &self,
         call: &RequestCall,
         service: &Arc<UpstreamService>,
         request: ServiceRequest,
     ) -> Result<(CallExchange, RequestMessage), CallError> {
-        call.check(service.name(), &request.method)?;
+        call.check_rights(service.name(), &request.method)?;
         service.check_path(request.path_and_query.path())?;
-        service.headers.check(&request.headers)?;
+        service.headers.check_headers(&request.headers)?;
         check_method(&request.method)?;
         let ServiceRequest { method, path_and_query: path, mut headers, body } = request;
         let client = call.headers.as_deref();
-        service.headers.complete(&mut headers, client.unwrap_or(&HeaderMap::new()));
-        headers::check_size(&method, path.as_str(), &headers)?;
-        let number = begin(call, service, &method, &path)?;
-        call.trace.mark(&mut headers, number);
-        let payload = RequestPayload::Whole(body);
+        service.headers.complete_headers(&mut headers, client.unwrap_or(&HeaderMap::new()));
+        headers::check_head_size(&method, path.as_str(), &headers)?;
+        let number = take_call(call, service, &method, &path)?;
+        call.trace.inject_headers(&mut headers, number);
+        let payload = RequestPayload::Buffered(body);
         let message = RequestMessage { method, path, host: None, headers, payload, upgrade: None };
-        Ok((self.exchange(call, service, number), message))
+        Ok((self.new_exchange(call, service, number), message))
     }
 
     /// Forwards a client's own request and streams the response back. Appends to `Via`, `Forwarded` and
@@ -312,8 +316,8 @@ impl ServiceSet {
         let budget = Arc::clone(&call.budget);
         async move {
             let (exchange, message) = started?;
-            let result = exchange.stream(&budget, message).await;
-            budget.end(exchange.number);
+            let result = exchange.stream_exchange(&budget, message).await;
+            budget.end_call(exchange.number);
             result
         }
     }
@@ -326,28 +330,33 @@ impl ServiceSet {
     ) -> Result<(CallExchange, RequestMessage), CallError> {
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        call.check(service.name(), &head.method)?;
+        call.check_rights(service.name(), &head.method)?;
         service.check_proxied_path(path.path())?;
         check_method(&head.method)?;
-        let number = begin(call, service, &head.method, &path)?;
-        let payload = RequestPayload::of(body);
-        let upgrade = UpgradeOffer::read(&head, !payload.is_empty(), &service.upgrades);
+        let number = take_call(call, service, &head.method, &path)?;
+        let payload = RequestPayload::from_body(body);
+        let upgrade = UpgradeOffer::from_request(&head, !payload.is_empty(), &service.upgrades);
         let host = head.extensions.remove::<TargetServiceName>().map(|TargetServiceName(host)| host);
-        headers::mark_forwarded(&mut head, call.arrival);
-        upgrade.iter().for_each(|offer| offer.make(&mut head.headers));
-        service.headers.set_on(&mut head.headers);
-        call.trace.mark(&mut head.headers, number);
+        headers::mark_forwarded(&mut head, call.connection_details);
+        upgrade.iter().for_each(|offer| offer.add_headers(&mut head.headers));
+        service.headers.apply_operator_headers(&mut head.headers);
+        call.trace.inject_headers(&mut head.headers, number);
         let (method, headers) = (head.method, head.headers);
         Ok((
-            self.exchange(call, service, number),
+            self.new_exchange(call, service, number),
             RequestMessage { method, path, host, headers, payload, upgrade },
         ))
     }
 
-    fn exchange(&self, call: &RequestCall, service: &Arc<UpstreamService>, number: usize) -> CallExchange {
-        let (outside, service) = (Arc::clone(&self.outside), Arc::clone(service));
-        let client = call.arrival.map(|arrival| arrival.client);
-        CallExchange { outside, service, number, caller: call.caller.clone(), client }
+    fn new_exchange(
+        &self,
+        call: &RequestCall,
+        service: &Arc<UpstreamService>,
+        number: usize,
+    ) -> CallExchange {
+        let (outside, service) = (Arc::clone(&self.dependencies), Arc::clone(service));
+        let client = call.connection_details.map(|arrival| arrival.client);
+        CallExchange { dependencies: outside, service, number, caller: call.caller.clone(), client }
     }
 }
 
@@ -358,104 +367,113 @@ impl CallExchange {
         budget: &Arc<RequestBudget>,
         message: RequestMessage,
     ) -> Result<ProgramResponse, CallError> {
-        let _place = place(budget).await?;
-        let result = self.whole(budget, message).await;
+        let _place = acquire_permit(budget).await?;
+        let result = self.send_and_receive(budget, message).await;
         if result.is_err() {
-            budget.cache().note_failure();
+            budget.cache_notes().record_failure();
         }
         match result {
-            Err(CallError::Timeout { waited: AwaitedEvent::Deadline, .. }) => Err(OVER),
+            Err(CallError::Timeout { waited: AwaitedEvent::Deadline, .. }) => Err(DEADLINE_EXCEEDED),
             result => result,
         }
     }
 
-    async fn whole(
+    async fn send_and_receive(
         &self,
         budget: &Arc<RequestBudget>,
         mut message: RequestMessage,
     ) -> Result<ProgramResponse, CallError> {
         let mut clock = ExchangeTimers::new(&self.service, budget.deadline);
-        let answer = self.answer(budget, &mut clock, &mut message).await?;
+        let answer = self.send_with_retries(budget, &mut clock, &mut message).await?;
         let peer = Arc::clone(&answer.lease.peer);
-        let (head, body) = self.streamed(answer).into_parts();
+        let (head, body) = self.with_leased_body(answer).into_parts();
         let mut headers = head.headers;
-        let received = clock.whole(pin!(receive(&mut headers, body, budget))).await.map_err(|late| {
-            if matches!(late, ExpiredTimeout::Service(..)) {
-                peer.note(RequestVerdict::Failed, false);
-            }
-            self.late(late)
-        });
+        let received =
+            clock.within_total_timeout(pin!(receive(&mut headers, body, budget))).await.map_err(|late| {
+                if matches!(late, ExpiredTimeout::Service(..)) {
+                    peer.record_outcome(RequestVerdict::Failure, false);
+                }
+                self.timeout_error(late)
+            });
         let wrong = |stopped| match stopped {
-            ReceiveError::Refused(error) => unfinished(error),
+            ReceiveError::Refused(error) => offload_call_error(error),
             ReceiveError::Limit(error) => error,
-            ReceiveError::Broken(source) => match watched::stood_still(&*source) {
-                Some(time) => self.late(ExpiredTimeout::Service(AwaitedEvent::More, time)),
-                None => self.broken(source),
+            ReceiveError::Broken(source) => match leased_body::exceeded_idle_timeout(&*source) {
+                Some(time) => self.timeout_error(ExpiredTimeout::Service(AwaitedEvent::Progress, time)),
+                None => self.broken_error(source),
             },
         };
-        let body =
-            received?.map_err(wrong)?.decoded(budget, || self.decoders(budget)).await.map_err(wrong)?;
+        let body = received?
+            .map_err(wrong)?
+            .into_decoded(budget, || self.decoder_pool(budget))
+            .await
+            .map_err(wrong)?;
         // Recorded only now: to the program, an incomplete response is an error.
-        budget.note(self.number, UpstreamCallOutcome::Status(head.status.as_u16()));
-        budget.cache().note(&headers);
+        budget.set_outcome(self.number, UpstreamCallOutcome::Status(head.status.as_u16()));
+        budget.cache_notes().record_response(&headers);
         Ok(ProgramResponse { status: head.status, headers, body })
     }
 
     /// Returns the pool that decodes large responses.
-    fn decoders(&self, budget: &RequestBudget) -> Option<DecoderPool<'_>> {
-        let pool = self.outside.offload.as_ref()?;
+    fn decoder_pool(&self, budget: &RequestBudget) -> Option<DecoderPool<'_>> {
+        let pool = self.dependencies.offload.as_ref()?;
         let payer = quota_key(&self.caller, self.client);
         let payer = if budget.is_shared() { payer.exempt() } else { payer };
         Some(DecoderPool { pool, payer, deadline: budget.deadline })
     }
 
     /// Runs the exchange of a client's own request up to the head of the response; the body streams.
-    async fn stream(
+    async fn stream_exchange(
         &self,
         budget: &RequestBudget,
         mut message: RequestMessage,
     ) -> Result<http::Response<StreamedServiceBody>, CallError> {
         let mut clock = ExchangeTimers::new(&self.service, budget.deadline);
-        let answer = self.answer(budget, &mut clock, &mut message).await?;
+        let answer = self.send_with_retries(budget, &mut clock, &mut message).await?;
         let mut response = match message.upgrade {
-            Some(offer) if upgrade::is_switch(&answer.response) => {
+            Some(offer) if upgrade::is_protocol_switch(&answer.response) => {
                 let LeasedResponse { mut response, lease, .. } = answer;
-                lease.note(RequestVerdict::Good);
-                if !offer.grant(&mut response, lease, self.service.upgrade_idle_timeout) {
-                    return Err(self.switched());
+                lease.record_outcome(RequestVerdict::Success);
+                if !offer.accept_switch(&mut response, lease, self.service.upgrade_idle_timeout) {
+                    return Err(self.unexpected_switch_error());
                 }
                 response
             }
             _ => {
-                let mut response = self.streamed(answer);
+                let mut response = self.with_leased_body(answer);
                 headers::strip_hop_by_hop(response.headers_mut());
                 response
             }
         };
-        budget.note(self.number, UpstreamCallOutcome::Status(response.status().as_u16()));
+        budget.set_outcome(self.number, UpstreamCallOutcome::Status(response.status().as_u16()));
         let received = response.version();
-        headers::mark_via(response.headers_mut(), received);
+        headers::append_via(response.headers_mut(), received);
         *response.version_mut() = Version::HTTP_11;
         Ok(response)
     }
 }
 
 /// The error for a request whose deadline has passed.
-pub(crate) const OVER: CallError = CallError::Limit("limit-deadline");
+pub(crate) const DEADLINE_EXCEEDED: CallError = CallError::Limit("limit-deadline");
 
 /// Waits for a concurrency permit.
-async fn place(budget: &RequestBudget) -> Result<Option<SemaphorePermit<'_>>, CallError> {
+async fn acquire_permit(budget: &RequestBudget) -> Result<Option<SemaphorePermit<'_>>, CallError> {
     // The fast path needs no timer: usually a permit is free.
-    let place = match budget.try_place() {
+    let place = match budget.try_acquire_permit() {
         Some(place) => Some(place),
-        None => Some(by(budget.deadline, pin!(budget.place())).await.flatten().ok_or(OVER)?),
+        None => Some(
+            timeout_at(budget.deadline, pin!(budget.acquire_permit()))
+                .await
+                .flatten()
+                .ok_or(DEADLINE_EXCEEDED)?,
+        ),
     };
     // The permit may have been released by a call that ran into the deadline just now.
-    if std::time::Instant::now() >= budget.deadline { Err(OVER) } else { Ok(place) }
+    if std::time::Instant::now() >= budget.deadline { Err(DEADLINE_EXCEEDED) } else { Ok(place) }
 }
 
 /// Takes a call out of the budget and records it. Returns its index among the calls of the request.
-fn begin(
+fn take_call(
     call: &RequestCall,
     service: &Arc<UpstreamService>,
     method: &Method,
@@ -466,14 +484,14 @@ fn begin(
     }
     let (name, method, path) = (service.name().clone(), method.clone(), path.as_str().to_owned());
     if !call.budget.take_call() {
-        call.budget.refuse(name, method, path);
+        call.budget.refuse_call(name, method, path);
         return Err(CallError::Limit("limit-calls"));
     }
-    Ok(call.budget.begin(name, method, path))
+    Ok(call.budget.begin_call(name, method, path))
 }
 
 /// Creates services from their configs, with the state of the services `before`.
-fn by_name(
+fn build_services(
     config: &BTreeMap<String, ServiceConfig>,
     folder: &Path,
     before: &BTreeMap<String, Arc<UpstreamService>>,
@@ -485,7 +503,7 @@ fn by_name(
         match UpstreamService::new(name, config, folder, before.get(&key).map(|before| &**before)) {
             Ok(service) => {
                 if let Some(other) = by_name.insert(key, Arc::new(service)) {
-                    problems.push(same_name(name, other.name()));
+                    problems.push(duplicate_name_problem(name, other.name()));
                 }
             }
             Err(found) => problems.extend(found),
@@ -501,7 +519,7 @@ fn check_method(method: &Method) -> Result<(), CallError> {
     }
 }
 
-fn same_name(name: &str, other: &str) -> ConfigProblem {
+fn duplicate_name_problem(name: &str, other: &str) -> ConfigProblem {
     ConfigProblem {
         pointer: format!("/{name}"),
         message: format!("`{name}` and `{other}` differ only in case"),

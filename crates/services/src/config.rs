@@ -139,7 +139,7 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
 impl ServiceConfig {
     /// Returns a service at one URL with defaults for all other settings, for `orfa dev` and tests.
     #[must_use]
-    pub fn at(url: impl Into<String>) -> Self {
+    pub fn with_url(url: impl Into<String>) -> Self {
         Self {
             url: OneOrMany::One(url.into()),
             openapi: None,

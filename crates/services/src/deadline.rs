@@ -11,7 +11,7 @@ use tokio::time::sleep_until;
 /// Waits for a future until the deadline; returns `None` if the deadline passes first. The future is not
 /// moved, and a timer is created only if the first poll is pending; tokio's `timeout_at` takes the future by
 /// value and always creates a timer.
-pub async fn by<F: Future + ?Sized>(moment: Instant, mut future: Pin<&mut F>) -> Option<F::Output> {
+pub async fn timeout_at<F: Future + ?Sized>(moment: Instant, mut future: Pin<&mut F>) -> Option<F::Output> {
     let mut timer = pin!(None);
     poll_fn(|context| {
         if let Poll::Ready(output) = future.as_mut().poll(context) {
@@ -39,9 +39,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn ready_futures_win_and_pending_futures_end_at_the_deadline() {
         let now = tokio::time::Instant::now();
-        assert_eq!(by(now.into_std(), pin!(ready(7))).await, Some(7));
+        assert_eq!(timeout_at(now.into_std(), pin!(ready(7))).await, Some(7));
         let moment = now + Duration::from_secs(5);
-        assert_eq!(by(moment.into_std(), pin!(pending::<()>())).await, None);
+        assert_eq!(timeout_at(moment.into_std(), pin!(pending::<()>())).await, None);
         assert_eq!(tokio::time::Instant::now(), moment);
     }
 
@@ -55,7 +55,7 @@ mod tests {
         };
         let other = async { order.borrow_mut().push("the other") };
         let gives_way = pin!(gives_way);
-        tokio::join!(by(Instant::now() + Duration::from_secs(5), gives_way), other);
+        tokio::join!(timeout_at(Instant::now() + Duration::from_secs(5), gives_way), other);
         assert_eq!(*order.borrow(), ["begins", "the other", "goes on"]);
     }
 
@@ -66,6 +66,6 @@ mod tests {
                 tokio::task::consume_budget().await;
             }
         };
-        assert_eq!(by(Instant::now() + Duration::from_millis(5), pin!(greedy)).await, None::<()>);
+        assert_eq!(timeout_at(Instant::now() + Duration::from_millis(5), pin!(greedy)).await, None::<()>);
     }
 }

@@ -21,14 +21,14 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt, ReadBuf};
 use crate::body::BodyBuffer;
 
 /// The number of bytes decoded at a time.
-const STEP: usize = 16 << 10;
+const STEP_BYTES: usize = 16 << 10;
 /// The number of steps before the task yields: some tenths of a millisecond.
-const STEPS: usize = 4;
+const STEPS_PER_YIELD: usize = 4;
 /// The number of input bytes before the task yields: a gzip member takes 20 bytes and some microseconds.
-const PORTION: usize = 4 << 10;
+const INPUT_PORTION: usize = 4 << 10;
 /// The longest text that is decoded inline: some tenths of a millisecond. Most responses of services are
 /// shorter.
-const SHORT: usize = 16 << 10;
+const MAX_INLINE_BYTES: usize = 16 << 10;
 /// The estimated CPU time that decoding is charged in advance: per job, and per byte of input.
 const ESTIMATE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_nanos(50));
 /// The largest window that a zstd frame may request, as a power of two: 8 MiB, as in RFC 9659.
@@ -78,8 +78,8 @@ impl DecoderPool<'_> {
         bytes: usize,
         decoding: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, OffloadError> {
-        let request = self.request(self.payer, bytes);
-        self.pool.run(request, |job| to_its_end(decoding, job)).await?.ok_or(OffloadError::DeadlineExceeded)
+        let request = self.job_request(self.payer, bytes);
+        self.pool.run(request, |job| poll_to_end(decoding, job)).await?.ok_or(OffloadError::DeadlineExceeded)
     }
 
     /// Like `run`, for a service's response: waits if the payer's quota is used up.
@@ -88,12 +88,12 @@ impl DecoderPool<'_> {
         bytes: usize,
         decoding: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, OffloadError> {
-        let request = self.request(self.payer.for_responses(), bytes);
-        let job = |job: &JobContext| to_its_end(decoding, job);
+        let request = self.job_request(self.payer.for_responses(), bytes);
+        let job = |job: &JobContext| poll_to_end(decoding, job);
         self.pool.run_paced(request, job).await?.ok_or(OffloadError::DeadlineExceeded)
     }
 
-    fn request(&self, payer: QuotaKey, bytes: usize) -> JobRequest {
+    fn job_request(&self, payer: QuotaKey, bytes: usize) -> JobRequest {
         let (job, byte) = ESTIMATE;
         let estimate = job + byte.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX));
         JobRequest { kind: "decompress", payer, estimate, deadline: self.deadline }
@@ -101,7 +101,7 @@ impl DecoderPool<'_> {
 }
 
 /// Polls to its end a future that yields but waits for nothing; returns `None` once the job is cancelled.
-fn to_its_end<T>(decoding: impl Future<Output = T>, job: &JobContext) -> Option<T> {
+fn poll_to_end<T>(decoding: impl Future<Output = T>, job: &JobContext) -> Option<T> {
     let (mut decoding, mut context) = (pin!(decoding), Context::from_waker(Waker::noop()));
     while !job.is_cancelled() {
         if let Poll::Ready(decoded) = decoding.as_mut().poll(&mut context) {
@@ -113,7 +113,7 @@ fn to_its_end<T>(decoding: impl Future<Output = T>, job: &JobContext) -> Option<
 
 impl ContentCoding {
     /// Returns the coding of this lower-case name (RFC 9110, section 8.4.1).
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name {
             "gzip" | "x-gzip" => Some(Self::Gzip),
             "deflate" => Some(Self::Deflate),
@@ -124,8 +124,8 @@ impl ContentCoding {
     }
 
     /// Whether a text of this length is decoded inline.
-    pub(crate) fn is_short(self, bytes: usize) -> bool {
-        self != Self::Brotli && bytes <= SHORT
+    pub(crate) fn is_decoded_inline(self, bytes: usize) -> bool {
+        self != Self::Brotli && bytes <= MAX_INLINE_BYTES
     }
 
     /// Returns a reader of the decoded text. Decodes all members and frames, so that a part of the text never
@@ -134,7 +134,7 @@ impl ContentCoding {
         self,
         encoded: impl AsyncBufRead + Send + Unpin + 'a,
     ) -> Box<dyn AsyncRead + Send + Unpin + 'a> {
-        let encoded = PortionedReader { encoded, given: 0 };
+        let encoded = PortionedReader { encoded, portion_bytes: 0 };
         match self {
             Self::Gzip => {
                 let mut decoder = GzipDecoder::new(encoded);
@@ -173,17 +173,19 @@ pub async fn decompress(
     if name == "identity" {
         return Ok(body);
     }
-    let Some(coding) = ContentCoding::named(&name) else { return Err(DecompressError::UnknownCoding(name)) };
+    let Some(coding) = ContentCoding::from_name(&name) else {
+        return Err(DecompressError::UnknownCoding(name));
+    };
     let bytes = body.len();
     // Boxed, since most requests need no decoder and would otherwise reserve the space for it.
-    let decoding = Box::pin(decode(coding, body, limit));
+    let decoding = Box::pin(decode_limited(coding, body, limit));
     match pool {
-        Some(pool) if !coding.is_short(bytes) => pool.run(bytes, decoding).await?,
+        Some(pool) if !coding.is_decoded_inline(bytes) => pool.run(bytes, decoding).await?,
         _ => decoding.await,
     }
 }
 
-async fn decode(coding: ContentCoding, body: Bytes, limit: u64) -> Result<Bytes, DecompressError> {
+async fn decode_limited(coding: ContentCoding, body: Bytes, limit: u64) -> Result<Bytes, DecompressError> {
     let mut rest = &*body;
     let reader: &mut &[u8] = &mut rest;
     let mut left = limit;
@@ -204,12 +206,12 @@ pub(crate) async fn read_decoded(
 ) -> io::Result<Option<Bytes>> {
     let mut all = BodyBuffer::default();
     for step in 1.. {
-        match (&mut decoder).take(STEP as u64).read_buf(all.room(STEP)).await? {
+        match (&mut decoder).take(STEP_BYTES as u64).read_buf(all.reserve_block(STEP_BYTES)).await? {
             0 => break,
             read if !take(read as u64) => return Ok(None),
             _ => {}
         }
-        if step % STEPS == 0 {
+        if step % STEPS_PER_YIELD == 0 {
             tokio::task::yield_now().await;
         }
     }
@@ -219,23 +221,23 @@ pub(crate) async fn read_decoded(
 /// A reader that yields to other tasks after each portion of input.
 struct PortionedReader<R> {
     encoded: R,
-    given: usize,
+    portion_bytes: usize,
 }
 
 impl<R: AsyncBufRead + Unpin> AsyncBufRead for PortionedReader<R> {
     fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
-        if this.given >= PORTION {
-            this.given = 0;
+        if this.portion_bytes >= INPUT_PORTION {
+            this.portion_bytes = 0;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         let bytes = ready!(Pin::new(&mut this.encoded).poll_fill_buf(context))?;
-        Poll::Ready(Ok(&bytes[..bytes.len().min(PORTION - this.given)]))
+        Poll::Ready(Ok(&bytes[..bytes.len().min(INPUT_PORTION - this.portion_bytes)]))
     }
 
     fn consume(mut self: Pin<&mut Self>, amount: usize) {
-        self.given += amount;
+        self.portion_bytes += amount;
         Pin::new(&mut self.encoded).consume(amount);
     }
 }

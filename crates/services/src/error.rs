@@ -92,11 +92,11 @@ pub enum CallError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AwaitedEvent {
     /// The complete response.
-    Answer,
+    CompleteResponse,
     /// The first byte of the response.
     FirstByte,
     /// Progress of the response or of the upload.
-    More,
+    Progress,
     /// The response, within the deadline of the whole request.
     Deadline,
 }
@@ -104,17 +104,17 @@ pub enum AwaitedEvent {
 impl AwaitedEvent {
     fn text(self) -> &'static str {
         match self {
-            Self::Answer | Self::Deadline => "did not answer within",
+            Self::CompleteResponse | Self::Deadline => "did not answer within",
             Self::FirstByte => "did not begin its answer within",
-            Self::More => "made no progress for",
+            Self::Progress => "made no progress for",
         }
     }
 
     fn setting(self) -> &'static str {
         match self {
-            Self::Answer => "the service's `timeout`",
+            Self::CompleteResponse => "the service's `timeout`",
             Self::FirstByte => "its `first_byte_timeout`",
-            Self::More => "its `idle_timeout`",
+            Self::Progress => "its `idle_timeout`",
             Self::Deadline => "the route's `limits.timeout`",
         }
     }

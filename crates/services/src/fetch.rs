@@ -13,9 +13,9 @@ use http::uri::Scheme;
 use http::{Request, Response, Uri};
 use tokio::time::timeout;
 
-use crate::body::{BodyError, ReadBodyError, full, read_within};
+use crate::body::{BodyError, ReadBodyError, full, read_limited};
 use crate::config::{ServiceProtocol, ServiceTlsConfig};
-use crate::headers::AGENT;
+use crate::headers::DEFAULT_USER_AGENT;
 use crate::hosts::ReachableAddresses;
 use crate::transport::{
     ConnectSettings, LiveTransport, RequestEndpoint, ServiceTransport, TargetOrigin, TransportError, tls,
@@ -58,14 +58,14 @@ impl GatewayClient {
     /// # Errors
     /// An error if the build lacks the cryptography that TLS needs.
     pub fn new() -> Result<Self, BodyError> {
-        let tls = tls::client(&ServiceTlsConfig::default(), ServiceProtocol::Auto, Path::new(""));
+        let tls = tls::client_tls(&ServiceTlsConfig::default(), ServiceProtocol::Auto, Path::new(""));
         let tls = Some(tls.map_err(|mistake| mistake.message)?);
         let dial = ConnectSettings {
             timeout: CONNECT_TIMEOUT,
             protocol: ServiceProtocol::Auto,
             tls,
             server_name: None,
-            reach: ReachableAddresses::Everywhere,
+            reachable_addresses: ReachableAddresses::Unrestricted,
         };
         Ok(Self { dial, origins: Arc::default() })
     }
@@ -82,17 +82,20 @@ impl GatewayClient {
         time: Duration,
         limit: u64,
     ) -> Result<Response<Bytes>, FetchError> {
-        let endpoint = self.endpoint(request.uri()).map_err(FetchError::Url)?;
+        let endpoint = self.endpoint_for(request.uri()).map_err(FetchError::Url)?;
         let mut request = request.map(full);
-        request.headers_mut().entry(USER_AGENT).or_insert(const { HeaderValue::from_static(AGENT) });
+        request
+            .headers_mut()
+            .entry(USER_AGENT)
+            .or_insert(const { HeaderValue::from_static(DEFAULT_USER_AGENT) });
         let exchange = async {
             let (head, body) = LiveTransport.send(&endpoint, request).await?.into_parts();
-            Ok(Response::from_parts(head, read_within(body, limit).await?))
+            Ok(Response::from_parts(head, read_limited(body, limit).await?))
         };
         timeout(time, exchange).await.unwrap_or(Err(FetchError::Timeout(time)))
     }
 
-    fn endpoint(&self, uri: &Uri) -> Result<RequestEndpoint, &'static str> {
+    fn endpoint_for(&self, uri: &Uri) -> Result<RequestEndpoint, &'static str> {
         let scheme = match uri.scheme() {
             Some(scheme) if [&Scheme::HTTP, &Scheme::HTTPS].contains(&scheme) => scheme,
             _ => return Err("it begins with neither `http://` nor `https://`"),

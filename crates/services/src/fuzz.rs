@@ -54,12 +54,12 @@ fn a_target_stays_below_its_service() {
         &["http://", "up", "/", "..", ".", "%2e", "%2F", "%5c", "\\", "?", "#", "@", ":80", ";", "//", "%00"];
     ::fuzz::run("call_targets", words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
-        let _ = (path::check(text), path::reading(text));
+        let _ = (path::check_path(text), path::lenient_path(text));
         let Ok(target) = path::parse_target(text) else { return };
         let path = target.path_and_query.path();
         assert!(path::is_service_name(&target.service), "{text}");
         assert!(path.starts_with('/') && path.split('/').all(|segment| segment != ".."), "{text}");
-        assert_eq!(path::check(path), Ok(()), "{text}");
+        assert_eq!(path::check_path(path), Ok(()), "{text}");
     });
 }
 
@@ -83,8 +83,8 @@ fn host_names_round_trip() {
     ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = from_utf8(text) else { return };
         let _ = PermittedHosts::new(&[text.to_owned()]);
-        let Some(host) = all.service(text, false) else { return };
-        let again = all.service(host.name(), false).unwrap();
+        let Some(host) = all.find_service(text, false) else { return };
+        let again = all.find_service(host.name(), false).unwrap();
         assert!(Arc::ptr_eq(&host, &again), "{text}");
     });
 }
@@ -120,7 +120,7 @@ fn headers_from_outside_are_checked_and_stripped() {
                 map.append(name, value);
             }
         }
-        let _ = (headers::check(&map), headers::hops(&map));
+        let _ = (headers::check_program_headers(&map), headers::count_hops(&map));
         headers::strip_hop_by_hop(&mut map);
         assert!(!map.contains_key(http::header::CONNECTION));
         let mut head = http::Request::new(()).into_parts().0;
@@ -135,7 +135,7 @@ fn invalid_service_configs_are_refused_with_a_message() {
         &["http://", "https://", "a", ":80", "/", "%2e", "x-api-key", "*", "..", "@", "[::1]", "\r\n"];
     ::fuzz::check(words, |text: &[u8]| {
         let text = String::from_utf8_lossy(text).into_owned();
-        let mut config = ServiceConfig::at(text.clone());
+        let mut config = ServiceConfig::with_url(text.clone());
         config.paths = vec![text.clone()];
         config.forward = vec![text.clone()];
         config.headers = [(text.clone(), text.clone())].into();

@@ -35,9 +35,9 @@ pub const MAX_MEMBERS: usize = 256;
 /// the hops are added on top.
 pub const MAX_CALL_HEAD: usize = 64 << 10;
 /// The gateway's name in `Via` and `CDN-Loop`.
-const NAME: HeaderValue = HeaderValue::from_static("orfa");
+const GATEWAY_NAME: HeaderValue = HeaderValue::from_static("orfa");
 /// The default `User-Agent` of programs' requests.
-pub(crate) const AGENT: &str = concat!("orfa/", env!("CARGO_PKG_VERSION"));
+pub(crate) const DEFAULT_USER_AGENT: &str = concat!("orfa/", env!("CARGO_PKG_VERSION"));
 
 /// Hop-by-hop headers, in addition to those listed in `Connection`.
 pub(crate) static HOP_BY_HOP: [HeaderName; 10] = [
@@ -55,12 +55,12 @@ pub(crate) static HOP_BY_HOP: [HeaderName; 10] = [
 
 /// Fields that a client cannot remove by listing them in `Connection`: the gateway has yet to check them, or
 /// they are intermediaries' fields, which end loops.
-static KEPT_FIELDS: [HeaderName; 8] =
+static PROTECTED_FIELDS: [HeaderName; 8] =
     [CDN_LOOP, CONTENT_LENGTH, EXPECT, HOST, TE, TRANSFER_ENCODING, UPGRADE, VIA];
 
 /// Headers that a program may not send, in addition to claims ([`is_claim`]) and names with one of
 /// [`FORBIDDEN_PREFIXES`].
-const FORBIDDEN: [&str; 13] = [
+const FORBIDDEN_NAMES: [&str; 13] = [
     "connection",
     "http2-settings",
     "keep-alive",
@@ -119,7 +119,7 @@ pub struct ConnectionDetails {
 /// Returns the network of an address that is assumed to have a single owner: an IPv4 address itself, the /64
 /// prefix of an IPv6 address.
 #[must_use]
-pub fn network(address: IpAddr) -> IpAddr {
+pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();
@@ -154,14 +154,14 @@ pub(crate) struct HeaderRules {
     /// The client headers that are forwarded.
     pub(crate) forward: Vec<HeaderName>,
     /// The headers that the gateway adds to every call.
-    pub(crate) set: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) operator_headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Checks that a program may send these headers to services.
 ///
 /// # Errors
 /// The first forbidden header.
-pub fn check(headers: &HeaderMap) -> Result<(), HeaderError> {
+pub fn check_program_headers(headers: &HeaderMap) -> Result<(), HeaderError> {
     match headers.iter().find(|(name, value)| is_forbidden(name, value)) {
         Some((name, _)) => Err(HeaderError::Forbidden(name.clone())),
         None => Ok(()),
@@ -173,7 +173,7 @@ pub fn check(headers: &HeaderMap) -> Result<(), HeaderError> {
 ///
 /// # Errors
 /// [`HeaderError::TooLarge`].
-pub(crate) fn check_size(method: &Method, path: &str, headers: &HeaderMap) -> Result<(), HeaderError> {
+pub(crate) fn check_head_size(method: &Method, path: &str, headers: &HeaderMap) -> Result<(), HeaderError> {
     let line = method.as_str().len() + path.len() + "  HTTP/1.1\r\n".len();
     let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + ":\r\n".len());
     if line + fields.sum::<usize>() > MAX_CALL_HEAD { Err(HeaderError::TooLarge) } else { Ok(()) }
@@ -183,17 +183,20 @@ fn is_forbidden(name: &HeaderName, value: &HeaderValue) -> bool {
     if is_claim(name.as_str()) {
         return true;
     }
-    let name = canonical(name.as_str());
+    let name = canonical_name(name.as_str());
     match name.as_ref() {
         "te" => !value.as_bytes().eq_ignore_ascii_case(b"trailers"),
-        name => FORBIDDEN.contains(&name) || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix)),
+        name => {
+            FORBIDDEN_NAMES.contains(&name)
+                || FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        }
     }
 }
 
 /// Converts all characters except letters and digits to `-`: servers behind CGI-like interfaces convert all
 /// of them, or some, to `_`.
 #[must_use]
-pub fn canonical(name: &str) -> Cow<'_, str> {
+pub fn canonical_name(name: &str) -> Cow<'_, str> {
     let is_canonical = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     match name.bytes().all(is_canonical) {
         true => name.into(),
@@ -211,9 +214,9 @@ pub fn is_same_field(one: &HeaderName, other: &HeaderName) -> bool {
 
 impl HeaderRules {
     /// Refuses headers that a program may not send to this service.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), HeaderError> {
-        check(headers)?;
-        match headers.keys().find(|name| self.sets(name)) {
+    pub(crate) fn check_headers(&self, headers: &HeaderMap) -> Result<(), HeaderError> {
+        check_program_headers(headers)?;
+        match headers.keys().find(|name| self.sets_header(name)) {
             Some(name) => Err(HeaderError::Reserved(name.clone())),
             None => Ok(()),
         }
@@ -221,31 +224,31 @@ impl HeaderRules {
 
     /// Completes a program's headers with forwarded client headers, the operator's headers, and the gateway's
     /// own.
-    pub(crate) fn complete(&self, headers: &mut HeaderMap, client: &HeaderMap) {
+    pub(crate) fn complete_headers(&self, headers: &mut HeaderMap, client: &HeaderMap) {
         for name in &self.forward {
             if !headers.contains_key(name) {
                 append_all(headers, name, client);
             }
         }
         join_cookies(headers);
-        self.set_on(headers);
-        headers.entry(USER_AGENT).or_insert(const { HeaderValue::from_static(AGENT) });
+        self.apply_operator_headers(headers);
+        headers.entry(USER_AGENT).or_insert(const { HeaderValue::from_static(DEFAULT_USER_AGENT) });
         append_all(headers, &CDN_LOOP, client);
-        headers.append(CDN_LOOP, NAME);
+        headers.append(CDN_LOOP, GATEWAY_NAME);
     }
 
     /// Whether the operator sets this header, or one that a server may treat as the same.
-    fn sets(&self, name: &HeaderName) -> bool {
-        self.set.iter().any(|(set, _)| is_same_field(set, name))
+    fn sets_header(&self, name: &HeaderName) -> bool {
+        self.operator_headers.iter().any(|(set, _)| is_same_field(set, name))
     }
 
     /// Sets the operator's headers, and removes headers that a server may treat as the same.
-    pub(crate) fn set_on(&self, headers: &mut HeaderMap) {
-        let guesses: Vec<_> = headers.keys().filter(|name| self.sets(name)).cloned().collect();
+    pub(crate) fn apply_operator_headers(&self, headers: &mut HeaderMap) {
+        let guesses: Vec<_> = headers.keys().filter(|name| self.sets_header(name)).cloned().collect();
         for name in guesses {
             headers.remove(name);
         }
-        for (name, value) in &self.set {
+        for (name, value) in &self.operator_headers {
             headers.insert(name, value.clone());
         }
     }
@@ -259,7 +262,7 @@ fn append_all(headers: &mut HeaderMap, name: &HeaderName, from: &HeaderMap) {
 
 /// Returns the values of a field, from all its lines. Most messages have a few fields and not this one:
 /// comparing names is cheaper than hashing the name, above all without a constant in `http`.
-pub fn values<'a>(
+pub fn field_values<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> impl Iterator<Item = &'a HeaderValue> + use<'a> {
@@ -296,35 +299,41 @@ impl<'a> SingletonField<'a> {
 }
 
 /// Returns the first [`MAX_MEMBERS`] members of a list field (RFC 9110, section 5.6.1), from all its lines.
-pub fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    members(headers, name).take(MAX_MEMBERS)
+pub fn list_members<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    all_list_members(headers, name).take(MAX_MEMBERS)
 }
 
-fn members<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let lines = values(headers, name).map(HeaderValue::as_bytes);
+fn all_list_members<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    let lines = field_values(headers, name).map(HeaderValue::as_bytes);
     lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
 }
 
 /// Whether a list field has at most [`MAX_MEMBERS`] members, so that all of them are read.
 #[must_use]
-pub fn is_read_whole(headers: &HeaderMap, name: &HeaderName) -> bool {
-    members(headers, name).nth(MAX_MEMBERS).is_none()
+pub fn is_within_member_limit(headers: &HeaderMap, name: &HeaderName) -> bool {
+    all_list_members(headers, name).nth(MAX_MEMBERS).is_none()
 }
 
 /// Whether a list field contains this token.
 #[must_use]
-pub fn lists(headers: &HeaderMap, name: &HeaderName, member: &[u8]) -> bool {
-    tokens(headers, name).any(|found| found.eq_ignore_ascii_case(member))
+pub fn list_contains(headers: &HeaderMap, name: &HeaderName, member: &[u8]) -> bool {
+    list_members(headers, name).any(|found| found.eq_ignore_ascii_case(member))
 }
 
 /// Returns the number of ORFA gateways that a request has passed, from its `CDN-Loop`. For
 /// [`crate::RequestCall::hops`]. A list of more than [`MAX_MEMBERS`] members counts as a loop.
 #[must_use]
-pub fn hops(headers: &HeaderMap) -> u8 {
-    let mut infos = members(headers, &CDN_LOOP);
+pub fn count_hops(headers: &HeaderMap) -> u8 {
+    let mut infos = all_list_members(headers, &CDN_LOOP);
     let ours = infos.by_ref().take(MAX_MEMBERS).filter(|info| {
         let name = info.split(|byte| *byte == b';').next().unwrap_or_default();
-        name.trim_ascii().eq_ignore_ascii_case(NAME.as_bytes())
+        name.trim_ascii().eq_ignore_ascii_case(GATEWAY_NAME.as_bytes())
     });
     let count = ours.count();
     if infos.next().is_some() { u8::MAX } else { u8::try_from(count).unwrap_or(u8::MAX) }
@@ -347,13 +356,13 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
 /// off would be sent on. Messages from a connection have at most [`MAX_MEMBERS`] options, since longer lists
 /// are refused.
 fn connection_options(headers: &HeaderMap) -> Vec<HeaderName> {
-    members(headers, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
+    all_list_members(headers, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok()).collect()
 }
 
 /// Cleans the fields of a request that has just arrived for all further readers: removes the fields that
 /// `Connection` lists (RFC 9110, section 7.6.1), joins cookies that HTTP/2 split (RFC 9113, section 8.2.3),
 /// and, unless `keeps_claims` is set, drops claims of a client in the name of a proxy.
-pub fn settle(headers: &mut HeaderMap, keeps_claims: bool) {
+pub fn sanitize_headers(headers: &mut HeaderMap, keeps_claims: bool) {
     let (mut has_options, mut has_claims, mut cookies) = (false, false, 0);
     // One pass, since most requests have none of these fields.
     for (name, _) in headers.iter() {
@@ -364,7 +373,7 @@ pub fn settle(headers: &mut HeaderMap, keeps_claims: bool) {
         }
     }
     if has_options {
-        settle_connection(headers);
+        sanitize_connection(headers);
     }
     if cookies > 1 {
         join_cookies(headers);
@@ -377,17 +386,17 @@ pub fn settle(headers: &mut HeaderMap, keeps_claims: bool) {
 /// Removes from the trailers of a client's request the fields that are not allowed there (RFC 9110, section
 /// 6.5.1), those that a client may not send in the head, and the operator's own field for the client's
 /// address: some services merge trailers into the head.
-pub fn settle_trailers(trailers: &mut HeaderMap, address_field: Option<&HeaderName>) {
-    forwarded::strip(trailers, |name| {
+pub fn sanitize_trailers(trailers: &mut HeaderMap, address_field: Option<&HeaderName>) {
+    forwarded::strip_matching(trailers, |name| {
         is_head_only(name.as_str()) || address_field.is_some_and(|field| is_same_field(field, name))
     });
 }
 
 fn is_head_only(name: &str) -> bool {
-    let canonical = &*canonical(name);
+    let canonical = &*canonical_name(name);
     let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| canonical.starts_with(prefix));
     is_claim(name)
-        || FORBIDDEN.contains(&canonical)
+        || FORBIDDEN_NAMES.contains(&canonical)
         || HEAD_ONLY.contains(&canonical)
         || begins(&FORBIDDEN_PREFIXES)
         || (begins(&HEAD_ONLY_PREFIXES) && !CONTENT_DIGESTS.contains(&canonical))
@@ -395,17 +404,17 @@ fn is_head_only(name: &str) -> bool {
 
 /// Removes trailers that a server may treat as a field of the head, so that a server which merges the two
 /// adds no value to a field that the operator or a filter has set.
-pub(crate) fn strip_repeated(trailers: &mut HeaderMap, head: &[HeaderName]) {
-    forwarded::strip(trailers, |name| head.iter().any(|field| is_same_field(field, name)));
+pub(crate) fn strip_head_duplicates(trailers: &mut HeaderMap, head: &[HeaderName]) {
+    forwarded::strip_matching(trailers, |name| head.iter().any(|field| is_same_field(field, name)));
 }
 
 /// Removes the fields listed in `Connection`, and keeps only the option that belongs to `Upgrade`. If the
 /// list were still in effect when the request is sent on, a client could remove fields that the gateway or a
 /// filter has set.
-fn settle_connection(headers: &mut HeaderMap) {
-    let upgrades = lists(headers, &CONNECTION, UPGRADE.as_str().as_bytes());
+fn sanitize_connection(headers: &mut HeaderMap) {
+    let upgrades = list_contains(headers, &CONNECTION, UPGRADE.as_str().as_bytes());
     let named = connection_options(headers);
-    for name in named.iter().filter(|name| !KEPT_FIELDS.contains(name)) {
+    for name in named.iter().filter(|name| !PROTECTED_FIELDS.contains(name)) {
         headers.remove(name);
     }
     match upgrades {
@@ -417,23 +426,23 @@ fn settle_connection(headers: &mut HeaderMap) {
 /// Turns the head of a client's request into one from the gateway: removes hop-by-hop headers, and appends to
 /// the fields of intermediaries.
 pub fn mark_forwarded(head: &mut request::Parts, arrival: Option<ConnectionDetails>) {
-    let takes_trailers = takes_trailers(&head.headers);
+    let takes_trailers = accepts_trailers(&head.headers);
     strip_hop_by_hop(&mut head.headers);
     if takes_trailers {
         head.headers.insert(TE, const { HeaderValue::from_static("trailers") });
     }
-    say_forwarded(head, arrival);
+    add_forwarded(head, arrival);
     // `Host` and `Expect` belong to the client's connection; the content length follows from the body.
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
         head.headers.remove(name);
     }
     join_cookies(&mut head.headers);
-    mark_via(&mut head.headers, head.version);
-    head.headers.append(CDN_LOOP, NAME);
+    append_via(&mut head.headers, head.version);
+    head.headers.append(CDN_LOOP, GATEWAY_NAME);
 }
 
 /// Adds the origin of the request, unless a trusted proxy or a filter has set it.
-fn say_forwarded(head: &mut request::Parts, arrival: Option<ConnectionDetails>) {
+fn add_forwarded(head: &mut request::Parts, arrival: Option<ConnectionDetails>) {
     let addresses = arrival.map(|arrival| arrival.client);
     let authority = head.uri.authority().map(|authority| authority.as_str());
     let host = head.headers.get(HOST).filter(|_| authority.is_none()).cloned();
@@ -447,12 +456,12 @@ fn say_forwarded(head: &mut request::Parts, arrival: Option<ConnectionDetails>) 
 }
 
 /// Whether the sender accepts trailers (RFC 9110, section 10.1.4); the gateway forwards them.
-pub fn takes_trailers(headers: &HeaderMap) -> bool {
-    lists(headers, &TE, b"trailers")
+pub fn accepts_trailers(headers: &HeaderMap) -> bool {
+    list_contains(headers, &TE, b"trailers")
 }
 
 /// Appends the gateway's `Via`, for a message that was received in this version of HTTP.
-pub fn mark_via(headers: &mut HeaderMap, received: Version) {
+pub fn append_via(headers: &mut HeaderMap, received: Version) {
     headers.append(
         VIA,
         match received {
@@ -474,7 +483,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// Appends an address as text. Optimized for IPv4, since every request needs it several times.
-pub fn put_address(text: &mut Vec<u8>, address: IpAddr) {
+pub fn write_address(text: &mut Vec<u8>, address: IpAddr) {
     let IpAddr::V4(address) = address else { return drop(write!(text, "{address}")) };
     let mut digits = itoa::Buffer::new();
     for (index, octet) in address.octets().into_iter().enumerate() {

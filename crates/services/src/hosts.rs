@@ -5,33 +5,33 @@
 //! the resolved address is checked on connect (`reach.rs`): a `*` permits the public internet, but no
 //! internal hosts (no SSRF).
 
+mod address_check;
 mod pattern;
-mod reach;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::service::UpstreamService;
+pub(crate) use address_check::{ReachableAddresses, is_private_address_error};
 pub use pattern::HostsError;
 use pattern::{ExternalHostPattern, HostAndPort};
-pub(crate) use reach::{ReachableAddresses, is_private};
 
 /// The number of hosts that are cached with their connections. Beyond that, the least recently used one is
 /// evicted.
-const KEPT: usize = 64;
+const MAX_CACHED_HOSTS: usize = 64;
 
 /// The permitted hosts, and a cache of recently used ones.
 #[derive(Debug, Default)]
 pub struct PermittedHosts {
     patterns: Vec<ExternalHostPattern>,
     /// Ordered by use, the most recent last. Small enough for linear search.
-    kept: Mutex<Vec<(HostKey, Arc<UpstreamService>)>>,
+    cached_hosts: Mutex<Vec<(HostKey, Arc<UpstreamService>)>>,
 }
 
 /// The identity of a cached host.
 #[derive(Debug, PartialEq, Eq)]
 struct HostKey {
     is_secure: bool,
-    place: HostAndPort,
+    host_and_port: HostAndPort,
 }
 
 impl PermittedHosts {
@@ -42,20 +42,22 @@ impl PermittedHosts {
     pub fn new(patterns: &[String]) -> Result<Self, HostsError> {
         let patterns =
             patterns.iter().map(|text| ExternalHostPattern::parse(text)).collect::<Result<_, _>>()?;
-        Ok(Self { patterns, kept: Mutex::default() })
+        Ok(Self { patterns, cached_hosts: Mutex::default() })
     }
 
     /// Returns the host as a service, if a pattern permits it: `auth.internal:8080`. The default port is that
     /// of `https` or `http`.
     #[must_use]
-    pub fn service(&self, authority: &str, is_secure: bool) -> Option<Arc<UpstreamService>> {
+    pub fn find_service(&self, authority: &str, is_secure: bool) -> Option<Arc<UpstreamService>> {
         if self.patterns.is_empty() {
             return None;
         }
-        let key =
-            HostKey { is_secure, place: HostAndPort::read(authority, if is_secure { 443 } else { 80 })? };
-        let reach = self.reach(&key.place)?;
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = HostKey {
+            is_secure,
+            host_and_port: HostAndPort::parse_authority(authority, if is_secure { 443 } else { 80 })?,
+        };
+        let reach = self.reachable_addresses(&key.host_and_port)?;
+        let mut kept = self.cached_hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = kept.iter().position(|(known, _)| *known == key) {
             let found = kept.remove(at);
             let service = Arc::clone(&found.1);
@@ -63,8 +65,8 @@ impl PermittedHosts {
             return Some(service);
         }
         let scheme = if is_secure { "https" } else { "http" };
-        let service = Arc::new(UpstreamService::at(&key.place.to_string(), scheme, reach)?);
-        if kept.len() == KEPT {
+        let service = Arc::new(UpstreamService::new_external(&key.host_and_port.to_string(), scheme, reach)?);
+        if kept.len() == MAX_CACHED_HOSTS {
             kept.remove(0);
         }
         kept.push((key, Arc::clone(&service)));
@@ -72,14 +74,14 @@ impl PermittedHosts {
     }
 
     /// Returns the addresses that are permitted for this host; `None` if no pattern permits the host.
-    fn reach(&self, place: &HostAndPort) -> Option<ReachableAddresses> {
-        let mut opening = self.patterns.iter().filter(|pattern| pattern.opens(place)).peekable();
+    fn reachable_addresses(&self, place: &HostAndPort) -> Option<ReachableAddresses> {
+        let mut opening = self.patterns.iter().filter(|pattern| pattern.permits_host(place)).peekable();
         opening.peek()?;
-        if opening.any(ExternalHostPattern::is_name) {
-            return Some(ReachableAddresses::Everywhere);
+        if opening.any(ExternalHostPattern::is_exact_name) {
+            return Some(ReachableAddresses::Unrestricted);
         }
         Some(ReachableAddresses::Public(
-            self.patterns.iter().filter_map(ExternalHostPattern::network).collect(),
+            self.patterns.iter().filter_map(ExternalHostPattern::listed_network).collect(),
         ))
     }
 }

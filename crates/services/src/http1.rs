@@ -8,13 +8,14 @@
 mod decoder;
 mod fields;
 mod input;
-mod sending;
+mod message_writer;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use decoder::{BodyDecoder, BodyFraming, BodyPart, FramingError};
 pub use fields::{
-    AmbiguousFraming, MAX_TRAILERS, announced, content_length, fields, has_bare_line_feed, is_chunked, put,
+    AmbiguousFraming, MAX_TRAILERS, announced_trailers, content_length, has_bare_line_feed, is_chunked,
+    parse_fields, write_field,
 };
 pub use input::ReceiveBuffer;
-pub use sending::SendingMessage;
+pub use message_writer::SendingMessage;

@@ -19,15 +19,16 @@ pub mod call;
 pub mod calls;
 pub mod client;
 pub mod config;
+pub mod coop;
 mod deadline;
 mod decompress;
 mod error;
 pub mod fetch;
-pub mod flights;
 pub mod headers;
 mod hosts;
 pub mod http1;
 pub mod http2;
+pub mod in_flight;
 pub mod path;
 pub mod problem;
 mod receive;
@@ -37,7 +38,6 @@ pub mod stats;
 mod targets;
 pub mod trace;
 pub mod transport;
-pub mod turn;
 mod upgrade;
 mod work;
 
@@ -52,12 +52,12 @@ pub use call::{
 pub use calls::{CallCoalescer, RequestCalls};
 pub use client::{CallError, ProgramResponse, ServiceRequest, ServiceSet};
 pub use config::{BytesConfig, ConfigProblem, DurationConfig, GraphqlServiceConfig, ServiceConfig};
-pub use deadline::by;
+pub use deadline::timeout_at;
 pub use decompress::{DecoderPool, DecompressError, decompress};
 pub use fetch::{FetchError, GatewayClient};
-pub use flights::{InFlightMap, WorkFingerprint};
-pub use headers::network;
+pub use headers::client_network;
 pub use hosts::{HostsError, PermittedHosts};
+pub use in_flight::{InFlightMap, WorkFingerprint};
 pub use path::{PathError, RequestTarget, parse_target};
 pub use problem::{
     AnswerTimeout, BodyDeadlineExceeded, CallErrorKind, FaultParty, GatewayOverloaded, LoggedErrorCode,
@@ -69,4 +69,4 @@ pub use targets::{NameResolver, SystemResolver};
 pub use trace::RequestTrace;
 pub use transport::{ChainLimitVerifier, ServiceTransport, TransportError};
 pub use upgrade::{RewoundStream, ServiceTunnel};
-pub use work::{movable, uncomposed, work_on_text};
+pub use work::{composition_error, make_movable, process_text};

@@ -15,10 +15,10 @@ use http::uri::PathAndQuery;
 use crate::problem::{CallErrorKind, FaultParty, ToProblem};
 
 #[cfg(test)]
-pub(crate) use glob::DECODED;
+pub(crate) use glob::DECODED_PATH_COUNT;
 pub(crate) use glob::DecodedPath;
 pub use glob::PathGlob;
-pub use value::{encode, is_segment};
+pub use value::{is_safe_segment, percent_encode};
 
 /// The target of a program's request: `http://catalog/catalogs?limit=2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub enum PathError {
     UnknownService,
     /// No pattern of the service's `paths` matches.
     #[error("the rules of this service do not permit this path")]
-    NotOpen,
+    NotPermitted,
 }
 
 /// Parses a program's URL.
@@ -78,12 +78,12 @@ pub enum PathError {
 /// # Errors
 /// URLs that are not of the form `http://service/path?query`, and paths that [`check`] refuses.
 pub fn parse_target(url: &str) -> Result<RequestTarget, PathError> {
-    let (service, path_and_query) = take_apart(url)?;
+    let (service, path_and_query) = split_url(url)?;
     Ok(RequestTarget { service: service.to_owned(), path_and_query })
 }
 
 /// Splits a URL into the service's name and the rest.
-pub(crate) fn take_apart(url: &str) -> Result<(&str, PathAndQuery), PathError> {
+pub(crate) fn split_url(url: &str) -> Result<(&str, PathAndQuery), PathError> {
     let (scheme, rest) = url.split_once(':').ok_or(PathError::Invalid)?;
     let rest = rest.strip_prefix("//").ok_or(PathError::Invalid)?;
     if !scheme.eq_ignore_ascii_case("http") {
@@ -96,7 +96,7 @@ pub(crate) fn take_apart(url: &str) -> Result<(&str, PathAndQuery), PathError> {
         return Err(PathError::Fragment);
     }
     let path_and_query = to_path_and_query(rest)?;
-    check(path_and_query.path())?;
+    check_path(path_and_query.path())?;
     Ok((host, path_and_query))
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn take_apart(url: &str) -> Result<(&str, PathAndQuery), PathError> {
 ///
 /// # Errors
 /// The first reason for refusing the path; dot segments count also if they were encoded twice.
-pub fn check(path: &str) -> Result<(), PathError> {
+pub fn check_path(path: &str) -> Result<(), PathError> {
     // Fast path: most paths have none of the characters that need checks.
     if !path.bytes().any(|byte| matches!(byte, b'%' | b'.' | b'\\')) {
         return Ok(());
@@ -113,10 +113,10 @@ pub fn check(path: &str) -> Result<(), PathError> {
     let mut text = Vec::new();
     path.split('/').try_for_each(|segment| {
         text.clear();
-        decode_onto(&mut text, segment)?;
+        percent_decode_into(&mut text, segment)?;
         check_segment(&text)
     })?;
-    check_twice(path)
+    check_double_encoding(path)
 }
 
 /// Checks the start of a path that passed [`check`]. With an empty first segment, `//admin/x` is a host and a
@@ -130,7 +130,7 @@ pub fn check_start(path: &str) -> Result<(), PathError> {
     if !matches!(path.as_bytes().get(1), Some(b'/' | b'\\' | b';' | b'%')) {
         return Ok(());
     }
-    let once = decode_leniently(path.as_bytes());
+    let once = percent_decode_lossy(path.as_bytes());
     let is_empty = |text: &[u8]| {
         let rest = text.get(1..).unwrap_or_default();
         let mut segments = rest.splitn(2, |byte| matches!(byte, b'/' | b'\\'));
@@ -138,7 +138,7 @@ pub fn check_start(path: &str) -> Result<(), PathError> {
         let name = first.split(|byte| *byte == b';').next().unwrap_or_default();
         follows && name.trim_ascii().is_empty()
     };
-    match is_empty(&once) || is_empty(&decode_leniently(&once)) {
+    match is_empty(&once) || is_empty(&percent_decode_lossy(&once)) {
         true => Err(PathError::EmptySegment),
         false => Ok(()),
     }
@@ -151,24 +151,24 @@ pub fn check_start(path: &str) -> Result<(), PathError> {
 /// # Errors
 /// The errors of [`check`], except for encoded slashes; and dot segments that were encoded twice, which a
 /// server that decodes once more would follow.
-pub fn reading(path: &str) -> Result<Option<String>, PathError> {
+pub fn lenient_path(path: &str) -> Result<Option<String>, PathError> {
     // Byte by byte, since this runs for every request, and most paths are short.
     let is_special = |byte: u8| matches!(byte, b'%' | b'.' | b'\\' | b';');
     if !path.bytes().any(is_special) && !path.as_bytes().windows(2).any(|pair| pair == b"//") {
         return Ok(None);
     }
-    match check(path) {
+    match check_path(path) {
         Ok(()) | Err(PathError::EncodedSlash) => {}
         Err(error) => return Err(error),
     }
-    check_twice(path)?;
-    let decoded = String::from_utf8_lossy(&decode(path)?).into_owned();
+    check_double_encoding(path)?;
+    let decoded = String::from_utf8_lossy(&percent_decode(path)?).into_owned();
     let mut reading = String::with_capacity(decoded.len());
     let mut is_parameter = false;
     for byte in decoded.bytes() {
         is_parameter = byte == b';' || (is_parameter && byte != b'/');
         if !is_parameter && (byte != b'/' || !reading.ends_with('/')) {
-            push_ascii(&mut reading, byte);
+            push_percent_encoded(&mut reading, byte);
         }
     }
     Ok((reading != path).then_some(reading))
@@ -178,10 +178,10 @@ pub fn reading(path: &str) -> Result<Option<String>, PathError> {
 /// treats malformed escapes as text.
 #[must_use]
 pub fn has_dot_segment(path: &str) -> bool {
-    has_dots(&decode_leniently(path.as_bytes()))
+    has_dot_part(&percent_decode_lossy(path.as_bytes()))
 }
 
-fn has_dots(text: &[u8]) -> bool {
+fn has_dot_part(text: &[u8]) -> bool {
     let is_dots = |part: &[u8]| matches!(part.split(|byte| *byte == b';').next(), Some(b"." | b".."));
     text.split(|byte| matches!(byte, b'/' | b'\\')).any(is_dots)
 }
@@ -194,39 +194,41 @@ fn has_dots(text: &[u8]) -> bool {
 /// malformed escape keeps all of its escapes: decoded in part, `%%32e` would become `%2e`. [`reading`]
 /// refuses such a path.
 #[must_use]
-pub fn normal_form(target: &str) -> Option<String> {
+pub fn normalize_target(target: &str) -> Option<String> {
     // Fast path: most targets have neither.
     if !target.bytes().any(|byte| byte == b'%' || !byte.is_ascii()) {
         return None;
     }
     let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
-    let may_decode = decode(path).is_ok();
+    let may_decode = percent_decode(path).is_ok();
     let mut normal = String::with_capacity(target.len());
     let mut rest = path.as_bytes();
     while let [first, after @ ..] = rest {
         rest = after;
         match after {
-            [high, low, behind @ ..] if *first == b'%' && may_decode => match unreserved(*high, *low) {
-                Some(letter) => {
-                    normal.push(letter);
-                    rest = behind;
+            [high, low, behind @ ..] if *first == b'%' && may_decode => {
+                match decode_unreserved(*high, *low) {
+                    Some(letter) => {
+                        normal.push(letter);
+                        rest = behind;
+                    }
+                    None => normal.push('%'),
                 }
-                None => normal.push('%'),
-            },
-            _ => push_ascii(&mut normal, *first),
+            }
+            _ => push_percent_encoded(&mut normal, *first),
         }
     }
-    query.bytes().for_each(|byte| push_ascii(&mut normal, byte));
+    query.bytes().for_each(|byte| push_percent_encoded(&mut normal, byte));
     (normal != target).then_some(normal)
 }
 
 /// Returns the unreserved character (RFC 3986, section 2.3) that an escape with these digits represents.
-fn unreserved(high: u8, low: u8) -> Option<char> {
-    let byte = hex(Some(high)).ok()? << 4 | hex(Some(low)).ok()?;
+fn decode_unreserved(high: u8, low: u8) -> Option<char> {
+    let byte = parse_hex_digit(Some(high)).ok()? << 4 | parse_hex_digit(Some(low)).ok()?;
     (byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)).then(|| char::from(byte))
 }
 
-fn push_ascii(text: &mut String, byte: u8) {
+fn push_percent_encoded(text: &mut String, byte: u8) {
     if byte.is_ascii() {
         text.push(char::from(byte));
     } else {
@@ -241,25 +243,26 @@ fn push_ascii(text: &mut String, byte: u8) {
 ///
 /// # Errors
 /// [`PathError::DotSegment`].
-fn check_twice(path: &str) -> Result<(), PathError> {
+fn check_double_encoding(path: &str) -> Result<(), PathError> {
     if !path.contains("%25") {
         return Ok(());
     }
-    let twice = decode_leniently(&decode_leniently(path.as_bytes()));
-    match has_dots(&twice) {
+    let twice = percent_decode_lossy(&percent_decode_lossy(path.as_bytes()));
+    match has_dot_part(&twice) {
         true => Err(PathError::DotSegment),
         false => Ok(()),
     }
 }
 
 /// Percent-decodes once, treating malformed escapes as text.
-fn decode_leniently(text: &[u8]) -> Vec<u8> {
+fn percent_decode_lossy(text: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [first, after @ ..] = rest {
         let escape = match after {
             [high, low, after @ ..] if *first == b'%' => {
-                let byte = hex(Some(*high)).and_then(|high| Ok(high << 4 | hex(Some(*low))?));
+                let byte = parse_hex_digit(Some(*high))
+                    .and_then(|high| Ok(high << 4 | parse_hex_digit(Some(*low))?));
                 byte.ok().map(|byte| (byte, after))
             }
             _ => None,
@@ -304,7 +307,7 @@ fn to_path_and_query(rest: &str) -> Result<PathAndQuery, PathError> {
 /// Checks one segment as a server may interpret it: decoded once, and split at `;`, where some servers begin
 /// parameters, and at encoded slashes.
 fn check_segment(text: &[u8]) -> Result<(), PathError> {
-    if has_dots(text) {
+    if has_dot_part(text) {
         return Err(PathError::DotSegment);
     }
     match text.iter().find(|byte| matches!(byte, b'/' | b'\\' | 0..0x20 | 0x7F)) {
@@ -316,25 +319,25 @@ fn check_segment(text: &[u8]) -> Result<(), PathError> {
 }
 
 /// Percent-decodes once. The result need not be UTF-8.
-fn decode(text: &str) -> Result<Vec<u8>, PathError> {
+fn percent_decode(text: &str) -> Result<Vec<u8>, PathError> {
     let mut decoded = Vec::with_capacity(text.len());
-    decode_onto(&mut decoded, text)?;
+    percent_decode_into(&mut decoded, text)?;
     Ok(decoded)
 }
 
 /// Like [`decode`], but appends the result to `decoded`.
-fn decode_onto(decoded: &mut Vec<u8>, text: &str) -> Result<(), PathError> {
+fn percent_decode_into(decoded: &mut Vec<u8>, text: &str) -> Result<(), PathError> {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         decoded.push(match byte {
-            b'%' => hex(bytes.next())? << 4 | hex(bytes.next())?,
+            b'%' => parse_hex_digit(bytes.next())? << 4 | parse_hex_digit(bytes.next())?,
             other => other,
         });
     }
     Ok(())
 }
 
-fn hex(digit: Option<u8>) -> Result<u8, PathError> {
+fn parse_hex_digit(digit: Option<u8>) -> Result<u8, PathError> {
     let value = digit.and_then(|digit| char::from(digit).to_digit(16)).ok_or(PathError::BadEscape)?;
     u8::try_from(value).map_err(|_| PathError::BadEscape)
 }
@@ -372,7 +375,7 @@ impl ToProblem for PathError {
             Self::ControlCharacter => "path-control-character",
             Self::BadEscape => "path-bad-escape",
             Self::UnknownService => "service-unknown",
-            Self::NotOpen => "path-forbidden",
+            Self::NotPermitted => "path-forbidden",
         }
     }
 
@@ -391,7 +394,7 @@ impl ToProblem for PathError {
             }
             Self::BadEscape => "Write `%25` for a percent sign.",
             Self::UnknownService => "Use one of the route's services.",
-            Self::NotOpen => "Call one of the permitted paths, or ask the operator to permit this one.",
+            Self::NotPermitted => "Call one of the permitted paths, or ask the operator to permit this one.",
             _ => "Write the path as documented by the service; the gateway does not rewrite paths.",
         }
         .to_owned()

@@ -14,10 +14,10 @@ use offload::OffloadError;
 
 use crate::body::{BodyBuffer, BodyError, StreamedServiceBody};
 use crate::call::RequestBudget;
+use crate::coop::ByteTurn;
 use crate::decompress::{ContentCoding, DecoderPool, read_decoded};
 use crate::error::CallError;
 use crate::headers::strip_hop_by_hop;
-use crate::turn::ByteTurn;
 
 /// The reason for not reading a response to its end.
 pub(crate) enum ReceiveError {
@@ -44,23 +44,23 @@ pub(crate) async fn receive(
 ) -> Result<ReceivedBody, ReceiveError> {
     strip_hop_by_hop(headers);
     headers.remove(TRAILER); // Trailers are dropped.
-    match coding(headers) {
+    match declared_coding(headers) {
         Some(coding) if !body.is_end_stream() => {
             headers.remove(CONTENT_ENCODING);
             headers.remove(CONTENT_LENGTH);
             let left = budget.received_left();
             let mut encoded = 0_u64;
-            let bytes = collect(body, |length| {
+            let bytes = collect_frames(body, |length| {
                 encoded = encoded.saturating_add(length);
                 match encoded <= left {
-                    true => budget.hold(length).map_err(Into::into),
+                    true => budget.hold_received(length).map_err(Into::into),
                     false => Err(CallError::Limit("limit-received")),
                 }
             });
             Ok(ReceivedBody { bytes: bytes.await?, coding: Some(coding) })
         }
         _ => {
-            let bytes = collect(body, |length| budget.receive(length)).await?;
+            let bytes = collect_frames(body, |length| budget.receive(length)).await?;
             Ok(ReceivedBody { bytes, coding: None })
         }
     }
@@ -68,7 +68,7 @@ pub(crate) async fn receive(
 
 impl ReceivedBody {
     /// Returns the decoded body. Large bodies are decoded in the pool, if there is one.
-    pub(crate) async fn decoded<'p>(
+    pub(crate) async fn into_decoded<'p>(
         self,
         budget: &Arc<RequestBudget>,
         pool: impl FnOnce() -> Option<DecoderPool<'p>>,
@@ -76,8 +76,8 @@ impl ReceivedBody {
         let Self { bytes, coding } = self;
         let Some(coding) = coding else { return Ok(bytes) };
         let length = bytes.len();
-        let decoding = || decode(coding, bytes.clone(), Arc::clone(budget));
-        let Some(pool) = pool().filter(|_| !coding.is_short(length)) else {
+        let decoding = || decode_counted(coding, bytes.clone(), Arc::clone(budget));
+        let Some(pool) = pool().filter(|_| !coding.is_decoded_inline(length)) else {
             // Boxed, since most responses are not encoded.
             return Box::pin(decoding()).await;
         };
@@ -95,28 +95,28 @@ impl ReceivedBody {
 
 /// Collects the frames of a body. A single frame, the common case, is not copied. Yields to other tasks
 /// between frames that are available at once, and while it joins them.
-async fn collect(
+async fn collect_frames(
     mut body: StreamedServiceBody,
     mut take: impl FnMut(u64) -> Result<(), CallError>,
 ) -> Result<Bytes, ReceiveError> {
     let (mut buffer, mut turn) = (BodyBuffer::default(), ByteTurn::default());
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(ReceiveError::Broken)?.into_data() else { continue };
-        turn.took(data.len()).await;
+        turn.consume_bytes(data.len()).await;
         take(data.len() as u64).map_err(ReceiveError::Limit)?;
-        buffer.put_before(data, || body.size_hint().lower());
+        buffer.put_and_reserve(data, || body.size_hint().lower());
     }
     Ok(buffer.finish().await)
 }
 
 /// Returns the declared coding. Unknown codings, and those that were not requested, are passed on with their
 /// header.
-fn coding(headers: &HeaderMap) -> Option<ContentCoding> {
+fn declared_coding(headers: &HeaderMap) -> Option<ContentCoding> {
     let name = headers.get(CONTENT_ENCODING)?.to_str().ok()?.trim().to_ascii_lowercase();
-    ContentCoding::named(&name).filter(|coding| *coding != ContentCoding::Deflate)
+    ContentCoding::from_name(&name).filter(|coding| *coding != ContentCoding::Deflate)
 }
 
-async fn decode(
+async fn decode_counted(
     coding: ContentCoding,
     encoded: Bytes,
     budget: Arc<RequestBudget>,
@@ -147,15 +147,16 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
-    use crate::body::pieces;
-    use crate::turn::TURN_BYTES;
+    use crate::body::from_pieces;
+    use crate::coop::TURN_BYTES;
 
     #[tokio::test]
     async fn collects_a_long_body_in_short_steps() {
         const COUNT: usize = 512;
         let frame = Bytes::from(vec![b'x'; TURN_BYTES / 2]);
         let length = COUNT * frame.len();
-        let mut collecting = pin!(collect(pieces(length, std::iter::repeat_n(frame, COUNT)), |_| Ok(())));
+        let mut collecting =
+            pin!(collect_frames(from_pieces(length, std::iter::repeat_n(frame, COUNT)), |_| Ok(())));
         let mut polls = 0;
         let text = poll_fn(|context| {
             polls += 1;
@@ -170,7 +171,7 @@ mod tests {
     #[tokio::test]
     async fn does_not_copy_a_single_frame() {
         let frame = Bytes::from(vec![b'x'; 1 << 20]);
-        let text = collect(crate::body::full(frame.clone()), |_| Ok(())).await.ok().unwrap();
+        let text = collect_frames(crate::body::full(frame.clone()), |_| Ok(())).await.ok().unwrap();
         assert_eq!(text.as_ptr(), frame.as_ptr());
     }
 
@@ -195,7 +196,8 @@ mod tests {
         for (payer, is_decoded) in [(payer, false), (payer.exempt(), true)] {
             let budget = Arc::new(RequestBudget::new(hour, 1, 1 << 20, 1));
             let received = ReceivedBody { bytes: bytes.clone(), coding: Some(ContentCoding::Brotli) };
-            let decoded = received.decoded(&budget, || Some(DecoderPool { pool: &pool, payer, deadline }));
+            let decoded =
+                received.into_decoded(&budget, || Some(DecoderPool { pool: &pool, payer, deadline }));
             assert_eq!(decoded.await.ok().is_some_and(|decoded| decoded == text), is_decoded);
         }
         drop(release);

@@ -13,13 +13,13 @@ use tokio::time::Instant;
 use crate::config::PercentConfig;
 
 /// The length of the window in seconds.
-const WINDOW: usize = 10;
+const WINDOW_SECONDS: usize = 10;
 /// The number of retries per second that are allowed in addition to the share.
-const FREE: u64 = 3;
+const MIN_RETRIES_PER_SECOND: u64 = 3;
 
 /// Whether a request with this method may be retried even if it may have arrived: the method is safe (RFC
 /// 9110, section 9.2.1), or is `QUERY` (RFC 10008).
-pub(crate) fn is_safe(method: &Method) -> bool {
+pub(crate) fn is_safe_method(method: &Method) -> bool {
     method.is_safe() || method.as_str() == "QUERY"
 }
 
@@ -28,9 +28,9 @@ pub(crate) fn is_safe(method: &Method) -> bool {
 pub(crate) struct RetryBudget {
     epoch: Instant,
     /// Request counts by second: the second in the upper half, the count in the lower half.
-    requests: [AtomicU64; WINDOW],
+    requests: [AtomicU64; WINDOW_SECONDS],
     /// Retry counts by second, as pairs of second and count.
-    retries: Mutex<[(u32, u32); WINDOW]>,
+    retries: Mutex<[(u32, u32); WINDOW_SECONDS]>,
 }
 
 impl RetryBudget {
@@ -40,8 +40,8 @@ impl RetryBudget {
 
     /// Counts a request.
     pub(crate) fn deposit(&self, now: Instant) {
-        let second = self.second(now);
-        let Some(slot) = self.requests.get(second as usize % WINDOW) else { return };
+        let second = self.elapsed_second(now);
+        let Some(slot) = self.requests.get(second as usize % WINDOW_SECONDS) else { return };
         let count = |entry: u64| {
             let kept = if entry >> 32 == u64::from(second) { entry } else { u64::from(second) << 32 };
             Some(kept + u64::from(kept as u32 != u32::MAX))
@@ -51,8 +51,8 @@ impl RetryBudget {
 
     /// Takes one retry out of the budget; returns `false` if the budget is used up.
     pub(crate) fn withdraw(&self, budget: PercentConfig, now: Instant) -> bool {
-        let second = self.second(now);
-        let recent = |then: u32| then <= second && second - then < WINDOW as u32;
+        let second = self.elapsed_second(now);
+        let recent = |then: u32| then <= second && second - then < WINDOW_SECONDS as u32;
         let entries = self.requests.iter().map(|slot| slot.load(Relaxed));
         let requests: u64 = entries
             .filter(|entry| recent((entry >> 32) as u32))
@@ -61,10 +61,10 @@ impl RetryBudget {
         let mut retries = self.retries.lock().unwrap_or_else(PoisonError::into_inner);
         let spent: u64 =
             retries.iter().filter(|(then, _)| recent(*then)).map(|(_, count)| u64::from(*count)).sum();
-        if spent >= requests * u64::from(budget.0) / 100 + FREE * WINDOW as u64 {
+        if spent >= requests * u64::from(budget.0) / 100 + MIN_RETRIES_PER_SECOND * WINDOW_SECONDS as u64 {
             return false;
         }
-        if let Some(slot) = retries.get_mut(second as usize % WINDOW) {
+        if let Some(slot) = retries.get_mut(second as usize % WINDOW_SECONDS) {
             let count = if slot.0 == second { slot.1 } else { 0 };
             *slot = (second, count.saturating_add(1));
         }
@@ -72,7 +72,7 @@ impl RetryBudget {
     }
 
     /// Returns whole seconds since the creation of the budget, starting at 1; 0 marks an unused slot.
-    fn second(&self, now: Instant) -> u32 {
+    fn elapsed_second(&self, now: Instant) -> u32 {
         let elapsed = now.saturating_duration_since(self.epoch).as_secs();
         u32::try_from(elapsed).unwrap_or(u32::MAX - 1).saturating_add(1)
     }

@@ -16,7 +16,7 @@ use crate::path::{self, DecodedPath, PathError, PathGlob};
 use crate::stats::ServiceCounters;
 use crate::targets::{HealthChecks, ServiceEndpoints, TargetSettings};
 use crate::transport::{ConnectSettings, TargetOrigin, tls};
-use crate::upgrade::listed_protocol;
+use crate::upgrade::parse_protocol;
 
 /// The maximum number of retries of a request, whatever the config.
 const MAX_ATTEMPTS: u32 = 10;
@@ -31,7 +31,7 @@ pub struct UpstreamService {
     pub(crate) upgrade_idle_timeout: Duration,
     pub(crate) retries: RetriesConfig,
     pub(crate) targets: Arc<ServiceEndpoints>,
-    pub(crate) tally: Arc<ServiceCounters>,
+    pub(crate) counters: Arc<ServiceCounters>,
     pub(crate) headers: HeaderRules,
     /// The protocols that clients' connections may be upgraded to.
     pub(crate) upgrades: Vec<HeaderValue>,
@@ -53,30 +53,30 @@ impl UpstreamService {
 
     /// The client headers that are forwarded to the service, and that its responses may depend on.
     #[must_use]
-    pub fn forwarded(&self) -> &[HeaderName] {
+    pub fn forwarded_headers(&self) -> &[HeaderName] {
         &self.headers.forward
     }
 
     /// Whether one of the targets is at this `host:port`, or was resolved to this address. The default port
     /// is that of the target's scheme.
     #[must_use]
-    pub fn is_at(&self, authority: &str) -> bool {
-        self.targets.plan().origins.iter().any(|origin| origin.is_at(authority))
+    pub fn has_authority(&self, authority: &str) -> bool {
+        self.targets.settings().origins.iter().any(|origin| origin.has_authority(authority))
             || self.targets.has_address(authority)
     }
 
     /// The path prefix of the first target; usually empty.
     #[must_use]
     pub fn base_path(&self) -> &str {
-        self.targets.plan().origins.first().map_or("", |origin| &origin.base)
+        self.targets.settings().origins.first().map_or("", |origin| &origin.base_path)
     }
 
     /// Returns the part of a target's path after the target's path prefix; `None` if no target has such a
     /// path.
     #[must_use]
-    pub fn below_base<'p>(&self, path: &'p str) -> Option<&'p str> {
-        self.targets.plan().origins.iter().find_map(|origin| {
-            let below = path.strip_prefix(origin.base.as_str())?;
+    pub fn strip_base_path<'p>(&self, path: &'p str) -> Option<&'p str> {
+        self.targets.settings().origins.iter().find_map(|origin| {
+            let below = path.strip_prefix(origin.base_path.as_str())?;
             (below.is_empty() || below.starts_with(['/', '?'])).then_some(below)
         })
     }
@@ -86,25 +86,25 @@ impl UpstreamService {
     /// # Errors
     /// The errors of [`path::check`], and paths that the service's `paths` do not permit.
     pub fn check_path(&self, path: &str) -> Result<(), PathError> {
-        path::check(path)?;
+        path::check_path(path)?;
         path::check_start(path)?;
-        self.check_open(path)
+        self.check_permitted_path(path)
     }
 
     /// Checks whether a proxied request may call this path. Encoded slashes are permitted if no `paths` rule
     /// has to be matched against the decoded path.
     pub(crate) fn check_proxied_path(&self, path: &str) -> Result<(), PathError> {
         path::check_start(path)?;
-        match path::check(path) {
+        match path::check_path(path) {
             Err(PathError::EncodedSlash) if self.paths.is_empty() => Ok(()),
             Err(error) => Err(error),
-            Ok(()) => self.check_open(path),
+            Ok(()) => self.check_permitted_path(path),
         }
     }
 
     /// Checks a path against `paths`, both as it is written and without parameters, which some servers cut
     /// off.
-    fn check_open(&self, path: &str) -> Result<(), PathError> {
+    fn check_permitted_path(&self, path: &str) -> Result<(), PathError> {
         let paths = &self.paths;
         if paths.is_empty() {
             return Ok(());
@@ -115,7 +115,7 @@ impl UpstreamService {
         let matches = |path: DecodedPath| paths.iter().any(|glob| glob.matches_decoded(&path));
         let is_open =
             matches(DecodedPath::new(path)) && (is_plain || matches(DecodedPath::without_parameters(path)));
-        if is_open { Ok(()) } else { Err(PathError::NotOpen) }
+        if is_open { Ok(()) } else { Err(PathError::NotPermitted) }
     }
 
     /// Creates a service from its config, with files relative to `folder`, or returns all mistakes in the
@@ -128,16 +128,23 @@ impl UpstreamService {
     ) -> Result<Self, Vec<ConfigProblem>> {
         let mut reader = ServiceConfigReader::new(name);
         reader.check_name(name);
-        Self::read(reader, name, (config, folder), before, ReachableAddresses::Everywhere)
+        Self::from_reader(reader, name, (config, folder), before, ReachableAddresses::Unrestricted)
     }
 
     /// Creates a service for an external host with default settings; `None` if the authority is invalid.
-    pub(crate) fn at(authority: &str, scheme: &str, reach: ReachableAddresses) -> Option<Self> {
-        let config = ServiceConfig::at(format!("{scheme}://{authority}"));
-        Self::read(ServiceConfigReader::new(authority), authority, (&config, Path::new("")), None, reach).ok()
+    pub(crate) fn new_external(authority: &str, scheme: &str, reach: ReachableAddresses) -> Option<Self> {
+        let config = ServiceConfig::with_url(format!("{scheme}://{authority}"));
+        Self::from_reader(
+            ServiceConfigReader::new(authority),
+            authority,
+            (&config, Path::new("")),
+            None,
+            reach,
+        )
+        .ok()
     }
 
-    fn read(
+    fn from_reader(
         mut reader: ServiceConfigReader,
         name: &str,
         (config, folder): (&ServiceConfig, &Path),
@@ -145,26 +152,29 @@ impl UpstreamService {
         reach: ReachableAddresses,
     ) -> Result<Self, Vec<ConfigProblem>> {
         let name: Arc<str> = name.into();
-        let dial = ConnectSettings { reach, ..reader.dial(config, folder) };
-        let origins = reader.origins(&name, config, &dial).into_iter();
-        let origins = origins.map(|origin| kept(origin, before)).collect();
-        let dns_refresh_rate = reader.time("/dns_refresh_rate", config.dns_refresh_rate.0);
-        let timeout = reader.time("/timeout", config.timeout.0);
-        let first_byte_timeout = reader.first_byte(config);
-        let idle_timeout = reader.time("/idle_timeout", config.idle_timeout.0);
-        let upgrade_idle_timeout = reader.time("/upgrade_idle_timeout", config.upgrade_idle_timeout.0);
-        reader.retries(&config.retries);
-        let headers =
-            HeaderRules { forward: reader.forward(&config.forward), set: reader.set(&config.headers) };
-        let checks = config.health.as_ref().and_then(|health| reader.checks(health, &headers));
+        let dial = ConnectSettings { reachable_addresses: reach, ..reader.connect_settings(config, folder) };
+        let origins = reader.parse_origins(&name, config, &dial).into_iter();
+        let origins = origins.map(|origin| reuse_origin(origin, before)).collect();
+        let dns_refresh_rate = reader.check_duration("/dns_refresh_rate", config.dns_refresh_rate.0);
+        let timeout = reader.check_duration("/timeout", config.timeout.0);
+        let first_byte_timeout = reader.first_byte_timeout(config);
+        let idle_timeout = reader.check_duration("/idle_timeout", config.idle_timeout.0);
+        let upgrade_idle_timeout =
+            reader.check_duration("/upgrade_idle_timeout", config.upgrade_idle_timeout.0);
+        reader.check_retries(&config.retries);
+        let headers = HeaderRules {
+            forward: reader.forwarded_names(&config.forward),
+            operator_headers: reader.operator_headers(&config.headers),
+        };
+        let checks = config.health.as_ref().and_then(|health| reader.health_checks(health, &headers));
         let plan = TargetSettings { origins, dns_refresh_rate, checks };
-        let upgrades = reader.upgrades(&config.upgrades);
-        let paths = reader.paths(&config.paths);
+        let upgrades = reader.parse_upgrades(&config.upgrades);
+        let paths = reader.parse_paths(&config.paths);
         if !reader.problems.is_empty() {
             return Err(reader.problems);
         }
         let targets = match before.map(|before| &before.targets) {
-            Some(same) if *same.plan() == plan => Arc::clone(same),
+            Some(same) if *same.settings() == plan => Arc::clone(same),
             before => Arc::new(ServiceEndpoints::new(plan, before)),
         };
         Ok(Self {
@@ -174,8 +184,8 @@ impl UpstreamService {
             upgrade_idle_timeout,
             retries: config.retries.clone(),
             targets,
-            tally: before
-                .map_or_else(|| Arc::new(ServiceCounters::new()), |before| Arc::clone(&before.tally)),
+            counters: before
+                .map_or_else(|| Arc::new(ServiceCounters::new()), |before| Arc::clone(&before.counters)),
             headers,
             upgrades,
             paths,
@@ -185,9 +195,9 @@ impl UpstreamService {
 }
 
 /// Returns the equal origin from before, with its connections, if there is one.
-fn kept(origin: TargetOrigin, before: Option<&UpstreamService>) -> Arc<TargetOrigin> {
+fn reuse_origin(origin: TargetOrigin, before: Option<&UpstreamService>) -> Arc<TargetOrigin> {
     let known =
-        before.and_then(|before| before.targets.plan().origins.iter().find(|known| ***known == origin));
+        before.and_then(|before| before.targets.settings().origins.iter().find(|known| ***known == origin));
     known.map_or_else(|| Arc::new(origin), Arc::clone)
 }
 
@@ -199,10 +209,10 @@ struct ServiceConfigReader {
 
 impl ServiceConfigReader {
     fn new(name: &str) -> Self {
-        Self { base: format!("/{}", escape(name)), problems: Vec::new() }
+        Self { base: format!("/{}", escape_pointer(name)), problems: Vec::new() }
     }
 
-    fn report(&mut self, below: &str, message: String, hint: &str) {
+    fn report_problem(&mut self, below: &str, message: String, hint: &str) {
         let pointer = format!("{}{below}", self.base);
         self.problems.push(ConfigProblem { pointer, message, hint: hint.to_owned() });
     }
@@ -210,7 +220,7 @@ impl ServiceConfigReader {
     fn check_name(&mut self, name: &str) {
         if !path::is_service_name(name) {
             let message = format!("`{name}` can't be the name of a service");
-            self.report(
+            self.report_problem(
                 "",
                 message,
                 "The name is used as the host in URLs: letters, digits, `-` and `_`, at most 63.",
@@ -219,24 +229,24 @@ impl ServiceConfigReader {
     }
 
     /// Checks that a duration is not zero.
-    fn time(&mut self, below: &str, time: Duration) -> Duration {
+    fn check_duration(&mut self, below: &str, time: Duration) -> Duration {
         if time.is_zero() {
             let message = match below {
                 "/dns_refresh_rate" | "/health/interval" => "an interval of zero is not possible",
                 _ => "with a timeout of zero, every call fails",
             };
-            self.report(below, message.to_owned(), "Write a time such as `2s`.");
+            self.report_problem(below, message.to_owned(), "Write a time such as `2s`.");
         }
         time
     }
 
     /// Reads the connection settings.
-    fn dial(&mut self, config: &ServiceConfig, folder: &Path) -> ConnectSettings {
-        let timeout = self.time("/connect_timeout", config.connect_timeout.0);
+    fn connect_settings(&mut self, config: &ServiceConfig, folder: &Path) -> ConnectSettings {
+        let timeout = self.check_duration("/connect_timeout", config.connect_timeout.0);
         let is_https = |url: &String| url.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"));
         if !config.url.as_slice().iter().any(is_https) {
             if config.tls.is_some() {
-                self.report(
+                self.report_problem(
                     "/tls",
                     "no target begins with `https://`".to_owned(),
                     "Leave it out, or use TLS.",
@@ -247,21 +257,21 @@ impl ServiceConfigReader {
                 protocol: config.protocol,
                 tls: None,
                 server_name: None,
-                reach: ReachableAddresses::Everywhere,
+                reachable_addresses: ReachableAddresses::Unrestricted,
             };
         }
         let written = config.tls.clone().unwrap_or_default();
-        let tls = tls::client(&written, config.protocol, folder);
+        let tls = tls::client_tls(&written, config.protocol, folder);
         let tls = tls.or_else(|mistake| {
-            self.report(&format!("/tls{}", mistake.below), mistake.message, mistake.hint);
+            self.report_problem(&format!("/tls{}", mistake.pointer_suffix), mistake.message, mistake.hint);
             // Continue with the defaults, so that the targets are checked too.
-            tls::client(&ServiceTlsConfig::default(), config.protocol, folder)
+            tls::client_tls(&ServiceTlsConfig::default(), config.protocol, folder)
         });
         let server_name = written.server_name.and_then(|name| {
             let parsed = ServerName::try_from(name.clone());
             if parsed.is_err() {
                 let message = format!("`{name}` is not a valid server name");
-                self.report("/tls/server_name", message, "Write a host name or an IP address.");
+                self.report_problem("/tls/server_name", message, "Write a host name or an IP address.");
             }
             parsed.ok()
         });
@@ -270,28 +280,32 @@ impl ServiceConfigReader {
             protocol: config.protocol,
             tls: tls.ok(),
             server_name,
-            reach: ReachableAddresses::Everywhere,
+            reachable_addresses: ReachableAddresses::Unrestricted,
         }
     }
 
-    fn first_byte(&mut self, config: &ServiceConfig) -> Option<Duration> {
-        let time = self.time("/first_byte_timeout", config.first_byte_timeout?.0);
+    fn first_byte_timeout(&mut self, config: &ServiceConfig) -> Option<Duration> {
+        let time = self.check_duration("/first_byte_timeout", config.first_byte_timeout?.0);
         if time >= config.timeout.0 && !config.timeout.0.is_zero() {
             let message =
                 format!("`first_byte_timeout` is never reached: `timeout` is up after {}", config.timeout);
-            self.report("/first_byte_timeout", message, "Make it shorter than `timeout`, or leave it out.");
+            self.report_problem(
+                "/first_byte_timeout",
+                message,
+                "Make it shorter than `timeout`, or leave it out.",
+            );
         }
         Some(time)
     }
 
-    fn retries(&mut self, retries: &RetriesConfig) {
+    fn check_retries(&mut self, retries: &RetriesConfig) {
         if retries.attempts > MAX_ATTEMPTS {
             let message = format!("{} retries are too many for one request", retries.attempts);
-            self.report("/retries/attempts", message, "At most 10; 2 are usually enough.");
+            self.report_problem("/retries/attempts", message, "At most 10; 2 are usually enough.");
         }
     }
 
-    fn checks(&mut self, health: &HealthConfig, headers: &HeaderRules) -> Option<HealthChecks> {
+    fn health_checks(&mut self, health: &HealthConfig, headers: &HeaderRules) -> Option<HealthChecks> {
         let (healthy_threshold, unhealthy_threshold) = (health.healthy_threshold, health.unhealthy_threshold);
         for (below, count) in [
             ("/health/healthy_threshold", healthy_threshold),
@@ -299,21 +313,21 @@ impl ServiceConfigReader {
         ] {
             if count == 0 {
                 let message = "the number of checks is 0".to_owned();
-                self.report(below, message, "Write a number of consecutive checks: at least 1.");
+                self.report_problem(below, message, "Write a number of consecutive checks: at least 1.");
             }
         }
-        let interval = self.time("/health/interval", health.interval.0);
-        let timeout = self.time("/health/timeout", health.timeout.0);
+        let interval = self.check_duration("/health/interval", health.interval.0);
+        let timeout = self.check_duration("/health/timeout", health.timeout.0);
         let whole = Some(health.path.as_str()).filter(|path| path.starts_with('/') && !path.contains('#'));
         let parsed = whole.and_then(|path| path.parse::<PathAndQuery>().ok());
-        let Some(path) = parsed.filter(|parsed| path::check(parsed.path()).is_ok()) else {
+        let Some(path) = parsed.filter(|parsed| path::check_path(parsed.path()).is_ok()) else {
             let message = format!("`{}` is not a path", health.path);
-            self.report("/health/path", message, "Write it as in `/healthz`.");
+            self.report_problem("/health/path", message, "Write it as in `/healthz`.");
             return None;
         };
         Some(HealthChecks {
             path,
-            headers: headers.set.clone(),
+            headers: headers.operator_headers.clone(),
             interval,
             timeout,
             status: health.status,
@@ -322,7 +336,7 @@ impl ServiceConfigReader {
         })
     }
 
-    fn origins(
+    fn parse_origins(
         &mut self,
         name: &Arc<str>,
         config: &ServiceConfig,
@@ -331,7 +345,7 @@ impl ServiceConfigReader {
         use crate::config::OneOrMany;
         let urls = config.url.as_slice();
         if urls.is_empty() {
-            self.report("/url", "the list of targets is empty".to_owned(), "List at least one URL.");
+            self.report_problem("/url", "the list of targets is empty".to_owned(), "List at least one URL.");
         }
         let mut origins = Vec::with_capacity(urls.len());
         for (index, url) in urls.iter().enumerate() {
@@ -339,31 +353,33 @@ impl ServiceConfigReader {
                 OneOrMany::One(_) => "/url".to_owned(),
                 OneOrMany::Many(_) => format!("/url/{index}"),
             };
-            match origin(name, url, dial) {
+            match parse_origin(name, url, dial) {
                 Ok(origin) if origins.contains(&origin) => {
                     let message = format!("`{url}` occurs twice");
-                    self.report(&below, message, "List each target once; all get the same share.");
+                    self.report_problem(&below, message, "List each target once; all get the same share.");
                 }
                 Ok(origin) => origins.push(origin),
                 Err(reason) => {
                     let message = format!("`{}` is not a URL of a service: {reason}", without_userinfo(url));
-                    self.report(&below, message, "Write it as in `http://catalog:8080`.");
+                    self.report_problem(&below, message, "Write it as in `http://catalog:8080`.");
                 }
             }
         }
         origins
     }
 
-    fn forward(&mut self, names: &[String]) -> Vec<HeaderName> {
+    fn forwarded_names(&mut self, names: &[String]) -> Vec<HeaderName> {
         let indexed = names.iter().enumerate();
-        indexed.filter_map(|(index, name)| self.header_name(&format!("/forward/{index}"), name)).collect()
+        indexed
+            .filter_map(|(index, name)| self.parse_header_name(&format!("/forward/{index}"), name))
+            .collect()
     }
 
-    fn set(&mut self, headers: &BTreeMap<String, String>) -> Vec<(HeaderName, HeaderValue)> {
+    fn operator_headers(&mut self, headers: &BTreeMap<String, String>) -> Vec<(HeaderName, HeaderValue)> {
         let mut set = Vec::with_capacity(headers.len());
         for (name, value) in headers {
-            let below = format!("/headers/{}", escape(name));
-            let header_name = self.header_name(&below, name);
+            let below = format!("/headers/{}", escape_pointer(name));
+            let header_name = self.parse_header_name(&below, name);
             match HeaderValue::from_str(value) {
                 Ok(mut value) => {
                     value.set_sensitive(true);
@@ -373,7 +389,7 @@ impl ServiceConfigReader {
                 Err(_) => {
                     let message =
                         format!("the value of the header `{name}` contains characters not valid in headers");
-                    self.report(
+                    self.report_problem(
                         &below,
                         message,
                         "Visible ASCII only; a secret read from a file often ends in a newline.",
@@ -384,41 +400,49 @@ impl ServiceConfigReader {
         set
     }
 
-    fn header_name(&mut self, below: &str, text: &str) -> Option<HeaderName> {
+    fn parse_header_name(&mut self, below: &str, text: &str) -> Option<HeaderName> {
         let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
-            self.report(below, format!("`{text}` is not a header name"), "Write it as in `authorization`.");
+            self.report_problem(
+                below,
+                format!("`{text}` is not a header name"),
+                "Write it as in `authorization`.",
+            );
             return None;
         };
         if HOP_BY_HOP.contains(&name) || [HOST, CONTENT_LENGTH, CDN_LOOP].contains(&name) {
             let message = format!("the header `{text}` belongs to the connection");
-            self.report(below, message, "Leave it out; the gateway sets it itself.");
+            self.report_problem(below, message, "Leave it out; the gateway sets it itself.");
             return None;
         }
         Some(name)
     }
 
-    fn upgrades(&mut self, protocols: &[String]) -> Vec<HeaderValue> {
+    fn parse_upgrades(&mut self, protocols: &[String]) -> Vec<HeaderValue> {
         let mut listed = Vec::with_capacity(protocols.len());
         for (index, text) in protocols.iter().enumerate() {
-            match listed_protocol(text) {
+            match parse_protocol(text) {
                 Ok(protocol) => listed.push(protocol),
                 Err(reason) => {
                     let message = format!("connections can't be upgraded to `{text}`: {reason}");
-                    self.report(&format!("/upgrades/{index}"), message, "Write it as in `websocket`.");
+                    self.report_problem(
+                        &format!("/upgrades/{index}"),
+                        message,
+                        "Write it as in `websocket`.",
+                    );
                 }
             }
         }
         listed
     }
 
-    fn paths(&mut self, patterns: &[String]) -> Vec<PathGlob> {
+    fn parse_paths(&mut self, patterns: &[String]) -> Vec<PathGlob> {
         let mut globs = Vec::with_capacity(patterns.len());
         for (index, pattern) in patterns.iter().enumerate() {
             match PathGlob::parse(pattern) {
                 Ok(glob) => globs.push(glob),
                 Err(reason) => {
                     let message = format!("`{pattern}` is not a path pattern: {reason}");
-                    self.report(&format!("/paths/{index}"), message, "Write it as in `/buyers/*`.");
+                    self.report_problem(&format!("/paths/{index}"), message, "Write it as in `/buyers/*`.");
                 }
             }
         }
@@ -426,7 +450,7 @@ impl ServiceConfigReader {
     }
 }
 
-fn origin(service: &Arc<str>, url: &str, dial: &ConnectSettings) -> Result<TargetOrigin, &'static str> {
+fn parse_origin(service: &Arc<str>, url: &str, dial: &ConnectSettings) -> Result<TargetOrigin, &'static str> {
     if url.contains('#') {
         return Err("it has a fragment");
     }
@@ -448,7 +472,7 @@ fn origin(service: &Arc<str>, url: &str, dial: &ConnectSettings) -> Result<Targe
     let path = parts.path_and_query.filter(|path| path.as_str() != "/");
     let base = match &path {
         Some(path) if path.query().is_some() => return Err("it has a query"),
-        Some(path) if path::check(path.path()).is_err() => {
+        Some(path) if path::check_path(path.path()).is_err() => {
             return Err("its path has dot segments or odd escapes");
         }
         Some(path) => path.path().trim_end_matches('/').to_owned(),
@@ -468,7 +492,7 @@ fn without_userinfo(url: &str) -> String {
 }
 
 /// Escapes a name for a JSON Pointer.
-fn escape(name: &str) -> String {
+fn escape_pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 

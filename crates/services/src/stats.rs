@@ -25,7 +25,7 @@ pub struct ServiceStats {
     /// The number of retries that the retry budget did not permit.
     pub retries_refused: u64,
     /// The time from sending to the head of the response, of calls with a response.
-    pub took: HistogramSnapshot,
+    pub response_time: HistogramSnapshot,
     /// The current endpoints.
     pub endpoints: Vec<EndpointStats>,
 }
@@ -57,8 +57,8 @@ pub(crate) struct ServiceCounters {
     pub(crate) failures: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) retries_refused: AtomicU64,
-    pub(crate) took: DurationHistogram,
-    pub(crate) budget: RetryBudget,
+    pub(crate) response_time: DurationHistogram,
+    pub(crate) retry_budget: RetryBudget,
 }
 
 impl ServiceCounters {
@@ -68,22 +68,22 @@ impl ServiceCounters {
             failures: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             retries_refused: AtomicU64::new(0),
-            took: DurationHistogram::default(),
-            budget: RetryBudget::new(),
+            response_time: DurationHistogram::default(),
+            retry_budget: RetryBudget::new(),
         }
     }
 }
 
 impl ServiceStats {
-    pub(crate) fn of(service: &UpstreamService) -> Self {
-        let tally = &service.tally;
+    pub(crate) fn from_service(service: &UpstreamService) -> Self {
+        let tally = &service.counters;
         Self {
             service: Arc::clone(service.name()),
             requests: tally.requests.load(Relaxed),
             failures: tally.failures.load(Relaxed),
             retries: tally.retries.load(Relaxed),
             retries_refused: tally.retries_refused.load(Relaxed),
-            took: tally.took.read(),
+            response_time: tally.response_time.snapshot(),
             endpoints: service.targets.stats(),
         }
     }

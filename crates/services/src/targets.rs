@@ -6,9 +6,9 @@
 //! config enables them (`checks.rs`), in tasks that end with the [`ServiceEndpoints`].
 
 mod checks;
+mod endpoint_health;
 mod names;
 mod peer;
-mod standing;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -22,13 +22,13 @@ use crate::body::BodyError;
 use crate::stats::EndpointStats;
 use crate::transport::{RequestEndpoint, ServiceTransport, TargetOrigin};
 pub(crate) use checks::HealthChecks;
+pub(crate) use endpoint_health::RequestVerdict;
 pub use names::{NameResolver, SystemResolver};
 pub(crate) use peer::{EndpointLease, EndpointPeer};
-pub(crate) use standing::RequestVerdict;
 
 /// The largest number of endpoints for which all are compared. With more endpoints, the better of two random
 /// ones is chosen (power of two choices): nearly as even, at a constant cost.
-const ALL: usize = 8;
+const MAX_FULL_SCAN: usize = 8;
 
 /// The external dependencies of the background tasks.
 #[derive(Clone)]
@@ -51,56 +51,54 @@ pub(crate) struct TargetSettings {
 /// The endpoints of one service.
 #[derive(Debug)]
 pub(crate) struct ServiceEndpoints {
-    plan: TargetSettings,
+    settings: TargetSettings,
     peers: ArcSwap<Vec<Arc<EndpointPeer>>>,
-    turn: AtomicUsize,
+    pick_count: AtomicUsize,
     /// Whether requests can be distributed: the names are resolved, and the tasks are running.
     ready: AtomicBool,
     /// Whether there was a request since the last lookup of the names.
-    used: AtomicBool,
+    was_used: AtomicBool,
     names: names::NameResolution,
-    checking: Mutex<Option<tokio::task::JoinHandle<()>>>,
+    check_task: Mutex<Option<tokio::task::JoinHandle<()>>>,
     /// The previous targets, which these replace once they are in force.
-    before: Mutex<Weak<ServiceEndpoints>>,
+    previous: Mutex<Weak<ServiceEndpoints>>,
 }
 
 impl ServiceEndpoints {
     /// Creates endpoints for a plan, taking over the state of previous endpoints.
-    pub(crate) fn new(plan: TargetSettings, before: Option<&Arc<Self>>) -> Self {
+    pub(crate) fn new(settings: TargetSettings, before: Option<&Arc<Self>>) -> Self {
         let known = before.map(|before| before.peers.load_full()).unwrap_or_default();
-        let mut peers = Vec::with_capacity(plan.origins.len());
-        for origin in &plan.origins {
-            match literal(origin) {
-                Some(address) => peers.push(peer(&known, origin, Some(address))),
-                None => peers.extend(
-                    known
-                        .iter()
-                        .filter(|peer| peer.is_at(origin))
-                        .map(|known| peer(std::slice::from_ref(known), origin, known.endpoint.address)),
-                ),
+        let mut peers = Vec::with_capacity(settings.origins.len());
+        for origin in &settings.origins {
+            match literal_address(origin) {
+                Some(address) => peers.push(reuse_or_create_peer(&known, origin, Some(address))),
+                None => peers.extend(known.iter().filter(|peer| peer.has_target(origin)).map(|known| {
+                    reuse_or_create_peer(std::slice::from_ref(known), origin, known.endpoint.address)
+                })),
             }
         }
-        let settled = plan.checks.is_none() && plan.origins.iter().all(|origin| literal(origin).is_some());
+        let settled = settings.checks.is_none()
+            && settings.origins.iter().all(|origin| literal_address(origin).is_some());
         Self {
-            plan,
+            settings,
             peers: ArcSwap::from_pointee(peers),
-            turn: AtomicUsize::new(0),
+            pick_count: AtomicUsize::new(0),
             ready: AtomicBool::new(settled),
-            used: AtomicBool::new(false),
+            was_used: AtomicBool::new(false),
             names: names::NameResolution::default(),
-            checking: Mutex::default(),
-            before: Mutex::new(before.map(Arc::downgrade).unwrap_or_default()),
+            check_task: Mutex::default(),
+            previous: Mutex::new(before.map(Arc::downgrade).unwrap_or_default()),
         }
     }
 
-    pub(crate) fn plan(&self) -> &TargetSettings {
-        &self.plan
+    pub(crate) fn settings(&self) -> &TargetSettings {
+        &self.settings
     }
 
     /// Whether a request can be assigned an endpoint without waiting.
     pub(crate) fn is_ready(&self) -> bool {
-        if !self.used.load(Relaxed) {
-            self.used.store(true, Relaxed);
+        if !self.was_used.load(Relaxed) {
+            self.was_used.store(true, Relaxed);
         }
         self.ready.load(Acquire)
     }
@@ -109,31 +107,37 @@ impl ServiceEndpoints {
     ///
     /// # Errors
     /// The error of the lookup, if not a single endpoint is known.
-    pub(crate) async fn ready(self: &Arc<Self>, outside: &BackgroundDependencies) -> Result<(), BodyError> {
+    pub(crate) async fn wait_until_ready(
+        self: &Arc<Self>,
+        outside: &BackgroundDependencies,
+    ) -> Result<(), BodyError> {
         if self.is_ready() {
             return Ok(());
         }
-        self.check(outside);
-        if self.plan.origins.iter().all(|origin| literal(origin).is_some()) {
+        self.start_health_checks(outside);
+        if self.settings.origins.iter().all(|origin| literal_address(origin).is_some()) {
             self.ready.store(true, Release);
             return Ok(());
         }
-        self.look_up(outside).await
+        self.wait_for_lookup(outside).await
     }
 
     /// Starts the background tasks: health checks, if configured. Stops those of the previous targets, and
     /// clears health state that only they had determined.
-    pub(crate) fn watch(self: &Arc<Self>, outside: &BackgroundDependencies) {
-        let before = std::mem::take(&mut *self.before.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(crate) fn start_background_tasks(self: &Arc<Self>, outside: &BackgroundDependencies) {
+        let before = std::mem::take(&mut *self.previous.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(before) = before.upgrade() {
-            before.stop_checking();
+            before.stop_health_checks();
         }
-        if self.plan.checks.is_none() {
-            self.peers.load().iter().for_each(|peer| _ = peer.standing.set_ill(false));
+        if self.settings.checks.is_none() {
+            self.peers.load().iter().for_each(|peer| _ = peer.health.set_unhealthy(false));
         } else if !self.ready.load(Acquire) {
             let (targets, outside) = (Arc::clone(self), outside.clone());
             // The first lookup of the names may take long.
-            tokio::spawn(watch_polls(PollSite::Upstream, async move { targets.ready(&outside).await }));
+            tokio::spawn(watch_polls(
+                PollSite::Upstream,
+                async move { targets.wait_until_ready(&outside).await },
+            ));
         }
     }
 
@@ -142,8 +146,8 @@ impl ServiceEndpoints {
         let peers = self.peers.load();
         match (peers.as_slice(), tried) {
             ([], _) => None,
-            ([only], []) => Some(only.lease(!only.standing.is_in())),
-            (peers, _) => pick(peers, tried, self.turn.fetch_add(1, Relaxed)),
+            ([only], []) => Some(only.lease(!only.health.is_available())),
+            (peers, _) => pick_endpoint(peers, tried, self.pick_count.fetch_add(1, Relaxed)),
         }
     }
 
@@ -156,7 +160,7 @@ impl ServiceEndpoints {
     }
 
     /// The number of endpoints, healthy or not.
-    pub(crate) fn count(&self) -> usize {
+    pub(crate) fn endpoint_count(&self) -> usize {
         self.peers.load().len()
     }
 
@@ -167,31 +171,35 @@ impl ServiceEndpoints {
 
 impl Drop for ServiceEndpoints {
     fn drop(&mut self) {
-        self.stop_looking_up();
-        self.stop_checking();
+        self.stop_lookups();
+        self.stop_health_checks();
     }
 }
 
-fn pick(peers: &[Arc<EndpointPeer>], tried: &[Arc<EndpointPeer>], turn: usize) -> Option<EndpointLease> {
-    if peers.len() > ALL && tried.is_empty() {
-        let (one, two) = pair(turn, peers.len());
+fn pick_endpoint(
+    peers: &[Arc<EndpointPeer>],
+    tried: &[Arc<EndpointPeer>],
+    turn: usize,
+) -> Option<EndpointLease> {
+    if peers.len() > MAX_FULL_SCAN && tried.is_empty() {
+        let (one, two) = random_pair(turn, peers.len());
         if let (Some(one), Some(two)) = (peers.get(one), peers.get(two))
-            && one.standing.is_in()
-            && two.standing.is_in()
+            && one.health.is_available()
+            && two.health.is_available()
         {
             let fewest = if two.outstanding() < one.outstanding() { two } else { one };
             return Some(fewest.lease(false));
         }
     }
     let is_tried = |peer: &Arc<EndpointPeer>| tried.iter().any(|tried| Arc::ptr_eq(tried, peer));
-    let any_in = peers.iter().any(|peer| peer.standing.is_in());
-    for peer in peers.iter().filter(|peer| !peer.standing.is_in() && !is_tried(peer)) {
-        if peer.standing.take_trial() {
+    let any_in = peers.iter().any(|peer| peer.health.is_available());
+    for peer in peers.iter().filter(|peer| !peer.health.is_available() && !is_tried(peer)) {
+        if peer.health.try_take_probe() {
             return Some(peer.lease(true));
         }
     }
     // If all endpoints are ejected, any of them is better than none.
-    let may = |peer: &&Arc<EndpointPeer>| peer.standing.is_in() == any_in && !is_tried(peer);
+    let may = |peer: &&Arc<EndpointPeer>| peer.health.is_available() == any_in && !is_tried(peer);
     let least = peers.iter().filter(may).map(|peer| peer.outstanding()).min()?;
     let mut ties = peers.iter().filter(may).filter(|peer| peer.outstanding() <= least);
     // Between the two passes, all endpoints may have become busier or unavailable.
@@ -202,7 +210,7 @@ fn pick(peers: &[Arc<EndpointPeer>], tried: &[Arc<EndpointPeer>], turn: usize) -
 
 /// Returns two different indices below `count`, pseudo-randomly chosen by the turn (the finalizer of
 /// SplitMix64).
-fn pair(turn: usize, count: usize) -> (usize, usize) {
+fn random_pair(turn: usize, count: usize) -> (usize, usize) {
     let mut mixed = (turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -214,21 +222,21 @@ fn pair(turn: usize, count: usize) -> (usize, usize) {
 
 /// Returns the endpoint at this address: the known one, or a copy of it with its state if its connection
 /// settings have changed, or a new one.
-fn peer(
+fn reuse_or_create_peer(
     known: &[Arc<EndpointPeer>],
     origin: &Arc<TargetOrigin>,
     address: Option<SocketAddr>,
 ) -> Arc<EndpointPeer> {
     let endpoint = || RequestEndpoint { origin: Arc::clone(origin), address };
-    match known.iter().find(|peer| peer.endpoint.address == address && peer.is_at(origin)) {
+    match known.iter().find(|peer| peer.endpoint.address == address && peer.has_target(origin)) {
         Some(peer) if Arc::ptr_eq(&peer.endpoint.origin, origin) => Arc::clone(peer),
-        Some(peer) => Arc::new(peer.moved(endpoint())),
+        Some(peer) => Arc::new(peer.with_endpoint(endpoint())),
         None => Arc::new(EndpointPeer::new(endpoint())),
     }
 }
 
 /// Returns the IP address in the URL, if it contains one, so that no lookup is needed.
-fn literal(origin: &TargetOrigin) -> Option<SocketAddr> {
+fn literal_address(origin: &TargetOrigin) -> Option<SocketAddr> {
     let host = origin.authority.host();
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, origin.port()))

@@ -55,16 +55,24 @@ pub struct RunningPhase<'a> {
 impl RequestTrace {
     /// Creates a trace that is propagated unchanged, from the headers of a request.
     #[must_use]
-    pub fn handed_on(context: SpanContext, headers: &HeaderMap) -> Self {
-        Self(Some(Arc::new(RequestTraceInner { context, state: context::state(headers), phases: None })))
+    pub fn new_propagated(context: SpanContext, headers: &HeaderMap) -> Self {
+        Self(Some(Arc::new(RequestTraceInner {
+            context,
+            state: context::parse_tracestate(headers),
+            phases: None,
+        })))
     }
 
     /// Creates a trace that is recorded here, in a span with this context. `headers` are those of a request
     /// that belongs to the trace already.
     #[must_use]
-    pub fn recorded(context: SpanContext, headers: Option<&HeaderMap>) -> Self {
+    pub fn new_recorded(context: SpanContext, headers: Option<&HeaderMap>) -> Self {
         let phases = Some(Mutex::default());
-        Self(Some(Arc::new(RequestTraceInner { context, state: headers.and_then(context::state), phases })))
+        Self(Some(Arc::new(RequestTraceInner {
+            context,
+            state: headers.and_then(context::parse_tracestate),
+            phases,
+        })))
     }
 
     /// The request's position in its trace.
@@ -75,7 +83,7 @@ impl RequestTrace {
 
     /// The `tracestate` of other tracing systems.
     #[must_use]
-    pub fn state(&self) -> Option<&HeaderValue> {
+    pub fn trace_state(&self) -> Option<&HeaderValue> {
         self.0.as_ref()?.state.as_ref()
     }
 
@@ -86,21 +94,21 @@ impl RequestTrace {
     }
 
     /// Starts a phase of the request.
-    pub fn phase(&self, name: &'static str) -> RunningPhase<'_> {
+    pub fn start_phase(&self, name: &'static str) -> RunningPhase<'_> {
         let phases = self.0.as_ref().and_then(|inner| inner.phases.as_ref());
         RunningPhase { phases: phases.map(|phases| (phases, Instant::now())), name }
     }
 
     /// Returns the completed phases.
     #[must_use]
-    pub fn phases(&self) -> Vec<TracePhase> {
+    pub fn completed_phases(&self) -> Vec<TracePhase> {
         let phases = self.0.as_ref().and_then(|inner| inner.phases.as_ref());
         phases.map_or_else(Vec::new, |phases| lock(phases).clone())
     }
 
     /// Sets the trace headers of a request to a service. `call` is the index of the call among the calls
     /// of the request.
-    pub fn mark(&self, headers: &mut HeaderMap, call: usize) {
+    pub fn inject_headers(&self, headers: &mut HeaderMap, call: usize) {
         let Some(inner) = &self.0 else { return };
         let context = match inner.phases {
             Some(_) => inner.context.child(call),

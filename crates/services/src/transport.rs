@@ -31,7 +31,7 @@ pub(crate) use http1::ResettingSocket;
 /// The maximum size of a response head in bytes.
 const MAX_HEAD: u32 = 64 << 10;
 /// The number of new connections that a request tries if the target closes them before use.
-const NEW_CONNECTIONS: usize = 3;
+const MAX_NEW_CONNECTIONS: usize = 3;
 
 /// Sends requests to services. Dropping the future cancels the exchange.
 pub trait ServiceTransport: Send + Sync {
@@ -54,9 +54,9 @@ pub struct TargetOrigin {
     /// Host and port.
     pub authority: Authority,
     /// The path prefix of all requests; usually empty.
-    pub base: String,
+    pub base_path: String,
     /// The `Host` header of HTTP/1.1 requests, without the scheme's default port.
-    host: HeaderValue,
+    host_header: HeaderValue,
     dial: ConnectSettings,
     tls: Option<TargetTls>,
     pool: ConnectionPool,
@@ -92,9 +92,9 @@ pub enum TransportError {
 /// The remainder of a request without a response.
 pub(crate) enum UnsentRequest {
     /// The complete request: nothing was sent, so it may use another connection.
-    Whole(Box<Request<StreamedServiceBody>>, BodyError),
+    Retryable(Box<Request<StreamedServiceBody>>, BodyError),
     /// The request cannot be sent again.
-    Lost(TransportError),
+    NotRetryable(TransportError),
 }
 
 /// Real connections over HTTP/1.1 or HTTP/2. The connections are pooled by each [`TargetOrigin`].
@@ -107,32 +107,32 @@ impl ServiceTransport for LiveTransport {
         endpoint: &RequestEndpoint,
         request: Request<StreamedServiceBody>,
     ) -> BoxFuture<'static, Result<Response<StreamedServiceBody>, TransportError>> {
-        send(endpoint.clone(), request).boxed()
+        send_pooled(endpoint.clone(), request).boxed()
     }
 }
 
-async fn send(
+async fn send_pooled(
     endpoint: RequestEndpoint,
     mut request: Request<StreamedServiceBody>,
 ) -> Result<Response<StreamedServiceBody>, TransportError> {
     let mut tries = 0;
     loop {
-        let (result, is_new) = match endpoint.origin.pool.find(&endpoint) {
+        let (result, is_new) = match endpoint.origin.pool.find_connection(&endpoint) {
             PoolLookup::Http1(connection) => (connection.send(request, endpoint.clone()).await, false),
             PoolLookup::Http2(place) => (place.send(request).await, true),
-            PoolLookup::Soon(probe) => {
+            PoolLookup::Pending(probe) => {
                 probe.wait().await.map_err(TransportError::Unreachable)?;
                 continue;
             }
             // Rare and large: boxed, so that the futures of all other requests stay small.
-            PoolLookup::Nothing => {
+            PoolLookup::Missing => {
                 match connect(&endpoint).boxed().await.map_err(TransportError::Unreachable)? {
                     TransportConnection::Http1(connection) => {
                         (connection.send(request, endpoint.clone()).await, true)
                     }
                     // The target used HTTP/1.1 for earlier connections.
                     TransportConnection::Http2(connection) => {
-                        endpoint.origin.pool.share(endpoint.address, connection);
+                        endpoint.origin.pool.put_shared(endpoint.address, connection);
                         continue;
                     }
                 }
@@ -140,11 +140,11 @@ async fn send(
         };
         match result {
             Ok(response) => return Ok(response),
-            Err(UnsentRequest::Lost(error)) => return Err(error),
-            Err(UnsentRequest::Whole(_, error)) if tries == NEW_CONNECTIONS => {
+            Err(UnsentRequest::NotRetryable(error)) => return Err(error),
+            Err(UnsentRequest::Retryable(_, error)) if tries == MAX_NEW_CONNECTIONS => {
                 return Err(TransportError::Unreachable(error));
             }
-            Err(UnsentRequest::Whole(whole, _)) => request = *whole,
+            Err(UnsentRequest::Retryable(whole, _)) => request = *whole,
         }
         tries += usize::from(is_new);
     }
@@ -158,18 +158,27 @@ impl TargetOrigin {
         base: String,
         dial: ConnectSettings,
     ) -> Result<Self, &'static str> {
-        let tls = dial.tls(&scheme, &authority)?;
+        let tls = dial.target_tls(&scheme, &authority)?;
         let host = match authority.port_u16() {
             Some(port) if port != default_port(&scheme) => authority.as_str(),
             _ => authority.host(),
         };
         // All characters of an authority are valid in headers.
         let host = HeaderValue::from_str(host).unwrap_or(HeaderValue::from_static(""));
-        Ok(Self { service, scheme, authority, base, host, dial, tls, pool: ConnectionPool::default() })
+        Ok(Self {
+            service,
+            scheme,
+            authority,
+            base_path: base,
+            host_header: host,
+            dial,
+            tls,
+            pool: ConnectionPool::default(),
+        })
     }
 
     /// Whether requests may share a connection, on which the target may refuse single requests unprocessed.
-    pub(crate) fn is_shared(&self) -> bool {
+    pub(crate) fn is_multiplexed(&self) -> bool {
         match self.dial.protocol {
             ServiceProtocol::Auto => self.tls.is_some(),
             protocol => protocol == ServiceProtocol::Http2,
@@ -178,23 +187,24 @@ impl TargetOrigin {
 
     /// Whether the target is at this `host:port`, in any spelling of an address; the scheme's default port
     /// may be omitted.
-    pub(crate) fn is_at(&self, authority: &str) -> bool {
-        let (host, port) = self.split(authority);
+    pub(crate) fn has_authority(&self, authority: &str) -> bool {
+        let (host, port) = self.split_authority(authority);
         let own = self.authority.host();
         let is_same = || {
-            own.eq_ignore_ascii_case(host) || address_of(own).is_some_and(|own| address_of(host) == Some(own))
+            own.eq_ignore_ascii_case(host)
+                || parse_host_address(own).is_some_and(|own| parse_host_address(host) == Some(own))
         };
         port == Some(self.port()) && is_same()
     }
 
     /// Whether this `host:port` is an address of the target, written as such.
     pub(crate) fn has_address(&self, authority: &str, address: SocketAddr) -> bool {
-        let (host, port) = self.split(authority);
-        port == Some(address.port()) && address_of(host) == Some(address.ip().to_canonical())
+        let (host, port) = self.split_authority(authority);
+        port == Some(address.port()) && parse_host_address(host) == Some(address.ip().to_canonical())
     }
 
     /// Splits `host:port`. The port is `None` if it is invalid, and the scheme's default if there is none.
-    fn split<'a>(&self, authority: &'a str) -> (&'a str, Option<u16>) {
+    fn split_authority<'a>(&self, authority: &'a str) -> (&'a str, Option<u16>) {
         match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
             _ => (authority, Some(default_port(&self.scheme))),
@@ -207,8 +217,12 @@ impl TargetOrigin {
     }
 
     /// Returns the complete URI of a path at this target, with the authority `called` or the target's own.
-    pub(crate) fn uri(&self, path: PathAndQuery, called: Option<&Authority>) -> Result<Uri, http::Error> {
-        let path = match self.base.as_str() {
+    pub(crate) fn build_uri(
+        &self,
+        path: PathAndQuery,
+        called: Option<&Authority>,
+    ) -> Result<Uri, http::Error> {
+        let path = match self.base_path.as_str() {
             "" => path,
             base => PathAndQuery::try_from(format!("{base}{path}"))?,
         };
@@ -220,24 +234,24 @@ impl TargetOrigin {
     }
 
     /// Returns the `Host` header of HTTP/1.1 for a request to this URI.
-    fn host(&self, uri: &Uri) -> HeaderValue {
+    fn host_header(&self, uri: &Uri) -> HeaderValue {
         let called = uri.authority().filter(|called| **called != self.authority);
         let called = called.and_then(|called| HeaderValue::from_str(called.as_str()).ok());
-        called.unwrap_or_else(|| self.host.clone())
+        called.unwrap_or_else(|| self.host_header.clone())
     }
 }
 
 /// Compares targets including their connection settings: connections to equal targets are interchangeable.
 impl PartialEq for TargetOrigin {
     fn eq(&self, other: &Self) -> bool {
-        (&self.service, &self.scheme, &self.authority, &self.base, &self.dial)
-            == (&other.service, &other.scheme, &other.authority, &other.base, &other.dial)
+        (&self.service, &self.scheme, &self.authority, &self.base_path, &self.dial)
+            == (&other.service, &other.scheme, &other.authority, &other.base_path, &other.dial)
     }
 }
 
 /// Parses a host that is an address, with brackets if it is an IPv6 address. IPv4-mapped ones become IPv4
 /// addresses.
-fn address_of(host: &str) -> Option<IpAddr> {
+fn parse_host_address(host: &str) -> Option<IpAddr> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     bare.parse().ok().map(|address: IpAddr| address.to_canonical())
 }

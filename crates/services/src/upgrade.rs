@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::io::InspectReader;
 
 use crate::body::StreamedServiceBody;
-use crate::headers::{lists, tokens};
+use crate::headers::{list_contains, list_members};
 use crate::targets::EndpointLease;
 use crate::transport::ResettingSocket;
 
@@ -54,7 +54,7 @@ type UpgradedStream = (ResettingSocket, Bytes);
 /// The service's side of a tunnel. The lease is held until the tunnel closes.
 struct TunnelServiceSide {
     service: UpgradedStream,
-    idle: Duration,
+    idle_timeout: Duration,
     _lease: EndpointLease,
     guards: Vec<TunnelGuard>,
 }
@@ -62,15 +62,15 @@ struct TunnelServiceSide {
 /// A stream whose first bytes were read already, and are read again. Their buffer is freed after that.
 #[derive(Debug)]
 pub struct RewoundStream<S> {
-    begun: Bytes,
+    read_ahead: Bytes,
     stream: S,
 }
 
 impl<S> RewoundStream<S> {
     /// Creates a stream from the rest of it and the bytes that were read already.
     #[must_use]
-    pub fn new(stream: S, begun: Bytes) -> Self {
-        Self { begun, stream }
+    pub fn new(stream: S, read_ahead: Bytes) -> Self {
+        Self { read_ahead, stream }
     }
 }
 
@@ -80,14 +80,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for RewoundStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.begun.is_empty() {
+        if self.read_ahead.is_empty() {
             return Pin::new(&mut self.stream).poll_read(context, buffer);
         }
-        let length = self.begun.len().min(buffer.remaining());
-        buffer.put_slice(&self.begun.split_to(length));
-        if self.begun.is_empty() {
+        let length = self.read_ahead.len().min(buffer.remaining());
+        buffer.put_slice(&self.read_ahead.split_to(length));
+        if self.read_ahead.is_empty() {
             // An empty slice may still hold the buffer.
-            self.begun = Bytes::new();
+            self.read_ahead = Bytes::new();
         }
         Poll::Ready(Ok(()))
     }
@@ -116,7 +116,7 @@ impl UpgradedService {
         Self(Arc::new(Mutex::new(Some((stream, begun)))))
     }
 
-    fn take(&self) -> Option<UpgradedStream> {
+    fn take_stream(&self) -> Option<UpgradedStream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -124,16 +124,18 @@ impl UpgradedService {
 impl ServiceTunnel {
     /// Copies bytes in both directions until both sides have ended, one of them fails, or the idle timeout
     /// expires. Further calls have no effect.
-    pub async fn join(&self, client: impl AsyncRead + AsyncWrite + Unpin) {
+    pub async fn connect_client(&self, client: impl AsyncRead + AsyncWrite + Unpin) {
         let far = self.lock().take();
-        let Some(TunnelServiceSide { service: (stream, begun), idle, _lease, guards: _guards }) = far else {
+        let Some(TunnelServiceSide { service: (stream, begun), idle_timeout: idle, _lease, guards: _guards }) =
+            far
+        else {
             return;
         };
         splice(client, RewoundStream::new(stream, begun), idle).await;
     }
 
     /// Holds a guard until the tunnel closes, so that limits include open tunnels.
-    pub fn keep(&self, guard: impl Send + 'static) {
+    pub fn hold_guard(&self, guard: impl Send + 'static) {
         if let Some(far) = &mut *self.lock() {
             far.guards.push(Box::new(guard));
         }
@@ -147,22 +149,26 @@ impl ServiceTunnel {
 impl UpgradeOffer {
     /// Reads the offers of a request that are `listed`. Requests with a body are excluded, since the switch
     /// could occur in the middle of the body.
-    pub(crate) fn read(head: &request::Parts, has_body: bool, listed: &[HeaderValue]) -> Option<Self> {
+    pub(crate) fn from_request(
+        head: &request::Parts,
+        has_body: bool,
+        listed: &[HeaderValue],
+    ) -> Option<Self> {
         let headers = &head.headers;
         let is_offer = head.version == Version::HTTP_11
             && !has_body
             && headers.contains_key(UPGRADE)
-            && lists(headers, &CONNECTION, b"upgrade");
+            && list_contains(headers, &CONNECTION, b"upgrade");
         if !is_offer {
             return None;
         }
-        let is_offered = |listed: &&HeaderValue| lists(headers, &UPGRADE, listed.as_bytes());
+        let is_offered = |listed: &&HeaderValue| list_contains(headers, &UPGRADE, listed.as_bytes());
         let offered: Vec<HeaderValue> = listed.iter().filter(is_offered).cloned().collect();
         (!offered.is_empty()).then_some(Self(offered))
     }
 
     /// Adds the offer for the service: the client's own header was hop-by-hop, and has been removed.
-    pub(crate) fn make(&self, headers: &mut HeaderMap) {
+    pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
         for protocol in &self.0 {
             headers.append(UPGRADE, protocol.clone());
         }
@@ -170,33 +176,33 @@ impl UpgradeOffer {
 
     /// Returns the offered protocol that a response switches to; `None` if it names another protocol,
     /// none or several.
-    fn accepted(&self, response: &Response<StreamedServiceBody>) -> Option<&HeaderValue> {
-        let mut named = tokens(response.headers(), &UPGRADE);
+    fn accepted_protocol(&self, response: &Response<StreamedServiceBody>) -> Option<&HeaderValue> {
+        let mut named = list_members(response.headers(), &UPGRADE);
         let (Some(named), None) = (named.next(), named.next()) else { return None };
         self.0.iter().find(|offered| offered.as_bytes().eq_ignore_ascii_case(named))
     }
 
     /// Whether a response switches to a protocol that was offered.
     pub(crate) fn is_accepted(&self, response: &Response<StreamedServiceBody>) -> bool {
-        self.accepted(response).is_some()
+        self.accepted_protocol(response).is_some()
     }
 
     /// Turns an accepting response of the service into the response to the client, with a tunnel to the
     /// service. Returns `false` if the response does not accept the offer.
-    pub(crate) fn grant(
+    pub(crate) fn accept_switch(
         &self,
         response: &mut Response<StreamedServiceBody>,
         lease: EndpointLease,
         idle: Duration,
     ) -> bool {
-        let protocol = self.accepted(response).cloned();
+        let protocol = self.accepted_protocol(response).cloned();
         let service =
-            response.extensions_mut().remove::<UpgradedService>().and_then(|switched| switched.take());
+            response.extensions_mut().remove::<UpgradedService>().and_then(|switched| switched.take_stream());
         let (Some(protocol), Some(service)) = (protocol, service) else { return false };
         crate::headers::strip_hop_by_hop(response.headers_mut());
         response.headers_mut().insert(UPGRADE, protocol);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        let far = TunnelServiceSide { service, idle, _lease: lease, guards: Vec::new() };
+        let far = TunnelServiceSide { service, idle_timeout: idle, _lease: lease, guards: Vec::new() };
         response.extensions_mut().insert(ServiceTunnel(Arc::new(Mutex::new(Some(far)))));
         true
     }
@@ -206,7 +212,7 @@ impl UpgradeOffer {
 ///
 /// # Errors
 /// The reason why connections cannot be upgraded to the protocol.
-pub(crate) fn listed_protocol(text: &str) -> Result<HeaderValue, &'static str> {
+pub(crate) fn parse_protocol(text: &str) -> Result<HeaderValue, &'static str> {
     let mut parts = text.split('/');
     let (name, version) = (parts.next().unwrap_or_default(), parts.next());
     // Field names are tokens, as are the parts of a protocol.
@@ -221,7 +227,7 @@ pub(crate) fn listed_protocol(text: &str) -> Result<HeaderValue, &'static str> {
 }
 
 /// Whether a response switches protocols.
-pub(crate) fn is_switch(response: &Response<StreamedServiceBody>) -> bool {
+pub(crate) fn is_protocol_switch(response: &Response<StreamedServiceBody>) -> bool {
     response.status() == StatusCode::SWITCHING_PROTOCOLS
 }
 
@@ -234,12 +240,12 @@ async fn splice(
 ) {
     let moved = LastActivity(Mutex::new(Instant::now()));
     // A side that stops reading also stalls the other side, which counts as idle.
-    let mut client = InspectReader::new(client, |_: &[u8]| moved.note());
-    let mut service = InspectReader::new(service, |_: &[u8]| moved.note());
+    let mut client = InspectReader::new(client, |_: &[u8]| moved.record_activity());
+    let mut service = InspectReader::new(service, |_: &[u8]| moved.record_activity());
     tokio::select! {
         // Errors of either side just end the tunnel.
         _ = copy_bidirectional(&mut client, &mut service) => {}
-        () = moved.not_for(idle) => {}
+        () = moved.wait_until_idle(idle) => {}
     }
 }
 
@@ -247,13 +253,13 @@ async fn splice(
 struct LastActivity(Mutex<Instant>);
 
 impl LastActivity {
-    fn note(&self) {
+    fn record_activity(&self) {
         *self.lock() = Instant::now();
     }
 
     /// Waits until there was no traffic for `idle`. Rechecks only when the timeout could have expired:
     /// traffic wakes no task.
-    async fn not_for(&self, idle: Duration) {
+    async fn wait_until_idle(&self, idle: Duration) {
         loop {
             let end = *self.lock() + idle;
             if end <= Instant::now() {

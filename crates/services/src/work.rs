@@ -7,7 +7,7 @@ use std::time::Duration;
 use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey, SHORT_TEXT};
 
 use crate::call::{RequestBudget, RequestCall, UpstreamCallOutcome, UpstreamCallRecord};
-use crate::client::OVER;
+use crate::client::DEADLINE_EXCEEDED;
 use crate::error::CallError;
 use crate::problem::{AnswerTimeout, GatewayOverloaded, ToProblem, UnfinishedResponse};
 
@@ -17,7 +17,7 @@ use crate::problem::{AnswerTimeout, GatewayOverloaded, ToProblem, UnfinishedResp
 ///
 /// # Errors [`AnswerTimeout`] when the budget's deadline cannot be met. If the pool is overloaded,
 /// [`GatewayOverloaded`] if no call was sent to a service, otherwise [`UnfinishedResponse`].
-pub fn movable<T: Send + 'static>(
+pub fn make_movable<T: Send + 'static>(
     pool: &OffloadPool,
     kind: &'static str,
     payer: QuotaKey,
@@ -26,29 +26,29 @@ pub fn movable<T: Send + 'static>(
 ) -> impl Future<Output = Result<T, Box<dyn ToProblem>>> + Send + 'static {
     let movable = pool.make_movable(kind, payer.for_responses(), budget.deadline, answer);
     let budget = Arc::clone(budget);
-    async move { movable.await.map_err(|error| uncomposed(error, &budget)) }
+    async move { movable.await.map_err(|error| composition_error(error, &budget)) }
 }
 
 /// Returns the error of a response that the pool did not compose. `budget` is the budget of the calls made
 /// for it; see [`movable`].
 #[must_use]
-pub fn uncomposed(error: OffloadError, budget: &RequestBudget) -> Box<dyn ToProblem> {
-    match unfinished(error) {
+pub fn composition_error(error: OffloadError, budget: &RequestBudget) -> Box<dyn ToProblem> {
+    match offload_call_error(error) {
         CallError::Limit(_) => AnswerTimeout.into(),
-        _ if !budget.see_made(has_sent) => GatewayOverloaded.into(),
+        _ if !budget.inspect_call_records(has_sent_call) => GatewayOverloaded.into(),
         error => error.into(),
     }
 }
 
 /// Whether any of these calls has left the gateway.
-fn has_sent(made: &[UpstreamCallRecord]) -> bool {
+fn has_sent_call(made: &[UpstreamCallRecord]) -> bool {
     made.iter().any(|made| !matches!(made.outcome, UpstreamCallOutcome::NotSent))
 }
 
 /// Returns the error of a call whose response the pool did not process.
-pub(crate) fn unfinished(error: OffloadError) -> CallError {
+pub(crate) fn offload_call_error(error: OffloadError) -> CallError {
     match error {
-        OffloadError::DeadlineExceeded => OVER,
+        OffloadError::DeadlineExceeded => DEADLINE_EXCEEDED,
         // Jobs wait for quota until their deadline, so `QuotaExceeded` is about the number of waiting jobs. A
         // panic is in the log and ends this response only.
         OffloadError::QuotaExceeded { .. } | OffloadError::QueueFull | OffloadError::Panicked => {
@@ -63,7 +63,7 @@ pub(crate) fn unfinished(error: OffloadError) -> CallError {
 /// # Errors
 /// [`CallError::Limit`] with `limit-deadline` when the deadline cannot be met, and [`CallError::Unfinished`]
 /// if the pool is overloaded.
-pub async fn work_on_text<T: Send + 'static>(
+pub async fn process_text<T: Send + 'static>(
     pool: &OffloadPool,
     kind: &'static str,
     call: &RequestCall,
@@ -77,7 +77,7 @@ pub async fn work_on_text<T: Send + 'static>(
     let estimate = Duration::from_nanos(2 * bytes as u64);
     let payer = call.quota_key().for_responses();
     let request = JobRequest { kind, payer, estimate, deadline: call.budget.deadline };
-    pool.run_paced(request, move |_| work()).await.map_err(unfinished)
+    pool.run_paced(request, move |_| work()).await.map_err(offload_call_error)
 }
 
 #[cfg(test)]
@@ -107,9 +107,9 @@ mod tests {
         }
         let budget = |time| Arc::new(RequestBudget::new(time, 1, 1, 1));
         let (fresh, used, late) = (budget(HOUR), budget(HOUR), budget(Duration::ZERO));
-        let number = used.begin("shop".into(), Method::POST, "/".to_owned());
-        used.note(number, UpstreamCallOutcome::NoAnswer);
-        fresh.refuse("shop".into(), Method::POST, "/".to_owned());
+        let number = used.begin_call("shop".into(), Method::POST, "/".to_owned());
+        used.set_outcome(number, UpstreamCallOutcome::NoAnswer);
+        fresh.refuse_call("shop".into(), Method::POST, "/".to_owned());
         // The other caller's job is not rejected, but late.
         let other = QuotaKey::new(&"other");
         for (payer, budget, told) in [
@@ -117,7 +117,8 @@ mod tests {
             (payer, &used, ("answer-unfinished", 503, false)),
             (other, &late, ("answer-timeout", 503, false)),
         ] {
-            let problem = movable(&pool, "test", payer, budget, offload::move_to_pool()).await.unwrap_err();
+            let problem =
+                make_movable(&pool, "test", payer, budget, offload::move_to_pool()).await.unwrap_err();
             let may_come_back = problem.headers().contains_key("retry-after");
             assert_eq!((problem.code(), problem.status().as_u16(), may_come_back), told);
         }

@@ -76,7 +76,7 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
 }
 
 fn route() -> Result<QueryRoute> {
-    let config = BTreeMap::from([("nobody".to_owned(), ServiceConfig::at("http://127.0.0.1:9"))]);
+    let config = BTreeMap::from([("nobody".to_owned(), ServiceConfig::with_url("http://127.0.0.1:9"))]);
     let services = ServiceSet::new(&config).map_err(|problems| anyhow!("{problems:?}"))?;
     let runtime = {
         let config = RuntimeConfig::default();

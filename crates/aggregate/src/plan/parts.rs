@@ -214,7 +214,7 @@ impl PartReader<'_> {
                 (Ok(known), Ok(template)) => {
                     let alone =
                         http::HeaderMap::from_iter([(known.clone(), http::HeaderValue::from_static(""))]);
-                    if let Err(error) = services::headers::check(&alone) {
+                    if let Err(error) = services::headers::check_program_headers(&alone) {
                         self.mistakes.add(
                             AggregateMistakeKind::Call,
                             &place,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use json::{JsonNode, JsonPath, NotArray, ValueKind};
-use services::path::{encode, is_segment};
+use services::path::{is_safe_segment, percent_encode};
 
 use super::{PartItem, PartRenderer, RenderError};
 use crate::plan::ItemSource;
@@ -107,8 +107,8 @@ impl<'a> PartRenderer<'a> {
 
     /// Returns a value as a path segment, or as a part of one.
     pub(super) fn segment(&self, slot: &TemplateSlot, text: &str) -> Result<String, RenderError> {
-        if is_segment(text) {
-            return Ok(encode(text));
+        if is_safe_segment(text) {
+            return Ok(percent_encode(text));
         }
         Err(self.wrong(slot, PlaceholderError::NoSegment))
     }

@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 use json::{JsonNode, JsonPathStep, ValueKind};
 use offload::work;
 use services::ServiceRequest;
-use services::calls::at_once;
+use services::calls::try_join_bounded;
 
 use super::{AggregateRun, failure, fallback};
 use crate::memory::{BudgetedVec, MemoryBudget, MemoryExhausted};
@@ -130,7 +130,7 @@ impl<'a> AggregateRun<'a> {
                 answer => Ok(answer),
             }
         });
-        let made = at_once(made, self.known.plan.concurrency).await?;
+        let made = try_join_bounded(made, self.known.plan.concurrency).await?;
         offload::move_if_long(work::VALUE * of_item.len()).await;
         let mut answers = ItemResponses { made, joined: HashMap::new(), memory };
         let instead = fallback(part).unwrap_or_else(|| JsonText::literal("null"));

@@ -114,7 +114,7 @@ pub(crate) fn services(stage: &Arc<AggregateTestService>) -> ServiceSet {
     let names = ["profile", "catalog", "order"];
     let forwarding = |name: &str| ServiceConfig {
         forward: if name == "catalog" { vec!["cookie".into(), "accept-language".into()] } else { Vec::new() },
-        ..ServiceConfig::at("http://127.0.0.1:1")
+        ..ServiceConfig::with_url("http://127.0.0.1:1")
     };
     let config = names.map(|name| (name.to_owned(), forwarding(name)));
     let services = ServiceSet::new(&BTreeMap::from(config)).unwrap();

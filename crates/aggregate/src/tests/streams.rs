@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use services::turn::TURN_BYTES;
+use services::coop::TURN_BYTES;
 use services::{
     ReceivedAccounts, ReceivedLimit, ReceivedPermit, RequestBudget, RequestCall, StreamedServiceBody,
 };
@@ -28,7 +28,7 @@ struct RequestAccount(Arc<AtomicU64>);
 struct RequestAccountPermit(RequestAccount);
 
 impl ReceivedAccounts for RequestAccount {
-    fn open(&self, _: IpAddr) -> Box<dyn ReceivedPermit> {
+    fn open_account(&self, _: IpAddr) -> Box<dyn ReceivedPermit> {
         Box::new(RequestAccountPermit(self.clone()))
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn greeting(url: &str, services: &[&str], files: &[PathBuf], program:
 fn draw(DisplayedRequest { request: seen, cap }: &DisplayedRequest, width: usize) -> String {
     let status = seen.status.as_u16();
     let report = seen.report.as_ref();
-    let made = seen.made.iter().chain(report.iter().flat_map(|report| &report.made));
+    let made = seen.made.iter().chain(report.iter().flat_map(|report| &report.call_records));
     let calls: Vec<CallBar> = made.map(call).collect();
     format!(
         "{} {} {}  {}{}{}  {}\n{}",

@@ -153,7 +153,7 @@ fn services(said: &[String]) -> anyhow::Result<ServiceSet> {
             serde_json::from_value(serde_json::json!({ "url": url })).map_err(|_| ()).map_err(wrong)?;
         config.insert(name.to_owned(), service);
     }
-    ServiceSet::read(&config, Path::new("")).map_err(|problems| {
+    ServiceSet::load(&config, Path::new("")).map_err(|problems| {
         let told: Vec<String> = problems.iter().map(|problem| problem.message.clone()).collect();
         CliError::usage("bad-service", told.join("; "), "write it as 'name=http://host:port'").into()
     })

@@ -16,8 +16,8 @@ use http_body_util::BodyExt;
 use offload::polls::{PollSite, watch_polls};
 use sandbox::GuestResult;
 use services::body::BodyBuffer;
+use services::coop::ByteTurn;
 use services::headers::{self, TargetServiceName};
-use services::turn::ByteTurn;
 use services::{CallError, RequestCall, StreamedServiceBody, ToProblem, UpstreamService, body};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -312,7 +312,7 @@ impl CallOrigin {
     /// Copies the request's hop count to a call. Otherwise a call that reaches the same filter again could
     /// loop forever.
     pub(super) fn mark(&self, headers: &mut HeaderMap) {
-        for _ in headers::hops(headers)..self.call.hops {
+        for _ in headers::count_hops(headers)..self.call.hops {
             headers.append(headers::CDN_LOOP, HeaderValue::from_static("orfa"));
         }
     }
@@ -360,7 +360,7 @@ fn target(
     let unregistered = || {
         let said = upstream.split_once("://").map(|(scheme, _)| scheme);
         let is_secure = said.map_or(scheme.0, |said| said.eq_ignore_ascii_case("https"));
-        spec.hosts.service(address(upstream), is_secure)
+        spec.hosts.find_service(address(upstream), is_secure)
     };
     registered(host, spec, upstream).or_else(unregistered).ok_or(CallRefusal::Target)
 }
@@ -371,7 +371,10 @@ fn registered(host: &FilterHost, spec: &PluginSpec, upstream: &str) -> Option<Ar
         let address = address.rsplit_once('|').map_or(address, |(_, host)| host);
         let lenient = host.is_lenient().then_some(address)?;
         let host = lenient.rsplit_once(':').map_or(lenient, |(host, _)| host);
-        spec.services.at(lenient).or_else(|| spec.services.get(lenient)).or_else(|| spec.services.get(host))
+        spec.services
+            .find_by_authority(lenient)
+            .or_else(|| spec.services.get(lenient))
+            .or_else(|| spec.services.get(host))
     });
     named.filter(|service| spec.opens(service.name())).cloned()
 }
@@ -446,7 +449,7 @@ async fn receive(
     while let Some(frame) = body.frame().await {
         match frame.map_err(CallFailure::Broken)?.into_data() {
             Ok(piece) => {
-                turn.took(piece.len()).await;
+                turn.consume_bytes(piece.len()).await;
                 if (data.len() + piece.len()) as u64 > limit {
                     return Err(CallFailure::TooLarge);
                 }

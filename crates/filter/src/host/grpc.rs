@@ -15,7 +15,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use offload::QuotaKey;
 use sandbox::GuestResult;
-use services::turn::ByteTurn;
+use services::coop::ByteTurn;
 use services::{StreamedServiceBody, body};
 use tokio::sync::mpsc;
 
@@ -357,10 +357,10 @@ impl GrpcEventTarget {
             let frame = frame.map_err(|error| GrpcFailure(UNAVAILABLE, error.to_string()))?;
             match frame.into_data() {
                 Ok(piece) => {
-                    turn.took(piece.len()).await;
+                    turn.consume_bytes(piece.len()).await;
                     data.extend_from_slice(&piece);
                     while let Some(message) = unframe(&mut data, self.limit)? {
-                        turn.took(message.len()).await;
+                        turn.consume_bytes(message.len()).await;
                         let size = u32::try_from(message.len()).unwrap_or(u32::MAX);
                         let received = ReceivedData { body: message, ..ReceivedData::default() };
                         self.tell(RootGrpcEvent::Message(size), !self.is_stream, received).await;

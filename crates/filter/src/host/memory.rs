@@ -4,7 +4,7 @@
 
 use bytes::{Bytes, BytesMut};
 use sandbox::{Caller, GuestResult};
-use services::turn::TURN_BYTES;
+use services::coop::TURN_BYTES;
 
 use super::{FilterHost, GuestModule, HostResult};
 use crate::abi::HostStatus;

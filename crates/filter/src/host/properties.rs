@@ -210,12 +210,12 @@ fn of_connection(exchange: &FilterExchange, name: &[u8]) -> Option<Bytes> {
 
 /// A property of the upstream connection, available after the request has been sent.
 fn of_upstream(exchange: &FilterExchange, messages: &ExchangeMessages, name: &[u8]) -> Option<Bytes> {
-    exchange.call.budget.see_made(|made| {
+    exchange.call.budget.inspect_call_records(|made| {
         let made = handled(exchange, made.get(messages.calls_before..)?)?;
         match name {
             b"address" => made.address.map(text),
             b"port" => Some(number(u64::from(made.address?.port()))),
-            b"request_attempt_count" => Some(number(1 + made.again.len() as u64)),
+            b"request_attempt_count" => Some(number(1 + made.retry_times.len() as u64)),
             _ => None,
         }
     })
@@ -224,7 +224,8 @@ fn of_upstream(exchange: &FilterExchange, messages: &ExchangeMessages, name: &[u
 /// The service of the route, or if it has none, the service that was called last.
 fn service(exchange: &FilterExchange) -> Option<Bytes> {
     let of_route = || exchange.facts.service.as_deref().map(text);
-    let called = || exchange.call.budget.see_made(|made| made.last().map(|made| text(&made.service)));
+    let called =
+        || exchange.call.budget.inspect_call_records(|made| made.last().map(|made| text(&made.service)));
     of_route().or_else(called)
 }
 

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-use services::turn::TURN_BYTES;
+use services::coop::TURN_BYTES;
 
 use super::*;
 use crate::host::ENDED_AT_ONCE;

@@ -224,7 +224,7 @@ async fn waiting_for_an_instance_ends_at_the_deadline() {
         assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped());
     }
     let begun = tokio::time::Instant::now().into_std();
-    let budget = RequestBudget::since(begun, Duration::from_millis(1), u32::MAX, u64::MAX, 64);
+    let budget = RequestBudget::new_at(begun, Duration::from_millis(1), u32::MAX, u64::MAX, 64);
     let in_back_off = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let late = chain.around(get("/good"), in_back_off, facts(), echo).await;
     assert_eq!(late.map(|response| response.status()).unwrap_err(), FilterFailure::Trapped("test".into()));

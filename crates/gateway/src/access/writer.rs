@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use services::headers::put_address;
+use services::headers::write_address;
 
 use super::clock::{self, digits};
 use crate::escape::escape;
@@ -161,7 +161,7 @@ fn quoted(line: &mut Vec<u8>, text: &str) {
 pub(super) fn address(line: &mut Vec<u8>, name: &str, address: IpAddr) {
     begin(line, name);
     line.push(b'"');
-    put_address(line, address);
+    write_address(line, address);
     line.push(b'"');
 }
 

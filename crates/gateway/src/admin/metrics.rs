@@ -74,7 +74,7 @@ fn upstream(page: &mut MetricsPage<'_>, services: &[ServiceStats]) -> fmt::Resul
     page.counter("orfa_upstream_retries", help, each(|stats| stats.retries))?;
     let help = "Retries that were not made because the retry budget was exhausted";
     page.counter("orfa_upstream_retries_refused", help, each(|stats| stats.retries_refused))?;
-    let took = services.iter().map(|stats| ([("service", &*stats.service)], stats.took.clone()));
+    let took = services.iter().map(|stats| ([("service", &*stats.service)], stats.response_time.clone()));
     let help = "Time from sending a call to the head of its response, for calls with a response";
     page.histogram("orfa_upstream_request_duration_seconds", help, took)?;
     let mut ends = Vec::new();

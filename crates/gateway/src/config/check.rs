@@ -151,7 +151,7 @@ impl ConfigChecker<'_> {
         let whole = |value: &Value| serde_json::from_value::<ServiceConfig>(value.clone()).ok();
         let whole: BTreeMap<String, ServiceConfig> =
             services.iter().filter_map(|(name, value)| Some((name.clone(), whole(value)?))).collect();
-        for problem in ServiceSet::read(&whole, self.source.folder()).err().unwrap_or_default() {
+        for problem in ServiceSet::load(&whole, self.source.folder()).err().unwrap_or_default() {
             let pointer = format!("/services{}", problem.pointer);
             let message =
                 if self.source.is_hidden(&pointer) { "the value is wrong".into() } else { problem.message };

@@ -11,7 +11,7 @@ pub(super) fn coding(codings: &[ContentCodingKind], headers: &HeaderMap) -> Opti
     if !headers.contains_key(ACCEPT_ENCODING) {
         return None;
     }
-    let weight = |names: &[&str]| accept::weight(headers, ACCEPT_ENCODING, names);
+    let weight = |names: &[&str]| accept::item_weight(headers, ACCEPT_ENCODING, names);
     let others = weight(&["*"]).unwrap_or(0);
     let mut best = (weight(&["identity"]).unwrap_or(0).max(1), None);
     for &coding in codings {

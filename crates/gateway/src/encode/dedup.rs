@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, BodyStream, StreamBody};
 use json::JsonTree;
 use offload::{JobRequest, OffloadPool, QuotaKey};
 use services::body::{BodyBuffer, BodyError, HeldBytes};
-use services::turn::ByteTurn;
+use services::coop::ByteTurn;
 use services::{StreamedServiceBody, accept, body};
 use tokio::time::timeout_at;
 
@@ -60,7 +60,7 @@ impl AcceptedForms {
         if !values.any(|value| value.as_bytes().windows(5).any(|part| part.eq_ignore_ascii_case(b"dedup"))) {
             return None;
         }
-        let weight = |kind| accept::weight(headers, ACCEPT, &[kind]).unwrap_or(0);
+        let weight = |kind| accept::item_weight(headers, ACCEPT, &[kind]).unwrap_or(0);
         let plain = weight("application/json").max(weight("application/graphql-response+json")).max(1);
         let liked = |kind| Some(weight(kind)).filter(|weight| *weight >= plain).unwrap_or(0);
         let forms = Self { graphql: liked(name(DedupForm::GraphQl)), json: liked(name(DedupForm::Json)) };
@@ -109,7 +109,7 @@ pub(super) async fn apply(
             // All of it was written anew, and its sources are released.
             let length = tree.len();
             response.extensions_mut().insert(HeldBytes(length as u64));
-            body::pieces(length, tree.pieces_with_len(length))
+            body::from_pieces(length, tree.pieces_with_len(length))
         });
         return written(form, encoded, response);
     }
@@ -118,7 +118,7 @@ pub(super) async fn apply(
         Err(body) => Response::from_parts(head, body),
         Ok(text) => {
             let length = text.len();
-            let response = Response::from_parts(head, body::pieces(length, pieces(text.clone())));
+            let response = Response::from_parts(head, body::from_pieces(length, pieces(text.clone())));
             let encode = move || dedup::encode_text(&text, form, &limits).ok().flatten();
             written(form, computed(length as u64, &account, encode).await.map(body::full), response)
         }
@@ -195,7 +195,7 @@ async fn read(
         match next.map(|frame| frame.map(Frame::into_data)) {
             None => return Ok(permitted(permits, text.finish().await)),
             Some(Ok(Ok(data))) => {
-                turn.took(data.len()).await;
+                turn.consume_bytes(data.len()).await;
                 let length = text.len() + data.len();
                 if length > limit {
                     break Some(Ok(Frame::data(data)));

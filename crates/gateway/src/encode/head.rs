@@ -5,7 +5,7 @@ use http::header::{
     HeaderName, VARY,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use services::headers::{is_read_whole, lists};
+use services::headers::{is_within_member_limit, list_contains};
 
 use super::coding::ContentCodingKind;
 
@@ -55,8 +55,8 @@ pub(super) fn is_open<B>(response: &Response<B>) -> bool {
         );
     has_text
         && !headers.keys().any(|name| SETTLED.contains(name))
-        && !lists(headers, &CACHE_CONTROL, b"no-transform")
-        && is_read_whole(headers, &CACHE_CONTROL)
+        && !list_contains(headers, &CACHE_CONTROL, b"no-transform")
+        && is_within_member_limit(headers, &CACHE_CONTROL)
 }
 
 /// Whether compressing pays. It doesn't for compressed formats, nor for event streams, whose events must
@@ -119,7 +119,7 @@ pub(super) fn name_as_known(headers: &mut HeaderMap, known: &HeaderValue) {
 
 /// Adds a request header to `Vary` (RFC 9110, section 12.5.5).
 pub(crate) fn vary(headers: &mut HeaderMap, field: &'static str) {
-    if !(lists(headers, &VARY, field.as_bytes()) || lists(headers, &VARY, b"*")) {
+    if !(list_contains(headers, &VARY, field.as_bytes()) || list_contains(headers, &VARY, b"*")) {
         headers.append(VARY, HeaderValue::from_static(field));
     }
 }

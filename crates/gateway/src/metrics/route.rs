@@ -117,7 +117,7 @@ pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut MetricsPage<'_>) ->
         })
     });
     page.counter("orfa_requests", "Completed requests, by the status of their response", requests)?;
-    let took = routes.iter().map(|route| (route.labels(), route.took.read()));
+    let took = routes.iter().map(|route| (route.labels(), route.took.snapshot()));
     let help = "Time from a request's head to the last byte of its response";
     page.histogram("orfa_request_duration_seconds", help, took)?;
     let in_flight = routes.iter().map(|route| (route.labels(), route.in_flight()));

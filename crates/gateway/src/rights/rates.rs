@@ -113,7 +113,7 @@ pub(super) struct CpuBill {
 impl AccountOwner {
     pub(super) fn of(caller: &CallerId, address: IpAddr) -> Self {
         match caller {
-            CallerId::Anonymous => Self::Net(services::network(address)),
+            CallerId::Anonymous => Self::Net(services::client_network(address)),
             caller => Self::Caller(caller.clone()),
         }
     }

@@ -20,9 +20,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use services::body::BodyError;
-use services::headers::lists;
-use services::http1::{BodyFraming, SendingMessage, announced};
-use services::turn::ByteTurn;
+use services::coop::ByteTurn;
+use services::headers::list_contains;
+use services::http1::{BodyFraming, SendingMessage, announced_trailers};
 use services::{ServiceTunnel, StreamedServiceBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
@@ -99,14 +99,14 @@ where
             after_others().await;
         } else {
             // Several requests may have arrived together, with long heads.
-            turn.took(length).await;
+            turn.consume_bytes(length).await;
         }
         match conversation.answer(response, &asked).await? {
             NextAction::Request => {}
             NextAction::End => break,
             NextAction::Tunnel(tunnel) => {
                 let Some(client) = conversation.wire.take() else { break };
-                tunnel.join(client).await;
+                tunnel.connect_client(client).await;
                 return Ok(());
             }
         }
@@ -219,11 +219,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
         let stays = asked.stays
             && framing != BodyFraming::UntilClose
             && (!asked.has_body() || self.wire.may_stay())
-            && !lists(&head.headers, &header::CONNECTION, b"close");
+            && !list_contains(&head.headers, &header::CONNECTION, b"close");
         let interim = if asked.expects_continue { self.wire.end_of_interim() } else { &[] };
         let text = answer::head(&head, framing, asked, stays, interim);
         let has_trailers = asked.takes_trailers && head.headers.contains_key(header::TRAILER);
-        let trailers = if has_trailers { announced(&head.headers) } else { Box::default() };
+        let trailers = if has_trailers { announced_trailers(&head.headers) } else { Box::default() };
         let sending = if has_body(head.status, asked.is_head) && framing != BodyFraming::Length(0) {
             SendingMessage::new(text, body, framing, trailers)
         } else {
@@ -262,18 +262,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
         // The time limit applies to each response.
         self.unread = StallTimer::default();
         poll_fn(|context| {
-            let has_written =
-                sending.go_on(&mut ResponseWriter(&self.wire), context).map_err(io::Error::other)?;
+            let has_written = sending
+                .write_available(&mut ResponseWriter(&self.wire), context)
+                .map_err(io::Error::other)?;
             if sending.is_done() {
                 return Poll::Ready(Ok(()));
             }
-            if let Some(error) = sending.failure() {
+            if let Some(error) = sending.take_failure() {
                 return Poll::Ready(Err(error));
             }
             if has_written || !sending.is_blocked() {
                 self.unread.end();
             }
-            let sent = sending.sent();
+            let sent = sending.sent_bytes();
             if sending.is_blocked() && self.unread.is_over_for(sent, LEAST_RATE, UNREAD, context) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }

@@ -491,7 +491,7 @@ impl ReceivedPermit for BodyPermit {
 }
 
 impl ReceivedAccounts for ResponseAccounts {
-    fn open(&self, client: IpAddr) -> Box<dyn ReceivedPermit> {
+    fn open_account(&self, client: IpAddr) -> Box<dyn ReceivedPermit> {
         Box::new(self.limiter.without_connection(client, self.limits).received())
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use services::turn::CooperativeStream;
+use services::coop::CooperativeStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -36,7 +36,7 @@ pub(super) struct LingeringConnection {
 impl LingeringConnection {
     pub(super) fn new(stream: TcpStream, link: Arc<ConnectionContext>, is_tls: bool) -> Self {
         let stream =
-            if is_tls { CooperativeStream::below_tls(stream) } else { CooperativeStream::new(stream) };
+            if is_tls { CooperativeStream::for_tls_session(stream) } else { CooperativeStream::new(stream) };
         Self { stream, link, until: None, pause: None }
     }
 

@@ -52,7 +52,7 @@ fn shortened(path: &str) -> &str {
 
 impl FinishedRequest<'_> {
     pub(super) fn spans(&self) -> Vec<OtlpSpan> {
-        let mut phases = self.trace.phases();
+        let mut phases = self.trace.completed_phases();
         let end = self.began.0 + self.took;
         phases.extend(self.answered.map(|answered| TracePhase { name: "response", span: (answered, end) }));
         let (made, since) = self.made;
@@ -114,7 +114,7 @@ impl FinishedRequest<'_> {
             text("peer.service", &*call.service),
             text("url.path", shortened(path)),
         ];
-        attributes.extend(resent(call.again.len()));
+        attributes.extend(resent(call.retry_times.len()));
         let error = match call.outcome {
             UpstreamCallOutcome::Status(status) => {
                 attributes.push(number("http.response.status_code", status));
@@ -132,7 +132,7 @@ impl FinishedRequest<'_> {
     fn attempts(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> Vec<OtlpSpan> {
         let call_id = self.context.child(index);
         let mut from = call.span.0;
-        let ends = call.again.iter().map(|again| since + *again).chain([self.end(call, since)]);
+        let ends = call.retry_times.iter().map(|again| since + *again).chain([self.end(call, since)]);
         let attempt = |(number, to): (usize, Instant)| {
             let begun = since + std::mem::replace(&mut from, to.saturating_duration_since(since));
             let id = call_id.child(number).span_id;
@@ -140,11 +140,11 @@ impl FinishedRequest<'_> {
             OtlpSpan {
                 parent_span_id: call_id.span_id.to_be_bytes().to_vec(),
                 attributes: resent(number).into_iter().collect(),
-                status: (number < call.again.len()).then_some(OtlpStatus { code: ERROR }),
+                status: (number < call.retry_times.len()).then_some(OtlpStatus { code: ERROR }),
                 ..span
             }
         };
-        if call.again.is_empty() { Vec::new() } else { ends.enumerate().map(attempt).collect() }
+        if call.retry_times.is_empty() { Vec::new() } else { ends.enumerate().map(attempt).collect() }
     }
 
     /// The end of a call, which is at the latest the end of its request.
@@ -164,7 +164,7 @@ impl FinishedRequest<'_> {
             span_id: id.to_be_bytes().to_vec(),
             trace_state: self
                 .trace
-                .state()
+                .trace_state()
                 .and_then(|state| state.to_str().ok())
                 .unwrap_or_default()
                 .to_owned(),

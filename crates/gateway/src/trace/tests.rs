@@ -39,8 +39,8 @@ fn decided(
 ) -> (Option<SpanContext>, bool) {
     let begun = begin(tracer, headers, is_trusted);
     let mut told = HeaderMap::new();
-    begun.trace.mark(&mut told, 0);
-    (SpanContext::of(&told), begun.trace.is_recorded())
+    begun.trace.inject_headers(&mut told, 0);
+    (SpanContext::from_headers(&told), begun.trace.is_recorded())
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ fn made(path: &str, outcome: UpstreamCallOutcome, again: &[Duration]) -> Upstrea
     let again = again.to_vec();
     let span = (Duration::from_millis(1), Some(Duration::from_millis(2)));
     let (service, method, path) = ("up".into(), Method::GET, path.to_owned());
-    UpstreamCallRecord { service, method, path, address: None, outcome, again, span }
+    UpstreamCallRecord { service, method, path, address: None, outcome, retry_times: again, span }
 }
 
 fn spans() -> Vec<OtlpSpan> {
@@ -92,8 +92,8 @@ fn spans() -> Vec<OtlpSpan> {
 /// Returns the spans of a request for `path`, whose second call is for `called`.
 fn spans_of(path: &str, called: &str) -> Vec<OtlpSpan> {
     let ours = SpanContext { trace_id: 7, span_id: 9, sampled: true };
-    let trace = RequestTrace::recorded(ours, None);
-    drop(trace.phase("run"));
+    let trace = RequestTrace::new_recorded(ours, None);
+    drop(trace.start_phase("run"));
     let began = Instant::now();
     let again = [Duration::from_micros(1200), Duration::from_micros(1500)];
     let made = [
@@ -224,7 +224,8 @@ fn validates_the_config() {
 
 #[test]
 fn clones_of_a_trace_share_its_phases() {
-    let trace = trace::RequestTrace::recorded(SpanContext { trace_id: 1, span_id: 2, sampled: true }, None);
-    drop(trace.clone().phase("run"));
-    assert_eq!(trace.phases().len(), 1, "clones are of the same trace");
+    let trace =
+        trace::RequestTrace::new_recorded(SpanContext { trace_id: 1, span_id: 2, sampled: true }, None);
+    drop(trace.clone().start_phase("run"));
+    assert_eq!(trace.completed_phases().len(), 1, "clones are of the same trace");
 }

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use json::{JsonNode, ValueKind};
 use offload::work;
 use serde_json::Value as JsonValue;
-use services::calls::divide;
+use services::calls::split_into_groups;
 use tokio::sync::SemaphorePermit;
 
 use super::lists::{FetchedList, ListKey};
@@ -74,7 +74,7 @@ impl KeyedFetch<'_> {
         let rows: Vec<usize> =
             (0..self.keys.len()).filter(|number| has_key(self.keys.row(*number))).collect();
         let lengths: Vec<usize> = rows.iter().map(|row| self.field_bytes(self.keys.row(*row))).collect();
-        let parts = divide(&lengths, 0, MOST_FIELDS, MOST_BYTES);
+        let parts = split_into_groups(&lengths, 0, MOST_FIELDS, MOST_BYTES);
         if let Err(reason) = self.may_call(parts.len()) {
             return self.failed(reason);
         }

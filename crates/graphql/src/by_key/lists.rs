@@ -9,8 +9,8 @@ use http::StatusCode;
 use json::{JsonDocument, JsonNode, NodeId, ValueKind};
 use offload::work;
 use serde_json::Value as JsonValue;
-use services::calls::{ROOM, divide};
-use services::path::encode;
+use services::calls::{MAX_URL_BYTES, split_into_groups};
+use services::path::percent_encode;
 
 use super::join::KeyJoin;
 use super::{KeyedFetch, all, field};
@@ -68,7 +68,7 @@ impl<'a> KeyedFetch<'a> {
             BoundCall::Rest(operation) => self.room(operation, &ids),
             BoundCall::Field { .. } => (vec![0; ids.len()], 0, 0),
         };
-        let parts = divide(&lengths, between, joined.batch.unwrap_or(MOST_KEYS), room);
+        let parts = split_into_groups(&lengths, between, joined.batch.unwrap_or(MOST_KEYS), room);
         if let Err(reason) = self.may_call(parts.len()) {
             return self.failed(reason);
         }
@@ -81,14 +81,15 @@ impl<'a> KeyedFetch<'a> {
     /// Returns the lengths of the keys in a URL, the number of bytes between two of them, and the number of
     /// bytes available for all.
     fn room(&self, operation: &RestOperation, ids: &[ListKey<'_>]) -> (Vec<usize>, usize, usize) {
-        let lengths = ids.iter().map(|id| encode(&id.text).len()).collect();
+        let lengths = ids.iter().map(|id| percent_encode(&id.text).len()).collect();
         let is_list = |from: &ParameterSource| matches!(from, ParameterSource::Key(_));
         let list = operation.parameters.iter().find(|parameter| is_list(&parameter.from));
-        let between = list.filter(|list| list.is_repeated).map_or(1, |list| encode(&list.name).len() + 2);
+        let between =
+            list.filter(|list| list.is_repeated).map_or(1, |list| percent_encode(&list.name).len() + 2);
         let key = RequestKey::Many(&[Cow::Borrowed("0")]);
         let request = RestRequestRenderer { operation, arguments: self.arguments, key }.request();
         let used = request.map_or(0, |request| request.path_and_query.as_str().len());
-        (lengths, between, ROOM.saturating_sub(used))
+        (lengths, between, MAX_URL_BYTES.saturating_sub(used))
     }
 
     /// Fetches a list by these keys, or completely.

@@ -242,7 +242,7 @@ async fn few_long_documents_are_composed_at_a_time() {
     let (ground, selection) = (rig.ground(), "name ".repeat(300 << 10));
     let mut fetch = Box::pin(fetch_each(&ground, &selection, 3));
     assert!((&mut fetch).now_or_never().is_none());
-    let calls = || ground.calls.call().budget.made_count();
+    let calls = || ground.calls.call().budget.call_count();
     assert_eq!(calls(), 2, "a third document of 1.5 MiB waits");
     fetch.await;
     assert_eq!(calls(), 3);

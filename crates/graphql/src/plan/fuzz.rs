@@ -268,7 +268,7 @@ fn fuzz_answers() {
         let Ok(variables) = CoercedVariables::coerce(&plan, given.into()) else { return };
         let config = known.schema.services.iter();
         let config: BTreeMap<String, ServiceConfig> =
-            config.map(|(name, _)| (name.clone(), ServiceConfig::at("http://127.0.0.1:1"))).collect();
+            config.map(|(name, _)| (name.clone(), ServiceConfig::with_url("http://127.0.0.1:1"))).collect();
         let services =
             ServiceSet::new(&config).unwrap().with_transport(Arc::new(HostileTransport(Mutex::new(answers))));
         let limits = SourceLimits { calls: 50, concurrency: 4, upstream_bytes: 1 << 24 };

@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderVa
 use http::uri::PathAndQuery;
 use json::{JsonNode, ValueKind};
 use openapi::ParameterLocation;
-use services::path::{encode, is_segment};
+use services::path::{is_safe_segment, percent_encode};
 use services::{CallError, PathError, ServiceRequest};
 
 use crate::reason::CallFailureReason;
@@ -77,7 +77,7 @@ impl<'a> RestRequestRenderer<'a> {
                 }
                 ParameterLocation::Cookie => {
                     let before = if cookies.is_empty() { "" } else { "; " };
-                    let text = encode(&texts(parameter, &value)?.join(","));
+                    let text = percent_encode(&texts(parameter, &value)?.join(","));
                     cookies.extend([before, &parameter.name, "=", &text]);
                 }
             }
@@ -109,13 +109,13 @@ impl<'a> RestRequestRenderer<'a> {
             let value = self.value(parameter).filter(ParameterValue::is_whole);
             let value = value.ok_or_else(|| CallFailureReason::NoValue(name.into()))?;
             for (place, text) in texts(parameter, &value)?.iter().enumerate() {
-                if !is_segment(text) {
+                if !is_safe_segment(text) {
                     return Err(CallFailureReason::NoSegment(name.into()));
                 }
                 if place > 0 {
                     url.push(',');
                 }
-                url.push_str(&encode(text));
+                url.push_str(&percent_encode(text));
             }
             rest = behind;
         }
@@ -232,9 +232,9 @@ impl UrlQuery<'_> {
         if let ParameterValue::Node(node) = value
             && node.kind() == ValueKind::Object
         {
-            return self.object(parameter, &encode(&parameter.name), *node);
+            return self.object(parameter, &percent_encode(&parameter.name), *node);
         }
-        let (name, texts) = (encode(&parameter.name), texts(parameter, value)?);
+        let (name, texts) = (percent_encode(&parameter.name), texts(parameter, value)?);
         match parameter.is_repeated {
             true => texts.iter().try_for_each(|text| self.pair(&name, [&**text])),
             false => self.pair(&name, texts.iter().map(|text| &**text)),
@@ -254,7 +254,7 @@ impl UrlQuery<'_> {
             return Err(CallFailureReason::WrongKind(parameter.name.clone(), node.kind().name()));
         }
         for (key, value) in node.members() {
-            let key = encode(&key.node().scalar_text().unwrap_or_default());
+            let key = percent_encode(&key.node().scalar_text().unwrap_or_default());
             self.below(parameter, &format!("{name}%5B{key}%5D"), value)?;
         }
         Ok(())
@@ -305,7 +305,7 @@ impl UrlQuery<'_> {
             if place > 0 {
                 self.url.push(',');
             }
-            self.url.push_str(&encode(text));
+            self.url.push_str(&percent_encode(text));
         }
         Ok(())
     }

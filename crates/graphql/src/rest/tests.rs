@@ -296,7 +296,7 @@ async fn reports_broken_responses_and_unknown_services_by_call_codes() {
     let unknown = root(&rig.ground(), "nobody", &get("/", vec![]), &ArgumentValues::default()).await;
     assert_eq!(shown(&unknown), ["service-unknown"]);
     let upstream = testkit::misbehaving_upstream::start().await;
-    let config = services::ServiceConfig::at(upstream.url());
+    let config = services::ServiceConfig::with_url(upstream.url());
     let services = services::ServiceSet::new(&[("shop".to_owned(), config)].into()).unwrap();
     let limits = crate::sources::SourceLimits { calls: 1, concurrency: 1, upstream_bytes: 1000 };
     let sources = crate::sources::RouteServices::new(services, limits, false);

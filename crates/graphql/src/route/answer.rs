@@ -10,7 +10,7 @@ use http::{Method, Request, Response, StatusCode};
 use offload::polls::PollSite;
 use services::{
     BodyDeadlineExceeded, CallerId, LoggedErrorCode, RequestBudget, RequestCall, StreamedServiceBody,
-    ToProblem, WorkFingerprint, by, uncomposed,
+    ToProblem, WorkFingerprint, composition_error, timeout_at,
 };
 use tokio::time::Instant;
 
@@ -78,7 +78,7 @@ impl GraphqlRouteInner {
         let to = ResponseForm { media, is_head: head.method == Method::HEAD };
         let asked = {
             let asked = pin!(GraphqlRequest::read(&head, body, self.limits.request_body.0));
-            by(call.budget.deadline, asked).await.ok_or(BodyDeadlineExceeded)?
+            timeout_at(call.budget.deadline, asked).await.ok_or(BodyDeadlineExceeded)?
         };
         let asked = match asked {
             Ok(asked) => asked,
@@ -155,30 +155,30 @@ impl GraphqlRouteInner {
                 let budget = own.insert(self.shared_budget(&call.budget));
                 self.shared(operation.clone(), RequestCall { budget: Arc::clone(budget), ..call.clone() })
             });
-            let shared = by(call.budget.deadline, pin!(flight)).await.flatten();
+            let shared = timeout_at(call.budget.deadline, pin!(flight)).await.flatten();
             let begun = shared.as_ref().map(|shared| shared.begun);
             let result = match shared.map(|shared| shared.result) {
                 Some(Err(CoalescingError::OverQuota(rest))) if own.is_some() => {
                     let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
                     let Some(rest) = rest else { break };
-                    let result = by(call.budget.deadline, pin!(rest)).await;
+                    let result = timeout_at(call.budget.deadline, pin!(rest)).await;
                     result.map(|result| result.map_err(CoalescingError::Refused))
                 }
                 result => result,
             };
             if let Some(own) = &own {
-                call.budget.add_made(own);
+                call.budget.append_call_records(own);
             }
             match result {
                 // This client's account may have room.
-                Some(Ok(shared)) if own.is_none() && shared.1.lacked_room() => {}
+                Some(Ok(shared)) if own.is_none() && shared.1.has_reached_client_limit() => {}
                 Some(Ok(shared)) => {
                     let (answer, budget) = &*shared;
-                    call.budget.cache().note_all(budget.cache());
+                    call.budget.cache_notes().record_all(budget.cache_notes());
                     return Ok(answer.clone());
                 }
                 Some(Err(CoalescingError::Refused(error))) if own.is_some() => {
-                    return Err(uncomposed(error, &call.budget));
+                    return Err(composition_error(error, &call.budget));
                 }
                 Some(Err(_)) => {}
                 // The deadline has passed, and the response has an error for each call; or the work panicked.
@@ -199,7 +199,7 @@ impl GraphqlRouteInner {
     fn shared_budget(&self, starter: &Arc<RequestBudget>) -> Arc<RequestBudget> {
         let (limits, concurrency) = (&self.limits, self.limits.concurrency as usize);
         let budget = RequestBudget::new(limits.timeout.0, limits.calls, limits.upstream_bytes.0, concurrency);
-        Arc::new(budget.for_sharing().started_by(starter))
+        Arc::new(budget.into_shared().with_starter(starter))
     }
 
     /// Executes an operation in a task of its own, which is moved and charged as the request would be. It
@@ -241,7 +241,7 @@ impl GraphqlRouteInner {
         key.add(&Arc::as_ptr(&operation.plan).addr().to_ne_bytes());
         key.add(&operation.given);
         let services = self.recipe.services().filter_map(|name| self.services.get(name));
-        for name in services.flat_map(|service| service.forwarded()) {
+        for name in services.flat_map(|service| service.forwarded_headers()) {
             for value in call.headers.iter().flat_map(|headers| headers.get_all(name)) {
                 key.add(name.as_str().as_bytes());
                 key.add(value.as_bytes());

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use offload::polls::PollSite;
 use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey};
-use services::{RequestCall, WorkFingerprint, by};
+use services::{RequestCall, WorkFingerprint, timeout_at};
 
 use super::GraphqlRouteInner;
 use crate::error::GraphqlError;
@@ -127,7 +127,8 @@ impl GraphqlRouteInner {
                 let deadline = Instant::now() + self.limits.timeout.0;
                 request(PlanningAccount { deadline, ..account }).planned_and_kept()
             });
-            let result = by(account.deadline, pin!(flight)).await.ok_or(OffloadError::DeadlineExceeded)?;
+            let result =
+                timeout_at(account.deadline, pin!(flight)).await.ok_or(OffloadError::DeadlineExceeded)?;
             match result.unwrap_or(Err(OffloadError::Panicked.into())) {
                 Err(PlanError::Work(_)) if !is_own => {}
                 result => return result,

@@ -69,7 +69,7 @@ async fn asked_by(route: &GraphqlRoute, body: &serde_json::Value, call: RequestC
     let body = services::body::full(body);
     let answer = route.handle(request.body(body).expect("a request"), call.clone()).await;
     let answer = answer.unwrap_or_else(|_| panic!("no answer"));
-    let calls = call.budget.take_report().map_or(0, |report| report.made.len());
+    let calls = call.budget.take_report().map_or(0, |report| report.call_records.len());
     let text = answer.into_body().collect().await.unwrap_or_else(|_| panic!("no body")).to_bytes();
     (String::from_utf8_lossy(&text).into_owned(), calls)
 }
@@ -505,7 +505,7 @@ async fn long_shared_responses_are_parsed_in_the_pool() {
 fn client(last: u8) -> RequestCall {
     let address = std::net::Ipv4Addr::new(192, 0, 2, last).into();
     let arrival = Some(ConnectionDetails { peer: address, client: address, is_secure: false });
-    RequestCall { arrival, ..RequestCall::unlimited() }
+    RequestCall { connection_details: arrival, ..RequestCall::unlimited() }
 }
 
 /// A job of [`fill_queue`].

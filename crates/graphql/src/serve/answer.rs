@@ -18,7 +18,7 @@ pub(crate) fn response(
     let length = tree.len();
     let mut response = Response::new(match is_head {
         true => body::empty(),
-        false => body::pieces(length, tree.clone().pieces()),
+        false => body::from_pieces(length, tree.clone().pieces()),
     });
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use json::{JsonDocument, JsonNode, ValueKind};
 use offload::work;
-use services::body::{ReadBodyError, read_within};
+use services::body::{ReadBodyError, read_limited};
 use services::{StreamedServiceBody, accept};
 
 use super::problem::HttpError;
@@ -231,7 +231,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), HttpError> {
     if !name.trim().eq_ignore_ascii_case("application/json") {
         return Err(HttpError::ContentType(name.trim().to_owned()));
     }
-    match accept::parameter(parameters, "charset") {
+    match accept::find_parameter(parameters, "charset") {
         Some(charset) if !charset.eq_ignore_ascii_case("utf-8") => {
             Err(HttpError::Charset(charset.to_owned()))
         }
@@ -248,7 +248,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), HttpError> {
 }
 
 async fn whole(body: StreamedServiceBody, limit: u64) -> Result<Bytes, HttpError> {
-    read_within(body, limit).await.map_err(|error| match error {
+    read_limited(body, limit).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => HttpError::Size(limit),
         ReadBodyError::Broken(_) => HttpError::Broken,
     })

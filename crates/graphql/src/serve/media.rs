@@ -51,7 +51,7 @@ impl ResponseMediaType {
 
 /// Whether a browser requests a page.
 pub(crate) fn asks_for_page(headers: &HeaderMap) -> bool {
-    let weight = |names: &[&str]| accept::weight(headers, ACCEPT, names).unwrap_or(0);
+    let weight = |names: &[&str]| accept::item_weight(headers, ACCEPT, names).unwrap_or(0);
     let page = weight(&["text/html", "application/xhtml+xml"]);
     page > 0 && page >= weight(&RESPONSE).max(weight(&JSON))
 }
@@ -60,10 +60,10 @@ pub(crate) fn asks_for_page(headers: &HeaderMap) -> bool {
 fn weight(headers: &HeaderMap, names: &[&str]) -> Option<u16> {
     let is_it = |item: &AcceptItem<'_>| names.iter().any(|name| item.name.eq_ignore_ascii_case(name));
     let is_utf8 = |item: &AcceptItem<'_>| {
-        accept::parameter(item.parameters, "charset")
+        accept::find_parameter(item.parameters, "charset")
             .is_none_or(|charset| charset.eq_ignore_ascii_case("utf-8"))
     };
-    accept::items(headers, ACCEPT).filter(is_it).filter(is_utf8).map(|item| item.weight).max()
+    accept::weighted_items(headers, ACCEPT).filter(is_it).filter(is_utf8).map(|item| item.weight).max()
 }
 
 #[cfg(test)]

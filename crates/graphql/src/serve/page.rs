@@ -45,7 +45,9 @@ pub(crate) async fn page(request: &HeaderMap) -> Response<StreamedServiceBody> {
     response.headers_mut().clone_from(&HEADERS);
     if request.get(IF_NONE_MATCH).is_some_and(|known| Some(known) == HEADERS.get(ETAG)) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
-    } else if accept::weight(request, ACCEPT_ENCODING, &["gzip", "x-gzip"]).is_some_and(|weight| weight > 0) {
+    } else if accept::item_weight(request, ACCEPT_ENCODING, &["gzip", "x-gzip"])
+        .is_some_and(|weight| weight > 0)
+    {
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         *response.body_mut() = body::full(PAGE);
     } else {

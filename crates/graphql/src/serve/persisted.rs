@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use services::{CallerId, RequestCall, network};
+use services::{CallerId, RequestCall, client_network};
 
 use super::ask::DocumentHash;
 
@@ -66,8 +66,8 @@ struct BlockDocuments {
 impl DocumentOwner {
     /// Returns the owner for a call.
     pub(crate) fn of(call: &RequestCall) -> Self {
-        match (&call.caller, call.arrival) {
-            (CallerId::Anonymous, Some(arrival)) => Self::Network(network(arrival.client)),
+        match (&call.caller, call.connection_details) {
+            (CallerId::Anonymous, Some(arrival)) => Self::Network(client_network(arrival.client)),
             (caller, _) => Self::Caller(caller.clone()),
         }
     }
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_client_with_many_networks_evicts_no_documents_of_other_blocks() {
         let persisted = PersistedDocuments::default();
-        let of = |text: &str| DocumentOwner::Network(super::network(text.parse().unwrap()));
+        let of = |text: &str| DocumentOwner::Network(super::client_network(text.parse().unwrap()));
         persisted.keep(of("2001:db8:1::1"), hash(1), &"{a}".into());
         persisted.keep(of("192.0.2.1"), hash(1), &"{a}".into());
         let long: Arc<str> = "a".repeat(900_000).into();
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_network_is_an_ipv4_address_or_half_of_an_ipv6_address() {
-        let network = |text: &str| super::network(text.parse().unwrap());
+        let network = |text: &str| super::client_network(text.parse().unwrap());
         assert_eq!(network("::ffff:10.0.0.1"), network("10.0.0.1"));
         assert_eq!(network("2001:db8::1"), network("2001:db8::2"));
         assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));

@@ -204,7 +204,7 @@ impl QueryGuest {
         if bytes > SHORT_TEXT {
             self.steps_aside();
         }
-        let done = services::work_on_text(&self.offload, kind, &self.call, bytes, work);
+        let done = services::process_text(&self.offload, kind, &self.call, bytes, work);
         done.await.map_err(|error| {
             self.end_of_run(&error).unwrap_or_else(|| self.limits.exceeded(LimitKind::Deadline))
         })

@@ -169,7 +169,7 @@ fn error(code: i32) -> CallError {
         code if code == AbiCode::Timeout as i32 => CallError::Timeout {
             service,
             timeout: DurationConfig::from_secs(0),
-            waited: AwaitedEvent::Answer,
+            waited: AwaitedEvent::CompleteResponse,
         },
         code if code == AbiCode::Forbidden as i32 => CallError::Loop(service),
         _ => CallError::Broken { service, source },

@@ -20,7 +20,7 @@ use http_body::Body as _;
 use offload::{JobContext, JobRequest};
 use openapi::{CallableService, OpenApiDocument, OpenApiOperation};
 use serde_json::{Map, Value, json};
-use services::headers::tokens;
+use services::headers::list_members;
 use services::{CallRights, RequestCall, StreamedServiceBody, ToProblem, UpstreamService};
 use sha2::{Digest, Sha256};
 
@@ -225,7 +225,7 @@ impl DescribedRoute {
         let visible = services.into_iter().map(|service| {
             let methods = self.access.methods.iter();
             let methods: Vec<_> =
-                methods.filter(|method| seen.check(service.name(), method).is_ok()).collect();
+                methods.filter(|method| seen.check_rights(service.name(), method).is_ok()).collect();
             let document = self.documents.get(&**service.name()).map(|document| &**document);
             let is_open = |operation: &&OpenApiOperation| {
                 methods.iter().any(|method| method.as_str() == operation.method)
@@ -344,7 +344,7 @@ fn origin(head: &Parts, seen: &RequestCall) -> String {
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
     let host = host.filter(|host| host.bytes().all(plain)).unwrap_or("localhost");
-    let is_secure = seen.arrival.as_ref().is_some_and(|arrival| arrival.is_secure);
+    let is_secure = seen.connection_details.as_ref().is_some_and(|arrival| arrival.is_secure);
     format!("{}://{host}", if is_secure { "https" } else { "http" })
 }
 
@@ -353,7 +353,7 @@ fn is_bodiless(body: &StreamedServiceBody) -> bool {
 }
 
 fn prefers_types(headers: &HeaderMap) -> bool {
-    tokens(headers, &ACCEPT).any(|media| {
+    list_members(headers, &ACCEPT).any(|media| {
         let media = media.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         matches!(media, b"text/typescript" | b"application/typescript")
     })
@@ -376,7 +376,7 @@ fn tag(page: &DescriptionPage, differs: &[u8]) -> String {
 /// Whether the client has this version (RFC 9110, section 13.1.2).
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let is_it = |known: &[u8]| known == b"*" || known.strip_prefix(b"W/").unwrap_or(known) == tag.as_bytes();
-    tokens(headers, &IF_NONE_MATCH).any(is_it)
+    list_members(headers, &IF_NONE_MATCH).any(is_it)
 }
 
 fn not_modified() -> Response<StreamedServiceBody> {

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use http::HeaderMap;
-use services::{ToProblem, work_on_text};
+use services::{ToProblem, process_text};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
@@ -234,7 +234,7 @@ async fn received(
         return (outcome, body);
     }
     let (text, pool) = (body.clone(), &setup.scripts.offload);
-    match work_on_text(pool, "script-check", call, body.bytes.len(), move || text.check()).await {
+    match process_text(pool, "script-check", call, body.bytes.len(), move || text.check()).await {
         Ok(Ok(())) => (outcome, body),
         Ok(Err(error)) => {
             let message = format!("the answer is not the JSON that its type claims: {error}");

@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use offload::SHORT_TEXT;
 use script::InlinePlan;
-use services::{RequestCall, work_on_text};
+use services::{RequestCall, process_text};
 
 use super::ScriptRun;
 use crate::answer::HandlerReply;
@@ -80,7 +80,7 @@ impl ScriptRun {
                         None => is_usual = false,
                     }
                     self.calls.fetched.push((site, outcome, body));
-                    self.turn.took(bytes).await;
+                    self.turn.consume_bytes(bytes).await;
                 }
                 None if is_usual => break,
                 None => return None,
@@ -97,7 +97,7 @@ impl ScriptRun {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        work_on_text(&self.setup.scripts.offload, KIND, &self.origin.call, bytes, work).await.ok()
+        process_text(&self.setup.scripts.offload, KIND, &self.origin.call, bytes, work).await.ok()
     }
 }
 
@@ -109,7 +109,7 @@ async fn made(setup: &RunSetup, origin: &RequestCall, call: crate::compose::Inli
         }
         let text = body.clone();
         let value =
-            work_on_text(&setup.scripts.offload, KIND, origin, body.bytes.len(), || InlineValue::of(text));
+            process_text(&setup.scripts.offload, KIND, origin, body.bytes.len(), || InlineValue::of(text));
         let value = value.await.ok().flatten();
         return InlineCallResult::Done(outcome, body, value);
     }

@@ -18,8 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use json::{JsonDocument, JsonNumber};
 use offload::QuotaKey;
+use services::coop::ByteTurn;
 use services::path::has_dot_segment;
-use services::turn::ByteTurn;
 use tokio::task::yield_now;
 
 use super::cell::SHORT;
@@ -297,7 +297,7 @@ impl ServiceGroups {
             after = last.as_str().into();
             for (key, log) in page {
                 if let (Some(path), Some(text)) = (key.strip_prefix(&*prefix), log.snapshot) {
-                    turn.took(text.1.len()).await;
+                    turn.consume_bytes(text.1.len()).await;
                     self.add_stored(path, text, epoch).await?;
                 }
             }
@@ -321,7 +321,7 @@ impl ServiceGroups {
         };
         let mut turn = ByteTurn::default();
         for known in &old {
-            turn.took(0).await;
+            turn.consume_bytes(0).await;
             self.drop_old(known);
         }
         for page in new.chunks(PAGE) {
@@ -329,7 +329,7 @@ impl ServiceGroups {
                 self.shared.store.load_after(page.iter().map(|key| (Arc::clone(key), 0)).collect()).await?;
             for (key, log) in page.iter().zip(logs) {
                 if let (Some(path), Some(text)) = (key.get(start..), log.and_then(|log| log.snapshot)) {
-                    turn.took(text.1.len()).await;
+                    turn.consume_bytes(text.1.len()).await;
                     self.add_stored(path, text, epoch).await?;
                 }
             }

@@ -60,7 +60,7 @@ fn bad() -> HandwrittenService {
 async fn wish_with_upstream() -> (MisbehavingUpstream, FixtureSettings) {
     let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    wish.services.insert("up".into(), services::ServiceConfig::with_url(upstream.url()));
     (upstream, wish)
 }
 
@@ -141,7 +141,7 @@ async fn a_route_s_deadline_limits_the_response_but_not_the_work_after_it() {
     rig.ready().await;
     let within = |time| {
         let unlimited = RequestCall::unlimited();
-        let budget = RequestBudget::since(Instant::now(), time, u32::MAX, u64::MAX, usize::MAX);
+        let budget = RequestBudget::new_at(Instant::now(), time, u32::MAX, u64::MAX, usize::MAX);
         RequestCall { budget: Arc::new(budget), ..unlimited }
     };
     let ask = |path: &str, time| {

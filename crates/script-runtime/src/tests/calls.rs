@@ -29,7 +29,7 @@ async fn outside(
 ) -> (ScriptFixture, misbehaving_upstream::MisbehavingUpstream) {
     let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
-    wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);
+    wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::with_url(upstream.url()))]);
     wish.options.hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
     (written.start_as(wish).await, upstream)
 }
@@ -151,10 +151,12 @@ async fn rule_16_an_uncaught_error_is_502_or_504_after_a_timeout() {
     let mut wish = wish();
     let slow = ServiceConfig {
         timeout: services::DurationConfig::from_millis(50),
-        ..ServiceConfig::at(upstream.url())
+        ..ServiceConfig::with_url(upstream.url())
     };
-    wish.services =
-        BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url())), ("slow".to_owned(), slow)]);
+    wish.services = BTreeMap::from([
+        ("up".to_owned(), ServiceConfig::with_url(upstream.url())),
+        ("slow".to_owned(), slow),
+    ]);
     let rig = written.start_as(wish).await;
     assert_eq!(rig.ask("GET", "/reset").await, (502, "script-resource".into()));
     assert_eq!(rig.ask("GET", "/status").await, (502, "script-resource".into()));

@@ -27,7 +27,8 @@ impl ConfigurableUpstream {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let mut wish = wish();
         let address = listener.local_addr().expect("an address");
-        wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(format!("http://{address}")))]);
+        wish.services =
+            BTreeMap::from([("up".to_owned(), ServiceConfig::with_url(format!("http://{address}")))]);
         let said = Self::default();
         let here = said.clone();
         tokio::spawn(async move {

@@ -70,7 +70,7 @@ async fn many_headers_of_a_response_are_read_in_the_pool() {
 async fn a_long_response_that_no_code_reads_is_checked_in_the_pool() {
     let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
-    wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);
+    wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::with_url(upstream.url()))]);
     let hands_on = "async function (query, response, $r) { const g = $s.resource(['http://up/json?n=20000']);
         $r.respond({got: await $r.unread(3, g, 0, [])}); }";
     let rig = written().resource("/json").on(Get, hands_on).start_as(wish).await;
@@ -84,7 +84,7 @@ async fn a_long_response_that_no_code_reads_is_checked_in_the_pool() {
 async fn long_responses_are_composed_in_the_pool() {
     let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
-    wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::at(upstream.url()))]);
+    wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::with_url(upstream.url()))]);
     let text = "service test { res a = 'http://up/json?n=@'
       res '/short' on GET { respond { one: a.get(1) } }
       res '/long' on GET { respond { one: a.get(1), many: a.get(20000) } } }";

@@ -13,7 +13,7 @@ const CALLS: &str = "async function (query, response, $r) { $r.respond(await $r.
 async fn a_run_without_effects_is_repeated_and_any_other_is_503() {
     let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    wish.services.insert("up".into(), services::ServiceConfig::with_url(upstream.url()));
     let rig = written()
         .resource("/get")
         .on(Get, CALLS)
@@ -100,7 +100,7 @@ async fn the_loss_of_a_worker_preserves_committed_writes_and_drops_others() {
 async fn a_run_ends_when_its_client_disconnects_unless_it_is_a_writer() {
     let upstream = misbehaving_upstream::start().await;
     let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    wish.services.insert("up".into(), services::ServiceConfig::with_url(upstream.url()));
     let writes = "async function (query, response, $r) { $r.cells.n++;
         await $r.call(1, $s.resource(['http://up/slow?ms=50']), 0, []); }";
     let rig = written()

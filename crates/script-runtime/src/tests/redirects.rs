@@ -63,7 +63,7 @@ impl RedirectService {
         let with_credentials = |url: String| ServiceConfig {
             headers: BTreeMap::from([("x-api-key".to_owned(), SECRET.to_owned())]),
             forward: vec!["authorization".to_owned()],
-            ..ServiceConfig::at(url)
+            ..ServiceConfig::with_url(url)
         };
         let services = BTreeMap::from([
             ("catalog".to_owned(), with_credentials(upstream.url())),
@@ -154,7 +154,7 @@ async fn a_service_may_redirect_to_itself_but_not_to_another_service() {
 #[tokio::test]
 async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
     let (elsewhere, pool) = (redirecting().await, pool());
-    let based = ServiceConfig::at(format!("http://{elsewhere}/base"));
+    let based = ServiceConfig::with_url(format!("http://{elsewhere}/base"));
     let services = ServiceSet::new(&BTreeMap::from([("based".to_owned(), based)])).unwrap();
     let outside = ExternalCalls { services, hosts: PermittedHosts::new(&[]).unwrap() };
     let absolute = format!("http://{elsewhere}/base/y");

@@ -43,7 +43,7 @@ async fn a_run_keeps_the_script_that_it_began_with() {
         )
     };
     let mut wish = wish();
-    wish.services.insert("up".into(), services::ServiceConfig::at(upstream.url()));
+    wish.services.insert("up".into(), services::ServiceConfig::with_url(upstream.url()));
     let mut rig = written().resource("/slow").on(Get, &slow("old")).start_as(wish).await;
     let old = rig.handle("/slow");
     upstream.wait_for_request("/slow").await;

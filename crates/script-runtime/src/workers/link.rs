@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
 use bytes::BufMut;
-use services::turn::TURN_BYTES;
+use services::coop::TURN_BYTES;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;

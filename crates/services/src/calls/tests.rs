@@ -10,43 +10,43 @@ use testkit::misbehaving_upstream;
 use super::*;
 use crate::ServiceConfig;
 
-async fn calls() -> (misbehaving_upstream::MisbehavingUpstream, RequestCalls, Arc<UpstreamService>) {
+async fn start_calls() -> (misbehaving_upstream::MisbehavingUpstream, RequestCalls, Arc<UpstreamService>) {
     let upstream = misbehaving_upstream::start().await;
-    let config = BTreeMap::from([("shop".to_owned(), ServiceConfig::at(upstream.url()))]);
+    let config = BTreeMap::from([("shop".to_owned(), ServiceConfig::with_url(upstream.url()))]);
     let services = ServiceSet::new(&config).unwrap();
     let shop = services.get("shop").unwrap().clone();
     (upstream, RequestCalls::new(services, RequestCall::unlimited()), shop)
 }
 
-fn ask(path: &str, tenant: &str) -> ServiceRequest {
-    let mut request = get(path.parse().unwrap());
+fn tenant_request(path: &str, tenant: &str) -> ServiceRequest {
+    let mut request = get_request(path.parse().unwrap());
     request.headers.insert("x-tenant", tenant.parse().unwrap());
     request
 }
 
 #[tokio::test]
 async fn deduplicates_equal_safe_calls_only() {
-    let (_upstream, calls, shop) = calls().await;
+    let (_upstream, calls, shop) = start_calls().await;
     let asked = [("/echo?a", "1"), ("/echo?a", "1"), ("/echo?a", "2"), ("/echo?b", "1"), ("/echo?a", "1")];
-    let answers = join_all(asked.map(|(path, tenant)| calls.send(&shop, ask(path, tenant)))).await;
+    let answers = join_all(asked.map(|(path, tenant)| calls.send(&shop, tenant_request(path, tenant)))).await;
     assert!(answers.iter().all(Result::is_ok));
-    assert_eq!(calls.call().budget.made_count(), 3);
-    let post = || ServiceRequest { method: Method::POST, ..ask("/echo?a", "1") };
+    assert_eq!(calls.call().budget.call_count(), 3);
+    let post = || ServiceRequest { method: Method::POST, ..tenant_request("/echo?a", "1") };
     join_all([calls.send(&shop, post()), calls.send(&shop, post())]).await;
-    assert_eq!(calls.call().budget.made_count(), 5);
+    assert_eq!(calls.call().budget.call_count(), 5);
 }
 
 #[tokio::test]
 async fn reads_after_a_write_are_sent_again() {
-    let (upstream, calls, shop) = calls().await;
-    let read = || calls.send(&shop, ask("/echo", "1"));
+    let (upstream, calls, shop) = start_calls().await;
+    let read = || calls.send(&shop, tenant_request("/echo", "1"));
     let begun_before = read();
-    let put = calls.send(&shop, ServiceRequest { method: Method::PUT, ..ask("/status/204", "1") });
+    let put = calls.send(&shop, ServiceRequest { method: Method::PUT, ..tenant_request("/status/204", "1") });
     let begun_meanwhile = read();
     put.await.unwrap();
     join_all([begun_before, begun_meanwhile, read(), read()]).await;
     assert_eq!(upstream.hits("/echo"), 3);
-    let put = calls.send(&shop, ServiceRequest { method: Method::PUT, ..ask("/status/204", "1") });
+    let put = calls.send(&shop, ServiceRequest { method: Method::PUT, ..tenant_request("/status/204", "1") });
     let begun_meanwhile = read();
     drop(put);
     join_all([begun_meanwhile, read()]).await;
@@ -55,9 +55,12 @@ async fn reads_after_a_write_are_sent_again() {
 
 #[tokio::test]
 async fn duplicates_share_an_error() {
-    let (_upstream, calls, shop) = calls().await;
-    let answers =
-        join_all([calls.send(&shop, ask("/garbage", "1")), calls.send(&shop, ask("/garbage", "1"))]).await;
+    let (_upstream, calls, shop) = start_calls().await;
+    let answers = join_all([
+        calls.send(&shop, tenant_request("/garbage", "1")),
+        calls.send(&shop, tenant_request("/garbage", "1")),
+    ])
+    .await;
     assert!(answers.iter().all(|answer| matches!(&**answer.as_ref().unwrap_err(), CallError::Broken { .. })));
 }
 
@@ -70,18 +73,18 @@ async fn at_once_limits_concurrency_and_ends_at_the_first_error() {
         under_way.fetch_sub(1, SeqCst);
         if number < 15 { Ok(number) } else { Err(number) }
     });
-    assert_eq!(at_once(futures.clone().take(15), 3).await, Ok((0..15).collect::<Vec<_>>()));
-    assert_eq!(at_once(futures, 3).await, Err(15));
+    assert_eq!(try_join_bounded(futures.clone().take(15), 3).await, Ok((0..15).collect::<Vec<_>>()));
+    assert_eq!(try_join_bounded(futures, 3).await, Err(15));
     assert_eq!(most.load(SeqCst), 3);
 }
 
 #[test]
 fn splits_ids_by_count_and_length() {
-    assert_eq!(divide(&[1; 10], 1, 4, 1000), [0..4, 4..8, 8..10]);
-    assert_eq!(divide(&[3; 4], 1, 100, 8), [0..2, 2..4]);
-    assert_eq!(divide(&[1, 100, 1], 1, 100, 10), [0..1, 1..2, 2..3]);
-    assert_eq!(divide(&[1; 3], 1, 100, 1000).len(), 1);
-    assert!(divide(&[], 1, 4, 10).is_empty());
+    assert_eq!(split_into_groups(&[1; 10], 1, 4, 1000), [0..4, 4..8, 8..10]);
+    assert_eq!(split_into_groups(&[3; 4], 1, 100, 8), [0..2, 2..4]);
+    assert_eq!(split_into_groups(&[1, 100, 1], 1, 100, 10), [0..1, 1..2, 2..3]);
+    assert_eq!(split_into_groups(&[1; 3], 1, 100, 1000).len(), 1);
+    assert!(split_into_groups(&[], 1, 4, 10).is_empty());
 }
 
 proptest! {
@@ -89,7 +92,7 @@ proptest! {
     fn every_value_is_in_exactly_one_part_within_the_limits(
         lengths in prop::collection::vec(0..40_usize, 0..200), most in 1..50_usize, room in 1..300_usize,
     ) {
-        let parts = divide(&lengths, 1, most, room);
+        let parts = split_into_groups(&lengths, 1, most, room);
         let all: Vec<usize> = parts.iter().flat_map(Clone::clone).collect();
         prop_assert_eq!(all, (0..lengths.len()).collect::<Vec<_>>());
         for part in parts {

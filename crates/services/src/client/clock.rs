@@ -7,21 +7,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::message::{StreamedUpload, UploadEnd};
-use crate::deadline::by;
+use crate::deadline::timeout_at;
 use crate::error::AwaitedEvent;
 use crate::service::UpstreamService;
 
 /// The timers of one exchange, from its start to its last attempt.
 #[derive(Clone, Copy)]
 pub(super) struct ExchangeTimers {
-    begun: Instant,
+    started: Instant,
     /// The start of the current attempt.
-    attempt: Instant,
+    attempt_start: Instant,
     /// The deadline of the whole request.
     deadline: Instant,
-    whole: Duration,
-    first_byte: Option<Duration>,
-    idle: Duration,
+    total_timeout: Duration,
+    first_byte_timeout: Option<Duration>,
+    idle_timeout: Duration,
 }
 
 /// The timeout that expired.
@@ -39,43 +39,43 @@ impl ExchangeTimers {
     pub(super) fn new(service: &UpstreamService, deadline: std::time::Instant) -> Self {
         let now = Instant::now();
         Self {
-            begun: now,
-            attempt: now,
+            started: now,
+            attempt_start: now,
             deadline: deadline.into(),
-            whole: service.timeout(),
-            first_byte: service.first_byte_timeout,
-            idle: service.idle_timeout,
+            total_timeout: service.timeout(),
+            first_byte_timeout: service.first_byte_timeout,
+            idle_timeout: service.idle_timeout,
         }
     }
 
-    pub(super) fn begun(&self) -> Instant {
-        self.begun
+    pub(super) fn started(&self) -> Instant {
+        self.started
     }
 
     /// The start of the current attempt.
-    pub(super) fn attempt(&self) -> Instant {
-        self.attempt
+    pub(super) fn attempt_start(&self) -> Instant {
+        self.attempt_start
     }
 
     /// Starts another attempt; returns `false` if there is no time for it.
-    pub(super) fn again(&mut self) -> bool {
-        self.attempt = Instant::now();
-        self.attempt < self.deadline.min(self.begun + self.whole)
+    pub(super) fn start_attempt(&mut self) -> bool {
+        self.attempt_start = Instant::now();
+        self.attempt_start < self.deadline.min(self.started + self.total_timeout)
     }
 
     /// Waits for a response to begin.
-    pub(super) async fn answer<F: Future + ?Sized>(
+    pub(super) async fn wait_for_response<F: Future + ?Sized>(
         &self,
         upload: Option<&StreamedUpload>,
         mut future: Pin<&mut F>,
     ) -> Result<F::Output, ExpiredTimeout> {
         loop {
-            let (end, _) = self.end(upload);
-            if let Some(value) = by(end.into(), future.as_mut()).await {
+            let (end, _) = self.next_timeout(upload);
+            if let Some(value) = timeout_at(end.into(), future.as_mut()).await {
                 return Ok(value);
             }
             // Progress of an upload meanwhile postpones the end.
-            let (end, late) = self.end(upload);
+            let (end, late) = self.next_timeout(upload);
             if end <= Instant::now() {
                 return Err(late);
             }
@@ -83,46 +83,61 @@ impl ExchangeTimers {
     }
 
     /// Waits for a future within the service's timeout, which covers all attempts.
-    pub(super) async fn whole<F: Future>(&self, future: Pin<&mut F>) -> Result<F::Output, ExpiredTimeout> {
-        let (end, late) = self
-            .earliest([(self.begun + self.whole, ExpiredTimeout::Service(AwaitedEvent::Answer, self.whole))]);
-        by(end.into(), future).await.ok_or(late)
+    pub(super) async fn within_total_timeout<F: Future>(
+        &self,
+        future: Pin<&mut F>,
+    ) -> Result<F::Output, ExpiredTimeout> {
+        let (end, late) = self.earliest_timeout([(
+            self.started + self.total_timeout,
+            ExpiredTimeout::Service(AwaitedEvent::CompleteResponse, self.total_timeout),
+        )]);
+        timeout_at(end.into(), future).await.ok_or(late)
     }
 
     /// Returns the earliest time at which a timeout can expire, and that timeout.
-    fn end(&self, upload: Option<&StreamedUpload>) -> (Instant, ExpiredTimeout) {
-        let glance = upload.map(StreamedUpload::glance);
+    fn next_timeout(&self, upload: Option<&StreamedUpload>) -> (Instant, ExpiredTimeout) {
+        let glance = upload.map(StreamedUpload::snapshot);
         let (whole, first) = match &glance {
             // The service has had the complete request since the end of the upload.
             Some(glance) => match glance.end {
-                Some(UploadEnd::Done(at)) => (self.begun.max(at), self.attempt.max(at)),
-                Some(UploadEnd::Broken) => (self.begun, self.attempt),
+                Some(UploadEnd::Done(at)) => (self.started.max(at), self.attempt_start.max(at)),
+                Some(UploadEnd::Broken) => (self.started, self.attempt_start),
                 None => {
-                    let late = match glance.awaited {
-                        true => ExpiredTimeout::Client(self.idle),
-                        false => ExpiredTimeout::Service(AwaitedEvent::More, self.idle),
+                    let late = match glance.is_awaited {
+                        true => ExpiredTimeout::Client(self.idle_timeout),
+                        false => ExpiredTimeout::Service(AwaitedEvent::Progress, self.idle_timeout),
                     };
                     // Wake up early enough to notice the end of the upload before any later timeout can
                     // expire.
-                    let again = Instant::now() + self.first_byte.unwrap_or(self.whole).min(self.whole);
-                    return self
-                        .earliest([(glance.moved.max(self.attempt) + self.idle, late), (again, late)]);
+                    let again = Instant::now()
+                        + self.first_byte_timeout.unwrap_or(self.total_timeout).min(self.total_timeout);
+                    return self.earliest_timeout([
+                        (glance.last_progress.max(self.attempt_start) + self.idle_timeout, late),
+                        (again, late),
+                    ]);
                 }
             },
-            None => (self.begun, self.attempt),
+            None => (self.started, self.attempt_start),
         };
-        let whole = (whole + self.whole, ExpiredTimeout::Service(AwaitedEvent::Answer, self.whole));
-        match self.first_byte {
-            Some(time) => {
-                self.earliest([whole, (first + time, ExpiredTimeout::Service(AwaitedEvent::FirstByte, time))])
-            }
-            None => self.earliest([whole]),
+        let whole = (
+            whole + self.total_timeout,
+            ExpiredTimeout::Service(AwaitedEvent::CompleteResponse, self.total_timeout),
+        );
+        match self.first_byte_timeout {
+            Some(time) => self.earliest_timeout([
+                whole,
+                (first + time, ExpiredTimeout::Service(AwaitedEvent::FirstByte, time)),
+            ]),
+            None => self.earliest_timeout([whole]),
         }
     }
 
-    fn earliest<const N: usize>(&self, ends: [(Instant, ExpiredTimeout); N]) -> (Instant, ExpiredTimeout) {
+    fn earliest_timeout<const N: usize>(
+        &self,
+        ends: [(Instant, ExpiredTimeout); N],
+    ) -> (Instant, ExpiredTimeout) {
         let deadline =
-            (self.deadline, ExpiredTimeout::Deadline(self.deadline.saturating_duration_since(self.begun)));
+            (self.deadline, ExpiredTimeout::Deadline(self.deadline.saturating_duration_since(self.started)));
         ends.into_iter().fold(deadline, |first, next| if next.0 < first.0 { next } else { first })
     }
 }

@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use tokio::time::Instant;
 
 use crate::body::{BodyError, StreamedServiceBody, full};
-use crate::headers::strip_repeated;
+use crate::headers::strip_head_duplicates;
 use crate::path::PathError;
 use crate::transport::TargetOrigin;
 use crate::upgrade::UpgradeOffer;
@@ -39,28 +39,28 @@ pub(super) struct RequestMessage {
 
 /// The body of a request.
 pub(super) enum RequestPayload {
-    Whole(Bytes),
+    Buffered(Bytes),
     Stream(Arc<StreamedUpload>),
 }
 
 /// A body that streams from a client to a service.
 pub(super) struct StreamedUpload {
     hint: SizeHint,
-    begun: Instant,
+    started: Instant,
     state: Mutex<UploadProgress>,
 }
 
 /// The progress of an upload.
 struct UploadProgress {
     /// The body, until its first read.
-    unread: Option<StreamedServiceBody>,
+    unread_body: Option<StreamedServiceBody>,
     /// The time of the last read, or of the creation.
-    moved: Instant,
+    last_progress: Instant,
     /// The time since which the service is waiting for the client; `None` if the client is waiting for the
     /// service.
     awaited_since: Option<Instant>,
     /// The total time that the service has waited for the parts that have arrived.
-    waited: Duration,
+    total_wait: Duration,
     end: Option<UploadEnd>,
 }
 
@@ -75,32 +75,32 @@ pub(super) enum UploadEnd {
 
 /// A snapshot of an upload's progress.
 pub(super) struct UploadSnapshot {
-    pub(super) moved: Instant,
+    pub(super) last_progress: Instant,
     /// Whether the service is waiting for the client, and not the client for the service.
-    pub(super) awaited: bool,
+    pub(super) is_awaited: bool,
     pub(super) end: Option<UploadEnd>,
 }
 
 impl RequestMessage {
     /// Builds the request for one target. With `keep`, it can be built again for a retry.
-    pub(super) fn bound(
+    pub(super) fn build_request(
         &mut self,
         origin: &TargetOrigin,
         keep: bool,
     ) -> Result<http::Request<StreamedServiceBody>, PathError> {
         let body = match &mut self.payload {
-            RequestPayload::Whole(bytes) if keep => full(bytes.clone()),
-            RequestPayload::Whole(bytes) => full(std::mem::take(bytes)),
+            RequestPayload::Buffered(bytes) if keep => full(bytes.clone()),
+            RequestPayload::Buffered(bytes) => full(std::mem::take(bytes)),
             RequestPayload::Stream(upload) => {
                 let is_sized = upload.hint.exact().is_some();
                 let head = (!is_sized).then(|| self.headers.keys().cloned().collect());
-                SendingBody { upload: Arc::clone(upload), body: None, head }.boxed_unsync()
+                SendingBody { upload: Arc::clone(upload), body: None, header_names: head }.boxed_unsync()
             }
         };
         let mut request = http::Request::new(body);
         *request.method_mut() = self.method.clone();
         *request.uri_mut() =
-            origin.uri(self.path.clone(), self.host.as_ref()).map_err(|_| PathError::Invalid)?;
+            origin.build_uri(self.path.clone(), self.host.as_ref()).map_err(|_| PathError::Invalid)?;
         *request.headers_mut() = if keep { self.headers.clone() } else { std::mem::take(&mut self.headers) };
         Ok(request)
     }
@@ -108,51 +108,55 @@ impl RequestMessage {
 
 impl RequestPayload {
     /// Creates the payload from the body of a client's own request.
-    pub(super) fn of(body: StreamedServiceBody) -> Self {
+    pub(super) fn from_body(body: StreamedServiceBody) -> Self {
         if body.is_end_stream() {
-            return Self::Whole(Bytes::new());
+            return Self::Buffered(Bytes::new());
         }
         let hint = body.size_hint();
         let begun = Instant::now();
         let progress = UploadProgress {
-            unread: Some(body),
-            moved: begun,
+            unread_body: Some(body),
+            last_progress: begun,
             awaited_since: None,
-            waited: Duration::ZERO,
+            total_wait: Duration::ZERO,
             end: None,
         };
-        Self::Stream(Arc::new(StreamedUpload { hint, begun, state: Mutex::new(progress) }))
+        Self::Stream(Arc::new(StreamedUpload { hint, started: begun, state: Mutex::new(progress) }))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        matches!(self, Self::Whole(bytes) if bytes.is_empty())
+        matches!(self, Self::Buffered(bytes) if bytes.is_empty())
     }
 
     pub(super) fn upload(&self) -> Option<&Arc<StreamedUpload>> {
         match self {
-            Self::Whole(_) => None,
+            Self::Buffered(_) => None,
             Self::Stream(upload) => Some(upload),
         }
     }
 
     /// Whether the complete body can still be sent.
-    pub(super) fn is_whole(&self) -> bool {
-        self.upload().is_none_or(|upload| upload.lock().unread.is_some())
+    pub(super) fn is_resendable(&self) -> bool {
+        self.upload().is_none_or(|upload| upload.lock().unread_body.is_some())
     }
 }
 
 impl StreamedUpload {
-    pub(super) fn glance(&self) -> UploadSnapshot {
+    pub(super) fn snapshot(&self) -> UploadSnapshot {
         let state = self.lock();
-        UploadSnapshot { moved: state.moved, awaited: state.awaited_since.is_some(), end: state.end }
+        UploadSnapshot {
+            last_progress: state.last_progress,
+            is_awaited: state.awaited_since.is_some(),
+            end: state.end,
+        }
     }
 
     /// Whether the client may have caused an error of the transport: it aborted the upload, or the service
     /// waited for the rest of an upload that takes long. This remains so after the transport has dropped the
     /// body.
-    pub(super) fn is_clients_fault(&self) -> bool {
-        let UploadSnapshot { awaited, end, .. } = self.glance();
-        matches!(end, Some(UploadEnd::Broken)) || awaited && self.begun.elapsed() >= CLIENT_DELAY
+    pub(super) fn is_client_fault(&self) -> bool {
+        let UploadSnapshot { is_awaited: awaited, end, .. } = self.snapshot();
+        matches!(end, Some(UploadEnd::Broken)) || awaited && self.started.elapsed() >= CLIENT_DELAY
     }
 
     /// Whether the client may have caused an error response: it aborted the upload, or the service waits for
@@ -165,8 +169,8 @@ impl StreamedUpload {
         }
         let Some(since) = state.awaited_since else { return false };
         let pause = since.elapsed();
-        let waited = state.waited + pause;
-        pause >= CLIENT_DELAY || waited >= CLIENT_DELAY && waited * 2 > self.begun.elapsed()
+        let waited = state.total_wait + pause;
+        pause >= CLIENT_DELAY || waited >= CLIENT_DELAY && waited * 2 > self.started.elapsed()
     }
 
     fn lock(&self) -> MutexGuard<'_, UploadProgress> {
@@ -180,7 +184,7 @@ struct SendingBody {
     body: Option<StreamedServiceBody>,
     /// The header names, which must not occur again as trailers. `None` if the length is known: such a body
     /// has no trailers over HTTP/1.1, so ordinary uploads need no list of names.
-    head: Option<Vec<HeaderName>>,
+    header_names: Option<Vec<HeaderName>>,
 }
 
 impl http_body::Body for SendingBody {
@@ -193,7 +197,7 @@ impl http_body::Body for SendingBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
         if this.body.is_none() {
-            this.body = this.upload.lock().unread.take();
+            this.body = this.upload.lock().unread_body.take();
         }
         let Some(body) = &mut this.body else { return Poll::Ready(None) };
         let polled = Pin::new(&mut *body).poll_frame(context);
@@ -204,15 +208,15 @@ impl http_body::Body for SendingBody {
         }
         let mut frame = ready!(polled);
         if let Some(trailers) = frame.as_mut().and_then(|frame| frame.as_mut().ok()?.trailers_mut()) {
-            match &this.head {
-                Some(head) => strip_repeated(trailers, head),
+            match &this.header_names {
+                Some(head) => strip_head_duplicates(trailers, head),
                 None => trailers.clear(),
             }
         }
         let now = Instant::now();
-        state.moved = now;
+        state.last_progress = now;
         if let Some(since) = state.awaited_since.take() {
-            state.waited += now - since;
+            state.total_wait += now - since;
         }
         state.end = match &frame {
             Some(Err(_)) => Some(UploadEnd::Broken),

@@ -1,14 +1,14 @@
 //! Tests of calls to a misbehaving service.
 
 mod balance;
+mod coalescing;
+mod config_changes;
 mod fleet;
-mod follow;
 mod forward;
 mod health;
 mod hosts;
 mod limits;
-mod times;
-mod together;
+mod timeouts;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -36,13 +36,13 @@ struct MisbehavingShop {
     shop: Arc<UpstreamService>,
 }
 
-async fn bench() -> MisbehavingShop {
-    bench_with(|_| ()).await
+async fn start_shop() -> MisbehavingShop {
+    start_shop_with(|_| ()).await
 }
 
-async fn bench_with(change: impl FnOnce(&mut ServiceConfig)) -> MisbehavingShop {
+async fn start_shop_with(change: impl FnOnce(&mut ServiceConfig)) -> MisbehavingShop {
     let upstream = misbehaving_upstream::start().await;
-    let mut config = ServiceConfig::at(upstream.url());
+    let mut config = ServiceConfig::with_url(upstream.url());
     change(&mut config);
     let services = ServiceSet::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
     let shop = services.get("shop").unwrap().clone();
@@ -73,7 +73,7 @@ struct TestAccounts {
     limit: u64,
     /// The limit that is reported when there are more.
     kind: ReceivedLimit,
-    held: Arc<AtomicU64>,
+    held_bytes: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -84,20 +84,20 @@ struct TestPermit {
 
 impl TestAccounts {
     fn new(limit: u64) -> Self {
-        Self { limit, kind: ReceivedLimit::Client, held: Arc::default() }
+        Self { limit, kind: ReceivedLimit::Client, held_bytes: Arc::default() }
     }
 
-    fn held(&self) -> u64 {
-        self.held.load(Relaxed)
+    fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Relaxed)
     }
 
     /// Returns the context of a request that counts here, with one call at a time and a deadline of one hour.
     fn call(&self) -> RequestCall {
-        self.call_within(std::time::Duration::from_secs(3600))
+        self.call_with_timeout(std::time::Duration::from_secs(3600))
     }
 
     /// Returns the context of a request that counts here, with one call at a time and this deadline.
-    fn call_within(&self, time: std::time::Duration) -> RequestCall {
+    fn call_with_timeout(&self, time: std::time::Duration) -> RequestCall {
         let budget = RequestBudget::new(time, 10, 1 << 30, 1);
         let budget = budget.with_accounts(Arc::new(self.clone()), [192, 0, 2, 1].into());
         RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() }
@@ -105,7 +105,7 @@ impl TestAccounts {
 }
 
 impl ReceivedAccounts for TestAccounts {
-    fn open(&self, _: IpAddr) -> Box<dyn ReceivedPermit> {
+    fn open_account(&self, _: IpAddr) -> Box<dyn ReceivedPermit> {
         Box::new(TestPermit { accounts: self.clone(), bytes: AtomicU64::new(0) })
     }
 }
@@ -113,16 +113,16 @@ impl ReceivedAccounts for TestAccounts {
 impl ReceivedPermit for TestPermit {
     fn try_hold(&self, total: u64) -> Result<(), ReceivedLimit> {
         let more = total.saturating_sub(self.bytes.load(Relaxed));
-        if self.accounts.held() + more > self.accounts.limit {
+        if self.accounts.held_bytes() + more > self.accounts.limit {
             return Err(self.accounts.kind);
         }
-        self.accounts.held.fetch_add(more, Relaxed);
+        self.accounts.held_bytes.fetch_add(more, Relaxed);
         self.bytes.fetch_add(more, Relaxed);
         Ok(())
     }
 
     fn release(&self) {
-        self.accounts.held.fetch_sub(self.bytes.swap(0, Relaxed), Relaxed);
+        self.accounts.held_bytes.fetch_sub(self.bytes.swap(0, Relaxed), Relaxed);
     }
 }
 
@@ -137,7 +137,7 @@ impl MisbehavingShop {
         self.services.send(&RequestCall::unlimited(), &self.shop, request("GET", path)).await
     }
 
-    async fn fails(&self, path: &str) -> (&'static str, u16, CallErrorKind) {
+    async fn get_error(&self, path: &str) -> (&'static str, u16, CallErrorKind) {
         let error = self.get(path).await.unwrap_err();
         let told = format!("{error} {}", error.hint());
         assert!(!told.contains("127.0.0.1"), "the error reveals an address: {told}");
@@ -151,7 +151,7 @@ fn json(response: &ProgramResponse) -> Value {
 
 #[tokio::test]
 async fn sends_a_request_unchanged() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     let mut asked = request("POST", "/echo?a=%20b");
     asked.headers.insert("content-type", "text/plain".parse().unwrap());
     asked.body = "hello".into();
@@ -169,7 +169,7 @@ async fn sends_a_request_unchanged() {
 
 #[tokio::test]
 async fn adds_configured_and_forwarded_headers_to_every_call() {
-    let bench = bench_with(|config| {
+    let bench = start_shop_with(|config| {
         config.forward = vec!["Authorization".into()];
         config.headers = BTreeMap::from([("x-api-key".into(), "secret".into())]);
         config.url = OneOrMany::One(format!("{}/", config.url.as_slice()[0]));
@@ -193,16 +193,17 @@ async fn adds_configured_and_forwarded_headers_to_every_call() {
 
 #[tokio::test]
 async fn prepends_the_base_path() {
-    let bench =
-        bench_with(|config| config.url = OneOrMany::One(format!("{}/status/", config.url.as_slice()[0])))
-            .await;
+    let bench = start_shop_with(|config| {
+        config.url = OneOrMany::One(format!("{}/status/", config.url.as_slice()[0]))
+    })
+    .await;
     assert_eq!(bench.get("/418?x=1").await.unwrap().status, 418);
 }
 
 #[tokio::test]
 async fn alternates_targets_on_pooled_connections() {
     let other = misbehaving_upstream::start().await;
-    let bench = bench_with(|config| {
+    let bench = start_shop_with(|config| {
         config.url = OneOrMany::Many(vec![config.url.as_slice()[0].clone(), other.url()]);
     })
     .await;
@@ -215,7 +216,7 @@ async fn alternates_targets_on_pooled_connections() {
 
 #[tokio::test]
 async fn redirects_and_error_statuses_are_responses() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     for (path, status) in [("/redirect", 302), ("/status/500", 500), ("/status/204", 204), ("/nothing", 404)]
     {
         assert_eq!(bench.get(path).await.unwrap().status, status, "{path}");
@@ -225,7 +226,7 @@ async fn redirects_and_error_statuses_are_responses() {
 
 #[tokio::test]
 async fn decodes_responses_and_removes_their_coding_headers() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     for with in ["gzip", "br", "zstd"] {
         let answer = bench.get(&format!("/encoded?with={with}")).await.unwrap();
         assert_eq!(json(&answer).as_array().map(Vec::len), Some(100), "{with}");
@@ -246,7 +247,7 @@ async fn decodes_responses_and_removes_their_coding_headers() {
 
 #[tokio::test]
 async fn decodes_responses_in_the_pool() {
-    let MisbehavingShop { upstream: _upstream, services, shop } = bench().await;
+    let MisbehavingShop { upstream: _upstream, services, shop } = start_shop().await;
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
     let services = services.with_offload(pool.clone());
     let answer =
@@ -257,7 +258,8 @@ async fn decodes_responses_in_the_pool() {
 
 #[tokio::test]
 async fn waiting_for_quota_is_not_counted_as_a_service_failure() {
-    let bench = bench_with(|config| config.timeout = DurationConfig(std::time::Duration::from_secs(1))).await;
+    let bench =
+        start_shop_with(|config| config.timeout = DurationConfig(std::time::Duration::from_secs(1))).await;
     let (services, shop) = (bench.services.clone(), &bench.shop);
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
     let budget = RequestBudget::new(std::time::Duration::from_millis(200), 1, 1 << 20, 1);
@@ -271,9 +273,9 @@ async fn waiting_for_quota_is_not_counted_as_a_service_failure() {
 
 #[tokio::test]
 async fn calls_of_a_shared_budget_wait_for_no_quota() {
-    let MisbehavingShop { upstream: _upstream, services, shop } = bench().await;
+    let MisbehavingShop { upstream: _upstream, services, shop } = start_shop().await;
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
-    let budget = RequestBudget::new(std::time::Duration::from_secs(3600), 1, 1 << 20, 1).for_sharing();
+    let budget = RequestBudget::new(std::time::Duration::from_secs(3600), 1, 1 << 20, 1).into_shared();
     let call = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let months = std::time::Duration::from_secs(1 << 24);
     pool.quota().charge(call.quota_key().for_responses(), months, std::time::Instant::now());
@@ -286,7 +288,7 @@ async fn calls_of_a_shared_budget_wait_for_no_quota() {
 
 #[tokio::test]
 async fn a_full_pool_and_a_missed_deadline_are_different_errors() {
-    let MisbehavingShop { upstream: _upstream, services, shop } = bench().await;
+    let MisbehavingShop { upstream: _upstream, services, shop } = start_shop().await;
     let pool = OffloadPool::start(OffloadConfig { threads: 1, ..OffloadConfig::default() }).unwrap();
     let call = RequestCall::unlimited();
     let request_for_pool = || JobRequest {
@@ -309,9 +311,9 @@ async fn a_full_pool_and_a_missed_deadline_are_different_errors() {
 
 #[tokio::test]
 async fn a_misbehaving_service_is_reported_as_broken() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     for path in ["/reset", "/short", "/garbage", "/chunked-broken"] {
-        assert_eq!(bench.fails(path).await, ("upstream-broken", 502, CallErrorKind::Broken), "{path}");
+        assert_eq!(bench.get_error(path).await, ("upstream-broken", 502, CallErrorKind::Broken), "{path}");
         assert_eq!(bench.upstream.hits(path), 1, "{path} was sent again");
     }
     assert_eq!(bench.get("/long").await.unwrap().body, "more");
@@ -320,7 +322,7 @@ async fn a_misbehaving_service_is_reported_as_broken() {
 
 #[tokio::test]
 async fn recovers_from_stale_connections() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     for _ in 0..20 {
         assert_eq!(bench.get("/stale").await.unwrap().status, 200);
     }
@@ -329,18 +331,18 @@ async fn recovers_from_stale_connections() {
 
 #[tokio::test]
 async fn a_refused_connection_and_a_timeout_are_different_errors() {
-    let bench = bench_with(|config| config.timeout = DurationConfig::from_millis(20)).await;
+    let bench = start_shop_with(|config| config.timeout = DurationConfig::from_millis(20)).await;
     for path in ["/hang", "/stall"] {
-        assert_eq!(bench.fails(path).await, ("upstream-timeout", 504, CallErrorKind::Timeout));
+        assert_eq!(bench.get_error(path).await, ("upstream-timeout", 504, CallErrorKind::Timeout));
         bench.upstream.wait_for_close(path).await;
     }
-    let gone = bench_with(|config| config.url = OneOrMany::One("http://127.0.0.1:1".into())).await;
-    assert_eq!(gone.fails("/").await, ("upstream-unreachable", 502, CallErrorKind::Unreachable));
+    let gone = start_shop_with(|config| config.url = OneOrMany::One("http://127.0.0.1:1".into())).await;
+    assert_eq!(gone.get_error("/").await, ("upstream-unreachable", 502, CallErrorKind::Unreachable));
 }
 
 #[tokio::test]
 async fn forbidden_requests_are_not_sent() {
-    let bench = bench_with(|config| config.paths = vec!["/echo".into(), "/status/*".into()]).await;
+    let bench = start_shop_with(|config| config.paths = vec!["/echo".into(), "/status/*".into()]).await;
     for (method, path, code) in [
         ("GET", "/json", "path-forbidden"),
         ("GET", "/status/..", "path-dot-segment"),
@@ -356,7 +358,7 @@ async fn forbidden_requests_are_not_sent() {
             (code, CallErrorKind::Forbidden, FaultParty::Program),
             "{path}"
         );
-        assert!(call.budget.made().is_empty() && call.budget.take_call(), "{path} cost a call");
+        assert!(call.budget.call_records().is_empty() && call.budget.take_call(), "{path} cost a call");
     }
     let looping = RequestCall { hops: 8, ..RequestCall::unlimited() };
     let error = bench.services.send(&looping, &bench.shop, request("GET", "/echo")).await.unwrap_err();
@@ -366,7 +368,7 @@ async fn forbidden_requests_are_not_sent() {
 
 #[tokio::test]
 async fn service_names_are_case_insensitive() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     let (service, path) = bench.services.resolve("http://SHOP/a?b").unwrap();
     assert_eq!((&**service.name(), path.as_str()), ("shop", "/a?b"));
     let unknown = bench.services.resolve("http://other/").unwrap_err();
@@ -376,11 +378,11 @@ async fn service_names_are_case_insensitive() {
 
 #[tokio::test]
 async fn dropping_the_future_cancels_the_exchange() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     let call = RequestCall::unlimited();
     let sending = tokio::spawn(bench.services.send(&call, &bench.shop, request("POST", "/hang")));
     bench.upstream.wait_for_request("/hang").await;
     sending.abort();
     bench.upstream.wait_for_close("/hang").await;
-    assert_eq!(call.budget.made()[0].outcome, UpstreamCallOutcome::NoAnswer);
+    assert_eq!(call.budget.call_records()[0].outcome, UpstreamCallOutcome::NoAnswer);
 }

@@ -61,7 +61,7 @@ pub struct StatusRange {
 impl StatusRange {
     /// Whether the range contains the status.
     #[must_use]
-    pub fn contain(&self, status: http::StatusCode) -> bool {
+    pub fn contains_status(&self, status: http::StatusCode) -> bool {
         (self.from..=self.to).contains(&status.as_u16())
     }
 }

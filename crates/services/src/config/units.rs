@@ -64,13 +64,13 @@ pub enum UnitError {
 /// Unit names with their factors, in order of preference for display.
 type UnitFactors = [(&'static str, u64)];
 
-const TIMES: &UnitFactors =
+const TIME_UNITS: &UnitFactors =
     &[("h", 3600 * SECOND), ("m", 60 * SECOND), ("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 const SECOND: u64 = 1_000_000_000;
 
 /// Binary and decimal units, in descending order within each kind.
-const SIZES: &UnitFactors = &[
+const SIZE_UNITS: &UnitFactors = &[
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -84,7 +84,11 @@ const SIZES: &UnitFactors = &[
 ];
 
 /// Parses a whole number with a unit from `units`. `wrong` makes the error for texts of another form.
-fn read(text: &str, units: &UnitFactors, wrong: fn(String) -> UnitError) -> Result<u128, UnitError> {
+fn parse_with_unit(
+    text: &str,
+    units: &UnitFactors,
+    wrong: fn(String) -> UnitError,
+) -> Result<u128, UnitError> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit = units.iter().find(|(name, _)| digits > 0 && *name == unit);
@@ -94,16 +98,21 @@ fn read(text: &str, units: &UnitFactors, wrong: fn(String) -> UnitError) -> Resu
 }
 
 /// Writes the amount in the first unit that divides it; zero is written in the unit `of_nothing`.
-fn write(out: &mut fmt::Formatter<'_>, amount: u128, units: &UnitFactors, of_nothing: &str) -> fmt::Result {
+fn format_with_unit(
+    out: &mut fmt::Formatter<'_>,
+    amount: u128,
+    units: &UnitFactors,
+    of_nothing: &str,
+) -> fmt::Result {
     let whole = |(_, each): &&(&str, u64)| amount > 0 && amount.is_multiple_of(u128::from(*each));
     let (unit, each) = units.iter().find(whole).copied().unwrap_or((of_nothing, 1));
     write!(out, "{}{unit}", amount / u128::from(each))
 }
 
 /// Splits a rate at the slash into the amount and the duration of its unit: a second, a minute or an hour.
-fn halves(text: &str) -> Option<(&str, std::time::Duration)> {
+fn split_rate(text: &str) -> Option<(&str, std::time::Duration)> {
     let (amount, unit) = text.split_once('/')?;
-    let (_, nanos) = TIMES.iter().find(|(name, nanos)| *name == unit && *nanos >= SECOND)?;
+    let (_, nanos) = TIME_UNITS.iter().find(|(name, nanos)| *name == unit && *nanos >= SECOND)?;
     Some((amount, std::time::Duration::from_nanos(*nanos)))
 }
 
@@ -151,7 +160,7 @@ impl FromStr for DurationConfig {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let nanos = read(text, TIMES, UnitError::Duration)?;
+        let nanos = parse_with_unit(text, TIME_UNITS, UnitError::Duration)?;
         let second = u128::from(SECOND);
         let seconds = u64::try_from(nanos / second).map_err(|_| UnitError::TooLarge(text.to_owned()))?;
         Ok(Self(std::time::Duration::new(seconds, (nanos % second) as u32)))
@@ -162,7 +171,7 @@ impl FromStr for BytesConfig {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let count = read(text, SIZES, UnitError::Bytes)?;
+        let count = parse_with_unit(text, SIZE_UNITS, UnitError::Bytes)?;
         u64::try_from(count).map(Self).map_err(|_| UnitError::TooLarge(text.to_owned()))
     }
 }
@@ -171,7 +180,7 @@ impl FromStr for PercentConfig {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        let part = read(text, &[("%", 1)], UnitError::Percent)?;
+        let part = parse_with_unit(text, &[("%", 1)], UnitError::Percent)?;
         let part = u8::try_from(part).ok().filter(|part| *part <= 100);
         part.map(Self).ok_or_else(|| UnitError::Percent(text.to_owned()))
     }
@@ -182,8 +191,10 @@ impl FromStr for PerTime {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let wrong = || UnitError::Rate(text.to_owned());
-        let (count, span) = halves(text).ok_or_else(wrong)?;
-        let count = read(count, &[("", 1)], UnitError::Rate).ok().and_then(|count| u64::try_from(count).ok());
+        let (count, span) = split_rate(text).ok_or_else(wrong)?;
+        let count = parse_with_unit(count, &[("", 1)], UnitError::Rate)
+            .ok()
+            .and_then(|count| u64::try_from(count).ok());
         Ok(Self { count: count.filter(|count| *count > 0).ok_or_else(wrong)?, span })
     }
 }
@@ -193,7 +204,7 @@ impl FromStr for CpuPerTime {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let wrong = || UnitError::Rate(text.to_owned());
-        let (cpu, span) = halves(text).ok_or_else(wrong)?;
+        let (cpu, span) = split_rate(text).ok_or_else(wrong)?;
         let cpu = cpu.parse::<DurationConfig>().ok().filter(|cpu| !cpu.0.is_zero());
         Ok(Self { cpu: cpu.ok_or_else(wrong)?.0, span })
     }
@@ -201,13 +212,13 @@ impl FromStr for CpuPerTime {
 
 impl fmt::Display for DurationConfig {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write(out, self.0.as_nanos(), TIMES, "s")
+        format_with_unit(out, self.0.as_nanos(), TIME_UNITS, "s")
     }
 }
 
 impl fmt::Display for BytesConfig {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write(out, self.0.into(), SIZES, "")
+        format_with_unit(out, self.0.into(), SIZE_UNITS, "")
     }
 }
 

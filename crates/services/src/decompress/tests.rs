@@ -11,12 +11,12 @@ use testkit::with_timeout;
 use tokio::io::{AsyncWriteExt, BufReader};
 
 use super::*;
-use crate::turn::TURN_BYTES;
+use crate::coop::TURN_BYTES;
 
 const LIMIT: u64 = 1 << 20;
 const CODINGS: [&str; 4] = ["gzip", "deflate", "br", "zstd"];
 
-async fn encoded(coding: &str, text: &[u8]) -> Vec<u8> {
+async fn encode_text(coding: &str, text: &[u8]) -> Vec<u8> {
     macro_rules! with {
         ($encoder:expr) => {{
             let mut encoder = $encoder;
@@ -33,7 +33,7 @@ async fn encoded(coding: &str, text: &[u8]) -> Vec<u8> {
     }
 }
 
-async fn decoded(coding: &str, body: Vec<u8>) -> Result<Bytes, DecompressError> {
+async fn decode_text(coding: &str, body: Vec<u8>) -> Result<Bytes, DecompressError> {
     let headers = HeaderMap::from_iter([(CONTENT_ENCODING, coding.parse().unwrap())]);
     decompress(&headers, body.into(), LIMIT, None).await
 }
@@ -42,41 +42,41 @@ async fn decoded(coding: &str, body: Vec<u8>) -> Result<Bytes, DecompressError> 
 async fn decodes_a_single_coding() {
     let text = b"a program ".repeat(10_000);
     for coding in CODINGS {
-        assert_eq!(decoded(coding, encoded(coding, &text).await).await.unwrap(), text, "{coding}");
+        assert_eq!(decode_text(coding, encode_text(coding, &text).await).await.unwrap(), text, "{coding}");
     }
-    assert_eq!(decoded("identity", text.clone()).await.unwrap(), text);
+    assert_eq!(decode_text("identity", text.clone()).await.unwrap(), text);
     assert_eq!(decompress(&HeaderMap::new(), text.clone().into(), 1, None).await.unwrap(), text);
 }
 
 #[tokio::test]
 async fn refuses_bombs_at_the_limit() {
     for coding in CODINGS {
-        let just = encoded(coding, &vec![0; LIMIT as usize]).await;
-        assert_eq!(decoded(coding, just).await.unwrap().len(), LIMIT as usize, "{coding}");
-        let bomb = encoded(coding, &vec![0; LIMIT as usize + 1]).await;
-        assert_eq!(decoded(coding, bomb).await, Err(DecompressError::TooLarge(LIMIT)), "{coding}");
+        let just = encode_text(coding, &vec![0; LIMIT as usize]).await;
+        assert_eq!(decode_text(coding, just).await.unwrap().len(), LIMIT as usize, "{coding}");
+        let bomb = encode_text(coding, &vec![0; LIMIT as usize + 1]).await;
+        assert_eq!(decode_text(coding, bomb).await, Err(DecompressError::TooLarge(LIMIT)), "{coding}");
     }
 }
 
 #[tokio::test]
 async fn counts_all_members_and_frames() {
     for coding in ["gzip", "zstd"] {
-        let both = [encoded(coding, b"one").await, encoded(coding, b"two").await].concat();
-        assert_eq!(decoded(coding, both).await.unwrap(), &b"onetwo"[..], "{coding}");
+        let both = [encode_text(coding, b"one").await, encode_text(coding, b"two").await].concat();
+        assert_eq!(decode_text(coding, both).await.unwrap(), &b"onetwo"[..], "{coding}");
         let half = vec![0; LIMIT as usize / 2 + 1];
-        let bomb = encoded(coding, &half).await.repeat(2);
-        assert_eq!(decoded(coding, bomb).await, Err(DecompressError::TooLarge(LIMIT)), "{coding}");
+        let bomb = encode_text(coding, &half).await.repeat(2);
+        assert_eq!(decode_text(coding, bomb).await, Err(DecompressError::TooLarge(LIMIT)), "{coding}");
     }
 }
 
 #[tokio::test]
 async fn refuses_trailing_data_and_truncated_texts() {
     for coding in CODINGS {
-        let whole = encoded(coding, b"a program").await;
+        let whole = encode_text(coding, b"a program").await;
         let more = [&whole[..], b"more"].concat();
-        assert_eq!(decoded(coding, more).await, Err(DecompressError::Malformed), "{coding}");
+        assert_eq!(decode_text(coding, more).await, Err(DecompressError::Malformed), "{coding}");
         let less = whole[..whole.len() - 1].to_vec();
-        assert_eq!(decoded(coding, less).await, Err(DecompressError::Malformed), "{coding}");
+        assert_eq!(decode_text(coding, less).await, Err(DecompressError::Malformed), "{coding}");
     }
 }
 
@@ -93,26 +93,29 @@ async fn refuses_a_window_larger_than_rfc_9659_allows() {
         encoder.flush().await.unwrap();
         encoder.write_all(b" and more of it").await.unwrap();
         encoder.shutdown().await.unwrap();
-        assert_eq!(decoded("zstd", encoder.into_inner()).await.is_ok(), fits, "{log}");
+        assert_eq!(decode_text("zstd", encoder.into_inner()).await.is_ok(), fits, "{log}");
     }
 }
 
 #[tokio::test]
 async fn refuses_multiple_codings() {
     for coding in ["gzip, gzip", "gzip,br", "identity, gzip", "aes128gcm", ""] {
-        let body = encoded("gzip", b"x").await;
-        assert!(matches!(decoded(coding, body).await, Err(DecompressError::UnknownCoding(_))), "{coding:?}");
+        let body = encode_text("gzip", b"x").await;
+        assert!(
+            matches!(decode_text(coding, body).await, Err(DecompressError::UnknownCoding(_))),
+            "{coding:?}"
+        );
     }
     let mut headers = HeaderMap::new();
     headers.append(CONTENT_ENCODING, "gzip".parse().unwrap());
     headers.append(CONTENT_ENCODING, "gzip".parse().unwrap());
-    let twice = encoded("gzip", &encoded("gzip", b"x").await).await;
+    let twice = encode_text("gzip", &encode_text("gzip", b"x").await).await;
     let refused = decompress(&headers, twice.into(), LIMIT, None).await.unwrap_err();
     assert_eq!(refused, DecompressError::UnknownCoding("gzip, gzip".to_owned()));
 }
 
 /// Returns how often a task that decodes this body yields.
-fn turns(coding: ContentCoding, body: &[u8]) -> usize {
+fn count_yields(coding: ContentCoding, body: &[u8]) -> usize {
     let mut reading = Box::pin(read_decoded(coding.decoder(body), |_| true));
     let mut context = Context::from_waker(Waker::noop());
     (0..).find(|_| reading.as_mut().poll(&mut context).is_ready()).unwrap()
@@ -121,13 +124,13 @@ fn turns(coding: ContentCoding, body: &[u8]) -> usize {
 #[tokio::test]
 async fn yields_within_a_bomb_and_between_empty_members() {
     const LENGTH: usize = 4 << 20;
-    let bomb = encoded("gzip", &vec![0; LENGTH]).await;
+    let bomb = encode_text("gzip", &vec![0; LENGTH]).await;
     // Joining the blocks of the decoded text takes some turns more.
-    let least = LENGTH / (STEP * STEPS) + LENGTH / (4 * TURN_BYTES);
-    assert!(turns(ContentCoding::Gzip, &bomb) >= least);
+    let least = LENGTH / (STEP_BYTES * STEPS_PER_YIELD) + LENGTH / (4 * TURN_BYTES);
+    assert!(count_yields(ContentCoding::Gzip, &bomb) >= least);
     for (name, coding) in [("gzip", ContentCoding::Gzip), ("zstd", ContentCoding::Zstd)] {
-        let empty = encoded(name, b"").await.repeat(10_000);
-        assert!(turns(coding, &empty) >= empty.len() / PORTION - 1, "{name}");
+        let empty = encode_text(name, b"").await.repeat(10_000);
+        assert!(count_yields(coding, &empty) >= empty.len() / INPUT_PORTION - 1, "{name}");
     }
 }
 
@@ -142,13 +145,13 @@ async fn decodes_long_bodies_in_the_pool_and_charges_the_sender() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 56) as u8
     })
-    .take(2 * SHORT)
+    .take(2 * MAX_INLINE_BYTES)
     .collect();
     for (coding, text, jobs) in
         [("gzip", &b"short"[..], 0), ("gzip", &*noise, 1), ("zstd", &*noise, 2), ("br", b"any", 3)]
     {
         let headers = HeaderMap::from_iter([(CONTENT_ENCODING, coding.parse().unwrap())]);
-        let body = Bytes::from(encoded(coding, text).await);
+        let body = Bytes::from(encode_text(coding, text).await);
         let decoded_by = |pool| {
             let given = DecoderPool { pool, payer, deadline: Instant::now() + hour };
             decompress(&headers, body.clone(), LIMIT, Some(given))
@@ -195,7 +198,7 @@ async fn a_job_stops_within_an_endless_text_when_its_caller_is_gone() {
     let deadline = Instant::now() + Duration::from_secs(3600);
     let decoders = DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline };
     let reads = Arc::<AtomicUsize>::default();
-    let endless = EndlessGzip { member: encoded("gzip", b"").await, at: 0, reads: Arc::clone(&reads) };
+    let endless = EndlessGzip { member: encode_text("gzip", b"").await, at: 0, reads: Arc::clone(&reads) };
     let decoding = decoders.run(20, async {
         let decoder = ContentCoding::Gzip.decoder(BufReader::new(endless));
         read_decoded(decoder, |_| true).await
@@ -213,7 +216,7 @@ async fn a_job_stops_within_an_endless_text_when_its_caller_is_gone() {
 async fn does_not_decode_after_the_deadline() {
     let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
     let headers = HeaderMap::from_iter([(CONTENT_ENCODING, "br".parse().unwrap())]);
-    let body = encoded("br", b"any").await.into();
+    let body = encode_text("br", b"any").await.into();
     let past = DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline: Instant::now() };
     let late = decompress(&headers, body, LIMIT, Some(past)).await.unwrap_err();
     assert_eq!(late, DecompressError::Refused(OffloadError::DeadlineExceeded));

@@ -24,7 +24,7 @@ async fn sends_a_request_and_returns_the_response() {
     assert_eq!(seen["body"], "spans");
     assert_eq!(seen["headers"]["host"], upstream.address().to_string());
     assert_eq!(seen["headers"]["content-type"], "application/x-protobuf");
-    assert_eq!(seen["headers"]["user-agent"], AGENT);
+    assert_eq!(seen["headers"]["user-agent"], DEFAULT_USER_AGENT);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 
 use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
 
-use super::{canonical, is_same_field, put_address};
+use super::{canonical_name, is_same_field, write_address};
 
 /// The addresses that a request passed: the client's first, the nearest proxy's last.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -29,7 +29,7 @@ pub const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-po
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// The common prefix of most claims.
-const PREFIX: &str = "x-forwarded";
+const X_FORWARDED_PREFIX: &str = "x-forwarded";
 
 /// Suffixes of fields with the client's address or the requested URL. Products put their own names in front
 /// (`incap-client-ip`, `x-vercel-forwarded-for`).
@@ -142,27 +142,27 @@ impl ForwardedOrigin<'_> {
             text.extend_from_slice(if index == 0 { b"for=" } else { b", for=" });
             match address.to_canonical() {
                 IpAddr::V6(address) => drop(write!(text, "\"[{address}]\"")),
-                address => put_address(&mut text, address),
+                address => write_address(&mut text, address),
             }
             // Host and scheme are reported for the first hop only: later ones could only contradict it.
             if index == 0 {
-                self.put_request(&mut text);
+                self.append_origin(&mut text);
             }
         }
         if self.addresses.is_empty() {
             text.extend_from_slice(b"for=unknown");
-            self.put_request(&mut text);
+            self.append_origin(&mut text);
         }
         headers.extend(HeaderValue::from_bytes(&text).ok().map(|value| (FORWARDED, value)));
     }
 
     /// Writes the missing fields of both families.
-    pub fn write(&self, headers: &mut HeaderMap) {
+    pub fn write_all_fields(&self, headers: &mut HeaderMap) {
         self.write_forwarded(headers);
         let mut chain = Vec::with_capacity(16 * self.addresses.len());
         for (index, address) in self.addresses.iter().enumerate() {
             chain.extend_from_slice(if index == 0 { b"" } else { b", " });
-            put_address(&mut chain, address.to_canonical());
+            write_address(&mut chain, address.to_canonical());
         }
         let client = chain.split(|byte| *byte == b',').next().unwrap_or_default();
         let scheme = if self.is_secure { "https" } else { "http" };
@@ -183,7 +183,7 @@ impl ForwardedOrigin<'_> {
         }
     }
 
-    fn put_request(&self, text: &mut Vec<u8>) {
+    fn append_origin(&self, text: &mut Vec<u8>) {
         if let Some(host) = self.host.filter(|host| !host.contains(['"', '\\'])) {
             for part in [";host=\"", host, "\""] {
                 text.extend_from_slice(part.as_bytes());
@@ -212,52 +212,54 @@ pub fn is_claim(name: &str) -> bool {
     if !begins && !ends() || matches!(name, "content-type" | "content-length" | "cookie" | "traceparent") {
         return false;
     }
-    let dashed = canonical(name);
+    let dashed = canonical_name(name);
     let name = &*dashed;
-    (matches!(dashed, Cow::Owned(_)) && is_of_connection(name))
-        || name.starts_with(PREFIX)
-        || is_of_client(name)
-        || is_of_certificate(name)
+    (matches!(dashed, Cow::Owned(_)) && is_connection_field(name))
+        || name.starts_with(X_FORWARDED_PREFIX)
+        || is_client_field(name)
+        || is_certificate_field(name)
         || OVERRIDES.contains(&name)
 }
 
 /// Whether a field reports the client's address or the requested URL.
-fn is_of_client(name: &str) -> bool {
+fn is_client_field(name: &str) -> bool {
     name.starts_with("forwarded")
         || CLIENT_ENDINGS.iter().any(|ending| name.ends_with(ending))
         || CLIENT_FIELDS.contains(&name)
 }
 
 /// Whether a field reports the client's certificate.
-fn is_of_certificate(name: &str) -> bool {
+fn is_certificate_field(name: &str) -> bool {
     CERTIFICATE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || CERTIFICATE_FIELDS.contains(&name)
 }
 
 /// Whether a field concerns message framing or a single connection.
-fn is_of_connection(name: &str) -> bool {
+fn is_connection_field(name: &str) -> bool {
     CONNECTION_FIELDS.contains(&name) || name.starts_with("proxy-")
 }
 
 /// Whether a trusted proxy may have its own claim forwarded: one that the gateway does not write itself, and
 /// that overrides no method or path that the gateway has checked.
 #[must_use]
-pub fn is_passable(name: &str) -> bool {
-    let name = &*canonical(name);
-    (name.starts_with(PREFIX) || is_of_certificate(name)) && !is_of_client(name) && !OVERRIDES.contains(&name)
+pub fn is_forwardable_claim(name: &str) -> bool {
+    let name = &*canonical_name(name);
+    (name.starts_with(X_FORWARDED_PREFIX) || is_certificate_field(name))
+        && !is_client_field(name)
+        && !OVERRIDES.contains(&name)
 }
 
 /// Removes claims, except for those in `passed`, compared by exact spelling.
 pub fn strip_claims(headers: &mut HeaderMap, passed: &[HeaderName]) {
-    strip(headers, |name| is_claim(name.as_str()) && !passed.contains(name));
+    strip_matching(headers, |name| is_claim(name.as_str()) && !passed.contains(name));
 }
 
 /// Removes a field, and those that a server may treat as the same.
 pub fn strip_field(headers: &mut HeaderMap, field: &HeaderName) {
-    strip(headers, |name| is_same_field(field, name));
+    strip_matching(headers, |name| is_same_field(field, name));
 }
 
 /// Removes all fields whose names match.
-pub(super) fn strip(headers: &mut HeaderMap, is_one: impl Fn(&HeaderName) -> bool) {
+pub(super) fn strip_matching(headers: &mut HeaderMap, is_one: impl Fn(&HeaderName) -> bool) {
     let removed: Vec<HeaderName> = headers.keys().filter(|name| is_one(name)).cloned().collect();
     for name in removed {
         headers.remove(name);

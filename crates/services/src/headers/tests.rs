@@ -45,22 +45,25 @@ fn programs_may_not_send_reserved_headers() {
         "x-forwarded",
         "proxy",
     ] {
-        let error = check(&headers(&[(name, "x")])).unwrap_err();
+        let error = check_program_headers(&headers(&[(name, "x")])).unwrap_err();
         assert_eq!((error.code(), error.status().as_u16()), ("header-forbidden", 422), "{name}");
         assert!(error.to_string().contains(name), "{error}");
     }
     let fine = [("authorization", "Bearer x"), ("cookie", "a=b"), ("te", "trailers"), ("accept", "*/*")];
-    assert_eq!(check(&headers(&fine)), Ok(()));
+    assert_eq!(check_program_headers(&headers(&fine)), Ok(()));
 }
 
 #[test]
 fn underscores_do_not_bypass_the_operators_headers() {
     for (set, guess) in [("x-api-key", "x_api_key"), ("x_api_key", "x-api-key"), ("x_api_key", "x_api_key")] {
         let value = HeaderValue::from_static("secret");
-        let rules = HeaderRules { forward: Vec::new(), set: vec![(HeaderName::from_static(set), value)] };
+        let rules = HeaderRules {
+            forward: Vec::new(),
+            operator_headers: vec![(HeaderName::from_static(set), value)],
+        };
         let mut sent = headers(&[(guess, "guess")]);
-        assert_eq!(rules.check(&sent).unwrap_err().code(), "header-reserved", "{set} {guess}");
-        rules.set_on(&mut sent);
+        assert_eq!(rules.check_headers(&sent).unwrap_err().code(), "header-reserved", "{set} {guess}");
+        rules.apply_operator_headers(&mut sent);
         assert_eq!(sent, headers(&[(set, "secret")]), "a proxied request sends {guess} in addition to {set}");
     }
 }
@@ -72,14 +75,14 @@ const PUNCTUATION: &str = "!#$%&'*+.^_`|~";
 fn punctuation_does_not_bypass_the_rules_for_fields() {
     let value = HeaderValue::from_static("secret");
     let set = HeaderName::from_static("x-api-key");
-    let rules = HeaderRules { forward: Vec::new(), set: vec![(set.clone(), value.clone())] };
+    let rules = HeaderRules { forward: Vec::new(), operator_headers: vec![(set.clone(), value.clone())] };
     for mark in PUNCTUATION.chars() {
         let spelt = |name: &str| HeaderName::try_from(name.replace('-', &mark.to_string())).unwrap();
-        for (name, value) in CLAIMED.into_iter().filter(|(name, _)| name.contains(['-', '_'])) {
+        for (name, value) in PROXY_CLAIMS.into_iter().filter(|(name, _)| name.contains(['-', '_'])) {
             let name = spelt(&name.replace('_', "-"));
             let mut came = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static(value))]);
-            assert_eq!(check(&came).unwrap_err().code(), "header-forbidden", "{name}");
-            settle(&mut came, false);
+            assert_eq!(check_program_headers(&came).unwrap_err().code(), "header-forbidden", "{name}");
+            sanitize_headers(&mut came, false);
             assert!(came.is_empty(), "{name}");
         }
         for name in ["content-length", "keep-alive", "proxy-connection", "transfer-encoding"] {
@@ -88,11 +91,11 @@ fn punctuation_does_not_bypass_the_rules_for_fields() {
         let guess = spelt("x-api-key");
         assert!(is_same_field(&guess, &set) && !is_same_field(&guess, &spelt("x-api-kez")), "{guess}");
         let mut sent = HeaderMap::from_iter([(guess, HeaderValue::from_static("guess"))]);
-        assert_eq!(rules.check(&sent).unwrap_err().code(), "header-reserved", "{sent:?}");
-        rules.set_on(&mut sent);
+        assert_eq!(rules.check_headers(&sent).unwrap_err().code(), "header-reserved", "{sent:?}");
+        rules.apply_operator_headers(&mut sent);
         assert_eq!(sent, HeaderMap::from_iter([(set.clone(), value.clone())]));
         let mut trailers = HeaderMap::from_iter([(spelt("content-type"), value.clone())]);
-        settle_trailers(&mut trailers, None);
+        sanitize_trailers(&mut trailers, None);
         assert!(trailers.is_empty(), "{trailers:?}");
     }
 }
@@ -101,10 +104,10 @@ fn punctuation_does_not_bypass_the_rules_for_fields() {
 fn programs_may_not_send_the_operators_headers() {
     let rules = HeaderRules {
         forward: Vec::new(),
-        set: vec![("x-api-key".parse().unwrap(), "secret".parse().unwrap())],
+        operator_headers: vec![("x-api-key".parse().unwrap(), "secret".parse().unwrap())],
     };
     for name in ["x-api-key", "x_api_key"] {
-        let error = rules.check(&headers(&[(name, "guess")])).unwrap_err();
+        let error = rules.check_headers(&headers(&[(name, "guess")])).unwrap_err();
         assert_eq!(error.code(), "header-reserved", "{name}");
     }
 }
@@ -112,11 +115,13 @@ fn programs_may_not_send_the_operators_headers() {
 #[test]
 fn completes_a_programs_headers() {
     let set = vec![("x-api-key".parse().unwrap(), "secret".parse().unwrap())];
-    let rules =
-        HeaderRules { forward: vec!["authorization".parse().unwrap(), "cookie".parse().unwrap()], set };
+    let rules = HeaderRules {
+        forward: vec!["authorization".parse().unwrap(), "cookie".parse().unwrap()],
+        operator_headers: set,
+    };
     let client = headers(&[("authorization", "client"), ("cookie", "client"), ("x-private", "client")]);
     let mut sent = headers(&[("cookie", "program")]);
-    rules.complete(&mut sent, &client);
+    rules.complete_headers(&mut sent, &client);
     assert_eq!(sent["authorization"], "client");
     assert_eq!(sent["cookie"], "program");
     assert_eq!(sent["x-api-key"], "secret");
@@ -127,22 +132,22 @@ fn completes_a_programs_headers() {
 
 #[test]
 fn counts_hops_by_name_only() {
-    assert_eq!(hops(&headers(&[])), 0);
-    assert_eq!(hops(&headers(&[("cdn-loop", "orfa, other; orfa=1, ORFA;v=\"1\"")])), 2);
-    assert_eq!(hops(&headers(&[("cdn-loop", "orfa"), ("cdn-loop", "orfa")])), 2);
+    assert_eq!(count_hops(&headers(&[])), 0);
+    assert_eq!(count_hops(&headers(&[("cdn-loop", "orfa, other; orfa=1, ORFA;v=\"1\"")])), 2);
+    assert_eq!(count_hops(&headers(&[("cdn-loop", "orfa"), ("cdn-loop", "orfa")])), 2);
 }
 
 #[test]
 fn reads_a_bounded_number_of_members() {
     let long = HeaderValue::try_from("a,".repeat(30_000) + "close").unwrap();
     let mut came = HeaderMap::from_iter([(CONNECTION, long.clone()), (CDN_LOOP, long)]);
-    assert_eq!(tokens(&came, &CONNECTION).count(), MAX_MEMBERS);
-    assert!(!lists(&came, &CONNECTION, b"close"));
-    assert_eq!(hops(&came), u8::MAX, "the members that are not read may be hops");
-    settle(&mut came, false);
+    assert_eq!(list_members(&came, &CONNECTION).count(), MAX_MEMBERS);
+    assert!(!list_contains(&came, &CONNECTION, b"close"));
+    assert_eq!(count_hops(&came), u8::MAX, "the members that are not read may be hops");
+    sanitize_headers(&mut came, false);
     assert!(!came.contains_key(CONNECTION));
     came.insert(CDN_LOOP, HeaderValue::try_from("a,".repeat(MAX_MEMBERS - 1) + "orfa").unwrap());
-    assert_eq!(hops(&came), 1);
+    assert_eq!(count_hops(&came), 1);
 }
 
 #[test]
@@ -151,14 +156,14 @@ fn removes_fields_listed_behind_thousands_of_connection_options() {
     let message = || {
         HeaderMap::from_iter([(CONNECTION, options.clone()), ("x-private".parse().unwrap(), options.clone())])
     };
-    assert!(!is_read_whole(&message(), &CONNECTION));
-    assert!(is_read_whole(&message(), &VIA), "a field that is missing");
+    assert!(!is_within_member_limit(&message(), &CONNECTION));
+    assert!(is_within_member_limit(&message(), &VIA), "a field that is missing");
     let (mut came, mut sent) = (message(), message());
-    settle(&mut came, false);
+    sanitize_headers(&mut came, false);
     strip_hop_by_hop(&mut sent);
     assert!(came.is_empty() && sent.is_empty(), "{came:?} {sent:?}");
     came.insert(CONNECTION, HeaderValue::try_from("a,".repeat(MAX_MEMBERS - 1) + "b").unwrap());
-    assert!(is_read_whole(&came, &CONNECTION));
+    assert!(is_within_member_limit(&came, &CONNECTION));
 }
 
 #[test]
@@ -175,10 +180,10 @@ fn removes_headers_listed_in_connection() {
 }
 
 /// Returns the headers of a request after its arrival and forwarding.
-fn sent_on(fields: &[(&'static str, &'static str)], is_trusted: bool) -> HeaderMap {
+fn forwarded_headers(fields: &[(&'static str, &'static str)], is_trusted: bool) -> HeaderMap {
     let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
     head.headers = headers(fields);
-    settle(&mut head.headers, is_trusted);
+    sanitize_headers(&mut head.headers, is_trusted);
     let peer = "192.0.2.1".parse().unwrap();
     mark_forwarded(&mut head, Some(ConnectionDetails { peer, client: peer, is_secure: true }));
     head.headers
@@ -205,7 +210,7 @@ fn appends_to_the_fields_of_earlier_intermediaries() {
 }
 
 /// Claims that only proxies may make, in all spellings that services may accept.
-const CLAIMED: [(&str, &str); 64] = [
+const PROXY_CLAIMS: [(&str, &str); 64] = [
     ("forwarded", "for=10.0.0.1"),
     ("x-forwarded", "for=10.0.0.1"),
     ("x-forwarded-for", "10.0.0.1"),
@@ -310,12 +315,12 @@ fn application_headers_are_not_claims() {
 
 #[test]
 fn drops_claims_of_clients() {
-    for (name, value) in CLAIMED {
+    for (name, value) in PROXY_CLAIMS {
         let mut came = headers(&[(name, value), ("x-request-id", "7"), ("content-type", "text/plain")]);
-        settle(&mut came, false);
+        sanitize_headers(&mut came, false);
         assert_eq!(came, headers(&[("x-request-id", "7"), ("content-type", "text/plain")]), "{name}");
-        settle(&mut came, true);
-        let sent = sent_on(&[(name, value)], false);
+        sanitize_headers(&mut came, true);
+        let sent = forwarded_headers(&[(name, value)], false);
         assert!(!sent.get_all(name).iter().any(|kept| kept == value), "{name}");
         assert_eq!(sent[http::header::FORWARDED], "for=192.0.2.1;proto=https");
     }
@@ -331,21 +336,21 @@ fn drops_connection_fields_in_other_spellings() {
         "proxy_connection",
         "transfer_encoding",
     ] {
-        assert!(!sent_on(&[(name, "x")], false).contains_key(name), "{name}");
+        assert!(!forwarded_headers(&[(name, "x")], false).contains_key(name), "{name}");
         let mut proxied = headers(&[(name, "x")]);
         forwarded::strip_claims(&mut proxied, &[]);
         assert!(proxied.is_empty(), "{name}");
     }
     let mut plain =
         headers(&[("content-length", "1"), ("keep-alive", "1"), ("transfer-encoding", "chunked")]);
-    settle(&mut plain, false);
+    sanitize_headers(&mut plain, false);
     assert_eq!(plain.len(), 3, "framing fields are removed only when the request is sent on");
 }
 
 #[test]
 fn keeps_claims_that_are_set_after_arrival() {
-    for (name, value) in CLAIMED {
-        assert_eq!(sent_on(&[(name, value)], true)[name], value, "{name}");
+    for (name, value) in PROXY_CLAIMS {
+        assert_eq!(forwarded_headers(&[(name, value)], true)[name], value, "{name}");
     }
 }
 
@@ -363,7 +368,7 @@ fn connection_options_do_not_remove_headers_set_later() {
         ("te", "trailers"),
         ("accept", "*/*"),
     ]);
-    settle(&mut came, false);
+    sanitize_headers(&mut came, false);
     let kept = [
         ("cdn-loop", "orfa"),
         ("host", "a"),
@@ -376,7 +381,7 @@ fn connection_options_do_not_remove_headers_set_later() {
     // Fields that a filter sets later must survive.
     let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
     head.headers = headers(&[("connection", "x-user"), ("x-user", "spoofed")]);
-    settle(&mut head.headers, false);
+    sanitize_headers(&mut head.headers, false);
     head.headers.insert("x-user", HeaderValue::from_static("verified"));
     mark_forwarded(&mut head, None);
     assert_eq!(head.headers["x-user"], "verified");
@@ -386,7 +391,7 @@ fn connection_options_do_not_remove_headers_set_later() {
 fn an_upgrade_keeps_its_connection_option() {
     for connection in ["Upgrade", "keep-alive, upgrade", "upgrade, HTTP2-Settings"] {
         let mut came = headers(&[("connection", connection), ("upgrade", "h2c"), ("http2-settings", "x")]);
-        settle(&mut came, false);
+        sanitize_headers(&mut came, false);
         assert_eq!(came[CONNECTION], "upgrade");
         let (mut head, ()) = Request::builder().uri("/x").body(()).unwrap().into_parts();
         head.headers = came;
@@ -400,7 +405,7 @@ fn an_upgrade_keeps_its_connection_option() {
 fn drops_trailers_that_clients_may_not_send() {
     let plain = [("x-checksum", "7"), ("grpc-status", "0"), ("content-digest", "sha-256=:7:")];
     let mut trailers = headers(&plain);
-    trailers.extend(headers(&CLAIMED));
+    trailers.extend(headers(&PROXY_CLAIMS));
     trailers.extend(headers(&[("authorization", "Basic x"), ("cookie", "a=1"), ("te", "x"), ("host", "b")]));
     let more = [
         "cdn-loop",
@@ -421,7 +426,7 @@ fn drops_trailers_that_clients_may_not_send() {
         "x_edge_ip",
     ];
     trailers.extend(headers(&more.map(|name| (name, "x"))));
-    settle_trailers(&mut trailers, Some(&HeaderName::from_static("x-edge-ip")));
+    sanitize_trailers(&mut trailers, Some(&HeaderName::from_static("x-edge-ip")));
     assert_eq!(trailers, headers(&plain));
 }
 
@@ -435,7 +440,7 @@ fn drops_trailers_that_repeat_fields_of_the_head() {
         ("x-internal-token", "forged"),
         ("x_internal_token", "forged"),
     ]);
-    strip_repeated(&mut trailers, &head);
+    strip_head_duplicates(&mut trailers, &head);
     assert_eq!(trailers, headers(&[("x-sum", "7")]));
 }
 
@@ -443,10 +448,10 @@ fn drops_trailers_that_repeat_fields_of_the_head() {
 fn joins_split_cookies() {
     let split = [("cookie", "a=1"), ("accept", "*/*"), ("cookie", "b=2; c=3"), ("cookie", "d=4")];
     let mut came = headers(&split);
-    settle(&mut came, false);
+    sanitize_headers(&mut came, false);
     assert_eq!(came.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; c=3; d=4"]);
-    let rules = HeaderRules { forward: vec![COOKIE], set: Vec::new() };
+    let rules = HeaderRules { forward: vec![COOKIE], operator_headers: Vec::new() };
     let mut sent = HeaderMap::new();
-    rules.complete(&mut sent, &headers(&split));
+    rules.complete_headers(&mut sent, &headers(&split));
     assert_eq!(sent.get_all(COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2; c=3; d=4"]);
 }

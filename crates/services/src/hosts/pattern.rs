@@ -11,7 +11,7 @@ pub(super) enum ExternalHostPattern {
     /// `auth.internal`: this name, whatever its address.
     Name(Box<str>, Option<u16>),
     /// `*.example.org`: all names below a domain, stored with the leading dot; `*`: all names and addresses.
-    Below(Box<str>, Option<u16>),
+    Subdomains(Box<str>, Option<u16>),
     /// `10.0.0.0/8`, `10.1.2.3:8080`: these addresses, and names that resolve to them if another pattern
     /// permits the name.
     Network(IpNet, Option<u16>),
@@ -52,16 +52,17 @@ impl ExternalHostPattern {
         if text.contains('/') {
             return Err(wrong("it has a path, and is not a network"));
         }
-        let (host, port) = split(text).ok_or_else(|| wrong("its port is not a number from 1 to 65535"))?;
+        let (host, port) =
+            split_host_port(text).ok_or_else(|| wrong("its port is not a number from 1 to 65535"))?;
         if let Some(below) = host.strip_prefix('*') {
             let below = below.to_ascii_lowercase();
-            let is_whole = below.is_empty() || below.strip_prefix('.').is_some_and(is_name);
+            let is_whole = below.is_empty() || below.strip_prefix('.').is_some_and(is_host_name);
             return match is_whole {
-                true => Ok(Self::Below(below.into(), port)),
+                true => Ok(Self::Subdomains(below.into(), port)),
                 false => Err(wrong("a `*` must be alone or before the first dot: `*.example.org`")),
             };
         }
-        match HostPart::read(host) {
+        match HostPart::parse_host(host) {
             Some(HostPart::Name(name)) => Ok(Self::Name(name, port)),
             Some(HostPart::Address(address)) => Ok(Self::Network(address.into(), port)),
             None => Err(wrong("it is neither a name nor an address")),
@@ -69,11 +70,11 @@ impl ExternalHostPattern {
     }
 
     /// Whether the pattern permits this host and port.
-    pub(super) fn opens(&self, place: &HostAndPort) -> bool {
+    pub(super) fn permits_host(&self, place: &HostAndPort) -> bool {
         let (is_host, port) = match (self, &place.host) {
             (Self::Name(name, port), HostPart::Name(host)) => (name == host, port),
-            (Self::Below(below, port), HostPart::Name(host)) => (host.ends_with(&**below), port),
-            (Self::Below(below, port), HostPart::Address(_)) => (below.is_empty(), port),
+            (Self::Subdomains(below, port), HostPart::Name(host)) => (host.ends_with(&**below), port),
+            (Self::Subdomains(below, port), HostPart::Address(_)) => (below.is_empty(), port),
             (Self::Network(network, port), HostPart::Address(address)) => (network.contains(address), port),
             (Self::Name(..), HostPart::Address(_)) | (Self::Network(..), HostPart::Name(_)) => return false,
         };
@@ -81,24 +82,24 @@ impl ExternalHostPattern {
     }
 
     /// Whether the pattern is an exact name.
-    pub(super) fn is_name(&self) -> bool {
+    pub(super) fn is_exact_name(&self) -> bool {
         matches!(self, Self::Name(..))
     }
 
     /// Returns the addresses that the pattern lists explicitly.
-    pub(super) fn network(&self) -> Option<(IpNet, Option<u16>)> {
+    pub(super) fn listed_network(&self) -> Option<(IpNet, Option<u16>)> {
         match self {
             Self::Network(network, port) => Some((*network, *port)),
-            Self::Name(..) | Self::Below(..) => None,
+            Self::Name(..) | Self::Subdomains(..) => None,
         }
     }
 }
 
 impl HostAndPort {
     /// Parses `auth.internal:8080` or `[::1]:8080`, with or without the port.
-    pub(super) fn read(authority: &str, default: u16) -> Option<Self> {
-        let (host, port) = split(authority)?;
-        Some(Self { host: HostPart::read(host)?, port: port.unwrap_or(default) })
+    pub(super) fn parse_authority(authority: &str, default: u16) -> Option<Self> {
+        let (host, port) = split_host_port(authority)?;
+        Some(Self { host: HostPart::parse_host(host)?, port: port.unwrap_or(default) })
     }
 }
 
@@ -112,7 +113,7 @@ impl fmt::Display for HostAndPort {
 }
 
 impl HostPart {
-    fn read(text: &str) -> Option<Self> {
+    fn parse_host(text: &str) -> Option<Self> {
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         if let Some(bare) = bare {
             return Some(Self::Address(bare.parse::<Ipv6Addr>().ok()?.to_canonical()));
@@ -120,12 +121,12 @@ impl HostPart {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Some(Self::Address(address.to_canonical()));
         }
-        is_name(text).then(|| Self::Name(text.to_ascii_lowercase().into()))
+        is_host_name(text).then(|| Self::Name(text.to_ascii_lowercase().into()))
     }
 }
 
 /// Splits a text into host and optional port; returns `None` if the port is invalid.
-fn split(text: &str) -> Option<(&str, Option<u16>)> {
+fn split_host_port(text: &str) -> Option<(&str, Option<u16>)> {
     // An IPv6 address without brackets has no port.
     if text.parse::<Ipv6Addr>().is_ok() {
         return Some((text, None));
@@ -141,7 +142,7 @@ fn split(text: &str) -> Option<(&str, Option<u16>)> {
 
 /// Whether a text is a valid host name. Names that end in a number are not: some resolvers interpret `127.1`
 /// and `2130706433` as addresses.
-fn is_name(text: &str) -> bool {
+fn is_host_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_plain);
     let last = text.rsplit('.').next().unwrap_or_default();

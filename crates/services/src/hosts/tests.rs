@@ -11,14 +11,14 @@ fn hosts(patterns: &[&str]) -> PermittedHosts {
     PermittedHosts::new(&patterns).unwrap()
 }
 
-fn opens(patterns: &[&str], authority: &str) -> bool {
-    hosts(patterns).service(authority, false).is_some()
+fn permits_host(patterns: &[&str], authority: &str) -> bool {
+    hosts(patterns).find_service(authority, false).is_some()
 }
 
 /// Whether the patterns permit a connection of this host to this address.
-fn reaches(patterns: &[&str], authority: &str, address: &str) -> bool {
-    let place = HostAndPort::read(authority, 80).unwrap();
-    hosts(patterns).reach(&place).unwrap().check(address.parse().unwrap()).is_ok()
+fn permits_connection(patterns: &[&str], authority: &str, address: &str) -> bool {
+    let place = HostAndPort::parse_authority(authority, 80).unwrap();
+    hosts(patterns).reachable_addresses(&place).unwrap().check_address(address.parse().unwrap()).is_ok()
 }
 
 #[test]
@@ -60,10 +60,12 @@ fn patterns_permit_matching_hosts_only() {
         ("[fd00::1]:80", &["[FD00::1]:80", "fd00::1"], &["[fd00::1]:81", "[fd00::2]:80"]),
         ("fd00::/8", &["[fd00::1]:8080"], &["[fe80::1]"]),
     ] {
-        opened.iter().for_each(|host| assert!(opens(&[pattern], host), "{pattern} permits {host}"));
-        closed.iter().for_each(|host| assert!(!opens(&[pattern], host), "{pattern} does not permit {host}"));
+        opened.iter().for_each(|host| assert!(permits_host(&[pattern], host), "{pattern} permits {host}"));
+        closed
+            .iter()
+            .for_each(|host| assert!(!permits_host(&[pattern], host), "{pattern} does not permit {host}"));
     }
-    assert!(!opens(&[], "a.example.org"), "no patterns permit no host");
+    assert!(!permits_host(&[], "a.example.org"), "no patterns permit no host");
 }
 
 #[test]
@@ -107,31 +109,37 @@ fn private_addresses_require_an_explicit_address_or_name() {
         "[2002:7f00:1::]:80",
         "[ff02::1]:80",
     ] {
-        assert!(!reaches(&["*"], "a.example.org", private), "{private}");
-        assert!(!reaches(&["*.example.org", "172.16.5.0/24"], "a.example.org", private), "{private}");
-        assert!(reaches(&["*", "a.example.org"], "a.example.org", private), "{private}");
+        assert!(!permits_connection(&["*"], "a.example.org", private), "{private}");
+        assert!(
+            !permits_connection(&["*.example.org", "172.16.5.0/24"], "a.example.org", private),
+            "{private}"
+        );
+        assert!(permits_connection(&["*", "a.example.org"], "a.example.org", private), "{private}");
     }
     for public in ["8.8.8.8:80", "[2600::1]:80", "[::ffff:8.8.8.8]:80", "[64:ff9b::808:808]:80"] {
-        assert!(reaches(&["*"], "a.example.org", public), "{public}");
+        assert!(permits_connection(&["*"], "a.example.org", public), "{public}");
     }
     let written = &["*.example.org", "10.0.0.0/8", "127.0.0.1:8080"];
-    assert!(reaches(written, "a.example.org", "10.1.2.3:80"));
-    assert!(reaches(written, "a.example.org", "[::ffff:10.1.2.3]:80"));
-    assert!(reaches(written, "a.example.org:8080", "127.0.0.1:8080"));
-    assert!(!reaches(written, "a.example.org", "127.0.0.1:80"), "another port");
+    assert!(permits_connection(written, "a.example.org", "10.1.2.3:80"));
+    assert!(permits_connection(written, "a.example.org", "[::ffff:10.1.2.3]:80"));
+    assert!(permits_connection(written, "a.example.org:8080", "127.0.0.1:8080"));
+    assert!(!permits_connection(written, "a.example.org", "127.0.0.1:80"), "another port");
 }
 
 #[test]
 fn evicts_the_least_recently_used_host() {
     let hosts = hosts(&["*.example.org"]);
-    let call = |number: usize| hosts.service(&format!("h{number}.example.org"), false).unwrap();
+    let call = |number: usize| hosts.find_service(&format!("h{number}.example.org"), false).unwrap();
     let (first, second) = (call(0), call(1));
-    (2..KEPT).for_each(|number| _ = call(number));
+    (2..MAX_CACHED_HOSTS).for_each(|number| _ = call(number));
     assert!(Arc::ptr_eq(&call(0), &first), "the host is cached");
-    assert!(!Arc::ptr_eq(&hosts.service("h0.example.org", true).unwrap(), &first), "TLS uses another entry");
+    assert!(
+        !Arc::ptr_eq(&hosts.find_service("h0.example.org", true).unwrap(), &first),
+        "TLS uses another entry"
+    );
     assert!(!Arc::ptr_eq(&call(1), &second), "the least recently used host is evicted");
     assert!(Arc::ptr_eq(&call(0), &first));
-    assert_eq!(hosts.kept.lock().unwrap().len(), KEPT);
+    assert_eq!(hosts.cached_hosts.lock().unwrap().len(), MAX_CACHED_HOSTS);
     assert_eq!((&**first.name(), Arc::strong_count(&second)), ("h0.example.org:80", 1));
 }
 
@@ -144,18 +152,18 @@ proptest! {
     fn wildcards_match_subdomains_only(name in name(), host in name(), port in 1..=u16::MAX) {
         let pattern = format!("*.{name}");
         let expected = host.strip_suffix(&*name).is_some_and(|before| before.ends_with('.'));
-        prop_assert_eq!(opens(&[&pattern], &host), expected);
+        prop_assert_eq!(permits_host(&[&pattern], &host), expected);
         let (below, at_port) = (format!("x.{name}:{port}"), format!("{pattern}:{port}"));
-        prop_assert!(opens(&[&pattern], &below) && opens(&[&at_port], &below.to_uppercase()));
+        prop_assert!(permits_host(&[&pattern], &below) && permits_host(&[&at_port], &below.to_uppercase()));
         let other = if port == 80 { 81 } else { 80 };
         let beside = format!("x.{name}:{other}");
-        prop_assert!(!opens(&[&at_port], &beside));
+        prop_assert!(!permits_host(&[&at_port], &beside));
     }
 
     #[test]
     fn an_ipv4_address_is_equally_public_in_every_notation(bits: u32) {
         let v4 = Ipv4Addr::from(bits);
-        let check = |ip: IpAddr| ReachableAddresses::Public(Arc::default()).check(SocketAddr::new(ip, 80)).is_ok();
+        let check = |ip: IpAddr| ReachableAddresses::Public(Arc::default()).check_address(SocketAddr::new(ip, 80)).is_ok();
         let [a, b, c, d] = v4.octets().map(u16::from);
         let nat64 = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, a << 8 | b, c << 8 | d);
         prop_assert_eq!(check(v4.into()), check(v4.to_ipv6_mapped().into()));
@@ -171,7 +179,7 @@ proptest! {
         let ip = IpAddr::from(Ipv6Addr::from(u128::from(prefix) << 112 | low));
         let is_nat64 = low >> 32 == 0x64_ff9b << 64;
         let is_mapped = ip.to_canonical().is_ipv4();
-        let check = ReachableAddresses::Public(Arc::default()).check(SocketAddr::new(ip, 80)).is_ok();
+        let check = ReachableAddresses::Public(Arc::default()).check_address(SocketAddr::new(ip, 80)).is_ok();
         prop_assert!(is_nat64 || is_mapped || !check);
     }
 }

@@ -8,7 +8,7 @@ use http_body::{Frame, SizeHint};
 use tokio::io::AsyncRead;
 use tokio::task::coop::poll_proceed;
 
-use super::fields::trailers;
+use super::fields::parse_trailers;
 use super::input::ReceiveBuffer;
 use crate::body::BodyError;
 
@@ -45,7 +45,7 @@ pub enum BodyDecoder {
     /// The body has ended.
     Done,
     /// The end of the body is unknown, so no further messages can be read: the connection must be closed.
-    Refused(FramingError),
+    Failed(FramingError),
 }
 
 /// A part of a body.
@@ -58,7 +58,7 @@ pub enum BodyPart {
     /// The end of the body.
     End,
     /// More input is needed.
-    More,
+    NeedsInput,
 }
 
 /// An error in the framing of a body.
@@ -72,7 +72,7 @@ pub enum FramingError {
     Trailers,
     /// The connection ended before the body.
     #[error("the body is incomplete")]
-    Short,
+    Incomplete,
 }
 
 impl BodyDecoder {
@@ -92,28 +92,28 @@ impl BodyDecoder {
     /// # Errors
     /// A body whose end two readers could interpret differently.
     pub fn next(&mut self, input: &mut ReceiveBuffer) -> Result<BodyPart, FramingError> {
-        self.settle(input)?;
-        self.take(input).inspect_err(|wrong| *self = Self::Refused(*wrong))
+        self.skip_framing(input)?;
+        self.decode_part(input).inspect_err(|wrong| *self = Self::Failed(*wrong))
     }
 
-    fn take(&mut self, input: &mut ReceiveBuffer) -> Result<BodyPart, FramingError> {
+    fn decode_part(&mut self, input: &mut ReceiveBuffer) -> Result<BodyPart, FramingError> {
         match *self {
             Self::Done => Ok(BodyPart::End),
-            Self::Trailers => self.trailers(input),
+            Self::Trailers => self.read_trailers(input),
             Self::Length(left) if !input.is_empty() => {
-                let data = piece(input, left);
+                let data = take_data(input, left);
                 let left = left - data.len() as u64;
                 *self = if left == 0 { Self::Done } else { Self::Length(left) };
                 Ok(BodyPart::Data(data))
             }
             Self::Chunk(left) if !input.is_empty() => {
-                let data = piece(input, left);
+                let data = take_data(input, left);
                 let left = left - data.len() as u64;
                 *self = if left == 0 { Self::ChunkEnd } else { Self::Chunk(left) };
                 Ok(BodyPart::Data(data))
             }
             Self::UntilClose if !input.is_empty() => Ok(BodyPart::Data(input.take_all())),
-            _ => Ok(BodyPart::More),
+            _ => Ok(BodyPart::NeedsInput),
         }
     }
 
@@ -121,20 +121,20 @@ impl BodyDecoder {
     ///
     /// # Errors
     /// The errors of [`Self::next`].
-    pub fn settle(&mut self, input: &mut ReceiveBuffer) -> Result<(), FramingError> {
-        self.advance(input).inspect_err(|wrong| *self = Self::Refused(*wrong))
+    pub fn skip_framing(&mut self, input: &mut ReceiveBuffer) -> Result<(), FramingError> {
+        self.advance_framing(input).inspect_err(|wrong| *self = Self::Failed(*wrong))
     }
 
-    fn advance(&mut self, input: &mut ReceiveBuffer) -> Result<(), FramingError> {
+    fn advance_framing(&mut self, input: &mut ReceiveBuffer) -> Result<(), FramingError> {
         loop {
             *self = match *self {
-                Self::Refused(wrong) => return Err(wrong),
-                Self::Size => match line(input, size)? {
+                Self::Failed(wrong) => return Err(wrong),
+                Self::Size => match parse_line(input, parse_chunk_size)? {
                     Some(0) => Self::Trailers,
                     Some(size) => Self::Chunk(size),
                     None => return Ok(()),
                 },
-                Self::ChunkEnd => match line(input, |line| line.is_empty().then_some(()))? {
+                Self::ChunkEnd => match parse_line(input, |line| line.is_empty().then_some(()))? {
                     Some(()) => Self::Size,
                     None => return Ok(()),
                 },
@@ -147,14 +147,14 @@ impl BodyDecoder {
         }
     }
 
-    fn trailers(&mut self, input: &mut ReceiveBuffer) -> Result<BodyPart, FramingError> {
+    fn read_trailers(&mut self, input: &mut ReceiveBuffer) -> Result<BodyPart, FramingError> {
         match input.head_length() {
             Some(end) if end <= MAX_TRAILERS => {
-                let fields = trailers(&input.take(end)).ok_or(FramingError::Trailers)?;
+                let fields = parse_trailers(&input.take(end)).ok_or(FramingError::Trailers)?;
                 *self = Self::Done;
                 Ok(BodyPart::Trailers(fields))
             }
-            None if input.bytes().len() < MAX_TRAILERS => Ok(BodyPart::More),
+            None if input.bytes().len() < MAX_TRAILERS => Ok(BodyPart::NeedsInput),
             _ => Err(FramingError::Trailers),
         }
     }
@@ -174,15 +174,15 @@ impl BodyDecoder {
                 BodyPart::Data(data) => Some(Frame::data(data)),
                 BodyPart::Trailers(fields) => Some(Frame::trailers(fields)),
                 BodyPart::End => None,
-                BodyPart::More => {
+                BodyPart::NeedsInput => {
                     if !ready!(input.poll_more(stream, context))? {
-                        self.end()?;
+                        self.end_of_input()?;
                     }
                     continue;
                 }
             };
             // The reader may know the length and not poll again, so the end is processed at once.
-            self.settle(input)?;
+            self.skip_framing(input)?;
             budget.made_progress();
             return Poll::Ready(Ok(frame));
         }
@@ -202,22 +202,22 @@ impl BodyDecoder {
     ///
     /// # Errors
     /// [`FramingError::Short`] if the body is incomplete.
-    fn end(&mut self) -> Result<(), FramingError> {
+    fn end_of_input(&mut self) -> Result<(), FramingError> {
         let (next, end) = match self {
             Self::UntilClose | Self::Done => (Self::Done, Ok(())),
-            _ => (Self::Refused(FramingError::Short), Err(FramingError::Short)),
+            _ => (Self::Failed(FramingError::Incomplete), Err(FramingError::Incomplete)),
         };
         *self = next;
         end
     }
 }
 
-fn piece(input: &mut ReceiveBuffer, left: u64) -> Bytes {
+fn take_data(input: &mut ReceiveBuffer, left: u64) -> Bytes {
     input.take(usize::try_from(left).unwrap_or(usize::MAX))
 }
 
 /// Parses the next line, if it is complete.
-fn line<T>(
+fn parse_line<T>(
     input: &mut ReceiveBuffer,
     read: impl FnOnce(&[u8]) -> Option<T>,
 ) -> Result<Option<T>, FramingError> {
@@ -232,7 +232,7 @@ fn line<T>(
 }
 
 /// Parses the size of a chunk. Its extensions must not contain control characters (RFC 9112, section 7.1.1).
-fn size(line: &[u8]) -> Option<u64> {
+fn parse_chunk_size(line: &[u8]) -> Option<u64> {
     if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return None;
     }

@@ -8,7 +8,7 @@ use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER,
 use http::{HeaderMap, HeaderName, HeaderValue};
 use httparse::Status;
 
-use crate::headers::{is_read_whole, strip_hop_by_hop, tokens};
+use crate::headers::{is_within_member_limit, list_members, strip_hop_by_hop};
 
 /// The maximum number of trailer fields.
 pub const MAX_TRAILERS: usize = 64;
@@ -16,7 +16,8 @@ pub const MAX_TRAILERS: usize = 64;
 /// 2.3.2) after their message, about a hundred for each connection, and each would keep the whole text.
 pub(super) const MAX_SHARED_TEXT: usize = 1 << 10;
 /// Fields that are not permitted in trailers (RFC 9110, section 6.5.1).
-const NOT_AFTERWARDS: [HeaderName; 6] = [AUTHORIZATION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING];
+const FORBIDDEN_TRAILERS: [HeaderName; 6] =
+    [AUTHORIZATION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING];
 
 /// The reason why the framing of a body is ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum AmbiguousFraming {
 /// Returns fields whose values share the memory of `text` unless it is long; `None` if a name or a value is
 /// invalid. Reserves capacity for two more: the gateway's own and a filter's.
 #[must_use]
-pub fn fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap> {
+pub fn parse_fields(text: &Bytes, found: &[httparse::Header<'_>]) -> Option<HeaderMap> {
     let mut fields = HeaderMap::with_capacity(found.len() + 2);
     for field in found {
         let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
@@ -57,15 +58,15 @@ pub fn has_bare_line_feed(text: &[u8]) -> bool {
 
 /// Parses trailers and removes fields that concern the framing or routing of the message (RFC 9110, section
 /// 6.5.1).
-pub(super) fn trailers(text: &Bytes) -> Option<HeaderMap> {
+pub(super) fn parse_trailers(text: &Bytes) -> Option<HeaderMap> {
     let mut room = [httparse::EMPTY_HEADER; MAX_TRAILERS];
     let Ok(Status::Complete((length, found))) = httparse::parse_headers(text, &mut room) else { return None };
     // Reject trailers with an ambiguous end, or with lines that only some readers recognize.
     if length != text.len() || has_bare_line_feed(text) {
         return None;
     }
-    let mut trailers = fields(text, found)?;
-    if !is_read_whole(&trailers, &CONNECTION) {
+    let mut trailers = parse_fields(text, found)?;
+    if !is_within_member_limit(&trailers, &CONNECTION) {
         return None;
     }
     strip_hop_by_hop(&mut trailers);
@@ -78,9 +79,9 @@ pub(super) fn trailers(text: &Bytes) -> Option<HeaderMap> {
 /// Returns the permitted names that `Trailer` announces, up to [`MAX_TRAILERS`]. Recipients may use it to
 /// decide whether to wait for trailers.
 #[must_use]
-pub fn announced(headers: &HeaderMap) -> Box<[HeaderName]> {
-    let names = tokens(headers, &TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok());
-    names.filter(|name| !NOT_AFTERWARDS.contains(name)).take(MAX_TRAILERS).collect()
+pub fn announced_trailers(headers: &HeaderMap) -> Box<[HeaderName]> {
+    let names = list_members(headers, &TRAILER).filter_map(|name| HeaderName::from_bytes(name).ok());
+    names.filter(|name| !FORBIDDEN_TRAILERS.contains(name)).take(MAX_TRAILERS).collect()
 }
 
 /// Parses `Content-Length`. Repeated fields are permitted if they are equal.
@@ -114,7 +115,7 @@ pub fn is_chunked(headers: &HeaderMap) -> Result<bool, AmbiguousFraming> {
 }
 
 /// Appends a field as text.
-pub fn put(text: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
+pub fn write_field(text: &mut Vec<u8>, name: &HeaderName, value: &HeaderValue) {
     for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
         text.extend_from_slice(part);
     }

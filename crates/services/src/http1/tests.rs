@@ -11,7 +11,8 @@ use proptest::prelude::*;
 
 use super::fields::MAX_SHARED_TEXT;
 use super::{
-    BodyDecoder, BodyFraming, BodyPart, FramingError, MAX_TRAILERS, ReceiveBuffer, announced, fields,
+    BodyDecoder, BodyFraming, BodyPart, FramingError, MAX_TRAILERS, ReceiveBuffer, announced_trailers,
+    parse_fields,
 };
 use crate::headers::MAX_MEMBERS;
 
@@ -23,12 +24,12 @@ pub(crate) fn decode(decoder: BodyDecoder, pieces: &[&[u8]]) -> Result<DecodedBo
     let (mut decoder, mut input) = (decoder, ReceiveBuffer::default());
     let (mut data, mut trailers) = (Vec::new(), None);
     for piece in pieces {
-        input.put(piece);
+        input.append_bytes(piece);
         loop {
             match decoder.next(&mut input)? {
                 BodyPart::Data(more) => data.extend_from_slice(&more),
                 BodyPart::Trailers(found) => trailers = Some(found),
-                BodyPart::End | BodyPart::More => break,
+                BodyPart::End | BodyPart::NeedsInput => break,
             }
         }
     }
@@ -36,7 +37,7 @@ pub(crate) fn decode(decoder: BodyDecoder, pieces: &[&[u8]]) -> Result<DecodedBo
 }
 
 /// Splits a text at these positions.
-pub(crate) fn cut<'a>(text: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
+pub(crate) fn split_at_places<'a>(text: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut places: Vec<usize> = places.iter().map(|place| place.index(text.len() + 1)).collect();
     places.extend([0, text.len()]);
     places.sort_unstable();
@@ -49,7 +50,7 @@ async fn lets_other_tasks_run_between_small_chunks() {
     let text = "1\r\nx\r\n".repeat(COUNT) + "0\r\n\r\n";
     let (mut decoder, mut input, mut stream) =
         (BodyDecoder::new(BodyFraming::Chunked), ReceiveBuffer::default(), &b""[..]);
-    input.put(text.as_bytes());
+    input.append_bytes(text.as_bytes());
     let (mut frames, mut polls) = (0_usize, 0_usize);
     loop {
         let frame = poll_fn(|context| {
@@ -84,7 +85,7 @@ proptest! {
             text.extend_from_slice(b"x-sum: 7\r\ncontent-length: 1\r\n");
         }
         text.extend_from_slice(b"\r\nHTTP/1.1 200 OK\r\n");
-        let (data, trailers, rest) = decode(BodyDecoder::new(BodyFraming::Chunked), &cut(&text, &places)).unwrap();
+        let (data, trailers, rest) = decode(BodyDecoder::new(BodyFraming::Chunked), &split_at_places(&text, &places)).unwrap();
         prop_assert_eq!(data, chunks.concat());
         prop_assert_eq!(rest, b"HTTP/1.1 200 OK\r\n");
         prop_assert_eq!(trailers.is_some(), has_trailer);
@@ -101,7 +102,7 @@ proptest! {
     ) {
         let text = [&body[..], b"more"].concat();
         let decoder = BodyDecoder::new(BodyFraming::Length(body.len() as u64));
-        let (data, _, rest) = decode(decoder, &cut(&text, &places)).unwrap();
+        let (data, _, rest) = decode(decoder, &split_at_places(&text, &places)).unwrap();
         prop_assert_eq!((data, rest), (body, b"more".to_vec()));
     }
 }
@@ -110,7 +111,7 @@ proptest! {
 fn announces_a_bounded_number_of_trailers() {
     let names: Vec<String> = (0..1000).map(|number| format!("x-{number}")).collect();
     let headers = HeaderMap::from_iter([(TRAILER, HeaderValue::try_from(names.join(",")).unwrap())]);
-    assert_eq!(announced(&headers).len(), MAX_TRAILERS);
+    assert_eq!(announced_trailers(&headers).len(), MAX_TRAILERS);
 }
 
 #[test]
@@ -165,8 +166,8 @@ fn a_rejected_body_stays_rejected() {
         ["x\r\n", "1\r\nab\r\n", "0\r\nno header\r\n\r\n", "0\r\na: b\r\n c\r\n\r\n", "0\r\n : b\r\n\r\n"]
     {
         let (mut decoder, mut input) = (BodyDecoder::new(BodyFraming::Chunked), ReceiveBuffer::default());
-        input.put(text.as_bytes());
-        input.put(b"GET / HTTP/1.1\r\n\r\n");
+        input.append_bytes(text.as_bytes());
+        input.append_bytes(b"GET / HTTP/1.1\r\n\r\n");
         let wrong = loop {
             match decoder.next(&mut input) {
                 Ok(BodyPart::Data(_)) => {}
@@ -176,7 +177,7 @@ fn a_rejected_body_stays_rejected() {
         };
         for _ in 0..3 {
             assert_eq!(decoder.next(&mut input), Err(wrong), "{text:?}");
-            assert_eq!(decoder.settle(&mut input), Err(wrong), "{text:?}");
+            assert_eq!(decoder.skip_framing(&mut input), Err(wrong), "{text:?}");
             assert_ne!(decoder, BodyDecoder::Done, "{text:?}");
         }
     }
@@ -190,7 +191,7 @@ fn reads_an_available_body_into_one_piece_unless_it_is_long() {
         let mut context = Context::from_waker(Waker::noop());
         assert!(input.poll_more(&mut stream, &mut context).is_ready());
         let begun = input.bytes().len();
-        input.fill(length as u64, &mut stream, &mut context);
+        input.fill_available(length as u64, &mut stream, &mut context);
         assert_eq!(input.bytes().len(), if is_read_on { length } else { begun });
     }
 }
@@ -201,14 +202,14 @@ fn reserves_no_memory_for_a_slow_body() {
         (ReceiveBuffer::default(), &b"only a little"[..], &[b'x'; 1000][..]);
     let mut context = Context::from_waker(Waker::noop());
     assert!(input.poll_more(&mut first, &mut context).is_ready());
-    input.fill(1013, &mut more, &mut context);
+    input.fill_available(1013, &mut more, &mut context);
     assert_eq!((input.bytes(), more.len()), (&b"only a little"[..], 1000));
 }
 
 #[test]
 fn small_parts_do_not_retain_large_buffers() {
     let mut input = ReceiveBuffer::default();
-    input.put(&[b'x'; 60_000]);
+    input.append_bytes(&[b'x'; 60_000]);
     let part: Bytes = input.take(10);
     assert_eq!((part.len(), input.bytes().len()), (10, 59_990));
 }
@@ -223,7 +224,7 @@ fn values_share_the_memory_of_a_short_text_only() {
         let Ok(httparse::Status::Complete((_, found))) = httparse::parse_headers(&text, &mut room) else {
             panic!("{text:?}");
         };
-        let map = fields(&text, found).unwrap();
+        let map = parse_fields(&text, found).unwrap();
         assert_eq!(text.as_ptr_range().contains(&map["a"].as_bytes().as_ptr()), is_shared, "{length}");
         assert_eq!(map["a"], "1");
     }

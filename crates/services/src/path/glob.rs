@@ -4,7 +4,7 @@
 //! Matching takes at most time proportional to pattern length times path length, since paths come from
 //! untrusted clients.
 
-use super::{PathError, decode};
+use super::{PathError, percent_decode};
 
 /// The maximum number of segments of a pattern, and of a path that matches one.
 const MAX_SEGMENTS: usize = 256;
@@ -32,7 +32,7 @@ pub(crate) struct DecodedPath {
 #[cfg(test)]
 thread_local! {
     /// The number of paths that this thread has decoded.
-    pub(crate) static DECODED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    pub(crate) static DECODED_PATH_COUNT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 impl PathGlob {
@@ -77,34 +77,34 @@ impl PathGlob {
     /// Like [`PathGlob::matches`], for a path that is matched against several patterns.
     pub(crate) fn matches_decoded(&self, path: &DecodedPath) -> bool {
         let is_any = |segment: &GlobSegment| *segment == GlobSegment::Any;
-        path.segments
-            .as_ref()
-            .is_some_and(|path| wildcard(&self.segments, path, is_any, |segment, text| segment.fits(text)))
+        path.segments.as_ref().is_some_and(|path| {
+            match_wildcards(&self.segments, path, is_any, |segment, text| segment.matches_text(text))
+        })
     }
 }
 
 impl DecodedPath {
     /// Decodes a path as written in a URL.
     pub(crate) fn new(path: &str) -> Self {
-        Self::cut(path, |_| {})
+        Self::decode_segments(path, |_| {})
     }
 
     /// Decodes a path as servers read it that cut parameters: each segment ends at its first `;`, also an
     /// encoded one.
     pub(crate) fn without_parameters(path: &str) -> Self {
-        Self::cut(path, |segment| {
+        Self::decode_segments(path, |segment| {
             let end = segment.iter().position(|byte| *byte == b';');
             segment.truncate(end.unwrap_or(segment.len()));
         })
     }
 
     /// Decodes a path, and shortens its decoded segments by `cut`.
-    fn cut(path: &str, cut: impl Fn(&mut Vec<u8>)) -> Self {
+    fn decode_segments(path: &str, cut: impl Fn(&mut Vec<u8>)) -> Self {
         #[cfg(test)]
-        DECODED.set(DECODED.get() + 1);
+        DECODED_PATH_COUNT.set(DECODED_PATH_COUNT.get() + 1);
         let last = path.bytes().filter(|byte| *byte == b'/').count();
         let decoded = path.split('/').map(|text| {
-            let mut segment = decode(text)?;
+            let mut segment = percent_decode(text)?;
             cut(&mut segment);
             Ok::<_, PathError>(segment)
         });
@@ -120,17 +120,19 @@ impl DecodedPath {
 }
 
 impl GlobSegment {
-    fn fits(&self, text: &[u8]) -> bool {
+    fn matches_text(&self, text: &[u8]) -> bool {
         match self {
             Self::Any => true,
-            Self::Text(pattern) => wildcard(pattern, text, |byte| *byte == b'*', |one, other| one == other),
+            Self::Text(pattern) => {
+                match_wildcards(pattern, text, |byte| *byte == b'*', |one, other| one == other)
+            }
         }
     }
 }
 
 /// Matches items against a pattern with wildcards. Only the last wildcard is ever retried, which is
 /// sufficient, and limits the worst case to the product of both lengths.
-fn wildcard<P, T>(
+fn match_wildcards<P, T>(
     pattern: &[P],
     text: &[T],
     any: impl Fn(&P) -> bool,

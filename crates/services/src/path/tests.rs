@@ -1,13 +1,13 @@
 //! Properties of URLs and paths: accepted paths are sent unchanged, and never climb.
 
 use super::{
-    DecodedPath, PathError, PathGlob, check, check_start, encode, has_dot_segment, is_segment, normal_form,
-    parse_target, reading,
+    DecodedPath, PathError, PathGlob, check_path, check_start, has_dot_segment, is_safe_segment,
+    lenient_path, normalize_target, parse_target, percent_encode,
 };
 use crate::ToProblem;
 use proptest::prelude::*;
 
-fn code(url: &str) -> &'static str {
+fn error_code(url: &str) -> &'static str {
     parse_target(url).map_or_else(|error| error.code(), |_| "ok")
 }
 
@@ -67,7 +67,7 @@ fn rejects_each_trick_with_its_own_code() {
         ("http://profile/a%zz", "path-bad-escape"),
         ("http://profile/a%2", "path-bad-escape"),
     ] {
-        assert_eq!(code(url), expected, "{url:?}");
+        assert_eq!(error_code(url), expected, "{url:?}");
     }
 }
 
@@ -81,7 +81,7 @@ fn accepts_unusual_but_harmless_paths() {
         "http://a/b?path=../../c%2F%00",
         "http://a_1/b",
     ] {
-        assert_eq!(code(url), "ok", "{url:?}");
+        assert_eq!(error_code(url), "ok", "{url:?}");
     }
 }
 
@@ -168,7 +168,7 @@ fn matching_many_wildcards_is_fast() {
 }
 
 /// Returns texts in which path tricks are likely.
-fn tricky() -> impl Strategy<Value = String> {
+fn tricky_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("/"),
         Just("."),
@@ -191,9 +191,9 @@ fn tricky() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn accepted_paths_never_climb(rest in tricky()) {
+    fn accepted_paths_never_climb(rest in tricky_text()) {
         if let Ok(target) = parse_target(&format!("http://a{rest}")) {
-            let once = super::decode(target.path_and_query.path()).unwrap();
+            let once = super::percent_decode(target.path_and_query.path()).unwrap();
             let text = String::from_utf8(once).unwrap();
             prop_assert!(text.split(['/', '\\']).all(|segment| segment != "." && segment != ".."));
             prop_assert_eq!(text.matches('/').count(), target.path_and_query.path().matches('/').count());
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn accepted_urls_round_trip(rest in tricky()) {
+    fn accepted_urls_round_trip(rest in tricky_text()) {
         if let Ok(target) = parse_target(&format!("http://a{rest}")) {
             prop_assert_eq!(parse_target(&target.to_string()), Ok(target));
         }
@@ -210,7 +210,7 @@ proptest! {
     #[test]
     fn parsing_never_panics(url: String) {
         let _ = parse_target(&url);
-        let _: Result<(), PathError> = check(&url);
+        let _: Result<(), PathError> = check_path(&url);
         if let Ok(glob) = PathGlob::parse(&url) {
             let _ = glob.matches(&url);
         }
@@ -219,7 +219,7 @@ proptest! {
 
 #[test]
 fn reading_is_that_of_a_lenient_server() {
-    let read = |path: &str| reading(path).map(|reading| reading.unwrap_or_else(|| path.to_owned()));
+    let read = |path: &str| lenient_path(path).map(|reading| reading.unwrap_or_else(|| path.to_owned()));
     for (path, expected) in [
         ("/admin/x", "/admin/x"),
         ("/%61dmin/x", "/admin/x"),
@@ -242,29 +242,29 @@ fn reading_is_that_of_a_lenient_server() {
         "/a/..;/b",
         "/a%2f..%2fb",
     ] {
-        assert_eq!(reading(path), Err(PathError::DotSegment), "{path}");
+        assert_eq!(lenient_path(path), Err(PathError::DotSegment), "{path}");
     }
-    assert_eq!(reading("/a%5Cb"), Err(PathError::Backslash));
-    assert_eq!(reading("/a%00"), Err(PathError::ControlCharacter));
-    assert_eq!(reading("/a%zz"), Err(PathError::BadEscape));
+    assert_eq!(lenient_path("/a%5Cb"), Err(PathError::Backslash));
+    assert_eq!(lenient_path("/a%00"), Err(PathError::ControlCharacter));
+    assert_eq!(lenient_path("/a%zz"), Err(PathError::BadEscape));
 }
 
 #[test]
 fn recognizes_values_that_can_be_segments() {
     for text in ["a", "a.b", "...", ".a", "..a;x", "a;..", "100%", "caf\u{e9}", " ", ";x", "%41"] {
-        assert!(is_segment(text), "{text}");
+        assert!(is_safe_segment(text), "{text}");
     }
     for text in ["", ".", "..", "..;x", ".;", "%2e%2e", "%2E;x", "a%2f..", "a/b", "a\\b", "a\0", "\u{85}"] {
-        assert!(!is_segment(text), "{text}");
+        assert!(!is_safe_segment(text), "{text}");
     }
 }
 
 proptest! {
     #[test]
     fn segments_pass_the_path_checks(text in "[a.;%2e5/\\\\ ]{0,6}") {
-        if is_segment(&text) {
-            let path = format!("/a/{}", encode(&text));
-            prop_assert_eq!(check(&path), Ok(()));
+        if is_safe_segment(&text) {
+            let path = format!("/a/{}", percent_encode(&text));
+            prop_assert_eq!(check_path(&path), Ok(()));
         }
     }
 }
@@ -305,29 +305,29 @@ fn converts_targets_to_normal_form() {
         // The query is not normalized.
         ("/%61?b=%61&c=\u{e9}", "/a?b=%61&c=%C3%A9"),
     ] {
-        assert_eq!(normal_form(target).as_deref(), Some(expected), "{target}");
-        assert_eq!(normal_form(expected), None, "{expected}");
+        assert_eq!(normalize_target(target).as_deref(), Some(expected), "{target}");
+        assert_eq!(normalize_target(expected), None, "{expected}");
     }
     for target in ["/", "*", "/a?b", "/%2F%5c%00%25%3b%20", "/%252e%252e/x", "/%C3%A9", "/?%61"] {
-        assert_eq!(normal_form(target), None, "{target}");
+        assert_eq!(normalize_target(target), None, "{target}");
     }
 }
 
 #[test]
 fn a_malformed_escape_prevents_decoding() {
     for target in ["/%%32e%%32e/x", "/%2%35/%61", "/%61%", "/%6", "/%zz%61"] {
-        assert_eq!(normal_form(target), None, "{target}");
-        assert_eq!(reading(target), Err(PathError::BadEscape), "{target}");
+        assert_eq!(normalize_target(target), None, "{target}");
+        assert_eq!(lenient_path(target), Err(PathError::BadEscape), "{target}");
     }
 }
 
 proptest! {
     #[test]
     fn the_normal_form_is_equivalent_and_idempotent(target in "/[a%.2eE5/?;\u{80}-\u{a0}\u{202e}]{0,16}") {
-        let normal = normal_form(&target).unwrap_or_else(|| target.clone());
+        let normal = normalize_target(&target).unwrap_or_else(|| target.clone());
         prop_assert!(normal.is_ascii());
-        prop_assert_eq!(normal_form(&normal), None);
-        let decoded = |text: &str| text.split('?').next().map(super::decode);
+        prop_assert_eq!(normalize_target(&normal), None);
+        let decoded = |text: &str| text.split('?').next().map(super::percent_decode);
         prop_assert_eq!(decoded(&normal), decoded(&target));
     }
 }

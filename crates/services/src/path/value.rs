@@ -4,7 +4,7 @@ use super::has_dot_segment;
 
 /// Returns a value encoded for a URL: all characters except RFC 3986's unreserved ones are percent-encoded.
 #[must_use]
-pub fn encode(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -24,7 +24,7 @@ pub fn encode(text: &str) -> String {
 /// servers that cut parameters (`..;x`) or decode twice (`%2e%2e`). The rules agree with
 /// [`check`](super::check), so that accepted values are not refused later.
 #[must_use]
-pub fn is_segment(text: &str) -> bool {
+pub fn is_safe_segment(text: &str) -> bool {
     let is_plain = |letter: char| !matches!(letter, '/' | '\\') && !letter.is_control();
     let has_dots = || text.contains(['.', '%']) && has_dot_segment(text);
     !text.is_empty() && text.chars().all(is_plain) && !has_dots()

@@ -32,7 +32,7 @@ proptest! {
         let (mut requests, mut retries): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
         for event in events {
             let second = (now - budget.epoch).as_secs();
-            let recent = |all: &[u64]| all.iter().filter(|then| second - **then < WINDOW as u64).count() as u64;
+            let recent = |all: &[u64]| all.iter().filter(|then| second - **then < WINDOW_SECONDS as u64).count() as u64;
             match event {
                 RetryEvent::Pass(time) => now += time,
                 RetryEvent::Requests(count) => {
@@ -40,7 +40,7 @@ proptest! {
                     requests.extend((0..count).map(|_| second));
                 }
                 RetryEvent::Retry => {
-                    let allowed = recent(&requests) * u64::from(percent) / 100 + FREE * WINDOW as u64;
+                    let allowed = recent(&requests) * u64::from(percent) / 100 + MIN_RETRIES_PER_SECOND * WINDOW_SECONDS as u64;
                     let spent = recent(&retries);
                     let granted = budget.withdraw(PercentConfig(percent), now);
                     // Grants exactly as many retries as the budget permits.
@@ -67,6 +67,6 @@ fn recognizes_safe_methods() {
         ("query", false),
         ("FETCH", false),
     ] {
-        assert_eq!(is_safe(&method.parse().unwrap()), safe, "{method}");
+        assert_eq!(is_safe_method(&method.parse().unwrap()), safe, "{method}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::{DurationConfig, HealthConfig, OneOrMany, ServiceConfig, StatusRange};
-use crate::path::DECODED;
+use crate::path::DECODED_PATH_COUNT;
 use crate::{ConfigProblem, ServiceSet};
 
 fn problems(services: Vec<(&str, ServiceConfig)>) -> Vec<ConfigProblem> {
@@ -19,38 +19,38 @@ fn pointers(problems: &[ConfigProblem]) -> Vec<&str> {
 #[test]
 fn finds_a_service_by_the_authority_of_its_targets() {
     let config = BTreeMap::from([
-        ("a".to_owned(), ServiceConfig::at("http://a.example")),
-        ("b".to_owned(), ServiceConfig::at("https://[::1]:8443/base")),
+        ("a".to_owned(), ServiceConfig::with_url("http://a.example")),
+        ("b".to_owned(), ServiceConfig::with_url("https://[::1]:8443/base")),
     ]);
     let services = ServiceSet::new(&config).expect("a good config");
-    let name = |authority: &str| services.at(authority).map_or("", |service| service.name());
+    let name = |authority: &str| services.find_by_authority(authority).map_or("", |service| service.name());
     assert_eq!(["a.example", "A.example:80", "[::1]:8443"].map(name), ["a", "a", "b"]);
     assert_eq!(["a.example:81", "a.example:x", "[::1]", "b", ""].map(name), [""; 5]);
 }
 
 #[test]
 fn decodes_a_path_once_for_all_patterns() {
-    let mut config = ServiceConfig::at("http://a.example");
+    let mut config = ServiceConfig::with_url("http://a.example");
     config.paths = (0..100).map(|number| format!("/{number}")).chain(["/*".to_owned()]).collect();
     let services = ServiceSet::new(&BTreeMap::from([("a".to_owned(), config)])).expect("a good config");
     let service = services.get("a").expect("a service");
     for (path, times) in [("/plain", 1), ("/with;parameters", 2)] {
-        let before = DECODED.get();
+        let before = DECODED_PATH_COUNT.get();
         assert_eq!(service.check_path(path), Ok(()));
-        assert_eq!(DECODED.get() - before, times, "{path}");
+        assert_eq!(DECODED_PATH_COUNT.get() - before, times, "{path}");
     }
 }
 
 #[test]
 fn a_path_below_the_base_path_is_a_program_s_path() {
-    let config = BTreeMap::from([("a".to_owned(), ServiceConfig::at("http://a.example/api/v1/"))]);
+    let config = BTreeMap::from([("a".to_owned(), ServiceConfig::with_url("http://a.example/api/v1/"))]);
     let services = ServiceSet::new(&config).expect("a good config");
     let service = services.get("a").expect("a service");
     assert_eq!(service.base_path(), "/api/v1");
     for (path, below) in [("/api/v1/x?q", Some("/x?q")), ("/api/v1", Some("")), ("/api/v1?q", Some("?q"))] {
-        assert_eq!(service.below_base(path), below, "{path}");
+        assert_eq!(service.strip_base_path(path), below, "{path}");
     }
-    assert_eq!(["/api/v11", "/x", "/"].map(|path| service.below_base(path)), [None; 3]);
+    assert_eq!(["/api/v11", "/x", "/"].map(|path| service.strip_base_path(path)), [None; 3]);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn accepts_valid_urls() {
         "http://127.0.0.1:1",
         "HTTP://a",
     ] {
-        assert_eq!(problems(vec![("a", ServiceConfig::at(url))]), [], "{url}");
+        assert_eq!(problems(vec![("a", ServiceConfig::with_url(url))]), [], "{url}");
     }
 }
 
@@ -87,7 +87,7 @@ fn rejects_invalid_urls() {
         "http://a/../b",
         "http://a b",
     ] {
-        let found = problems(vec![("a", ServiceConfig::at(url))]);
+        let found = problems(vec![("a", ServiceConfig::with_url(url))]);
         assert_eq!(pointers(&found), ["/a/url"], "{url}");
         assert!(!found[0].message.contains("secret") && !found[0].hint.is_empty(), "{}", found[0].message);
     }
@@ -95,13 +95,13 @@ fn rejects_invalid_urls() {
 
 #[test]
 fn reports_all_mistakes_at_once() {
-    let mut wrong = ServiceConfig::at("");
+    let mut wrong = ServiceConfig::with_url("");
     wrong.url = OneOrMany::Many(vec!["http://a".into(), "nothing".into()]);
     wrong.timeout = DurationConfig::from_secs(0);
     wrong.forward = vec!["authorization".into(), "no header".into(), "Host".into()];
     wrong.headers = BTreeMap::from([("x-key".into(), "secret\n".into()), ("a/b c".into(), "x".into())]);
     wrong.paths = vec!["/fine".into(), "wrong".into()];
-    let found = problems(vec![("bad name", ServiceConfig::at("http://a")), ("catalog", wrong)]);
+    let found = problems(vec![("bad name", ServiceConfig::with_url("http://a")), ("catalog", wrong)]);
     assert_eq!(
         pointers(&found),
         [
@@ -120,7 +120,7 @@ fn reports_all_mistakes_at_once() {
 
 #[test]
 fn reports_settings_without_effect() {
-    let mut wrong = ServiceConfig::at("http://a");
+    let mut wrong = ServiceConfig::with_url("http://a");
     wrong.dns_refresh_rate = DurationConfig::from_secs(0);
     wrong.first_byte_timeout = Some(wrong.timeout);
     wrong.idle_timeout = DurationConfig::from_secs(0);
@@ -155,19 +155,19 @@ fn reports_settings_without_effect() {
 
 #[test]
 fn rejects_duplicate_targets() {
-    let mut twice = ServiceConfig::at("");
+    let mut twice = ServiceConfig::with_url("");
     twice.url = OneOrMany::Many(vec!["http://a".into(), "http://b".into(), "http://A/".into()]);
     assert_eq!(pointers(&problems(vec![("a", twice)])), ["/a/url/2"]);
 }
 
 #[test]
 fn rejects_missing_targets_and_duplicate_names() {
-    let mut none = ServiceConfig::at("");
+    let mut none = ServiceConfig::with_url("");
     none.url = OneOrMany::Many(Vec::new());
     let found = problems(vec![
-        ("Shop", ServiceConfig::at("http://a")),
+        ("Shop", ServiceConfig::with_url("http://a")),
         ("none", none),
-        ("shop", ServiceConfig::at("http://a")),
+        ("shop", ServiceConfig::with_url("http://a")),
     ]);
     assert_eq!(pointers(&found), ["/none/url", "/shop"]);
 }

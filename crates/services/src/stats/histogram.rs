@@ -14,7 +14,7 @@ const BOUNDS: [u64; 15] = [
 #[derive(Debug, Default)]
 pub struct DurationHistogram {
     counts: [AtomicU64; BOUNDS.len() + 1],
-    nanos: AtomicU64,
+    total_nanos: AtomicU64,
 }
 
 /// A snapshot of a histogram.
@@ -34,19 +34,19 @@ impl DurationHistogram {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.iter().position(|bound| nanos <= bound * 1000).unwrap_or(BOUNDS.len());
         self.counts[bucket].fetch_add(1, Relaxed);
-        self.nanos.fetch_add(nanos, Relaxed);
+        self.total_nanos.fetch_add(nanos, Relaxed);
     }
 
     /// Returns a snapshot.
     #[must_use]
-    pub fn read(&self) -> HistogramSnapshot {
+    pub fn snapshot(&self) -> HistogramSnapshot {
         let bounds = BOUNDS.iter().map(|micros| Duration::from_micros(*micros).as_secs_f64());
         let bounds = bounds.chain([f64::INFINITY]);
         let buckets: Vec<_> = bounds.zip(self.counts.iter().map(|count| count.load(Relaxed))).collect();
         let count = buckets.iter().map(|(_, count)| count).sum();
         HistogramSnapshot {
             buckets,
-            sum: Duration::from_nanos(self.nanos.load(Relaxed)).as_secs_f64(),
+            sum: Duration::from_nanos(self.total_nanos.load(Relaxed)).as_secs_f64(),
             count,
         }
     }
@@ -64,7 +64,7 @@ mod tests {
         for micros in [0, 250, 251, 10_000_000, 10_000_001] {
             histogram.observe(Duration::from_micros(micros));
         }
-        let reading = histogram.read();
+        let reading = histogram.snapshot();
         let filled: Vec<_> = reading.buckets.iter().filter(|(_, count)| *count > 0).copied().collect();
         assert_eq!(filled, [(0.00025, 2), (0.0005, 1), (10.0, 1), (f64::INFINITY, 1)]);
         assert_eq!((reading.count, reading.sum), (5, 20.000502));

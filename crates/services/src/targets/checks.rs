@@ -19,8 +19,8 @@ use crate::config::StatusRange;
 use crate::transport::ServiceTransport;
 
 /// The part of a response body in bytes that is read, so that its connection can be reused.
-const READ: usize = 64 * 1024;
-const AGENT: HeaderValue = HeaderValue::from_static("orfa-health");
+const MAX_BODY_READ: usize = 64 * 1024;
+const HEALTH_USER_AGENT: HeaderValue = HeaderValue::from_static("orfa-health");
 
 /// The settings of the checks: the request, the interval, and the evaluation of the results.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,41 +37,45 @@ pub(crate) struct HealthChecks {
 
 impl ServiceEndpoints {
     /// Starts the checks, if they are configured and not running.
-    pub(super) fn check(self: &Arc<Self>, outside: &BackgroundDependencies) {
-        let Some(checks) = &self.plan.checks else { return };
-        let mut checking = self.checking.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn start_health_checks(self: &Arc<Self>, outside: &BackgroundDependencies) {
+        let Some(checks) = &self.settings.checks else { return };
+        let mut checking = self.check_task.lock().unwrap_or_else(PoisonError::into_inner);
         if checking.as_ref().is_none_or(tokio::task::JoinHandle::is_finished) {
             let transport = Arc::clone(&outside.transport);
-            let checked = run(Arc::downgrade(self), checks.clone(), transport);
+            let checked = run_health_checks(Arc::downgrade(self), checks.clone(), transport);
             *checking = Some(tokio::spawn(watch_polls(PollSite::Upstream, checked)));
         }
     }
 
-    pub(super) fn stop_checking(&self) {
-        if let Some(task) = self.checking.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    pub(super) fn stop_health_checks(&self) {
+        if let Some(task) = self.check_task.lock().unwrap_or_else(PoisonError::into_inner).take() {
             task.abort();
         }
     }
 }
 
-async fn run(targets: Weak<ServiceEndpoints>, checks: HealthChecks, transport: Arc<dyn ServiceTransport>) {
+async fn run_health_checks(
+    targets: Weak<ServiceEndpoints>,
+    checks: HealthChecks,
+    transport: Arc<dyn ServiceTransport>,
+) {
     let mut ticks = interval(checks.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(peers) = targets.upgrade().map(|targets| targets.peers.load_full()) else { return };
-        join_all(peers.iter().map(|peer| check(peer, &checks, &*transport))).await;
+        join_all(peers.iter().map(|peer| check_endpoint(peer, &checks, &*transport))).await;
     }
 }
 
 /// Checks one endpoint once.
-async fn check(peer: &EndpointPeer, checks: &HealthChecks, transport: &dyn ServiceTransport) {
-    let well = timeout(checks.timeout, ask(peer, checks, transport)).await.unwrap_or(false);
+async fn check_endpoint(peer: &EndpointPeer, checks: &HealthChecks, transport: &dyn ServiceTransport) {
+    let well = timeout(checks.timeout, send_health_check(peer, checks, transport)).await.unwrap_or(false);
     let needed = if well { checks.healthy_threshold } else { checks.unhealthy_threshold };
-    if peer.standing.heard(well) < needed || !peer.standing.set_ill(!well) {
+    if peer.health.record_check(well) < needed || !peer.health.set_unhealthy(!well) {
         return;
     }
-    let (service, endpoint) = (&*peer.endpoint.origin.service, peer.place());
+    let (service, endpoint) = (&*peer.endpoint.origin.service, peer.log_name());
     if well {
         tracing::info!(service, endpoint, "an endpoint is healthy again, according to its health checks");
     } else {
@@ -79,11 +83,15 @@ async fn check(peer: &EndpointPeer, checks: &HealthChecks, transport: &dyn Servi
     }
 }
 
-async fn ask(peer: &EndpointPeer, checks: &HealthChecks, transport: &dyn ServiceTransport) -> bool {
-    let Ok(uri) = peer.endpoint.origin.uri(checks.path.clone(), None) else { return false };
+async fn send_health_check(
+    peer: &EndpointPeer,
+    checks: &HealthChecks,
+    transport: &dyn ServiceTransport,
+) -> bool {
+    let Ok(uri) = peer.endpoint.origin.build_uri(checks.path.clone(), None) else { return false };
     let mut request = http::Request::new(empty());
     *request.uri_mut() = uri;
-    request.headers_mut().insert(USER_AGENT, AGENT);
+    request.headers_mut().insert(USER_AGENT, HEALTH_USER_AGENT);
     for (name, value) in &checks.headers {
         request.headers_mut().insert(name, value.clone());
     }
@@ -94,9 +102,9 @@ async fn ask(peer: &EndpointPeer, checks: &HealthChecks, transport: &dyn Service
     let (mut body, mut read) = (answer.into_body(), 0);
     while let Some(Ok(frame)) = body.frame().await {
         read += frame.data_ref().map_or(0, bytes::Bytes::len);
-        if read > READ {
+        if read > MAX_BODY_READ {
             break;
         }
     }
-    checks.status.contain(status)
+    checks.status.contains_status(status)
 }

@@ -17,16 +17,16 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{BackgroundDependencies, EndpointPeer, ServiceEndpoints, literal, peer};
+use super::{BackgroundDependencies, EndpointPeer, ServiceEndpoints, literal_address, reuse_or_create_peer};
 use crate::body::BodyError;
 use crate::transport::TargetOrigin;
 
 /// The timeout of one lookup. The previous addresses are used meanwhile.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest time that a request waits for a lookup if there are previous addresses.
-const PATIENCE_WITH_OLD: Duration = Duration::from_secs(1);
+const MAX_LOOKUP_WAIT: Duration = Duration::from_secs(1);
 /// The number of lookups without a request in between after which a service is considered unused.
-const UNUSED: u32 = 12;
+const MAX_UNUSED_LOOKUPS: u32 = 12;
 
 /// A resolver of host names: the system's, or a table in tests.
 pub trait NameResolver: Send + Sync {
@@ -49,7 +49,7 @@ impl NameResolver for SystemResolver {
 #[derive(Debug)]
 pub(super) struct NameResolution {
     task: Mutex<Option<JoinHandle<()>>>,
-    told: watch::Sender<Result<(), Arc<str>>>,
+    result_sender: watch::Sender<Result<(), Arc<str>>>,
 }
 
 /// The result of a lookup for one origin.
@@ -57,20 +57,23 @@ type LookupResult = io::Result<Vec<SocketAddr>>;
 
 impl ServiceEndpoints {
     /// Waits for the next lookup, and starts the task if it is not running.
-    pub(super) async fn look_up(self: &Arc<Self>, outside: &BackgroundDependencies) -> Result<(), BodyError> {
-        let mut told = self.names.told.subscribe();
+    pub(super) async fn wait_for_lookup(
+        self: &Arc<Self>,
+        outside: &BackgroundDependencies,
+    ) -> Result<(), BodyError> {
+        let mut told = self.names.result_sender.subscribe();
         {
             let mut task = self.names.lock();
             if self.ready.load(Relaxed) {
                 return Ok(());
             }
             if task.as_ref().is_none_or(JoinHandle::is_finished) {
-                let followed = follow(Arc::downgrade(self), outside.clone());
+                let followed = resolve_periodically(Arc::downgrade(self), outside.clone());
                 *task = Some(tokio::spawn(watch_polls(PollSite::Upstream, followed)));
             }
         }
         // The sender lives as long as `self`. Previous addresses are better than a long wait.
-        let patience = if self.count() > 0 { PATIENCE_WITH_OLD } else { Duration::MAX };
+        let patience = if self.endpoint_count() > 0 { MAX_LOOKUP_WAIT } else { Duration::MAX };
         if timeout(patience, told.changed()).await.is_err() {
             return Ok(());
         }
@@ -78,24 +81,28 @@ impl ServiceEndpoints {
         told.map_err(|reason| reason.to_string().into())
     }
 
-    pub(super) fn stop_looking_up(&self) {
+    pub(super) fn stop_lookups(&self) {
         if let Some(task) = self.names.lock().take() {
             task.abort();
         }
     }
 
     /// Updates the endpoints from the results of a lookup. Returns an error if no endpoint remains.
-    fn learn(&self, found: Vec<LookupResult>) -> Result<(), Arc<str>> {
+    fn update_endpoints(&self, found: Vec<LookupResult>) -> Result<(), Arc<str>> {
         let known = self.peers.load_full();
         let mut peers: Vec<Arc<EndpointPeer>> = Vec::with_capacity(known.len());
         let mut failed: Arc<str> = "it has no address".into();
-        for (origin, found) in self.plan.origins.iter().zip(found) {
+        for (origin, found) in self.settings.origins.iter().zip(found) {
             let reason = match found {
                 Ok(addresses) if !addresses.is_empty() => {
                     let mut addresses: Vec<_> = addresses;
                     addresses.sort_unstable();
                     addresses.dedup();
-                    peers.extend(addresses.into_iter().map(|address| peer(&known, origin, Some(address))));
+                    peers.extend(
+                        addresses
+                            .into_iter()
+                            .map(|address| reuse_or_create_peer(&known, origin, Some(address))),
+                    );
                     continue;
                 }
                 Ok(_) => "it has no address".to_owned(),
@@ -104,7 +111,7 @@ impl ServiceEndpoints {
             let (service, name) = (&*origin.service, origin.authority.as_str());
             tracing::warn!(service, name, reason, "a name can't be resolved; its old addresses remain");
             failed = format!("the name in `{}` can't be resolved: {reason}", origin.authority).into();
-            peers.extend(known.iter().filter(|peer| peer.is_at(origin)).cloned());
+            peers.extend(known.iter().filter(|peer| peer.has_target(origin)).cloned());
         }
         if peers.is_empty() {
             return Err(failed);
@@ -119,7 +126,7 @@ impl ServiceEndpoints {
 
 impl Default for NameResolution {
     fn default() -> Self {
-        Self { task: Mutex::default(), told: watch::Sender::new(Ok(())) }
+        Self { task: Mutex::default(), result_sender: watch::Sender::new(Ok(())) }
     }
 }
 
@@ -131,17 +138,17 @@ impl NameResolution {
 
 /// Resolves the names periodically. Ends when the service is unused, dropped, or without addresses, so that
 /// the next request starts a new task.
-async fn follow(targets: Weak<ServiceEndpoints>, outside: BackgroundDependencies) {
+async fn resolve_periodically(targets: Weak<ServiceEndpoints>, outside: BackgroundDependencies) {
     let mut unused = 0;
     while let Some(strong) = targets.upgrade() {
-        let (origins, pause) = (strong.plan.origins.clone(), strong.plan.dns_refresh_rate);
+        let (origins, pause) = (strong.settings.origins.clone(), strong.settings.dns_refresh_rate);
         drop(strong);
-        let found = join_all(origins.iter().map(|origin| find(origin, &outside))).await;
+        let found = join_all(origins.iter().map(|origin| look_up_origin(origin, &outside))).await;
         let Some(strong) = targets.upgrade() else { return };
-        let learnt = strong.learn(found);
+        let learnt = strong.update_endpoints(found);
         let failed = learnt.is_err();
-        unused = if strong.used.swap(false, Relaxed) { 0 } else { unused + 1 };
-        let asleep = unused >= UNUSED && strong.plan.checks.is_none();
+        unused = if strong.was_used.swap(false, Relaxed) { 0 } else { unused + 1 };
+        let asleep = unused >= MAX_UNUSED_LOOKUPS && strong.settings.checks.is_none();
         {
             // Under the lock, so that a request that sees this task cannot miss its result.
             let mut task = strong.names.lock();
@@ -149,7 +156,7 @@ async fn follow(targets: Weak<ServiceEndpoints>, outside: BackgroundDependencies
             if failed || asleep {
                 *task = None;
             }
-            let _ = strong.names.told.send_replace(learnt);
+            let _ = strong.names.result_sender.send_replace(learnt);
         }
         if failed || asleep {
             return;
@@ -159,12 +166,12 @@ async fn follow(targets: Weak<ServiceEndpoints>, outside: BackgroundDependencies
     }
 }
 
-async fn find(origin: &TargetOrigin, outside: &BackgroundDependencies) -> LookupResult {
-    match literal(origin) {
+async fn look_up_origin(origin: &TargetOrigin, outside: &BackgroundDependencies) -> LookupResult {
+    match literal_address(origin) {
         Some(address) => Ok(vec![address]),
         None => {
             let look_up = outside.resolver.resolve(origin.authority.host(), origin.port());
-            timeout(PATIENCE, look_up).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            timeout(LOOKUP_TIMEOUT, look_up).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::standing::{EndpointHealth, HealthChange, RequestVerdict};
+use super::endpoint_health::{EndpointHealth, HealthChange, RequestVerdict};
 use crate::stats::EndpointStats;
 use crate::transport::{RequestEndpoint, TargetOrigin};
 
@@ -11,7 +11,7 @@ use crate::transport::{RequestEndpoint, TargetOrigin};
 #[derive(Debug)]
 pub(crate) struct EndpointPeer {
     pub(crate) endpoint: RequestEndpoint,
-    pub(super) standing: EndpointHealth,
+    pub(super) health: EndpointHealth,
     outstanding: AtomicU32,
     requests: AtomicU64,
     failures: AtomicU64,
@@ -23,14 +23,14 @@ pub(crate) struct EndpointPeer {
 pub(crate) struct EndpointLease {
     pub(crate) peer: Arc<EndpointPeer>,
     /// Whether the endpoint was ejected, and this request is a probe.
-    chance: bool,
+    is_probe: bool,
 }
 
 impl EndpointPeer {
     pub(super) fn new(endpoint: RequestEndpoint) -> Self {
         Self {
             endpoint,
-            standing: EndpointHealth::new(),
+            health: EndpointHealth::new(),
             outstanding: AtomicU32::new(0),
             requests: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -39,10 +39,10 @@ impl EndpointPeer {
     }
 
     /// Returns the same endpoint with other connection settings, keeping its state.
-    pub(super) fn moved(&self, endpoint: RequestEndpoint) -> Self {
+    pub(super) fn with_endpoint(&self, endpoint: RequestEndpoint) -> Self {
         Self {
             endpoint,
-            standing: self.standing.copy(),
+            health: self.health.copy_state(),
             outstanding: AtomicU32::new(0),
             requests: AtomicU64::new(self.requests.load(Relaxed)),
             failures: AtomicU64::new(self.failures.load(Relaxed)),
@@ -51,9 +51,10 @@ impl EndpointPeer {
     }
 
     /// Whether the endpoint belongs to this target, whatever the connection settings.
-    pub(super) fn is_at(&self, origin: &TargetOrigin) -> bool {
+    pub(super) fn has_target(&self, origin: &TargetOrigin) -> bool {
         let own = &self.endpoint.origin;
-        (&own.scheme, &own.authority, &own.base) == (&origin.scheme, &origin.authority, &origin.base)
+        (&own.scheme, &own.authority, &own.base_path)
+            == (&origin.scheme, &origin.authority, &origin.base_path)
     }
 
     /// The number of requests in flight.
@@ -65,24 +66,24 @@ impl EndpointPeer {
     pub(super) fn lease(self: &Arc<Self>, chance: bool) -> EndpointLease {
         self.outstanding.fetch_add(1, Relaxed);
         self.requests.fetch_add(1, Relaxed);
-        EndpointLease { peer: Arc::clone(self), chance }
+        EndpointLease { peer: Arc::clone(self), is_probe: chance }
     }
 
     /// Records the outcome of a request. `chance` marks a request that was sent although the endpoint was
     /// ejected.
-    pub(crate) fn note(&self, verdict: RequestVerdict, chance: bool) {
-        if verdict != RequestVerdict::Good {
+    pub(crate) fn record_outcome(&self, verdict: RequestVerdict, chance: bool) {
+        if verdict != RequestVerdict::Success {
             self.failures.fetch_add(1, Relaxed);
         }
         let service = &*self.endpoint.origin.service;
-        match self.standing.note(verdict, chance) {
-            Some(HealthChange::Out(pause)) => {
+        match self.health.record_outcome(verdict, chance) {
+            Some(HealthChange::Ejected(pause)) => {
                 self.ejections.fetch_add(1, Relaxed);
-                let (endpoint, pause) = (self.place(), pause.as_secs_f64());
+                let (endpoint, pause) = (self.log_name(), pause.as_secs_f64());
                 tracing::warn!(service, endpoint, pause, "an endpoint failed too often and is ejected");
             }
-            Some(HealthChange::Back) => {
-                let endpoint = self.place();
+            Some(HealthChange::Restored) => {
+                let endpoint = self.log_name();
                 tracing::info!(service, endpoint, "an endpoint is restored");
             }
             None => {}
@@ -97,12 +98,12 @@ impl EndpointPeer {
             failures: self.failures.load(Relaxed),
             ejections: self.ejections.load(Relaxed),
             outstanding: self.outstanding(),
-            healthy: self.standing.is_in(),
+            healthy: self.health.is_available(),
         }
     }
 
     /// Returns the endpoint's name and address, for the log.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn log_name(&self) -> String {
         let authority = &self.endpoint.origin.authority;
         match self.endpoint.address {
             Some(address) if authority.as_str() != address.to_string() => format!("{authority} ({address})"),
@@ -113,13 +114,13 @@ impl EndpointPeer {
 
 impl EndpointLease {
     /// Records the outcome of the request.
-    pub(crate) fn note(&self, verdict: RequestVerdict) {
-        self.peer.note(verdict, self.chance);
+    pub(crate) fn record_outcome(&self, verdict: RequestVerdict) {
+        self.peer.record_outcome(verdict, self.is_probe);
     }
 
     /// Whether this request is a probe of an ejected endpoint.
-    pub(crate) fn is_chance(&self) -> bool {
-        self.chance
+    pub(crate) fn is_probe(&self) -> bool {
+        self.is_probe
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use http::{HeaderMap, HeaderValue};
 
 use super::{TRACEPARENT, TRACESTATE};
-use crate::headers::values;
+use crate::headers::field_values;
 
 /// The maximum number of members of a `tracestate` (section 3.3.1.1).
 const MAX_MEMBERS: usize = 32;
@@ -26,8 +26,8 @@ pub struct SpanContext {
 impl SpanContext {
     /// Reads the context from a request's headers; `None` unless there is exactly one valid `traceparent`.
     #[must_use]
-    pub fn of(headers: &HeaderMap) -> Option<Self> {
-        let mut values = values(headers, &TRACEPARENT);
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
+        let mut values = field_values(headers, &TRACEPARENT);
         let (first, None) = (values.next()?, values.next()) else { return None };
         Self::parse(first.as_bytes())
     }
@@ -40,19 +40,19 @@ impl SpanContext {
         if [2, 35, 52].iter().any(|&dash| known[dash] != b'-') || version == b"ff" {
             return None;
         }
-        let version = hex(version)?;
+        let version = parse_hex(version)?;
         if !more.is_empty() && (version == 0 || more[0] != b'-') {
             return None;
         }
-        let (trace_id, span_id) = (hex(trace_id)?, u64::try_from(hex(span_id)?).ok()?);
-        let sampled = hex(flags)? & 1 == 1;
+        let (trace_id, span_id) = (parse_hex(trace_id)?, u64::try_from(parse_hex(span_id)?).ok()?);
+        let sampled = parse_hex(flags)? & 1 == 1;
         (trace_id != 0 && span_id != 0).then_some(Self { trace_id, span_id, sampled })
     }
 
     /// Returns the context of an upstream call made within this span.
     #[must_use]
     pub fn child(&self, call: usize) -> Self {
-        Self { span_id: mixed(self.span_id, call as u64), ..*self }
+        Self { span_id: derive_span_id(self.span_id, call as u64), ..*self }
     }
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for SpanContext {
 }
 
 /// Derives a span id from another one and a number: a step of SplitMix64, which is a bijection.
-fn mixed(span: u64, number: u64) -> u64 {
+fn derive_span_id(span: u64, number: u64) -> u64 {
     let mut mixed = span.wrapping_add((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -73,7 +73,7 @@ fn mixed(span: u64, number: u64) -> u64 {
 }
 
 /// Parses lower-case hexadecimal digits without sign.
-fn hex(digits: &[u8]) -> Option<u128> {
+fn parse_hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |number, digit| {
         let digit = match digit {
             b'0'..=b'9' => digit - b'0',
@@ -85,7 +85,7 @@ fn hex(digits: &[u8]) -> Option<u128> {
 }
 
 /// Joins all `tracestate` fields into one value, if all are well-formed.
-pub(super) fn state(headers: &HeaderMap) -> Option<HeaderValue> {
+pub(super) fn parse_tracestate(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut joined = String::new();
     for value in headers.get_all(TRACESTATE) {
         for member in value.to_str().ok()?.split(',').map(|member| member.trim_matches([' ', '\t'])) {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::{RequestTrace, SpanContext, TRACEPARENT, TRACESTATE};
 
-const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const TRACEPARENT_VALUE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn headers(fields: &[(http::HeaderName, &'static str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -15,9 +15,9 @@ fn headers(fields: &[(http::HeaderName, &'static str)]) -> HeaderMap {
     headers
 }
 
-fn told(trace: &RequestTrace, call: usize) -> HeaderMap {
+fn injected_headers(trace: &RequestTrace, call: usize) -> HeaderMap {
     let mut headers = headers(&[(TRACEPARENT, "forged"), (TRACESTATE, "forged=1")]);
-    trace.mark(&mut headers, call);
+    trace.inject_headers(&mut headers, call);
     headers
 }
 
@@ -41,13 +41,22 @@ fn rejects_a_malformed_traceparent() {
     ] {
         assert_eq!(SpanContext::parse(bad.as_bytes()), None, "{bad}");
     }
-    assert_eq!(SpanContext::of(&headers(&[(TRACEPARENT, GIVEN), (TRACEPARENT, GIVEN)])), None, "repeated");
+    assert_eq!(
+        SpanContext::from_headers(&headers(&[
+            (TRACEPARENT, TRACEPARENT_VALUE),
+            (TRACEPARENT, TRACEPARENT_VALUE)
+        ])),
+        None,
+        "repeated"
+    );
 }
 
 #[test]
 fn reads_the_known_fields_of_future_versions() {
-    let given = SpanContext::parse(GIVEN.as_bytes()).unwrap();
-    for later in ["cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-the-future-brings", GIVEN] {
+    let given = SpanContext::parse(TRACEPARENT_VALUE.as_bytes()).unwrap();
+    for later in
+        ["cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-the-future-brings", TRACEPARENT_VALUE]
+    {
         assert_eq!(SpanContext::parse(later.as_bytes()), Some(given));
     }
     assert_eq!((given.span_id, given.sampled), (0x00f0_67aa_0ba9_02b7, true));
@@ -57,42 +66,44 @@ fn reads_the_known_fields_of_future_versions() {
 
 #[test]
 fn propagates_an_unrecorded_trace_unchanged() {
-    let client = headers(&[(TRACEPARENT, GIVEN), (TRACESTATE, "a=1, b@c=2"), (TRACESTATE, ",d=3")]);
-    let trace = RequestTrace::handed_on(SpanContext::of(&client).unwrap(), &client);
-    let service = told(&trace, 7);
+    let client =
+        headers(&[(TRACEPARENT, TRACEPARENT_VALUE), (TRACESTATE, "a=1, b@c=2"), (TRACESTATE, ",d=3")]);
+    let trace = RequestTrace::new_propagated(SpanContext::from_headers(&client).unwrap(), &client);
+    let service = injected_headers(&trace, 7);
     assert_eq!(
         (&service[TRACEPARENT], &service[TRACESTATE]),
-        (&GIVEN.parse().unwrap(), &"a=1,b@c=2,d=3".parse().unwrap())
+        (&TRACEPARENT_VALUE.parse().unwrap(), &"a=1,b@c=2,d=3".parse().unwrap())
     );
-    drop(trace.phase("run"));
-    assert!(trace.phases().is_empty() && !trace.is_recorded());
-    let untold = told(&RequestTrace::default(), 0);
+    drop(trace.start_phase("run"));
+    assert!(trace.completed_phases().is_empty() && !trace.is_recorded());
+    let untold = injected_headers(&RequestTrace::default(), 0);
     assert_eq!(untold[TRACEPARENT], "forged", "without a trace the headers are left alone");
 }
 
 #[test]
 fn each_call_of_a_recorded_trace_is_a_separate_span() {
     let ours = SpanContext { trace_id: 7, span_id: 8, sampled: true };
-    let trace = RequestTrace::recorded(ours, None);
-    let told: Vec<SpanContext> =
-        (0..100).map(|call| SpanContext::of(&told(&trace, call)).expect("a context")).collect();
+    let trace = RequestTrace::new_recorded(ours, None);
+    let told: Vec<SpanContext> = (0..100)
+        .map(|call| SpanContext::from_headers(&injected_headers(&trace, call)).expect("a context"))
+        .collect();
     for (call, context) in told.iter().enumerate() {
         assert_eq!((context.trace_id, context.sampled), (7, true));
         assert_eq!(*context, ours.child(call));
         assert_ne!(context.span_id, ours.span_id);
         assert!(told[..call].iter().all(|other| other.span_id != context.span_id), "call {call}");
     }
-    drop(trace.phase("run"));
-    assert_eq!(trace.phases()[0].name, "run");
+    drop(trace.start_phase("run"));
+    assert_eq!(trace.completed_phases()[0].name, "run");
 }
 
 #[test]
 fn drops_a_malformed_tracestate_completely() {
     let long: &'static str = Box::leak(format!("a={}", "x".repeat(2000)).into_boxed_str());
     for bad in ["novalue", "A=1", "a=1,=2", "a=1,b", "a=b=c", "a=", long, "a=\tb"] {
-        let client = headers(&[(TRACEPARENT, GIVEN), (TRACESTATE, bad)]);
-        let trace = RequestTrace::handed_on(SpanContext::of(&client).unwrap(), &client);
-        assert_eq!(told(&trace, 0).get(TRACESTATE), None, "{bad}");
+        let client = headers(&[(TRACEPARENT, TRACEPARENT_VALUE), (TRACESTATE, bad)]);
+        let trace = RequestTrace::new_propagated(SpanContext::from_headers(&client).unwrap(), &client);
+        assert_eq!(injected_headers(&trace, 0).get(TRACESTATE), None, "{bad}");
     }
 }
 

@@ -38,7 +38,7 @@ impl<V: ?Sized> ChainLimitVerifier<V> {
     fn check_chain(&self, intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
         let most = self.max_intermediates;
         if intermediates.len() > most {
-            return Err(refused(format!("the chain has more than {most} intermediate certificates")));
+            return Err(chain_error(format!("the chain has more than {most} intermediate certificates")));
         }
         // Parsed by webpki itself, which passes over certificates that it can't parse.
         let mut parsed = RootCertStore::empty();
@@ -50,14 +50,14 @@ impl<V: ?Sized> ChainLimitVerifier<V> {
         });
         if is_ambiguous {
             let reason = "the chain has intermediate certificates with the same subject and different keys";
-            return Err(refused(reason.to_owned()));
+            return Err(chain_error(reason.to_owned()));
         }
         Ok(())
     }
 }
 
 /// Returns the error of a chain that is refused for this reason.
-fn refused(reason: String) -> Error {
+fn chain_error(reason: String) -> Error {
     let reason: Box<dyn StdError + Send + Sync> = reason.into();
     CertificateError::Other(OtherError(Arc::from(reason))).into()
 }
@@ -127,7 +127,7 @@ impl ClientCertVerifier for ChainLimitVerifier<dyn ClientCertVerifier> {
     ) -> Result<ClientCertVerified, Error> {
         let bytes = intermediates.iter().map(|certificate| certificate.len()).sum::<usize>();
         if end_entity.len() + bytes > MAX_CLIENT_CHAIN {
-            return Err(refused(format!("the chain has more than {MAX_CLIENT_CHAIN} bytes")));
+            return Err(chain_error(format!("the chain has more than {MAX_CLIENT_CHAIN} bytes")));
         }
         self.check_chain(intermediates)?;
         self.inner.verify_client_cert(end_entity, intermediates, now)

@@ -18,8 +18,8 @@ use tokio_util::either::Either;
 use super::{RequestEndpoint, TargetOrigin, http1, http2, tls};
 use crate::body::BodyError;
 use crate::config::ServiceProtocol;
+use crate::coop::CooperativeStream;
 use crate::hosts::ReachableAddresses;
-use crate::turn::CooperativeStream;
 
 /// The connection settings in a service's config.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub(crate) struct ConnectSettings {
     /// The server name that certificates must match, if it is not the target's host.
     pub(crate) server_name: Option<ServerName<'static>>,
     /// The addresses that targets may have.
-    pub(crate) reach: ReachableAddresses,
+    pub(crate) reachable_addresses: ReachableAddresses,
 }
 
 /// TLS settings for one target.
@@ -44,7 +44,7 @@ pub(crate) struct TargetTls {
 
 impl ConnectSettings {
     /// Returns the TLS settings for a target, if its scheme requires TLS.
-    pub(crate) fn tls(
+    pub(crate) fn target_tls(
         &self,
         scheme: &Scheme,
         authority: &Authority,
@@ -55,7 +55,7 @@ impl ConnectSettings {
         let config = Arc::clone(&self.tls.as_ref().ok_or("TLS can't be used")?.config);
         let name = match &self.server_name {
             Some(name) => name.clone(),
-            None => ServerName::try_from(bare(authority.host()).to_owned())
+            None => ServerName::try_from(strip_brackets(authority.host()).to_owned())
                 .map_err(|_| "its host is not a valid server name")?,
         };
         Ok(Some(TargetTls { config, name }))
@@ -63,7 +63,7 @@ impl ConnectSettings {
 }
 
 /// Returns a host without the brackets of IPv6 addresses in URLs.
-fn bare(host: &str) -> &str {
+fn strip_brackets(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
@@ -84,15 +84,15 @@ pub(crate) async fn connect(endpoint: &RequestEndpoint) -> Result<TransportConne
     let late = || io::Error::new(io::ErrorKind::TimedOut, "connecting took too long");
     let stream = async {
         let socket = match endpoint.address {
-            Some(address) => open(origin, address).await?,
-            None => any(origin, end).await?,
+            Some(address) => connect_tcp(origin, address).await?,
+            None => connect_any(origin, end).await?,
         };
         // A request of two packets must not wait for the target's delayed acknowledgement.
         socket.set_nodelay(true)?;
-        secure(origin, socket).await
+        start_tls(origin, socket).await
     };
     let stream = timeout_at(end, stream).await.map_err(|_| late())??;
-    set_socket_linger(tcp(&stream), None)?;
+    set_socket_linger(tcp_stream(&stream), None)?;
     if is_http2(origin, &stream) {
         Ok(TransportConnection::Http2(http2::ClientHttp2Connection::new(stream).await?))
     } else {
@@ -100,8 +100,8 @@ pub(crate) async fn connect(endpoint: &RequestEndpoint) -> Result<TransportConne
     }
 }
 
-async fn open(origin: &TargetOrigin, address: SocketAddr) -> io::Result<TcpStream> {
-    origin.dial.reach.check(address)?;
+async fn connect_tcp(origin: &TargetOrigin, address: SocketAddr) -> io::Result<TcpStream> {
+    origin.dial.reachable_addresses.check_address(address)?;
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // An aborted attempt must not occupy a port (`http1/socket.rs`).
     socket.set_zero_linger()?;
@@ -109,14 +109,14 @@ async fn open(origin: &TargetOrigin, address: SocketAddr) -> io::Result<TcpStrea
 }
 
 /// Connects to the first of the name's addresses that accepts. Each gets its share of the remaining time.
-async fn any(origin: &TargetOrigin, end: Instant) -> io::Result<TcpStream> {
-    let host = bare(origin.authority.host());
+async fn connect_any(origin: &TargetOrigin, end: Instant) -> io::Result<TcpStream> {
+    let host = strip_brackets(origin.authority.host());
     let addresses: Vec<SocketAddr> = lookup_host((host, origin.port())).await?.collect();
     let mut result = Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
     for (index, address) in addresses.iter().enumerate() {
         let left = u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         let share = Instant::now() + end.duration_since(Instant::now()) / left;
-        match timeout_at(share, open(origin, *address)).await {
+        match timeout_at(share, connect_tcp(origin, *address)).await {
             Ok(Ok(socket)) => return Ok(socket),
             Ok(Err(error)) => result = Err(error),
             Err(_) => result = Err(io::ErrorKind::TimedOut.into()),
@@ -125,15 +125,15 @@ async fn any(origin: &TargetOrigin, end: Instant) -> io::Result<TcpStream> {
     result
 }
 
-async fn secure(origin: &TargetOrigin, socket: TcpStream) -> io::Result<TransportStream> {
+async fn start_tls(origin: &TargetOrigin, socket: TcpStream) -> io::Result<TransportStream> {
     let Some(tls) = &origin.tls else { return Ok(Either::Left(CooperativeStream::new(socket))) };
-    let socket = CooperativeStream::below_tls(socket);
+    let socket = CooperativeStream::for_tls_session(socket);
     let connector = TlsConnector::from(Arc::clone(&tls.config));
     Ok(Either::Right(Box::new(connector.connect(tls.name.clone(), socket).await?)))
 }
 
 /// Returns the socket of a connection.
-pub(crate) fn tcp(stream: &TransportStream) -> &TcpStream {
+pub(crate) fn tcp_stream(stream: &TransportStream) -> &TcpStream {
     match stream {
         Either::Left(socket) => socket.get_ref(),
         Either::Right(tls) => tls.get_ref().0.get_ref(),

@@ -72,29 +72,29 @@ impl ClientHttp1Connection {
         home: RequestEndpoint,
     ) -> Result<Response<StreamedServiceBody>, UnsentRequest> {
         if !self.is_idle() {
-            return Err(UnsentRequest::Whole(Box::new(request), ConnectionUnavailable.into()));
+            return Err(UnsentRequest::Retryable(Box::new(request), ConnectionUnavailable.into()));
         }
-        self.0.stream.may_close(false);
-        let host = home.origin.host(request.uri());
+        self.0.stream.set_close_normally(false);
+        let host = home.origin.host_header(request.uri());
         let mut outgoing = OutgoingRequest::new(request, &host);
         let mut interim = 0;
-        match poll_fn(|context| self.poll_answer(&mut outgoing, &mut interim, context)).await {
-            Ok(head) => Ok(self.hand_over(head, outgoing, home)),
-            Err(error) => Err(outgoing.unsent(error)),
+        match poll_fn(|context| self.poll_response(&mut outgoing, &mut interim, context)).await {
+            Ok(head) => Ok(self.finish_response(head, outgoing, home)),
+            Err(error) => Err(outgoing.into_unsent(error)),
         }
     }
 
     /// Drives the request until the head of the response has arrived. Counts interim responses.
-    fn poll_answer(
+    fn poll_response(
         &mut self,
         outgoing: &mut OutgoingRequest,
         interim: &mut usize,
         context: &mut Context<'_>,
     ) -> Poll<Result<ResponseHead, BodyError>> {
         let ClientHttp1Parts { stream, input } = &mut *self.0;
-        outgoing.go_on(stream, context)?;
+        outgoing.write_available(stream, context)?;
         loop {
-            match response::read(input, outgoing.method())? {
+            match response::read_head(input, outgoing.method())? {
                 // Interim responses are skipped (RFC 9110, section 15.2), one in each poll: the input may
                 // contain many.
                 Some(head) if head.is_interim() => {
@@ -107,7 +107,7 @@ impl ClientHttp1Connection {
                 }
                 Some(head) => {
                     if let BodyFraming::Length(length) = head.framing {
-                        input.fill(length, stream, context);
+                        input.fill_available(length, stream, context);
                     }
                     return Poll::Ready(Ok(head));
                 }
@@ -115,16 +115,18 @@ impl ClientHttp1Connection {
                     Ok(true) => {}
                     // A write error is more specific than a missing response.
                     Ok(false) => {
-                        return Poll::Ready(Err(outgoing.failure(io::ErrorKind::UnexpectedEof.into())));
+                        return Poll::Ready(Err(
+                            outgoing.response_failure(io::ErrorKind::UnexpectedEof.into())
+                        ));
                     }
-                    Err(error) => return Poll::Ready(Err(outgoing.failure(error))),
+                    Err(error) => return Poll::Ready(Err(outgoing.response_failure(error))),
                 },
             }
         }
     }
 
     /// Returns the response, and puts the connection back into the pool or into the response's body.
-    fn hand_over(
+    fn finish_response(
         mut self,
         head: ResponseHead,
         outgoing: OutgoingRequest,
@@ -133,7 +135,7 @@ impl ClientHttp1Connection {
         let ResponseHead { mut response, framing, is_last } = head;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let ClientHttp1Parts { mut stream, mut input } = *self.0;
-            stream.may_close(true);
+            stream.set_close_normally(true);
             response.extensions_mut().insert(UpgradedService::new(stream, input.take_all()));
             return response.map(|()| crate::body::empty());
         }
@@ -142,8 +144,8 @@ impl ClientHttp1Connection {
             && let Some(bytes) = self.0.input.take_exactly(length)
         {
             match (outgoing.is_done(), may_stay) {
-                (true, true) => self.keep(home),
-                (true, false) => self.rest(),
+                (true, true) => self.return_to_pool(home),
+                (true, false) => self.mark_idle(),
                 (false, _) => {}
             }
             return response.map(|()| full(bytes));
@@ -153,16 +155,16 @@ impl ClientHttp1Connection {
     }
 
     /// Puts the connection back into the pool, unless there is unexpected data.
-    fn keep(mut self, home: RequestEndpoint) {
+    fn return_to_pool(mut self, home: RequestEndpoint) {
         if self.0.input.is_empty() {
             self.0.input.shrink();
-            home.origin.pool.keep(home.address, self);
+            home.origin.pool.put_idle(home.address, self);
         }
     }
 
     /// Marks the connection as idle: when dropped, it is closed instead of reset.
-    pub(crate) fn rest(&mut self) {
-        self.0.stream.may_close(true);
+    pub(crate) fn mark_idle(&mut self) {
+        self.0.stream.set_close_normally(true);
     }
 
     /// Whether the peer has sent nothing since the last response. Registers no waker: later data is noticed

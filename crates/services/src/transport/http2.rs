@@ -24,11 +24,11 @@ use tokio::task::coop::poll_proceed;
 use super::connect::TransportStream;
 use super::{MAX_HEAD, TransportError, UnsentRequest};
 use crate::body::{BodyError, StreamedServiceBody};
+use crate::coop::PacedReader;
 use crate::http1::content_length;
-use crate::turn::PacedReader;
 
 /// The interval and the timeout of keep-alive pings on connections with requests in flight.
-const PING_EVERY: Duration = Duration::from_secs(20);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Flow control windows in bytes, for the body of one response and for all bodies of a connection.
@@ -59,13 +59,13 @@ pub(crate) struct ClientHttp2Connection {
 #[derive(Debug)]
 struct StreamLoad {
     streams: AtomicUsize,
-    allowed: AtomicUsize,
+    max_streams: AtomicUsize,
 }
 
 /// A slot on a connection for one request.
 pub(crate) struct StreamSlot {
     sender: SendRequest<StreamedServiceBody>,
-    taken: StreamCountGuard,
+    stream_guard: StreamCountGuard,
 }
 
 /// Counts a request until its response has been read or dropped.
@@ -91,7 +91,7 @@ impl ClientHttp2Connection {
         let stream = join(PacedReader::new(reader), writer);
         let (sender, mut driver) = Builder::new(MeasuredExecutor)
             .timer(TokioTimer::new())
-            .keep_alive_interval(PING_EVERY)
+            .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
             .max_header_list_size(MAX_HEAD)
             .max_frame_size(MAX_FRAME)
@@ -104,11 +104,11 @@ impl ClientHttp2Connection {
             .handshake(TokioIo::new(stream))
             .await?;
         let allowed = AtomicUsize::new(driver.current_max_send_streams());
-        let load = Arc::new(StreamLoad { streams: AtomicUsize::new(0), allowed });
+        let load = Arc::new(StreamLoad { streams: AtomicUsize::new(0), max_streams: allowed });
         let told = Arc::clone(&load);
         MeasuredExecutor.execute(poll_fn(move |context| {
             let ended = driver.poll_unpin(context);
-            told.allowed.store(driver.current_max_send_streams(), Relaxed);
+            told.max_streams.store(driver.current_max_send_streams(), Relaxed);
             ended.map(drop)
         }));
         Ok(Self { sender, load })
@@ -130,13 +130,13 @@ impl ClientHttp2Connection {
 
     /// Whether another request may share the connection: the peer would accept it at once, and there are
     /// fewer than [`MAX_STREAMS`].
-    pub(crate) fn has_room(&self) -> bool {
-        self.streams() < self.load.allowed.load(Relaxed).min(MAX_STREAMS)
+    pub(crate) fn has_free_slot(&self) -> bool {
+        self.streams() < self.load.max_streams.load(Relaxed).min(MAX_STREAMS)
     }
 
-    pub(crate) fn place(&self) -> StreamSlot {
+    pub(crate) fn reserve_slot(&self) -> StreamSlot {
         self.load.streams.fetch_add(1, Relaxed);
-        StreamSlot { sender: self.sender.clone(), taken: StreamCountGuard(Arc::clone(&self.load)) }
+        StreamSlot { sender: self.sender.clone(), stream_guard: StreamCountGuard(Arc::clone(&self.load)) }
     }
 }
 
@@ -156,12 +156,20 @@ impl StreamSlot {
         match self.sender.try_send_request(request).await {
             Ok(response) => {
                 let left = content_length(response.headers()).ok().flatten();
-                let body = |body| SlottedBody { body, left, is_asked, _taken: self.taken }.boxed_unsync();
+                let body = |body| {
+                    SlottedBody {
+                        body,
+                        remaining_bytes: left,
+                        is_request_complete: is_asked,
+                        _taken: self.stream_guard,
+                    }
+                    .boxed_unsync()
+                };
                 Ok(response.map(body))
             }
             Err(mut error) => Err(match error.take_message() {
-                Some(request) => UnsentRequest::Whole(Box::new(request), error.into_error().into()),
-                None => UnsentRequest::Lost(lost(error.into_error())),
+                Some(request) => UnsentRequest::Retryable(Box::new(request), error.into_error().into()),
+                None => UnsentRequest::NotRetryable(send_error(error.into_error())),
             }),
         }
     }
@@ -170,7 +178,7 @@ impl StreamSlot {
 /// Returns the error of a request that was sent without getting a response. Peers report unprocessed requests
 /// (RFC 9113, section 8.7): by refusing the stream, or by a GOAWAY frame with the last stream that was
 /// processed. The library reports GOAWAY errors exactly to the streams after that one.
-fn lost(error: hyper::Error) -> TransportError {
+fn send_error(error: hyper::Error) -> TransportError {
     let said = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
     let is_refused = said.is_some_and(|said| {
         let is_refused = said.is_reset() && said.reason() == Some(h2::Reason::REFUSED_STREAM);
@@ -183,11 +191,11 @@ fn lost(error: hyper::Error) -> TransportError {
 struct SlottedBody {
     body: Incoming,
     /// The remaining length, if the head contains a length.
-    left: Option<u64>,
+    remaining_bytes: Option<u64>,
     /// Whether the peer had the complete request. If not, it may end the exchange with a reset after a
     /// complete response (RFC 9113, section 8.1), which cannot be distinguished from an incomplete one
     /// without a length.
-    is_asked: bool,
+    is_request_complete: bool,
     _taken: StreamCountGuard,
 }
 
@@ -210,10 +218,10 @@ impl http_body::Body for SlottedBody {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context)?);
         budget.made_progress();
         let length = frame.as_ref().and_then(|frame| frame.data_ref()).map_or(0, |data| data.len() as u64);
-        self.left = self.left.map(|left| left.saturating_sub(length));
+        self.remaining_bytes = self.remaining_bytes.map(|left| left.saturating_sub(length));
         // The library reports a reset with NO_ERROR or CANCEL as the end of the body.
         let is_short = frame.is_none() && !self.body.is_end_stream();
-        if is_short && self.left.map_or(self.is_asked, |left| left > 0) {
+        if is_short && self.remaining_bytes.map_or(self.is_request_complete, |left| left > 0) {
             return Poll::Ready(Some(Err(TakenBack.into())));
         }
         Poll::Ready(frame.map(Ok))

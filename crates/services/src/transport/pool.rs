@@ -18,10 +18,10 @@ use crate::body::BodyError;
 use crate::config::ServiceProtocol;
 
 /// The interval of sweeps, which close idle connections that are too old or were closed by the peer.
-const SWEEP: Duration = Duration::from_secs(5);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// The number of sweeps after which an idle connection is closed: at most 55 seconds, less than the idle
 /// timeout of most servers.
-const SWEEPS: u32 = 11;
+const MAX_IDLE_SWEEPS: u32 = 11;
 /// The maximum number of idle HTTP/1.1 connections per address. A burst may open more, which are closed after
 /// use.
 pub(super) const MAX_IDLE: usize = 512;
@@ -35,8 +35,8 @@ pub(crate) struct ConnectionPool(Arc<Mutex<PooledConnections>>);
 #[derive(Default)]
 struct PooledConnections {
     sweeps: u32,
-    is_swept: bool,
-    places: Vec<AddressPool>,
+    is_sweeping: bool,
+    address_pools: Vec<AddressPool>,
 }
 
 /// The connections for one address of the target; `None` means any address of its name.
@@ -45,13 +45,13 @@ struct AddressPool {
     idle: Vec<AgedConnection<http1::ClientHttp1Connection>>,
     shared: Vec<AgedConnection<http2::ClientHttp2Connection>>,
     /// The HTTP version that the target has negotiated.
-    spoken: Option<ServiceProtocol>,
+    negotiated_protocol: Option<ServiceProtocol>,
     probe: Option<PendingConnection>,
 }
 
 /// A connection, with the sweep count at its last use.
 struct AgedConnection<C> {
-    used: u32,
+    last_used_sweep: u32,
     connection: C,
 }
 
@@ -67,62 +67,62 @@ pub(crate) enum PoolLookup {
     Http1(http1::ClientHttp1Connection),
     Http2(http2::StreamSlot),
     /// A connection is pending: wait and look again.
-    Soon(PendingConnection),
+    Pending(PendingConnection),
     /// There is no connection: open one.
-    Nothing,
+    Missing,
 }
 
 impl ConnectionPool {
     /// Returns a connection for a request to this endpoint.
-    pub(crate) fn find(&self, endpoint: &RequestEndpoint) -> PoolLookup {
+    pub(crate) fn find_connection(&self, endpoint: &RequestEndpoint) -> PoolLookup {
         let mut kept = self.lock();
         let sweeps = kept.sweeps;
-        let place = kept.place(endpoint.address);
+        let place = kept.address_pool(endpoint.address);
         if let Some(idle) = place.idle.pop() {
             return PoolLookup::Http1(idle.connection);
         }
-        if place.speaks(endpoint) == Some(ServiceProtocol::Http1) {
-            return PoolLookup::Nothing;
+        if place.known_protocol(endpoint) == Some(ServiceProtocol::Http1) {
+            return PoolLookup::Missing;
         }
         place.shared.retain(|shared| !shared.connection.is_closed());
         let is_full = place.shared.len() >= MAX_SHARED;
-        let fitting = place.shared.iter_mut().filter(|shared| is_full || shared.connection.has_room());
+        let fitting = place.shared.iter_mut().filter(|shared| is_full || shared.connection.has_free_slot());
         if let Some(shared) = fitting.min_by_key(|shared| shared.connection.streams()) {
-            shared.used = sweeps;
-            return PoolLookup::Http2(shared.connection.place());
+            shared.last_used_sweep = sweeps;
+            return PoolLookup::Http2(shared.connection.reserve_slot());
         }
-        let probe = place.probe.get_or_insert_with(|| self.probe(endpoint));
-        PoolLookup::Soon(probe.clone())
+        let probe = place.probe.get_or_insert_with(|| self.start_probe(endpoint));
+        PoolLookup::Pending(probe.clone())
     }
 
     /// Puts back an HTTP/1.1 connection for the next request.
-    pub(crate) fn keep(&self, address: Option<SocketAddr>, mut connection: http1::ClientHttp1Connection) {
+    pub(crate) fn put_idle(&self, address: Option<SocketAddr>, mut connection: http1::ClientHttp1Connection) {
         let mut kept = self.lock();
         let used = kept.sweeps;
-        let idle = &mut kept.place(address).idle;
+        let idle = &mut kept.address_pool(address).idle;
         if idle.len() < MAX_IDLE {
-            connection.rest();
-            idle.push(AgedConnection { used, connection });
-            self.begin_sweeping(kept);
+            connection.mark_idle();
+            idle.push(AgedConnection { last_used_sweep: used, connection });
+            self.start_sweeping(kept);
         }
     }
 
     /// Adds an HTTP/2 connection for all further requests; closes it if the maximum is reached.
-    pub(crate) fn share(&self, address: Option<SocketAddr>, connection: http2::ClientHttp2Connection) {
+    pub(crate) fn put_shared(&self, address: Option<SocketAddr>, connection: http2::ClientHttp2Connection) {
         let mut kept = self.lock();
         let used = kept.sweeps;
-        let place = kept.place(address);
+        let place = kept.address_pool(address);
         // Recorded even if this connection is closed, so that requests look for shared connections.
-        place.spoken = Some(ServiceProtocol::Http2);
+        place.negotiated_protocol = Some(ServiceProtocol::Http2);
         if place.shared.len() < MAX_SHARED {
-            place.shared.push(AgedConnection { used, connection });
-            self.begin_sweeping(kept);
+            place.shared.push(AgedConnection { last_used_sweep: used, connection });
+            self.start_sweeping(kept);
         }
     }
 
     /// Opens a connection for all waiting requests. It is opened in a task, so that a cancelled request
     /// cannot abort it.
-    fn probe(&self, endpoint: &RequestEndpoint) -> PendingConnection {
+    fn start_probe(&self, endpoint: &RequestEndpoint) -> PendingConnection {
         let (told, probe) = watch::channel(None);
         let endpoint = endpoint.clone();
         let connecting = async move {
@@ -130,19 +130,19 @@ impl ConnectionPool {
             let opened = connect(&endpoint).await;
             let mut kept = pool.lock();
             let used = kept.sweeps;
-            let place = kept.place(endpoint.address);
+            let place = kept.address_pool(endpoint.address);
             place.probe = None;
-            let result = opened.map(|connection| place.add(used, connection));
-            pool.begin_sweeping(kept);
+            let result = opened.map(|connection| place.add_connection(used, connection));
+            pool.start_sweeping(kept);
             told.send_replace(Some(result.map_err(Arc::from)));
         };
         tokio::spawn(watch_polls(PollSite::Upstream, connecting));
         PendingConnection(probe)
     }
 
-    fn begin_sweeping(&self, mut kept: MutexGuard<'_, PooledConnections>) {
-        if !std::mem::replace(&mut kept.is_swept, true) {
-            tokio::spawn(watch_polls(PollSite::Upstream, sweep(Arc::downgrade(&self.0))));
+    fn start_sweeping(&self, mut kept: MutexGuard<'_, PooledConnections>) {
+        if !std::mem::replace(&mut kept.is_sweeping, true) {
+            tokio::spawn(watch_polls(PollSite::Upstream, sweep_pool(Arc::downgrade(&self.0))));
         }
     }
 
@@ -179,72 +179,74 @@ impl std::error::Error for SharedConnectError {
 }
 
 impl PooledConnections {
-    fn place(&mut self, address: Option<SocketAddr>) -> &mut AddressPool {
-        let index = match self.places.iter().position(|place| place.address == address) {
+    fn address_pool(&mut self, address: Option<SocketAddr>) -> &mut AddressPool {
+        let index = match self.address_pools.iter().position(|place| place.address == address) {
             Some(index) => index,
             None => {
-                self.places.push(AddressPool {
+                self.address_pools.push(AddressPool {
                     address,
                     idle: Vec::new(),
                     shared: Vec::new(),
-                    spoken: None,
+                    negotiated_protocol: None,
                     probe: None,
                 });
-                self.places.len() - 1
+                self.address_pools.len() - 1
             }
         };
-        &mut self.places[index]
+        &mut self.address_pools[index]
     }
 }
 
 impl AddressPool {
     /// Returns the HTTP version of connections to the endpoint, if it is known in advance.
-    fn speaks(&self, endpoint: &RequestEndpoint) -> Option<ServiceProtocol> {
+    fn known_protocol(&self, endpoint: &RequestEndpoint) -> Option<ServiceProtocol> {
         match endpoint.origin.dial.protocol {
-            ServiceProtocol::Auto if endpoint.origin.tls.is_some() => self.spoken,
+            ServiceProtocol::Auto if endpoint.origin.tls.is_some() => self.negotiated_protocol,
             ServiceProtocol::Auto => Some(ServiceProtocol::Http1),
             protocol => Some(protocol),
         }
     }
 
-    fn add(&mut self, used: u32, connection: TransportConnection) {
+    fn add_connection(&mut self, used: u32, connection: TransportConnection) {
         match connection {
             TransportConnection::Http1(connection) => {
-                self.spoken = Some(ServiceProtocol::Http1);
-                self.idle.push(AgedConnection { used, connection });
+                self.negotiated_protocol = Some(ServiceProtocol::Http1);
+                self.idle.push(AgedConnection { last_used_sweep: used, connection });
             }
             TransportConnection::Http2(connection) => {
-                self.spoken = Some(ServiceProtocol::Http2);
-                self.shared.push(AgedConnection { used, connection });
+                self.negotiated_protocol = Some(ServiceProtocol::Http2);
+                self.shared.push(AgedConnection { last_used_sweep: used, connection });
             }
         }
     }
 }
 
 /// Closes connections that are too old or were closed by the peer, until the pool is empty or dropped.
-async fn sweep(pool: Weak<Mutex<PooledConnections>>) {
+async fn sweep_pool(pool: Weak<Mutex<PooledConnections>>) {
     loop {
-        tokio::time::sleep(SWEEP).await;
+        tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(kept) = pool.upgrade() else { return };
         let mut gone = Vec::new();
         let is_empty = {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.sweeps = kept.sweeps.wrapping_add(1);
             let sweeps = kept.sweeps;
-            let is_old = |used: u32| sweeps.wrapping_sub(used) >= SWEEPS;
-            for place in &mut kept.places {
+            let is_old = |used: u32| sweeps.wrapping_sub(used) >= MAX_IDLE_SWEEPS;
+            for place in &mut kept.address_pools {
                 gone.extend(
-                    place.idle.extract_if(.., |idle| is_old(idle.used) || !idle.connection.is_idle()),
+                    place
+                        .idle
+                        .extract_if(.., |idle| is_old(idle.last_used_sweep) || !idle.connection.is_idle()),
                 );
                 place.shared.retain(|shared| {
-                    let is_over = is_old(shared.used) && shared.connection.is_idle();
+                    let is_over = is_old(shared.last_used_sweep) && shared.connection.is_idle();
                     !is_over && !shared.connection.is_closed()
                 });
             }
-            kept.places
+            kept.address_pools
                 .retain(|place| !place.idle.is_empty() || !place.shared.is_empty() || place.probe.is_some());
-            kept.is_swept = !kept.places.is_empty();
-            kept.places.is_empty()
+            kept.is_sweeping = !kept.address_pools.is_empty();
+            kept.address_pools.is_empty()
         };
         // Outside of the lock, since closing takes system calls. There may be hundreds.
         for connection in gone {
@@ -260,7 +262,8 @@ async fn sweep(pool: Weak<Mutex<PooledConnections>>) {
 impl fmt::Debug for ConnectionPool {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kept = self.lock();
-        let counts = kept.places.iter().map(|place| (place.address, place.idle.len(), place.shared.len()));
+        let counts =
+            kept.address_pools.iter().map(|place| (place.address, place.idle.len(), place.shared.len()));
         formatter.debug_list().entries(counts).finish()
     }
 }
@@ -274,21 +277,22 @@ mod tests {
     use tokio_util::either::Either;
 
     use super::*;
-    use crate::turn::CooperativeStream;
+    use crate::coop::CooperativeStream;
 
     #[tokio::test(start_paused = true)]
     async fn yields_after_closing_each_connection() {
         const COUNT: usize = 20;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut kept = PooledConnections { sweeps: SWEEPS, is_swept: true, places: Vec::new() };
+        let mut kept =
+            PooledConnections { sweeps: MAX_IDLE_SWEEPS, is_sweeping: true, address_pools: Vec::new() };
         for _ in 0..COUNT {
             let stream = TcpStream::connect(address).await.unwrap();
             let connection = http1::ClientHttp1Connection::new(Either::Left(CooperativeStream::new(stream)));
-            kept.place(None).idle.push(AgedConnection { used: 0, connection });
+            kept.address_pool(None).idle.push(AgedConnection { last_used_sweep: 0, connection });
         }
         let kept = Arc::new(Mutex::new(kept));
-        let (mut sweeping, mut polls) = (pin!(sweep(Arc::downgrade(&kept))), 0);
+        let (mut sweeping, mut polls) = (pin!(sweep_pool(Arc::downgrade(&kept))), 0);
         poll_fn(|context| {
             polls += 1;
             sweeping.as_mut().poll(context)

@@ -1,8 +1,8 @@
 //! Tests of the transport with real sockets.
 
+mod exchange_properties;
 mod http1;
 mod http2;
-mod law;
 mod names;
 mod pool;
 mod target;
@@ -23,11 +23,11 @@ struct ShopClient(ServiceSet);
 
 impl ShopClient {
     fn new(config: ServiceConfig) -> Self {
-        Self::reading(config, Path::new("")).unwrap()
+        Self::with_folder(config, Path::new("")).unwrap()
     }
 
-    fn reading(config: ServiceConfig, folder: &Path) -> Result<Self, Vec<crate::ConfigProblem>> {
-        ServiceSet::read(&BTreeMap::from([("shop".to_owned(), config)]), folder).map(Self)
+    fn with_folder(config: ServiceConfig, folder: &Path) -> Result<Self, Vec<crate::ConfigProblem>> {
+        ServiceSet::load(&BTreeMap::from([("shop".to_owned(), config)]), folder).map(Self)
     }
 
     async fn send(
@@ -38,28 +38,28 @@ impl ShopClient {
         self.0.forward(&RequestCall::unlimited(), &shop, request).await
     }
 
-    async fn begin(&self, path: &str) -> Result<http::Response<StreamedServiceBody>, CallError> {
+    async fn start_get(&self, path: &str) -> Result<http::Response<StreamedServiceBody>, CallError> {
         self.send(http::Request::get(path).body(empty()).unwrap()).await
     }
 
     /// Returns the complete body of a response.
     async fn get(&self, path: &str) -> Result<Bytes, CallError> {
-        Ok(all(self.begin(path).await?).await)
+        Ok(read_body(self.start_get(path).await?).await)
     }
 
-    async fn fails(&self, path: &str) -> &'static str {
-        self.begin(path).await.err().map_or("nothing failed", |error| error.code())
+    async fn get_error_code(&self, path: &str) -> &'static str {
+        self.start_get(path).await.err().map_or("nothing failed", |error| error.code())
     }
 }
 
-async fn all(response: http::Response<StreamedServiceBody>) -> Bytes {
+async fn read_body(response: http::Response<StreamedServiceBody>) -> Bytes {
     response.into_body().collect().await.unwrap().to_bytes()
 }
 
-fn at(url: String, protocol: ServiceProtocol) -> ServiceConfig {
-    ServiceConfig { protocol, ..ServiceConfig::at(url) }
+fn config_with_protocol(url: String, protocol: ServiceProtocol) -> ServiceConfig {
+    ServiceConfig { protocol, ..ServiceConfig::with_url(url) }
 }
 
-fn trusting(url: String, tls: ServiceTlsConfig) -> ServiceConfig {
-    ServiceConfig { url: OneOrMany::One(url), tls: Some(tls), ..ServiceConfig::at("") }
+fn config_with_tls(url: String, tls: ServiceTlsConfig) -> ServiceConfig {
+    ServiceConfig { url: OneOrMany::One(url), tls: Some(tls), ..ServiceConfig::with_url("") }
 }

@@ -14,7 +14,7 @@ fn made(path: &str, outcome: UpstreamCallOutcome, span: (u64, Option<u64>)) -> U
         path: path.into(),
         address: None,
         outcome,
-        again: Vec::new(),
+        retry_times: Vec::new(),
         span,
     }
 }
@@ -42,7 +42,7 @@ fn draws_a_request_with_its_calls() {
         made("/buyers?limit=8", UpstreamCallOutcome::Status(200), (0, Some(3))),
         made("/admins", UpstreamCallOutcome::NoAnswer, (3, None)),
     ];
-    let report = RequestReport { made: calls, since: None, cpu: Duration::from_micros(310) };
+    let report = RequestReport { call_records: calls, started: None, cpu: Duration::from_micros(310) };
     let expected = "
 POST /query 200  12.0 ms  cpu 0.31 ms of 50.0 ms  2 calls
   profile GET /buyers?limit=8  200        |=====                |    3.0 ms

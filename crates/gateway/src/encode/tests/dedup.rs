@@ -152,7 +152,7 @@ async fn deduplicated_tree_counts_as_unsent_until_it_is_read() {
     let answer = async || {
         let asked = encoding.asked(&Request::get("/").header("accept", JSON).body(()).unwrap());
         let response = Response::builder().header("content-type", "application/json").extension(tree.clone());
-        let response = response.body(body::pieces(tree.len(), tree.clone().pieces())).unwrap();
+        let response = response.body(body::from_pieces(tree.len(), tree.clone().pieces())).unwrap();
         let response = encoding.encode(asked, || account(&pool, None), response, &client).await;
         assert_eq!(header(&response, "content-type"), JSON);
         response.into_body()

@@ -7,7 +7,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
 use http::{StatusCode, Version, response};
 use http_body::Body;
 use rustix::time::{ClockId, clock_gettime};
-use services::http1::{BodyFraming, content_length, put};
+use services::http1::{BodyFraming, content_length, write_field};
 
 use super::head::RequestFraming;
 
@@ -58,7 +58,7 @@ pub(super) fn head(
         has_date |= name == DATE;
         let is_ours = name == CONTENT_LENGTH || name == TRANSFER_ENCODING;
         if !is_ours && (name != CONNECTION || is_switch) {
-            put(&mut text, name, value);
+            write_field(&mut text, name, value);
         }
     }
     if !has_date && !is_switch {

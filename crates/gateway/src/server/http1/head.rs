@@ -9,8 +9,10 @@ use bytes::Bytes;
 use http::header::{CONNECTION, EXPECT, TE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, Method, Request, Uri, Version, request};
 use httparse::{Error, ParserConfig, Status};
-use services::headers::{MAX_MEMBERS, is_read_whole, lists, takes_trailers};
-use services::http1::{BodyFraming, ReceiveBuffer, content_length, fields, has_bare_line_feed, is_chunked};
+use services::headers::{MAX_MEMBERS, accepts_trailers, is_within_member_limit, list_contains};
+use services::http1::{
+    BodyFraming, ReceiveBuffer, content_length, has_bare_line_feed, is_chunked, parse_fields,
+};
 
 use crate::conform::MAX_FIELDS;
 use crate::refusal::RequestRefusal;
@@ -70,11 +72,11 @@ impl RequestFraming {
         let headers = &head.headers;
         // Most heads have none of these headers: one pass is cheaper than a lookup of each.
         let is_special = headers.keys().any(|name| SPECIAL.contains(name));
-        if is_special && !is_read_whole(headers, &CONNECTION) {
+        if is_special && !is_within_member_limit(headers, &CONNECTION) {
             return None;
         }
         let framing = framing(headers, head.version, is_special);
-        let says = |word| is_special && lists(headers, &CONNECTION, word);
+        let says = |word| is_special && list_contains(headers, &CONNECTION, word);
         let is_old = head.version == Version::HTTP_10;
         let is_doubtful = has_bare_line_feed || framing.is_none();
         let framing = framing.filter(|_| !is_doubtful).unwrap_or(BodyFraming::Length(0));
@@ -85,7 +87,7 @@ impl RequestFraming {
             is_doubtful,
             stays: !is_doubtful && !says(b"close") && (!is_old || says(b"keep-alive")),
             expects_continue: is_special && !is_old && headers.contains_key(EXPECT),
-            takes_trailers: is_special && takes_trailers(headers),
+            takes_trailers: is_special && accepts_trailers(headers),
         })
     }
 }
@@ -135,7 +137,7 @@ fn parse(text: &Bytes) -> Result<RequestHead, RequestRefusal> {
     *request.uri_mut() = target.ok_or_else(|| malformed("its target is invalid"))?;
     *request.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
     *request.headers_mut() =
-        fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is invalid"))?;
+        parse_fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is invalid"))?;
     let (head, ()) = request.into_parts();
     let asked = RequestFraming::of(&head, has_bare_line_feed(text))
         .ok_or_else(|| malformed(&format!("its `Connection` has more than {MAX_MEMBERS} options")))?;

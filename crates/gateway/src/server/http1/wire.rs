@@ -77,8 +77,8 @@ struct ConnectionClosed;
 
 impl<S> SharedConnection<S> {
     pub(super) fn new(stream: S, begun: &[u8]) -> Self {
-        let mut input = ReceiveBuffer::for_requests();
-        input.put(begun);
+        let mut input = ReceiveBuffer::with_request_limits();
+        input.append_bytes(begun);
         Self(Arc::new(Mutex::new(Http1Wire {
             stream: Some(stream),
             input,
@@ -115,7 +115,7 @@ impl<S> SharedConnection<S> {
     pub(super) fn may_stay(&self) -> bool {
         let is_read_later = {
             let wire = self.lock();
-            wire.has_reader && !matches!(wire.decoder, BodyDecoder::Refused(_))
+            wire.has_reader && !matches!(wire.decoder, BodyDecoder::Failed(_))
         };
         is_read_later || self.is_read()
     }
@@ -130,7 +130,7 @@ impl<S> SharedConnection<S> {
         for _ in 0..MAX_DISCARDED {
             match decoder.next(input) {
                 Ok(BodyPart::End) => return true,
-                Ok(BodyPart::More) | Err(_) => return false,
+                Ok(BodyPart::NeedsInput) | Err(_) => return false,
                 Ok(BodyPart::Data(_) | BodyPart::Trailers(_)) => {}
             }
         }

@@ -21,8 +21,8 @@ use http::{HeaderMap, Response, response};
 use http_body::{Body as _, Frame};
 use rustix::time::{ClockId, clock_gettime};
 use services::body::BodyError;
+use services::coop::ByteTurn;
 use services::headers::strip_hop_by_hop;
-use services::turn::ByteTurn;
 
 use super::MAX_SEND_BUFFER;
 use super::traffic::RequestGuard;
@@ -148,7 +148,7 @@ impl StreamSender<'_> {
         loop {
             let frame = poll_fn(|context| self.poll_body(&mut body, context)).await?;
             // A body that is available and a window that is open never make the task wait, so it yields here.
-            turn.took(frame.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len)).await;
+            turn.consume_bytes(frame.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len)).await;
             match frame.map(Frame::into_data) {
                 Some(Ok(data)) => {
                     let is_last = body.is_end_stream();

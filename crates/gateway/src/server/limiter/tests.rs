@@ -319,7 +319,7 @@ fn limits_bytes_of_services_responses_by_address_and_in_total() {
     let limiter = Arc::new(ClientLimiter::default());
     let connection = connect(&limiter, HERE).unwrap();
     let accounts = connection.response_accounts();
-    let of = |client: &str| accounts.open(client.parse().unwrap());
+    let of = |client: &str| accounts.open_account(client.parse().unwrap());
     let [first, second, other] = [of(HERE), of(HERE), of("192.0.2.2")];
     assert!(first.try_hold(60).is_ok() && second.try_hold(40).is_ok());
     assert_eq!(second.try_hold(41), Err(ReceivedLimit::Client), "above the limit of the address");
@@ -357,7 +357,7 @@ fn services_responses_count_for_the_client_of_the_request_and_its_parts() {
     );
     let unlimited = || RequestBudget::new(Duration::from_secs(3600), 1, u64::MAX, 1);
     let [first, second] = [client.charge(unlimited()), client.charge(unlimited())];
-    let part = unlimited().part_of(&second);
+    let part = unlimited().with_parent(&second);
     first.receive(LONG - 1).unwrap();
     assert!(limiter.networks().is_empty(), "short responses are not counted");
     first.receive(1).unwrap();

@@ -48,35 +48,38 @@ pub(super) enum EndpointBehaviour {
 /// Simulated endpoints and names, with a record of the requests.
 #[derive(Default)]
 pub(super) struct SimulatedFleet {
-    does: Mutex<HashMap<SocketAddr, EndpointBehaviour>>,
+    behaviours: Mutex<HashMap<SocketAddr, EndpointBehaviour>>,
     names: Mutex<HashMap<String, Vec<SocketAddr>>>,
-    pub(super) look_ups: watch::Sender<usize>,
+    pub(super) lookup_count: watch::Sender<usize>,
     /// The port, method, path and body of each request that was sent.
-    sent: Mutex<Vec<(u16, String)>>,
+    sent_requests: Mutex<Vec<(u16, String)>>,
 }
 
 impl SimulatedFleet {
     /// Sets the behaviour of the endpoints at these ports.
-    pub(super) fn does(&self, ports: &[u16], what: EndpointBehaviour) {
-        self.does.lock().unwrap().extend(ports.iter().map(|port| (at(*port), what)));
+    pub(super) fn set_behaviour(&self, ports: &[u16], what: EndpointBehaviour) {
+        self.behaviours.lock().unwrap().extend(ports.iter().map(|port| (endpoint_address(*port), what)));
     }
 
     /// Sets the addresses of a name, by port. Without ports, the lookup fails.
-    pub(super) fn name(&self, name: &str, ports: &[u16]) {
-        self.names.lock().unwrap().insert(name.to_owned(), ports.iter().map(|port| at(*port)).collect());
+    pub(super) fn set_addresses(&self, name: &str, ports: &[u16]) {
+        self.names
+            .lock()
+            .unwrap()
+            .insert(name.to_owned(), ports.iter().map(|port| endpoint_address(*port)).collect());
     }
 
     /// Takes the requests sent to a port since the last call: `GET /path body`.
-    pub(super) fn sent(&self, port: u16) -> Vec<String> {
-        let mut sent = self.sent.lock().unwrap();
+    pub(super) fn take_sent(&self, port: u16) -> Vec<String> {
+        let mut sent = self.sent_requests.lock().unwrap();
         let (here, elsewhere) = sent.drain(..).partition(|(to, _)| *to == port);
         *sent = elsewhere;
         here.into_iter().map(|(_, what)| what).collect()
     }
 
     /// Takes all requests since the last call and returns their number.
-    pub(super) fn sent_anywhere(&self) -> usize {
-        self.sent.lock().unwrap().drain(..).count()
+    pub(super) fn take_sent_count(&self) -> usize {
+        self.sent_requests.lock().unwrap().drain(..).count()
     }
 
     /// Creates services with these targets for the service `shop`.
@@ -97,21 +100,21 @@ pub(super) fn config(
     urls: &[&str],
     change: impl FnOnce(&mut ServiceConfig),
 ) -> BTreeMap<String, ServiceConfig> {
-    let mut config = ServiceConfig::at("");
+    let mut config = ServiceConfig::with_url("");
     config.url = OneOrMany::Many(urls.iter().map(|url| (*url).to_owned()).collect());
     change(&mut config);
     BTreeMap::from([("shop".to_owned(), config)])
 }
 
 /// Three targets.
-pub(super) const THREE: [&str; 3] = ["http://10.0.0.1:1", "http://10.0.0.1:2", "http://10.0.0.1:3"];
+pub(super) const THREE_TARGETS: [&str; 3] = ["http://10.0.0.1:1", "http://10.0.0.1:2", "http://10.0.0.1:3"];
 
-fn at(port: u16) -> SocketAddr {
+fn endpoint_address(port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], port))
 }
 
 /// Returns the status of a response, or the code of the error.
-pub(super) async fn ask(services: &ServiceSet, shop: &Arc<UpstreamService>, method: &str) -> String {
+pub(super) async fn send_request(services: &ServiceSet, shop: &Arc<UpstreamService>, method: &str) -> String {
     let call = RequestCall::unlimited();
     match services.send(&call, shop, request(method, "/")).await {
         Ok(answer) => answer.status.as_u16().to_string(),
@@ -126,7 +129,7 @@ pub(super) fn stats(services: &ServiceSet) -> ServiceStats {
 /// Returns the statistics of the endpoint at a port.
 pub(super) fn endpoint(services: &ServiceSet, port: u16) -> EndpointStats {
     let mut endpoints = stats(services).endpoints.into_iter();
-    endpoints.find(|endpoint| endpoint.address == Some(at(port))).expect("an endpoint")
+    endpoints.find(|endpoint| endpoint.address == Some(endpoint_address(port))).expect("an endpoint")
 }
 
 impl ServiceTransport for SimulatedFleet {
@@ -136,12 +139,13 @@ impl ServiceTransport for SimulatedFleet {
         message: http::Request<StreamedServiceBody>,
     ) -> BoxFuture<'static, Result<http::Response<StreamedServiceBody>, TransportError>> {
         let address = endpoint.address.expect("an address");
-        let does = self.does.lock().unwrap().get(&address).copied().unwrap_or(EndpointBehaviour::Answer(200));
+        let does =
+            self.behaviours.lock().unwrap().get(&address).copied().unwrap_or(EndpointBehaviour::Answer(200));
         if does == EndpointBehaviour::Refuse {
             return async { Err(TransportError::Unreachable("refused".into())) }.boxed();
         }
         let what = format!("{} {}", message.method(), message.uri().path());
-        self.sent.lock().unwrap().push((address.port(), what));
+        self.sent_requests.lock().unwrap().push((address.port(), what));
         async move {
             let answer = |status: u16, body: StreamedServiceBody| {
                 Ok(http::Response::builder().status(status).body(body).expect("a response"))
@@ -150,12 +154,12 @@ impl ServiceTransport for SimulatedFleet {
                 EndpointBehaviour::Echo => message.into_body(),
                 EndpointBehaviour::GiveUp(millis) => {
                     let reading =
-                        tokio::time::timeout(Duration::from_millis(millis), whole(message.into_body()));
+                        tokio::time::timeout(Duration::from_millis(millis), read_body(message.into_body()));
                     full(reading.await.map_err(|late| TransportError::Broken(late.into()))??)
                 }
                 EndpointBehaviour::Reject(millis, status) => {
                     let reading =
-                        tokio::time::timeout(Duration::from_millis(millis), whole(message.into_body()));
+                        tokio::time::timeout(Duration::from_millis(millis), read_body(message.into_body()));
                     let Ok(Ok(body)) = reading.await else { return answer(status, empty()) };
                     full(body)
                 }
@@ -166,7 +170,7 @@ impl ServiceTransport for SimulatedFleet {
                     };
                     empty()
                 }
-                _ => full(whole(message.into_body()).await?),
+                _ => full(read_body(message.into_body()).await?),
             };
             match does {
                 EndpointBehaviour::Answer(status) => answer(status, body),
@@ -174,7 +178,9 @@ impl ServiceTransport for SimulatedFleet {
                 | EndpointBehaviour::GiveUp(_)
                 | EndpointBehaviour::Reject(..)
                 | EndpointBehaviour::RejectSlowly(..) => answer(200, body),
-                EndpointBehaviour::Cut => answer(200, http_body_util::StreamBody::new(cut()).boxed_unsync()),
+                EndpointBehaviour::Cut => {
+                    answer(200, http_body_util::StreamBody::new(truncated_body()).boxed_unsync())
+                }
                 EndpointBehaviour::Wait(millis) => {
                     tokio::time::sleep(Duration::from_millis(millis)).await;
                     answer(200, empty())
@@ -184,7 +190,7 @@ impl ServiceTransport for SimulatedFleet {
                     answer(200, full(vec![b'x'; 100_000]))
                 }
                 EndpointBehaviour::Stall => {
-                    answer(200, http_body_util::StreamBody::new(stalled()).boxed_unsync())
+                    answer(200, http_body_util::StreamBody::new(stalled_body()).boxed_unsync())
                 }
                 EndpointBehaviour::Break => Err(TransportError::Broken("broken".into())),
                 EndpointBehaviour::Refuse | EndpointBehaviour::Hang => std::future::pending().await,
@@ -195,7 +201,7 @@ impl ServiceTransport for SimulatedFleet {
 }
 
 /// Reads the whole body of a request.
-async fn whole(body: StreamedServiceBody) -> Result<bytes::Bytes, TransportError> {
+async fn read_body(body: StreamedServiceBody) -> Result<bytes::Bytes, TransportError> {
     Ok(body.collect().await.map_err(TransportError::Broken)?.to_bytes())
 }
 
@@ -210,21 +216,22 @@ async fn read_slowly(mut body: StreamedServiceBody) {
 }
 
 /// Returns half a body that never continues.
-fn stalled()
+fn stalled_body()
 -> impl futures_util::Stream<Item = Result<http_body::Frame<bytes::Bytes>, crate::body::BodyError>> {
     use futures_util::{StreamExt, stream};
     stream::iter([Ok(http_body::Frame::data("half".into()))]).chain(stream::pending())
 }
 
 /// Returns half a body that breaks.
-fn cut() -> impl futures_util::Stream<Item = Result<http_body::Frame<bytes::Bytes>, crate::body::BodyError>> {
+fn truncated_body()
+-> impl futures_util::Stream<Item = Result<http_body::Frame<bytes::Bytes>, crate::body::BodyError>> {
     futures_util::stream::iter([Ok(http_body::Frame::data("half".into())), Err("cut".into())])
 }
 
 impl NameResolver for SimulatedFleet {
     fn resolve(&self, host: &str, _: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
         let found = self.names.lock().unwrap().get(host).cloned().unwrap_or_default();
-        self.look_ups.send_modify(|count| *count += 1);
+        self.lookup_count.send_modify(|count| *count += 1);
         let found = if found.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(found) };
         async move { found }.boxed()
     }

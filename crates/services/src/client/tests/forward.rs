@@ -28,14 +28,15 @@ async fn forward(
     bench.services.forward(&RequestCall::unlimited(), &bench.shop, message).await
 }
 
-async fn seen(response: http::Response<StreamedServiceBody>) -> Value {
+async fn received_request(response: http::Response<StreamedServiceBody>) -> Value {
     serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
 }
 
 #[tokio::test]
 async fn adds_the_headers_of_an_intermediary() {
     let bench =
-        bench_with(|config| config.headers = BTreeMap::from([("x-api-key".into(), "secret".into())])).await;
+        start_shop_with(|config| config.headers = BTreeMap::from([("x-api-key".into(), "secret".into())]))
+            .await;
     let headers = [
         ("host", "shop.example"),
         ("cookie", "a=b"),
@@ -45,7 +46,7 @@ async fn adds_the_headers_of_an_intermediary() {
     ];
     let response = forward(&bench, message("PUT", "/echo?x=1", &headers, full("hello"))).await.unwrap();
     assert_eq!(response.headers()["via"], "1.1 orfa");
-    let seen = seen(response).await;
+    let seen = received_request(response).await;
     assert_eq!(
         (&seen["method"], &seen["path"], &seen["body"]),
         (&"PUT".into(), &"/echo?x=1".into(), &"hello".into())
@@ -59,11 +60,11 @@ async fn adds_the_headers_of_an_intermediary() {
 
 #[tokio::test]
 async fn sends_the_services_own_host_unless_another_is_set() {
-    let bench = bench().await;
-    let own = seen(forward(&bench, message("GET", "/echo", &[], empty())).await.unwrap()).await;
+    let bench = start_shop().await;
+    let own = received_request(forward(&bench, message("GET", "/echo", &[], empty())).await.unwrap()).await;
     let mut renamed = message("GET", "/echo", &[("host", "shop.example")], empty());
     renamed.extensions_mut().insert(crate::headers::TargetServiceName("other.example:81".parse().unwrap()));
-    let other = seen(forward(&bench, renamed).await.unwrap()).await;
+    let other = received_request(forward(&bench, renamed).await.unwrap()).await;
     assert!(own["headers"]["host"].as_str().unwrap().starts_with("127.0.0.1:"), "{own}");
     assert_eq!(other["headers"]["host"], "other.example:81");
     assert_eq!(other["headers"]["forwarded"], "for=unknown;host=\"shop.example\";proto=http");
@@ -71,7 +72,7 @@ async fn sends_the_services_own_host_unless_another_is_set() {
 
 #[tokio::test]
 async fn bodies_stream_both_ways() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     let (mut sender, body) = http_body_util::channel::Channel::<bytes::Bytes, crate::body::BodyError>::new(1);
     let sending = tokio::spawn(async move {
         for part in ["one, ", "two"] {
@@ -80,7 +81,7 @@ async fn bodies_stream_both_ways() {
     });
     let response = forward(&bench, message("POST", "/echo", &[], body.boxed_unsync())).await.unwrap();
     sending.await.unwrap();
-    let seen = seen(response).await;
+    let seen = received_request(response).await;
     assert_eq!(
         (&seen["body"], &seen["headers"]["transfer-encoding"]),
         (&"one, two".into(), &"chunked".into())
@@ -107,7 +108,7 @@ async fn chunked_request(listener: TcpListener) -> String {
 async fn drops_trailers_that_repeat_the_operators_header() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let bench = bench_with(|config| {
+    let bench = start_shop_with(|config| {
         config.url = OneOrMany::One(url);
         config.headers = BTreeMap::from([("x-internal-token".into(), "secret".into())]);
     })
@@ -129,14 +130,14 @@ async fn drops_trailers_that_repeat_the_operators_header() {
 
 #[tokio::test]
 async fn passes_on_encoded_responses_unchanged() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     let response = forward(&bench, message("GET", "/encoded", &[], empty())).await.unwrap();
     assert_eq!(response.headers()["content-encoding"], "gzip");
 }
 
 #[tokio::test]
 async fn passes_on_the_failure_of_an_incomplete_response() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     let response = forward(&bench, message("GET", "/short", &[], empty())).await.unwrap();
     assert!(response.into_body().collect().await.is_err());
     let error = forward(&bench, message("GET", "/reset", &[], empty())).await.unwrap_err();
@@ -145,11 +146,11 @@ async fn passes_on_the_failure_of_an_incomplete_response() {
 
 #[tokio::test]
 async fn permits_encoded_slashes_without_path_rules() {
-    let open = bench().await;
+    let open = start_shop().await;
     assert!(forward(&open, message("GET", "/a%2Fb", &[], empty())).await.is_ok());
     let error = forward(&open, message("GET", "/a%2F..%2Fb", &[], empty())).await.unwrap_err();
     assert_eq!(error.code(), "path-dot-segment");
-    let ruled = bench_with(|config| config.paths = vec!["/*".into()]).await;
+    let ruled = start_shop_with(|config| config.paths = vec!["/*".into()]).await;
     let error = forward(&ruled, message("GET", "/a%2Fb", &[], empty())).await.unwrap_err();
     assert_eq!(error.code(), "path-encoded-slash");
 }
@@ -157,7 +158,7 @@ async fn permits_encoded_slashes_without_path_rules() {
 #[tokio::test]
 async fn paths_have_to_be_open_without_their_parameters_too() {
     let open = ["/files/*.public", "/tenants/*/public", "/echo/*"].map(str::to_owned);
-    let bench = bench_with(|config| config.paths = open.into()).await;
+    let bench = start_shop_with(|config| config.paths = open.into()).await;
     for path in ["/files/secret;.public", "/files/secret%3B.public", "/tenants/;/public"] {
         let sent = bench.services.send(&RequestCall::unlimited(), &bench.shop, request("GET", path)).await;
         assert_eq!(sent.unwrap_err().code(), "path-forbidden", "a program's {path}");
@@ -172,7 +173,7 @@ async fn paths_have_to_be_open_without_their_parameters_too() {
 
 #[tokio::test]
 async fn rejects_a_switch_of_protocols_that_was_not_offered() {
-    let bench = bench().await;
+    let bench = start_shop().await;
     let error = forward(&bench, message("GET", "/status/101", &[], empty())).await.unwrap_err();
     assert_eq!(error.code(), "upstream-broken");
 }
@@ -186,7 +187,7 @@ fn forwards_the_largest_head_that_clients_may_send() {
     for _ in 0..100 {
         fields.append("x-a", "x".repeat(field).parse().unwrap());
     }
-    let check = |fields: &HeaderMap| headers::check_size(&http::Method::GET, "/", fields);
+    let check = |fields: &HeaderMap| headers::check_head_size(&http::Method::GET, "/", fields);
     assert_eq!(check(&fields), Ok(()));
     fields.append("x-a", "x".repeat(100).parse().unwrap());
     assert_eq!(check(&fields), Err(headers::HeaderError::TooLarge));

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 
-use super::fleet::{EndpointBehaviour, SimulatedFleet, THREE, ask, config, endpoint};
+use super::fleet::{EndpointBehaviour, SimulatedFleet, THREE_TARGETS, config, endpoint, send_request};
 use super::*;
 use crate::config::{HealthConfig, StatusRange};
 
-fn checked(config: &mut ServiceConfig) {
+fn enable_health_checks(config: &mut ServiceConfig) {
     config.health = Some(HealthConfig {
         path: "/healthz".into(),
         interval: DurationConfig::from_secs(5),
@@ -22,13 +22,13 @@ fn checked(config: &mut ServiceConfig) {
 #[tokio::test(start_paused = true)]
 async fn ejects_a_failing_endpoint_with_growing_pauses() {
     let fleet = Arc::new(SimulatedFleet::default());
-    fleet.does(&[2], EndpointBehaviour::Break);
-    let (services, shop) = fleet.shop(&THREE, |_| ());
+    fleet.set_behaviour(&[2], EndpointBehaviour::Break);
+    let (services, shop) = fleet.shop(&THREE_TARGETS, |_| ());
     let mut gaps = Vec::new();
     let mut last = tokio::time::Instant::now();
     for _ in 0..4_000 {
-        assert_eq!(ask(&services, &shop, "GET").await, "200");
-        if !fleet.sent(2).is_empty() {
+        assert_eq!(send_request(&services, &shop, "GET").await, "200");
+        if !fleet.take_sent(2).is_empty() {
             gaps.push(last.elapsed().as_millis());
             last = tokio::time::Instant::now();
         }
@@ -43,25 +43,25 @@ async fn ejects_a_failing_endpoint_with_growing_pauses() {
         pauses.len() > 8 && pauses[6..].iter().all(|pause| (22_500..=30_100).contains(pause)),
         "{pauses:?}"
     );
-    fleet.does(&[2], EndpointBehaviour::Answer(200));
+    fleet.set_behaviour(&[2], EndpointBehaviour::Answer(200));
     // A pause of 30 s may have begun just now; afterwards the endpoint gets a third of the requests.
     for _ in 0..1_600 {
-        ask(&services, &shop, "GET").await;
+        send_request(&services, &shop, "GET").await;
         tokio::time::advance(Duration::from_millis(50)).await;
     }
-    assert!(endpoint(&services, 2).healthy && fleet.sent(2).len() > 100);
+    assert!(endpoint(&services, 2).healthy && fleet.take_sent(2).len() > 100);
 }
 
 #[tokio::test(start_paused = true)]
 async fn probes_an_ejected_endpoint_with_a_single_request() {
     let fleet = Arc::new(SimulatedFleet::default());
-    fleet.does(&[2], EndpointBehaviour::Break);
-    let (services, shop) = fleet.shop(&THREE, |_| ());
+    fleet.set_behaviour(&[2], EndpointBehaviour::Break);
+    let (services, shop) = fleet.shop(&THREE_TARGETS, |_| ());
     while endpoint(&services, 2).healthy {
-        ask(&services, &shop, "GET").await;
+        send_request(&services, &shop, "GET").await;
     }
-    fleet.does(&[2], EndpointBehaviour::Hang);
-    fleet.sent_anywhere();
+    fleet.set_behaviour(&[2], EndpointBehaviour::Hang);
+    fleet.take_sent_count();
     tokio::time::advance(Duration::from_secs(1)).await;
     let call = RequestCall::unlimited();
     let asked: Vec<_> =
@@ -69,23 +69,23 @@ async fn probes_an_ejected_endpoint_with_a_single_request() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(fleet.sent(2).len(), 1);
+    assert_eq!(fleet.take_sent(2).len(), 1);
     asked.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test(start_paused = true)]
 async fn tries_all_endpoints_if_all_are_ejected() {
     let fleet = Arc::new(SimulatedFleet::default());
-    fleet.does(&[1, 2, 3], EndpointBehaviour::Answer(503));
-    let (services, shop) = fleet.shop(&THREE, |_| ());
+    fleet.set_behaviour(&[1, 2, 3], EndpointBehaviour::Answer(503));
+    let (services, shop) = fleet.shop(&THREE_TARGETS, |_| ());
     for _ in 0..9 {
-        assert_eq!(ask(&services, &shop, "POST").await, "503");
+        assert_eq!(send_request(&services, &shop, "POST").await, "503");
     }
     assert!((1..=3).all(|port| !endpoint(&services, port).healthy));
-    fleet.does(&[1, 2, 3], EndpointBehaviour::Answer(200));
+    fleet.set_behaviour(&[1, 2, 3], EndpointBehaviour::Answer(200));
     // No pause is over, but no request is rejected. The first good response restores its endpoint.
     for _ in 0..9 {
-        assert_eq!(ask(&services, &shop, "POST").await, "200");
+        assert_eq!(send_request(&services, &shop, "POST").await, "200");
     }
     assert!((1..=3).any(|port| endpoint(&services, port).healthy));
 }
@@ -93,13 +93,13 @@ async fn tries_all_endpoints_if_all_are_ejected() {
 #[tokio::test(start_paused = true)]
 async fn sends_nothing_to_ejected_endpoints_while_another_is_busy() {
     let fleet = Arc::new(SimulatedFleet::default());
-    fleet.does(&[1, 2], EndpointBehaviour::Break);
-    let (services, shop) = fleet.shop(&THREE, |_| ());
+    fleet.set_behaviour(&[1, 2], EndpointBehaviour::Break);
+    let (services, shop) = fleet.shop(&THREE_TARGETS, |_| ());
     while [1, 2].iter().any(|port| endpoint(&services, *port).healthy) {
-        ask(&services, &shop, "POST").await;
+        send_request(&services, &shop, "POST").await;
     }
-    fleet.does(&[3], EndpointBehaviour::Hang);
-    fleet.sent_anywhere();
+    fleet.set_behaviour(&[3], EndpointBehaviour::Hang);
+    fleet.take_sent_count();
     let call = RequestCall::unlimited();
     let asked: Vec<_> =
         (0..9).map(|_| tokio::spawn(services.send(&call, &shop, request("POST", "/")))).collect();
@@ -107,30 +107,30 @@ async fn sends_nothing_to_ejected_endpoints_while_another_is_busy() {
         tokio::task::yield_now().await;
     }
     // No pause is over.
-    assert_eq!((fleet.sent(3).len(), fleet.sent_anywhere()), (9, 0));
+    assert_eq!((fleet.take_sent(3).len(), fleet.take_sent_count()), (9, 0));
     asked.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test(start_paused = true)]
 async fn always_tries_the_only_endpoint() {
     let fleet = Arc::new(SimulatedFleet::default());
-    fleet.does(&[1], EndpointBehaviour::Refuse);
-    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    fleet.set_behaviour(&[1], EndpointBehaviour::Refuse);
+    let (services, shop) = fleet.shop(&THREE_TARGETS[..1], |_| ());
     for _ in 0..9 {
-        assert_eq!(ask(&services, &shop, "GET").await, "upstream-unreachable");
+        assert_eq!(send_request(&services, &shop, "GET").await, "upstream-unreachable");
     }
-    fleet.does(&[1], EndpointBehaviour::Answer(200));
-    assert_eq!(ask(&services, &shop, "GET").await, "200");
+    fleet.set_behaviour(&[1], EndpointBehaviour::Answer(200));
+    assert_eq!(send_request(&services, &shop, "GET").await, "200");
     assert!(endpoint(&services, 1).healthy);
 }
 
 #[tokio::test(start_paused = true)]
 async fn occasional_500_responses_do_not_eject_an_endpoint() {
     let fleet = Arc::new(SimulatedFleet::default());
-    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    let (services, shop) = fleet.shop(&THREE_TARGETS[..1], |_| ());
     for round in 0..200 {
-        fleet.does(&[1], EndpointBehaviour::Answer(if round % 3 == 0 { 500 } else { 404 }));
-        ask(&services, &shop, "POST").await;
+        fleet.set_behaviour(&[1], EndpointBehaviour::Answer(if round % 3 == 0 { 500 } else { 404 }));
+        send_request(&services, &shop, "POST").await;
         assert!(endpoint(&services, 1).healthy, "{round}");
     }
 }
@@ -144,7 +144,7 @@ enum ClientFault {
 }
 
 /// Returns half a body, followed by the fault.
-fn spoilt(fault: ClientFault) -> crate::body::StreamedServiceBody {
+fn faulty_body(fault: ClientFault) -> crate::body::StreamedServiceBody {
     use futures_util::{StreamExt, stream};
     let half = stream::iter([Ok(http_body::Frame::data(bytes::Bytes::from("half")))]);
     let end: futures_util::stream::BoxStream<'static, _> = match fault {
@@ -169,10 +169,11 @@ async fn client_faults_do_not_count_against_a_service() {
     use ClientFault::{BreaksOff, Leaves, StopsSending};
     let fleet = Arc::new(SimulatedFleet::default());
     let (services, shop) =
-        fleet.shop(&THREE[..1], |config| config.idle_timeout = DurationConfig::from_secs(5));
+        fleet.shop(&THREE_TARGETS[..1], |config| config.idle_timeout = DurationConfig::from_secs(5));
     for fault in [BreaksOff, StopsSending, Leaves] {
         for _ in 0..10 {
-            let asked = tokio::time::timeout(Duration::from_secs(9), upload(&services, &shop, spoilt(fault)));
+            let asked =
+                tokio::time::timeout(Duration::from_secs(9), upload(&services, &shop, faulty_body(fault)));
             let patience =
                 if matches!(fault, Leaves) { Duration::from_secs(1) } else { Duration::from_secs(8) };
             let code = match tokio::time::timeout(patience, asked).await {
@@ -203,11 +204,11 @@ fn assert_faultless(services: &ServiceSet) {
 #[tokio::test(start_paused = true)]
 async fn pauses_of_an_upload_during_the_response_do_not_count_against_a_service() {
     let fleet = Arc::new(SimulatedFleet::default());
-    fleet.does(&[1], EndpointBehaviour::Echo);
+    fleet.set_behaviour(&[1], EndpointBehaviour::Echo);
     let (services, shop) =
-        fleet.shop(&THREE[..1], |config| config.idle_timeout = DurationConfig::from_secs(5));
+        fleet.shop(&THREE_TARGETS[..1], |config| config.idle_timeout = DurationConfig::from_secs(5));
     for _ in 0..10 {
-        let answer = upload(&services, &shop, spoilt(ClientFault::StopsSending)).await.unwrap();
+        let answer = upload(&services, &shop, faulty_body(ClientFault::StopsSending)).await.unwrap();
         let error = answer.into_body().collect().await.unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(CallError::Stalled { .. })), "{error}");
     }
@@ -217,17 +218,17 @@ async fn pauses_of_an_upload_during_the_response_do_not_count_against_a_service(
 #[tokio::test(start_paused = true)]
 async fn read_timeouts_of_a_service_do_not_count_against_it_during_a_slow_upload() {
     let fleet = Arc::new(SimulatedFleet::default());
-    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    let (services, shop) = fleet.shop(&THREE_TARGETS[..1], |_| ());
     let fails = async || {
-        let error = upload(&services, &shop, spoilt(ClientFault::StopsSending)).await.unwrap_err();
+        let error = upload(&services, &shop, faulty_body(ClientFault::StopsSending)).await.unwrap_err();
         assert_eq!(error.code(), "upstream-broken");
     };
-    fleet.does(&[1], EndpointBehaviour::GiveUp(2_000));
+    fleet.set_behaviour(&[1], EndpointBehaviour::GiveUp(2_000));
     for _ in 0..10 {
         fails().await;
     }
     assert_faultless(&services);
-    fleet.does(&[1], EndpointBehaviour::GiveUp(20));
+    fleet.set_behaviour(&[1], EndpointBehaviour::GiveUp(20));
     fails().await;
     assert_eq!((endpoint(&services, 1).failures, fleet::stats(&services).failures), (1, 1));
 }
@@ -236,10 +237,10 @@ async fn read_timeouts_of_a_service_do_not_count_against_it_during_a_slow_upload
 async fn error_responses_to_incomplete_uploads_do_not_count_against_a_service() {
     use ClientFault::{BreaksOff, StopsSending};
     let fleet = Arc::new(SimulatedFleet::default());
-    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    let (services, shop) = fleet.shop(&THREE_TARGETS[..1], |_| ());
     let fails = async |fault: ClientFault, millis: u64, status: u16| {
-        fleet.does(&[1], EndpointBehaviour::Reject(millis, status));
-        let answer = upload(&services, &shop, spoilt(fault)).await.unwrap();
+        fleet.set_behaviour(&[1], EndpointBehaviour::Reject(millis, status));
+        let answer = upload(&services, &shop, faulty_body(fault)).await.unwrap();
         assert_eq!(answer.status(), status);
     };
     for status in [500, 502, 503, 504] {
@@ -254,7 +255,7 @@ async fn error_responses_to_incomplete_uploads_do_not_count_against_a_service() 
 }
 
 /// Returns a body that never ends, with 0.9 seconds between a read and the next byte.
-fn trickling() -> crate::body::StreamedServiceBody {
+fn trickling_body() -> crate::body::StreamedServiceBody {
     let bytes = futures_util::stream::unfold((), |()| async {
         tokio::time::sleep(Duration::from_millis(900)).await;
         Some((Ok(http_body::Frame::data(bytes::Bytes::from("x"))), ()))
@@ -265,11 +266,11 @@ fn trickling() -> crate::body::StreamedServiceBody {
 #[tokio::test(start_paused = true)]
 async fn error_responses_to_trickling_uploads_do_not_count_against_a_service() {
     let fleet = Arc::new(SimulatedFleet::default());
-    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    let (services, shop) = fleet.shop(&THREE_TARGETS[..1], |_| ());
     for status in [500, 503] {
-        fleet.does(&[1], EndpointBehaviour::Reject(2_500, status));
+        fleet.set_behaviour(&[1], EndpointBehaviour::Reject(2_500, status));
         for _ in 0..10 {
-            let answer = upload(&services, &shop, trickling()).await.unwrap();
+            let answer = upload(&services, &shop, trickling_body()).await.unwrap();
             assert_eq!(answer.status(), status);
         }
     }
@@ -279,11 +280,11 @@ async fn error_responses_to_trickling_uploads_do_not_count_against_a_service() {
 #[tokio::test(start_paused = true)]
 async fn error_responses_to_uploads_that_seldom_wait_count_against_a_service() {
     let fleet = Arc::new(SimulatedFleet::default());
-    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    let (services, shop) = fleet.shop(&THREE_TARGETS[..1], |_| ());
     for status in [500, 503] {
         // It waits for the service six seconds, and the service for it two.
-        fleet.does(&[1], EndpointBehaviour::RejectSlowly(8_000, status));
-        let answer = upload(&services, &shop, trickling()).await.unwrap();
+        fleet.set_behaviour(&[1], EndpointBehaviour::RejectSlowly(8_000, status));
+        let answer = upload(&services, &shop, trickling_body()).await.unwrap();
         assert_eq!(answer.status(), status);
     }
     assert_eq!((endpoint(&services, 1).failures, fleet::stats(&services).failures), (2, 2));
@@ -292,8 +293,8 @@ async fn error_responses_to_uploads_that_seldom_wait_count_against_a_service() {
 #[tokio::test(start_paused = true)]
 async fn broken_responses_to_slow_readers_do_not_count_against_a_service() {
     let fleet = Arc::new(SimulatedFleet::default());
-    fleet.does(&[1], EndpointBehaviour::Cut);
-    let (services, shop) = fleet.shop(&THREE[..1], |_| ());
+    fleet.set_behaviour(&[1], EndpointBehaviour::Cut);
+    let (services, shop) = fleet.shop(&THREE_TARGETS[..1], |_| ());
     let reads = async |pause: Duration| {
         let message = http::Request::get("/").body(crate::body::empty()).unwrap();
         let mut body = services.forward(&RequestCall::unlimited(), &shop, message).await.unwrap().into_body();
@@ -312,21 +313,21 @@ async fn broken_responses_to_slow_readers_do_not_count_against_a_service() {
 #[tokio::test(start_paused = true)]
 async fn health_checks_eject_and_restore_an_endpoint() {
     let fleet = Arc::new(SimulatedFleet::default());
-    let (services, shop) = fleet.shop(&THREE, checked);
-    services.watch();
+    let (services, shop) = fleet.shop(&THREE_TARGETS, enable_health_checks);
+    services.start_health_checks();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(fleet.sent(1), ["GET /healthz"]);
-    fleet.does(&[1], EndpointBehaviour::Answer(404));
+    assert_eq!(fleet.take_sent(1), ["GET /healthz"]);
+    fleet.set_behaviour(&[1], EndpointBehaviour::Answer(404));
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(endpoint(&services, 1).healthy, "two failed checks are not enough");
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!endpoint(&services, 1).healthy);
-    fleet.sent_anywhere();
+    fleet.take_sent_count();
     for _ in 0..9 {
-        ask(&services, &shop, "GET").await;
+        send_request(&services, &shop, "GET").await;
     }
-    assert_eq!(fleet.sent(1).len(), 0);
-    fleet.does(&[1], EndpointBehaviour::Answer(204));
+    assert_eq!(fleet.take_sent(1).len(), 0);
+    fleet.set_behaviour(&[1], EndpointBehaviour::Answer(204));
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(endpoint(&services, 1).healthy);
     for silent in [
@@ -335,10 +336,10 @@ async fn health_checks_eject_and_restore_an_endpoint() {
         EndpointBehaviour::Refuse,
         EndpointBehaviour::Break,
     ] {
-        fleet.does(&[1], silent);
+        fleet.set_behaviour(&[1], silent);
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert!(!endpoint(&services, 1).healthy, "{silent:?}");
-        fleet.does(&[1], EndpointBehaviour::Answer(200));
+        fleet.set_behaviour(&[1], EndpointBehaviour::Answer(200));
         tokio::time::sleep(Duration::from_secs(15)).await;
         assert!(endpoint(&services, 1).healthy, "{silent:?}");
     }
@@ -347,24 +348,24 @@ async fn health_checks_eject_and_restore_an_endpoint() {
 #[tokio::test(start_paused = true)]
 async fn health_checks_end_with_the_services_or_their_config() {
     let fleet = Arc::new(SimulatedFleet::default());
-    let (services, shop) = fleet.shop(&THREE, checked);
-    services.watch();
-    fleet.does(&[1], EndpointBehaviour::Answer(500));
+    let (services, shop) = fleet.shop(&THREE_TARGETS, enable_health_checks);
+    services.start_health_checks();
+    fleet.set_behaviour(&[1], EndpointBehaviour::Answer(500));
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert!(!endpoint(&services, 1).healthy);
-    let same = services.renewed(&config(&THREE, checked), Path::new("")).unwrap();
+    let same = services.reload(&config(&THREE_TARGETS, enable_health_checks), Path::new("")).unwrap();
     assert!(!endpoint(&same, 1).healthy, "a reload keeps the state");
-    let without = same.renewed(&config(&THREE, |_| ()), Path::new("")).unwrap();
-    without.watch();
-    fleet.sent_anywhere();
+    let without = same.reload(&config(&THREE_TARGETS, |_| ()), Path::new("")).unwrap();
+    without.start_health_checks();
+    fleet.take_sent_count();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(fleet.sent_anywhere(), 0);
+    assert_eq!(fleet.take_sent_count(), 0);
     assert!(endpoint(&without, 1).healthy, "without checks, nothing else would restore it");
-    let again = without.renewed(&config(&THREE, checked), Path::new("")).unwrap();
-    again.watch();
+    let again = without.reload(&config(&THREE_TARGETS, enable_health_checks), Path::new("")).unwrap();
+    again.start_health_checks();
     tokio::time::sleep(Duration::from_secs(6)).await;
-    assert_eq!(fleet.sent_anywhere(), 6);
+    assert_eq!(fleet.take_sent_count(), 6);
     drop((services, same, without, again, shop));
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(fleet.sent_anywhere(), 0);
+    assert_eq!(fleet.take_sent_count(), 0);
 }

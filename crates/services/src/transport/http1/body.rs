@@ -15,14 +15,14 @@ use crate::http1::BodyDecoder;
 pub(super) struct ArrivingBody {
     decoder: BodyDecoder,
     /// `None` once the response is complete, or has failed.
-    open: Option<OpenExchange>,
+    open_exchange: Option<OpenExchange>,
 }
 
 struct OpenExchange {
     connection: ClientHttp1Connection,
     outgoing: OutgoingRequest,
     /// The pool that the connection returns to, if it can be reused.
-    home: Option<RequestEndpoint>,
+    pool_endpoint: Option<RequestEndpoint>,
 }
 
 impl ArrivingBody {
@@ -32,23 +32,29 @@ impl ArrivingBody {
         outgoing: OutgoingRequest,
         home: Option<RequestEndpoint>,
     ) -> Self {
-        Self { decoder, open: Some(OpenExchange { connection, outgoing, home }) }
+        Self { decoder, open_exchange: Some(OpenExchange { connection, outgoing, pool_endpoint: home }) }
     }
 
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
-        let Some(open) = &mut self.open else { return Poll::Ready(Ok(None)) };
+    fn poll_next_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Frame<Bytes>>, BodyError>> {
+        let Some(open) = &mut self.open_exchange else { return Poll::Ready(Ok(None)) };
         let ClientHttp1Parts { stream, input } = &mut *open.connection.0;
-        open.outgoing.go_on(stream, context)?;
+        open.outgoing.write_available(stream, context)?;
         self.decoder.poll_frame(input, stream, context)
     }
 
     /// Returns the connection to the pool once the response is complete.
-    fn finish(&mut self) {
-        let Some(OpenExchange { mut connection, outgoing, home }) = self.open.take() else { return };
+    fn release_connection(&mut self) {
+        let Some(OpenExchange { mut connection, outgoing, pool_endpoint: home }) = self.open_exchange.take()
+        else {
+            return;
+        };
         match home {
             _ if !outgoing.is_done() => {}
-            Some(home) => connection.keep(home),
-            None => connection.rest(),
+            Some(home) => connection.return_to_pool(home),
+            None => connection.mark_idle(),
         }
     }
 }
@@ -61,11 +67,11 @@ impl http_body::Body for ArrivingBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let next = ready!(self.poll_next(context));
+        let next = ready!(self.poll_next_frame(context));
         if next.is_err() {
-            self.open = None;
+            self.open_exchange = None;
         } else if self.decoder == BodyDecoder::Done {
-            self.finish();
+            self.release_connection();
         }
         Poll::Ready(next.transpose())
     }

@@ -10,7 +10,7 @@ use http_body::Body as _;
 use super::super::{TransportError, UnsentRequest};
 use super::ResettingSocket;
 use crate::body::{BodyError, StreamedServiceBody, empty};
-use crate::http1::{BodyFraming, SendingMessage, announced, put};
+use crate::http1::{BodyFraming, SendingMessage, announced_trailers, write_field};
 
 /// A request with its progress.
 pub(super) struct OutgoingRequest {
@@ -29,8 +29,8 @@ impl OutgoingRequest {
         };
         // Bodies with a known length have no trailers.
         let trailers =
-            if framing == BodyFraming::Chunked { announced(&parts.headers) } else { Box::default() };
-        let sending = SendingMessage::new(head(&parts, host, framing), body, framing, trailers);
+            if framing == BodyFraming::Chunked { announced_trailers(&parts.headers) } else { Box::default() };
+        let sending = SendingMessage::new(format_head(&parts, host, framing), body, framing, trailers);
         Self { head: parts, sending }
     }
 
@@ -47,28 +47,28 @@ impl OutgoingRequest {
     ///
     /// # Errors
     /// The error of the body.
-    pub(super) fn go_on(
+    pub(super) fn write_available(
         &mut self,
         stream: &mut ResettingSocket,
         context: &mut Context<'_>,
     ) -> Result<(), BodyError> {
-        self.sending.go_on(stream, context).map(drop)
+        self.sending.write_available(stream, context).map(drop)
     }
 
     /// Returns the cause of a missing response: a write error if there was one, since it is more specific.
-    pub(super) fn failure(&mut self, error: io::Error) -> BodyError {
-        self.sending.failure().unwrap_or(error).into()
+    pub(super) fn response_failure(&mut self, error: io::Error) -> BodyError {
+        self.sending.take_failure().unwrap_or(error).into()
     }
 
     /// Returns the remainder of the request after a failure.
-    pub(super) fn unsent(self, error: BodyError) -> UnsentRequest {
+    pub(super) fn into_unsent(self, error: BodyError) -> UnsentRequest {
         match self.sending.progress() {
-            (_, true) => UnsentRequest::Lost(TransportError::Broken(error)),
-            (true, false) => UnsentRequest::Lost(TransportError::Unreachable(error)),
+            (_, true) => UnsentRequest::NotRetryable(TransportError::Broken(error)),
+            (true, false) => UnsentRequest::NotRetryable(TransportError::Unreachable(error)),
             (false, false) => {
                 let body = self.sending.into_body().unwrap_or_else(empty);
                 let request = Request::from_parts(self.head, body);
-                UnsentRequest::Whole(Box::new(request), error)
+                UnsentRequest::Retryable(Box::new(request), error)
             }
         }
     }
@@ -76,21 +76,21 @@ impl OutgoingRequest {
 
 /// Formats the request line and the headers, including those of the connection (RFC 9112, sections 3.2.1 and
 /// 6.3).
-fn head(request: &request::Parts, host: &HeaderValue, framing: BodyFraming) -> Vec<u8> {
+fn format_head(request: &request::Parts, host: &HeaderValue, framing: BodyFraming) -> Vec<u8> {
     let (method, headers) = (&request.method, &request.headers);
     let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut text = Vec::with_capacity(512);
     for part in [method.as_str(), " ", path, " HTTP/1.1\r\n"] {
         text.extend_from_slice(part.as_bytes());
     }
-    put(&mut text, &HOST, host);
+    write_field(&mut text, &HOST, host);
     let (mut upgrades, mut takes_trailers) = (false, false);
     for (name, value) in headers {
         (upgrades, takes_trailers) = (upgrades || name == UPGRADE, takes_trailers || name == TE);
         let is_framing = name == CONTENT_LENGTH || name == TRANSFER_ENCODING;
         let is_ours = is_framing || name == HOST || name == CONNECTION;
         if !is_ours {
-            put(&mut text, name, value);
+            write_field(&mut text, name, value);
         }
     }
     // Headers of this connection only must be listed in `Connection` (RFC 9110, section 7.6.1).

@@ -10,8 +10,8 @@ use http::header::CONNECTION;
 use http::{Method, Response, StatusCode, Version};
 use httparse::Status;
 
-use crate::headers::{MAX_MEMBERS, is_read_whole, lists};
-use crate::http1::{AmbiguousFraming, BodyFraming, ReceiveBuffer, content_length, fields, is_chunked};
+use crate::headers::{MAX_MEMBERS, is_within_member_limit, list_contains};
+use crate::http1::{AmbiguousFraming, BodyFraming, ReceiveBuffer, content_length, is_chunked, parse_fields};
 
 /// The maximum size of a head in bytes, and the maximum number of headers.
 const MAX_HEAD: usize = crate::transport::MAX_HEAD as usize;
@@ -51,7 +51,7 @@ impl ResponseHead {
 }
 
 /// Takes a head out of the input, if it is complete.
-pub(super) fn read(
+pub(super) fn read_head(
     input: &mut ReceiveBuffer,
     asked: &Method,
 ) -> Result<Option<ResponseHead>, ResponseParseError> {
@@ -60,10 +60,10 @@ pub(super) fn read(
     };
     let text = Bytes::copy_from_slice(&input.bytes()[..length]);
     input.skip(length);
-    parse(&text, asked).map(Some)
+    parse_head(&text, asked).map(Some)
 }
 
-fn parse(text: &Bytes, asked: &Method) -> Result<ResponseHead, ResponseParseError> {
+fn parse_head(text: &Bytes, asked: &Method) -> Result<ResponseHead, ResponseParseError> {
     let mut room = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut parsed = httparse::Response::new(&mut []);
     let config = httparse::ParserConfig::default();
@@ -75,16 +75,17 @@ fn parse(text: &Bytes, asked: &Method) -> Result<ResponseHead, ResponseParseErro
     *response.status_mut() =
         parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(httparse::Error::Status)?;
     *response.version_mut() = if parsed.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 };
-    *response.headers_mut() = fields(text, parsed.headers).ok_or(ResponseParseError::Header)?;
-    if !is_read_whole(response.headers(), &CONNECTION) {
+    *response.headers_mut() = parse_fields(text, parsed.headers).ok_or(ResponseParseError::Header)?;
+    if !is_within_member_limit(response.headers(), &CONNECTION) {
         return Err(ResponseParseError::Options);
     }
-    let framing = framing(&mut response, asked)?;
-    let is_last = response.version() == Version::HTTP_10 || lists(response.headers(), &CONNECTION, b"close");
+    let framing = response_framing(&mut response, asked)?;
+    let is_last =
+        response.version() == Version::HTTP_10 || list_contains(response.headers(), &CONNECTION, b"close");
     Ok(ResponseHead { response, framing, is_last })
 }
 
-fn framing(response: &mut Response<()>, asked: &Method) -> Result<BodyFraming, ResponseParseError> {
+fn response_framing(response: &mut Response<()>, asked: &Method) -> Result<BodyFraming, ResponseParseError> {
     let length = content_length(response.headers())?;
     let is_chunked = is_chunked(response.headers())?;
     let status = response.status();
@@ -119,8 +120,8 @@ mod tests {
 
     use super::*;
 
-    fn head(text: &str, asked: &Method) -> Result<ResponseHead, ResponseParseError> {
-        parse(&Bytes::copy_from_slice(text.as_bytes()), asked)
+    fn parse_head_text(text: &str, asked: &Method) -> Result<ResponseHead, ResponseParseError> {
+        parse_head(&Bytes::copy_from_slice(text.as_bytes()), asked)
     }
 
     #[test]
@@ -151,10 +152,10 @@ mod tests {
             ),
             ("200 OK", "a: b\r\n c\r\n", Err(ResponseParseError::Head(httparse::Error::HeaderName))),
         ] {
-            let found = head(&format!("HTTP/1.1 {status}\r\n{headers}\r\n"), &Method::GET);
+            let found = parse_head_text(&format!("HTTP/1.1 {status}\r\n{headers}\r\n"), &Method::GET);
             assert_eq!(found.map(|head| head.framing), framing, "{status} {headers:?}");
         }
-        let asked = head("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n", &Method::HEAD).unwrap();
+        let asked = parse_head_text("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n", &Method::HEAD).unwrap();
         assert_eq!(asked.framing, Length(0));
         assert_eq!(asked.response.headers()[CONTENT_LENGTH], "7");
     }
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn limits_the_size_and_the_header_count_of_a_head() {
         let with = |count: usize| {
-            head(&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(count)), &Method::GET)
+            parse_head_text(&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(count)), &Method::GET)
         };
         assert!(with(MAX_HEADERS).is_ok());
         assert_eq!(
@@ -170,16 +171,16 @@ mod tests {
             Some(ResponseParseError::Head(httparse::Error::TooManyHeaders))
         );
         let mut input = ReceiveBuffer::default();
-        input.put(&[b'a'; MAX_HEAD - 1]);
-        assert!(matches!(read(&mut input, &Method::GET), Ok(None)));
-        input.put(b"a");
-        assert!(matches!(read(&mut input, &Method::GET), Err(ResponseParseError::Large)));
+        input.append_bytes(&[b'a'; MAX_HEAD - 1]);
+        assert!(matches!(read_head(&mut input, &Method::GET), Ok(None)));
+        input.append_bytes(b"a");
+        assert!(matches!(read_head(&mut input, &Method::GET), Err(ResponseParseError::Large)));
     }
 
     #[test]
     fn rejects_more_connection_options_than_are_read() {
         let with = |count: usize| {
-            head(
+            parse_head_text(
                 &format!("HTTP/1.1 200 OK\r\nconnection: {}x-a\r\n\r\n", "a,".repeat(count - 1)),
                 &Method::GET,
             )
@@ -195,7 +196,7 @@ mod tests {
             ("HTTP/1.1 200\r\nconnection: x, Close\r\n\r\n", true),
             ("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n\r\n", true),
         ] {
-            assert_eq!(head(text, &Method::GET).unwrap().is_last, is_last, "{text}");
+            assert_eq!(parse_head_text(text, &Method::GET).unwrap().is_last, is_last, "{text}");
         }
     }
 }

@@ -14,30 +14,30 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::transport::connect::{TransportStream, tcp};
+use crate::transport::connect::{TransportStream, tcp_stream};
 
 /// A socket that is reset on drop, unless it is marked for a normal close. New sockets are not.
 pub(crate) struct ResettingSocket {
     stream: TransportStream,
-    may_close: bool,
+    closes_normally: bool,
 }
 
 impl ResettingSocket {
     pub(super) fn new(stream: TransportStream) -> Self {
-        Self { stream, may_close: false }
+        Self { stream, closes_normally: false }
     }
 
     /// Sets whether dropping closes the socket normally, instead of resetting it.
-    pub(super) fn may_close(&mut self, may_close: bool) {
-        self.may_close = may_close;
+    pub(super) fn set_close_normally(&mut self, may_close: bool) {
+        self.closes_normally = may_close;
     }
 }
 
 impl Drop for ResettingSocket {
     fn drop(&mut self) {
-        if !self.may_close {
+        if !self.closes_normally {
             // If this fails, the socket closes normally.
-            let _ = tcp(&self.stream).set_zero_linger();
+            let _ = tcp_stream(&self.stream).set_zero_linger();
         }
     }
 }

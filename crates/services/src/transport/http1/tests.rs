@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::response;
-use crate::http1::tests::{cut, decode};
+use crate::http1::tests::{decode, split_at_places};
 use crate::http1::{BodyDecoder, ReceiveBuffer};
 
 proptest! {
@@ -11,9 +11,9 @@ proptest! {
     fn parses_a_head_in_any_pieces(places in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
         let text = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\na: b\r\n\r\nbody";
         let (mut input, mut heads) = (ReceiveBuffer::default(), Vec::new());
-        for piece in cut(text, &places) {
-            input.put(piece);
-            while heads.len() < 2 && let Some(head) = response::read(&mut input, &http::Method::GET).unwrap() {
+        for piece in split_at_places(text, &places) {
+            input.append_bytes(piece);
+            while heads.len() < 2 && let Some(head) = response::read_head(&mut input, &http::Method::GET).unwrap() {
                 heads.push(head);
             }
         }
@@ -26,11 +26,11 @@ proptest! {
 #[test]
 fn rejects_an_endless_head() {
     let mut input = ReceiveBuffer::default();
-    input.put(b"HTTP/1.1 200 OK\r\n");
+    input.append_bytes(b"HTTP/1.1 200 OK\r\n");
     let mut result = Ok(None);
     for _ in 0..70 {
-        input.put(format!("a: {}\r\n", "x".repeat(1000)).as_bytes());
-        result = response::read(&mut input, &http::Method::GET).map(|head| head.map(drop));
+        input.append_bytes(format!("a: {}\r\n", "x".repeat(1000)).as_bytes());
+        result = response::read_head(&mut input, &http::Method::GET).map(|head| head.map(drop));
     }
     assert_eq!(result, Err(response::ResponseParseError::Large));
 }
@@ -69,8 +69,9 @@ mod fuzz {
     fn answer(pieces: &[&[u8]]) -> Result<Option<(u16, Vec<u8>)>, String> {
         let mut input = ReceiveBuffer::default();
         for (index, piece) in pieces.iter().enumerate() {
-            input.put(piece);
-            let head = response::read(&mut input, &http::Method::GET).map_err(|wrong| wrong.to_string())?;
+            input.append_bytes(piece);
+            let head =
+                response::read_head(&mut input, &http::Method::GET).map_err(|wrong| wrong.to_string())?;
             if let Some(head) = head {
                 let rest = [&[input.bytes()], &pieces[index + 1..]].concat();
                 let (data, ..) =

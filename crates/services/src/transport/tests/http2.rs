@@ -17,7 +17,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Barrier, Notify, Semaphore, mpsc};
 
-use super::target::{TargetServer, say};
+use super::target::{TargetServer, write_text};
 use super::*;
 use crate::body::{BodyError, empty, full};
 use crate::config::RetriesConfig;
@@ -29,7 +29,7 @@ use crate::transport::pool::MAX_SHARED;
 async fn requests_share_a_connection() {
     let together = Arc::new(Barrier::new(20));
     let waiting = Arc::clone(&together);
-    let target = TargetServer::answering(None, move |request| {
+    let target = TargetServer::start_server(None, move |request| {
         let waiting = Arc::clone(&waiting);
         async move {
             assert_eq!(request.version(), Version::HTTP_2);
@@ -38,7 +38,7 @@ async fn requests_share_a_connection() {
         }
     })
     .await;
-    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Http2));
+    let shop = ShopClient::new(config_with_protocol(target.url(), ServiceProtocol::Http2));
     // All requests are in flight at once, since none is answered before all have arrived.
     let answers = join_all((0..20).map(|_| shop.get("/"))).await;
     for answer in answers {
@@ -51,7 +51,7 @@ async fn requests_share_a_connection() {
 #[tokio::test]
 async fn requests_open_another_connection_whatever_number_of_streams_the_service_permits() {
     let together = Arc::new(Barrier::new(MAX_STREAMS + 1));
-    let target = TargetServer::accepting(move |socket| {
+    let target = TargetServer::start_acceptor(move |socket| {
         let together = Arc::clone(&together);
         async move {
             let service = service_fn(move |request: http::Request<Incoming>| {
@@ -69,7 +69,7 @@ async fn requests_open_another_connection_whatever_number_of_streams_the_service
         }
     })
     .await;
-    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Http2));
+    let shop = ShopClient::new(config_with_protocol(target.url(), ServiceProtocol::Http2));
     // The first response arrives behind the settings of the service, and the second request makes hyper read
     // them.
     for _ in 0..2 {
@@ -91,7 +91,7 @@ async fn requests_wait_at_the_limit_of_shared_connections() {
     let gate = Arc::new(Semaphore::new(0));
     let [connections, requests]: [Arc<AtomicUsize>; 2] = Default::default();
     let (closed, opened, begun) = (Arc::clone(&gate), Arc::clone(&connections), Arc::clone(&requests));
-    let target = TargetServer::accepting(move |socket| {
+    let target = TargetServer::start_acceptor(move |socket| {
         opened.fetch_add(1, SeqCst);
         let (gate, begun) = (Arc::clone(&closed), Arc::clone(&begun));
         async move {
@@ -109,7 +109,7 @@ async fn requests_wait_at_the_limit_of_shared_connections() {
         }
     })
     .await;
-    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Http2));
+    let shop = ShopClient::new(config_with_protocol(target.url(), ServiceProtocol::Http2));
     let most = MAX_SHARED * REQUESTS_PER_CONNECTION as usize;
     let watch = async {
         while requests.load(SeqCst) < most {
@@ -132,7 +132,7 @@ async fn requests_wait_at_the_limit_of_shared_connections() {
 #[tokio::test]
 async fn forwards_trailers_in_both_directions() {
     for protocol in [ServiceProtocol::Http1, ServiceProtocol::Http2] {
-        let target = TargetServer::answering(None, |request| async move {
+        let target = TargetServer::start_server(None, |request| async move {
             let te = request.headers().get("te").cloned();
             let body = request.into_body().collect().await.unwrap();
             let mut trailers = body.trailers().cloned().unwrap_or_default();
@@ -146,7 +146,7 @@ async fn forwards_trailers_in_both_directions() {
                 .unwrap()
         })
         .await;
-        let shop = ShopClient::new(at(target.url(), protocol));
+        let shop = ShopClient::new(config_with_protocol(target.url(), protocol));
         let sum = HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
         let frames = vec![Ok::<_, BodyError>(Frame::data(Bytes::from("spans"))), Ok(Frame::trailers(sum))];
         let request = http::Request::post("/")
@@ -166,8 +166,8 @@ async fn forwards_trailers_in_both_directions() {
 }
 
 /// Starts a target that responds with half a body, and resets the stream with this reason.
-async fn taking_back(reason: h2::Reason, length: Option<u64>) -> TargetServer {
-    TargetServer::accepting(move |socket| async move {
+async fn start_resetting_target(reason: h2::Reason, length: Option<u64>) -> TargetServer {
+    TargetServer::start_acceptor(move |socket| async move {
         let mut connection = h2::server::handshake(socket).await.unwrap();
         while let Some(Ok((_, mut respond))) = connection.accept().await {
             let mut head = Response::new(());
@@ -190,8 +190,8 @@ async fn taking_back(reason: h2::Reason, length: Option<u64>) -> TargetServer {
 async fn a_reset_response_does_not_look_complete() {
     for reason in [h2::Reason::CANCEL, h2::Reason::NO_ERROR, h2::Reason::INTERNAL_ERROR] {
         for length in [None, Some(8)] {
-            let target = taking_back(reason, length).await;
-            let shop = ShopClient::new(at(target.url(), ServiceProtocol::Http2));
+            let target = start_resetting_target(reason, length).await;
+            let shop = ShopClient::new(config_with_protocol(target.url(), ServiceProtocol::Http2));
             let answer = shop.send(http::Request::get("/").body(empty()).unwrap()).await.unwrap();
             assert!(answer.into_body().collect().await.is_err(), "{reason:?} {length:?}");
         }
@@ -202,7 +202,7 @@ async fn a_reset_response_does_not_look_complete() {
 async fn reconnects_after_goaway() {
     let connections: Arc<AtomicUsize> = Arc::default();
     let counting = Arc::clone(&connections);
-    let target = TargetServer::accepting(move |socket| {
+    let target = TargetServer::start_acceptor(move |socket| {
         counting.fetch_add(1, SeqCst);
         async move {
             let asked = Arc::new(Notify::new());
@@ -221,7 +221,7 @@ async fn reconnects_after_goaway() {
         }
     })
     .await;
-    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Http2));
+    let shop = ShopClient::new(config_with_protocol(target.url(), ServiceProtocol::Http2));
     for _ in 0..5 {
         assert_eq!(shop.get("/").await.unwrap(), "ok");
     }
@@ -246,19 +246,19 @@ const CANCEL: u32 = 8;
 /// The frames that a peer sends in response to the request on a stream.
 type PeerFrames = fn(u32) -> Vec<u8>;
 
-fn reset(stream: u32, code: u32) -> Vec<u8> {
+fn reset_frame(stream: u32, code: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &code.to_be_bytes())
 }
 
 /// Returns a GOAWAY frame with the last stream that the peer has processed.
-fn go_away(last: u32) -> Vec<u8> {
+fn goaway_frame(last: u32) -> Vec<u8> {
     frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat())
 }
 
 /// Reads the client's preface, and sends the server's.
-async fn begin(socket: &mut TcpStream) {
+async fn exchange_prefaces(socket: &mut TcpStream) {
     let _ = socket.read_exact(&mut [0; 24]).await;
-    say(socket, frame(SETTINGS, 0, 0, &[])).await;
+    write_text(socket, frame(SETTINGS, 0, 0, &[])).await;
 }
 
 /// Reads the next frame: its type, its stream and its payload.
@@ -273,20 +273,20 @@ async fn next_frame(socket: &mut TcpStream) -> Option<(u8, u32, Vec<u8>)> {
 
 /// Starts a target that sends these frames to the first two requests, answers all others, and counts
 /// requests.
-async fn saying(says: PeerFrames) -> (TargetServer, Arc<AtomicUsize>) {
+async fn start_scripted_target(says: PeerFrames) -> (TargetServer, Arc<AtomicUsize>) {
     let seen: Arc<AtomicUsize> = Arc::default();
     let counting = Arc::clone(&seen);
-    let target = TargetServer::accepting(move |mut socket| {
+    let target = TargetServer::start_acceptor(move |mut socket| {
         let seen = Arc::clone(&counting);
         async move {
-            begin(&mut socket).await;
+            exchange_prefaces(&mut socket).await;
             while let Some((kind, stream, _)) = next_frame(&mut socket).await {
                 if kind == HEADERS {
                     // Index 8 of the static table is status 200 (RFC 7541, appendix A). The flags end the
                     // head and the stream.
                     let answer = || frame(HEADERS, 0b101, stream, &[0x88]);
                     let said = if seen.fetch_add(1, SeqCst) < 2 { says(stream) } else { answer() };
-                    say(&mut socket, said).await;
+                    write_text(&mut socket, said).await;
                 }
             }
         }
@@ -298,35 +298,41 @@ async fn saying(says: PeerFrames) -> (TargetServer, Arc<AtomicUsize>) {
 /// Returns the status of a POST with this number of retries, or the code of its error.
 async fn post(target: &TargetServer, attempts: u32) -> Result<u16, &'static str> {
     let retries = RetriesConfig { attempts, ..RetriesConfig::default() };
-    let shop = ShopClient::new(ServiceConfig { retries, ..at(target.url(), ServiceProtocol::Http2) });
+    let shop = ShopClient::new(ServiceConfig {
+        retries,
+        ..config_with_protocol(target.url(), ServiceProtocol::Http2)
+    });
     let request = http::Request::post("/").body(empty()).unwrap();
     shop.send(request).await.map(|answer| answer.status().as_u16()).map_err(|error| error.code())
 }
 
 #[tokio::test]
 async fn retries_refused_requests_even_unsafe_ones_on_the_only_target() {
-    let given_back: [PeerFrames; 2] = [|stream| reset(stream, REFUSED_STREAM), |stream| go_away(stream - 1)];
+    let given_back: [PeerFrames; 2] =
+        [|stream| reset_frame(stream, REFUSED_STREAM), |stream| goaway_frame(stream - 1)];
     for says in given_back {
-        let (target, seen) = saying(says).await;
+        let (target, seen) = start_scripted_target(says).await;
         assert_eq!((post(&target, 2).await, seen.load(SeqCst)), (Ok(200), 3));
-        let (target, seen) = saying(says).await;
+        let (target, seen) = start_scripted_target(says).await;
         assert_eq!((post(&target, 1).await, seen.load(SeqCst)), (Err("upstream-unreachable"), 2));
     }
 }
 
 #[tokio::test]
 async fn does_not_retry_requests_that_may_have_been_processed() {
-    let begun: [PeerFrames; 2] =
-        [|stream| reset(stream, CANCEL), |stream| [go_away(stream), reset(stream, CANCEL)].concat()];
+    let begun: [PeerFrames; 2] = [
+        |stream| reset_frame(stream, CANCEL),
+        |stream| [goaway_frame(stream), reset_frame(stream, CANCEL)].concat(),
+    ];
     for says in begun {
-        let (target, seen) = saying(says).await;
+        let (target, seen) = start_scripted_target(says).await;
         assert_eq!((post(&target, 2).await, seen.load(SeqCst)), (Err("upstream-broken"), 1));
     }
 }
 
 /// Starts a target that responds with a head of `size` bytes, as counted by HTTP/2 (RFC 9113, section 6.5.2),
 /// in a short frame: one header in the client's dynamic table, and references to it.
-async fn with_head(size: usize) -> TargetServer {
+async fn start_target_with_head(size: usize) -> TargetServer {
     // Name, value and 32 bytes per entry.
     const ENTRY: usize = 1024;
     const STATUS: usize = ":status".len() + "200".len() + 32;
@@ -346,13 +352,13 @@ async fn with_head(size: usize) -> TargetServer {
     block.extend(literal(0x40, ENTRY - 33));
     block.extend(vec![0xbe; repeated - 1]);
     block.extend(literal(0, last - 33));
-    TargetServer::accepting(move |mut socket| {
+    TargetServer::start_acceptor(move |mut socket| {
         let block = block.clone();
         async move {
-            begin(&mut socket).await;
+            exchange_prefaces(&mut socket).await;
             while let Some((kind, stream, _)) = next_frame(&mut socket).await {
                 if kind == HEADERS {
-                    say(&mut socket, frame(HEADERS, 0b101, stream, &block)).await;
+                    write_text(&mut socket, frame(HEADERS, 0b101, stream, &block)).await;
                 }
             }
         }
@@ -363,32 +369,38 @@ async fn with_head(size: usize) -> TargetServer {
 #[tokio::test]
 async fn refuses_a_response_with_a_too_large_head() {
     let most = usize::try_from(MAX_HEAD).unwrap() - 1;
-    let target = with_head(most).await;
-    let answer = ShopClient::new(at(target.url(), ServiceProtocol::Http2)).begin("/").await.unwrap();
+    let target = start_target_with_head(most).await;
+    let answer = ShopClient::new(config_with_protocol(target.url(), ServiceProtocol::Http2))
+        .start_get("/")
+        .await
+        .unwrap();
     assert_eq!(answer.headers().get_all("a").iter().count(), 64);
-    let target = with_head(most + 1).await;
-    assert_eq!(ShopClient::new(at(target.url(), ServiceProtocol::Http2)).fails("/").await, "upstream-broken");
+    let target = start_target_with_head(most + 1).await;
+    assert_eq!(
+        ShopClient::new(config_with_protocol(target.url(), ServiceProtocol::Http2)).get_error_code("/").await,
+        "upstream-broken"
+    );
 }
 
 /// Starts a target that sends a body of `size` bytes at once, whatever the client's window. Returns the codes
 /// of the client's resets.
-async fn flooding(size: usize) -> (TargetServer, mpsc::UnboundedReceiver<u32>) {
+async fn start_flooding_target(size: usize) -> (TargetServer, mpsc::UnboundedReceiver<u32>) {
     let (codes, resets) = mpsc::unbounded_channel();
-    let target = TargetServer::accepting(move |mut socket| {
+    let target = TargetServer::start_acceptor(move |mut socket| {
         let codes = codes.clone();
         async move {
-            begin(&mut socket).await;
+            exchange_prefaces(&mut socket).await;
             while let Some((kind, stream, payload)) = next_frame(&mut socket).await {
                 match (kind, &payload[..]) {
                     // The client's window is in force once its settings are acknowledged.
-                    (SETTINGS, [_, ..]) => say(&mut socket, frame(SETTINGS, 1, 0, &[])).await,
+                    (SETTINGS, [_, ..]) => write_text(&mut socket, frame(SETTINGS, 1, 0, &[])).await,
                     (HEADERS, _) => {
-                        say(&mut socket, frame(HEADERS, 0b100, stream, &[0x88])).await;
+                        write_text(&mut socket, frame(HEADERS, 0b100, stream, &[0x88])).await;
                         let body = vec![b'x'; size];
                         for piece in body.chunks(16 << 10) {
-                            say(&mut socket, frame(DATA, 0, stream, piece)).await;
+                            write_text(&mut socket, frame(DATA, 0, stream, piece)).await;
                         }
-                        say(&mut socket, frame(DATA, 1, stream, b"")).await;
+                        write_text(&mut socket, frame(DATA, 1, stream, b"")).await;
                     }
                     (RST_STREAM, code) => {
                         let _ = codes.send(u32::from_be_bytes(code.try_into().unwrap()));
@@ -405,12 +417,12 @@ async fn flooding(size: usize) -> (TargetServer, mpsc::UnboundedReceiver<u32>) {
 #[tokio::test]
 async fn refuses_an_unread_body_beyond_the_window() {
     let window = usize::try_from(STREAM_WINDOW).unwrap();
-    let (target, _resets) = flooding(window).await;
-    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Http2));
+    let (target, _resets) = start_flooding_target(window).await;
+    let shop = ShopClient::new(config_with_protocol(target.url(), ServiceProtocol::Http2));
     assert_eq!(shop.get("/").await.unwrap().len(), window);
-    let (target, mut resets) = flooding(window + 1).await;
-    let shop = ShopClient::new(at(target.url(), ServiceProtocol::Http2));
-    let answer = shop.begin("/").await.unwrap();
+    let (target, mut resets) = start_flooding_target(window + 1).await;
+    let shop = ShopClient::new(config_with_protocol(target.url(), ServiceProtocol::Http2));
+    let answer = shop.start_get("/").await.unwrap();
     assert_eq!(resets.recv().await, Some(FLOW_CONTROL_ERROR));
     assert!(answer.into_body().collect().await.is_err());
 }

@@ -29,12 +29,15 @@ async fn loses_no_request_if_only_one_address_of_a_name_listens() {
     for protocol in [ServiceProtocol::Http1, ServiceProtocol::Http2] {
         let arrived: Arc<AtomicUsize> = Arc::default();
         let counting = Arc::clone(&arrived);
-        let target = TargetServer::answering(None, move |_| {
+        let target = TargetServer::start_server(None, move |_| {
             counting.fetch_add(1, SeqCst);
             async { Response::new(full("ok")) }
         })
         .await;
-        let shop = ShopClient::new(at(format!("http://localhost:{}", target.address.port()), protocol));
+        let shop = ShopClient::new(config_with_protocol(
+            format!("http://localhost:{}", target.address.port()),
+            protocol,
+        ));
         let shop = ShopClient(shop.0.with_resolver(Arc::new(LocalhostResolver)));
         let post = || shop.send(http::Request::post("/").body(full("order")).unwrap());
         // All at once, before the state of either address is known, and far beyond the retry budget.
@@ -53,19 +56,20 @@ async fn loses_no_request_if_only_one_address_of_a_name_listens() {
 
 #[tokio::test]
 async fn finds_a_service_by_its_name_and_by_any_spelling_of_its_addresses() {
-    let target = TargetServer::answering(None, |_| async { Response::new(full("ok")) }).await;
+    let target = TargetServer::start_server(None, |_| async { Response::new(full("ok")) }).await;
     let port = target.address.port();
-    let shop = ShopClient::new(at(format!("http://localhost:{port}"), ServiceProtocol::Http1));
+    let shop =
+        ShopClient::new(config_with_protocol(format!("http://localhost:{port}"), ServiceProtocol::Http1));
     let shop = ShopClient(shop.0.with_resolver(Arc::new(LocalhostResolver)));
     // The name is resolved by the first request.
     shop.get("/").await.unwrap();
     let host = ["localhost", "LocalHost", "127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "[0:0::1]"];
     for authority in host.map(|host| format!("{host}:{port}")) {
-        assert!(shop.0.at(&authority).is_some(), "{authority}");
+        assert!(shop.0.find_by_authority(&authority).is_some(), "{authority}");
     }
     for authority in
         [format!("127.0.0.2:{port}"), format!("local:{port}"), "localhost".into(), "[::1]".into()]
     {
-        assert!(shop.0.at(&authority).is_none(), "{authority}");
+        assert!(shop.0.find_by_authority(&authority).is_none(), "{authority}");
     }
 }

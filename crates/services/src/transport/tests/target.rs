@@ -32,7 +32,7 @@ impl Drop for TargetServer {
 
 impl TargetServer {
     /// Starts a server that answers every request by a function, in the HTTP version of the request.
-    pub(super) async fn answering<F>(
+    pub(super) async fn start_server<F>(
         tls: Option<ServerConfig>,
         answer: impl Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     ) -> Self
@@ -40,7 +40,7 @@ impl TargetServer {
         F: Future<Output = Response<StreamedServiceBody>> + Send + 'static,
     {
         let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
-        Self::accepting(move |socket| {
+        Self::start_acceptor(move |socket| {
             let (acceptor, answer) = (acceptor.clone(), answer.clone());
             async move {
                 match acceptor {
@@ -57,7 +57,7 @@ impl TargetServer {
     }
 
     /// Starts a server that handles every connection by a function.
-    pub(super) async fn accepting<F>(handle: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    pub(super) async fn start_acceptor<F>(handle: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -94,7 +94,7 @@ pub(super) async fn serve<F>(
 }
 
 /// Reads the head of a request without a body; returns `None` if the peer has closed the connection.
-pub(super) async fn head(socket: &mut TcpStream) -> Option<String> {
+pub(super) async fn read_head(socket: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(socket.read_u8().await.ok()?);
@@ -102,6 +102,6 @@ pub(super) async fn head(socket: &mut TcpStream) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-pub(super) async fn say(socket: &mut TcpStream, text: impl AsRef<[u8]>) {
+pub(super) async fn write_text(socket: &mut TcpStream, text: impl AsRef<[u8]>) {
     let _ = socket.write_all(&Bytes::copy_from_slice(text.as_ref())).await;
 }

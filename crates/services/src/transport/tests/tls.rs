@@ -53,7 +53,7 @@ impl TargetTestAuthority {
         roots
     }
 
-    fn write(&self, identity: &TargetTestIdentity) {
+    fn write_files(&self, identity: &TargetTestIdentity) {
         std::fs::write(self.folder.path().join("cert.pem"), identity.0.pem()).unwrap();
         std::fs::write(self.folder.path().join("key.pem"), identity.1.serialize_pem()).unwrap();
     }
@@ -61,7 +61,7 @@ impl TargetTestAuthority {
     fn shop(&self, url: String, change: impl FnOnce(&mut ServiceTlsConfig)) -> ShopClient {
         let mut tls = ServiceTlsConfig { ca: Some("ca.pem".to_owned()), ..ServiceTlsConfig::default() };
         change(&mut tls);
-        ShopClient::reading(trusting(url, tls), self.folder.path()).unwrap()
+        ShopClient::with_folder(config_with_tls(url, tls), self.folder.path()).unwrap()
     }
 }
 
@@ -71,11 +71,11 @@ fn server(
     clients: Option<&TargetTestAuthority>,
     protocols: &[&str],
 ) -> ServerConfig {
-    server_of(vec![identity.0.der().clone()], identity, clients, protocols)
+    server_with_chain(vec![identity.0.der().clone()], identity, clients, protocols)
 }
 
 /// Returns the settings of a TLS server that presents this chain.
-fn server_of(
+fn server_with_chain(
     chain: Vec<CertificateDer<'static>>,
     identity: &TargetTestIdentity,
     clients: Option<&TargetTestAuthority>,
@@ -99,8 +99,8 @@ fn server_of(
 }
 
 /// Starts a target that responds with the HTTP version and the host of the request.
-async fn target(config: ServerConfig) -> (TargetServer, String) {
-    let target = TargetServer::answering(Some(config), |request| async move {
+async fn start_target(config: ServerConfig) -> (TargetServer, String) {
+    let target = TargetServer::start_server(Some(config), |request| async move {
         let host = request.uri().authority().map(|authority| authority.host().to_owned());
         let host = host.or_else(|| Some(request.headers().get("host")?.to_str().ok()?.to_owned()));
         Response::new(full(format!("{:?} {}", request.version(), host.unwrap_or_default())))
@@ -111,10 +111,10 @@ async fn target(config: ServerConfig) -> (TargetServer, String) {
 }
 
 /// Starts a target that counts connections.
-async fn counting(config: ServerConfig) -> (TargetServer, Arc<AtomicUsize>) {
+async fn start_counting_target(config: ServerConfig) -> (TargetServer, Arc<AtomicUsize>) {
     let (opened, acceptor) = (Arc::<AtomicUsize>::default(), TlsAcceptor::from(Arc::new(config)));
     let counting = Arc::clone(&opened);
-    let target = TargetServer::accepting(move |socket| {
+    let target = TargetServer::start_acceptor(move |socket| {
         let (acceptor, opened) = (acceptor.clone(), Arc::clone(&counting));
         async move {
             if let Ok(stream) = acceptor.accept(socket).await {
@@ -133,7 +133,7 @@ async fn trusts_valid_certificates_and_prefers_http_2() {
     let good = authority.identity("localhost", |_| ());
     for (protocols, spoken) in [(&["h2", "http/1.1"][..], "HTTP/2.0 localhost"), (&["http/1.1"], "HTTP/1.1")]
     {
-        let (_target, url) = target(server(&good, None, protocols)).await;
+        let (_target, url) = start_target(server(&good, None, protocols)).await;
         let shop = authority.shop(url, |_| ());
         for _ in 0..2 {
             let said = shop.get("/").await.unwrap();
@@ -141,17 +141,17 @@ async fn trusts_valid_certificates_and_prefers_http_2() {
         }
     }
     // The config may require a version.
-    let (_target, url) = target(server(&good, None, &["h2", "http/1.1"])).await;
+    let (_target, url) = start_target(server(&good, None, &["h2", "http/1.1"])).await;
     let tls = ServiceTlsConfig { ca: Some("ca.pem".into()), ..ServiceTlsConfig::default() };
-    let config = ServiceConfig { protocol: ServiceProtocol::Http1, ..trusting(url, tls) };
-    let shop = ShopClient::reading(config, authority.folder.path()).unwrap();
+    let config = ServiceConfig { protocol: ServiceProtocol::Http1, ..config_with_tls(url, tls) };
+    let shop = ShopClient::with_folder(config, authority.folder.path()).unwrap();
     assert!(shop.get("/").await.unwrap().starts_with(b"HTTP/1.1"));
 }
 
 #[tokio::test]
 async fn resets_the_connection_of_a_cancelled_handshake() {
     let (tell, mut told) = mpsc::channel(1);
-    let target = TargetServer::accepting(move |mut socket| {
+    let target = TargetServer::start_acceptor(move |mut socket| {
         let tell = tell.clone();
         async move {
             let mut hello = [0; 4096];
@@ -171,7 +171,7 @@ async fn resets_the_connection_of_a_cancelled_handshake() {
     let shop =
         TargetTestAuthority::new().shop(format!("https://localhost:{}", target.address.port()), |_| ());
     tokio::select! {
-        _ = shop.begin("/") => panic!("the target sends nothing"),
+        _ = shop.start_get("/") => panic!("the target sends nothing"),
         // The hello has arrived, and is never answered.
         _ = told.recv() => {}
     }
@@ -181,8 +181,9 @@ async fn resets_the_connection_of_a_cancelled_handshake() {
 #[tokio::test]
 async fn uses_the_configured_server_name() {
     let authority = TargetTestAuthority::new();
-    let (_target, url) = target(server(&authority.identity("shop.internal", |_| ()), None, &["h2"])).await;
-    assert_eq!(authority.shop(url.clone(), |_| ()).fails("/").await, "upstream-unreachable");
+    let (_target, url) =
+        start_target(server(&authority.identity("shop.internal", |_| ()), None, &["h2"])).await;
+    assert_eq!(authority.shop(url.clone(), |_| ()).get_error_code("/").await, "upstream-unreachable");
     let shop = authority.shop(url, |tls| tls.server_name = Some("shop.internal".into()));
     assert_eq!(shop.get("/").await.unwrap(), "HTTP/2.0 localhost");
 }
@@ -199,12 +200,12 @@ async fn refuses_invalid_certificates_before_sending() {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     });
     for identity in [expired, of_another, of_no_server] {
-        let (_target, url) = target(server(&identity, None, &["h2"])).await;
-        assert_eq!(authority.shop(url, |_| ()).fails("/").await, "upstream-unreachable");
+        let (_target, url) = start_target(server(&identity, None, &["h2"])).await;
+        assert_eq!(authority.shop(url, |_| ()).get_error_code("/").await, "upstream-unreachable");
     }
     // A private authority is not trusted unless it is configured.
-    let (_target, url) = target(server(&authority.identity("localhost", |_| ()), None, &["h2"])).await;
-    assert_eq!(authority.shop(url, |tls| tls.ca = None).fails("/").await, "upstream-unreachable");
+    let (_target, url) = start_target(server(&authority.identity("localhost", |_| ()), None, &["h2"])).await;
+    assert_eq!(authority.shop(url, |tls| tls.ca = None).get_error_code("/").await, "upstream-unreachable");
 }
 
 #[tokio::test]
@@ -214,7 +215,7 @@ async fn refuses_chains_of_more_than_four_intermediate_certificates() {
     // The others aren't needed, so that webpki would accept any number of them.
     for (count, is_accepted) in [(4, true), (5, false)] {
         let chain = vec![identity.0.der().clone(); 1 + count];
-        let (_target, url) = target(server_of(chain, &identity, None, &["h2"])).await;
+        let (_target, url) = start_target(server_with_chain(chain, &identity, None, &["h2"])).await;
         assert_eq!(authority.shop(url, |_| ()).get("/").await.is_ok(), is_accepted, "{count}");
     }
 }
@@ -238,7 +239,7 @@ async fn refuses_intermediate_certificates_with_the_same_subject_and_different_k
         ([certificate, second.0.der()], false),
     ] {
         let chain = [identity.0.der()].into_iter().chain(others).cloned().collect();
-        let (_target, url) = target(server_of(chain, &identity, None, &["h2"])).await;
+        let (_target, url) = start_target(server_with_chain(chain, &identity, None, &["h2"])).await;
         let result = authority.shop(url, |_| ()).get("/").await;
         assert_eq!(result.is_ok(), is_accepted, "{result:?}");
         if let Err(error) = result {
@@ -252,10 +253,10 @@ async fn refuses_intermediate_certificates_with_the_same_subject_and_different_k
 async fn presents_a_client_certificate() {
     let authority = TargetTestAuthority::new();
     let (_target, url) =
-        target(server(&authority.identity("localhost", |_| ()), Some(&authority), &["http/1.1"])).await;
+        start_target(server(&authority.identity("localhost", |_| ()), Some(&authority), &["http/1.1"])).await;
     let nobody = authority.shop(url.clone(), |_| ());
     assert!(nobody.get("/").await.is_err());
-    authority.write(&authority.identity("orfa", |params| {
+    authority.write_files(&authority.identity("orfa", |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     }));
     let known = authority.shop(url, |tls| {
@@ -269,23 +270,23 @@ async fn presents_a_client_certificate() {
 async fn connections_survive_a_reload_unless_a_file_changes() {
     let authority = TargetTestAuthority::new();
     let good = server(&authority.identity("localhost", |_| ()), Some(&authority), &["h2"]);
-    let (target, opened) = counting(good).await;
+    let (target, opened) = start_counting_target(good).await;
     let url = format!("https://localhost:{}", target.address.port());
     let [ca, cert, key] = ["ca.pem", "cert.pem", "key.pem"].map(|file| Some(file.to_owned()));
-    let config = trusting(url, ServiceTlsConfig { ca, cert, key, server_name: None });
+    let config = config_with_tls(url, ServiceTlsConfig { ca, cert, key, server_name: None });
     let config = BTreeMap::from([("shop".to_owned(), config)]);
     let client = |params: &mut CertificateParams| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     };
-    authority.write(&authority.identity("orfa", client));
-    let mut shop = ShopClient(ServiceSet::read(&config, authority.folder.path()).unwrap());
+    authority.write_files(&authority.identity("orfa", client));
+    let mut shop = ShopClient(ServiceSet::load(&config, authority.folder.path()).unwrap());
     let mut reload = async || {
-        shop = ShopClient(shop.0.renewed(&config, authority.folder.path()).unwrap());
+        shop = ShopClient(shop.0.reload(&config, authority.folder.path()).unwrap());
         assert_eq!(shop.get("/").await.unwrap(), "ok");
         opened.load(SeqCst)
     };
     assert_eq!((reload().await, reload().await), (1, 1));
-    authority.write(&authority.identity("orfa", client));
+    authority.write_files(&authority.identity("orfa", client));
     assert_eq!((reload().await, reload().await), (2, 2));
     let more = [&authority, &TargetTestAuthority::new()].map(|authority| authority.pem.as_str()).concat();
     std::fs::write(authority.folder.path().join("ca.pem"), more).unwrap();
@@ -295,13 +296,13 @@ async fn connections_survive_a_reload_unless_a_file_changes() {
 #[test]
 fn reports_the_location_of_every_mistake() {
     let authority = TargetTestAuthority::new();
-    authority.write(&authority.identity("orfa", |_| ()));
+    authority.write_files(&authority.identity("orfa", |_| ()));
     std::fs::write(authority.folder.path().join("other.pem"), KeyPair::generate().unwrap().serialize_pem())
         .unwrap();
     let wrong = |url: &str, ca: Option<&str>, cert: Option<&str>, key: Option<&str>, name: Option<&str>| {
         let [ca, cert, key, server_name] = [ca, cert, key, name].map(|text| text.map(str::to_owned));
-        let config = trusting(url.to_owned(), ServiceTlsConfig { ca, cert, key, server_name });
-        let problems = ShopClient::reading(config, authority.folder.path()).err().unwrap_or_default();
+        let config = config_with_tls(url.to_owned(), ServiceTlsConfig { ca, cert, key, server_name });
+        let problems = ShopClient::with_folder(config, authority.folder.path()).err().unwrap_or_default();
         problems.into_iter().map(|problem| problem.pointer).collect::<Vec<_>>()
     };
     let url = "https://shop";

@@ -15,19 +15,19 @@ use tokio::time::{Instant, timeout_at};
 
 use super::exchange::CallExchange;
 use super::message::{RequestMessage, RequestPayload};
-use super::{OVER, ServiceSet, place};
+use super::{DEADLINE_EXCEEDED, ServiceSet, acquire_permit};
 use crate::call::{HELD_UNIT, ReceivedPermit, RequestBudget, RequestCall};
 use crate::calls::{CallCoalescer, CoalescedResponse, SharedCallResult};
 use crate::client::{ProgramResponse, ServiceRequest};
 use crate::error::CallError;
-use crate::flights::WorkFingerprint;
+use crate::in_flight::WorkFingerprint;
 use crate::problem::UnfinishedResponse;
 use crate::service::UpstreamService;
 use crate::trace::{TRACEPARENT, TRACESTATE};
 
 /// The maximum number of shared calls that a request waits for, if the clients that started them have no room
 /// for the response.
-const ATTEMPTS: usize = 3;
+const MAX_SHARED_ATTEMPTS: usize = 3;
 
 /// The text of a shared response, which counts in the account of the client that started the call until the
 /// last request drops it.
@@ -45,7 +45,7 @@ impl AsRef<[u8]> for SharedText {
 impl ServiceSet {
     /// Sends a request as [`ServiceSet::send`] does, unless an equal one is in flight: then shares its
     /// response.
-    pub(crate) fn send_together<T>(
+    pub(crate) fn send_coalesced<T>(
         &self,
         coalescer: &Arc<CallCoalescer<T>>,
         call: &RequestCall,
@@ -55,19 +55,19 @@ impl ServiceSet {
     where
         T: From<ProgramResponse> + Clone + Send + Sync + 'static,
     {
-        let begun = self.begin(call, service, request);
+        let begun = self.prepare_call(call, service, request);
         let (coalescer, call, service) = (Arc::clone(coalescer), call.clone(), Arc::clone(service));
         async move {
             let (exchange, message) = begun?;
             let number = exchange.number;
-            let answer = join(&coalescer, &call, &service, exchange, message).await;
-            call.budget.end(number);
+            let answer = join_shared_call(&coalescer, &call, &service, exchange, message).await;
+            call.budget.end_call(number);
             answer
         }
     }
 }
 
-async fn join<T>(
+async fn join_shared_call<T>(
     coalescer: &CallCoalescer<T>,
     call: &RequestCall,
     service: &UpstreamService,
@@ -79,8 +79,8 @@ where
 {
     let number = exchange.number;
     let deadline = Instant::from(call.budget.deadline);
-    let permit = place(&call.budget).await?;
-    if let RequestPayload::Whole(body) = &message.payload {
+    let permit = acquire_permit(&call.budget).await?;
+    if let RequestPayload::Buffered(body) = &message.payload {
         // Hashing takes less time per byte than parsing.
         offload::move_if_long(body.len() / 4).await;
     }
@@ -88,12 +88,12 @@ where
     let mut own = Some((exchange, message));
     let mut attempts = 0;
     let landed = loop {
-        let flight = coalescer.flights.join(&key, PollSite::Request, || {
-            let budget = RequestBudget::new(service.timeout() * 2, 1, coalescer.received, 1);
-            let budget = budget.for_sharing().started_by(&call.budget);
+        let flight = coalescer.in_flight.join(&key, PollSite::Request, || {
+            let budget = RequestBudget::new(service.timeout() * 2, 1, coalescer.max_response_bytes, 1);
+            let budget = budget.into_shared().with_starter(&call.budget);
             let own = own.take().map(|(mut exchange, message)| {
                 let path = message.path.as_str().to_owned();
-                exchange.number = budget.begin(Arc::clone(service.name()), message.method.clone(), path);
+                exchange.number = budget.begin_call(Arc::clone(service.name()), message.method.clone(), path);
                 (exchange, message)
             });
             let budget = Arc::new(budget);
@@ -112,32 +112,37 @@ where
                     let text = std::mem::take(&mut answer.body);
                     answer.body = Bytes::from_owner(SharedText { text, _permit: permit });
                 }
-                CoalescedResponse { answer: answer.map(T::from).map_err(Arc::new), received, begun, budget }
+                CoalescedResponse {
+                    result: answer.map(T::from).map_err(Arc::new),
+                    received_bytes: received,
+                    started: begun,
+                    budget,
+                }
             }
         });
-        let landed = timeout_at(deadline, flight).await.map_err(|_| OVER)?;
-        let landed = landed.ok_or_else(|| broken(service))?;
-        if own.is_none() || !landed.budget.lacked_room() {
+        let landed = timeout_at(deadline, flight).await.map_err(|_| DEADLINE_EXCEEDED)?;
+        let landed = landed.ok_or_else(|| cancelled_call_error(service))?;
+        if own.is_none() || !landed.budget.has_reached_client_limit() {
             break landed;
         }
         // This client's account may have room. It must have time left to make the call alone.
         attempts += 1;
         let left = deadline.saturating_duration_since(Instant::now());
-        let is_last = attempts == ATTEMPTS || left < landed.begun.elapsed() * 2;
+        let is_last = attempts == MAX_SHARED_ATTEMPTS || left < landed.started.elapsed() * 2;
         if is_last && let Some((exchange, message)) = own.take() {
             drop(permit);
             return exchange.run(&call.budget, message).await.map(T::from).map_err(Arc::new);
         }
     };
     let is_starter = own.is_none();
-    call.budget.note_made(number, &landed.budget);
-    call.budget.cache().note_all(landed.budget.cache());
-    if landed.received <= HELD_UNIT && !is_starter {
-        call.budget.receive(landed.received)?;
-    } else if !call.budget.take_received(landed.received) {
+    call.budget.copy_call_record(number, &landed.budget);
+    call.budget.cache_notes().record_all(landed.budget.cache_notes());
+    if landed.received_bytes <= HELD_UNIT && !is_starter {
+        call.budget.receive(landed.received_bytes)?;
+    } else if !call.budget.take_received(landed.received_bytes) {
         return Err(Arc::new(CallError::Limit("limit-received")));
     }
-    landed.answer
+    landed.result
 }
 
 /// Returns the fingerprint of all parts of a request that the service sees, except for its trace context.
@@ -146,7 +151,7 @@ fn fingerprint(service: &UpstreamService, message: &RequestMessage) -> WorkFinge
     key.add(service.name().as_bytes());
     key.add(message.method.as_str().as_bytes());
     key.add(message.path.as_str().as_bytes());
-    if let RequestPayload::Whole(body) = &message.payload {
+    if let RequestPayload::Buffered(body) = &message.payload {
         key.add(body);
     }
     for (name, value) in &message.headers {
@@ -158,6 +163,6 @@ fn fingerprint(service: &UpstreamService, message: &RequestMessage) -> WorkFinge
     key
 }
 
-fn broken(service: &UpstreamService) -> CallError {
+fn cancelled_call_error(service: &UpstreamService) -> CallError {
     CallError::Broken { service: Arc::clone(service.name()), source: "the shared call was cancelled".into() }
 }

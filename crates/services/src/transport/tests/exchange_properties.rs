@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tokio::net::TcpStream;
 
-use super::target::{TargetServer, head, say};
+use super::target::{TargetServer, read_head, write_text};
 use super::*;
 
 /// The behaviour of a target and a reader for one request.
@@ -30,7 +30,7 @@ enum ExchangeBehaviour {
     Unread,
 }
 
-const DEEDS: [ExchangeBehaviour; 8] = {
+const BEHAVIOURS: [ExchangeBehaviour; 8] = {
     use ExchangeBehaviour::{Chunked, Close, Forge, Half, Hints, Length, Nothing, Unread};
     [Length, Chunked, Hints, Close, Forge, Half, Nothing, Unread]
 };
@@ -50,27 +50,27 @@ impl ExchangeBehaviour {
             Self::Half => "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf".to_owned(),
             Self::Nothing => String::new(),
         };
-        say(socket, text).await;
+        write_text(socket, text).await;
         !matches!(self, Self::Close | Self::Half | Self::Nothing)
     }
 
     /// Whether the response must be complete.
-    fn is_whole(self) -> bool {
+    fn is_complete(self) -> bool {
         !matches!(self, Self::Half | Self::Nothing | Self::Unread)
     }
 }
 
 /// Starts a target that behaves according to the path of each request, such as `/Length/7`, and counts the
 /// requests of each number.
-async fn target(seen: Arc<Mutex<BTreeMap<String, usize>>>) -> TargetServer {
-    TargetServer::accepting(move |mut socket| {
+async fn start_target(seen: Arc<Mutex<BTreeMap<String, usize>>>) -> TargetServer {
+    TargetServer::start_acceptor(move |mut socket| {
         let seen = Arc::clone(&seen);
         async move {
-            while let Some(head) = head(&mut socket).await {
+            while let Some(head) = read_head(&mut socket).await {
                 let mut path = head.split(' ').nth(1).unwrap_or_default().split('/').skip(1);
                 let (deed, number) = (path.next().unwrap_or_default(), path.next().unwrap_or_default());
                 *seen.lock().unwrap().entry(number.to_owned()).or_default() += 1;
-                let deed = DEEDS.into_iter().find(|known| format!("{known:?}") == deed).unwrap();
+                let deed = BEHAVIOURS.into_iter().find(|known| format!("{known:?}") == deed).unwrap();
                 if !deed.run(&mut socket, number).await {
                     return;
                 }
@@ -80,8 +80,8 @@ async fn target(seen: Arc<Mutex<BTreeMap<String, usize>>>) -> TargetServer {
     .await
 }
 
-async fn ask(shop: &ShopClient, deed: ExchangeBehaviour, number: String) {
-    let response = shop.begin(&format!("/{deed:?}/{number}")).await;
+async fn check_exchange(shop: &ShopClient, deed: ExchangeBehaviour, number: String) {
+    let response = shop.start_get(&format!("/{deed:?}/{number}")).await;
     if deed == ExchangeBehaviour::Unread {
         return;
     }
@@ -89,7 +89,7 @@ async fn ask(shop: &ShopClient, deed: ExchangeBehaviour, number: String) {
         Ok(response) => response.into_body().collect().await.ok().map(|body| body.to_bytes()),
         Err(_) => None,
     };
-    let expected = deed.is_whole().then(|| Bytes::from(number));
+    let expected = deed.is_complete().then(|| Bytes::from(number));
     assert_eq!(body, expected, "the answer of {deed:?}");
 }
 
@@ -99,17 +99,17 @@ proptest! {
     #[test]
     fn every_response_belongs_to_its_request(
         rounds in proptest::collection::vec(
-            proptest::collection::vec(proptest::sample::select(&DEEDS[..]), 1..4), 1..8,
+            proptest::collection::vec(proptest::sample::select(&BEHAVIOURS[..]), 1..4), 1..8,
         )
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let seen: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
-            let target = target(Arc::clone(&seen)).await;
-            let shop = ShopClient::new(at(target.url(), ServiceProtocol::Auto));
+            let target = start_target(Arc::clone(&seen)).await;
+            let shop = ShopClient::new(config_with_protocol(target.url(), ServiceProtocol::Auto));
             for (round, deeds) in rounds.iter().enumerate() {
                 let asked = deeds.iter().enumerate().map(|(index, deed)| {
-                    ask(&shop, *deed, format!("{round}-{index}"))
+                    check_exchange(&shop, *deed, format!("{round}-{index}"))
                 });
                 join_all(asked).await;
             }

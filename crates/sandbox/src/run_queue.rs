@@ -28,27 +28,27 @@ use std::time::{Duration, Instant};
 use offload::{FairPermit, FairSemaphore, QuotaKey};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::meter::HEAVY;
+use crate::meter::HEAVY_THRESHOLD;
 
 /// The maximum time that the queue may stay above the target.
-const INTERVAL: Duration = Duration::from_millis(100);
+const CODEL_INTERVAL: Duration = Duration::from_millis(100);
 /// The factor by which the queue may exceed the target in a burst.
-const BURST: u32 = 2;
+const BURST_FACTOR: u32 = 2;
 /// The divisor of the target for the queue's length during an overload.
-const PART: u32 = 50;
+const OVERLOAD_DIVISOR: u32 = 50;
 /// The time for which arrivals are counted before an overload can end, and the share of the capacity below
 /// which it ends.
-const WATCH: Duration = Duration::from_secs(1);
-const SERVED: f64 = 0.9;
+const OVERLOAD_WATCH_TIME: Duration = Duration::from_secs(1);
+const RECOVERY_LOAD: f64 = 0.9;
 /// The interval between samples of this process's share of the processors while guests wait; the age from
 /// which on a sample is useless; and the minimum share.
-const SAMPLE: Duration = Duration::from_millis(20);
-const STALE: Duration = Duration::from_millis(200);
-const LEAST_SHARE: f64 = 0.02;
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_SAMPLE_AGE: Duration = Duration::from_millis(200);
+const MIN_CPU_SHARE: f64 = 0.02;
 /// Guests that run for less do not yield before they start.
-const LITTLE: Duration = Duration::from_micros(100);
+const MIN_RUN_TO_YIELD: Duration = Duration::from_micros(100);
 /// The inverse weight of a guest in the moving averages.
-const WEIGHT: u64 = 16;
+const AVERAGE_WEIGHT: u64 = 16;
 
 /// The run queue. All clones share it.
 #[derive(Clone, Debug)]
@@ -58,28 +58,28 @@ pub struct RunQueue(Arc<RunQueueShared>);
 #[derive(Debug)]
 #[repr(align(128))]
 struct RunQueueShared {
-    places: FairSemaphore,
-    width: u32,
-    opened: Instant,
+    permits: FairSemaphore,
+    threads: u32,
+    created: Instant,
     waiting: AtomicUsize,
     /// The average time that a guest holds its permit, and the average time that it runs, in nanoseconds.
-    takes: AtomicU64,
-    runs: AtomicU64,
+    average_hold: AtomicU64,
+    average_run: AtomicU64,
     /// The time when a guest last released its permit, in nanoseconds since the queue was created.
-    left: AtomicU64,
+    last_release: AtomicU64,
     /// The target for the wait in nanoseconds, or `u64::MAX`.
     target: AtomicU64,
-    law: Mutex<CodelController>,
+    controller: Mutex<CodelController>,
 }
 
 /// A run permit, held until it is dropped.
 #[derive(Debug)]
 pub struct RunPermit {
-    line: RunQueue,
+    queue: RunQueue,
     /// The time when the permit was acquired, since the queue was created.
-    since: Duration,
+    acquired: Duration,
     /// The time when the guest started to run.
-    begun: Duration,
+    run_started: Duration,
     _permit: FairPermit,
 }
 
@@ -91,25 +91,25 @@ pub struct TooLong;
 #[derive(Debug, Default)]
 struct CodelController {
     /// The time when the wait was last at or below the target.
-    short: Duration,
+    last_below_target: Duration,
     /// The state of an overload, during which the queue is kept short.
-    held: Option<OverloadWindow>,
-    share: OwnShare,
+    overload: Option<OverloadWindow>,
+    own_share: OwnShare,
 }
 
 /// The recent share of its threads' time in which this process ran.
 #[derive(Debug)]
 struct OwnShare {
-    part: f64,
+    fraction: f64,
     /// The time of the last sample, and the process's CPU time at that point.
-    sampled: Option<(Duration, Duration)>,
+    last_sample: Option<(Duration, Duration)>,
 }
 
 /// Counts arrivals during an overload, since a point in time.
 #[derive(Debug)]
 struct OverloadWindow {
-    since: Duration,
-    came: u32,
+    started: Duration,
+    arrivals: u32,
 }
 
 /// The observable state of the queue.
@@ -117,10 +117,10 @@ struct OverloadWindow {
 struct QueueSnapshot {
     now: Duration,
     /// The time of the last release of a permit, and the average time between two releases.
-    left: Duration,
-    turn: Duration,
+    last_release: Duration,
+    release_interval: Duration,
     waiting: u32,
-    width: u32,
+    threads: u32,
 }
 
 /// Counts a waiting guest until it is dropped.
@@ -132,170 +132,172 @@ impl RunQueue {
     pub fn new(threads: usize) -> Self {
         let width = u32::try_from(threads).unwrap_or(u32::MAX).max(1);
         Self(Arc::new(RunQueueShared {
-            places: FairSemaphore::new(threads.max(1)),
-            width,
-            opened: Instant::now(),
+            permits: FairSemaphore::new(threads.max(1)),
+            threads: width,
+            created: Instant::now(),
             waiting: AtomicUsize::new(0),
-            takes: AtomicU64::new(0),
-            runs: AtomicU64::new(0),
-            left: AtomicU64::new(0),
+            average_hold: AtomicU64::new(0),
+            average_run: AtomicU64::new(0),
+            last_release: AtomicU64::new(0),
             target: AtomicU64::new(u64::MAX),
-            law: Mutex::default(),
+            controller: Mutex::default(),
         }))
     }
 
     /// Sets the target for waits, which bursts may exceed. `None` means no limit.
-    pub fn keep_to(&self, target: Option<Duration>) {
+    pub fn set_target(&self, target: Option<Duration>) {
         self.0.target.store(target.map_or(u64::MAX, nanos), Relaxed);
     }
 
     /// Whether another guest may arrive. A rejection counts as an arrival.
     #[must_use]
-    pub fn has_room(&self, now: Instant) -> bool {
-        self.0.has_room(now.saturating_duration_since(self.0.opened))
+    pub fn has_capacity(&self, now: Instant) -> bool {
+        self.0.has_capacity(now.saturating_duration_since(self.0.created))
     }
 
     /// Waits for a permit for a guest of this client, and then for the thread to poll for new input.
     ///
     /// # Errors
     /// If the queue is too long.
-    pub async fn stand(&self, client: QuotaKey) -> Result<RunPermit, TooLong> {
-        let (line, now) = (&*self.0, self.0.opened.elapsed());
-        let permit = line.places.try_acquire(client);
-        if permit.is_none() && !line.has_room(now) {
+    pub async fn acquire(&self, client: QuotaKey) -> Result<RunPermit, TooLong> {
+        let (line, now) = (&*self.0, self.0.created.elapsed());
+        let permit = line.permits.try_acquire(client);
+        if permit.is_none() && !line.has_capacity(now) {
             return Err(TooLong);
         }
-        line.law().stand(&line.seen(now), permit.is_some());
+        line.lock_controller().record_entry(&line.snapshot(now), permit.is_some());
         let (permit, since) = match permit {
             Some(permit) => (permit, now),
             None => {
-                let _waits = WaitingGuest::one(&line.waiting);
-                let permit = line.places.acquire(client).await.ok_or(TooLong)?;
-                (permit, line.opened.elapsed())
+                let _waits = WaitingGuest::new(&line.waiting);
+                let permit = line.permits.acquire(client).await.ok_or(TooLong)?;
+                (permit, line.created.elapsed())
             }
         };
-        let mut place = RunPermit { line: self.clone(), since, begun: since, _permit: permit };
-        if line.runs.load(Relaxed) > nanos(LITTLE) {
+        let mut place =
+            RunPermit { queue: self.clone(), acquired: since, run_started: since, _permit: permit };
+        if line.average_run.load(Relaxed) > nanos(MIN_RUN_TO_YIELD) {
             tokio::task::yield_now().await;
-            place.begun = line.opened.elapsed();
+            place.run_started = line.created.elapsed();
         }
         Ok(place)
     }
 }
 
 impl RunQueueShared {
-    fn has_room(&self, now: Duration) -> bool {
+    fn has_capacity(&self, now: Duration) -> bool {
         let target = self.target.load(Relaxed);
-        if self.places.available_permits() > 0 || target == u64::MAX {
+        if self.permits.available_permits() > 0 || target == u64::MAX {
             return true;
         }
-        let (seen, mut law) = (self.seen(now), self.law());
-        law.share.learn(now, cpu_time, seen.width);
-        let has_room = law.has_room(&seen, Duration::from_nanos(target));
+        let (seen, mut law) = (self.snapshot(now), self.lock_controller());
+        law.own_share.update_sample(now, process_cpu_time, seen.threads);
+        let has_room = law.can_admit(&seen, Duration::from_nanos(target));
         if !has_room {
-            law.come(&seen);
+            law.record_arrival(&seen);
         }
         has_room
     }
 
-    fn seen(&self, now: Duration) -> QueueSnapshot {
+    fn snapshot(&self, now: Duration) -> QueueSnapshot {
         QueueSnapshot {
             now,
-            left: Duration::from_nanos(self.left.load(Relaxed)),
-            turn: Duration::from_nanos(self.takes.load(Relaxed)) / self.width,
+            last_release: Duration::from_nanos(self.last_release.load(Relaxed)),
+            release_interval: Duration::from_nanos(self.average_hold.load(Relaxed)) / self.threads,
             waiting: u32::try_from(self.waiting.load(Relaxed)).unwrap_or(u32::MAX),
-            width: self.width,
+            threads: self.threads,
         }
     }
 
     /// Code that holds this lock can't panic. If it did, the state would still be a usable estimate.
-    fn law(&self) -> MutexGuard<'_, CodelController> {
-        self.law.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_controller(&self) -> MutexGuard<'_, CodelController> {
+        self.controller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl CodelController {
     /// Records a guest that enters the queue, or finds it empty.
-    fn stand(&mut self, seen: &QueueSnapshot, is_empty: bool) {
+    fn record_entry(&mut self, seen: &QueueSnapshot, is_empty: bool) {
         if is_empty {
-            self.short = seen.now;
+            self.last_below_target = seen.now;
         }
-        self.come(seen);
+        self.record_arrival(seen);
     }
 
     /// Records an arrival, including rejected ones.
-    fn come(&mut self, seen: &QueueSnapshot) {
-        let Some(held) = &mut self.held else { return };
-        held.came += 1;
-        let watched = seen.now.saturating_sub(held.since);
-        if watched < WATCH {
+    fn record_arrival(&mut self, seen: &QueueSnapshot) {
+        let Some(held) = &mut self.overload else { return };
+        held.arrivals += 1;
+        let watched = seen.now.saturating_sub(held.started);
+        if watched < OVERLOAD_WATCH_TIME {
             return;
         }
-        let is_overload = seen.turn * held.came > watched.mul_f64(SERVED);
-        self.held = is_overload.then_some(OverloadWindow { since: seen.now, came: 0 });
-        self.short = seen.now;
+        let is_overload = seen.release_interval * held.arrivals > watched.mul_f64(RECOVERY_LOAD);
+        self.overload = is_overload.then_some(OverloadWindow { started: seen.now, arrivals: 0 });
+        self.last_below_target = seen.now;
     }
 
     /// Whether another guest may wait.
-    fn has_room(&mut self, seen: &QueueSnapshot, target: Duration) -> bool {
-        let wait = seen.until_next() + seen.turn.saturating_mul(seen.waiting);
-        let (wait, turn) = (wait.mul_f64(self.share.part), seen.turn.mul_f64(self.share.part));
+    fn can_admit(&mut self, seen: &QueueSnapshot, target: Duration) -> bool {
+        let wait = seen.time_to_release() + seen.release_interval.saturating_mul(seen.waiting);
+        let (wait, turn) =
+            (wait.mul_f64(self.own_share.fraction), seen.release_interval.mul_f64(self.own_share.fraction));
         if wait <= target {
-            self.short = seen.now;
+            self.last_below_target = seen.now;
         }
-        if self.held.is_none() && seen.now.saturating_sub(self.short) > INTERVAL {
-            self.held = Some(OverloadWindow { since: seen.now, came: 0 });
+        if self.overload.is_none() && seen.now.saturating_sub(self.last_below_target) > CODEL_INTERVAL {
+            self.overload = Some(OverloadWindow { started: seen.now, arrivals: 0 });
         }
-        if self.held.is_some() {
+        if self.overload.is_some() {
             // One guest may always wait, or a thread would be idle until the next arrival.
-            wait <= (target / PART).max(turn / 2)
+            wait <= (target / OVERLOAD_DIVISOR).max(turn / 2)
         } else {
-            seen.waiting < seen.width || wait <= target * BURST
+            seen.waiting < seen.threads || wait <= target * BURST_FACTOR
         }
     }
 }
 
 impl Default for OwnShare {
     fn default() -> Self {
-        Self { part: 1.0, sampled: None }
+        Self { fraction: 1.0, last_sample: None }
     }
 }
 
 impl OwnShare {
     /// Takes a sample if the last one is old enough. Reads the clock only then, since that is a system call.
-    fn learn(&mut self, now: Duration, cpu_time: impl FnOnce() -> Duration, threads: u32) {
-        let since = self.sampled.map(|(at, cpu)| (now.saturating_sub(at), cpu));
-        if since.is_some_and(|(passed, _)| passed < SAMPLE) {
+    fn update_sample(&mut self, now: Duration, cpu_time: impl FnOnce() -> Duration, threads: u32) {
+        let since = self.last_sample.map(|(at, cpu)| (now.saturating_sub(at), cpu));
+        if since.is_some_and(|(passed, _)| passed < SAMPLE_INTERVAL) {
             return;
         }
         let cpu = cpu_time();
-        self.part = match since {
-            Some((passed, before)) if passed < STALE => {
+        self.fraction = match since {
+            Some((passed, before)) if passed < MAX_SAMPLE_AGE => {
                 let all = passed.as_secs_f64() * f64::from(threads);
-                (cpu.saturating_sub(before).as_secs_f64() / all).clamp(LEAST_SHARE, 1.0)
+                (cpu.saturating_sub(before).as_secs_f64() / all).clamp(MIN_CPU_SHARE, 1.0)
             }
             // While threads were idle, their speed is unknown: accept all guests until there is a sample.
             _ => 0.0,
         };
-        self.sampled = Some((now, cpu));
+        self.last_sample = Some((now, cpu));
     }
 }
 
 /// Returns the CPU time of all threads of the process.
-fn cpu_time() -> Duration {
+fn process_cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
 
 impl QueueSnapshot {
     /// Returns the expected time until a permit is released.
-    fn until_next(&self) -> Duration {
-        (self.left + self.turn).saturating_sub(self.now)
+    fn time_to_release(&self) -> Duration {
+        (self.last_release + self.release_interval).saturating_sub(self.now)
     }
 }
 
 impl<'a> WaitingGuest<'a> {
-    fn one(waiting: &'a AtomicUsize) -> Self {
+    fn new(waiting: &'a AtomicUsize) -> Self {
         waiting.fetch_add(1, Relaxed);
         Self(waiting)
     }
@@ -311,27 +313,27 @@ impl RunPermit {
     /// Whether the guest has held the permit for so long that others should not have to wait for it.
     #[must_use]
     pub fn is_heavy(&self) -> bool {
-        self.line.0.opened.elapsed().saturating_sub(self.since) > HEAVY
+        self.queue.0.created.elapsed().saturating_sub(self.acquired) > HEAVY_THRESHOLD
     }
 }
 
 impl Drop for RunPermit {
     fn drop(&mut self) {
-        let line = &*self.line.0;
-        let now = line.opened.elapsed();
-        average(&line.takes, now.saturating_sub(self.since));
-        average(&line.runs, now.saturating_sub(self.begun));
-        line.left.store(nanos(now), Relaxed);
+        let line = &*self.queue.0;
+        let now = line.created.elapsed();
+        update_average(&line.average_hold, now.saturating_sub(self.acquired));
+        update_average(&line.average_run, now.saturating_sub(self.run_started));
+        line.last_release.store(nanos(now), Relaxed);
     }
 }
 
 /// Adds a value to a moving average. Concurrent updates may be lost. A value is capped at the weight of all
 /// earlier ones together, since a shared machine may have delayed the guest; if guests really take longer,
 /// further values show it.
-fn average(nanoseconds: &AtomicU64, one: Duration) {
+fn update_average(nanoseconds: &AtomicU64, one: Duration) {
     let before = nanoseconds.load(Relaxed);
-    let most = if before == 0 { u64::MAX } else { before.saturating_mul(WEIGHT) };
-    nanoseconds.store(before - before / WEIGHT + nanos(one).min(most) / WEIGHT, Relaxed);
+    let most = if before == 0 { u64::MAX } else { before.saturating_mul(AVERAGE_WEIGHT) };
+    nanoseconds.store(before - before / AVERAGE_WEIGHT + nanos(one).min(most) / AVERAGE_WEIGHT, Relaxed);
 }
 
 fn nanos(span: Duration) -> u64 {

@@ -13,12 +13,12 @@ use tokio::io::AsyncWrite;
 use tokio_util::io::poll_write_buf;
 
 use super::decoder::BodyFraming;
-use super::fields::put;
+use super::fields::write_field;
 use crate::body::BodyError;
 
 /// The size in bytes up to which data is copied, to be written in one piece: a second write costs more than
 /// copying.
-const SMALL: usize = 2 << 10;
+const MAX_COPIED_BYTES: usize = 2 << 10;
 
 /// A message with its progress.
 #[derive(Debug)]
@@ -33,10 +33,10 @@ pub struct SendingMessage<B> {
     pending: PendingData,
     is_begun: bool,
     /// The number of bytes that the connection has accepted.
-    sent: u64,
+    sent_bytes: u64,
     /// Whether the connection did not accept, or not flush, the last data: with TLS it buffers more than the
     /// system accepts.
-    is_stuck: bool,
+    is_write_pending: bool,
 }
 
 /// The data to be written now: a text, data of the body, a text.
@@ -72,8 +72,8 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
             stage,
             pending,
             is_begun: false,
-            sent: 0,
-            is_stuck: false,
+            sent_bytes: 0,
+            is_write_pending: false,
         }
     }
 
@@ -82,7 +82,16 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
     pub fn head_only(head: Vec<u8>) -> Self {
         let pending = Cursor::new(head).chain(Bytes::new()).chain(Cursor::new(Vec::new()));
         let (framing, trailers, stage) = (BodyFraming::Length(0), Box::default(), SendingStage::End);
-        Self { body: None, framing, trailers, stage, pending, is_begun: false, sent: 0, is_stuck: false }
+        Self {
+            body: None,
+            framing,
+            trailers,
+            stage,
+            pending,
+            is_begun: false,
+            sent_bytes: 0,
+            is_write_pending: false,
+        }
     }
 
     /// Whether the message is written completely.
@@ -94,23 +103,23 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
     /// Whether the connection has yet to accept the pending data.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
-        self.is_stuck
+        self.is_write_pending
     }
 
     /// Whether the body has produced data, and whether the system has accepted data.
     #[must_use]
     pub fn progress(&self) -> (bool, bool) {
-        (self.is_begun, self.sent > 0)
+        (self.is_begun, self.sent_bytes > 0)
     }
 
     /// The number of bytes that the connection has accepted, including the head.
     #[must_use]
-    pub fn sent(&self) -> u64 {
-        self.sent
+    pub fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     /// Takes the error of the connection, if writing failed.
-    pub fn failure(&mut self) -> Option<io::Error> {
+    pub fn take_failure(&mut self) -> Option<io::Error> {
         match &mut self.stage {
             SendingStage::Failed(reason) => reason.take(),
             _ => None,
@@ -128,7 +137,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
     ///
     /// # Errors
     /// The error of the body.
-    pub fn go_on<S: AsyncWrite + Unpin>(
+    pub fn write_available<S: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
         context: &mut Context<'_>,
@@ -138,9 +147,10 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
             if matches!(self.stage, SendingStage::Done | SendingStage::Failed(_)) {
                 return Ok(has_written);
             }
-            let is_waiting = matches!(self.stage, SendingStage::Body) && self.fill(context)?.is_pending();
+            let is_waiting =
+                matches!(self.stage, SendingStage::Body) && self.fill_pending(context)?.is_pending();
             let written = self.poll_write(stream, context, &mut has_written);
-            self.is_stuck = written.is_pending();
+            self.is_write_pending = written.is_pending();
             match written {
                 Poll::Ready(Ok(())) if matches!(self.stage, SendingStage::End) => {
                     self.stage = SendingStage::Done
@@ -156,7 +166,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
     }
 
     /// Takes the next part of the body, once the previous one is written.
-    fn fill(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, BodyError> {
+    fn fill_pending(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, BodyError> {
         if self.pending.first_ref().last_ref().has_remaining() || self.pending.last_ref().has_remaining() {
             return Ok(Poll::Ready(()));
         }
@@ -168,51 +178,51 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
         self.is_begun = true;
         match frame.transpose()?.map(http_body::Frame::into_data) {
             Some(Ok(data)) => {
-                self.put(data)?;
+                self.put_data(data)?;
                 if is_last {
-                    self.end(None)?;
+                    self.put_end(None)?;
                 }
             }
-            Some(Err(frame)) => self.end(frame.into_trailers().ok())?,
-            None => self.end(None)?,
+            Some(Err(frame)) => self.put_end(frame.into_trailers().ok())?,
+            None => self.put_end(None)?,
         }
         Ok(Poll::Ready(()))
     }
 
-    fn put(&mut self, data: Bytes) -> Result<(), OtherLength> {
+    fn put_data(&mut self, data: Bytes) -> Result<(), OtherLength> {
         let length = data.len();
         // An empty chunk would mark the end of the body.
         let is_chunk = self.framing == BodyFraming::Chunked && length > 0;
         if let BodyFraming::Length(left) = &mut self.framing {
             *left = left.checked_sub(length as u64).ok_or(OtherLength)?;
         }
-        let before = unwritten(self.pending.first_mut().first_mut());
+        let before = writable_text(self.pending.first_mut().first_mut());
         if is_chunk {
             let _ = write!(before, "{length:x}\r\n");
         }
-        if before.len() + length <= SMALL {
+        if before.len() + length <= MAX_COPIED_BYTES {
             before.extend_from_slice(&data);
         } else {
             *self.pending.first_mut().last_mut() = data;
         }
         if is_chunk {
-            self.last().extend_from_slice(b"\r\n");
+            self.last_text().extend_from_slice(b"\r\n");
         }
         Ok(())
     }
 
-    fn end(&mut self, trailers: Option<HeaderMap>) -> Result<(), OtherLength> {
+    fn put_end(&mut self, trailers: Option<HeaderMap>) -> Result<(), OtherLength> {
         (self.stage, self.body) = (SendingStage::End, None);
         match self.framing {
             BodyFraming::Length(0) | BodyFraming::UntilClose => Ok(()),
             BodyFraming::Length(_) => Err(OtherLength),
             BodyFraming::Chunked => {
                 let names = mem::take(&mut self.trailers);
-                let last = self.last();
+                let last = self.last_text();
                 last.extend_from_slice(b"0\r\n");
                 let trailers = trailers.unwrap_or_default();
                 let allowed = trailers.iter().filter(|(name, _)| names.contains(name));
-                allowed.for_each(|(name, value)| put(last, name, value));
+                allowed.for_each(|(name, value)| write_field(last, name, value));
                 last.extend_from_slice(b"\r\n");
                 Ok(())
             }
@@ -220,9 +230,9 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
     }
 
     /// Returns the text at the end of the pending data: the one before the data if there is no data.
-    fn last(&mut self) -> &mut Vec<u8> {
+    fn last_text(&mut self) -> &mut Vec<u8> {
         let has_data = self.pending.first_ref().last_ref().has_remaining();
-        unwritten(if has_data { self.pending.last_mut() } else { self.pending.first_mut().first_mut() })
+        writable_text(if has_data { self.pending.last_mut() } else { self.pending.first_mut().first_mut() })
     }
 
     fn poll_write<S: AsyncWrite + Unpin>(
@@ -245,7 +255,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.sent += written as u64;
+            self.sent_bytes += written as u64;
             *has_written = true;
         }
         stream.poll_flush(context)
@@ -253,7 +263,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
 }
 
 /// Returns a text for appending. Clears it first if it was written completely.
-fn unwritten(text: &mut QueuedText) -> &mut Vec<u8> {
+fn writable_text(text: &mut QueuedText) -> &mut Vec<u8> {
     if !text.has_remaining() {
         text.set_position(0);
         text.get_mut().clear();

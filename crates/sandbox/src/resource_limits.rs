@@ -14,19 +14,19 @@ const ADDRESS_SPACE_LEFT: u64 = 1 << 30;
 #[must_use]
 pub fn memory_limit() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    smallest(Path::new("/sys/fs/cgroup"), &groups)
+    smallest_cgroup_limit(Path::new("/sys/fs/cgroup"), &groups)
 }
 
 /// Returns the smallest limit from the process's group up to the root. A container may see the whole path, or
 /// its own group as the root.
-fn smallest(root: &Path, groups: &str) -> Option<u64> {
-    groups.lines().filter_map(|line| bound(root, line)).min()
+fn smallest_cgroup_limit(root: &Path, groups: &str) -> Option<u64> {
+    groups.lines().filter_map(|line| hierarchy_limit(root, line)).min()
 }
 
 /// Returns the limit in one hierarchy. A line of `/proc/self/cgroup` consists of a number, controllers, and
 /// the group's path. Version 2 lists no controllers; version 1 has a separate folder for the memory
 /// controller.
-fn bound(root: &Path, line: &str) -> Option<u64> {
+fn hierarchy_limit(root: &Path, line: &str) -> Option<u64> {
     let (controllers, group) = line.split_once(':')?.1.split_once(":/")?;
     let (root, file) = match controllers {
         "" => (root.to_owned(), "memory.max"),
@@ -52,7 +52,7 @@ pub fn has_address_space() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::smallest;
+    use super::smallest_cgroup_limit;
 
     #[test]
     fn uses_the_smallest_limit_up_to_the_root() {
@@ -61,10 +61,10 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).expect("written");
         write("system/memory.max", "1000\n");
         write("system/orfa/memory.max", "max\n");
-        assert_eq!(smallest(root.path(), "1:cpu:/x\n0::/system/orfa\n"), Some(1000));
+        assert_eq!(smallest_cgroup_limit(root.path(), "1:cpu:/x\n0::/system/orfa\n"), Some(1000));
         write("system/orfa/memory.max", "900\n");
-        assert_eq!(smallest(root.path(), "0::/system/orfa\n"), Some(900));
-        assert_eq!(smallest(root.path(), "0::/\n"), None);
+        assert_eq!(smallest_cgroup_limit(root.path(), "0::/system/orfa\n"), Some(900));
+        assert_eq!(smallest_cgroup_limit(root.path(), "0::/\n"), None);
     }
 
     #[test]
@@ -74,11 +74,15 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).expect("written");
         write("memory/memory.limit_in_bytes", "9223372036854771712\n");
         let groups = "5:cpu,cpuacct:/docker/orfa\n4:memory:/docker/orfa\n0::/docker/orfa\n";
-        assert_eq!(smallest(root.path(), groups), None);
+        assert_eq!(smallest_cgroup_limit(root.path(), groups), None);
         write("memory/docker/orfa/memory.limit_in_bytes", "1000\n");
-        assert_eq!(smallest(root.path(), groups), Some(1000));
-        assert_eq!(smallest(root.path(), "4:memory:/\n0::/\n"), None);
+        assert_eq!(smallest_cgroup_limit(root.path(), groups), Some(1000));
+        assert_eq!(smallest_cgroup_limit(root.path(), "4:memory:/\n0::/\n"), None);
         write("memory/memory.limit_in_bytes", "900\n");
-        assert_eq!(smallest(root.path(), "4:memory:/gone\n"), Some(900), "a container's own group");
+        assert_eq!(
+            smallest_cgroup_limit(root.path(), "4:memory:/gone\n"),
+            Some(900),
+            "a container's own group"
+        );
     }
 }

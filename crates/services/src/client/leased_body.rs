@@ -22,7 +22,7 @@ use crate::targets::{EndpointLease, RequestVerdict};
 pub(super) struct StoodStill(pub(super) config::DurationConfig);
 
 /// Returns the idle timeout that was exceeded, if that is the cause of the error.
-pub(super) fn stood_still(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
+pub(super) fn exceeded_idle_timeout(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(StoodStill(time)) = error.downcast_ref() {
@@ -40,17 +40,17 @@ pub(super) struct LeasedBody {
     body: StreamedServiceBody,
     lease: Option<EndpointLease>,
     /// Whether a successful end is still to be reported.
-    untold: bool,
-    idle: Duration,
+    is_success_unreported: bool,
+    idle_timeout: Duration,
     /// The idle timer, active only while a read is pending. Created on the first pending read: most responses
     /// arrive at once.
     timer: Option<Pin<Box<Sleep>>>,
-    waiting: bool,
+    is_read_pending: bool,
     /// The time at which the last part was delivered, until the next read.
-    delivered: Option<Instant>,
+    delivered_at: Option<Instant>,
     /// The total time between the delivery of a part and the next read: the time that the client's pace
     /// takes.
-    unread: Duration,
+    reader_delay: Duration,
     /// The request's own body, which may still be in transit.
     upload: Option<Arc<StreamedUpload>>,
 }
@@ -59,52 +59,54 @@ impl LeasedBody {
     pub(super) fn new(
         body: StreamedServiceBody,
         lease: EndpointLease,
-        untold: bool,
-        idle: Duration,
+        is_success_unreported: bool,
+        idle_timeout: Duration,
         upload: Option<Arc<StreamedUpload>>,
     ) -> Self {
         Self {
             body,
             lease: Some(lease),
-            untold,
-            idle,
+            is_success_unreported,
+            idle_timeout,
             timer: None,
-            waiting: false,
-            delivered: None,
-            unread: Duration::ZERO,
+            is_read_pending: false,
+            delivered_at: None,
+            reader_delay: Duration::ZERO,
             upload,
         }
     }
 
     /// Ends the exchange with a verdict on the endpoint.
-    fn end(&mut self, verdict: RequestVerdict) {
+    fn end_exchange(&mut self, verdict: RequestVerdict) {
         if let Some(lease) = self.lease.take()
-            && (self.untold || verdict != RequestVerdict::Good)
+            && (self.is_success_unreported || verdict != RequestVerdict::Success)
         {
-            lease.note(verdict);
+            lease.record_outcome(verdict);
         }
     }
 
     /// Completes when the idle timeout has expired. Progress of the upload postpones it.
     fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if !self.waiting {
-            self.waiting = true;
-            self.set(Instant::now() + self.idle);
+        if !self.is_read_pending {
+            self.is_read_pending = true;
+            self.set_timer(Instant::now() + self.idle_timeout);
         }
         loop {
             if let Some(timer) = &mut self.timer {
                 ready!(timer.as_mut().poll(context));
             }
-            match self.upload.as_ref().map(|upload| upload.glance()) {
-                Some(glance) if glance.end.is_none() && glance.moved.elapsed() < self.idle => {
-                    self.set(glance.moved + self.idle);
+            match self.upload.as_ref().map(|upload| upload.snapshot()) {
+                Some(glance)
+                    if glance.end.is_none() && glance.last_progress.elapsed() < self.idle_timeout =>
+                {
+                    self.set_timer(glance.last_progress + self.idle_timeout);
                 }
                 _ => return Poll::Ready(()),
             }
         }
     }
 
-    fn set(&mut self, end: Instant) {
+    fn set_timer(&mut self, end: Instant) {
         match &mut self.timer {
             Some(timer) => timer.as_mut().reset(end),
             None => self.timer = Some(Box::pin(sleep_until(end))),
@@ -112,22 +114,23 @@ impl LeasedBody {
     }
 
     /// Whether the client may have caused an error of the body, by its request or by slow reading.
-    fn is_clients_fault(&self) -> bool {
-        self.unread >= CLIENT_DELAY || self.upload.as_ref().is_some_and(|upload| upload.is_clients_fault())
+    fn is_client_fault(&self) -> bool {
+        self.reader_delay >= CLIENT_DELAY
+            || self.upload.as_ref().is_some_and(|upload| upload.is_client_fault())
     }
 
     /// Ends the exchange after the idle timeout. Returns the error: that of the client, if the service waits
     /// for more of its upload.
-    fn stop_idle(&mut self) -> BodyError {
-        let glance = self.upload.as_ref().map(|upload| upload.glance());
-        let waits_for_client = glance.is_some_and(|glance| glance.awaited && glance.end.is_none());
+    fn end_idle_exchange(&mut self) -> BodyError {
+        let glance = self.upload.as_ref().map(|upload| upload.snapshot());
+        let waits_for_client = glance.is_some_and(|glance| glance.is_awaited && glance.end.is_none());
         self.body = crate::body::empty(); // Drops the old body, which cancels the exchange.
-        let timeout = config::DurationConfig(self.idle);
+        let timeout = config::DurationConfig(self.idle_timeout);
         if waits_for_client {
             drop(self.lease.take());
             return CallError::Stalled { timeout }.into();
         }
-        self.end(RequestVerdict::Failed);
+        self.end_exchange(RequestVerdict::Failure);
         StoodStill(timeout).into()
     }
 }
@@ -141,23 +144,23 @@ impl http_body::Body for LeasedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        if let Some(at) = this.delivered.take() {
-            this.unread += at.elapsed();
+        if let Some(at) = this.delivered_at.take() {
+            this.reader_delay += at.elapsed();
         }
         match Pin::new(&mut this.body).poll_frame(context) {
             Poll::Pending => {
                 ready!(this.poll_idle(context));
-                Poll::Ready(Some(Err(this.stop_idle())))
+                Poll::Ready(Some(Err(this.end_idle_exchange())))
             }
             Poll::Ready(frame) => {
-                this.waiting = false;
+                this.is_read_pending = false;
                 match &frame {
                     // The usual small response ends here, and needs no clock.
                     Some(Ok(_)) if this.body.is_end_stream() => {}
-                    Some(Ok(_)) => this.delivered = Some(Instant::now()),
-                    Some(Err(_)) if this.is_clients_fault() => drop(this.lease.take()),
-                    Some(Err(_)) => this.end(RequestVerdict::Failed),
-                    None => this.end(RequestVerdict::Good),
+                    Some(Ok(_)) => this.delivered_at = Some(Instant::now()),
+                    Some(Err(_)) if this.is_client_fault() => drop(this.lease.take()),
+                    Some(Err(_)) => this.end_exchange(RequestVerdict::Failure),
+                    None => this.end_exchange(RequestVerdict::Success),
                 }
                 Poll::Ready(frame)
             }
@@ -177,7 +180,7 @@ impl Drop for LeasedBody {
     fn drop(&mut self) {
         // Readers may skip the final poll if `is_end_stream` is already true.
         if self.body.is_end_stream() {
-            self.end(RequestVerdict::Good);
+            self.end_exchange(RequestVerdict::Success);
         }
     }
 }

@@ -26,24 +26,24 @@ use wasmparser::{
 };
 
 /// The bytes per step: some hundredths of a millisecond, even if the memory is touched for the first time.
-const STEP: i32 = 64 << 10;
+const STEP_BYTES: i32 = 64 << 10;
 /// The number of instructions of a client's module between two checks: some tenths of a millisecond, even if
 /// each touches a page of memory for the first time.
-const RUN: u32 = 256;
+const CHECK_INTERVAL: u32 = 256;
 /// The prefix and opcodes of `memory.copy` and `memory.fill`.
-const PREFIX: u8 = 0xfc;
-const COPY: u32 = 10;
-const FILL: u32 = 11;
+const BULK_PREFIX: u8 = 0xfc;
+const COPY_OPCODE: u32 = 10;
+const FILL_OPCODE: u32 = 11;
 
 /// Returns the module with bulk memory operations in steps. Returns invalid modules unchanged, so that the
 /// compiler reports the error.
-pub(crate) fn in_steps(wasm: &[u8]) -> Cow<'_, [u8]> {
-    if !may_have_bulk(wasm) {
+pub(crate) fn split_bulk_operations(wasm: &[u8]) -> Cow<'_, [u8]> {
+    if !may_have_bulk_operations(wasm) {
         return Cow::Borrowed(wasm);
     }
-    let rewritten = ModuleCounts::of(wasm).map_err(Error::from).and_then(|counts| {
+    let rewritten = ModuleCounts::from_module(wasm).map_err(Error::from).and_then(|counts| {
         let mut steps = StepInstrumentation::new(&counts);
-        steps.add_bulk();
+        steps.append_bulk_functions();
         steps.rewrite(wasm)
     });
     rewritten.map_or(Cow::Borrowed(wasm), Cow::Owned)
@@ -54,29 +54,29 @@ pub(crate) fn in_steps(wasm: &[u8]) -> Cow<'_, [u8]> {
 ///
 /// # Errors
 /// If the module can't be parsed.
-pub(crate) fn with_checks<'a>(
+pub(crate) fn add_yield_checks<'a>(
     wasm: &'a [u8],
     environment: Option<&str>,
 ) -> Result<Cow<'a, [u8]>, Error<Infallible>> {
-    let counts = ModuleCounts::of(wasm)?;
+    let counts = ModuleCounts::from_module(wasm)?;
     if counts.defined == 0 {
         return Ok(Cow::Borrowed(wasm));
     }
     let mut steps = StepInstrumentation::new(&counts);
     // Without a memory, the bytes are a number such as 1532, and the added functions would be invalid.
-    if counts.has_memory && may_have_bulk(wasm) {
-        steps.add_bulk();
+    if counts.has_memory && may_have_bulk_operations(wasm) {
+        steps.append_bulk_functions();
     }
-    steps.add_checks(&counts, environment);
+    steps.append_check_functions(&counts, environment);
     steps.rewrite(wasm).map(Cow::Owned)
 }
 
 /// Whether the bytes contain one of the instructions, in any encoding. May be a false positive.
-fn may_have_bulk(wasm: &[u8]) -> bool {
+fn may_have_bulk_operations(wasm: &[u8]) -> bool {
     let mut rest = wasm;
-    while let Some(at) = rest.iter().position(|byte| *byte == PREFIX) {
+    while let Some(at) = rest.iter().position(|byte| *byte == BULK_PREFIX) {
         rest = rest.get(at + 1..).unwrap_or_default();
-        if matches!(number(rest), Some(COPY | FILL)) {
+        if matches!(parse_leb128(rest), Some(COPY_OPCODE | FILL_OPCODE)) {
             return true;
         }
     }
@@ -84,7 +84,7 @@ fn may_have_bulk(wasm: &[u8]) -> bool {
 }
 
 /// Parses a number in LEB128 of at most five bytes.
-fn number(bytes: &[u8]) -> Option<u32> {
+fn parse_leb128(bytes: &[u8]) -> Option<u32> {
     let mut number = 0;
     for (place, byte) in bytes.iter().take(5).enumerate() {
         number |= u32::from(byte & 0x7f) << (7 * place);
@@ -109,7 +109,7 @@ struct ModuleCounts<'a> {
 }
 
 impl<'a> ModuleCounts<'a> {
-    fn of(wasm: &'a [u8]) -> wasmparser::Result<Self> {
+    fn from_module(wasm: &'a [u8]) -> wasmparser::Result<Self> {
         let mut counts = Self::default();
         for payload in Parser::new(0).parse_all(wasm) {
             match payload? {
@@ -146,7 +146,7 @@ struct StepInstrumentation {
     /// The index of the first appended type, that of fill and copy. The second one is that of the check.
     types: u32,
     /// The index of the first appended function.
-    first: u32,
+    first_function: u32,
     /// The appended functions, each with the index of its type.
     appended: Vec<(u32, Function)>,
     /// The indices of appended functions.
@@ -159,33 +159,41 @@ struct StepInstrumentation {
 
 impl StepInstrumentation {
     fn new(counts: &ModuleCounts<'_>) -> Self {
-        let first = counts.imports.len() as u32 + counts.defined;
+        let first_function = counts.imports.len() as u32 + counts.defined;
         let types = counts.types.len() as u32;
         let (appended, wrappers) = (Vec::new(), Vec::new());
-        Self { types, first, appended, fill: first, copy: first, check: None, wrappers }
+        Self {
+            types,
+            first_function,
+            appended,
+            fill: first_function,
+            copy: first_function,
+            check: None,
+            wrappers,
+        }
     }
 
-    fn add_bulk(&mut self) {
-        self.fill = self.append(self.types, fill());
-        self.copy = self.append(self.types, copy());
+    fn append_bulk_functions(&mut self) {
+        self.fill = self.append_function(self.types, build_fill());
+        self.copy = self.append_function(self.types, build_copy());
     }
 
-    fn add_checks(&mut self, counts: &ModuleCounts<'_>, environment: Option<&str>) {
+    fn append_check_functions(&mut self, counts: &ModuleCounts<'_>, environment: Option<&str>) {
         let mut check = Function::new([]);
         check.instructions().end();
-        self.check = Some(self.append(self.types + 1, check));
+        self.check = Some(self.append_function(self.types + 1, check));
         for ((module, ty), index) in counts.imports.iter().zip(0..) {
             let parameters = counts.types.get(*ty as usize).copied().unwrap_or_default();
             let is_host = environment != Some(*module);
-            let wrapper = is_host.then(|| self.append(*ty, wrapper(index, parameters)));
+            let wrapper = is_host.then(|| self.append_function(*ty, build_wrapper(index, parameters)));
             self.wrappers.push(wrapper);
         }
     }
 
     /// Appends a function of this type and returns its index.
-    fn append(&mut self, ty: u32, function: Function) -> u32 {
+    fn append_function(&mut self, ty: u32, function: Function) -> u32 {
         self.appended.push((ty, function));
-        self.first + self.appended.len() as u32 - 1
+        self.first_function + self.appended.len() as u32 - 1
     }
 
     fn rewrite(mut self, wasm: &[u8]) -> Result<Vec<u8>, Error<Infallible>> {
@@ -278,52 +286,52 @@ impl Reencode for StepInstrumentation {
 #[derive(Default)]
 struct FunctionChecks {
     /// The number of instructions since the last check that no branch passes by.
-    since: u32,
+    instructions_since_check: u32,
     /// Whether there is a check in each open block.
-    open: Vec<bool>,
+    open_blocks: Vec<bool>,
 }
 
 impl FunctionChecks {
     /// Reads an instruction and returns whether a check has to follow it.
     fn is_due_after(&mut self, operator: &Operator<'_>) -> bool {
-        self.since += 1;
+        self.instructions_since_check += 1;
         let is_passed = match operator {
             Operator::Loop { .. } => {
-                self.add();
-                self.open.push(false);
+                self.record_check();
+                self.open_blocks.push(false);
                 false
             }
             Operator::Block { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
-                self.open.push(false);
+                self.open_blocks.push(false);
                 false
             }
-            Operator::Else => self.open.last().copied().unwrap_or_default(),
+            Operator::Else => self.open_blocks.last().copied().unwrap_or_default(),
             // A deep recursion returns through thousands of functions, each with fewer instructions than a
             // run.
             Operator::Call { .. } | Operator::CallIndirect { .. } | Operator::CallRef { .. } => true,
-            Operator::End => match self.open.pop() {
+            Operator::End => match self.open_blocks.pop() {
                 Some(has_check) => has_check,
                 // The end of the function.
                 None => return false,
             },
             _ => false,
         };
-        let is_due = is_passed || self.since >= RUN;
+        let is_due = is_passed || self.instructions_since_check >= CHECK_INTERVAL;
         if is_due {
-            self.add();
+            self.record_check();
         }
         is_due
     }
 
     /// Adds a check here. The head of a loop is one, too.
-    fn add(&mut self) {
-        self.since = 0;
-        self.open.last_mut().into_iter().for_each(|has_check| *has_check = true);
+    fn record_check(&mut self) {
+        self.instructions_since_check = 0;
+        self.open_blocks.last_mut().into_iter().for_each(|has_check| *has_check = true);
     }
 }
 
 /// Builds a function that only calls another one.
-fn wrapper(index: u32, parameters: u32) -> Function {
+fn build_wrapper(index: u32, parameters: u32) -> Function {
     let mut function = Function::new([]);
     let mut code = function.instructions();
     (0..parameters).for_each(|parameter| _ = code.local_get(parameter));
@@ -332,70 +340,70 @@ fn wrapper(index: u32, parameters: u32) -> Function {
 }
 
 /// The parameters of both functions: destination, byte or source, and length.
-const TO: u32 = 0;
-const FROM: u32 = 1;
+const DESTINATION: u32 = 0;
+const SOURCE: u32 = 1;
 const LENGTH: u32 = 2;
 
-fn fill() -> Function {
-    function(
-        &[TO],
+fn build_fill() -> Function {
+    build_stepped_function(
+        &[DESTINATION],
         |code| {
             code.memory_fill(0);
         },
         |code, fill| {
             code.loop_(BlockType::Empty);
-            code.local_get(TO).local_get(FROM).i32_const(STEP);
+            code.local_get(DESTINATION).local_get(SOURCE).i32_const(STEP_BYTES);
             fill(code);
-            code.local_get(TO).i32_const(STEP).i32_add().local_set(TO);
-            repeat(code);
+            code.local_get(DESTINATION).i32_const(STEP_BYTES).i32_add().local_set(DESTINATION);
+            emit_loop_end(code);
         },
     )
 }
 
-fn copy() -> Function {
-    function(
-        &[TO, FROM],
+fn build_copy() -> Function {
+    build_stepped_function(
+        &[DESTINATION, SOURCE],
         |code| {
             code.memory_copy(0, 0);
         },
         |code, copy| {
             // Overlapping memory is copied from the end that is overwritten last.
-            code.local_get(TO).local_get(FROM).i32_gt_u().if_(BlockType::Empty);
+            code.local_get(DESTINATION).local_get(SOURCE).i32_gt_u().if_(BlockType::Empty);
             code.loop_(BlockType::Empty);
-            for start in [TO, FROM] {
-                code.local_get(start).local_get(LENGTH).i32_add().i32_const(STEP).i32_sub();
+            for start in [DESTINATION, SOURCE] {
+                code.local_get(start).local_get(LENGTH).i32_add().i32_const(STEP_BYTES).i32_sub();
             }
-            code.i32_const(STEP);
+            code.i32_const(STEP_BYTES);
             copy(code);
-            repeat(code);
+            emit_loop_end(code);
             code.else_().loop_(BlockType::Empty);
-            code.local_get(TO).local_get(FROM).i32_const(STEP);
+            code.local_get(DESTINATION).local_get(SOURCE).i32_const(STEP_BYTES);
             copy(code);
-            for start in [TO, FROM] {
-                code.local_get(start).i32_const(STEP).i32_add().local_set(start);
+            for start in [DESTINATION, SOURCE] {
+                code.local_get(start).i32_const(STEP_BYTES).i32_add().local_set(start);
             }
-            repeat(code);
+            emit_loop_end(code);
             code.end();
         },
     )
 }
 
 /// Ends a loop's body: repeats it until one step or less is left.
-fn repeat(code: &mut InstructionSink<'_>) {
-    code.local_get(LENGTH).i32_const(STEP).i32_sub().local_tee(LENGTH);
-    code.i32_const(STEP).i32_gt_u().br_if(0).end();
+fn emit_loop_end(code: &mut InstructionSink<'_>) {
+    code.local_get(LENGTH).i32_const(STEP_BYTES).i32_sub().local_tee(LENGTH);
+    code.i32_const(STEP_BYTES).i32_gt_u().br_if(0).end();
 }
 
 /// Builds a function that runs an operation at once if it is short or exceeds the memory at one of these
 /// addresses, and otherwise does all but the last step in a loop before.
-fn function(
+fn build_stepped_function(
     addresses: &[u32],
     instruction: fn(&mut InstructionSink<'_>),
     steps: impl FnOnce(&mut InstructionSink<'_>, fn(&mut InstructionSink<'_>)),
 ) -> Function {
     let mut function = Function::new([]);
     let mut code = function.instructions();
-    code.local_get(LENGTH).i32_const(STEP).i32_gt_u().if_(BlockType::Empty);
+    code.local_get(LENGTH).i32_const(STEP_BYTES).i32_gt_u().if_(BlockType::Empty);
     for (number, address) in addresses.iter().enumerate() {
         code.local_get(*address).i64_extend_i32_u().local_get(LENGTH).i64_extend_i32_u().i64_add();
         code.memory_size(0).i64_extend_i32_u().i64_const(16).i64_shl().i64_le_u();
@@ -406,7 +414,7 @@ fn function(
     code.if_(BlockType::Empty);
     steps(&mut code, instruction);
     code.end().end();
-    code.local_get(TO).local_get(FROM).local_get(LENGTH);
+    code.local_get(DESTINATION).local_get(SOURCE).local_get(LENGTH);
     instruction(&mut code);
     code.end();
     function
@@ -430,7 +438,7 @@ mod tests {
         copy: TypedFunc<(i32, i32, i32), ()>,
     }
 
-    fn guest(wasm: &[u8]) -> GuestFunction {
+    fn instantiate_guest(wasm: &[u8]) -> GuestFunction {
         let engine = Engine::new(&Config::new()).unwrap();
         let module = wasmtime::Module::from_binary(&engine, wasm).unwrap();
         let mut store = Store::new(&engine, ());
@@ -445,7 +453,7 @@ mod tests {
     }
 
     fn near_steps() -> impl Strategy<Value = i32> {
-        let near = (0..5, -2..3).prop_map(|(steps, more): (i32, i32)| steps * STEP + more);
+        let near = (0..5, -2..3).prop_map(|(steps, more): (i32, i32)| steps * STEP_BYTES + more);
         prop_oneof![near, 0..300_000, any::<i32>()]
     }
 
@@ -457,20 +465,20 @@ mod tests {
             is_fill: bool, to in near_steps(), from in near_steps(), length in near_steps(),
         ) {
             let wasm = wat::parse_str(BULK).unwrap();
-            let (stepped, checked) = (in_steps(&wasm), with_checks(&wasm, None).unwrap());
+            let (stepped, checked) = (split_bulk_operations(&wasm), add_yield_checks(&wasm, None).unwrap());
             prop_assert!(*stepped != *wasm && *checked != *stepped);
             let after = [&wasm[..], &stepped, &checked].map(|wasm| {
-                let mut guest = guest(wasm);
+                let mut guest = instantiate_guest(wasm);
                 let function = if is_fill { &guest.fill } else { &guest.copy };
                 let ended = function.call(&mut guest.store, (to, from, length)).is_ok();
                 (ended, guest.memory.data(&guest.store).to_vec())
             });
-            prop_assert!(after[0] == after[1] && after[0] == after[2], "of {} steps", length / STEP);
+            prop_assert!(after[0] == after[1] && after[0] == after[2], "of {} steps", length / STEP_BYTES);
         }
     }
 
     /// Returns the number of places where a guest may yield that a call of `run` passes.
-    fn yields(wasm: &[u8]) -> u32 {
+    fn count_yields(wasm: &[u8]) -> u32 {
         let mut config = Config::new();
         config.epoch_interruption(true);
         let engine = Engine::new(&config).unwrap();
@@ -491,27 +499,27 @@ mod tests {
     }
 
     /// Returns the yields of a text's module as it is, and as a client's.
-    fn yields_of(text: &str, environment: Option<&str>) -> (u32, u32) {
+    fn count_yields_of_text(text: &str, environment: Option<&str>) -> (u32, u32) {
         let wasm = wat::parse_str(text).unwrap();
-        (yields(&wasm), yields(&with_checks(&wasm, environment).unwrap()))
+        (count_yields(&wasm), count_yields(&add_yield_checks(&wasm, environment).unwrap()))
     }
 
     #[test]
     fn guests_yield_within_bulk_memory_operations() {
-        let fill = format!("(memory.fill (i32.const 0) (i32.const 1) (i32.const {}))", 4 * STEP);
+        let fill = format!("(memory.fill (i32.const 0) (i32.const 1) (i32.const {}))", 4 * STEP_BYTES);
         let text = format!(r#"(module (memory 4) (func (export "run") {fill}))"#);
         let wasm = wat::parse_str(&text).unwrap();
-        assert!(yields(&in_steps(&wasm)) >= yields(&wasm) + 4);
+        assert!(count_yields(&split_bulk_operations(&wasm)) >= count_yields(&wasm) + 4);
     }
 
     #[test]
     fn guests_yield_within_long_code_without_loops() {
         let body = |code: &str| format!(r#"(module (func (export "run") {code}))"#);
         let runs = 20_u32;
-        let straight = "(drop (i32.const 1))".repeat((runs * RUN) as usize / 2);
-        let (before, after) = yields_of(&body(&straight), None);
+        let straight = "(drop (i32.const 1))".repeat((runs * CHECK_INTERVAL) as usize / 2);
+        let (before, after) = count_yields_of_text(&body(&straight), None);
         assert_eq!((before, after), (1, 1 + runs));
-        let (long, times) = ("nop ".repeat(RUN as usize), runs as usize);
+        let (long, times) = ("nop ".repeat(CHECK_INTERVAL as usize), runs as usize);
         for passes_by in [
             format!("(block (br_if 0 (i32.const 1)) {long})"),
             format!("(block (block (br 1) {long}))"),
@@ -520,19 +528,19 @@ mod tests {
             format!("(if (i32.const 0) (then {long}) (else nop))"),
             format!("(if (i32.const 1) (then nop) (else {long}))"),
         ] {
-            let (before, after) = yields_of(&body(&passes_by.repeat(times)), None);
+            let (before, after) = count_yields_of_text(&body(&passes_by.repeat(times)), None);
             assert!(before == 1 && after > runs, "{after} yields: {}", &passes_by[..40]);
         }
     }
 
     #[test]
     fn guests_yield_while_a_deep_recursion_returns() {
-        let rest = "nop ".repeat(RUN as usize / 2);
+        let rest = "nop ".repeat(CHECK_INTERVAL as usize / 2);
         let deeper = "(if (local.get 0) (then (call $f (i32.sub (local.get 0) (i32.const 1)))))";
         let text = format!(
             r#"(module (func $f (param i32) {deeper} {rest}) (func (export "run") (call $f (i32.const 1000))))"#
         );
-        let (before, after) = yields_of(&text, None);
+        let (before, after) = count_yields_of_text(&text, None);
         assert!(after > before + 1000, "{after} yields instead of {before}");
     }
 
@@ -547,8 +555,8 @@ mod tests {
                     (func (export "run") {}))"#,
                 call.repeat(30)
             );
-            assert_eq!(yields_of(&text, None), (1, 61), "before and after each call");
-            assert_eq!(yields_of(&text, Some("host")), (1, 31), "after each call");
+            assert_eq!(count_yields_of_text(&text, None), (1, 61), "before and after each call");
+            assert_eq!(count_yields_of_text(&text, Some("host")), (1, 31), "after each call");
         }
     }
 
@@ -557,16 +565,16 @@ mod tests {
         let mut wasm = wat::parse_str(BULK).unwrap();
         wasm.extend(b"\0\x08\x04name\x01\xff\xff");
         assert!(wasmtime::Module::from_binary(&Engine::default(), &wasm).is_ok());
-        assert!(matches!(in_steps(&wasm), Cow::Owned(_)));
-        assert!(with_checks(&wasm, None).is_ok());
-        assert!(with_checks(b"\0asm\x01\0\0\0\xff", None).is_err());
+        assert!(matches!(split_bulk_operations(&wasm), Cow::Owned(_)));
+        assert!(add_yield_checks(&wasm, None).is_ok());
+        assert!(add_yield_checks(b"\0asm\x01\0\0\0\xff", None).is_err());
     }
 
     #[test]
     fn adds_no_bulk_operations_without_a_memory() {
         let wasm = wat::parse_str("(module (func (drop (i32.const 1532))))").unwrap();
-        assert!(may_have_bulk(&wasm), "1532 is encoded like `memory.fill`");
-        let checked = with_checks(&wasm, None).unwrap();
+        assert!(may_have_bulk_operations(&wasm), "1532 is encoded like `memory.fill`");
+        let checked = add_yield_checks(&wasm, None).unwrap();
         assert!(wasmtime::Module::from_binary(&Engine::default(), &checked).is_ok());
     }
 
@@ -574,7 +582,7 @@ mod tests {
     fn adds_no_checks_without_functions() {
         let text = r#"(module (import "host" "f" (func $f)) (export "f" (func $f)))"#;
         let wasm = wat::parse_str(text).unwrap();
-        assert_eq!(*with_checks(&wasm, None).unwrap(), *wasm);
+        assert_eq!(*add_yield_checks(&wasm, None).unwrap(), *wasm);
     }
 
     #[test]
@@ -585,21 +593,21 @@ mod tests {
             "(module (table 1 funcref) (func (table.fill 0 (i32.const 0) (ref.null func) (i32.const 1))))",
         ] {
             let wasm = wat::parse_str(text).unwrap();
-            assert!(matches!(in_steps(&wasm), Cow::Borrowed(_)), "{text}");
+            assert!(matches!(split_bulk_operations(&wasm), Cow::Borrowed(_)), "{text}");
         }
-        assert!(matches!(in_steps(b"\0asm\xfc\x0b"), Cow::Borrowed(_)), "not a module");
+        assert!(matches!(split_bulk_operations(b"\0asm\xfc\x0b"), Cow::Borrowed(_)), "not a module");
     }
 
     #[test]
     fn finds_instructions_in_any_encoding() {
         for bytes in [
-            &[PREFIX, 11][..],
-            &[PREFIX, 0x8b, 0],
-            &[PREFIX, 0x8a, 0x80, 0x80, 0x80, 0],
-            &[PREFIX, PREFIX, 10],
+            &[BULK_PREFIX, 11][..],
+            &[BULK_PREFIX, 0x8b, 0],
+            &[BULK_PREFIX, 0x8a, 0x80, 0x80, 0x80, 0],
+            &[BULK_PREFIX, BULK_PREFIX, 10],
         ] {
-            assert!(may_have_bulk(bytes), "{bytes:?}");
+            assert!(may_have_bulk_operations(bytes), "{bytes:?}");
         }
-        assert!(!may_have_bulk(&[PREFIX, 8, PREFIX, 12, 11, PREFIX]));
+        assert!(!may_have_bulk_operations(&[BULK_PREFIX, 8, BULK_PREFIX, 12, 11, BULK_PREFIX]));
     }
 }

@@ -12,32 +12,32 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The number of consecutive failures after which an endpoint is ejected.
-const FAILURES: u32 = 3;
+const EJECTION_FAILURES: u32 = 3;
 /// The number of 500 responses among the last [`ANSWERS`] after which an endpoint is ejected.
-const ERRORS: u32 = 8;
+const EJECTION_ERRORS: u32 = 8;
 /// The number of responses that [`ERRORS`] applies to.
-const ANSWERS: u32 = 16;
+const ERROR_WINDOW: u32 = 16;
 /// The shortest and the longest pause of an ejection.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+const EJECTION_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 /// The outcome of a request, as evidence about the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestVerdict {
     /// A response that is not evidence against the endpoint.
-    Good,
+    Success,
     /// A 500 response, or a request refused unprocessed: caused by the endpoint or by this request.
     Error,
     /// No connection, no response, no response in time, or 502, 503 or 504.
-    Failed,
+    Failure,
 }
 
 /// A change of state by a verdict, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HealthChange {
     /// The endpoint was ejected for this time.
-    Out(Duration),
+    Ejected(Duration),
     /// The endpoint was restored.
-    Back,
+    Restored,
 }
 
 /// The health of one endpoint.
@@ -49,20 +49,20 @@ pub(crate) struct EndpointHealth {
     /// The last responses, one bit each, the newest lowest; set for a 500.
     errors: AtomicU32,
     /// The time of the next probe, in milliseconds since the epoch; 0 unless the endpoint is ejected.
-    due: AtomicU64,
+    next_probe: AtomicU64,
     /// The number of consecutive ejections: the exponent of the pause.
-    level: AtomicU32,
+    ejection_count: AtomicU32,
     /// The time of the last restoration, in milliseconds since the epoch.
-    back: AtomicU64,
+    restored_at: AtomicU64,
     /// Whether the endpoint is unhealthy according to the health checks.
-    ill: AtomicBool,
+    is_unhealthy: AtomicBool,
     /// The number of consecutive checks with the same result as the last one, with that result in the highest
     /// bit.
-    heard: AtomicU32,
+    check_streak: AtomicU32,
 }
 
 /// The bit of [`EndpointHealth::heard`] for successful checks.
-const WELL: u32 = 1 << 31;
+const HEALTHY_BIT: u32 = 1 << 31;
 
 impl EndpointHealth {
     pub(super) fn new() -> Self {
@@ -70,138 +70,142 @@ impl EndpointHealth {
             epoch: Instant::now(),
             failures: AtomicU32::new(0),
             errors: AtomicU32::new(0),
-            due: AtomicU64::new(0),
-            level: AtomicU32::new(0),
-            back: AtomicU64::new(0),
-            ill: AtomicBool::new(false),
-            heard: AtomicU32::new(WELL),
+            next_probe: AtomicU64::new(0),
+            ejection_count: AtomicU32::new(0),
+            restored_at: AtomicU64::new(0),
+            is_unhealthy: AtomicBool::new(false),
+            check_streak: AtomicU32::new(HEALTHY_BIT),
         }
     }
 
     /// Returns an independent copy.
-    pub(super) fn copy(&self) -> Self {
+    pub(super) fn copy_state(&self) -> Self {
         Self {
             epoch: self.epoch,
             failures: AtomicU32::new(self.failures.load(Relaxed)),
             errors: AtomicU32::new(self.errors.load(Relaxed)),
-            due: AtomicU64::new(self.due.load(Relaxed)),
-            level: AtomicU32::new(self.level.load(Relaxed)),
-            back: AtomicU64::new(self.back.load(Relaxed)),
-            ill: AtomicBool::new(self.ill.load(Relaxed)),
-            heard: AtomicU32::new(self.heard.load(Relaxed)),
+            next_probe: AtomicU64::new(self.next_probe.load(Relaxed)),
+            ejection_count: AtomicU32::new(self.ejection_count.load(Relaxed)),
+            restored_at: AtomicU64::new(self.restored_at.load(Relaxed)),
+            is_unhealthy: AtomicBool::new(self.is_unhealthy.load(Relaxed)),
+            check_streak: AtomicU32::new(self.check_streak.load(Relaxed)),
         }
     }
 
     /// Whether the endpoint gets regular requests.
-    pub(super) fn is_in(&self) -> bool {
-        self.due.load(Relaxed) == 0 && !self.ill.load(Relaxed)
+    pub(super) fn is_available(&self) -> bool {
+        self.next_probe.load(Relaxed) == 0 && !self.is_unhealthy.load(Relaxed)
     }
 
     /// Records the result of a check. Returns the number of consecutive equal results, including this one.
-    pub(super) fn heard(&self, well: bool) -> u32 {
-        let (last, bit) = (self.heard.load(Relaxed), if well { WELL } else { 0 });
-        let count = if last & WELL == bit { (last & !WELL).saturating_add(1).min(!WELL) } else { 1 };
-        self.heard.store(bit | count, Relaxed);
+    pub(super) fn record_check(&self, well: bool) -> u32 {
+        let (last, bit) = (self.check_streak.load(Relaxed), if well { HEALTHY_BIT } else { 0 });
+        let count = if last & HEALTHY_BIT == bit {
+            (last & !HEALTHY_BIT).saturating_add(1).min(!HEALTHY_BIT)
+        } else {
+            1
+        };
+        self.check_streak.store(bit | count, Relaxed);
         count
     }
 
     /// Sets the health according to the checks; returns `true` if it changed.
-    pub(super) fn set_ill(&self, ill: bool) -> bool {
-        self.ill.swap(ill, Relaxed) != ill
+    pub(super) fn set_unhealthy(&self, ill: bool) -> bool {
+        self.is_unhealthy.swap(ill, Relaxed) != ill
     }
 
     /// Claims the probe that is due, if any. The next one becomes due after another pause, in case this one
     /// never reports a result.
-    pub(super) fn take_trial(&self) -> bool {
-        let due = self.due.load(Relaxed);
-        if due == 0 || self.ill.load(Relaxed) {
+    pub(super) fn try_take_probe(&self) -> bool {
+        let due = self.next_probe.load(Relaxed);
+        if due == 0 || self.is_unhealthy.load(Relaxed) {
             return false;
         }
-        let now = self.now();
-        let next = now + millis(self.pause());
-        now >= due && self.due.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
+        let now = self.now_millis();
+        let next = now + to_millis(self.ejection_pause());
+        now >= due && self.next_probe.compare_exchange(due, next, Relaxed, Relaxed).is_ok()
     }
 
     /// Records the outcome of a request. `chance` marks a request that was sent although the endpoint was
     /// ejected.
-    pub(super) fn note(&self, verdict: RequestVerdict, chance: bool) -> Option<HealthChange> {
-        let out = self.due.load(Relaxed) != 0;
+    pub(super) fn record_outcome(&self, verdict: RequestVerdict, chance: bool) -> Option<HealthChange> {
+        let out = self.next_probe.load(Relaxed) != 0;
         match (verdict, out) {
-            (RequestVerdict::Good, true) if chance => Some(self.come_back()),
-            (_, true) if chance => Some(self.stay_out()),
+            (RequestVerdict::Success, true) if chance => Some(self.restore()),
+            (_, true) if chance => Some(self.extend_ejection()),
             // Requests that were in flight at the ejection are not new evidence.
             (_, true) => None,
-            (RequestVerdict::Good, false) => {
-                self.forgive();
+            (RequestVerdict::Success, false) => {
+                self.record_success();
                 None
             }
-            (RequestVerdict::Failed, false) => {
-                (self.failures.fetch_add(1, Relaxed) + 1 >= FAILURES).then(|| self.put_out()).flatten()
+            (RequestVerdict::Failure, false) => {
+                (self.failures.fetch_add(1, Relaxed) + 1 >= EJECTION_FAILURES).then(|| self.eject()).flatten()
             }
             (RequestVerdict::Error, false) => {
-                let last = |errors: u32| Some((errors << 1 | 1) & ((1 << ANSWERS) - 1));
+                let last = |errors: u32| Some((errors << 1 | 1) & ((1 << ERROR_WINDOW) - 1));
                 let _ = self.errors.fetch_update(Relaxed, Relaxed, last);
-                (self.errors.load(Relaxed).count_ones() >= ERRORS).then(|| self.put_out()).flatten()
+                (self.errors.load(Relaxed).count_ones() >= EJECTION_ERRORS).then(|| self.eject()).flatten()
             }
         }
     }
 
     /// Records a good response. Writes nothing if the state is clean, to avoid contention on the cache line.
-    fn forgive(&self) {
+    fn record_success(&self) {
         if self.failures.load(Relaxed) != 0 {
             self.failures.store(0, Relaxed);
         }
         if self.errors.load(Relaxed) != 0 {
-            let last = |errors: u32| Some((errors << 1) & ((1 << ANSWERS) - 1));
+            let last = |errors: u32| Some((errors << 1) & ((1 << ERROR_WINDOW) - 1));
             let _ = self.errors.fetch_update(Relaxed, Relaxed, last);
         }
     }
 
     /// Ejects the endpoint. Of several concurrent attempts, one succeeds.
-    fn put_out(&self) -> Option<HealthChange> {
-        let now = self.now();
+    fn eject(&self) -> Option<HealthChange> {
+        let now = self.now_millis();
         // The pauses start anew for an endpoint that stayed healthy for long after its last pause.
-        if now.saturating_sub(self.back.load(Relaxed)) > 2 * millis(self.pause()) {
-            self.level.store(0, Relaxed);
+        if now.saturating_sub(self.restored_at.load(Relaxed)) > 2 * to_millis(self.ejection_pause()) {
+            self.ejection_count.store(0, Relaxed);
         }
-        let pause = jittered(self.pause());
-        self.due.compare_exchange(0, (now + millis(pause)).max(1), Relaxed, Relaxed).ok()?;
-        self.level.fetch_add(1, Relaxed);
-        Some(HealthChange::Out(pause))
+        let pause = add_jitter(self.ejection_pause());
+        self.next_probe.compare_exchange(0, (now + to_millis(pause)).max(1), Relaxed, Relaxed).ok()?;
+        self.ejection_count.fetch_add(1, Relaxed);
+        Some(HealthChange::Ejected(pause))
     }
 
-    fn stay_out(&self) -> HealthChange {
-        let pause = jittered(self.pause());
-        self.due.store((self.now() + millis(pause)).max(1), Relaxed);
-        self.level.fetch_add(1, Relaxed);
-        HealthChange::Out(pause)
+    fn extend_ejection(&self) -> HealthChange {
+        let pause = add_jitter(self.ejection_pause());
+        self.next_probe.store((self.now_millis() + to_millis(pause)).max(1), Relaxed);
+        self.ejection_count.fetch_add(1, Relaxed);
+        HealthChange::Ejected(pause)
     }
 
-    fn come_back(&self) -> HealthChange {
+    fn restore(&self) -> HealthChange {
         self.failures.store(0, Relaxed);
         self.errors.store(0, Relaxed);
-        self.back.store(self.now(), Relaxed);
-        self.due.store(0, Relaxed);
-        HealthChange::Back
+        self.restored_at.store(self.now_millis(), Relaxed);
+        self.next_probe.store(0, Relaxed);
+        HealthChange::Restored
     }
 
-    fn pause(&self) -> Duration {
-        let (first, longest) = PAUSES;
-        first.saturating_mul(1 << self.level.load(Relaxed).min(16)).min(longest)
+    fn ejection_pause(&self) -> Duration {
+        let (first, longest) = EJECTION_PAUSES;
+        first.saturating_mul(1 << self.ejection_count.load(Relaxed).min(16)).min(longest)
     }
 
-    fn now(&self) -> u64 {
-        millis(self.epoch.elapsed())
+    fn now_millis(&self) -> u64 {
+        to_millis(self.epoch.elapsed())
     }
 }
 
-fn millis(time: Duration) -> u64 {
+fn to_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns between three quarters of the pause and all of it, so that gateways and endpoints do not
 /// synchronize.
-fn jittered(pause: Duration) -> Duration {
+fn add_jitter(pause: Duration) -> Duration {
     let part = RandomState::new().hash_one(0u8) % 256;
     pause.mul_f64(0.75 + part as f64 / 1024.0)
 }

@@ -15,7 +15,7 @@ fn key(parts: &[&str]) -> WorkFingerprint {
     key
 }
 
-fn under_way(flights: &InFlightMap<usize>) -> usize {
+fn in_flight_count(flights: &InFlightMap<usize>) -> usize {
     flights.lock().by_key.len()
 }
 
@@ -28,7 +28,7 @@ async fn coalesces_equal_work_only() {
     };
     let asked = [work(&["ab", "c"]), work(&["ab", "c"]), work(&["a", "bc"]), work(&["ab"])];
     assert_eq!(join_all(asked).await, [Some(0), Some(0), Some(1), Some(2)]);
-    assert_eq!(under_way(&flights), 0);
+    assert_eq!(in_flight_count(&flights), 0);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ const TARGET: Duration = Duration::from_millis(50);
 /// The outcome of a simulated minute. Waits are in milliseconds.
 #[derive(Debug, Default)]
 struct SimulatedQueueMinute {
-    refused: usize,
+    rejected: usize,
     waits: Vec<f64>,
 }
 
@@ -24,7 +24,7 @@ impl SimulatedQueueMinute {
 }
 
 /// Simulates a minute in which guests arrive evenly in groups of four; each takes `cost` seconds.
-fn minute(law: &mut CodelController, from: f64, per_second: f64, cost: f64) -> SimulatedQueueMinute {
+fn simulate_minute(law: &mut CodelController, from: f64, per_second: f64, cost: f64) -> SimulatedQueueMinute {
     let (mut minute, mut line, mut free) = (SimulatedQueueMinute::default(), VecDeque::new(), from);
     for index in 0.. {
         let now = from + f64::from(index / 4) * 4.0 / per_second;
@@ -40,32 +40,35 @@ fn minute(law: &mut CodelController, from: f64, per_second: f64, cost: f64) -> S
             line.pop_front();
         }
         let left = f64::max(free - cost, 0.0);
-        let seen = QueueSnapshot { left: Duration::from_secs_f64(left), ..seen(now, cost, line.len()) };
+        let seen = QueueSnapshot {
+            last_release: Duration::from_secs_f64(left),
+            ..queue_snapshot(now, cost, line.len())
+        };
         if free <= now {
-            law.stand(&seen, true);
+            law.record_entry(&seen, true);
             minute.waits.push(0.0);
             free = now + cost;
-        } else if law.has_room(&seen, TARGET) {
-            law.stand(&seen, false);
+        } else if law.can_admit(&seen, TARGET) {
+            law.record_entry(&seen, false);
             line.push_back(now);
         } else {
-            law.come(&seen);
-            minute.refused += 1;
+            law.record_arrival(&seen);
+            minute.rejected += 1;
         }
     }
     minute
 }
 
 /// The state of a queue before one thread.
-fn seen(now: f64, turn: f64, waiting: usize) -> QueueSnapshot {
+fn queue_snapshot(now: f64, turn: f64, waiting: usize) -> QueueSnapshot {
     let (now, turn) = (Duration::from_secs_f64(now), Duration::from_secs_f64(turn));
-    QueueSnapshot { now, left: now, turn, waiting: waiting as u32, width: 1 }
+    QueueSnapshot { now, last_release: now, release_interval: turn, waiting: waiting as u32, threads: 1 }
 }
 
 #[test]
 fn waits_stay_short_at_four_times_the_capacity() {
     for cost in [0.0001, 0.001, 0.02] {
-        let mut minute = minute(&mut CodelController::default(), 0.0, 4.0 / cost, cost);
+        let mut minute = simulate_minute(&mut CodelController::default(), 0.0, 4.0 / cost, cost);
         let used = minute.waits.len() as f64 * cost / 60.0;
         assert!(
             minute.percentile(0.99) <= f64::max(500.0 * cost, 1.0) + 1e-6,
@@ -84,8 +87,8 @@ fn waits_stay_short_at_four_times_the_capacity() {
 #[test]
 fn never_rejects_below_capacity() {
     for part in [0.1, 0.5, 0.9] {
-        let mut minute = minute(&mut CodelController::default(), 0.0, part * 1000.0, 0.001);
-        assert_eq!(minute.refused, 0, "at {part}");
+        let mut minute = simulate_minute(&mut CodelController::default(), 0.0, part * 1000.0, 0.001);
+        assert_eq!(minute.rejected, 0, "at {part}");
         assert!(minute.percentile(1.0) < 5.0);
     }
 }
@@ -93,10 +96,10 @@ fn never_rejects_below_capacity() {
 #[test]
 fn recovers_soon_after_an_overload() {
     let mut law = CodelController::default();
-    assert!(minute(&mut law, 0.0, 4000.0, 0.001).refused > 0);
-    let after = minute(&mut law, 60.0, 800.0, 0.001);
-    assert!(after.refused < 800, "{}", after.refused);
-    assert_eq!(minute(&mut law, 120.0, 800.0, 0.001).refused, 0);
+    assert!(simulate_minute(&mut law, 0.0, 4000.0, 0.001).rejected > 0);
+    let after = simulate_minute(&mut law, 60.0, 800.0, 0.001);
+    assert!(after.rejected < 800, "{}", after.rejected);
+    assert_eq!(simulate_minute(&mut law, 120.0, 800.0, 0.001).rejected, 0);
 }
 
 #[test]
@@ -104,10 +107,10 @@ fn accepts_a_burst() {
     let mut law = CodelController::default();
     for burst in 0..100 {
         let begins = f64::from(burst) * 0.1;
-        law.stand(&seen(begins, 0.001, 0), true);
+        law.record_entry(&queue_snapshot(begins, 0.001, 0), true);
         for waiting in (0..90).rev() {
             let now = begins + 0.001 * f64::from(90 - waiting);
-            assert!(law.has_room(&seen(now, 0.001, waiting as usize), TARGET));
+            assert!(law.can_admit(&queue_snapshot(now, 0.001, waiting as usize), TARGET));
         }
     }
 }
@@ -116,13 +119,13 @@ fn accepts_a_burst() {
 fn a_short_persistent_queue_is_not_an_overload() {
     let mut law = CodelController::default();
     for millisecond in 0..10_000 {
-        assert!(law.has_room(&seen(f64::from(millisecond) / 1e3, 0.001, 40), TARGET));
+        assert!(law.can_admit(&queue_snapshot(f64::from(millisecond) / 1e3, 0.001, 40), TARGET));
     }
 }
 
 /// Simulates a minute on a machine whose other processes leave a thread this part of the time; a guest takes
 /// a millisecond of CPU time. Returns the number of rejected guests at this rate per second.
-fn refused_beside_others(part: f64, per_second: f64) -> usize {
+fn simulate_competing_processes(part: f64, per_second: f64) -> usize {
     let (mut law, mut line, mut free, mut refused) =
         (CodelController::default(), VecDeque::new(), 0.0_f64, 0);
     let (mut used, cost) = (0.0, 0.001);
@@ -134,7 +137,7 @@ fn refused_beside_others(part: f64, per_second: f64) -> usize {
             used += cost;
         }
         if free <= now {
-            law.stand(&seen(now, cost / part, 0), true);
+            law.record_entry(&queue_snapshot(now, cost / part, 0), true);
             free = now + cost / part;
             used += cost;
             continue;
@@ -142,15 +145,15 @@ fn refused_beside_others(part: f64, per_second: f64) -> usize {
         // Part of the running guest's time has been used already.
         let cpu = used - (free - now) * part;
         let seen = QueueSnapshot {
-            left: Duration::from_secs_f64((free - cost / part).max(0.0)),
-            ..seen(now, cost / part, line.len())
+            last_release: Duration::from_secs_f64((free - cost / part).max(0.0)),
+            ..queue_snapshot(now, cost / part, line.len())
         };
-        law.share.learn(seen.now, || Duration::from_secs_f64(cpu.max(0.0)), 1);
-        if law.has_room(&seen, TARGET) {
-            law.stand(&seen, false);
+        law.own_share.update_sample(seen.now, || Duration::from_secs_f64(cpu.max(0.0)), 1);
+        if law.can_admit(&seen, TARGET) {
+            law.record_entry(&seen, false);
             line.push_back(now);
         } else {
-            law.come(&seen);
+            law.record_arrival(&seen);
             refused += 1;
         }
     }
@@ -160,46 +163,50 @@ fn refused_beside_others(part: f64, per_second: f64) -> usize {
 #[test]
 fn does_not_reject_because_of_other_processes() {
     for part in [0.05, 0.2, 0.34] {
-        assert_eq!(refused_beside_others(part, 0.75 * part * 1000.0), 0, "{part}");
+        assert_eq!(simulate_competing_processes(part, 0.75 * part * 1000.0), 0, "{part}");
     }
 }
 
 #[test]
 fn rejects_an_overload_beside_other_processes() {
-    assert!(refused_beside_others(0.34, 4.0 * 340.0) > 30_000);
+    assert!(simulate_competing_processes(0.34, 4.0 * 340.0) > 30_000);
 }
 
 #[test]
 fn counts_waits_by_the_share_of_the_process() {
-    let law =
-        |part| CodelController { share: OwnShare { part, sampled: None }, ..CodelController::default() };
+    let law = |part| CodelController {
+        own_share: OwnShare { fraction: part, last_sample: None },
+        ..CodelController::default()
+    };
     // Sixty guests wait, for two milliseconds each, on a machine that is busy with other processes.
-    let long = seen(1.0, 0.002, 60);
-    let held =
-        |part| CodelController { held: Some(OverloadWindow { since: Duration::ZERO, came: 0 }), ..law(part) };
-    assert!(!law(1.0).has_room(&long, TARGET) && law(0.4).has_room(&long, TARGET));
-    assert!(!held(1.0).has_room(&long, TARGET) && !held(0.4).has_room(&long, TARGET));
+    let long = queue_snapshot(1.0, 0.002, 60);
+    let held = |part| CodelController {
+        overload: Some(OverloadWindow { started: Duration::ZERO, arrivals: 0 }),
+        ..law(part)
+    };
+    assert!(!law(1.0).can_admit(&long, TARGET) && law(0.4).can_admit(&long, TARGET));
+    assert!(!held(1.0).can_admit(&long, TARGET) && !held(0.4).can_admit(&long, TARGET));
     let mut share = OwnShare::default();
     let mut learn = |millis: u64, cpu: u64| {
-        share.learn(Duration::from_millis(millis), || Duration::from_millis(cpu), 2);
-        share.part
+        share.update_sample(Duration::from_millis(millis), || Duration::from_millis(cpu), 2);
+        share.fraction
     };
     assert_eq!([learn(0, 0), learn(10, 5), learn(100, 50), learn(200, 250)], [0.0, 0.0, 0.25, 1.0]);
-    assert_eq!(learn(300, 250), LEAST_SHARE);
+    assert_eq!(learn(300, 250), MIN_CPU_SHARE);
     assert_eq!(learn(3_000, 260), 0.0, "idle for long");
 }
 
-fn client() -> QuotaKey {
+fn client_key() -> QuotaKey {
     QuotaKey::new(&"client")
 }
 
 #[tokio::test]
 async fn runs_guests_of_clients_in_rounds() {
     let line = RunQueue::new(1);
-    let first = line.stand(client()).await.unwrap();
-    let mut own: Vec<_> = (0..3).map(|_| Box::pin(line.stand(client()))).collect();
+    let first = line.acquire(client_key()).await.unwrap();
+    let mut own: Vec<_> = (0..3).map(|_| Box::pin(line.acquire(client_key()))).collect();
     assert!(own.iter_mut().all(|guest| guest.now_or_never().is_none()));
-    let mut other = Box::pin(line.stand(QuotaKey::new(&"other")));
+    let mut other = Box::pin(line.acquire(QuotaKey::new(&"other")));
     assert!((&mut other).now_or_never().is_none());
     drop(first);
     drop(own.remove(0).await.unwrap());
@@ -210,8 +217,9 @@ async fn runs_guests_of_clients_in_rounds() {
 #[tokio::test]
 async fn runs_guests_in_order_of_arrival() {
     let line = RunQueue::new(1);
-    let first = line.stand(client()).await.unwrap();
-    let (mut second, mut third) = (Box::pin(line.stand(client())), Box::pin(line.stand(client())));
+    let first = line.acquire(client_key()).await.unwrap();
+    let (mut second, mut third) =
+        (Box::pin(line.acquire(client_key())), Box::pin(line.acquire(client_key())));
     assert!((&mut second).now_or_never().is_none());
     assert!((&mut third).now_or_never().is_none());
     assert_eq!(line.0.waiting.load(Relaxed), 2);
@@ -225,49 +233,50 @@ async fn runs_guests_in_order_of_arrival() {
 #[tokio::test]
 async fn a_cancelled_guest_leaves_the_queue() {
     let line = RunQueue::new(1);
-    let _first = line.stand(client()).await.unwrap();
-    let mut second = Box::pin(line.stand(client()));
+    let _first = line.acquire(client_key()).await.unwrap();
+    let mut second = Box::pin(line.acquire(client_key()));
     assert!((&mut second).now_or_never().is_none());
     drop(second);
     assert_eq!(line.0.waiting.load(Relaxed), 0);
 }
 
 /// Simulates a machine without competing processes.
-fn is_alone(line: &RunQueue) {
-    line.0.law().share = OwnShare { part: 1.0, sampled: Some((Duration::MAX, Duration::ZERO)) };
+fn assume_full_share(line: &RunQueue) {
+    line.0.lock_controller().own_share =
+        OwnShare { fraction: 1.0, last_sample: Some((Duration::MAX, Duration::ZERO)) };
 }
 
 #[tokio::test]
 async fn rejects_at_once_if_the_queue_is_too_long() {
     let line = RunQueue::new(1);
-    is_alone(&line);
-    line.keep_to(Some(TARGET));
-    line.0.takes.store(nanos(2 * TARGET), Relaxed);
-    let _first = line.stand(client()).await.unwrap();
-    let mut second = Box::pin(line.stand(client()));
+    assume_full_share(&line);
+    line.set_target(Some(TARGET));
+    line.0.average_hold.store(nanos(2 * TARGET), Relaxed);
+    let _first = line.acquire(client_key()).await.unwrap();
+    let mut second = Box::pin(line.acquire(client_key()));
     assert!((&mut second).now_or_never().is_none());
-    assert!(!line.has_room(Instant::now()));
-    assert_eq!(line.stand(client()).await.unwrap_err(), TooLong);
-    line.keep_to(None);
-    assert!(line.has_room(Instant::now()));
+    assert!(!line.has_capacity(Instant::now()));
+    assert_eq!(line.acquire(client_key()).await.unwrap_err(), TooLong);
+    line.set_target(None);
+    assert!(line.has_capacity(Instant::now()));
 }
 
 #[tokio::test]
 async fn a_delayed_guest_does_not_affect_the_estimated_wait() {
     let mut line = RunQueue::new(1);
-    Arc::get_mut(&mut line.0).unwrap().opened -= 2 * TARGET;
-    is_alone(&line);
-    line.keep_to(Some(TARGET));
-    line.0.takes.store(nanos(Duration::from_micros(200)), Relaxed);
-    let mut first = line.stand(client()).await.unwrap();
-    first.since = Duration::ZERO;
+    Arc::get_mut(&mut line.0).unwrap().created -= 2 * TARGET;
+    assume_full_share(&line);
+    line.set_target(Some(TARGET));
+    line.0.average_hold.store(nanos(Duration::from_micros(200)), Relaxed);
+    let mut first = line.acquire(client_key()).await.unwrap();
+    first.acquired = Duration::ZERO;
     drop(first);
-    let _second = line.stand(client()).await.unwrap();
-    let waiting: Vec<_> = (0..31).map(|_| WaitingGuest::one(&line.0.waiting)).collect();
-    assert!(line.has_room(Instant::now()));
+    let _second = line.acquire(client_key()).await.unwrap();
+    let waiting: Vec<_> = (0..31).map(|_| WaitingGuest::new(&line.0.waiting)).collect();
+    assert!(line.has_capacity(Instant::now()));
     for _ in 0..10 {
-        average(&line.0.takes, 2 * TARGET);
+        update_average(&line.0.average_hold, 2 * TARGET);
     }
-    assert!(!line.has_room(Instant::now()), "repeated long runs raise the average");
+    assert!(!line.has_capacity(Instant::now()), "repeated long runs raise the average");
     drop(waiting);
 }

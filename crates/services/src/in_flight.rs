@@ -82,7 +82,7 @@ impl<T: Clone + Send + Sync + 'static> InFlightMap<T> {
         }
         under_way.count += 1;
         let landing =
-            InFlightRemoval { flights: Arc::clone(self), key: key.clone(), number: under_way.count };
+            InFlightRemoval { in_flight: Arc::clone(self), key: key.clone(), number: under_way.count };
         let work = begin();
         let task = async move {
             let _landing = landing;
@@ -122,14 +122,14 @@ impl<T> Drop for InFlightWork<T> {
 
 /// Removes the work from the map when it ends, however it ends, so that no later request joins it.
 struct InFlightRemoval<T> {
-    flights: Arc<InFlightMap<T>>,
+    in_flight: Arc<InFlightMap<T>>,
     key: WorkFingerprint,
     number: u64,
 }
 
 impl<T> Drop for InFlightRemoval<T> {
     fn drop(&mut self) {
-        let mut under_way = self.flights.lock();
+        let mut under_way = self.in_flight.lock();
         if under_way.by_key.get(&self.key).is_some_and(|(number, _)| *number == self.number) {
             under_way.by_key.remove(&self.key);
         }

@@ -45,7 +45,7 @@ pub struct ByteTurn {
 impl ByteTurn {
     /// Counts a piece, and yields after [`TURN_BYTES`] bytes, or after as many pieces as tokio's budget
     /// allows.
-    pub async fn took(&mut self, bytes: usize) {
+    pub async fn consume_bytes(&mut self, bytes: usize) {
         self.bytes += bytes;
         if self.bytes < TURN_BYTES {
             consume_budget().await;
@@ -63,22 +63,22 @@ impl ByteTurn {
 pub struct CooperativeStream<S> {
     stream: S,
     /// The bytes read since a read was last pending, and their number that causes a pause.
-    read: usize,
-    pause: usize,
+    bytes_read: usize,
+    pause_after: usize,
 }
 
 impl<S> CooperativeStream<S> {
     /// Wraps a socket.
     #[must_use]
     pub fn new(stream: S) -> Self {
-        Self { stream, read: 0, pause: usize::MAX }
+        Self { stream, bytes_read: 0, pause_after: usize::MAX }
     }
 
     /// Wraps the socket of a TLS session. Reads pause after [`CIPHERTEXT_BYTES`] bytes that are available at
     /// once, which leaves the budget to writes.
     #[must_use]
-    pub fn below_tls(stream: S) -> Self {
-        Self { stream, read: 0, pause: CIPHERTEXT_BYTES }
+    pub fn for_tls_session(stream: S) -> Self {
+        Self { stream, bytes_read: 0, pause_after: CIPHERTEXT_BYTES }
     }
 
     /// The socket.
@@ -94,19 +94,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for CooperativeStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.read >= self.pause {
-            self.read = 0;
+        if self.bytes_read >= self.pause_after {
+            self.bytes_read = 0;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         let before = buffer.filled().len();
         let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(context, buffer) else {
-            self.read = 0;
+            self.bytes_read = 0;
             return Poll::Pending;
         };
         result?;
         let bytes = buffer.filled().len() - before;
-        self.read = self.read.saturating_add(bytes);
+        self.bytes_read = self.bytes_read.saturating_add(bytes);
         consume_units(context, bytes);
         Poll::Ready(Ok(()))
     }
@@ -166,13 +166,13 @@ pub(crate) struct PacedReader<R> {
     reader: BufReader<R>,
     frames: FrameCursor,
     /// The bytes that may be read before the next pause.
-    room: usize,
+    bytes_until_pause: usize,
 }
 
 impl<R: AsyncRead> PacedReader<R> {
     pub(crate) fn new(reader: R) -> Self {
         let reader = BufReader::with_capacity(FRAME_BYTES, reader);
-        Self { reader, frames: FrameCursor::default(), room: FRAME_BYTES }
+        Self { reader, frames: FrameCursor::default(), bytes_until_pause: FRAME_BYTES }
     }
 }
 
@@ -183,17 +183,17 @@ impl<R: AsyncRead + Unpin> AsyncRead for PacedReader<R> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.room == 0 {
-            this.room = FRAME_BYTES;
+        if this.bytes_until_pause == 0 {
+            this.bytes_until_pause = FRAME_BYTES;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         let Poll::Ready(bytes) = Pin::new(&mut this.reader).poll_fill_buf(context) else {
-            this.room = FRAME_BYTES;
+            this.bytes_until_pause = FRAME_BYTES;
             return Poll::Pending;
         };
         let bytes = bytes?;
-        let fitting = &bytes[..bytes.len().min(this.room).min(buffer.remaining())];
+        let fitting = &bytes[..bytes.len().min(this.bytes_until_pause).min(buffer.remaining())];
         let mut rest = fitting;
         // The payload of the frame that ends a turn is read in the next one. Without a payload, h2 visits no
         // streams.
@@ -202,7 +202,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for PacedReader<R> {
         let count = fitting.len() - rest.len();
         buffer.put_slice(&fitting[..count]);
         Pin::new(&mut this.reader).consume(count);
-        this.room = if is_turn_over { 0 } else { this.room - count };
+        this.bytes_until_pause = if is_turn_over { 0 } else { this.bytes_until_pause - count };
         Poll::Ready(Ok(()))
     }
 }
@@ -238,7 +238,7 @@ mod tests {
     const BUDGET_BYTES: usize = BUDGET_UNITS * UNIT_BYTES;
 
     /// Returns the number of polls that a future takes.
-    async fn polls_of(future: impl Future) -> usize {
+    async fn count_polls(future: impl Future) -> usize {
         let (mut future, mut polls) = (pin!(future), 0);
         poll_fn(|context| {
             polls += 1;
@@ -248,11 +248,11 @@ mod tests {
         polls
     }
 
-    async fn polls(pieces: usize, bytes: usize) -> usize {
-        polls_of(async {
+    async fn count_turn_polls(pieces: usize, bytes: usize) -> usize {
+        count_polls(async {
             let mut turn = ByteTurn::default();
             for _ in 0..pieces {
-                turn.took(bytes).await;
+                turn.consume_bytes(bytes).await;
             }
         })
         .await
@@ -260,19 +260,19 @@ mod tests {
 
     #[tokio::test]
     async fn yields_after_a_number_of_bytes_or_pieces() {
-        assert_eq!(polls(4, TURN_BYTES).await, 5);
-        assert_eq!(polls(8, TURN_BYTES / 2).await, 5);
-        assert_eq!(polls(1, TURN_BYTES - 1).await, 1);
-        assert!(polls(10_000, 1).await > 10);
+        assert_eq!(count_turn_polls(4, TURN_BYTES).await, 5);
+        assert_eq!(count_turn_polls(8, TURN_BYTES / 2).await, 5);
+        assert_eq!(count_turn_polls(1, TURN_BYTES - 1).await, 1);
+        assert!(count_turn_polls(10_000, 1).await > 10);
     }
 
     #[tokio::test]
     async fn reads_and_writes_a_bounded_number_of_bytes_in_a_poll() {
         let bytes = vec![b'x'; 16 * BUDGET_BYTES];
         let mut writer = CooperativeStream::new(tokio::io::sink());
-        assert!(polls_of(writer.write_all(&bytes)).await >= 12);
+        assert!(count_polls(writer.write_all(&bytes)).await >= 12);
         let mut message = Buf::chain(&b"head"[..], &bytes[..]);
-        assert!(polls_of(writer.write_all_buf(&mut message)).await >= 12);
+        assert!(count_polls(writer.write_all_buf(&mut message)).await >= 12);
         let mut reader = CooperativeStream::new(tokio::io::repeat(b'x'));
         let mut room = vec![0; 16 * BUDGET_BYTES];
         let reading = async {
@@ -280,19 +280,19 @@ mod tests {
                 reader.read_exact(part).await.unwrap();
             }
         };
-        assert!(polls_of(reading).await >= 12);
+        assert!(count_polls(reading).await >= 12);
     }
 
     #[tokio::test]
     async fn reads_a_bounded_number_of_bytes_below_tls_in_a_poll() {
-        let mut reader = CooperativeStream::below_tls(tokio::io::repeat(b'x'));
+        let mut reader = CooperativeStream::for_tls_session(tokio::io::repeat(b'x'));
         let mut room = vec![0; 8 * CIPHERTEXT_BYTES];
         let reading = async {
             for part in room.chunks_mut(CIPHERTEXT_BYTES / 4) {
                 reader.read_exact(part).await.unwrap();
             }
         };
-        assert_eq!(polls_of(reading).await, 8);
+        assert_eq!(count_polls(reading).await, 8);
     }
 
     #[tokio::test]
@@ -304,7 +304,7 @@ mod tests {
                 reader.read_exact(part).await.unwrap();
             }
         };
-        assert_eq!(polls_of(reading).await, 8);
+        assert_eq!(count_polls(reading).await, 8);
     }
 
     #[tokio::test]
@@ -316,7 +316,7 @@ mod tests {
             // 6 bytes follow the head.
             let frames = [0, 0, 6, kind, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, kind].repeat(FRAMES);
             let (mut reader, mut read) = (PacedReader::new(&frames[..]), Vec::new());
-            assert_eq!(polls_of(reader.read_to_end(&mut read)).await, polls, "{kind}");
+            assert_eq!(count_polls(reader.read_to_end(&mut read)).await, polls, "{kind}");
             assert!(read == frames, "{kind}");
             // However the bytes are cut.
             let (mut reader, mut read) = (PacedReader::new(&frames[..]), vec![0; frames.len()]);
@@ -325,7 +325,7 @@ mod tests {
                     reader.read_exact(part).await.unwrap();
                 }
             };
-            assert_eq!(polls_of(reading).await, polls, "{kind}");
+            assert_eq!(count_polls(reading).await, polls, "{kind}");
             assert!(read == frames, "{kind}");
         }
     }

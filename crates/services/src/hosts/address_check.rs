@@ -18,7 +18,7 @@ use crate::body::BodyError;
 pub(crate) enum ReachableAddresses {
     /// All addresses: the operator configured the target.
     #[default]
-    Everywhere,
+    Unrestricted,
     /// Public addresses, and the listed ones.
     Public(Arc<[(IpNet, Option<u16>)]>),
 }
@@ -64,13 +64,13 @@ const fn v6([a, b]: [u16; 2], prefix: u8) -> Ipv6Net {
 
 impl ReachableAddresses {
     /// Checks that this address may be connected to.
-    pub(crate) fn check(&self, address: SocketAddr) -> io::Result<()> {
+    pub(crate) fn check_address(&self, address: SocketAddr) -> io::Result<()> {
         let Self::Public(written) = self else { return Ok(()) };
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let is_written = |(network, only): &(IpNet, Option<u16>)| {
             network.contains(&ip) && only.is_none_or(|only| only == port)
         };
-        match is_public(ip) || written.iter().any(is_written) {
+        match is_public_address(ip) || written.iter().any(is_written) {
             true => Ok(()),
             false => Err(io::Error::other(PrivateAddressError(address))),
         }
@@ -78,17 +78,17 @@ impl ReachableAddresses {
 }
 
 /// Whether a connection was refused because the address is private.
-pub(crate) fn is_private(error: &BodyError) -> bool {
+pub(crate) fn is_private_address_error(error: &BodyError) -> bool {
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     inner.is_some_and(|inner| inner.is::<PrivateAddressError>())
 }
 
-fn is_public(ip: IpAddr) -> bool {
+fn is_public_address(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => PRIVATE_V4.iter().all(|private| !private.contains(&ip)),
         IpAddr::V6(ip) if NAT64.contains(&ip) => {
             let [.., a, b, c, d] = ip.octets();
-            is_public(Ipv4Addr::new(a, b, c, d).into())
+            is_public_address(Ipv4Addr::new(a, b, c, d).into())
         }
         IpAddr::V6(ip) => GLOBAL_V6.contains(&ip) && PRIVATE_V6.iter().all(|private| !private.contains(&ip)),
     }
