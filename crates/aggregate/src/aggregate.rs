@@ -32,7 +32,7 @@ use crate::value::AvailableValues;
 /// An aggregate.
 pub struct Aggregate {
     pub(crate) plan: AggregatePlan,
-    pub(crate) declared: AggregateDeclaration,
+    pub(crate) declaration: AggregateDeclaration,
     services: ServiceSet,
     pub(crate) documents: OpenApiDocuments,
     pub(crate) path: Box<str>,
@@ -69,7 +69,7 @@ impl Aggregate {
         let AggregateContext { path, services, documents, offload } = *ground;
         let plan = AggregatePlan::new(declared, &plan::PlanContext { path, services, limits })?;
         let (services, documents, offload) = (services.clone(), documents.clone(), offload.clone());
-        Ok(Self { plan, declared: declared.clone(), services, documents, path: path.into(), offload })
+        Ok(Self { plan, declaration: declared.clone(), services, documents, path: path.into(), offload })
     }
 
     /// Returns the allowed methods.
@@ -108,11 +108,11 @@ impl Aggregate {
         let payer = call.quota_key();
         let budget_used = Arc::clone(&budget);
         let answer = services::make_movable(&self.offload, "aggregate", payer, &budget, async move {
-            let mut answer = this.answer(request, call).await;
+            let mut answer = this.respond(request, call).await;
             if let Ok(response) = &mut answer
                 && this.plan.method == Method::GET
             {
-                this.mark(response.headers_mut(), budget_used.cache_notes(), &caller);
+                this.set_cache_headers(response.headers_mut(), budget_used.cache_notes(), &caller);
             }
             answer
         });
@@ -125,8 +125,8 @@ impl Aggregate {
     }
 
     /// Sets the caching headers of the response.
-    fn mark(&self, headers: &mut HeaderMap, notes: &CacheNotes, caller: &CallerId) {
-        if headers.contains_key(&answer::PARTS) {
+    fn set_cache_headers(&self, headers: &mut HeaderMap, notes: &CacheNotes, caller: &CallerId) {
+        if headers.contains_key(&answer::PARTS_HEADER) {
             // A part that timed out has left no note.
             notes.record_failure();
         }
@@ -135,7 +135,7 @@ impl Aggregate {
         caching::add_vary(headers, self.plan.inputs.headers());
     }
 
-    async fn answer(
+    async fn respond(
         &self,
         request: Request<StreamedServiceBody>,
         call: RequestCall,
@@ -148,35 +148,35 @@ impl Aggregate {
         let (head, body) = request.into_parts();
         // A query may have a parameter for every two bytes.
         offload::move_if_long(3 * head.uri.query().map_or(0, str::len)).await;
-        let inputs = self.plan.inputs.read(&head)?;
+        let inputs = self.plan.inputs.read_values(&head)?;
         let body = match self.plan.reads_body {
-            true => Some(self.document(self.read(body, call.budget.deadline).await?).await?),
+            true => Some(self.parse_body(self.read_body(body, call.budget.deadline).await?).await?),
             false => None,
         };
         let known = AvailableValues::new(&self.plan, inputs, body);
         let budget = Arc::clone(&call.budget);
         let calls = RequestCalls::new(self.services.clone(), call);
-        let failures = AggregateRun { known: &known, calls, is_head }.all().await?;
+        let failures = AggregateRun { available_values: &known, calls, is_head }.run_parts().await?;
         offload::move_if_long(assemble::estimated_work(&known)).await;
-        let left = known.memory.left();
-        let (mut response, is_written) = match answer::streamed(&known, &failures).await? {
+        let left = known.memory.remaining();
+        let (mut response, is_written) = match answer::streamed_response(&known, &failures).await? {
             Some(response) => (response, false),
             None => {
-                let (tree, failures) = answer::tree(&known, failures)?;
-                answer::response(tree, &failures, &self.plan, is_head).await?
+                let (tree, failures) = answer::response_tree(&known, failures)?;
+                answer::build_response(tree, &failures, &self.plan, is_head).await?
             }
         };
         // The texts that services sent, and the tree.
         let texts = self.plan.limits.upstream_bytes.0.saturating_sub(budget.received_left());
-        let tree = left.saturating_sub(known.memory.left());
+        let tree = left.saturating_sub(known.memory.remaining());
         let sources = texts.saturating_add(tree as u64);
-        answer::note_held(&mut response, &self.plan, (!is_written).then_some(sources));
+        answer::record_held_memory(&mut response, &self.plan, (!is_written).then_some(sources));
         Ok(response)
     }
 
     /// Parses the client's body as JSON, and rejects ambiguous JSON. Otherwise a service could read another
     /// value than the one that a preceding part was called with.
-    async fn document(&self, text: Bytes) -> Result<JsonDocument, AggregateError> {
+    async fn parse_body(&self, text: Bytes) -> Result<JsonDocument, AggregateError> {
         // The text is indexed, and the names of each object are compared.
         offload::move_if_long(3 * text.len()).await;
         let most = usize::try_from(self.plan.limits.memory.0).unwrap_or(usize::MAX);
@@ -188,7 +188,7 @@ impl Aggregate {
         Ok(document)
     }
 
-    async fn read(&self, body: StreamedServiceBody, deadline: Instant) -> Result<Bytes, AggregateError> {
+    async fn read_body(&self, body: StreamedServiceBody, deadline: Instant) -> Result<Bytes, AggregateError> {
         let read = pin!(read_limited(body, self.plan.limits.request_body.0));
         timeout_at(deadline, read).await.ok_or(BodyDeadlineExceeded)?.map_err(|error| match error {
             ReadBodyError::TooLarge(limit) => AggregateError::BodySize(limit),

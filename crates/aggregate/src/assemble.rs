@@ -15,19 +15,19 @@ use offload::{SHORT_TEXT, work};
 
 use self::fields::SelectedObjects;
 use self::join::RowJoin;
-use self::weave::{PathPatch, ValueWeaver, shaped};
+use self::weave::{PathPatch, ValueWeaver, select_fields};
 use crate::memory::{BudgetedVec, MemoryExhausted};
 use crate::plan::{AggregateShape, JoinKeys, PartPlan};
 use crate::problem::{AggregateError, PartFailure, PartFailureReason};
-use crate::run::failure;
-use crate::value::{AvailableValues, FanOutResponses, PartValue, targets, work_of_targets};
+use crate::run::part_failure;
+use crate::value::{AvailableValues, FanOutResponses, PartValue, visit_targets, work_of_targets};
 
 /// The weight of each row of a key, in bytes of text, if items have several keys.
-const ROW: usize = 8;
+const ROW_WEIGHT: usize = 8;
 
 /// The builder of the trees of a request's parts.
 pub(crate) struct PartAssembler<'a> {
-    pub(crate) known: &'a AvailableValues<'a>,
+    pub(crate) available_values: &'a AvailableValues<'a>,
     /// Failures of optional parts that are found during composition.
     pub(crate) failures: RefCell<Vec<PartFailure>>,
 }
@@ -51,14 +51,14 @@ fn part_work(known: &AvailableValues<'_>, part: &PartPlan, value: Option<&PartVa
                 Some(_) => of_items(body.root()),
                 None => work::VALUE,
             });
-            work::VALUE * fan.of_item.len() + work::sum_estimates(answers)
+            work::VALUE * fan.item_responses.len() + work::sum_estimates(answers)
         }
         // The name of each member is parsed and looked up.
         _ if is_merged => of_items(root) + 2 * work::VALUE * root.count(),
         _ if has_changes || part.joins.is_some() => of_items(root),
         _ => 0,
     };
-    let children = part.children.iter().filter_map(|child| known.plan.parts[*child].goes_into());
+    let children = part.children.iter().filter_map(|child| known.plan.parts[*child].put_target());
     let into = work::sum_estimates(children.map(|into| work_of_targets(root, &into.path)));
     let keys = part.joins.as_ref().map_or(0, |joins| key_work(known, joins, root));
     work::sum_estimates([own, into, keys])
@@ -69,88 +69,99 @@ fn key_work(known: &AvailableValues<'_>, joins: &JoinKeys, rows: JsonNode<'_>) -
     if !joins.item_key.has_wildcard() {
         return 0;
     }
-    let Some(items) = known.value(joins.into.part).map(PartValue::root) else { return 0 };
-    let to_items = work_of_targets(items, &joins.into.path);
+    let Some(items) = known.value(joins.target.part).map(PartValue::root) else { return 0 };
+    let to_items = work_of_targets(items, &joins.target.path);
     if to_items > SHORT_TEXT {
         return to_items;
     }
     let mut keys = 0;
     // A path that leads to no array is reported by the join.
-    let _ = targets(items, &joins.into.path, &mut |item| {
+    let _ = visit_targets(items, &joins.target.path, &mut |item| {
         keys += joins.item_key.count_up_to(item, work::LONG_VALUE_COUNT);
     });
-    ROW.saturating_mul(keys).saturating_mul(rows.count())
+    ROW_WEIGHT.saturating_mul(keys).saturating_mul(rows.count())
 }
 
 impl<'a> PartAssembler<'a> {
     /// Returns the tree of a part.
-    pub(crate) fn tree(&self, number: usize) -> Result<JsonTree, AggregateError> {
-        let part = &self.known.plan.parts[number];
-        match self.known.value(number) {
+    pub(crate) fn part_tree(&self, number: usize) -> Result<JsonTree, AggregateError> {
+        let part = &self.available_values.plan.parts[number];
+        match self.available_values.value(number) {
             None => Ok(JsonTree::NULL),
             Some(PartValue::Each(fan)) if part.children.is_empty() => {
-                let trees = self.answers(part, fan)?;
-                self.known.memory.take_for::<JsonTree>(fan.of_item.len())?;
-                let of_item = fan.of_item.iter().map(|answer| of_answer(&trees, *answer));
+                let trees = self.response_trees(part, fan)?;
+                self.available_values.memory.charge_for::<JsonTree>(fan.item_responses.len())?;
+                let of_item = fan.item_responses.iter().map(|answer| item_tree(&trees, *answer));
                 Ok(JsonTree::Array(of_item.collect()))
             }
             Some(value) => {
                 let root = value.root();
-                let mut patches = self.patches(number, root)?;
+                let mut patches = self.child_patches(number, root)?;
                 if patches.is_empty() && part.fields.is_none() {
                     return Ok(JsonTree::Text(root.slice()));
                 }
-                let mut weaver = self.weaver(part, root)?;
-                let tree = weaver.tree(root, &mut patches.iter_mut().collect::<Vec<_>>());
+                let mut weaver = self.part_weaver(part, root)?;
+                let tree = weaver.weave_root(root, &mut patches.iter_mut().collect::<Vec<_>>());
                 Ok(weaver.finish(tree)?)
             }
         }
     }
 
     /// Returns the trees of a part's rows.
-    fn rows(&self, number: usize, root: JsonNode<'a>) -> Result<Vec<JsonTree>, AggregateError> {
-        let part = &self.known.plan.parts[number];
-        self.known.memory.take_for::<JsonTree>(root.count())?;
+    fn row_trees(&self, number: usize, root: JsonNode<'a>) -> Result<Vec<JsonTree>, AggregateError> {
+        let part = &self.available_values.plan.parts[number];
+        self.available_values.memory.charge_for::<JsonTree>(root.count())?;
         if part.children.is_empty() && part.fields.is_none() {
             return Ok(root.items().map(|row| JsonTree::Text(row.slice())).collect());
         }
-        let mut patches = self.patches(number, root)?;
-        let mut weaver = self.weaver(part, root)?;
-        let mut below: Vec<&mut PathPatch<'_>> = patches.iter_mut().map(PathPatch::at_items).collect();
-        let rows = root.items().map(|row| weaver.item(row, &mut below)).collect();
+        let mut patches = self.child_patches(number, root)?;
+        let mut weaver = self.part_weaver(part, root)?;
+        let mut below: Vec<&mut PathPatch<'_>> =
+            patches.iter_mut().map(PathPatch::advance_to_items).collect();
+        let rows = root.items().map(|row| weaver.weave_item(row, &mut below)).collect();
         Ok(weaver.finish(rows)?)
     }
 
-    fn weaver(&self, part: &PartPlan, root: JsonNode<'_>) -> Result<ValueWeaver<'a>, MemoryExhausted> {
-        let memory = &self.known.memory;
-        let selected =
-            part.fields.as_deref().map(|fields| SelectedObjects::of(root, fields, memory)).transpose()?;
+    fn part_weaver(&self, part: &PartPlan, root: JsonNode<'_>) -> Result<ValueWeaver<'a>, MemoryExhausted> {
+        let memory = &self.available_values.memory;
+        let selected = part
+            .fields
+            .as_deref()
+            .map(|fields| SelectedObjects::from_root(root, fields, memory))
+            .transpose()?;
         Ok(ValueWeaver::new(selected, memory))
     }
 
     /// Returns the trees of the distinct responses of an `each`.
-    fn answers(&self, part: &PartPlan, fan: &FanOutResponses) -> Result<Vec<JsonTree>, MemoryExhausted> {
-        fan.answers.iter().map(|body| shaped(part, body.root(), &self.known.memory)).collect()
+    fn response_trees(
+        &self,
+        part: &PartPlan,
+        fan: &FanOutResponses,
+    ) -> Result<Vec<JsonTree>, MemoryExhausted> {
+        fan.answers
+            .iter()
+            .map(|body| select_fields(part, body.root(), &self.available_values.memory))
+            .collect()
     }
 
     /// Returns the values to put into a part.
-    fn patches(&self, number: usize, root: JsonNode<'a>) -> Result<Vec<PathPatch<'a>>, AggregateError> {
-        let parts = &self.known.plan.parts;
+    fn child_patches(&self, number: usize, root: JsonNode<'a>) -> Result<Vec<PathPatch<'a>>, AggregateError> {
+        let parts = &self.available_values.plan.parts;
         let mut patches = Vec::new();
         for child in &parts[number].children {
             let part = &parts[*child];
-            let Some(into) = part.goes_into() else { continue };
-            let mut places = BudgetedVec::new(&self.known.memory);
+            let Some(into) = part.put_target() else { continue };
+            let mut places = BudgetedVec::new(&self.available_values.memory);
             // A path without an array has failed an `each` before, and has no targets in a join.
-            let _ = targets(root, &into.path, &mut |node| places.push(node));
+            let _ = visit_targets(root, &into.path, &mut |node| places.push(node));
             let places = places.finish()?;
             // The value, and the object that gets it as a member.
-            self.known.memory.take_for::<(JsonTree, TreeMember, JsonTree)>(places.len())?;
-            let values = match self.joined(*child, part, &places)? {
+            self.available_values.memory.charge_for::<(JsonTree, TreeMember, JsonTree)>(places.len())?;
+            let values = match self.join_values(*child, part, &places)? {
                 Ok(values) => values,
-                Err(reason) if part.is_required() => return Err(failure(part, reason).into()),
+                Err(reason) if part.is_required() => return Err(part_failure(part, reason).into()),
                 Err(reason) => {
-                    self.failures.borrow_mut().push(failure(part, reason));
+                    self.failures.borrow_mut().push(part_failure(part, reason));
                     places
                         .iter()
                         .filter(|place| place.kind() == ValueKind::Object)
@@ -162,7 +173,7 @@ impl<'a> PartAssembler<'a> {
             patches.push(PathPatch {
                 steps,
                 name: &into.name,
-                quoted: &into.quoted,
+                json_name: &into.json_name,
                 values: values.into_iter(),
             });
         }
@@ -170,7 +181,7 @@ impl<'a> PartAssembler<'a> {
     }
 
     /// Returns the values that a part puts into each target that is an object.
-    fn joined(
+    fn join_values(
         &self,
         number: usize,
         part: &'a PartPlan,
@@ -180,43 +191,46 @@ impl<'a> PartAssembler<'a> {
             .iter()
             .map(|place| place.kind())
             .find(|kind| !matches!(kind, ValueKind::Object | ValueKind::Null));
-        if let (Some(kind), Some(into)) = (wrong, part.goes_into()) {
-            let name = &self.known.plan.parts[into.part].name;
+        if let (Some(kind), Some(into)) = (wrong, part.put_target()) {
+            let name = &self.available_values.plan.parts[into.part].name;
             return Ok(Err(PartFailureReason::JoinNotObject(name.clone(), kind.name())));
         }
         let objects = || places.iter().filter(|place| place.kind() == ValueKind::Object);
-        let value = match self.known.value(number) {
+        let value = match self.available_values.value(number) {
             None => return Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
             Some(value) => value,
         };
         match (value, &part.joins) {
             (PartValue::Each(fan), _) => {
-                let trees = self.answers(part, fan)?;
-                let of_item =
-                    fan.of_item.iter().zip(places).filter(|(_, place)| place.kind() == ValueKind::Object);
-                Ok(Ok(of_item.map(|(answer, _)| of_answer(&trees, *answer)).collect()))
+                let trees = self.response_trees(part, fan)?;
+                let of_item = fan
+                    .item_responses
+                    .iter()
+                    .zip(places)
+                    .filter(|(_, place)| place.kind() == ValueKind::Object);
+                Ok(Ok(of_item.map(|(answer, _)| item_tree(&trees, *answer)).collect()))
             }
             // A part that is put into another is never streamed.
-            (PartValue::Long(..), _) => Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
-            (PartValue::One(body), Some(joins)) => match body.root().kind() {
+            (PartValue::Streamed(..), _) => Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
+            (PartValue::Single(body), Some(joins)) => match body.root().kind() {
                 ValueKind::Array => {
-                    let rows = self.rows(number, body.root())?;
-                    let join = RowJoin { joins, rows, memory: &self.known.memory };
-                    Ok(join.find(body.root(), objects().copied()))
+                    let rows = self.row_trees(number, body.root())?;
+                    let join = RowJoin { joins, rows, memory: &self.available_values.memory };
+                    Ok(join.join_rows(body.root(), objects().copied()))
                 }
                 // An optional part that failed.
                 ValueKind::Null if !part.is_required() => Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
                 kind => Ok(Err(PartFailureReason::JoinNotArray(kind.name()))),
             },
             // An `each` that failed as a whole.
-            (PartValue::One(body), None) => {
-                let tree = shaped(part, body.root(), &self.known.memory)?;
+            (PartValue::Single(body), None) => {
+                let tree = select_fields(part, body.root(), &self.available_values.memory)?;
                 Ok(Ok(objects().map(|_| tree.clone()).collect()))
             }
         }
     }
 }
 
-fn of_answer(trees: &[JsonTree], answer: Option<u32>) -> JsonTree {
+fn item_tree(trees: &[JsonTree], answer: Option<u32>) -> JsonTree {
     answer.and_then(|answer| trees.get(answer as usize).cloned()).unwrap_or(JsonTree::NULL)
 }

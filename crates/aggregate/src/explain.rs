@@ -31,15 +31,15 @@ pub struct ExplainedPart {
     /// The method, service, path and query, with placeholders.
     pub call: String,
     /// A description of the number of calls.
-    pub times: String,
+    pub call_count: String,
     /// The parts that it waits for.
-    pub needs: Vec<String>,
+    pub dependencies: Vec<String>,
     /// The part that its value is put into, if there is one.
-    pub into: Option<String>,
+    pub target_part: Option<String>,
     /// A description of the place that its value is put into.
-    pub goes: Option<String>,
+    pub destination: Option<String>,
     /// A description of the consequences of a failure.
-    pub fails: &'static str,
+    pub failure_effect: &'static str,
 }
 
 impl Aggregate {
@@ -51,7 +51,7 @@ impl Aggregate {
         // Dependencies are acyclic, so the waves are final after as many rounds as there are parts.
         for _ in 0..plan.parts.len() {
             for (number, part) in plan.parts.iter().enumerate() {
-                waves[number] = 1 + part.needs.iter().map(|need| waves[*need]).max().unwrap_or(0);
+                waves[number] = 1 + part.dependencies.iter().map(|need| waves[*need]).max().unwrap_or(0);
             }
         }
         let mut order: Vec<usize> = (0..plan.parts.len()).collect();
@@ -59,9 +59,9 @@ impl Aggregate {
         let limits = &plan.limits;
         AggregateExplanation {
             request: format!("{} {}", self.methods(), self.path),
-            inputs: plan.inputs.all.iter().map(input).collect(),
-            steps: order.into_iter().map(|part| self.step(part, waves[part])).collect(),
-            response: self.shape(),
+            inputs: plan.inputs.entries.iter().map(describe_input).collect(),
+            steps: order.into_iter().map(|part| self.explain_part(part, waves[part])).collect(),
+            response: self.describe_shape(),
             limits: format!(
                 "at most {} calls, {} at once, {} from services, {}",
                 limits.calls, limits.concurrency, limits.upstream_bytes, limits.timeout
@@ -69,17 +69,17 @@ impl Aggregate {
         }
     }
 
-    fn step(&self, number: usize, wave: usize) -> ExplainedPart {
+    fn explain_part(&self, number: usize, wave: usize) -> ExplainedPart {
         let part = &self.plan.parts[number];
         ExplainedPart {
             wave,
             part: part.name.to_string(),
             call: format!("{} {}", part.method, part.target),
-            times: self.times(part),
-            needs: part.needs.iter().map(|need| self.name(*need).to_owned()).collect(),
-            into: part.goes_into().map(|target| self.name(target.part).to_owned()),
-            goes: part.goes_into().map(|target| self.goes(part, target)),
-            fails: match part.fallback {
+            call_count: self.describe_call_count(part),
+            dependencies: part.dependencies.iter().map(|need| self.part_name(*need).to_owned()).collect(),
+            target_part: part.put_target().map(|target| self.part_name(target.part).to_owned()),
+            destination: part.put_target().map(|target| self.describe_target(part, target)),
+            failure_effect: match part.fallback {
                 FailureFallback::Required => "required",
                 FailureFallback::Null => "optional",
                 FailureFallback::Default(_) => "has a default",
@@ -87,55 +87,55 @@ impl Aggregate {
         }
     }
 
-    fn times(&self, part: &PartPlan) -> String {
+    fn describe_call_count(&self, part: &PartPlan) -> String {
         let limits = &self.plan.limits;
-        let over = match part.each.as_ref().map(|each| &each.over) {
-            None if !part.url.slots().any(|slot| self.is_list(slot)) => return "one call".to_owned(),
+        let over = match part.each.as_ref().map(|each| &each.source) {
+            None if !part.url.slots().any(|slot| self.is_list_slot(slot)) => return "one call".to_owned(),
             None => match part.batch {
                 Some(most) => return format!("a call for every {most} values"),
                 None => return "one call, several if the URL had more than 8000 bytes".to_owned(),
             },
-            Some(ItemSource::Part(part, _)) => self.name(*part),
+            Some(ItemSource::Part(part, _)) => self.part_name(*part),
             Some(ItemSource::Input(input)) => {
-                self.plan.inputs.all.get(*input).map_or("", |input| &input.name)
+                self.plan.inputs.entries.get(*input).map_or("", |input| &input.name)
             }
         };
         let (most, concurrency) = (limits.fan_out.min(limits.calls), self.plan.concurrency);
         let once = if is_safe(&part.method) { ", equal ones once" } else { "" };
-        let several = match part.url.slots().any(|slot| self.is_list(slot)) {
+        let several = match part.url.slots().any(|slot| self.is_list_slot(slot)) {
             true => ", several for a long array",
             false => "",
         };
         format!("a call for each of {over}{several}{once}: at most {most}, {concurrency} at once")
     }
 
-    fn is_list(&self, slot: &crate::template::TemplateSlot) -> bool {
+    fn is_list_slot(&self, slot: &crate::template::TemplateSlot) -> bool {
         match &slot.source {
             crate::template::SlotSource::Input(input) => {
-                let input = self.plan.inputs.all.get(*input);
-                input.is_some_and(|input| input.declared.kind == crate::declaration::InputType::Array)
+                let input = self.plan.inputs.entries.get(*input);
+                input.is_some_and(|input| input.declaration.kind == crate::declaration::InputType::Array)
             }
             source => source.is_many(),
         }
     }
 
-    fn goes(&self, part: &PartPlan, target: &PartPath) -> String {
-        let into = format!("into {} as `{}`", self.name(target.part), target.name);
+    fn describe_target(&self, part: &PartPlan, target: &PartPath) -> String {
+        let into = format!("into {} as `{}`", self.part_name(target.part), target.name);
         match &part.joins {
-            Some(joins) if joins.one == RowCardinality::Only(false) => {
-                format!("{into}, an array by {}", joins.on)
+            Some(joins) if joins.cardinality == RowCardinality::Only(false) => {
+                format!("{into}, an array by {}", joins.key_text)
             }
-            Some(joins) => format!("{into}, by {}", joins.on),
+            Some(joins) => format!("{into}, by {}", joins.key_text),
             None => into,
         }
     }
 
-    fn shape(&self) -> String {
+    fn describe_shape(&self) -> String {
         let list = |parts: &mut dyn Iterator<Item = usize>| {
-            parts.map(|part| self.name(part)).collect::<Vec<_>>().join(", ")
+            parts.map(|part| self.part_name(part)).collect::<Vec<_>>().join(", ")
         };
         match &self.plan.answer {
-            AggregateShape::Part(part) => self.name(*part).to_owned(),
+            AggregateShape::Part(part) => self.part_name(*part).to_owned(),
             AggregateShape::Parts(parts) => {
                 format!("{{ {} }}", list(&mut parts.iter().map(|(_, part)| *part)))
             }
@@ -145,18 +145,18 @@ impl Aggregate {
         }
     }
 
-    fn name(&self, part: usize) -> &str {
+    fn part_name(&self, part: usize) -> &str {
         &self.plan.parts[part].name
     }
 }
 
-fn input(input: &crate::input::AggregateInput) -> String {
-    let kind = format!("{:?}", input.declared.kind).to_ascii_lowercase();
+fn describe_input(input: &crate::input::AggregateInput) -> String {
+    let kind = format!("{:?}", input.declaration.kind).to_ascii_lowercase();
     let mut words = format!("{} ({}, {kind}", input.name, input.place.name());
-    if let Some(default) = &input.declared.default {
+    if let Some(default) = &input.declaration.default {
         words.push_str(&format!(", default {default}"));
     }
-    if let Some(most) = input.declared.maximum {
+    if let Some(most) = input.declaration.maximum {
         words.push_str(&format!(", at most {most}"));
     }
     words + ")"
@@ -166,17 +166,17 @@ impl AggregateExplanation {
     /// Returns the calls as a Mermaid flowchart. Solid arrows are dependencies, dotted arrows lead to the
     /// part that a value is put into.
     #[must_use]
-    pub fn mermaid(&self) -> String {
+    pub fn to_mermaid(&self) -> String {
         let mut text = "flowchart LR\n".to_owned();
         for step in &self.steps {
             let call = step.call.replace('"', "&quot;");
             text.push_str(&format!("  {}[\"{}<br/>{call}\"]\n", step.part, step.part));
         }
         for step in &self.steps {
-            for need in &step.needs {
+            for need in &step.dependencies {
                 text.push_str(&format!("  {need} --> {}\n", step.part));
             }
-            if let Some(target) = &step.into {
+            if let Some(target) = &step.target_part {
                 text.push_str(&format!("  {} -.-> {target}\n", step.part));
             }
         }
@@ -196,9 +196,9 @@ impl fmt::Display for AggregateExplanation {
             let number = if step.wave == wave { String::new() } else { step.wave.to_string() };
             wave = step.wave;
             writeln!(out, "{number:>3}  {:width$}  {}", step.part, step.call)?;
-            let mut notes = vec![step.times.clone()];
-            notes.extend(step.goes.clone());
-            notes.extend((step.fails != "required").then(|| step.fails.to_owned()));
+            let mut notes = vec![step.call_count.clone()];
+            notes.extend(step.destination.clone());
+            notes.extend((step.failure_effect != "required").then(|| step.failure_effect.to_owned()));
             writeln!(out, "     {:width$}  {}", "", notes.join("; "))?;
         }
         writeln!(out, "  response {}", self.response)?;

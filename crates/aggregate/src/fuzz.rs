@@ -9,7 +9,9 @@ use http_body_util::BodyExt;
 use services::{BytesConfig, RequestCall, body};
 
 use crate::template::{BodyTemplate, TemplatePiece, TemplateScope, UrlTemplate};
-use crate::tests::rig::{AggregateFixture, AggregateTestService, TestServiceResponse, pool, services};
+use crate::tests::fixture::{
+    AggregateFixture, AggregateTestService, TestServiceResponse, test_services, unlimited_pool,
+};
 use crate::{Aggregate, AggregateContext, AggregateDeclaration, AggregateLimitsConfig};
 
 const NAMES: TemplateScope<'_> = TemplateScope { inputs: &["limit"], parts: &["a", "b"] };
@@ -42,7 +44,7 @@ fn template_pieces_reproduce_the_text() {
         let text = String::from_utf8_lossy(text);
         let _ =
             (UrlTemplate::parse(&text, NAMES), BodyTemplate::parse(&serde_json::Value::from(&*text), NAMES));
-        let Ok(pieces) = NAMES.template(&text) else { return };
+        let Ok(pieces) = NAMES.parse_template(&text) else { return };
         let written = pieces.iter().map(|piece| match piece {
             TemplatePiece::Text(text) => text.replace('{', "{{").replace('}', "}}"),
             TemplatePiece::Slot(slot) => format!("{{{}}}", slot.text),
@@ -71,7 +73,7 @@ fn rejects_or_explains_any_declaration() {
         ",\"apart\":true",
     ];
     let stage = AggregateTestService::default();
-    let services = services(&stage.into());
+    let services = test_services(&stage.into());
     ::fuzz::check(words, |text: &[u8]| {
         let text = format!(r#"{{"parts":{{"a":{{"get":"profile/a"}},{}}}}}"#, String::from_utf8_lossy(text));
         let Ok(declared) = serde_json::from_str::<AggregateDeclaration>(&text) else { return };
@@ -79,7 +81,7 @@ fn rejects_or_explains_any_declaration() {
             path: "/here",
             services: &services,
             documents: &BTreeMap::new(),
-            offload: &pool(),
+            offload: &unlimited_pool(),
         };
         if let Ok(aggregate) = Aggregate::new(&declared, &AggregateLimitsConfig::default(), &ground) {
             assert_eq!(aggregate.explain().steps.len(), declared.parts.len());
@@ -123,7 +125,7 @@ fn upstream_values_never_change_the_declared_call_target() {
         for answer in [format!("[{text}]"), format!("[\"{text}\"]")] {
             let rig = AggregateFixture::new(declared, &[("profile/a", 200, &answer), ("*", 200, "[1]")]);
             let _ = runtime.block_on(rig.send(Request::get("/here").body("").unwrap()));
-            for line in rig.lines().iter().filter(|line| *line != "GET profile/a") {
+            for line in rig.call_lines().iter().filter(|line| *line != "GET profile/a") {
                 let (path, query) = line.split_once('?').expect("a query");
                 let segments: Vec<&str> = path.split('/').collect();
                 let [_, _, value, end] = segments[..] else { panic!("{line}") };
@@ -135,7 +137,7 @@ fn upstream_values_never_change_the_declared_call_target() {
 }
 
 /// Aggregates of every kind, with joins, `each`, fields, merges, batches and optional parts.
-const DECLARED: &[&str] = &[
+const DECLARATIONS: &[&str] = &[
     r#"{"parts":{"a":{"get":"profile/a"},
         "b":{"get":"order/b?ids={$.a[*].id}","batch":3,"join":{"into":"a","on":"id = id","one":"first"}}}}"#,
     r#"{"parts":{"a":{"get":"profile/a","at":"/items","fields":["id","a"]},
@@ -157,11 +159,11 @@ const MEMBERS: generate::KnownMemberNames<'static> =
     generate::KnownMemberNames(&["id", "a", "items", "ids", "b", "rows"]);
 
 /// Generates a response for each call.
-fn answers(choices: &mut ByteChoices<'_>) -> BTreeMap<String, TestServiceResponse> {
+fn generate_responses(choices: &mut ByteChoices<'_>) -> BTreeMap<String, TestServiceResponse> {
     let lines = ["GET profile/a", "GET order/b", "GET catalog/c", "POST order/b", "GET order/b/7", "GET *"];
     let answer = |choices: &mut ByteChoices<'_>| {
         let status = choices.pick(&[200, 200, 200, 200, 200, 204, 206, 304, 404, 500]);
-        TestServiceResponse::Says(status, generate::text(choices, MEMBERS))
+        TestServiceResponse::Text(status, generate::text(choices, MEMBERS))
     };
     lines.into_iter().map(|line| (line.to_owned(), answer(choices))).collect()
 }
@@ -176,24 +178,26 @@ fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
         memory: BytesConfig::mib(4),
         ..AggregateLimitsConfig::default()
     };
-    let rigs: Vec<AggregateFixture> =
-        DECLARED.iter().map(|declared| AggregateFixture::at("/here", declared, limits, &[])).collect();
+    let rigs: Vec<AggregateFixture> = DECLARATIONS
+        .iter()
+        .map(|declared| AggregateFixture::with_limits("/here", declared, limits, &[]))
+        .collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     ::fuzz::run("aggregate_answers", &[], |bytes| {
         let mut choices = ByteChoices::new(bytes);
         let rig = &rigs[choices.below(rigs.len())];
-        let mut answers = answers(&mut choices);
+        let mut answers = generate_responses(&mut choices);
         // `*` does not provide responses for POST.
-        answers.entry("POST *".to_owned()).or_insert(TestServiceResponse::Says(200, "1".to_owned()));
-        *rig.stage.answers.lock().unwrap() = answers;
-        let [one, other] = [(); 2].map(|()| runtime.block_on(answer(rig)));
+        answers.entry("POST *".to_owned()).or_insert(TestServiceResponse::Text(200, "1".to_owned()));
+        *rig.test_service.answers.lock().unwrap() = answers;
+        let [one, other] = [(); 2].map(|()| runtime.block_on(fetch_response(rig)));
         assert_eq!(one, other, "equal upstream responses must give equal responses");
-        rig.stage.seen.lock().unwrap().clear();
+        rig.test_service.recorded_calls.lock().unwrap().clear();
     });
 }
 
 /// Returns the status and text of a response. The text is `None` if the response was aborted.
-async fn answer(rig: &AggregateFixture) -> (u16, Option<String>) {
+async fn fetch_response(rig: &AggregateFixture) -> (u16, Option<String>) {
     let request = Request::get("/here").body(body::empty()).unwrap();
     let response = match rig.aggregate.handle(request, RequestCall::unlimited()).await {
         Ok(response) => response,

@@ -12,11 +12,11 @@ use crate::mistake::{AggregateMistakeKind, AggregateMistakes};
 use crate::problem::AggregateError;
 
 /// The default maximum length of a text or list.
-pub(crate) const LONGEST: usize = 1000;
+pub(crate) const DEFAULT_MAX_LENGTH: usize = 1000;
 
 /// The declared inputs.
 pub(crate) struct InputSet {
-    pub(crate) all: Vec<AggregateInput>,
+    pub(crate) entries: Vec<AggregateInput>,
     /// The segments of the route's path.
     segments: Vec<RouteSegment>,
 }
@@ -25,11 +25,11 @@ pub(crate) struct InputSet {
 pub(crate) struct AggregateInput {
     pub(crate) name: Box<str>,
     pub(crate) place: InputLocation,
-    pub(crate) declared: declaration::InputDeclaration,
+    pub(crate) declaration: declaration::InputDeclaration,
     /// The type of the items. For a type other than an array, the type of the value.
-    pub(crate) item: InputType,
+    pub(crate) item_type: InputType,
     default: Option<AggregateInputValue>,
-    values: Vec<String>,
+    allowed_values: Vec<String>,
 }
 
 /// The location of an input in the request.
@@ -53,7 +53,7 @@ pub(crate) struct AggregateInputValue {
     pub(crate) texts: Vec<String>,
     pub(crate) is_list: bool,
     /// Whether the texts are unquoted in JSON.
-    pub(crate) is_bare: bool,
+    pub(crate) is_unquoted: bool,
 }
 
 /// The values of a request's inputs, in the order of their declarations.
@@ -71,12 +71,13 @@ impl InputSet {
             None => RouteSegment::Literal,
         };
         let segments: Vec<RouteSegment> = path.split('/').map(segment).collect();
-        let all = declared.iter().map(|(name, input)| read(name, input, &segments, mistakes)).collect();
-        let inputs = Self { all, segments };
+        let all =
+            declared.iter().map(|(name, input)| read_declaration(name, input, &segments, mistakes)).collect();
+        let inputs = Self { entries: all, segments };
         for (number, segment) in inputs.segments.iter().enumerate() {
             let RouteSegment::Named(name) = segment else { continue };
             if !inputs
-                .all
+                .entries
                 .iter()
                 .any(|input| matches!(input.place, InputLocation::Path(place) if place == number))
             {
@@ -94,22 +95,22 @@ impl InputSet {
 
     /// Returns the headers that inputs are read from.
     pub(crate) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
-        self.all.iter().filter_map(|input| match &input.place {
+        self.entries.iter().filter_map(|input| match &input.place {
             InputLocation::Header(name) => Some(name),
             _ => None,
         })
     }
 
     /// Reads the values of a request.
-    pub(crate) fn read(&self, request: &Parts) -> Result<AggregateInputValues, AggregateError> {
-        let mut parameters = self.parameters(request.uri.query().unwrap_or_default()).into_iter();
-        let mut values = AggregateInputValues::with_capacity(self.all.len());
-        for input in &self.all {
+    pub(crate) fn read_values(&self, request: &Parts) -> Result<AggregateInputValues, AggregateError> {
+        let mut parameters = self.query_parameters(request.uri.query().unwrap_or_default()).into_iter();
+        let mut values = AggregateInputValues::with_capacity(self.entries.len());
+        for input in &self.entries {
             let mut texts = parameters.next().unwrap_or_default();
             match &input.place {
                 InputLocation::Path(segment) => {
                     let segment = request.uri.path().split('/').nth(*segment);
-                    texts.extend(segment.map(|text| unescaped(text, b'+').collect::<Vec<u8>>()));
+                    texts.extend(segment.map(|text| percent_decode(text, b'+').collect::<Vec<u8>>()));
                 }
                 InputLocation::Query(_) => {}
                 InputLocation::Header(name) => {
@@ -117,20 +118,21 @@ impl InputSet {
                 }
             }
             let texts = texts.into_iter().map(String::from_utf8).collect::<Result<_, _>>();
-            values.push(input.value(texts.map_err(|_| input.invalid("be in UTF-8".to_owned()))?)?);
+            values
+                .push(input.parse_value(texts.map_err(|_| input.invalid_error("be in UTF-8".to_owned()))?)?);
         }
         Ok(values)
     }
 
     /// Returns the decoded query parameters of each input. Others are not decoded, since there may be
     /// thousands.
-    fn parameters(&self, query: &str) -> Vec<Vec<Vec<u8>>> {
-        let mut values = vec![Vec::new(); self.all.len()];
+    fn query_parameters(&self, query: &str) -> Vec<Vec<Vec<u8>>> {
+        let mut values = vec![Vec::new(); self.entries.len()];
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         for (name, value) in pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))) {
-            for (input, values) in self.all.iter().zip(&mut values) {
+            for (input, values) in self.entries.iter().zip(&mut values) {
                 if matches!(&input.place, InputLocation::Query(known) if is_named(name, known)) {
-                    values.push(unescaped(value, b' ').collect());
+                    values.push(percent_decode(value, b' ').collect());
                 }
             }
         }
@@ -139,17 +141,17 @@ impl InputSet {
 }
 
 impl AggregateInput {
-    fn value(&self, texts: Vec<String>) -> Result<Option<AggregateInputValue>, AggregateError> {
+    fn parse_value(&self, texts: Vec<String>) -> Result<Option<AggregateInputValue>, AggregateError> {
         if texts.is_empty() {
-            return match (&self.default, self.declared.required) {
+            return match (&self.default, self.declaration.required) {
                 (None, true) => {
                     Err(AggregateError::InputMissing { input: self.name.clone(), place: self.place.name() })
                 }
                 (default, _) => Ok(default.clone()),
             };
         }
-        let is_list = self.declared.kind == InputType::Array;
-        let longest = self.declared.max_length.unwrap_or(LONGEST);
+        let is_list = self.declaration.kind == InputType::Array;
+        let longest = self.declaration.max_length.unwrap_or(DEFAULT_MAX_LENGTH);
         let texts: Vec<String> = match is_list {
             true => texts
                 .iter()
@@ -158,23 +160,26 @@ impl AggregateInput {
                 .take(longest.saturating_add(1))
                 .map(str::to_owned)
                 .collect(),
-            false if texts.len() > 1 => return Err(self.invalid("occur once".to_owned())),
+            false if texts.len() > 1 => return Err(self.invalid_error("occur once".to_owned())),
             false => texts,
         };
         if is_list && texts.len() > longest {
-            return Err(self.invalid(format!("have at most {longest} items")));
+            return Err(self.invalid_error(format!("have at most {longest} items")));
         }
-        texts.iter().try_for_each(|text| self.check(text, longest)).map_err(|must| self.invalid(must))?;
-        Ok(Some(AggregateInputValue { texts, is_list, is_bare: self.item != InputType::String }))
+        texts
+            .iter()
+            .try_for_each(|text| self.check_text(text, longest))
+            .map_err(|must| self.invalid_error(must))?;
+        Ok(Some(AggregateInputValue { texts, is_list, is_unquoted: self.item_type != InputType::String }))
     }
 
-    fn invalid(&self, must: String) -> AggregateError {
+    fn invalid_error(&self, must: String) -> AggregateError {
         AggregateError::InputInvalid { input: self.name.clone(), must }
     }
 
     /// Checks a text against the type and bounds of the input. The error is the violated requirement.
-    fn check(&self, text: &str, longest: usize) -> Result<(), String> {
-        let number = match self.item {
+    fn check_text(&self, text: &str, longest: usize) -> Result<(), String> {
+        let number = match self.item_type {
             InputType::Integer if !is_integer(text) => return Err("be a whole number".to_owned()),
             InputType::Number if !is_number(text) => return Err("be a number".to_owned()),
             InputType::Boolean if !matches!(text, "true" | "false") => {
@@ -187,16 +192,16 @@ impl AggregateInput {
             _ => None,
         };
         if let Some(number) = number {
-            if let Some(least) = self.declared.minimum.filter(|least| number < *least) {
+            if let Some(least) = self.declaration.minimum.filter(|least| number < *least) {
                 return Err(format!("be at least {least}"));
             }
-            if let Some(most) = self.declared.maximum.filter(|most| number > *most) {
+            if let Some(most) = self.declaration.maximum.filter(|most| number > *most) {
                 return Err(format!("be at most {most}"));
             }
         }
-        match self.values.is_empty() || self.values.iter().any(|value| value == text) {
+        match self.allowed_values.is_empty() || self.allowed_values.iter().any(|value| value == text) {
             true => Ok(()),
-            false => Err(format!("be one of `{}`", self.values.join("`, `"))),
+            false => Err(format!("be one of `{}`", self.allowed_values.join("`, `"))),
         }
     }
 }
@@ -212,7 +217,7 @@ impl InputLocation {
     }
 }
 
-fn read(
+fn read_declaration(
     name: &str,
     declared: &declaration::InputDeclaration,
     segments: &[RouteSegment],
@@ -282,21 +287,21 @@ fn read(
     if declared.minimum > declared.maximum && declared.maximum.is_some() {
         wrong("minimum", "`minimum` is greater than `maximum`", "make it smaller");
     }
-    let longest = declared.max_length.unwrap_or(LONGEST);
+    let longest = declared.max_length.unwrap_or(DEFAULT_MAX_LENGTH);
     if declared.max_length.is_some() && declared.kind != InputType::Array && item != InputType::String {
         wrong("max_length", "only texts and arrays have a length", "leave it out, or use `maximum`");
     }
     let mut input = AggregateInput {
         name: name.into(),
         place: stands,
-        declared: declared.clone(),
-        item,
+        declaration: declared.clone(),
+        item_type: item,
         default: None,
-        values: Vec::new(),
+        allowed_values: Vec::new(),
     };
-    let values: Vec<String> = declared.values.iter().map(text).collect();
+    let values: Vec<String> = declared.values.iter().map(request_text).collect();
     for (number, value) in values.iter().enumerate() {
-        if let Err(must) = input.check(value, longest) {
+        if let Err(must) = input.check_text(value, longest) {
             wrong(
                 &format!("enum/{number}"),
                 &format!("no request can have this value: it must {must}"),
@@ -304,13 +309,13 @@ fn read(
             );
         }
     }
-    input.values = values;
+    input.allowed_values = values;
     if let Some(default) = &declared.default {
         let texts = match default {
-            JsonValue::Array(items) => items.iter().map(text).collect(),
-            other => vec![text(other)],
+            JsonValue::Array(items) => items.iter().map(request_text).collect(),
+            other => vec![request_text(other)],
         };
-        match input.value(texts) {
+        match input.parse_value(texts) {
             Ok(value) => input.default = value,
             Err(error) => mistakes.add(
                 AggregateMistakeKind::Input,
@@ -324,7 +329,7 @@ fn read(
 }
 
 /// Returns a value as it is spelled in a request.
-fn text(value: &JsonValue) -> String {
+fn request_text(value: &JsonValue) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -345,11 +350,11 @@ fn is_number(text: &str) -> bool {
 
 /// Whether the encoded name of a query parameter is this name.
 fn is_named(encoded: &str, name: &str) -> bool {
-    encoded.len() >= name.len() && unescaped(encoded, b' ').eq(name.bytes())
+    encoded.len() >= name.len() && percent_decode(encoded, b' ').eq(name.bytes())
 }
 
 /// Decodes percent-encoding, with `plus` for each `+`. Invalid escapes remain unchanged.
-fn unescaped(text: &str, plus: u8) -> impl Iterator<Item = u8> {
+fn percent_decode(text: &str, plus: u8) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
         let (byte, behind) = rest.split_first()?;
@@ -371,7 +376,7 @@ fn unescaped(text: &str, plus: u8) -> impl Iterator<Item = u8> {
 mod tests {
     use super::*;
 
-    fn read(declared: &str, path: &str, target: &str) -> Result<AggregateInputValues, String> {
+    fn read_inputs(declared: &str, path: &str, target: &str) -> Result<AggregateInputValues, String> {
         let declared: IndexMap<String, declaration::InputDeclaration> =
             serde_json::from_str(declared).unwrap();
         let mut mistakes = AggregateMistakes::default();
@@ -381,7 +386,7 @@ mod tests {
         }
         let (parts, ()) =
             http::Request::get(target).header("x-tenant", "acme").body(()).unwrap().into_parts();
-        inputs.read(&parts).map_err(|error| error.to_string())
+        inputs.read_values(&parts).map_err(|error| error.to_string())
     }
 
     fn texts(values: AggregateInputValues) -> Vec<Vec<String>> {
@@ -392,7 +397,7 @@ mod tests {
     fn reads_inputs_from_path_query_and_headers() {
         let declared = r#"{"id":{"type":"string"},"ids":{"type":"array","items":"integer"},"limit":{"type":"integer","default":20},
             "tenant":{"type":"string","in":"header","name":"x-tenant"},"page":{"type":"integer"}}"#;
-        let values = read(declared, "/a/{id}/b", "/a/caf%C3%A9/b?ids=1,2&ids=3&other=x").unwrap();
+        let values = read_inputs(declared, "/a/{id}/b", "/a/caf%C3%A9/b?ids=1,2&ids=3&other=x").unwrap();
         assert_eq!(texts(values), [vec!["café"], vec!["1", "2", "3"], vec!["20"], vec!["acme"], vec![]]);
     }
 
@@ -400,9 +405,9 @@ mod tests {
     fn decodes_names_and_values_of_parameters() {
         let declared = r#"{"ab":{"type":"array","name":"a b"},"x":{"type":"string"}}"#;
         let target = "/a?a+b=1+2&a%20b=%2B&%61%20b=%2&a%2Bb=4&A+b=5&&=6&a%20b&x=%C3%A9%ZZ+%25";
-        let values = read(declared, "/a", target).unwrap();
+        let values = read_inputs(declared, "/a", target).unwrap();
         assert_eq!(texts(values), [vec!["1 2", "+", "%2"], vec!["é%ZZ %"]]);
-        let values = read(r#"{"id":{"type":"string"}}"#, "/a/{id}", "/a/b+%2b").unwrap();
+        let values = read_inputs(r#"{"id":{"type":"string"}}"#, "/a/{id}", "/a/b+%2b").unwrap();
         assert_eq!(texts(values), [["b++"]]);
     }
 
@@ -423,10 +428,10 @@ mod tests {
             ("n=1&b=yes", "`b` must be `true` or `false`"),
             ("n=1&t=long", "`t` must have at most 3 bytes"),
         ] {
-            let error = read(declared, "/a", &format!("/a?{query}")).unwrap_err();
+            let error = read_inputs(declared, "/a", &format!("/a?{query}")).unwrap_err();
             assert!(error.contains(known), "{query}: {error}");
         }
-        assert!(read(declared, "/a", "/a?n=99&s=a&x=-1.5e3&b=true&t=abc").is_ok());
+        assert!(read_inputs(declared, "/a", "/a?n=99&s=a&x=-1.5e3&b=true&t=abc").is_ok());
     }
 
     #[test]
@@ -447,7 +452,7 @@ mod tests {
                 "/input/n/enum/1: no request can have this value",
             ),
         ] {
-            let error = read(declared, path, "/a").unwrap_err();
+            let error = read_inputs(declared, path, "/a").unwrap_err();
             assert!(error.contains(known), "{error}");
         }
     }

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The bytes left for a request's own structures. Only one task uses it at a time.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
-    left: AtomicUsize,
+    remaining: AtomicUsize,
     /// The number of items that lists have dropped.
     #[cfg(test)]
-    pub(crate) dropped: AtomicUsize,
+    pub(crate) dropped_items: AtomicUsize,
 }
 
 /// A list that charges its memory to a budget before it allocates.
@@ -27,38 +27,38 @@ pub(crate) struct MemoryExhausted;
 impl MemoryBudget {
     pub(crate) fn new(bytes: u64) -> Self {
         Self {
-            left: AtomicUsize::new(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            remaining: AtomicUsize::new(usize::try_from(bytes).unwrap_or(usize::MAX)),
             #[cfg(test)]
-            dropped: AtomicUsize::new(0),
+            dropped_items: AtomicUsize::new(0),
         }
     }
 
-    pub(crate) fn left(&self) -> usize {
-        self.left.load(Ordering::Relaxed)
+    pub(crate) fn remaining(&self) -> usize {
+        self.remaining.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn take(&self, bytes: usize) -> Result<(), MemoryExhausted> {
-        let left = self.left().checked_sub(bytes).ok_or(MemoryExhausted)?;
-        self.left.store(left, Ordering::Relaxed);
+    pub(crate) fn charge(&self, bytes: usize) -> Result<(), MemoryExhausted> {
+        let left = self.remaining().checked_sub(bytes).ok_or(MemoryExhausted)?;
+        self.remaining.store(left, Ordering::Relaxed);
         Ok(())
     }
 
     /// Runs work that keeps no memory, and releases the memory charged for it.
-    pub(crate) fn lend<T>(&self, work: impl FnOnce() -> T) -> T {
-        let left = self.left();
+    pub(crate) fn charge_temporarily<T>(&self, work: impl FnOnce() -> T) -> T {
+        let left = self.remaining();
         let done = work();
-        self.left.store(left, Ordering::Relaxed);
+        self.remaining.store(left, Ordering::Relaxed);
         done
     }
 
     /// Releases memory that was charged.
-    pub(crate) fn give_back(&self, bytes: usize) {
-        self.left.store(self.left().saturating_add(bytes), Ordering::Relaxed);
+    pub(crate) fn release(&self, bytes: usize) {
+        self.remaining.store(self.remaining().saturating_add(bytes), Ordering::Relaxed);
     }
 
     /// Charges the memory of `count` values.
-    pub(crate) fn take_for<T>(&self, count: usize) -> Result<(), MemoryExhausted> {
-        self.take(count.saturating_mul(size_of::<T>()))
+    pub(crate) fn charge_for<T>(&self, count: usize) -> Result<(), MemoryExhausted> {
+        self.charge(count.saturating_mul(size_of::<T>()))
     }
 }
 
@@ -71,10 +71,10 @@ impl<'b, T> BudgetedVec<'b, T> {
     pub(crate) fn push(&mut self, item: T) {
         if self.items.len() == self.items.capacity() {
             let more = self.items.len().max(4);
-            self.is_full = self.is_full || self.budget.take_for::<T>(more).is_err();
+            self.is_full = self.is_full || self.budget.charge_for::<T>(more).is_err();
             if self.is_full {
                 #[cfg(test)]
-                self.budget.dropped.fetch_add(1, Ordering::Relaxed);
+                self.budget.dropped_items.fetch_add(1, Ordering::Relaxed);
                 return;
             }
             self.items.reserve_exact(more);
@@ -103,7 +103,7 @@ mod tests {
         let mut list = BudgetedVec::new(&budget);
         (0..64_u64).for_each(|item| list.push(item));
         assert_eq!(list.finish().unwrap().len(), 64);
-        assert_eq!(budget.left(), 36 * 8);
+        assert_eq!(budget.remaining(), 36 * 8);
         let mut list = BudgetedVec::new(&budget);
         (0..1_000_000_u64).for_each(|item| list.push(item));
         assert!(list.items.capacity() <= 36);

@@ -7,18 +7,18 @@ use serde_json::{Map, Value, json};
 
 use crate::aggregate::Aggregate;
 use crate::declaration::{InputType, RowCardinality};
-use crate::input::{AggregateInput, InputLocation, LONGEST};
-use crate::plan::{AggregateShape, ERRORS, PartPlan};
+use crate::input::{AggregateInput, DEFAULT_MAX_LENGTH, InputLocation};
+use crate::plan::{AggregateShape, ERRORS_MEMBER, PartPlan};
 
 /// The maximum nesting of schemas. Deeper schemas accept any value.
-const DEPTH: usize = 12;
+const MAX_SCHEMA_DEPTH: usize = 12;
 
 impl Aggregate {
     /// Returns the operation. Its path is the route's, its method the first of [`Aggregate::methods`].
     #[must_use]
     pub fn operation(&self) -> Value {
         let plan = &self.plan;
-        let parameters: Vec<Value> = plan.inputs.all.iter().map(parameter).collect();
+        let parameters: Vec<Value> = plan.inputs.entries.iter().map(parameter_object).collect();
         let answer = json!({
             "description": "The answer.",
             "headers": { "ORFA-Parts": {
@@ -27,12 +27,12 @@ impl Aggregate {
         });
         let mut responses = Map::new();
         responses.insert("200".to_owned(), answer.clone());
-        if plan.partial.as_u16() != 200 {
-            responses.insert(plan.partial.as_u16().to_string(), answer);
+        if plan.partial_status.as_u16() != 200 {
+            responses.insert(plan.partial_status.as_u16().to_string(), answer);
         }
         responses.insert("default".to_owned(), json!({ "description": "A problem by RFC 9457." }));
         let mut operation = Map::new();
-        let words = [("summary", &self.declared.summary), ("description", &self.declared.description)];
+        let words = [("summary", &self.declaration.summary), ("description", &self.declaration.description)];
         operation.extend(
             words
                 .iter()
@@ -55,7 +55,7 @@ impl Aggregate {
             let mut properties: Map<String, Value> =
                 members.into_iter().map(|(name, schema, _)| (name, schema)).collect();
             properties.insert(
-                ERRORS.to_owned(),
+                ERRORS_MEMBER.to_owned(),
                 json!({ "type": "array", "items": { "type": "object" },
                 "description": "The optional parts that failed; absent where none did." }),
             );
@@ -69,7 +69,7 @@ impl Aggregate {
                 object(parts.iter().map(|(_, part)| member(part)).collect())
             }
             AggregateShape::Merged(parts, _) => {
-                let members = parts.iter().flat_map(|part| properties(self.part_schema(*part)));
+                let members = parts.iter().flat_map(|part| take_properties(self.part_schema(*part)));
                 object(members.map(|(name, schema)| (name, schema, false)).collect())
             }
         }
@@ -78,65 +78,66 @@ impl Aggregate {
     /// Returns the schema of a part in the response.
     fn part_schema(&self, number: usize) -> Value {
         let schema = self.value_schema(number);
-        if self.plan.parts[number].is_required() { schema } else { or_null(schema) }
+        if self.plan.parts[number].is_required() { schema } else { nullable_schema(schema) }
     }
 
     /// Returns the schema of a part's value, including the parts that are put into it.
     fn value_schema(&self, number: usize) -> Value {
         let part = &self.plan.parts[number];
-        let mut schema = self.called(part).unwrap_or_else(|| json!({}));
-        if let Ok(path) = JsonPath::parse(&part.at) {
-            schema = at(schema, path.steps());
+        let mut schema = self.call_schema(part).unwrap_or_else(|| json!({}));
+        if let Ok(path) = JsonPath::parse(&part.pointer) {
+            schema = schema_at_path(schema, path.steps());
         }
         if part.joins.is_some() && !is_array(&schema) {
             schema = json!({ "type": "array", "items": schema });
         }
         if let Some(fields) = &part.fields {
-            schema = chosen(schema, fields.iter().map(|(name, path)| (name, path)));
+            schema = select_schema_fields(schema, fields.iter().map(|(name, path)| (name, path)));
         }
-        if part.each.as_ref().is_some_and(|each| each.into.is_none()) {
+        if part.each.as_ref().is_some_and(|each| each.target.is_none()) {
             schema = json!({ "type": "array", "items": schema });
         }
         for child in &part.children {
             let child_part = &self.plan.parts[*child];
-            let Some(target) = child_part.goes_into() else { continue };
+            let Some(target) = child_part.put_target() else { continue };
             let value = match &child_part.joins {
-                Some(joins) if joins.one != RowCardinality::Only(false) => {
-                    or_null(items(self.value_schema(*child)))
+                Some(joins) if joins.cardinality != RowCardinality::Only(false) => {
+                    nullable_schema(items_schema(self.value_schema(*child)))
                 }
                 _ => self.part_schema(*child),
             };
-            put(&mut schema, target.path.steps(), &target.name, value);
+            insert_member(&mut schema, target.path.steps(), &target.name, value);
         }
         schema
     }
 
     /// Returns the schema of a part's call from the service's document.
-    fn called(&self, part: &PartPlan) -> Option<Value> {
+    fn call_schema(&self, part: &PartPlan) -> Option<Value> {
         let document = self.documents.get(&**part.service.name())?;
         let path = crate::plan::sample(&part.url.path);
         let operations =
             document.operations.iter().filter(|operation| operation.method == part.method.as_str());
-        let mut fitting: Vec<_> = operations.filter(|operation| fits(&operation.path, &path)).collect();
+        let mut fitting: Vec<_> =
+            operations.filter(|operation| path_matches(&operation.path, &path)).collect();
         // `/users/me` takes precedence over `/users/{id}`.
         fitting.sort_by_key(|operation| operation.path.matches('{').count());
         fitting.first()?.answers.iter().find_map(|content| match content {
-            BodyContent::Json(schema) => Some(written(schema, document, DEPTH)),
+            BodyContent::Json(schema) => Some(schema_json(schema, document, MAX_SCHEMA_DEPTH)),
             _ => None,
         })
     }
 }
 
 /// Whether a path matches a path template.
-fn fits(template: &str, path: &str) -> bool {
+fn path_matches(template: &str, path: &str) -> bool {
     let is_same = |(known, found): (&str, &str)| known == found || (known.contains('{') && !found.is_empty());
     template.split('/').count() == path.split('/').count()
         && template.split('/').zip(path.split('/')).all(is_same)
 }
 
-fn parameter(input: &AggregateInput) -> Value {
+fn parameter_object(input: &AggregateInput) -> Value {
     let name = match &input.place {
-        InputLocation::Path(_) => input.declared.name.as_deref().unwrap_or(&input.name),
+        InputLocation::Path(_) => input.declaration.name.as_deref().unwrap_or(&input.name),
         InputLocation::Query(name) => name,
         InputLocation::Header(name) => name.as_str(),
     };
@@ -147,30 +148,30 @@ fn parameter(input: &AggregateInput) -> Value {
         InputType::Boolean => "boolean",
         InputType::String | InputType::Array => "string",
     };
-    schema.insert("type".to_owned(), kind(input.item).into());
-    for (word, bound) in [("minimum", input.declared.minimum), ("maximum", input.declared.maximum)] {
-        schema.extend(bound.map(|bound| (word.to_owned(), number(bound))));
+    schema.insert("type".to_owned(), kind(input.item_type).into());
+    for (word, bound) in [("minimum", input.declaration.minimum), ("maximum", input.declaration.maximum)] {
+        schema.extend(bound.map(|bound| (word.to_owned(), bound_value(bound))));
     }
-    if !input.declared.values.is_empty() {
-        schema.insert("enum".to_owned(), input.declared.values.clone().into());
+    if !input.declaration.values.is_empty() {
+        schema.insert("enum".to_owned(), input.declaration.values.clone().into());
     }
-    let longest = input.declared.max_length.unwrap_or(LONGEST);
-    if input.item == InputType::String {
+    let longest = input.declaration.max_length.unwrap_or(DEFAULT_MAX_LENGTH);
+    if input.item_type == InputType::String {
         schema.insert("maxLength".to_owned(), longest.into());
     }
-    let is_list = input.declared.kind == InputType::Array;
+    let is_list = input.declaration.kind == InputType::Array;
     let mut schema = match is_list {
         true => json!({ "type": "array", "maxItems": longest, "items": schema }),
         false => schema.into(),
     };
-    if let Some(default) = &input.declared.default {
+    if let Some(default) = &input.declaration.default {
         schema["default"] = default.clone();
     }
-    let is_required = matches!(input.place, InputLocation::Path(_)) || input.declared.required;
+    let is_required = matches!(input.place, InputLocation::Path(_)) || input.declaration.required;
     let mut parameter =
         json!({ "name": name, "in": input.place.name(), "required": is_required, "schema": schema });
-    if !input.declared.description.is_empty() {
-        parameter["description"] = input.declared.description.as_str().into();
+    if !input.declaration.description.is_empty() {
+        parameter["description"] = input.declaration.description.as_str().into();
     }
     if is_list && matches!(input.place, InputLocation::Query(_)) {
         parameter["explode"] = false.into();
@@ -180,7 +181,7 @@ fn parameter(input: &AggregateInput) -> Value {
 
 /// Returns a bound, as an integer if possible.
 #[expect(clippy::cast_possible_truncation, reason = "whole numbers below 2^53 only")]
-fn number(bound: f64) -> Value {
+fn bound_value(bound: f64) -> Value {
     match bound.fract() == 0.0 && bound.abs() < 9e15 {
         true => (bound as i64).into(),
         false => bound.into(),
@@ -188,9 +189,9 @@ fn number(bound: f64) -> Value {
 }
 
 /// Writes a schema as OpenAPI 3.1, with named schemas inlined.
-fn written(schema: &OpenApiSchema, document: &OpenApiDocument, depth: usize) -> Value {
+fn schema_json(schema: &OpenApiSchema, document: &OpenApiDocument, depth: usize) -> Value {
     let Some(depth) = depth.checked_sub(1) else { return json!({}) };
-    let inner = |schema: &OpenApiSchema| written(schema, document, depth);
+    let inner = |schema: &OpenApiSchema| schema_json(schema, document, depth);
     let formatted = |kind: &str, format: &Option<String>| match format {
         Some(format) => json!({ "type": kind, "format": format }),
         None => json!({ "type": kind }),
@@ -233,15 +234,15 @@ fn written(schema: &OpenApiSchema, document: &OpenApiDocument, depth: usize) -> 
 }
 
 /// Returns the schema of the value at a path.
-fn at(schema: Value, steps: &[JsonPathStep]) -> Value {
+fn schema_at_path(schema: Value, steps: &[JsonPathStep]) -> Value {
     steps.iter().fold(schema, |mut schema, step| match step {
-        JsonPathStep::Wildcard => items(schema),
+        JsonPathStep::Wildcard => items_schema(schema),
         JsonPathStep::Name(name) => schema["properties"][&**name].take(),
     })
 }
 
 /// Returns the schema of an array's items.
-fn items(mut schema: Value) -> Value {
+fn items_schema(mut schema: Value) -> Value {
     match schema["items"].take() {
         Value::Null => json!({}),
         items => items,
@@ -252,7 +253,7 @@ fn is_array(schema: &Value) -> bool {
     schema["type"] == "array"
 }
 
-fn properties(mut schema: Value) -> Map<String, Value> {
+fn take_properties(mut schema: Value) -> Map<String, Value> {
     match schema["properties"].take() {
         Value::Object(properties) => properties,
         _ => Map::new(),
@@ -260,13 +261,16 @@ fn properties(mut schema: Value) -> Map<String, Value> {
 }
 
 /// Restricts the schema of an object, or of an array's items, to the given fields.
-fn chosen<'a>(schema: Value, fields: impl Iterator<Item = (&'a bytes::Bytes, &'a JsonPath)>) -> Value {
+fn select_schema_fields<'a>(
+    schema: Value,
+    fields: impl Iterator<Item = (&'a bytes::Bytes, &'a JsonPath)>,
+) -> Value {
     if is_array(&schema) {
-        return json!({ "type": "array", "items": chosen(items(schema), fields) });
+        return json!({ "type": "array", "items": select_schema_fields(items_schema(schema), fields) });
     }
     let of_field = |(name, path): (&bytes::Bytes, &JsonPath)| {
         let name: String = serde_json::from_slice(name).unwrap_or_default();
-        let schema = at(schema.clone(), path.steps());
+        let schema = schema_at_path(schema.clone(), path.steps());
         (name, if schema.is_null() { json!({}) } else { schema })
     };
     let properties: Map<String, Value> = fields.map(of_field).collect();
@@ -274,9 +278,9 @@ fn chosen<'a>(schema: Value, fields: impl Iterator<Item = (&'a bytes::Bytes, &'a
 }
 
 /// Adds a member to the schema at a path.
-fn put(schema: &mut Value, steps: &[JsonPathStep], name: &str, value: Value) {
+fn insert_member(schema: &mut Value, steps: &[JsonPathStep], name: &str, value: Value) {
     match steps {
-        [] if is_array(schema) => put(&mut schema["items"], steps, name, value),
+        [] if is_array(schema) => insert_member(&mut schema["items"], steps, name, value),
         [] => {
             if !schema.is_object() {
                 *schema = json!({});
@@ -284,13 +288,13 @@ fn put(schema: &mut Value, steps: &[JsonPathStep], name: &str, value: Value) {
             schema["type"] = "object".into();
             schema["properties"][name] = value;
         }
-        [JsonPathStep::Wildcard, rest @ ..] => put(&mut schema["items"], rest, name, value),
+        [JsonPathStep::Wildcard, rest @ ..] => insert_member(&mut schema["items"], rest, name, value),
         [JsonPathStep::Name(member), rest @ ..] => {
-            put(&mut schema["properties"][&**member], rest, name, value)
+            insert_member(&mut schema["properties"][&**member], rest, name, value)
         }
     }
 }
 
-fn or_null(schema: Value) -> Value {
+fn nullable_schema(schema: Value) -> Value {
     json!({ "anyOf": [schema, { "type": "null" }] })
 }

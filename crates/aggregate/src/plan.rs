@@ -25,7 +25,7 @@ use crate::mistake::{AggregateMistake, AggregateMistakeKind, AggregateMistakes};
 use crate::template::{self, BodyTemplate, TemplateScope, TemplateSlot, TextTemplate, UrlTemplate};
 
 /// The member of the response that lists failed parts.
-pub(crate) const ERRORS: &str = "errors";
+pub(crate) const ERRORS_MEMBER: &str = "errors";
 
 /// The plan of an aggregate.
 pub(crate) struct AggregatePlan {
@@ -36,7 +36,7 @@ pub(crate) struct AggregatePlan {
     pub(crate) method: Method,
     /// Whether any placeholder reads the client's body.
     pub(crate) reads_body: bool,
-    pub(crate) partial: StatusCode,
+    pub(crate) partial_status: StatusCode,
     /// The maximum number of concurrent calls.
     pub(crate) concurrency: usize,
     pub(crate) limits: AggregateLimitsConfig,
@@ -54,16 +54,16 @@ pub(crate) struct PartPlan {
     pub(crate) body: Option<BodyTemplate>,
     pub(crate) each: Option<EachItem>,
     pub(crate) joins: Option<JoinKeys>,
-    pub(crate) at: String,
+    pub(crate) pointer: String,
     /// The name of each field as JSON, and the path of its value.
     pub(crate) fields: Option<Vec<(Bytes, JsonPath)>>,
     pub(crate) fallback: FailureFallback,
     pub(crate) timeout: Option<Duration>,
     pub(crate) batch: Option<usize>,
     /// The parts that must complete before it is called.
-    pub(crate) needs: Vec<usize>,
+    pub(crate) dependencies: Vec<usize>,
     /// Whether no other part reads its value, so that a long response can be streamed.
-    pub(crate) streams: bool,
+    pub(crate) is_streamable: bool,
     /// The parts whose values are put into its value.
     pub(crate) children: Vec<usize>,
 }
@@ -71,9 +71,9 @@ pub(crate) struct PartPlan {
 /// The items that a part is called for.
 #[derive(Clone)]
 pub(crate) struct EachItem {
-    pub(crate) over: ItemSource,
+    pub(crate) source: ItemSource,
     /// The target of the responses, unless they form a list of their own.
-    pub(crate) into: Option<PartPath>,
+    pub(crate) target: Option<PartPath>,
 }
 
 /// The source of the items.
@@ -90,20 +90,20 @@ pub(crate) struct PartPath {
     pub(crate) path: JsonPath,
     pub(crate) name: Box<str>,
     /// The name as JSON.
-    pub(crate) quoted: Bytes,
+    pub(crate) json_name: Bytes,
 }
 
 /// The match of rows with items.
 #[derive(Clone)]
 pub(crate) struct JoinKeys {
-    pub(crate) into: PartPath,
+    pub(crate) target: PartPath,
     pub(crate) item_key: JsonPath,
     pub(crate) row_key: JsonPath,
-    pub(crate) one: RowCardinality,
+    pub(crate) cardinality: RowCardinality,
     pub(crate) missing: MissingRows,
     pub(crate) text: bool,
     /// The keys, as written in the declaration.
-    pub(crate) on: String,
+    pub(crate) key_text: String,
 }
 
 /// The consequence of a part's failure.
@@ -129,14 +129,14 @@ impl PartPlan {
     }
 
     /// Returns the target that its values are put into, if there is one.
-    pub(crate) fn goes_into(&self) -> Option<&PartPath> {
-        let joins = self.joins.as_ref().map(|joins| &joins.into);
-        joins.or_else(|| self.each.as_ref()?.into.as_ref())
+    pub(crate) fn put_target(&self) -> Option<&PartPath> {
+        let joins = self.joins.as_ref().map(|joins| &joins.target);
+        joins.or_else(|| self.each.as_ref()?.target.as_ref())
     }
 
     /// Returns the placeholders of its headers and body.
-    pub(crate) fn slots_beside_url(&self) -> impl Iterator<Item = &TemplateSlot> {
-        let headers = self.headers.iter().flat_map(|(_, template)| template::slots(template));
+    pub(crate) fn non_url_slots(&self) -> impl Iterator<Item = &TemplateSlot> {
+        let headers = self.headers.iter().flat_map(|(_, template)| template::template_slots(template));
         headers.chain(self.body.iter().flat_map(BodyTemplate::slots))
     }
 }
@@ -167,19 +167,20 @@ impl AggregatePlan {
             let mut reader = parts::PartReader {
                 place: append_step("/parts", name),
                 names,
-                declared,
-                ground,
+                declaration: declared,
+                context: ground,
                 mistakes: &mut mistakes,
             };
-            parts.extend(reader.part(name, part));
+            parts.extend(reader.read_part(name, part));
         }
         if parts.len() < part_names.len() {
             return Err(mistakes.into_vec());
         }
-        links::link(&mut parts, declared, &mut mistakes);
-        let answer = shape(declared, names, &parts, &mut mistakes);
+        links::link_parts(&mut parts, declared, &mut mistakes);
+        let answer = resolve_shape(declared, names, &parts, &mut mistakes);
         for part in 0..parts.len() {
-            parts[part].streams = answer.as_ref().is_some_and(|answer| streams(&parts, part, answer));
+            parts[part].is_streamable =
+                answer.as_ref().is_some_and(|answer| is_streamable(&parts, part, answer));
         }
         let reads_body = parts.iter().any(parts::reads_body);
         let is_unsafe = |part: &&PartPlan| !parts::is_safe(&part.method);
@@ -208,7 +209,7 @@ impl AggregatePlan {
                 answer,
                 method,
                 reads_body,
-                partial: partial.unwrap_or(StatusCode::OK),
+                partial_status: partial.unwrap_or(StatusCode::OK),
                 concurrency: if declared.sequential { 1 } else { ground.limits.concurrency as usize },
                 limits: *ground.limits,
             }),
@@ -218,35 +219,36 @@ impl AggregatePlan {
 }
 
 /// Whether a part is copied unchanged into the response, and not read by others.
-fn streams(parts: &[PartPlan], number: usize, answer: &AggregateShape) -> bool {
+fn is_streamable(parts: &[PartPlan], number: usize, answer: &AggregateShape) -> bool {
     let part = &parts[number];
     let is_there = match answer {
         AggregateShape::Part(answer) => *answer == number,
         AggregateShape::Parts(answer) => answer.iter().any(|(_, part)| *part == number),
         AggregateShape::Merged(..) => false,
     };
-    let is_plain = part.each.is_none() && part.joins.is_none() && part.fields.is_none() && part.at.is_empty();
+    let is_plain =
+        part.each.is_none() && part.joins.is_none() && part.fields.is_none() && part.pointer.is_empty();
     let is_asked_of = |other: &PartPlan| {
         // A part with the same call would share the response.
-        template::parts(parts::slots(other).into_iter()).contains(&number)
-            || matches!(&other.each, Some(EachItem { over: ItemSource::Part(over, _), .. }) if *over == number)
+        template::referenced_parts(parts::part_slots(other).into_iter()).contains(&number)
+            || matches!(&other.each, Some(EachItem { source: ItemSource::Part(over, _), .. }) if *over == number)
             || (other.name != part.name
                 && other.service.name() == part.service.name()
-                && may_be_equal(other, part))
+                && may_share_path(other, part))
     };
     let is_get = part.method == Method::GET;
     is_there && is_plain && is_get && part.children.is_empty() && !parts.iter().any(is_asked_of)
 }
 
 /// Whether the paths of two parts may be equal.
-fn may_be_equal(one: &PartPlan, other: &PartPlan) -> bool {
+fn may_share_path(one: &PartPlan, other: &PartPlan) -> bool {
     let [one, other] = [one, other].map(|part| part.target.split('?').next().unwrap_or_default().split('/'));
     let is_equal = |(one, other): (&str, &str)| one == other || one.contains('{') || other.contains('{');
     one.clone().count() == other.clone().count() && one.zip(other).all(is_equal)
 }
 
 /// Resolves the shape of the response.
-fn shape(
+fn resolve_shape(
     declared: &AggregateDeclaration,
     names: TemplateScope<'_>,
     parts: &[PartPlan],
@@ -264,7 +266,7 @@ fn shape(
         let found = list.iter().enumerate().map(|(place, name)| find(format!("{folder}/{place}"), name));
         found.collect::<Vec<_>>().into_iter().collect::<Option<Vec<usize>>>()
     };
-    let keyed = |parts: &[usize]| parts.iter().map(|part| (quoted(names.parts[*part]), *part)).collect();
+    let keyed = |parts: &[usize]| parts.iter().map(|part| (json_name(names.parts[*part]), *part)).collect();
     let shape = match &declared.response {
         Some(ResponseShapeDeclaration::Part(name)) => AggregateShape::Part(find("/response".into(), name)?),
         Some(ResponseShapeDeclaration::Parts(list)) => {
@@ -275,7 +277,7 @@ fn shape(
         }
         None => {
             let own: Vec<usize> =
-                (0..parts.len()).filter(|part| parts[*part].goes_into().is_none()).collect();
+                (0..parts.len()).filter(|part| parts[*part].put_target().is_none()).collect();
             AggregateShape::Parts(keyed(&own))
         }
     };
@@ -299,12 +301,12 @@ fn shape(
                 );
             }
         }
-        if list.iter().any(|(_, part)| names.parts[*part] == ERRORS) {
+        if list.iter().any(|(_, part)| names.parts[*part] == ERRORS_MEMBER) {
             let message =
                 "a part of the response can't be called `errors`: failed parts are listed under that name";
             mistakes.add(
                 AggregateMistakeKind::Answer,
-                append_step("/parts", ERRORS),
+                append_step("/parts", ERRORS_MEMBER),
                 message,
                 "give it another name",
             );
@@ -314,12 +316,12 @@ fn shape(
 }
 
 /// Returns a name as JSON.
-pub(crate) fn quoted(name: &str) -> Bytes {
+pub(crate) fn json_name(name: &str) -> Bytes {
     serde_json::Value::from(name).to_string().into()
 }
 
 /// Parses the two keys of `on`.
-fn keys(join: &JoinDeclaration) -> Result<(JsonPath, JsonPath), String> {
+fn parse_join_keys(join: &JoinDeclaration) -> Result<(JsonPath, JsonPath), String> {
     let (item, row) = join.on.split_once('=').ok_or("write the item's key, `=`, and the row's key")?;
     let path = |text: &str| {
         let text = text.trim();

@@ -31,7 +31,7 @@ pub(crate) enum AggregateError {
     #[error("the body is not JSON: {0}")]
     BodyJson(JsonError),
     #[error("the body has nothing at `{0}`, which the aggregate needs")]
-    BodyLacks(String),
+    BodyValueMissing(String),
     #[error("`{place}` must {must}")]
     BodyInvalid { place: String, must: String },
     #[error("{0}")]
@@ -70,7 +70,7 @@ pub(crate) enum PartFailureReason {
     #[error("the service's answer has no body")]
     NoBody,
     #[error("the service's answer has nothing at `{0}`")]
-    NothingAt(String),
+    PathMissing(String),
     #[error("`{{{0}}}` has no value")]
     NoValue(String),
     #[error("`{{{0}}}` is {1}, which is not allowed there")]
@@ -78,7 +78,7 @@ pub(crate) enum PartFailureReason {
     #[error(
         "`{{{0}}}` is not a valid path segment: it is empty, `.` or `..`, as a whole or before a `;`, or has a slash, a backslash or a control character"
     )]
-    NoSegment(String),
+    InvalidSegment(String),
     #[error("`{0}` is {1}, not an array")]
     EachNotArray(String, &'static str),
     #[error("it would take more than the {0} calls that are allowed")]
@@ -120,10 +120,10 @@ impl PartFailureReason {
             },
             Self::Time(_) => "part-timeout",
             Self::NotJson(_) | Self::NoBody => "part-not-json",
-            Self::NothingAt(_) => "part-value",
+            Self::PathMissing(_) => "part-value",
             Self::NoValue(_) => "value-missing",
             Self::WrongKind(..) => "value-kind",
-            Self::NoSegment(_) => "value-path",
+            Self::InvalidSegment(_) => "value-path",
             Self::EachNotArray(..) => "each-not-array",
             Self::FanOut(_) => "each-too-many",
             Self::Memory => "part-memory",
@@ -136,7 +136,7 @@ impl PartFailureReason {
     }
 
     /// Whether the failure may concern a single item of an `each`.
-    pub(crate) fn is_of_an_item(&self) -> bool {
+    pub(crate) fn is_item_specific(&self) -> bool {
         !matches!(self, Self::FanOut(_) | Self::Memory)
     }
 
@@ -173,7 +173,7 @@ impl PartFailureReason {
             Self::FanOut(_) => "Ask for fewer items, or have the operator raise `limits.fan_out`.",
             Self::JoinDuplicate => "The operator can write `one: first`, or join a list.",
             Self::JoinKinds { .. } => "The operator can write `text: true` in the join.",
-            Self::NothingAt(_) | Self::NoValue(_) | Self::WrongKind(..) | Self::EachNotArray(..) => {
+            Self::PathMissing(_) | Self::NoValue(_) | Self::WrongKind(..) | Self::EachNotArray(..) => {
                 "The operator should compare the declaration with the service's responses."
             }
             _ => "",
@@ -191,33 +191,33 @@ impl PartFailureReason {
 
 impl PartFailure {
     /// Returns the failure as an entry of `errors`.
-    pub(crate) fn entry(&self) -> Value {
+    pub(crate) fn error_entry(&self) -> Value {
         let mut entry = json!({
             "part": *self.part,
             "service": *self.service,
-            "status": self.shown_status(),
+            "status": self.reported_status(),
             "code": self.reason.code(),
             "detail": self.reason.to_string(),
         });
         if let (Some(entry), false) = (entry.as_object_mut(), self.items.is_empty()) {
-            entry.insert("items".to_owned(), self.items.iter().take(MOST_ITEMS).copied().collect());
+            entry.insert("items".to_owned(), self.items.iter().take(MAX_LISTED_ITEMS).copied().collect());
             entry.insert("count".to_owned(), self.items.len().into());
         }
         entry
     }
 
     /// Returns the failure as an item of the response header.
-    pub(crate) fn item(&self) -> String {
-        format!("{};status={};code=\"{}\"", self.part, self.shown_status(), self.reason.code())
+    pub(crate) fn header_item(&self) -> String {
+        format!("{};status={};code=\"{}\"", self.part, self.reported_status(), self.reason.code())
     }
 
-    fn shown_status(&self) -> u16 {
+    fn reported_status(&self) -> u16 {
         self.reason.upstream_status().unwrap_or_else(|| self.reason.status().as_u16())
     }
 }
 
 /// The maximum number of item indexes in an entry of `errors`.
-const MOST_ITEMS: usize = 100;
+const MAX_LISTED_ITEMS: usize = 100;
 
 impl std::fmt::Display for PartFailure {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -247,7 +247,7 @@ impl ToProblem for AggregateError {
             Self::BodyBroken => "body-broken",
             Self::BodyDeadline(error) => error.code(),
             Self::BodyJson(_) => "body-not-json",
-            Self::BodyLacks(_) => "body-lacks",
+            Self::BodyValueMissing(_) => "body-lacks",
             Self::BodyInvalid { .. } => "body-invalid",
             Self::Part(failure) => failure.reason.code(),
             Self::MergeConflict { .. } => "merge-conflict",

@@ -1,7 +1,7 @@
 //! Rendering of requests from templates: values are put into URLs, headers and bodies with the encoding of
 //! each place.
 
-mod found;
+mod placeholder_value;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,11 +16,11 @@ use services::calls::{self, MAX_URL_BYTES};
 use services::path::{self, percent_encode};
 use services::{CallError, PathError, ServiceRequest};
 
-use self::found::{PlaceholderError, PlaceholderValue, ScalarText};
+use self::placeholder_value::{PlaceholderError, PlaceholderValue, ScalarText};
 use crate::plan::PartPlan;
 use crate::problem::{AggregateError, PartFailureReason};
 use crate::template::{
-    BodyTemplate, QueryPair, SlotSource, TemplatePiece, TemplateSlot, TextTemplate, slots,
+    BodyTemplate, QueryPair, SlotSource, TemplatePiece, TemplateSlot, TextTemplate, template_slots,
 };
 use crate::value::{AvailableValues, work_of_values};
 
@@ -48,7 +48,7 @@ pub(crate) enum PartItem<'a> {
 
 /// The values for the URLs of a part's requests.
 struct UrlValues<'a> {
-    found: Vec<PlaceholderValue<'a>>,
+    placeholder_values: Vec<PlaceholderValue<'a>>,
     /// The encoded values of the list, if there is one.
     values: Vec<String>,
     /// The values of each request.
@@ -57,39 +57,39 @@ struct UrlValues<'a> {
 
 /// The renderer of a part's requests, for an item or without one.
 pub(crate) struct PartRenderer<'a> {
-    pub(crate) known: &'a AvailableValues<'a>,
+    pub(crate) available_values: &'a AvailableValues<'a>,
     pub(crate) part: &'a PartPlan,
     pub(crate) item: Option<PartItem<'a>>,
 }
 
 impl<'a> PartRenderer<'a> {
     /// Returns the requests, at most `most`: none for an empty list, several for a long one.
-    pub(crate) async fn requests(&self, most: u32) -> Result<Vec<ServiceRequest>, RenderError> {
-        let slots = self.part.url.slots().chain(self.part.slots_beside_url());
-        offload::move_if_long(work::VALUE + self.work(slots)).await;
-        let memory = &self.known.memory;
-        let left = memory.left();
+    pub(crate) async fn render_requests(&self, most: u32) -> Result<Vec<ServiceRequest>, RenderError> {
+        let slots = self.part.url.slots().chain(self.part.non_url_slots());
+        offload::move_if_long(work::VALUE + self.estimated_work(slots)).await;
+        let memory = &self.available_values.memory;
+        let left = memory.remaining();
         let values = self.url_values(most);
-        let lent = left.saturating_sub(memory.left());
+        let lent = left.saturating_sub(memory.remaining());
         let requests = match values {
-            Ok(values) => self.rendered(values).await,
+            Ok(values) => self.render_chunks(values).await,
             Err(stop) => Err(stop),
         };
-        memory.give_back(lent);
+        memory.release(lent);
         requests
     }
 
     /// Returns the values that an item puts into the URL. Items with equal keys have equal requests.
     pub(crate) async fn item_key(&self) -> Result<Vec<u8>, RenderError> {
         let of_item = || self.part.url.slots().filter(|slot| matches!(slot.source, SlotSource::Each(_)));
-        offload::move_if_long(work::VALUE + self.work(of_item())).await;
+        offload::move_if_long(work::VALUE + self.estimated_work(of_item())).await;
         let mut key = Vec::new();
-        let memory = &self.known.memory;
+        let memory = &self.available_values.memory;
         for slot in of_item() {
-            let texts = memory.lend(|| match self.find(slot)? {
-                PlaceholderValue::Nothing => Ok::<_, RenderError>(Vec::new()),
-                PlaceholderValue::One(text) => Ok(vec![text]),
-                PlaceholderValue::Many(texts) => Ok(texts),
+            let texts = memory.charge_temporarily(|| match self.find_value(slot)? {
+                PlaceholderValue::Missing => Ok::<_, RenderError>(Vec::new()),
+                PlaceholderValue::Single(text) => Ok(vec![text]),
+                PlaceholderValue::List(texts) => Ok(texts),
             })?;
             key.extend_from_slice(&texts.len().to_le_bytes());
             for text in &texts {
@@ -101,11 +101,11 @@ impl<'a> PartRenderer<'a> {
     }
 
     /// Returns the estimated work to find and write the values of placeholders.
-    fn work<'s>(&self, slots: impl Iterator<Item = &'s TemplateSlot>) -> usize {
-        work::sum_estimates(slots.map(|slot| match (&slot.source, self.root(&slot.source)) {
+    fn estimated_work<'s>(&self, slots: impl Iterator<Item = &'s TemplateSlot>) -> usize {
+        work::sum_estimates(slots.map(|slot| match (&slot.source, self.slot_root(&slot.source)) {
             (_, Some((root, path))) => work_of_values(root, path),
             (SlotSource::Input(input), None) => {
-                let value = self.known.inputs.get(*input).and_then(Option::as_ref);
+                let value = self.available_values.inputs.get(*input).and_then(Option::as_ref);
                 value.map_or(0, |value| value.texts.iter().map(|text| text.len() + work::VALUE).sum())
             }
             (_, None) => 0,
@@ -114,25 +114,29 @@ impl<'a> PartRenderer<'a> {
 
     /// Finds the values for the URL, and divides a list of them.
     fn url_values(&self, most: u32) -> Result<UrlValues<'a>, RenderError> {
-        let found = self.part.url.slots().map(|slot| self.find(slot)).collect::<Result<Vec<_>, _>>()?;
-        let is_many = |found: &PlaceholderValue<'_>| matches!(found, PlaceholderValue::Many(_));
+        let found = self.part.url.slots().map(|slot| self.find_value(slot)).collect::<Result<Vec<_>, _>>()?;
+        let is_many = |found: &PlaceholderValue<'_>| matches!(found, PlaceholderValue::List(_));
         let Some(place) = found.iter().position(is_many) else {
-            return Ok(UrlValues { found, values: Vec::new(), chunks: vec![Range::default()] });
+            return Ok(UrlValues {
+                placeholder_values: found,
+                values: Vec::new(),
+                chunks: vec![Range::default()],
+            });
         };
-        let PlaceholderValue::Many(values) = &found[place] else {
-            return Ok(UrlValues { found, values: Vec::new(), chunks: Vec::new() });
+        let PlaceholderValue::List(values) = &found[place] else {
+            return Ok(UrlValues { placeholder_values: found, values: Vec::new(), chunks: Vec::new() });
         };
-        let in_path = slots(&self.part.url.path).nth(place);
+        let in_path = template_slots(&self.part.url.path).nth(place);
         let encoded = |value: &ScalarText<'_>| match in_path {
-            Some(slot) => self.segment(slot, &value.text),
+            Some(slot) => self.path_segment(slot, &value.text),
             None => Ok(percent_encode(&value.text)),
         };
         let values = values.iter().map(encoded).collect::<Result<Vec<String>, _>>()?;
         let lengths: Vec<usize> = values.iter().map(String::len).collect();
-        let room = MAX_URL_BYTES.saturating_sub(self.url(&found, &[])?.len());
+        let room = MAX_URL_BYTES.saturating_sub(self.render_url(&found, &[])?.len());
         let chunks = calls::split_into_groups(
             &lengths,
-            self.between(place),
+            self.separator_length(place),
             self.part.batch.unwrap_or(usize::MAX),
             room,
         );
@@ -142,31 +146,32 @@ impl<'a> PartRenderer<'a> {
                 None => PartFailureReason::Call(Arc::new(CallError::Limit("limit-calls"))),
             }));
         }
-        Ok(UrlValues { found, values, chunks })
+        Ok(UrlValues { placeholder_values: found, values, chunks })
     }
 
-    async fn rendered(&self, values: UrlValues<'a>) -> Result<Vec<ServiceRequest>, RenderError> {
-        let UrlValues { found, values, chunks } = values;
-        let memory = &self.known.memory;
+    async fn render_chunks(&self, values: UrlValues<'a>) -> Result<Vec<ServiceRequest>, RenderError> {
+        let UrlValues { placeholder_values: found, values, chunks } = values;
+        let memory = &self.available_values.memory;
         // The first request is counted by the caller. Each further one takes as long, except for its list.
-        let further = if chunks.len() > 1 { self.work(self.part.slots_beside_url()) } else { 0 };
+        let further = if chunks.len() > 1 { self.estimated_work(self.part.non_url_slots()) } else { 0 };
         let mut requests = Vec::with_capacity(chunks.len());
         for chunk in chunks {
-            let url = self.url(&found, values.get(chunk).unwrap_or_default())?;
+            let url = self.render_url(&found, values.get(chunk).unwrap_or_default())?;
             if !requests.is_empty() {
                 offload::move_if_long(further + url.len()).await;
             }
-            let request = memory.lend(|| self.request(&url))?;
-            memory.take(url.len() + request.body.len()).map_err(PartFailureReason::from)?;
+            let request = memory.charge_temporarily(|| self.build_request(&url))?;
+            memory.charge(url.len() + request.body.len()).map_err(PartFailureReason::from)?;
             requests.push(request);
         }
         Ok(requests)
     }
 
     /// Returns the number of bytes that precede each value of the list at a placeholder.
-    fn between(&self, place: usize) -> usize {
-        let exploded =
-            |pair: &&QueryPair| pair.value.iter().flat_map(|value| slots(value)).any(|slot| slot.explode);
+    fn separator_length(&self, place: usize) -> usize {
+        let exploded = |pair: &&QueryPair| {
+            pair.value.iter().flat_map(|value| template_slots(value)).any(|slot| slot.explode)
+        };
         let slot = self.part.url.slots().nth(place);
         match slot.filter(|slot| slot.explode).and_then(|_| self.part.url.query.iter().find(exploded)) {
             Some(pair) => pair.name.len() + 2,
@@ -175,7 +180,7 @@ impl<'a> PartRenderer<'a> {
     }
 
     /// Returns the path and query. `list` replaces the list.
-    fn url(&self, found: &[PlaceholderValue<'_>], list: &[String]) -> Result<String, RenderError> {
+    fn render_url(&self, found: &[PlaceholderValue<'_>], list: &[String]) -> Result<String, RenderError> {
         let url = &self.part.url;
         let mut found = found.iter();
         let mut text = String::new();
@@ -183,16 +188,18 @@ impl<'a> PartRenderer<'a> {
             match piece {
                 TemplatePiece::Text(plain) => text.push_str(plain),
                 TemplatePiece::Slot(slot) => match found.next() {
-                    Some(PlaceholderValue::One(value)) => text.push_str(&self.segment(slot, &value.text)?),
-                    Some(PlaceholderValue::Many(_)) => text.push_str(&list.join(",")),
-                    _ => return Err(self.missing(slot)),
+                    Some(PlaceholderValue::Single(value)) => {
+                        text.push_str(&self.path_segment(slot, &value.text)?)
+                    }
+                    Some(PlaceholderValue::List(_)) => text.push_str(&list.join(",")),
+                    _ => return Err(self.missing_value_error(slot)),
                 },
             }
         }
         let mut first = true;
         for pair in &url.query {
             let Some(value) = &pair.value else {
-                separate(&mut text, &mut first);
+                push_separator(&mut text, &mut first);
                 text.push_str(&pair.name);
                 continue;
             };
@@ -202,9 +209,11 @@ impl<'a> PartRenderer<'a> {
                 match piece {
                     TemplatePiece::Text(plain) => written.push_str(plain),
                     TemplatePiece::Slot(slot) => match found.next() {
-                        Some(PlaceholderValue::One(value)) => written.push_str(&percent_encode(&value.text)),
-                        Some(PlaceholderValue::Many(_)) if slot.explode => is_exploded = true,
-                        Some(PlaceholderValue::Many(_)) => written.push_str(&list.join(",")),
+                        Some(PlaceholderValue::Single(value)) => {
+                            written.push_str(&percent_encode(&value.text))
+                        }
+                        Some(PlaceholderValue::List(_)) if slot.explode => is_exploded = true,
+                        Some(PlaceholderValue::List(_)) => written.push_str(&list.join(",")),
                         _ => is_missing = Some(slot),
                     },
                 }
@@ -212,12 +221,12 @@ impl<'a> PartRenderer<'a> {
             match is_missing {
                 // A parameter without a value for its input is left out.
                 Some(slot) if matches!(slot.source, SlotSource::Input(_)) => continue,
-                Some(slot) => return Err(self.missing(slot)),
+                Some(slot) => return Err(self.missing_value_error(slot)),
                 None => {}
             }
             let values = if is_exploded { list } else { std::slice::from_ref(&written) };
             for value in values {
-                separate(&mut text, &mut first);
+                push_separator(&mut text, &mut first);
                 text.push_str(&pair.name);
                 text.push('=');
                 text.push_str(value);
@@ -226,7 +235,7 @@ impl<'a> PartRenderer<'a> {
         Ok(text)
     }
 
-    fn request(&self, url: &str) -> Result<ServiceRequest, RenderError> {
+    fn build_request(&self, url: &str) -> Result<ServiceRequest, RenderError> {
         let invalid = || CallError::Path(PathError::Invalid);
         let path_and_query =
             PathAndQuery::try_from(url).map_err(|_| PartFailureReason::Call(Arc::new(invalid())))?;
@@ -234,7 +243,7 @@ impl<'a> PartRenderer<'a> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, const { HeaderValue::from_static("application/json") });
         for (name, template) in &self.part.headers {
-            let value = self.text(template, |text| HeaderValue::from_str(text).is_ok())?;
+            let value = self.render_text(template, |text| HeaderValue::from_str(text).is_ok())?;
             headers.extend(value.and_then(|value| Some((name.clone(), HeaderValue::from_str(&value).ok()?))));
         }
         let body = match &self.part.body {
@@ -242,7 +251,7 @@ impl<'a> PartRenderer<'a> {
             Some(template) => {
                 headers.entry(CONTENT_TYPE).or_insert(const { HeaderValue::from_static("application/json") });
                 let mut out = Vec::new();
-                if !self.body(template, &mut out)? {
+                if !self.render_body(template, &mut out)? {
                     out.extend_from_slice(b"null");
                 }
                 out.into()
@@ -256,14 +265,14 @@ impl<'a> PartRenderer<'a> {
     /// has been checked before.
     fn check_path(&self, path: &str) -> Result<(), RenderError> {
         let is_good = path::check_path(path).and_then(|()| path::check_start(path)).is_ok();
-        match slots(&self.part.url.path).next() {
-            Some(slot) if !is_good => Err(self.wrong(slot, PlaceholderError::NoSegment)),
+        match template_slots(&self.part.url.path).next() {
+            Some(slot) if !is_good => Err(self.invalid_value_error(slot, PlaceholderError::InvalidSegment)),
             _ => Ok(()),
         }
     }
 
     /// Renders a text, and checks each value with `fits`. Returns `None` if a value is missing.
-    fn text(
+    fn render_text(
         &self,
         template: &TextTemplate,
         fits: impl Fn(&str) -> bool,
@@ -273,16 +282,16 @@ impl<'a> PartRenderer<'a> {
             match piece {
                 TemplatePiece::Text(plain) => text.push_str(plain),
                 TemplatePiece::Slot(slot) => {
-                    let value = match self.find(slot)? {
-                        PlaceholderValue::Nothing => return Ok(None),
-                        PlaceholderValue::One(value) => value.text,
-                        PlaceholderValue::Many(values) => {
+                    let value = match self.find_value(slot)? {
+                        PlaceholderValue::Missing => return Ok(None),
+                        PlaceholderValue::Single(value) => value.text,
+                        PlaceholderValue::List(values) => {
                             let values: Vec<&str> = values.iter().map(|value| &*value.text).collect();
                             Cow::Owned(values.join(","))
                         }
                     };
                     if !fits(&value) {
-                        return Err(self.wrong(slot, PlaceholderError::Controls));
+                        return Err(self.invalid_value_error(slot, PlaceholderError::Controls));
                     }
                     text.push_str(&value);
                 }
@@ -292,12 +301,12 @@ impl<'a> PartRenderer<'a> {
     }
 
     /// Writes a JSON body. Returns `false` if it has no value.
-    fn body(&self, template: &BodyTemplate, out: &mut Vec<u8>) -> Result<bool, RenderError> {
+    fn render_body(&self, template: &BodyTemplate, out: &mut Vec<u8>) -> Result<bool, RenderError> {
         match template {
             BodyTemplate::Text(text) => out.extend_from_slice(text.as_bytes()),
-            BodyTemplate::Slot(slot) => return self.json(slot, out),
-            BodyTemplate::Template(template) => match self.text(template, |_| true)? {
-                Some(text) => quote(&text, out),
+            BodyTemplate::Slot(slot) => return self.render_json(slot, out),
+            BodyTemplate::Template(template) => match self.render_text(template, |_| true)? {
+                Some(text) => write_json_string(&text, out),
                 None => return Ok(false),
             },
             BodyTemplate::Object(members) => {
@@ -310,7 +319,7 @@ impl<'a> PartRenderer<'a> {
                     }
                     out.extend_from_slice(name.as_bytes());
                     out.push(b':');
-                    match self.body(value, out)? {
+                    match self.render_body(value, out)? {
                         true => first = false,
                         false => out.truncate(before),
                     }
@@ -323,7 +332,7 @@ impl<'a> PartRenderer<'a> {
                     if place > 0 {
                         out.push(b',');
                     }
-                    if !self.body(item, out)? {
+                    if !self.render_body(item, out)? {
                         out.extend_from_slice(b"null");
                     }
                 }
@@ -334,8 +343,8 @@ impl<'a> PartRenderer<'a> {
     }
 
     /// Writes a value of any type as JSON.
-    fn json(&self, slot: &TemplateSlot, out: &mut Vec<u8>) -> Result<bool, RenderError> {
-        if let Some((root, path)) = self.root(&slot.source)
+    fn render_json(&self, slot: &TemplateSlot, out: &mut Vec<u8>) -> Result<bool, RenderError> {
+        if let Some((root, path)) = self.slot_root(&slot.source)
             && !path.has_wildcard()
         {
             let found = path.find(root);
@@ -344,14 +353,14 @@ impl<'a> PartRenderer<'a> {
             }
             return Ok(found.is_some());
         }
-        let write = |value: &ScalarText<'_>, out: &mut Vec<u8>| match value.is_bare {
+        let write = |value: &ScalarText<'_>, out: &mut Vec<u8>| match value.is_unquoted {
             true => out.extend_from_slice(value.text.as_bytes()),
-            false => quote(&value.text, out),
+            false => write_json_string(&value.text, out),
         };
-        match self.find(slot)? {
-            PlaceholderValue::Nothing => return Ok(false),
-            PlaceholderValue::One(value) => write(&value, out),
-            PlaceholderValue::Many(values) => {
+        match self.find_value(slot)? {
+            PlaceholderValue::Missing => return Ok(false),
+            PlaceholderValue::Single(value) => write(&value, out),
+            PlaceholderValue::List(values) => {
                 out.push(b'[');
                 for (place, value) in values.iter().enumerate() {
                     if place > 0 {
@@ -366,10 +375,10 @@ impl<'a> PartRenderer<'a> {
     }
 }
 
-fn separate(text: &mut String, first: &mut bool) {
+fn push_separator(text: &mut String, first: &mut bool) {
     text.push(if std::mem::take(first) { '?' } else { '&' });
 }
 
-fn quote(text: &str, out: &mut Vec<u8>) {
+fn write_json_string(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
 }

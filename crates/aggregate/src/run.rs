@@ -16,11 +16,11 @@ use crate::plan::{FailureFallback, PartPlan};
 use crate::problem::{AggregateError, PartFailure, PartFailureReason};
 use crate::render::{PartRenderer, RenderError};
 use crate::stream::{self, PartStart, SharedArrivingResponse};
-use crate::value::{AvailableValues, JsonText, PartValue, indexed, joined, work_of_texts};
+use crate::value::{AvailableValues, JsonText, PartValue, concatenate_arrays, index_text, work_of_texts};
 
 /// A request in flight.
 pub(crate) struct AggregateRun<'a> {
-    pub(crate) known: &'a AvailableValues<'a>,
+    pub(crate) available_values: &'a AvailableValues<'a>,
     pub(crate) calls: RequestCalls,
     /// Whether the response body is not needed.
     pub(crate) is_head: bool,
@@ -33,21 +33,21 @@ impl<'a> AggregateRun<'a> {
     /// Runs all parts, and returns the failures of optional parts.
     ///
     /// # Errors Returns the first failure of a required part. Calls in flight are cancelled.
-    pub(crate) async fn all(&self) -> Result<Vec<PartFailure>, AggregateError> {
-        let parts = &self.known.plan.parts;
-        let mut waits: Vec<usize> = parts.iter().map(|part| part.needs.len()).collect();
+    pub(crate) async fn run_parts(&self) -> Result<Vec<PartFailure>, AggregateError> {
+        let parts = &self.available_values.plan.parts;
+        let mut waits: Vec<usize> = parts.iter().map(|part| part.dependencies.len()).collect();
         let ready = (0..parts.len()).filter(|part| waits[*part] == 0);
-        let mut under_way: FuturesUnordered<_> = ready.map(|part| self.part(part)).collect();
+        let mut under_way: FuturesUnordered<_> = ready.map(|part| self.run_part(part)).collect();
         let mut failures = Vec::new();
         while let Some((done, result)) = under_way.next().await {
             let (value, failure) = result?;
             failures.extend(failure.map(|failure| (done, failure)));
-            self.known.add(done, value);
+            self.available_values.set_value(done, value);
             for (number, part) in parts.iter().enumerate() {
-                if part.needs.contains(&done) {
+                if part.dependencies.contains(&done) {
                     waits[number] -= 1;
                     if waits[number] == 0 {
-                        under_way.push(self.part(number));
+                        under_way.push(self.run_part(number));
                     }
                 }
             }
@@ -56,15 +56,15 @@ impl<'a> AggregateRun<'a> {
         Ok(failures.into_iter().map(|(_, failure)| failure).collect())
     }
 
-    async fn part(&self, number: usize) -> (usize, PartResult) {
-        let part = &self.known.plan.parts[number];
+    async fn run_part(&self, number: usize) -> (usize, PartResult) {
+        let part = &self.available_values.plan.parts[number];
         let work = async {
             match &part.each {
-                None => Ok((self.single(part).await?, None)),
+                None => Ok((self.call_single(part).await?, None)),
                 Some(each) => {
-                    let parts = &self.known.plan.parts;
-                    let is_needed = parts.iter().any(|part| part.needs.contains(&number));
-                    self.each(part, &each.over, is_needed || !part.children.is_empty()).await
+                    let parts = &self.available_values.plan.parts;
+                    let is_needed = parts.iter().any(|part| part.dependencies.contains(&number));
+                    self.call_each(part, &each.source, is_needed || !part.children.is_empty()).await
                 }
             }
         };
@@ -75,7 +75,7 @@ impl<'a> AggregateRun<'a> {
         let limit = part.timeout.unwrap_or(std::time::Duration::MAX);
         let late = || {
             Err(RenderError::Part(PartFailureReason::Time(DurationConfig(
-                limit.min(self.known.plan.limits.timeout.0),
+                limit.min(self.available_values.plan.limits.timeout.0),
             ))))
         };
         let result =
@@ -84,9 +84,9 @@ impl<'a> AggregateRun<'a> {
             Ok((value, failure)) => Ok((value, failure)),
             Err(RenderError::Request(error)) => Err(error),
             Err(RenderError::Part(reason)) => {
-                let failure = failure(part, reason);
-                match fallback(part) {
-                    Some(body) => Ok((PartValue::One(body), Some(failure))),
+                let failure = part_failure(part, reason);
+                match fallback_value(part) {
+                    Some(body) => Ok((PartValue::Single(body), Some(failure))),
                     None => Err(failure.into()),
                 }
             }
@@ -94,43 +94,57 @@ impl<'a> AggregateRun<'a> {
         (number, over)
     }
 
-    async fn single(&self, part: &'a PartPlan) -> Result<PartValue, RenderError> {
-        let most = self.known.plan.limits.calls;
-        let mut requests = PartRenderer { known: self.known, part, item: None }.requests(most).await?;
-        Ok(PartValue::One(match (requests.pop(), requests.is_empty()) {
-            (None, _) => JsonText::literal("[]"),
-            (Some(request), true) if part.streams && !self.is_head => return self.begun(part, request).await,
-            (Some(request), true) => self.call(part, request).await?,
+    async fn call_single(&self, part: &'a PartPlan) -> Result<PartValue, RenderError> {
+        let most = self.available_values.plan.limits.calls;
+        let mut requests = PartRenderer { available_values: self.available_values, part, item: None }
+            .render_requests(most)
+            .await?;
+        Ok(PartValue::Single(match (requests.pop(), requests.is_empty()) {
+            (None, _) => JsonText::from_literal("[]"),
+            (Some(request), true) if part.is_streamable && !self.is_head => {
+                return self.call_streamed(part, request).await;
+            }
+            (Some(request), true) => self.call_service(part, request).await?,
             (Some(last), false) => {
                 requests.push(last);
-                let calls = requests.into_iter().map(|request| self.call(part, request));
-                let bodies = try_join_bounded(calls, self.known.plan.concurrency).await?;
+                let calls = requests.into_iter().map(|request| self.call_service(part, request));
+                let bodies = try_join_bounded(calls, self.available_values.plan.concurrency).await?;
                 offload::move_if_long(work_of_texts(&bodies)).await;
-                joined(&bodies, &self.known.memory)?
+                concatenate_arrays(&bodies, &self.available_values.memory)?
             }
         }))
     }
 
     /// Makes a call whose response may be streamed.
-    async fn begun(&self, part: &PartPlan, request: ServiceRequest) -> Result<PartValue, RenderError> {
-        let begun = stream::begin(self.calls.services(), self.calls.call(), part, request).await?;
+    async fn call_streamed(
+        &self,
+        part: &PartPlan,
+        request: ServiceRequest,
+    ) -> Result<PartValue, RenderError> {
+        let begun = stream::start_part(self.calls.services(), self.calls.call(), part, request).await?;
         Ok(match begun {
-            PartStart::Whole(answer) => PartValue::One(read(part, answer, &self.known.memory).await?),
-            PartStart::Long(long) => {
-                PartValue::Long(SharedArrivingResponse::new(long), JsonText::literal("null"))
+            PartStart::Complete(answer) => {
+                PartValue::Single(read_response(part, answer, &self.available_values.memory).await?)
+            }
+            PartStart::Arriving(long) => {
+                PartValue::Streamed(SharedArrivingResponse::new(long), JsonText::from_literal("null"))
             }
         })
     }
 
     /// Makes a call, and returns the part's value in the response.
-    async fn call(&self, part: &PartPlan, request: ServiceRequest) -> Result<JsonText, PartFailureReason> {
+    async fn call_service(
+        &self,
+        part: &PartPlan,
+        request: ServiceRequest,
+    ) -> Result<JsonText, PartFailureReason> {
         let answer = self.calls.send(&part.service, request).await.map_err(PartFailureReason::Call)?;
-        read(part, answer, &self.known.memory).await
+        read_response(part, answer, &self.available_values.memory).await
     }
 }
 
 /// Returns the part's value in a response. Long responses are processed off the serving thread.
-async fn read(
+async fn read_response(
     part: &PartPlan,
     answer: services::ProgramResponse,
     memory: &MemoryBudget,
@@ -140,30 +154,30 @@ async fn read(
     }
     let is_empty = matches!(answer.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT);
     if part.method == Method::HEAD || (is_empty && answer.body.is_empty()) {
-        return Ok(JsonText::literal("null"));
+        return Ok(JsonText::from_literal("null"));
     }
     if answer.body.is_empty() {
         return Err(PartFailureReason::NoBody);
     }
     offload::move_if_long(answer.body.len()).await;
-    let document = indexed(answer.body, memory)?;
-    let spot = match document.root().pointer(&part.at) {
+    let document = index_text(answer.body, memory)?;
+    let spot = match document.root().pointer(&part.pointer) {
         Ok(Some(node)) => node.node_id(),
-        _ => return Err(PartFailureReason::NothingAt(part.at.clone())),
+        _ => return Err(PartFailureReason::PathMissing(part.pointer.clone())),
     };
-    Ok(JsonText::at(document, spot))
+    Ok(JsonText::from_node(document, spot))
 }
 
 /// Returns the value of a part that failed, or `None` if the part is required.
-fn fallback(part: &PartPlan) -> Option<JsonText> {
+fn fallback_value(part: &PartPlan) -> Option<JsonText> {
     match &part.fallback {
         FailureFallback::Required => None,
-        FailureFallback::Null => Some(JsonText::literal("null")),
-        FailureFallback::Default(document) => Some(JsonText::whole(Arc::clone(document))),
+        FailureFallback::Null => Some(JsonText::from_literal("null")),
+        FailureFallback::Default(document) => Some(JsonText::from_document(Arc::clone(document))),
     }
 }
 
-pub(crate) fn failure(part: &PartPlan, reason: PartFailureReason) -> PartFailure {
+pub(crate) fn part_failure(part: &PartPlan, reason: PartFailureReason) -> PartFailure {
     PartFailure {
         part: Arc::clone(&part.name),
         service: Arc::clone(part.service.name()),

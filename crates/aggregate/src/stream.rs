@@ -24,14 +24,14 @@ use crate::plan::PartPlan;
 use crate::problem::PartFailureReason;
 
 /// The number of bytes to buffer.
-pub(crate) const BEGINNING: usize = 256 * 1024;
+pub(crate) const STREAM_BUFFER_BYTES: usize = 256 * 1024;
 
 /// The beginning of a part's response.
 pub(crate) enum PartStart {
     /// The complete response.
-    Whole(services::ProgramResponse),
+    Complete(services::ProgramResponse),
     /// A response that exceeds the buffer.
-    Long(ArrivingResponse),
+    Arriving(ArrivingResponse),
 }
 
 /// A long response that is still arriving.
@@ -41,7 +41,7 @@ pub(crate) struct ArrivingResponse {
     /// Received data that has not been checked yet.
     piece: Bytes,
     /// The number of bytes checked in this turn. A turn takes some tenths of a millisecond.
-    turn: usize,
+    turn_bytes: usize,
     checker: PartialChecker,
     budget: Arc<RequestBudget>,
 }
@@ -67,7 +67,7 @@ impl SharedArrivingResponse {
 }
 
 /// Makes a call, and buffers the beginning of its response.
-pub(crate) async fn begin(
+pub(crate) async fn start_part(
     services: &ServiceSet,
     call: &RequestCall,
     part: &PartPlan,
@@ -88,13 +88,13 @@ pub(crate) async fn begin(
     if !is_plain {
         let whole =
             timeout_at(until, services.finish_response(call, &part.service, response)).await.map_err(late)?;
-        return Ok(PartStart::Whole(whole.map_err(wrong)?));
+        return Ok(PartStart::Complete(whole.map_err(wrong)?));
     }
-    timeout_at(until, first(call, part, response)).await.map_err(late)?
+    timeout_at(until, buffer_beginning(call, part, response)).await.map_err(late)?
 }
 
 /// Buffers the beginning of a response.
-async fn first(
+async fn buffer_beginning(
     call: &RequestCall,
     part: &PartPlan,
     response: Response<StreamedServiceBody>,
@@ -102,10 +102,10 @@ async fn first(
     let (head, mut body) = response.into_parts();
     let wrong = |error: CallError| PartFailureReason::Call(Arc::new(error));
     let (mut beginning, mut turn) = (BytesMut::new(), ByteTurn::default());
-    while beginning.len() < BEGINNING {
+    while beginning.len() < STREAM_BUFFER_BYTES {
         let Some(frame) = body.frame().await else {
             let (status, headers) = (head.status, head.headers);
-            return Ok(PartStart::Whole(services::ProgramResponse {
+            return Ok(PartStart::Complete(services::ProgramResponse {
                 status,
                 headers,
                 body: beginning.freeze(),
@@ -129,7 +129,14 @@ async fn first(
     }
     let budget = Arc::clone(&call.budget);
     let beginning = Some(beginning.freeze());
-    Ok(PartStart::Long(ArrivingResponse { beginning, body, piece: Bytes::new(), turn: 0, checker, budget }))
+    Ok(PartStart::Arriving(ArrivingResponse {
+        beginning,
+        body,
+        piece: Bytes::new(),
+        turn_bytes: 0,
+        checker,
+        budget,
+    }))
 }
 
 impl ArrivingResponse {
@@ -139,14 +146,14 @@ impl ArrivingResponse {
             self.budget.release_received();
             return Poll::Ready(Some(Ok(beginning)));
         }
-        if self.turn >= TURN_BYTES {
-            self.turn = 0;
+        if self.turn_bytes >= TURN_BYTES {
+            self.turn_bytes = 0;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         while self.piece.is_empty() {
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-                self.turn = 0;
+                self.turn_bytes = 0;
                 return Poll::Pending;
             };
             let Some(frame) = frame else {
@@ -161,8 +168,8 @@ impl ArrivingResponse {
                 return Poll::Ready(Some(Err(CallError::Limit("limit-received").into())));
             }
         }
-        let step = self.piece.split_to(self.piece.len().min(TURN_BYTES - self.turn));
-        self.turn += step.len();
+        let step = self.piece.split_to(self.piece.len().min(TURN_BYTES - self.turn_bytes));
+        self.turn_bytes += step.len();
         Poll::Ready(Some(match self.checker.feed(&step) {
             Ok(()) => Ok(step),
             Err(error) => Err(error.into()),
@@ -175,7 +182,7 @@ pub(crate) enum StreamSegment {
     Text(Bytes),
     /// A tree, and the length of its text.
     Tree(JsonTree, usize),
-    Long(ArrivingResponse),
+    Arriving(ArrivingResponse),
 }
 
 /// The body of a streamed response.
@@ -185,7 +192,7 @@ pub(crate) struct StreamedBody {
 }
 
 impl StreamedBody {
-    pub(crate) fn response(
+    pub(crate) fn new_response(
         segments: Vec<StreamSegment>,
         status: StatusCode,
     ) -> Response<StreamedServiceBody> {
@@ -210,7 +217,7 @@ impl http_body::Body for StreamedBody {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             this.pieces = None;
-            if let Some(StreamSegment::Long(long)) = this.segments.front_mut() {
+            if let Some(StreamSegment::Arriving(long)) = this.segments.front_mut() {
                 let polled = ready!(long.poll(context));
                 match polled {
                     Some(Ok(piece)) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
@@ -225,7 +232,7 @@ impl http_body::Body for StreamedBody {
                 None => return Poll::Ready(None),
                 Some(StreamSegment::Text(text)) => return Poll::Ready(Some(Ok(Frame::data(text)))),
                 Some(StreamSegment::Tree(tree, length)) => this.pieces = Some(tree.pieces_with_len(length)),
-                Some(StreamSegment::Long(_)) => {}
+                Some(StreamSegment::Arriving(_)) => {}
             }
         }
     }

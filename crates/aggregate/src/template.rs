@@ -57,7 +57,7 @@ impl SlotSource {
 
 impl TemplateScope<'_> {
     /// Parses a text with placeholders.
-    pub(crate) fn template(self, text: &str) -> Result<TextTemplate, String> {
+    pub(crate) fn parse_template(self, text: &str) -> Result<TextTemplate, String> {
         let mut template = TextTemplate::new();
         let mut plain = String::new();
         let mut rest = text;
@@ -74,7 +74,7 @@ impl TemplateScope<'_> {
             if !plain.is_empty() {
                 template.push(TemplatePiece::Text(std::mem::take(&mut plain)));
             }
-            template.push(TemplatePiece::Slot(self.slot(inside)?));
+            template.push(TemplatePiece::Slot(self.parse_slot(inside)?));
             rest = behind;
         }
         plain.push_str(rest);
@@ -84,17 +84,17 @@ impl TemplateScope<'_> {
         Ok(template)
     }
 
-    fn slot(self, text: &str) -> Result<TemplateSlot, String> {
+    fn parse_slot(self, text: &str) -> Result<TemplateSlot, String> {
         let (inside, explode) = match text.strip_suffix('*') {
             Some(inside) => (inside, true),
             None => (text, false),
         };
-        Ok(TemplateSlot { source: self.source(inside.trim())?, text: text.to_owned(), explode })
+        Ok(TemplateSlot { source: self.parse_source(inside.trim())?, text: text.to_owned(), explode })
     }
 
-    fn source(self, text: &str) -> Result<SlotSource, String> {
+    fn parse_source(self, text: &str) -> Result<SlotSource, String> {
         if text.starts_with("$.") {
-            let (part, path) = self.place(text)?;
+            let (part, path) = self.parse_part_path(text)?;
             return Ok(SlotSource::Part(part, path));
         }
         for (word, source) in
@@ -103,35 +103,35 @@ impl TemplateScope<'_> {
             if let Some(path) = text.strip_prefix(word)
                 && (path.is_empty() || path.starts_with(['.', '[', '/']))
             {
-                return Ok(source(path_of(path)?));
+                return Ok(source(parse_path(path)?));
             }
         }
         match self.inputs.iter().position(|name| *name == text) {
             Some(input) => Ok(SlotSource::Input(input)),
-            None => Err(format!("`{text}` is not an input{}", known(self.inputs))),
+            None => Err(format!("`{text}` is not an input{}", list_names(self.inputs))),
         }
     }
 
     /// Parses `$.part.path`, or the name of a part.
-    pub(crate) fn place(self, text: &str) -> Result<(usize, JsonPath), String> {
+    pub(crate) fn parse_part_path(self, text: &str) -> Result<(usize, JsonPath), String> {
         let text = text.strip_prefix("$.").unwrap_or(text);
         let longest = self.parts.iter().enumerate().filter_map(|(place, name)| {
             let path = text.strip_prefix(name)?;
             (path.is_empty() || path.starts_with(['.', '[', '/'])).then_some((name.len(), place, path))
         });
         match longest.max_by_key(|(length, ..)| *length) {
-            Some((_, part, path)) => Ok((part, path_of(path)?)),
-            None => Err(format!("`{text}` does not begin with the name of a part{}", known(self.parts))),
+            Some((_, part, path)) => Ok((part, parse_path(path)?)),
+            None => Err(format!("`{text}` does not begin with the name of a part{}", list_names(self.parts))),
         }
     }
 }
 
-fn path_of(path: &str) -> Result<JsonPath, String> {
+fn parse_path(path: &str) -> Result<JsonPath, String> {
     JsonPath::parse(path).map_err(|error| format!("`{path}`: {error}"))
 }
 
 /// Lists the known names for a message.
-fn known(names: &[&str]) -> String {
+fn list_names(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         names => format!("; there are `{}`", names.join("`, `")),
@@ -139,7 +139,7 @@ fn known(names: &[&str]) -> String {
 }
 
 /// Returns the placeholders of a text.
-pub(crate) fn slots(template: &[TemplatePiece]) -> impl Iterator<Item = &TemplateSlot> {
+pub(crate) fn template_slots(template: &[TemplatePiece]) -> impl Iterator<Item = &TemplateSlot> {
     template.iter().filter_map(|piece| match piece {
         TemplatePiece::Slot(slot) => Some(slot),
         TemplatePiece::Text(_) => None,
@@ -169,10 +169,10 @@ impl UrlTemplate {
             Some((path, query)) => (path, Some(query)),
             None => (text, None),
         };
-        let path = names.template(path)?;
+        let path = names.parse_template(path)?;
         let pair = |pair: &str| {
             let (name, value) = match pair.split_once('=') {
-                Some((name, value)) => (name, Some(names.template(value)?)),
+                Some((name, value)) => (name, Some(names.parse_template(value)?)),
                 None => (pair, None),
             };
             match name.contains(['{', '}']) {
@@ -186,7 +186,7 @@ impl UrlTemplate {
 
     pub(crate) fn slots(&self) -> impl Iterator<Item = &TemplateSlot> {
         let pairs = self.query.iter().filter_map(|pair| pair.value.as_ref());
-        slots(&self.path).chain(pairs.flat_map(|value| slots(value)))
+        template_slots(&self.path).chain(pairs.flat_map(|value| template_slots(value)))
     }
 }
 
@@ -206,7 +206,7 @@ pub(crate) enum BodyTemplate {
 impl BodyTemplate {
     pub(crate) fn parse(value: &Value, names: TemplateScope<'_>) -> Result<Self, String> {
         Ok(match value {
-            Value::String(text) => match names.template(text)?.as_slice() {
+            Value::String(text) => match names.parse_template(text)?.as_slice() {
                 [TemplatePiece::Slot(slot)] => Self::Slot(slot.clone()),
                 [] | [TemplatePiece::Text(_)] => {
                     Self::Text(Value::from(text.replace("{{", "{").replace("}}", "}")).to_string())
@@ -230,7 +230,7 @@ impl BodyTemplate {
         match self {
             Self::Text(_) => Vec::new(),
             Self::Slot(slot) => vec![slot],
-            Self::Template(template) => slots(template).collect(),
+            Self::Template(template) => template_slots(template).collect(),
             Self::Object(members) => members.iter().flat_map(|(_, value)| value.slots()).collect(),
             Self::Array(items) => items.iter().flat_map(Self::slots).collect(),
         }
@@ -238,7 +238,7 @@ impl BodyTemplate {
 }
 
 /// Returns the parts that placeholders refer to.
-pub(crate) fn parts<'a>(slots: impl Iterator<Item = &'a TemplateSlot>) -> BTreeSet<usize> {
+pub(crate) fn referenced_parts<'a>(slots: impl Iterator<Item = &'a TemplateSlot>) -> BTreeSet<usize> {
     slots
         .filter_map(|slot| match slot.source {
             SlotSource::Part(part, _) => Some(part),
@@ -268,8 +268,8 @@ mod tests {
 
     #[test]
     fn longest_matching_part_name_wins() {
-        assert_eq!(NAMES.place("$.buyers.old.id").unwrap().0, 1);
-        assert_eq!(NAMES.place("buyers[0].old").unwrap().0, 0);
+        assert_eq!(NAMES.parse_part_path("$.buyers.old.id").unwrap().0, 1);
+        assert_eq!(NAMES.parse_part_path("buyers[0].old").unwrap().0, 0);
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
             ("limit}", "a brace is unmatched"),
             ("{each.}", "this is not a path"),
         ] {
-            let error = NAMES.template(text).unwrap_err();
+            let error = NAMES.parse_template(text).unwrap_err();
             assert!(error.contains(known), "{error}");
         }
     }

@@ -1,13 +1,13 @@
 //! Tests of aggregates against in-process services.
 
-mod bad;
 mod caching;
-mod declared;
-mod documented;
+mod descriptions;
+mod documented_examples;
+mod failures;
+pub(crate) mod fixture;
 mod hostile;
+mod invalid_declarations;
 mod joins;
-mod moves;
-pub(crate) mod rig;
+mod offloading;
 mod shapes;
 mod streams;
-mod told;

@@ -27,16 +27,16 @@ pub(crate) struct AvailableValues<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct JsonText {
     document: Arc<JsonDocument>,
-    spot: NodeId,
+    node_id: NodeId,
 }
 
 /// The value of a part.
 #[derive(Debug)]
 pub(crate) enum PartValue {
-    One(JsonText),
+    Single(JsonText),
     Each(FanOutResponses),
     /// A long response that is streamed and not read by other parts, which see `null`.
-    Long(SharedArrivingResponse, JsonText),
+    Streamed(SharedArrivingResponse, JsonText),
 }
 
 /// The responses of an `each`.
@@ -45,7 +45,7 @@ pub(crate) struct FanOutResponses {
     /// The distinct responses.
     pub(crate) answers: Vec<JsonText>,
     /// The index of each item's response, or `None` for `null`.
-    pub(crate) of_item: Vec<Option<u32>>,
+    pub(crate) item_responses: Vec<Option<u32>>,
     /// The list of all responses, if other parts read it. Empty otherwise.
     list: JsonText,
 }
@@ -66,33 +66,33 @@ impl<'a> AvailableValues<'a> {
     }
 
     /// Stores the value of a completed part.
-    pub(crate) fn add(&self, part: usize, value: PartValue) {
+    pub(crate) fn set_value(&self, part: usize, value: PartValue) {
         let _ = self.values[part].set(value);
     }
 }
 
 impl JsonText {
     /// Returns the root of a document as a value.
-    pub(crate) fn whole(document: Arc<JsonDocument>) -> Self {
-        let spot = document.root().node_id();
-        Self { document, spot }
+    pub(crate) fn from_document(document: Arc<JsonDocument>) -> Self {
+        let node_id = document.root().node_id();
+        Self { document, node_id }
     }
 
     /// Returns the value at a position in a document.
-    pub(crate) fn at(document: JsonDocument, spot: NodeId) -> Self {
-        Self { document: Arc::new(document), spot }
+    pub(crate) fn from_node(document: JsonDocument, node_id: NodeId) -> Self {
+        Self { document: Arc::new(document), node_id }
     }
 
     /// Returns the value of a JSON literal.
-    pub(crate) fn literal(text: &'static str) -> Self {
+    pub(crate) fn from_literal(text: &'static str) -> Self {
         match JsonDocument::new(Bytes::from_static(text.as_bytes())) {
-            Ok(document) => Self::whole(Arc::new(document)),
+            Ok(document) => Self::from_document(Arc::new(document)),
             Err(_) => unreachable!("{text} is JSON"),
         }
     }
 
     pub(crate) fn root(&self) -> JsonNode<'_> {
-        self.document.node_by_id(self.spot).unwrap_or_else(|| self.document.root())
+        self.document.node_by_id(self.node_id).unwrap_or_else(|| self.document.root())
     }
 }
 
@@ -132,15 +132,15 @@ impl PartValue {
     /// Returns the JSON value. For an `each` it is the list of its responses.
     pub(crate) fn root(&self) -> JsonNode<'_> {
         match self {
-            Self::One(body) | Self::Long(_, body) => body.root(),
+            Self::Single(body) | Self::Streamed(_, body) => body.root(),
             Self::Each(fan) => fan.list.root(),
         }
     }
 }
 
 impl FanOutResponses {
-    pub(crate) fn new(answers: Vec<JsonText>, of_item: Vec<Option<u32>>) -> Self {
-        Self { answers, of_item, list: JsonText::literal("[]") }
+    pub(crate) fn new(answers: Vec<JsonText>, item_responses: Vec<Option<u32>>) -> Self {
+        Self { answers, item_responses, list: JsonText::from_literal("[]") }
     }
 
     /// Builds the list of all responses. One response can belong to several items.
@@ -148,40 +148,44 @@ impl FanOutResponses {
         offload::move_if_long(work_of_texts(&self.answers)).await;
         let answers: Vec<&[u8]> = self.answers.iter().map(|body| body.root().text()).collect();
         let texts = self
-            .of_item
+            .item_responses
             .iter()
             .map(|answer| answer.and_then(|answer| answers.get(answer as usize)).copied().unwrap_or(b"null"));
         let length: usize = texts.clone().map(|text| text.len() + 1).sum();
-        memory.take(length)?;
+        memory.charge(length)?;
         offload::move_if_long(length).await;
-        self.list = JsonText::whole(Arc::new(indexed(array(length, texts), memory)?));
+        self.list = JsonText::from_document(Arc::new(index_text(array_text(length, texts), memory)?));
         Ok(self)
     }
 }
 
 /// Indexes a text, and charges the index to the request's memory.
-pub(crate) fn indexed(text: Bytes, memory: &MemoryBudget) -> Result<JsonDocument, PartFailureReason> {
-    let document = JsonDocument::with_memory_limit(text, memory.left()).map_err(|error| match error {
-        json::JsonError::IndexTooLarge(_) => PartFailureReason::Memory,
-        error => PartFailureReason::NotJson(error),
-    })?;
-    memory.take(document.index_bytes())?;
+pub(crate) fn index_text(text: Bytes, memory: &MemoryBudget) -> Result<JsonDocument, PartFailureReason> {
+    let document =
+        JsonDocument::with_memory_limit(text, memory.remaining()).map_err(|error| match error {
+            json::JsonError::IndexTooLarge(_) => PartFailureReason::Memory,
+            error => PartFailureReason::NotJson(error),
+        })?;
+    memory.charge(document.index_bytes())?;
     Ok(document)
 }
 
 /// Concatenates the arrays that several calls returned for one list.
-pub(crate) fn joined(bodies: &[JsonText], memory: &MemoryBudget) -> Result<JsonText, PartFailureReason> {
+pub(crate) fn concatenate_arrays(
+    bodies: &[JsonText],
+    memory: &MemoryBudget,
+) -> Result<JsonText, PartFailureReason> {
     if bodies.iter().any(|body| body.root().kind() != ValueKind::Array) {
         return Err(PartFailureReason::BatchNotArray);
     }
     let length = bodies.iter().map(|body| body.root().text().len()).sum();
-    memory.take(length)?;
-    let text = array(length, bodies.iter().flat_map(|body| body.root().items()).map(JsonNode::text));
-    Ok(JsonText::whole(Arc::new(indexed(text, memory)?)))
+    memory.charge(length)?;
+    let text = array_text(length, bodies.iter().flat_map(|body| body.root().items()).map(JsonNode::text));
+    Ok(JsonText::from_document(Arc::new(index_text(text, memory)?)))
 }
 
 /// Returns the text of an array of about this length.
-fn array<'a>(length: usize, items: impl Iterator<Item = &'a [u8]>) -> Bytes {
+fn array_text<'a>(length: usize, items: impl Iterator<Item = &'a [u8]>) -> Bytes {
     let mut text = Vec::with_capacity(length + 1);
     text.push(b'[');
     for item in items {
@@ -196,7 +200,7 @@ fn array<'a>(length: usize, items: impl Iterator<Item = &'a [u8]>) -> Bytes {
 
 /// Visits every target of a path: the items of the arrays that it leads to, and any other values that it
 /// leads to.
-pub(crate) fn targets<'a>(
+pub(crate) fn visit_targets<'a>(
     root: JsonNode<'a>,
     path: &JsonPath,
     see: &mut dyn FnMut(JsonNode<'a>),
@@ -211,7 +215,7 @@ pub(crate) fn targets<'a>(
 mod tests {
     use super::*;
 
-    fn works(text: &str, path: &str) -> (usize, usize) {
+    fn estimate_work(text: &str, path: &str) -> (usize, usize) {
         let document = JsonDocument::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
         let path = JsonPath::parse(path).unwrap();
         (work_of_values(document.root(), &path), work_of_targets(document.root(), &path))
@@ -221,12 +225,12 @@ mod tests {
     fn work_grows_with_bytes_and_values() {
         let numbers = format!("[{}]", vec!["7"; 2_000].join(","));
         let (bytes, values) = (numbers.len(), 2_000 * work::VALUE);
-        assert_eq!(works(&numbers, ""), (bytes + work::VALUE, bytes + work::VALUE + values));
-        assert_eq!(works(&numbers, "[*]"), (bytes + values, bytes + values));
+        assert_eq!(estimate_work(&numbers, ""), (bytes + work::VALUE, bytes + work::VALUE + values));
+        assert_eq!(estimate_work(&numbers, "[*]"), (bytes + values, bytes + values));
         let nested = format!("[{}]", [numbers.as_str(); 3].join(","));
-        let (values, targets) = works(&nested, "[*][*]");
+        let (values, targets) = estimate_work(&nested, "[*][*]");
         assert!(values > SHORT_TEXT && targets == values, "{values}, {targets}");
         let text = format!("\"{}\"", "x".repeat(SHORT_TEXT));
-        assert_eq!(works(&text, ""), (text.len(), text.len()));
+        assert_eq!(estimate_work(&text, ""), (text.len(), text.len()));
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn explain(arguments: &AggregateExplainArguments) -> anyhow::Result<C
     match out {
         None => terminal::say(&explanation.to_string()),
         Some(out) if out.extension().is_some_and(|end| end == "mmd") => {
-            file::write(out, &explanation.mermaid())?
+            file::write(out, &explanation.to_mermaid())?
         }
         Some(out) => file::write(out, &graph(&explanation).svg())?,
     }
@@ -95,8 +95,8 @@ fn graph(explanation: &AggregateExplanation) -> DependenceGraph {
         DependenceNode { label, position, io: 1, barrier: false }
     });
     let edges = explanation.steps.iter().enumerate().flat_map(|(to, step)| {
-        step.needs.iter().filter_map(move |need| {
-            let why = if step.into.as_ref() == Some(need) { "goes into it" } else { "" };
+        step.dependencies.iter().filter_map(move |need| {
+            let why = if step.target_part.as_ref() == Some(need) { "goes into it" } else { "" };
             Some((number(need)?, to, why.to_owned()))
         })
     });

@@ -97,7 +97,7 @@ pub(crate) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<CliE
 
 /// Formats one line per finding of a schema.
 pub(crate) fn findings(ready: &InspectableGraphqlRoute) -> String {
-    ready.graphql.findings().iter().map(|finding| format!("{}: {finding}\n", ready.path)).collect()
+    ready.graphql.warnings().iter().map(|finding| format!("{}: {finding}\n", ready.path)).collect()
 }
 
 impl RouteSelection {
@@ -159,6 +159,7 @@ fn picture(explanation: &PlanExplanation) -> String {
         barrier: false,
     });
     let edges = explanation.steps.iter().enumerate();
-    let edges = edges.flat_map(|(to, step)| step.needs.iter().map(move |from| (*from, to, String::new())));
+    let edges =
+        edges.flat_map(|(to, step)| step.dependencies.iter().map(move |from| (*from, to, String::new())));
     DependenceGraph { position, nodes: nodes.collect(), edges: edges.collect() }.svg()
 }

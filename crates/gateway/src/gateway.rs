@@ -91,8 +91,10 @@ impl Gateway {
                     life.routes.scripts().filter_map(|(_, script)| Some((script.name(), script.waits()?)));
                 let waiting = waiting.next().map(|(name, why)| format!("the S service `{name}`: {why}"));
                 let schema = || {
-                    let mut waiting =
-                        life.routes.graphqls().filter_map(|(path, graphql)| Some((path, graphql.waits()?)));
+                    let mut waiting = life
+                        .routes
+                        .graphqls()
+                        .filter_map(|(path, graphql)| Some((path, graphql.unavailable_reason()?)));
                     waiting.next().map(|(path, why)| format!("the GraphQL route `{path}`: {why}"))
                 };
                 waiting.or_else(schema).map(|why| ("starting", why))

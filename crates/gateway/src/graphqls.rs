@@ -106,7 +106,7 @@ pub fn made(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<
 pub async fn ready(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {
     let (all, mut wrong) = (made(config)?, Vec::new());
     for ready in &all {
-        if let Err(unsettled) = ready.graphql.settle().await {
+        if let Err(unsettled) = ready.graphql.fetch_schemas().await {
             add(&mut wrong, ready.read.unsettled(&config.source, ready.route, unsettled));
         }
     }
@@ -115,7 +115,7 @@ pub async fn ready(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute
 
 /// Logs the schemas that omit parts of their services' responses.
 pub(crate) fn warn(path: &str, graphql: &GraphqlRoute) {
-    let lacks = graphql.findings().len();
+    let lacks = graphql.warnings().len();
     if lacks > 0 {
         tracing::warn!(
             route = path,
@@ -144,7 +144,7 @@ impl GraphqlInputs {
             remotes: &self.remotes,
             links: files.and_then(|files| files.links.as_ref()).map(|(links, _)| links.clone()),
             supergraph: files.and_then(|files| files.supergraph.clone()),
-            listed: files.map(|files| files.listed.clone()).unwrap_or_default(),
+            document_files: files.map(|files| files.listed.clone()).unwrap_or_default(),
             schemas,
             offload,
         };
@@ -164,7 +164,7 @@ impl GraphqlInputs {
             let message = format!("{} ({})", mistake.message, mistake.code);
             let hint = Some(mistake.hint).filter(|hint| !hint.is_empty());
             let route = format!("/routes/{route}/graphql");
-            match (mistake.at, links) {
+            match (mistake.location, links) {
                 (SchemaMistakeLocation::Links(place), Some(links)) => links.mistake(&place, message, hint),
                 (SchemaMistakeLocation::Links(place), None) => {
                     source.mistake(&route, format!("{place}: {message}"), hint)

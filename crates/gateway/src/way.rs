@@ -71,7 +71,7 @@ impl RouteHandler {
     pub(crate) fn start(&self) {
         match self {
             Self::Script(script) => script.activate(),
-            Self::Graphql(graphql) => graphql.start(),
+            Self::Graphql(graphql) => graphql.start_introspection(),
             _ => {}
         }
     }

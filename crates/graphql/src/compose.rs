@@ -8,24 +8,24 @@
 //! `supergraph.rs` with `joined.rs` reads a supergraph that was composed elsewhere.
 
 mod check;
+mod directive_names;
 mod error;
 mod fields;
 mod fieldsets;
-mod hidden;
+mod inaccessible;
 mod inputs;
-mod joined;
+mod join_directives;
 mod merge;
-mod merged;
+mod merged_checks;
+mod merged_schema;
 mod model;
-mod names;
 mod print;
-mod reach;
-mod read;
 mod relations;
+mod satisfiability;
+pub(crate) mod sdl_text;
 mod selection;
+mod subgraph_reader;
 mod supergraph;
-pub(crate) mod text;
-mod whole;
 
 #[cfg(test)]
 mod fuzz;
@@ -37,7 +37,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use error::{CompositionError, CompositionErrorKind};
-pub use supergraph::read;
+pub use supergraph::read_supergraph;
 
 use error::CompositionErrors;
 use merge::SchemaMerger;
@@ -65,36 +65,37 @@ pub struct Supergraph {
 /// Composes the schemas, or returns all errors that prevent it.
 pub fn compose(parts: &[ServiceSchema<'_>]) -> Result<Supergraph, Vec<CompositionError>> {
     let mut errors = CompositionErrors::default();
-    let graphs = graphs(parts, &mut errors);
-    let texts: Vec<Option<Cow<'_, str>>> = parts.iter().map(|part| prepared(part, &mut errors)).collect();
+    let graphs = graph_names(parts, &mut errors);
+    let texts: Vec<Option<Cow<'_, str>>> =
+        parts.iter().map(|part| prepare_schema(part, &mut errors)).collect();
     let read = parts.iter().zip(graphs).zip(&texts).filter_map(|((part, graph), text)| {
         let text: &str = text.as_ref()?;
-        read::schema(part.name, graph, text, &mut errors)
+        subgraph_reader::read_schema(part.name, graph, text, &mut errors)
     });
     let mut schemas: Vec<SubgraphSchema<'_>> = read.collect();
     if schemas.len() < parts.len() {
         return Err(errors.into_vec());
     }
-    schemas.iter_mut().for_each(|schema| check::check(schema, &mut errors));
-    let relations = TypeRelations::of(&schemas);
+    schemas.iter_mut().for_each(|schema| check::check_subgraph(schema, &mut errors));
+    let relations = TypeRelations::from_schemas(&schemas);
     let mut merger = SchemaMerger { schemas: &schemas, relations, errors: &mut errors };
-    let types = merger.types();
+    let types = merger.merge_types();
     let relations = merger.relations;
-    whole::check(&schemas, &relations, &types, &mut errors);
-    hidden::check(&schemas, &types, &mut errors);
+    merged_checks::check_merged_types(&schemas, &relations, &types, &mut errors);
+    inaccessible::check_inaccessible(&schemas, &types, &mut errors);
     if !errors.is_empty() {
         return Err(errors.into_vec());
     }
-    reach::check(&schemas, &types, &mut errors);
+    satisfiability::check_satisfiability(&schemas, &types, &mut errors);
     if !errors.is_empty() {
         return Err(errors.into_vec());
     }
     let services = parts.iter().map(|part| part.name.clone()).collect();
-    Ok(Supergraph { sdl: print::supergraph(&schemas, &types), services })
+    Ok(Supergraph { sdl: print::print_supergraph(&schemas, &types), services })
 }
 
-fn prepared<'p>(part: &ServiceSchema<'p>, errors: &mut CompositionErrors) -> Option<Cow<'p, str>> {
-    let prepared = text::prepared(part.sdl);
+fn prepare_schema<'p>(part: &ServiceSchema<'p>, errors: &mut CompositionErrors) -> Option<Cow<'p, str>> {
+    let prepared = sdl_text::normalize_sdl(part.sdl);
     if prepared.is_err() {
         let message = format!("The brackets in the schema of \"{}\" are nested too deeply.", part.name);
         errors.add(
@@ -109,7 +110,7 @@ fn prepared<'p>(part: &ServiceSchema<'p>, errors: &mut CompositionErrors) -> Opt
 }
 
 /// The distinct enum values that represent the services in the supergraph.
-fn graphs(parts: &[ServiceSchema<'_>], errors: &mut CompositionErrors) -> Vec<String> {
+fn graph_names(parts: &[ServiceSchema<'_>], errors: &mut CompositionErrors) -> Vec<String> {
     let mut names: Vec<&str> = parts.iter().map(|part| &**part.name).collect();
     names.sort_unstable();
     for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {

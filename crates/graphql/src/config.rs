@@ -175,7 +175,7 @@ impl GraphqlConfig {
     }
 
     /// The files that define the schema, in addition to those of the services.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
+    pub fn schema_files(&self) -> impl Iterator<Item = &Path> {
         [&self.links, &self.supergraph].into_iter().flatten().map(PathBuf::as_path)
     }
 }

@@ -11,7 +11,7 @@ pub struct GraphqlError {
     pub message: String,
     /// The message without names that exist in the schema only, for callers that may not see the schema.
     /// Absent if the message contains none.
-    pub plain: Option<Box<str>>,
+    pub plain_message: Option<Box<str>>,
     /// The stable code (`extensions.code`), documented in docs/errors.md.
     pub code: &'static str,
     /// The positions in the document: line and column, counted from 1.
@@ -40,7 +40,7 @@ pub(crate) enum GraphqlErrorKind {
     Limit,
     Variables,
     Plan,
-    AnswerSize,
+    ResponseSize,
     Value,
     Null,
 }
@@ -54,7 +54,7 @@ impl GraphqlErrorKind {
             Self::Limit => "graphql-limit",
             Self::Variables => "graphql-variables",
             Self::Plan => "graphql-plan",
-            Self::AnswerSize => "graphql-output",
+            Self::ResponseSize => "graphql-output",
             Self::Value => "graphql-value",
             Self::Null => "graphql-null",
         }
@@ -67,7 +67,7 @@ impl GraphqlError {
         let code = code.code();
         Self {
             message: message.into(),
-            plain: None,
+            plain_message: None,
             code,
             locations: Vec::new(),
             path: Vec::new(),
@@ -76,27 +76,27 @@ impl GraphqlError {
     }
 
     /// Adds a message for callers that may not see the schema.
-    pub(crate) fn or_plainly(self, plain: impl Into<Box<str>>) -> Self {
-        Self { plain: Some(plain.into()), ..self }
+    pub(crate) fn with_plain_message(self, plain: impl Into<Box<str>>) -> Self {
+        Self { plain_message: Some(plain.into()), ..self }
     }
 
     /// Replaces the message by the one for callers that may not see the schema.
     pub(crate) fn without_schema(mut self) -> Self {
-        if let Some(plain) = self.plain.take() {
+        if let Some(plain) = self.plain_message.take() {
             self.message = plain.into_string();
         }
         self
     }
 
     /// Adds a position in the document.
-    pub(crate) fn at(mut self, location: (u32, u32)) -> Self {
+    pub(crate) fn with_location(mut self, location: (u32, u32)) -> Self {
         self.locations.push(location);
         self
     }
 
     /// Returns the error as it appears in the response.
     #[must_use]
-    pub fn json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let mut entry = Map::new();
         entry.insert("message".to_owned(), self.message.clone().into());
         if !self.locations.is_empty() {
@@ -104,7 +104,7 @@ impl GraphqlError {
             entry.insert("locations".to_owned(), self.locations.iter().map(place).collect());
         }
         if !self.path.is_empty() {
-            entry.insert("path".to_owned(), self.path.iter().map(ResponsePathStep::json).collect());
+            entry.insert("path".to_owned(), self.path.iter().map(ResponsePathStep::to_json).collect());
         }
         // The service's own code takes precedence, since its clients rely on it.
         let mut extensions = Map::from_iter([("code".to_owned(), self.code.into())]);
@@ -115,7 +115,7 @@ impl GraphqlError {
 }
 
 impl ResponsePathStep {
-    fn json(&self) -> Value {
+    fn to_json(&self) -> Value {
         match self {
             Self::Key(key) => (**key).into(),
             Self::Index(index) => (*index).into(),

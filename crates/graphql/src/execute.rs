@@ -6,15 +6,15 @@
 //! `find`). `run` executes the steps, `gather` collects the objects that a step is executed for, and `answer`
 //! walks the client's selection once and copies text.
 
-mod answer;
-mod find;
 mod gather;
 mod introspect;
 mod leaf;
-mod numbers;
+mod lookup;
+mod object_index;
+mod response_writer;
 mod run;
-mod source;
-mod val;
+mod slot_value;
+mod step_executor;
 mod variables;
 
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use json::JsonTree;
 use crate::GraphqlError;
 use crate::error::GraphqlErrorKind;
 use crate::plan::QueryPlan;
-use answer::DataWriter;
-pub(crate) use introspect::{IntrospectionLimits, values as introspected};
+pub(crate) use introspect::{IntrospectionLimits, introspection_values as introspected};
+use response_writer::DataWriter;
 use run::ExecutionRun;
-pub(crate) use source::StepExecutor;
+pub(crate) use step_executor::StepExecutor;
 pub(crate) use variables::CoercedVariables;
 
 /// The complete GraphQL response to a client.
@@ -42,12 +42,12 @@ pub(crate) struct ExecutionResponse {
 #[derive(Clone, Debug)]
 pub(crate) struct AnswerRules {
     /// The maximum size of the response in bytes.
-    pub(crate) most: usize,
+    pub(crate) max_bytes: usize,
     /// Whether error messages may contain names that occur only in the schema.
-    pub(crate) tells_schema: bool,
+    pub(crate) exposes_schema: bool,
     /// The precomputed values of introspection fields, by response key. Fields that are missing here are
     /// evaluated while the response is written.
-    pub(crate) introspected: Vec<(Arc<str>, Bytes)>,
+    pub(crate) introspection_values: Vec<(Arc<str>, Bytes)>,
 }
 
 /// Executes a plan.
@@ -59,15 +59,17 @@ pub(crate) async fn run(
     rules: &AnswerRules,
 ) -> ExecutionResponse {
     let mut run = ExecutionRun::new(plan, variables);
-    run.drive(source).await;
-    DataWriter::write(&run, schema, rules).await.unwrap_or_else(|| ExecutionResponse::too_large(rules.most))
+    run.execute_steps(source).await;
+    DataWriter::write_response(&run, schema, rules)
+        .await
+        .unwrap_or_else(|| ExecutionResponse::too_large(rules.max_bytes))
 }
 
 impl ExecutionResponse {
     /// Returns the error response that replaces one above the size limit.
     pub(crate) fn too_large(most: usize) -> Self {
         let message = format!("the answer has more than {most} bytes: ask for less of it at once");
-        let error = GraphqlError::new(GraphqlErrorKind::AnswerSize, message).json();
+        let error = GraphqlError::new(GraphqlErrorKind::ResponseSize, message).to_json();
         let text = serde_json::json!({ "data": null, "errors": [error] }).to_string();
         Self { tree: JsonTree::Text(text.into()), has_errors: true }
     }

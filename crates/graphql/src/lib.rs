@@ -11,43 +11,43 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod answer;
-mod by_key;
+mod call_failure;
 mod compose;
 mod config;
 mod error;
 mod execute;
-mod fetched;
-mod mistake;
+mod fetch_outcome;
+mod keyed_fetch;
 mod plan;
-mod reason;
-mod recipe;
 mod remote;
+mod remote_schemas;
 mod rest;
-#[cfg(test)]
-mod rig;
 mod route;
+mod route_services;
 mod schema;
-mod schemas;
+mod schema_inputs;
+mod schema_mistake;
 mod serve;
-mod sources;
+mod service_response;
+#[cfg(test)]
+mod shop_fixture;
 mod subgraph;
 
 pub use compose::{
-    CompositionError, CompositionErrorKind, ServiceSchema, Supergraph, compose, read as read_supergraph,
+    CompositionError, CompositionErrorKind, ServiceSchema, Supergraph, compose, read_supergraph,
 };
 pub use config::{
     CoalesceConfig, DocumentsConfig, DocumentsOptions, GraphqlConfig, GraphqlLimits, IntrospectionAccess,
     IntrospectionCallers,
 };
 pub use error::{GraphqlError, ResponsePathStep};
-pub use fetched::{FetchOutcome, FetchedValues, SourceError, ValueLocation};
-pub use mistake::{SchemaMistake, SchemaMistakeLocation, SchemaWarning};
+pub use fetch_outcome::{FetchOutcome, FetchedValues, SourceError, ValueLocation};
 pub use plan::explain::{ExplainedStep, PlanExplanation};
-pub use recipe::{RemoteService, RemoteServices, ServiceDocuments};
+pub use remote_schemas::RemoteSchemas;
 pub use route::{GraphqlRoute, GraphqlRouteContext, SchemaUnavailable};
 pub use schema::{FieldChange, LinkDeclaration, SchemaDeclarations, TypeChange};
-pub use schemas::RemoteSchemas;
+pub use schema_inputs::{RemoteService, RemoteServices, ServiceDocuments};
+pub use schema_mistake::{SchemaMistake, SchemaMistakeLocation, SchemaWarning};
 pub use serve::DocumentFile;
 pub use subgraph::{
     BatchStrategy, BoundCall, EntityBinding, ItemMatch, LinkedField, OperationKind, RestOperation,

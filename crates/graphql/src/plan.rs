@@ -9,21 +9,21 @@ pub(crate) mod data;
 pub(crate) mod explain;
 #[cfg(test)]
 mod fuzz;
+mod hoisted_fields;
 #[cfg(test)]
 mod hostile;
-mod kept;
-mod lifted;
 mod limits;
 mod lower;
 mod operation;
+mod plan_cache;
+mod plan_memory;
+mod planning_work;
 mod response_keys;
 pub(crate) mod shape;
 mod supergraph;
 pub(crate) mod types;
 mod validate;
 pub(crate) mod values;
-mod weight;
-mod work;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,41 +49,41 @@ use services::InFlightMap;
 use crate::error::{GraphqlError, GraphqlErrorKind};
 use crate::{GraphqlLimits, OperationKind, Subgraph};
 use data::{PlanStep, ResponsePosition};
-use kept::{CachedPlan, EvictedPlans};
-use lifted::lifted;
+use hoisted_fields::hoist_fields;
+pub(crate) use limits::document_text::check_size;
 use limits::fragments::FragmentIndex;
-pub(crate) use limits::text::check_size;
 use lower::{LoweringError, PlanLowering};
 use operation::DocumentOperation;
+use plan_cache::{CachedPlan, EvictedPlans};
+use planning_work::{PlanningModel, PlanningWork};
 use response_keys::{ReservedNames, ResponseKeys};
 use shape::{ResponseShape, ShapeBuilder, ShapeId};
 use types::{ClientTypeRef, ClientTypes};
 use validate::ValidationRules;
-pub(crate) use validate::shortened;
-use work::{PlanningModel, PlanningWork};
+pub(crate) use validate::shorten_text;
 
 /// The default timeout for planning one document.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const PLANNING_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum size of the plan cache in bytes.
-const KEPT: usize = 32 << 20;
+const PLAN_CACHE_BYTES: usize = 32 << 20;
 /// The maximum estimated memory of a plan in bytes. The cache accepts no larger ones.
-const MAX_PLAN_BYTES: usize = KEPT / 4;
+const MAX_PLAN_BYTES: usize = PLAN_CACHE_BYTES / 4;
 
 /// The error message for a supergraph that makes the library panic.
-pub(crate) const STOPPED: &str = "the planner can't read it";
+pub(crate) const UNREADABLE_MESSAGE: &str = "the planner can't read it";
 
 /// Plans documents and caches the plans.
 pub(crate) struct QueryPlanner {
     hive: HivePlanner,
     /// A second planner, for operations that the first finds no path for.
-    again: Option<HivePlanner>,
+    fallback: Option<HivePlanner>,
     types: Arc<ClientTypes>,
-    reserved: ReservedNames,
+    reserved_names: ReservedNames,
     subgraphs: HashMap<Arc<str>, Subgraph>,
     validation: ValidationRules,
     model: PlanningModel,
     limits: GraphqlLimits,
-    kept: CachedPlan,
+    cache: CachedPlan,
     /// Documents that are being planned.
     pub(crate) in_flight: Arc<InFlightMap<Result<Arc<QueryPlan>, PlanError>>>,
 }
@@ -102,7 +102,7 @@ pub(crate) enum PlanError {
 pub(crate) struct QueryPlan {
     pub(crate) kind: OperationKind,
     /// Whether it queries the schema itself.
-    pub(crate) introspects: bool,
+    pub(crate) has_introspection: bool,
     pub(crate) variables: Vec<OperationVariable>,
     pub(crate) steps: Vec<PlanStep>,
     pub(crate) positions: Vec<ResponsePosition>,
@@ -146,12 +146,12 @@ impl QueryPlanner {
         if !has_mutations {
             supergraph::without_mutations(&mut document);
         }
-        let mut hive = library(&document)?;
+        let mut hive = new_library_planner(&document)?;
         let shown = supergraph::without_hidden_names(&hive.consumer_schema.document);
         hive.consumer_schema = Arc::new(Arc::new(shown).into());
         let again = supergraph::without_interface_objects(&document);
-        let again = again.and_then(|document| library(&document).ok());
-        let mut types = ClientTypes::of(&hive.consumer_schema.document);
+        let again = again.and_then(|document| new_library_planner(&document).ok());
+        let mut types = ClientTypes::from_schema(&hive.consumer_schema.document);
         for (name, definition) in &hive.supergraph.definitions {
             types.intern(name);
             if let SupergraphDefinition::Enum(named) = definition {
@@ -167,20 +167,20 @@ impl QueryPlanner {
         for (of, objects) in bindings.clone().flat_map(|bindings| &bindings.hidden_objects) {
             objects.iter().for_each(|object| types.hide_object(of, object));
         }
-        types.note_scalars(bindings);
+        types.record_scalars(bindings);
         let model = PlanningModel::new(&hive.supergraph, &mut types);
         let types = Arc::new(types);
         let subgraphs = subgraphs.into_iter().map(|subgraph| (Arc::clone(&subgraph.name), subgraph));
         Ok(Self {
             hive,
-            again,
+            fallback: again,
             validation: ValidationRules::new(&types),
             types,
-            reserved: ReservedNames::of(&document),
+            reserved_names: ReservedNames::from_supergraph(&document),
             subgraphs: subgraphs.collect(),
             model,
             limits: *limits,
-            kept: CachedPlan::new(KEPT),
+            cache: CachedPlan::new(PLAN_CACHE_BYTES),
             in_flight: Arc::default(),
         })
     }
@@ -191,20 +191,20 @@ impl QueryPlanner {
     }
 
     /// Returns the cached plan of an operation.
-    pub(crate) fn kept(&self, text: &str, name: Option<&str>) -> Option<Arc<QueryPlan>> {
-        self.kept.get(text, name)
+    pub(crate) fn cached_plan(&self, text: &str, name: Option<&str>) -> Option<Arc<QueryPlan>> {
+        self.cache.get(text, name)
     }
 
     /// Returns the plan of an operation, planning it now if necessary. For use where no requests wait.
     pub(crate) fn plan(&self, text: &str, name: Option<&str>) -> Result<Arc<QueryPlan>, Vec<GraphqlError>> {
-        match self.kept(text, name) {
+        match self.cached_plan(text, name) {
             Some(plan) => Ok(plan),
             None => {
-                let Some(checked) = self.check(text, name, u64::MAX)? else {
+                let Some(checked) = self.check_document(text, name, u64::MAX)? else {
                     unreachable!("the number of selections is unlimited")
                 };
-                let plan = self.make(&checked, &CancellationToken::with_timeout(TIMEOUT))?;
-                self.keep(&text.into(), name, &plan);
+                let plan = self.plan_checked(&checked, &CancellationToken::with_timeout(PLANNING_TIMEOUT))?;
+                self.cache_plan(&text.into(), name, &plan);
                 Ok(plan)
             }
         }
@@ -220,29 +220,36 @@ impl QueryPlanner {
 
     /// Parses, checks and validates a document. Returns `None` if its operations have more than
     /// `most_selections` selections together. This is decided in time linear in the document's size.
-    pub(crate) fn check(
+    pub(crate) fn check_document(
         &self,
         text: &str,
         name: Option<&str>,
         most_selections: u64,
     ) -> Result<Option<CheckedDocument>, Vec<GraphqlError>> {
         let one = |error: Box<GraphqlError>| vec![*error];
-        limits::text::check(text).map_err(one)?;
+        limits::document_text::check_text(text).map_err(one)?;
         let document = self.parse(text).map_err(one)?;
-        let operation = DocumentOperation::chosen(&document, name).map_err(one)?;
+        let operation = DocumentOperation::from_document(&document, name).map_err(one)?;
         if operation.kind == OperationKind::Mutation && self.types.mutation.is_none() {
             let message = "the schema has no mutations";
             return Err(vec![GraphqlError::new(GraphqlErrorKind::Operation, message)]);
         }
         let fragments = FragmentIndex::new(&document).map_err(one)?;
-        let counts = limits::check_figures(&document, &fragments, &self.types, &self.limits).map_err(one)?;
+        let counts = limits::check_sizes(&document, &fragments, &self.types, &self.limits).map_err(one)?;
         if counts.total > most_selections {
             return Ok(None);
         }
         limits::check_repetition(&document, &fragments).map_err(one)?;
-        self.validation.check(self.schema(), &self.types, &document, &fragments, counts.largest)?;
-        let root = self.types.root(operation.kind);
-        let work = PlanningWork::of(operation.selections, root, &fragments, &self.types, &self.model);
+        self.validation.validate_document(
+            self.schema(),
+            &self.types,
+            &document,
+            &fragments,
+            counts.largest,
+        )?;
+        let root = self.types.root_type(operation.kind);
+        let work =
+            PlanningWork::for_operation(operation.selections, root, &fragments, &self.types, &self.model);
         let work = work.map_err(one)?;
         Ok(Some(CheckedDocument { name: name.map(Into::into), document, work }))
     }
@@ -250,22 +257,27 @@ impl QueryPlanner {
     /// Caches a plan. Returns the plans that were evicted for it, whose drop may take long. Must not be
     /// called in the offload pool, whose threads have a low priority: serving threads wait for the lock of
     /// the cache.
-    pub(crate) fn keep(&self, text: &Arc<str>, name: Option<&str>, plan: &Arc<QueryPlan>) -> EvictedPlans {
-        self.kept.keep(text, name, plan)
+    pub(crate) fn cache_plan(
+        &self,
+        text: &Arc<str>,
+        name: Option<&str>,
+        plan: &Arc<QueryPlan>,
+    ) -> EvictedPlans {
+        self.cache.insert(text, name, plan)
     }
 
     /// Plans a checked document.
-    pub(crate) fn make(
+    pub(crate) fn plan_checked(
         &self,
         checked: &CheckedDocument,
         token: &CancellationToken,
     ) -> Result<Arc<QueryPlan>, Vec<GraphqlError>> {
         let one = |error: Box<GraphqlError>| vec![*error];
         let CheckedDocument { name, document, .. } = checked;
-        let operation = DocumentOperation::chosen(document, name.as_deref()).map_err(one)?;
+        let operation = DocumentOperation::from_document(document, name.as_deref()).map_err(one)?;
         let fragments = FragmentIndex::new(document).map_err(one)?;
-        let root = self.types.root(operation.kind);
-        let variables = self.variables(&operation);
+        let root = self.types.root_type(operation.kind);
+        let variables = self.operation_variables(&operation);
         let broken = |LoweringError(reason): LoweringError| {
             tracing::error!(reason, "a document could not be planned");
             vec![GraphqlError::new(
@@ -273,17 +285,18 @@ impl QueryPlanner {
                 "the gateway can't plan this document; its log has the reason",
             )]
         };
-        let keys = ResponseKeys::of(document, &self.reserved);
-        let (positions, steps) = self.lowered(&operation, &fragments, &keys, token).map_err(broken)?;
+        let keys = ResponseKeys::from_document(document, &self.reserved_names);
+        let (positions, steps) =
+            self.lower_operation(&operation, &fragments, &keys, token).map_err(broken)?;
         let mut shaping = ShapeBuilder::new(&self.types, &positions, document, &keys);
-        let root = shaping.root(operation.selections, root);
+        let root = shaping.root_shape(operation.selections, root);
         if shaping.is_exhausted() {
-            return Err(one(work::too_much()));
+            return Err(one(planning_work::planning_limit_error()));
         }
         let (shapes, scans) = (std::mem::take(&mut shaping.shapes), shaping.scans);
         let mut plan = QueryPlan {
             kind: operation.kind,
-            introspects: introspects(&shapes),
+            has_introspection: has_introspection(&shapes),
             variables,
             steps,
             positions,
@@ -293,27 +306,27 @@ impl QueryPlanner {
             types: Arc::clone(&self.types),
             bytes: 0,
         };
-        plan.bytes = weight::of(&plan);
+        plan.bytes = plan_memory::plan_bytes(&plan);
         if plan.bytes > MAX_PLAN_BYTES {
-            return Err(one(work::too_much()));
+            return Err(one(planning_work::planning_limit_error()));
         }
         Ok(Arc::new(plan))
     }
 
     fn parse(&self, text: &str) -> Result<Document, Box<GraphqlError>> {
         let tokens = self.limits.tokens as usize;
-        guarded(|| safe_parse_operation_with_token_limit(text, tokens))
+        catch_panic(|| safe_parse_operation_with_token_limit(text, tokens))
             .ok_or_else(|| GraphqlError::new(GraphqlErrorKind::Syntax, "the document can't be read"))?
-            .map_err(|error| Box::new(syntax(&error.to_string(), tokens)))
+            .map_err(|error| Box::new(syntax_error(&error.to_string(), tokens)))
     }
 
-    fn variables(&self, operation: &DocumentOperation<'_>) -> Vec<OperationVariable> {
+    fn operation_variables(&self, operation: &DocumentOperation<'_>) -> Vec<OperationVariable> {
         let speller = values::ValueSpeller { types: &self.types, bindings: None };
         let variable = |variable: &VariableDefinition| {
-            let ty = self.types.known(&variable.var_type)?;
+            let ty = self.types.resolve_type(&variable.var_type)?;
             Some(OperationVariable {
                 name: variable.name.as_str().into(),
-                default: variable.default_value.as_ref().map(|value| speller.literal(value, &ty)),
+                default: variable.default_value.as_ref().map(|value| speller.literal_json(value, &ty)),
                 ty,
                 location: (variable.position.line as u32, variable.position.column as u32),
             })
@@ -323,7 +336,7 @@ impl QueryPlanner {
 
     /// Returns the positions and steps of an operation. Introspection, which the gateway answers itself, is
     /// not planned.
-    fn lowered(
+    fn lower_operation(
         &self,
         operation: &DocumentOperation<'_>,
         fragments: &FragmentIndex<'_>,
@@ -332,11 +345,15 @@ impl QueryPlanner {
     ) -> Result<(Vec<ResponsePosition>, Vec<PlanStep>), LoweringError> {
         let mut lowering =
             PlanLowering::new(&self.hive.supergraph, &self.types, &self.subgraphs, operation.kind);
-        if let Some(mut document) = operation.planned(fragments) {
-            keys.rename(&mut document);
-            abstract_types::prepare(&mut document, self.types.root(operation.kind), &self.types);
-            if let Some(node) = self.planned(&document, operation.kind, token)? {
-                lowering.node(&node)?;
+        if let Some(mut document) = operation.planner_document(fragments) {
+            keys.rename_fields(&mut document);
+            abstract_types::prepare_document(
+                &mut document,
+                self.types.root_type(operation.kind),
+                &self.types,
+            );
+            if let Some(node) = self.plan_operation(&document, operation.kind, token)? {
+                lowering.lower_node(&node)?;
             }
         }
         Ok((lowering.positions, lowering.steps))
@@ -344,13 +361,13 @@ impl QueryPlanner {
 
     /// Returns the library's plan of a document with one operation, or `None` if conditions leave nothing to
     /// execute.
-    fn planned(
+    fn plan_operation(
         &self,
         document: &Document,
         kind: OperationKind,
         token: &CancellationToken,
     ) -> Result<Option<PlanNode>, LoweringError> {
-        let plan = guarded(|| {
+        let plan = catch_panic(|| {
             let mut normalized = normalize_operation(&self.hive.supergraph, document, None)
                 .map_err(|error| LoweringError(error.to_string()))?;
             drop_empty_fragments(&mut normalized.operation.selection_set);
@@ -362,11 +379,12 @@ impl QueryPlanner {
                 hive.plan_from_normalized_operation(operation, overrides, token)
             };
             let operation = &normalized.operation;
-            let planned = match (plan(&self.hive, operation), &self.again) {
+            let planned = match (plan(&self.hive, operation), &self.fallback) {
                 (Err(PlannerError::PathLocatorError(error)), Some(again)) => {
                     let lifted = || {
-                        let root = self.types.name(self.types.root(kind));
-                        let selection_set = lifted(&self.hive.supergraph, root, &operation.selection_set);
+                        let root = self.types.name(self.types.root_type(kind));
+                        let selection_set =
+                            hoist_fields(&self.hive.supergraph, root, &operation.selection_set);
                         plan(again, &NormalizedOperation { selection_set, ..operation.clone() })
                     };
                     plan(again, operation).or_else(|_| lifted()).map_err(|_| error.into())
@@ -401,19 +419,19 @@ fn drop_empty_fragments(set: &mut SelectionSet) {
 }
 
 /// Creates the library's planner for a supergraph.
-fn library(supergraph: &SchemaDocument) -> Result<HivePlanner, String> {
-    let hive = guarded(|| HivePlanner::new_from_supergraph(supergraph, QueryPlannerOptions::default()));
-    let hive = hive.ok_or_else(|| STOPPED.to_owned())?;
+fn new_library_planner(supergraph: &SchemaDocument) -> Result<HivePlanner, String> {
+    let hive = catch_panic(|| HivePlanner::new_from_supergraph(supergraph, QueryPlannerOptions::default()));
+    let hive = hive.ok_or_else(|| UNREADABLE_MESSAGE.to_owned())?;
     hive.map_err(|error| error.to_string())
 }
 
 /// Returns the result of a library call, or `None` if it panics.
-fn guarded<T>(call: impl FnOnce() -> T) -> Option<T> {
+fn catch_panic<T>(call: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(call)).ok()
 }
 
 /// Converts a parser error, taking the position and the description from its lines.
-fn syntax(text: &str, tokens: usize) -> GraphqlError {
+fn syntax_error(text: &str, tokens: usize) -> GraphqlError {
     if text.to_ascii_lowercase().contains("token limit") {
         return GraphqlError::new(
             GraphqlErrorKind::Limit,
@@ -428,12 +446,12 @@ fn syntax(text: &str, tokens: usize) -> GraphqlError {
         Some((line.parse().ok()?, column.trim_end_matches(':').parse().ok()?))
     });
     let message = if message.is_empty() { text.trim().to_owned() } else { message };
-    let message = format!("the document is not valid GraphQL: {}", shortened(&message));
+    let message = format!("the document is not valid GraphQL: {}", shorten_text(&message));
     let error = GraphqlError::new(GraphqlErrorKind::Syntax, message);
-    place.map_or(error.clone(), |place| error.at(place))
+    place.map_or(error.clone(), |place| error.with_location(place))
 }
 
-fn introspects(shapes: &[ResponseShape]) -> bool {
+fn has_introspection(shapes: &[ResponseShape]) -> bool {
     let fields = shapes.iter().flat_map(|shape| &shape.variants).flat_map(|variant| variant.fields.iter());
     fields.into_iter().any(|field| matches!(field.source, shape::FieldSource::Introspection(_)))
 }

@@ -15,9 +15,9 @@ use offload::work;
 use serde_json::Value;
 use services::{CallError, PathError, ServiceRequest};
 
-use crate::fetched::{FetchOutcome, FetchedValues, ValueLocation};
-use crate::reason::CallFailureReason;
-use crate::sources::{CallContext, GraphqlEndpoint};
+use crate::call_failure::CallFailureReason;
+use crate::fetch_outcome::{FetchOutcome, FetchedValues, ValueLocation};
+use crate::route_services::{CallContext, GraphqlEndpoint};
 
 pub(crate) use introspect::introspect;
 pub(crate) use response::{GraphqlServiceResponse, SortedErrors};
@@ -44,40 +44,44 @@ pub(crate) struct RepresentationBatch<'a> {
 }
 
 /// Fetches root fields. There is one target, the object of all of them.
-pub(crate) async fn root(
+pub(crate) async fn fetch_root(
     ground: &CallContext,
     endpoint: &GraphqlEndpoint<'_>,
     query: &EncodedDocument,
     variables: &[(&str, Bytes)],
     is_query: bool,
 ) -> FetchedValues {
-    let body = body(query, |out| write_variables(out, variables));
-    let response = match ask(ground, endpoint, body, is_query).await {
+    let body = build_body(query, |out| write_variables(out, variables));
+    let response = match send_document(ground, endpoint, body, is_query).await {
         Ok(response) => response,
-        Err(reason) => return failed(ground, endpoint, 1, reason),
+        Err(reason) => return failed_fetch(ground, endpoint, 1, reason),
     };
-    let GraphqlServiceResponse { document, data, told, status } = response;
+    let GraphqlServiceResponse { document, data, reported_errors: told, status } = response;
     let found = match (data, told.is_empty()) {
-        (None, _) => return failed(ground, endpoint, 1, CallFailureReason::Told(told, status)),
-        (Some(spot), true) => FetchOutcome::One(ValueLocation { document: 0, spot }),
-        (Some(spot), false) => FetchOutcome::Partial(ValueLocation { document: 0, spot }, 0),
+        (None, _) => {
+            return failed_fetch(ground, endpoint, 1, CallFailureReason::ReportedErrors(told, status));
+        }
+        (Some(spot), true) => FetchOutcome::One(ValueLocation { document: 0, node_id: spot }),
+        (Some(spot), false) => FetchOutcome::Partial(ValueLocation { document: 0, node_id: spot }, 0),
     };
     let errors = match told.is_empty() {
         true => Vec::new(),
-        false => vec![CallFailureReason::Told(told, status).of(&endpoint.name(ground))],
+        false => vec![
+            CallFailureReason::ReportedErrors(told, status).into_source_error(&endpoint.service_name(ground)),
+        ],
     };
-    FetchedValues { documents: vec![document], found: vec![found], errors, ..FetchedValues::default() }
+    FetchedValues { documents: vec![document], outcomes: vec![found], errors, ..FetchedValues::default() }
 }
 
 /// Fetches entities by their representations. There is one target for each representation, batch by batch.
-pub(crate) async fn entities(
+pub(crate) async fn fetch_entities(
     ground: &CallContext,
     endpoint: &GraphqlEndpoint<'_>,
     query: &EncodedDocument,
     batches: Vec<RepresentationBatch<'_>>,
     variables: &[(&str, Bytes)],
 ) -> FetchedValues {
-    let body = body(query, |out| {
+    let body = build_body(query, |out| {
         write_variables(out, variables);
         for batch in &batches {
             write_name(out, batch.variable);
@@ -89,18 +93,22 @@ pub(crate) async fn entities(
     let counts: Vec<_> =
         batches.into_iter().map(|batch| (batch.alias, batch.representations.len())).collect();
     let count: usize = counts.iter().map(|(_, count)| count).sum();
-    let response = ask(ground, endpoint, body, true).await;
+    let response = send_document(ground, endpoint, body, true).await;
     offload::move_if_long(work::RESULT * count).await;
     let response = match response {
         Ok(response) => response,
-        Err(reason) => return failed(ground, endpoint, count, reason),
+        Err(reason) => return failed_fetch(ground, endpoint, count, reason),
     };
-    sort(response, &counts, &endpoint.name(ground))
+    assign_entities(response, &counts, &endpoint.service_name(ground))
 }
 
 /// Assigns the entities and errors of a response to the targets, given the alias and the number of targets of
 /// each batch.
-fn sort(response: GraphqlServiceResponse, counts: &[(&str, usize)], service: &Arc<str>) -> FetchedValues {
+fn assign_entities(
+    response: GraphqlServiceResponse,
+    counts: &[(&str, usize)],
+    service: &Arc<str>,
+) -> FetchedValues {
     // The alias, first target and number of targets of each batch.
     let mut firsts = Vec::with_capacity(counts.len());
     let mut first = 0;
@@ -108,7 +116,7 @@ fn sort(response: GraphqlServiceResponse, counts: &[(&str, usize)], service: &Ar
         firsts.push((alias, first, count));
         first += count;
     }
-    let mut sorted = SortedErrors::new(response.told, |path| {
+    let mut sorted = SortedErrors::new(response.reported_errors, |path| {
         let [Value::String(alias), Value::Number(item), rest @ ..] = path else { return None };
         let (_, first, count) = firsts.iter().find(|(known, _, _)| known == alias)?;
         let item = usize::try_from(item.as_u64()?).ok().filter(|item| item < count)?;
@@ -119,14 +127,14 @@ fn sort(response: GraphqlServiceResponse, counts: &[(&str, usize)], service: &Ar
     for (alias, first, count) in &firsts {
         let list = data.and_then(|data| data.member(alias.as_bytes()));
         let mut items = list.into_iter().flat_map(JsonNode::items);
-        found.extend((*first..first + count).map(|target| sorted.found(target, items.next(), 0)));
+        found.extend((*first..first + count).map(|target| sorted.target_outcome(target, items.next(), 0)));
     }
-    let errors = sorted.errors(service, response.status);
-    FetchedValues { documents: vec![response.document], found, errors, ..FetchedValues::default() }
+    let errors = sorted.into_errors(service, response.status);
+    FetchedValues { documents: vec![response.document], outcomes: found, errors, ..FetchedValues::default() }
 }
 
 /// Sends a document.
-pub(crate) async fn ask(
+pub(crate) async fn send_document(
     ground: &CallContext,
     endpoint: &GraphqlEndpoint<'_>,
     body: Bytes,
@@ -137,15 +145,15 @@ pub(crate) async fn ask(
         // The fingerprint of the body takes less time per byte than parsing.
         offload::move_if_long(body.len() / 4).await;
     }
-    let request = request(endpoint.path, body)?;
+    let request = build_request(endpoint.path, body)?;
     let answer = match is_query {
         true => ground.calls.send_safe(service, request).await,
         false => ground.calls.send(service, request).await,
     };
-    GraphqlServiceResponse::read(&answer.map_err(CallFailureReason::Call)?).await
+    GraphqlServiceResponse::from_service(&answer.map_err(CallFailureReason::Call)?).await
 }
 
-fn request(path: &str, body: Bytes) -> Result<ServiceRequest, CallFailureReason> {
+fn build_request(path: &str, body: Bytes) -> Result<ServiceRequest, CallFailureReason> {
     let invalid = |_| CallFailureReason::Call(CallError::Path(PathError::Invalid).into());
     let path_and_query = PathAndQuery::try_from(path).map_err(invalid)?;
     let mut headers = HeaderMap::new();
@@ -156,7 +164,7 @@ fn request(path: &str, body: Bytes) -> Result<ServiceRequest, CallFailureReason>
 }
 
 /// Builds a request's body. `variables` writes the members of the variables, each followed by a comma.
-pub(crate) fn body(query: &EncodedDocument, variables: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+pub(crate) fn build_body(query: &EncodedDocument, variables: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = Vec::with_capacity(query.0.len() + 64);
     out.extend_from_slice(b"{\"query\":");
     out.extend_from_slice(&query.0);
@@ -196,17 +204,17 @@ pub(crate) fn write_list<'t>(out: &mut Vec<u8>, items: impl Iterator<Item = &'t 
     out.extend_from_slice(b"],");
 }
 
-fn failed(
+fn failed_fetch(
     ground: &CallContext,
     endpoint: &GraphqlEndpoint<'_>,
     targets: usize,
     reason: CallFailureReason,
 ) -> FetchedValues {
-    FetchedValues::failed(targets, reason.of(&endpoint.name(ground)))
+    FetchedValues::all_failed(targets, reason.into_source_error(&endpoint.service_name(ground)))
 }
 
 /// Whether a value is not null.
-pub(crate) fn is_there(node: &JsonNode<'_>) -> bool {
+pub(crate) fn is_not_null(node: &JsonNode<'_>) -> bool {
     node.kind() != ValueKind::Null
 }
 

@@ -10,10 +10,10 @@ use http::{Method, StatusCode};
 use json::{JsonDocument, JsonPath, JsonPathStep, NodeId};
 use services::{ServiceRequest, UpstreamService};
 
-use crate::answer::ServiceResponse;
-use crate::fetched::{FetchOutcome, FetchedValues, ValueLocation};
-use crate::reason::CallFailureReason;
-use crate::sources::{ArgumentValues, CallContext};
+use crate::call_failure::CallFailureReason;
+use crate::fetch_outcome::{FetchOutcome, FetchedValues, ValueLocation};
+use crate::route_services::{ArgumentValues, CallContext};
+use crate::service_response::ServiceResponse;
 use crate::subgraph::{ParameterSource, RestOperation};
 use openapi::ParameterLocation;
 
@@ -22,11 +22,11 @@ pub(crate) use request::{RequestKey, RestRequestRenderer};
 /// A value in a response.
 pub(crate) struct RestValue {
     pub(crate) document: Arc<JsonDocument>,
-    pub(crate) spot: NodeId,
+    pub(crate) node_id: NodeId,
 }
 
 /// Fetches the value of a root field.
-pub(crate) async fn root(
+pub(crate) async fn fetch_root(
     ground: &CallContext,
     service: &str,
     operation: &RestOperation,
@@ -34,47 +34,47 @@ pub(crate) async fn root(
 ) -> FetchedValues {
     let service = match ground.service(service) {
         Ok(service) => service,
-        Err(reason) => return FetchedValues::failed(1, reason.of(&service.into())),
+        Err(reason) => return FetchedValues::all_failed(1, reason.into_source_error(&service.into())),
     };
-    let request = RestRequestRenderer { operation, arguments, key: RequestKey::None }.request();
+    let request = RestRequestRenderer { operation, arguments, key: RequestKey::None }.build_request();
     let value = match request {
-        Ok(request) => one(ground, service, operation, request).await,
+        Ok(request) => fetch_value(ground, service, operation, request).await,
         Err(reason) => Err(reason),
     };
     match value {
-        Ok(None) => FetchedValues { found: vec![FetchOutcome::Nothing], ..FetchedValues::default() },
-        Ok(Some(RestValue { document, spot })) => {
-            let found = vec![FetchOutcome::One(ValueLocation { document: 0, spot })];
-            FetchedValues { documents: vec![document], found, ..FetchedValues::default() }
+        Ok(None) => FetchedValues { outcomes: vec![FetchOutcome::Null], ..FetchedValues::default() },
+        Ok(Some(RestValue { document, node_id })) => {
+            let found = vec![FetchOutcome::One(ValueLocation { document: 0, node_id })];
+            FetchedValues { documents: vec![document], outcomes: found, ..FetchedValues::default() }
         }
-        Err(reason) => FetchedValues::failed(1, reason.of(service.name())),
+        Err(reason) => FetchedValues::all_failed(1, reason.into_source_error(service.name())),
     }
 }
 
 /// Sends a request and locates the value in the response; `None` if there is none.
-pub(crate) async fn one(
+pub(crate) async fn fetch_value(
     ground: &CallContext,
     service: &Arc<UpstreamService>,
     operation: &RestOperation,
     request: ServiceRequest,
 ) -> Result<Option<RestValue>, CallFailureReason> {
     let answer = ground.calls.send(service, request).await.map_err(CallFailureReason::Call)?;
-    read(operation, &answer).await
+    read_response(operation, &answer).await
 }
 
-async fn read(
+async fn read_response(
     operation: &RestOperation,
     answer: &ServiceResponse,
 ) -> Result<Option<RestValue>, CallFailureReason> {
     let (status, body) = (answer.status(), answer.body());
-    if status == StatusCode::NOT_FOUND && is_one_by_key(operation) {
+    if status == StatusCode::NOT_FOUND && is_keyed_resource(operation) {
         return Ok(None);
     }
     if !status.is_success() {
         return Err(CallFailureReason::Status(status));
     }
     if operation.is_empty {
-        return whole(Bytes::from_static(b"true")).map(Some);
+        return from_json_text(Bytes::from_static(b"true")).map(Some);
     }
     if matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) && body.is_empty() {
         return Ok(None);
@@ -82,32 +82,33 @@ async fn read(
     if operation.is_text {
         offload::move_if_long(body.len()).await;
         let text = std::str::from_utf8(body).map_err(|_| CallFailureReason::NotText)?;
-        return whole(serde_json::Value::from(text).to_string().into()).map(Some);
+        return from_json_text(serde_json::Value::from(text).to_string().into()).map(Some);
     }
     let document = answer.document().await?;
-    let node = operation.at.find(document.root());
-    let spot = node.ok_or_else(|| CallFailureReason::NothingAt(shown(&operation.at)))?.node_id();
-    Ok(Some(RestValue { document: Arc::clone(document), spot }))
+    let node = operation.response_path.find(document.root());
+    let spot =
+        node.ok_or_else(|| CallFailureReason::MissingPath(format_path(&operation.response_path)))?.node_id();
+    Ok(Some(RestValue { document: Arc::clone(document), node_id: spot }))
 }
 
 /// Creates a value from JSON text that the gateway wrote.
-pub(crate) fn whole(text: Bytes) -> Result<RestValue, CallFailureReason> {
+pub(crate) fn from_json_text(text: Bytes) -> Result<RestValue, CallFailureReason> {
     let document = JsonDocument::new(text).map_err(|error| CallFailureReason::NotJson(error, false))?;
-    Ok(RestValue { spot: document.root().node_id(), document: Arc::new(document) })
+    Ok(RestValue { node_id: document.root().node_id(), document: Arc::new(document) })
 }
 
 /// Whether an operation reads a resource that is named by a value in its path. A 404 then means null instead
 /// of an error.
-fn is_one_by_key(operation: &RestOperation) -> bool {
+fn is_keyed_resource(operation: &RestOperation) -> bool {
     let is_named = |from: &ParameterSource| !matches!(from, ParameterSource::Fixed(_));
     matches!(operation.method, Method::GET | Method::HEAD)
         && operation
             .parameters
             .iter()
-            .any(|parameter| parameter.place == ParameterLocation::Path && is_named(&parameter.from))
+            .any(|parameter| parameter.location == ParameterLocation::Path && is_named(&parameter.source))
 }
 
-fn shown(path: &JsonPath) -> String {
+fn format_path(path: &JsonPath) -> String {
     let step = |step: &JsonPathStep| match step {
         JsonPathStep::Name(name) => format!("/{name}"),
         JsonPathStep::Wildcard => "/*".to_owned(),

@@ -1,7 +1,7 @@
 //! The GraphQL route handler, and how a route obtains its schema. `answer.rs` handles the requests.
 
-mod answer;
 mod planning;
+mod request_handler;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -19,16 +19,16 @@ use services::{
 use crate::config::{GraphqlConfig, GraphqlLimits, IntrospectionAccess};
 use crate::error::GraphqlError;
 use crate::execute::ExecutionResponse;
-use crate::mistake::{SchemaMistake, SchemaWarning};
 use crate::plan::explain::PlanExplanation;
-use crate::recipe::{self, ReadySchema, RemoteServices, SchemaInputs, ServiceDocuments, TypesOrigin};
+use crate::remote_schemas::{IntrospectedService, RemoteSchemas};
+use crate::route_services::{RouteServices, SourceLimits};
 use crate::schema::SchemaDeclarations;
-use crate::schemas::{IntrospectedService, RemoteSchemas};
+use crate::schema_inputs::{self, ReadySchema, RemoteServices, SchemaInputs, ServiceDocuments, TypesOrigin};
+use crate::schema_mistake::{SchemaMistake, SchemaWarning};
 use crate::serve::{DocumentFile, METHODS, PersistedDocuments, StoredDocuments};
-use crate::sources::{RouteServices, SourceLimits};
 
 /// The time limit for fetching the schema of a service and composing it with the others.
-const SCHEMA_TIME: Duration = Duration::from_secs(60);
+const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A GraphQL route.
 pub struct GraphqlRoute(Arc<GraphqlRouteInner>);
@@ -50,21 +50,21 @@ enum CoalescingError {
 struct SharedOutcome {
     result: Result<SharedAnswer, CoalescingError>,
     /// The start of the operation.
-    begun: tokio::time::Instant,
+    started_at: tokio::time::Instant,
 }
 
 struct GraphqlRouteInner {
-    recipe: SchemaInputs,
-    ready: ArcSwapOption<ReadySchema>,
+    schema_inputs: SchemaInputs,
+    ready_schema: ArcSwapOption<ReadySchema>,
     /// The reason why there is no schema yet, for error responses.
-    why: Mutex<String>,
+    unavailable_reason: Mutex<String>,
     schemas: Arc<RemoteSchemas>,
     services: ServiceSet,
-    sources: Arc<RouteServices>,
+    route_services: Arc<RouteServices>,
     /// The queries in flight; equal ones share a response. `None` if coalescing is off.
-    flights: Option<Arc<InFlightMap<SharedOutcome>>>,
-    listed: StoredDocuments,
-    persisted: Option<PersistedDocuments>,
+    in_flight: Option<Arc<InFlightMap<SharedOutcome>>>,
+    stored_documents: StoredDocuments,
+    persisted_documents: Option<PersistedDocuments>,
     documents_only: bool,
     introspection: IntrospectionAccess,
     has_page: bool,
@@ -85,7 +85,7 @@ pub struct GraphqlRouteContext<'a> {
     /// The file name and the text of the supergraph, if there is one.
     pub supergraph: Option<(Box<str>, Arc<str>)>,
     /// The operator's documents.
-    pub listed: Vec<DocumentFile>,
+    pub document_files: Vec<DocumentFile>,
     /// The schemas that services have reported before.
     pub schemas: &'a Arc<RemoteSchemas>,
     /// The thread pool for work that clients cause.
@@ -99,32 +99,45 @@ impl GraphqlRoute {
     /// # Errors
     /// See `docs/errors.md`, "Of GraphQL".
     pub fn new(config: &GraphqlConfig, ground: GraphqlRouteContext<'_>) -> Result<Self, Vec<SchemaMistake>> {
-        let GraphqlRouteContext { services, documents, remotes, links, supergraph, listed, schemas, offload } =
-            ground;
+        let GraphqlRouteContext {
+            services,
+            documents,
+            remotes,
+            links,
+            supergraph,
+            document_files: listed,
+            schemas,
+            offload,
+        } = ground;
         let from = match supergraph {
             Some((file, text)) => TypesOrigin::Supergraph(file, text, remotes.clone()),
-            None => TypesOrigin::Services(recipe::origins(&config.services, services, documents, remotes)?),
+            None => TypesOrigin::Services(schema_inputs::schema_origins(
+                &config.services,
+                services,
+                documents,
+                remotes,
+            )?),
         };
         let limits = config.limits;
         let known = StoredDocuments::new(&listed);
         let (links, mutations) = (links.unwrap_or_default(), config.mutations);
-        let recipe = SchemaInputs { from, links, listed, limits, mutations };
-        let ready = recipe.make(schemas)?;
+        let recipe = SchemaInputs { types_origin: from, links, document_files: listed, limits, mutations };
+        let ready = recipe.build_schema(schemas)?;
         let source_limits = SourceLimits {
             calls: limits.calls as usize,
             concurrency: limits.concurrency as usize,
             upstream_bytes: limits.upstream_bytes.0,
         };
         Ok(Self(Arc::new(GraphqlRouteInner {
-            recipe,
-            ready: ArcSwapOption::from_pointee(ready),
-            why: Mutex::new("services are being asked for their schemas".to_owned()),
+            schema_inputs: recipe,
+            ready_schema: ArcSwapOption::from_pointee(ready),
+            unavailable_reason: Mutex::new("services are being asked for their schemas".to_owned()),
             schemas: Arc::clone(schemas),
             services: services.clone(),
-            sources: RouteServices::new(services.clone(), source_limits, config.coalesce.calls),
-            flights: config.coalesce.operations.then(Arc::default),
-            listed: known,
-            persisted: config.apq.then(PersistedDocuments::default),
+            route_services: RouteServices::new(services.clone(), source_limits, config.coalesce.calls),
+            in_flight: config.coalesce.operations.then(Arc::default),
+            stored_documents: known,
+            persisted_documents: config.apq.then(PersistedDocuments::default),
             documents_only: config.documents_only(),
             introspection: config.introspection.clone(),
             has_page: config.graphiql,
@@ -141,20 +154,20 @@ impl GraphqlRoute {
 
     /// Returns the reason why the route is not ready, or `None` if it is ready.
     #[must_use]
-    pub fn waits(&self) -> Option<String> {
-        self.0.ready.load().is_none().then(|| self.0.why())
+    pub fn unavailable_reason(&self) -> Option<String> {
+        self.0.ready_schema.load().is_none().then(|| self.0.unavailable_reason())
     }
 
     /// Returns the schema that is visible to clients, or `None` while there is none.
     #[must_use]
     pub fn schema(&self) -> Option<String> {
-        self.0.ready.load().as_ref().map(|ready| ready.planner.schema().to_string())
+        self.0.ready_schema.load().as_ref().map(|ready| ready.planner.schema().to_string())
     }
 
     /// Returns warnings for the parts of the services' documents that could not be mapped.
     #[must_use]
-    pub fn findings(&self) -> Vec<SchemaWarning> {
-        self.0.ready.load().as_ref().map(|ready| ready.findings.clone()).unwrap_or_default()
+    pub fn warnings(&self) -> Vec<SchemaWarning> {
+        self.0.ready_schema.load().as_ref().map(|ready| ready.warnings.clone()).unwrap_or_default()
     }
 
     /// Explains the execution of a document without executing it; `None` while there is no schema.
@@ -166,7 +179,7 @@ impl GraphqlRoute {
         document: &str,
         operation: Option<&str>,
     ) -> Option<Result<PlanExplanation, Vec<GraphqlError>>> {
-        let ready = self.0.ready.load_full()?;
+        let ready = self.0.ready_schema.load_full()?;
         Some(ready.planner.plan(document, operation).map(|plan| plan.explain()))
     }
 
@@ -174,14 +187,14 @@ impl GraphqlRoute {
     ///
     /// # Errors
     /// All mistakes in the schema, or the first service that failed to respond.
-    pub async fn settle(&self) -> Result<(), SchemaUnavailable> {
-        for remote in self.0.recipe.remotes() {
-            let asked = self.0.schemas.ask(&self.0.services, remote).await;
+    pub async fn fetch_schemas(&self) -> Result<(), SchemaUnavailable> {
+        for remote in self.0.schema_inputs.introspected_services() {
+            let asked = self.0.schemas.fetch_schema(&self.0.services, remote).await;
             asked.map_err(|why| SchemaUnavailable::Service(remote.service.to_string(), why))?;
         }
-        match self.0.recipe.make(&self.0.schemas) {
+        match self.0.schema_inputs.build_schema(&self.0.schemas) {
             Ok(ready) => {
-                self.0.ready.store(ready.map(Arc::new));
+                self.0.ready_schema.store(ready.map(Arc::new));
                 Ok(())
             }
             Err(mistakes) => Err(SchemaUnavailable::Mistakes(mistakes)),
@@ -189,9 +202,9 @@ impl GraphqlRoute {
     }
 
     /// Starts introspection in the background. It is repeated until each service has returned its schema.
-    pub fn start(&self) {
-        if self.0.recipe.remotes().next().is_some() {
-            tokio::spawn(watch_polls(PollSite::Graphql, asking(Arc::downgrade(&self.0))));
+    pub fn start_introspection(&self) {
+        if self.0.schema_inputs.introspected_services().next().is_some() {
+            tokio::spawn(watch_polls(PollSite::Graphql, introspect_until_ready(Arc::downgrade(&self.0))));
         }
     }
 
@@ -217,13 +230,13 @@ impl GraphqlRoute {
         let (is_get, caller) = (matches!(*request.method(), Method::GET | Method::HEAD), call.caller.clone());
         let inner = Arc::clone(&self.0);
         let payer = call.quota_key();
-        let answer = async move { inner.answer(request, call).await };
+        let answer = async move { inner.handle_request(request, call).await };
         let answer = services::make_movable(&self.0.offload, "graphql-answer", payer, &budget, answer);
         async move {
             let mut answer = answer.await.unwrap_or_else(Err);
             request_budget.store_report(RequestReport::from_budget(&budget));
             if let (true, Ok(response)) = (is_get, &mut answer) {
-                let services = self.0.recipe.services().filter_map(|name| self.0.services.get(name));
+                let services = self.0.schema_inputs.services().filter_map(|name| self.0.services.get(name));
                 let forwarded = services.flat_map(|service| service.forwarded_headers());
                 budget.cache_notes().set_cache_control(response.headers_mut(), &caller, forwarded);
             }
@@ -243,31 +256,32 @@ pub enum SchemaUnavailable {
 }
 
 impl GraphqlRouteInner {
-    fn why(&self) -> String {
-        self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn unavailable_reason(&self) -> String {
+        self.unavailable_reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Introspects a service, and builds the schema if everything is available: in the pool, at the
     /// operator's expense.
-    async fn ask(self: &Arc<Self>, remote: &IntrospectedService) -> Result<(), String> {
+    async fn introspect_service(self: &Arc<Self>, remote: &IntrospectedService) -> Result<(), String> {
         let (route, remote) = (Arc::clone(self), remote.clone());
         let (kind, payer) = ("graphql-schema", QuotaKey::new(&"graphql-schema").exempt());
-        let deadline = Instant::now() + SCHEMA_TIME;
-        let asked =
-            self.offload.make_movable(kind, payer, deadline, async move { route.ask_now(&remote).await });
+        let deadline = Instant::now() + SCHEMA_TIMEOUT;
+        let asked = self
+            .offload
+            .make_movable(kind, payer, deadline, async move { route.introspect_and_build(&remote).await });
         asked.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    async fn ask_now(&self, remote: &IntrospectedService) -> Result<(), String> {
-        let is_new = self.schemas.ask(&self.services, remote).await;
+    async fn introspect_and_build(&self, remote: &IntrospectedService) -> Result<(), String> {
+        let is_new = self.schemas.fetch_schema(&self.services, remote).await;
         let is_new = is_new
             .map_err(|why| format!("the service `{}` does not return its schema: {why}", remote.service))?;
-        if !is_new && self.ready.load().is_some() {
+        if !is_new && self.ready_schema.load().is_some() {
             return Ok(());
         }
         offload::move_to_pool().await;
-        match self.recipe.make(&self.schemas) {
-            Ok(Some(ready)) => self.ready.store(Some(Arc::new(ready))),
+        match self.schema_inputs.build_schema(&self.schemas) {
+            Ok(Some(ready)) => self.ready_schema.store(Some(Arc::new(ready))),
             Ok(None) => {}
             Err(mistakes) => {
                 return Err(mistakes.iter().map(SchemaMistake::to_string).collect::<Vec<_>>().join("; "));
@@ -278,9 +292,10 @@ impl GraphqlRouteInner {
 }
 
 /// Introspects until all services have returned their schemas. Stops once the route has been dropped.
-async fn asking(route: Weak<GraphqlRouteInner>) {
-    const LONGEST: Duration = Duration::from_secs(30);
-    let Some(mut left) = route.upgrade().map(|route| route.recipe.remotes().cloned().collect::<Vec<_>>())
+async fn introspect_until_ready(route: Weak<GraphqlRouteInner>) {
+    const MAX_DELAY: Duration = Duration::from_secs(30);
+    let Some(mut left) =
+        route.upgrade().map(|route| route.schema_inputs.introspected_services().cloned().collect::<Vec<_>>())
     else {
         return;
     };
@@ -289,9 +304,9 @@ async fn asking(route: Weak<GraphqlRouteInner>) {
         let mut failed = Vec::new();
         for remote in left {
             let Some(route) = route.upgrade() else { return };
-            if let Err(why) = route.ask(&remote).await {
+            if let Err(why) = route.introspect_service(&remote).await {
                 tracing::warn!(target: "graphql", service = &*remote.service, "{why}");
-                *route.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
+                *route.unavailable_reason.lock().unwrap_or_else(PoisonError::into_inner) = why;
                 failed.push(remote);
             }
         }
@@ -300,7 +315,7 @@ async fn asking(route: Weak<GraphqlRouteInner>) {
         }
         left = failed;
         tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(LONGEST);
+        wait = (wait * 2).min(MAX_DELAY);
     }
 }
 

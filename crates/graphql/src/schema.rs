@@ -5,15 +5,15 @@
 //! (applies the operator's names, descriptions and hidden elements) → `link.rs` (turns links into fields) →
 //! `write.rs` (writes the schema's text and its bindings).
 
-mod apart;
 mod change;
 mod declaration;
+mod graphql_names;
 mod link;
 mod model;
+mod name_conflicts;
 mod remote;
 mod rest;
-mod word;
-mod write;
+mod subgraph_writer;
 
 #[cfg(test)]
 mod fuzz;
@@ -22,7 +22,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::mistake::{
+use crate::schema_mistake::{
     SchemaMistake, SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning,
 };
 use crate::subgraph::Subgraph;
@@ -35,7 +35,7 @@ pub(crate) struct SchemaSource<'a> {
     /// Its name in the config.
     pub(crate) name: Arc<str>,
     /// Its schema description.
-    pub(crate) says: SchemaDescription<'a>,
+    pub(crate) description: SchemaDescription<'a>,
 }
 
 /// The schema description of a service.
@@ -59,16 +59,16 @@ pub(crate) enum SchemaDescription<'a> {
 ///
 /// # Errors
 /// Every mistake in the file of links, and every schema that cannot be read.
-pub(crate) fn subgraphs(
+pub(crate) fn build_subgraphs(
     sources: &[SchemaSource<'_>],
     links: &SchemaDeclarations,
 ) -> Result<(Vec<Subgraph>, Vec<SchemaWarning>), Vec<SchemaMistake>> {
     let (mut models, mut findings, mut mistakes) = (Vec::new(), Vec::new(), SchemaMistakes::default());
-    for SchemaSource { name, says } in sources {
+    for SchemaSource { name, description: says } in sources {
         let read = match says {
-            SchemaDescription::OpenApi(document) => Ok(rest::model(name, document)),
+            SchemaDescription::OpenApi(document) => Ok(rest::build_model(name, document)),
             SchemaDescription::Graphql { path, text, is_federated } => {
-                remote::model(name, path, text, *is_federated)
+                remote::build_model(name, path, text, *is_federated)
             }
         };
         match read {
@@ -86,21 +86,21 @@ pub(crate) fn subgraphs(
     if !mistakes.is_empty() {
         return Err(mistakes.into_vec());
     }
-    apart::set_apart(&mut models, &mut findings);
-    let changes = change::apply(&mut models, links, &mut mistakes);
-    link::declared(&mut models, links, &changes, &mut mistakes);
-    link::wished(&mut models, &changes, &mut findings);
+    name_conflicts::resolve_name_conflicts(&mut models, &mut findings);
+    let changes = change::apply_changes(&mut models, links, &mut mistakes);
+    link::add_declared_links(&mut models, links, &changes, &mut mistakes);
+    link::add_document_links(&mut models, &changes, &mut findings);
     if !mistakes.is_empty() {
         return Err(mistakes.into_vec());
     }
     link::declare_keys(&mut models);
     let mut subgraphs = Vec::new();
     for (number, model) in models.iter().enumerate() {
-        match write::subgraph(&models, number) {
+        match subgraph_writer::write_subgraph(&models, number) {
             Some(subgraph) => subgraphs.push(subgraph),
             None => findings.push(SchemaWarning {
                 service: Arc::clone(&model.service),
-                place: String::new(),
+                location: String::new(),
                 message: "it has no operations for the schema: it is left out".to_owned(),
                 hint: "check its document, or remove it from the route's `services`".to_owned(),
             }),

@@ -5,21 +5,21 @@
 //! the response, and `answer.rs` creates it. `problem.rs` and `refusal.rs` contain the errors that can occur
 //! before a document is processed. `page.rs` serves GraphiQL.
 
-mod answer;
-mod ask;
-mod listed;
-mod media;
+mod graphql_request;
+mod http_response;
+mod media_type;
 mod page;
-mod persisted;
+mod persisted_documents;
 mod problem;
 mod refusal;
+mod stored_documents;
 
-pub(crate) use answer::{errors, not_kept, response};
-pub(crate) use ask::{DocumentHash, GraphqlRequest, RequestParseError};
-pub use listed::DocumentFile;
-pub(crate) use listed::{StoredDocuments, hash};
-pub(crate) use media::{ResponseMediaType, asks_for_page};
-pub(crate) use page::page;
-pub(crate) use persisted::{DocumentOwner, PersistedDocuments};
+pub(crate) use graphql_request::{DocumentHash, GraphqlRequest, RequestParseError};
+pub(crate) use http_response::{build_response, error_response, with_no_store};
+pub(crate) use media_type::{ResponseMediaType, accepts_page};
+pub(crate) use page::graphiql_page;
+pub(crate) use persisted_documents::{DocumentOwner, PersistedDocuments};
 pub(crate) use problem::{HttpError, METHODS};
-pub(crate) use refusal::{GraphqlRefusal, status_of_document};
+pub(crate) use refusal::{GraphqlRefusal, invalid_document_status};
+pub use stored_documents::DocumentFile;
+pub(crate) use stored_documents::{StoredDocuments, hash_document};

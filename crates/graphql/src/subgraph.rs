@@ -86,7 +86,7 @@ pub struct RestOperation {
     /// The argument whose value is the JSON body; absent if the operation has no body.
     pub body: Option<Box<str>>,
     /// The path of the field's value in the response; an empty path selects all of it.
-    pub at: json::JsonPath,
+    pub response_path: json::JsonPath,
     /// Whether the response is text instead of JSON. The text is the field's value.
     pub is_text: bool,
     /// Whether the response is empty. The field is `true` on success.
@@ -99,13 +99,13 @@ pub struct RestParameter {
     /// Its name in the request.
     pub name: Box<str>,
     /// Its location in the request.
-    pub place: ParameterLocation,
+    pub location: ParameterLocation,
     /// Whether the service requires it.
     pub is_required: bool,
     /// Whether a list is written by repeating the name, instead of once with commas.
     pub is_repeated: bool,
     /// The source of its value.
-    pub from: ParameterSource,
+    pub source: ParameterSource,
 }
 
 /// The source of a parameter's value.
@@ -130,7 +130,7 @@ pub struct TypeBinding {
     /// member of the same name.
     pub fields: HashMap<Box<str>, Box<str>>,
     /// The rule that determines an object's type, for abstract types of services other than GraphQL services.
-    pub told_by: Option<TypeRule>,
+    pub type_rule: Option<TypeRule>,
     /// The JSON text of each enum value whose GraphQL name differs.
     pub values: HashMap<Box<str>, Box<str>>,
 }
@@ -155,7 +155,7 @@ pub struct EntityBinding {
     /// The fields of each key that the SDL declares, as written there: `catalog_id freelancer_id`.
     pub keys: Vec<Box<str>>,
     /// The calls that fetch the objects themselves; absent if the service only adds fields to them.
-    pub own: Option<BatchStrategy>,
+    pub fetch_strategy: Option<BatchStrategy>,
     /// The fields that links add, each by calls of its own.
     pub links: HashMap<Box<str>, LinkedField>,
 }
@@ -165,9 +165,9 @@ pub struct EntityBinding {
 pub struct LinkedField {
     /// The fields of the object that the calls need, by their GraphQL names. If one of them is `null`, no
     /// call is made, and the field is `null` or an empty list.
-    pub needs: Vec<Box<str>>,
+    pub needed_fields: Vec<Box<str>>,
     /// The calls.
-    pub how: BatchStrategy,
+    pub strategy: BatchStrategy,
 }
 
 /// A strategy for fetching values for many objects at once.
@@ -176,24 +176,24 @@ pub enum BatchStrategy {
     /// Calls with batches of keys, by a parameter that takes a list ([`ParameterSource::Key`]). If the value
     /// of the key is itself a list, all its items are requested, and the object gets theirs in the order of
     /// the list. The same applies to [`BatchStrategy::List`].
-    Ids(BoundCall, ItemMatch),
+    KeyBatches(BoundCall, ItemMatch),
     /// A single call for the whole list, which is joined in memory.
-    List(BoundCall, ItemMatch),
+    WholeList(BoundCall, ItemMatch),
     /// A call for each distinct key.
-    Each(BoundCall),
+    PerObject(BoundCall),
 }
 
 impl BatchStrategy {
     /// The fields of the key that the calls need, without repetition.
     #[must_use]
-    pub fn needs(&self) -> Vec<&str> {
+    pub fn needed_fields(&self) -> Vec<&str> {
         let (ask, joined) = match self {
-            Self::Ids(ask, joined) | Self::List(ask, joined) => (ask, Some(joined)),
-            Self::Each(ask) => (ask, None),
+            Self::KeyBatches(ask, joined) | Self::WholeList(ask, joined) => (ask, Some(joined)),
+            Self::PerObject(ask) => (ask, None),
         };
         let froms: Vec<&ParameterSource> = match ask {
             BoundCall::Rest(operation) => {
-                operation.parameters.iter().map(|parameter| &parameter.from).collect()
+                operation.parameters.iter().map(|parameter| &parameter.source).collect()
             }
             BoundCall::Field { arguments, .. } => arguments.iter().map(|(_, _, from)| from).collect(),
         };

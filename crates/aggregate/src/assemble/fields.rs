@@ -15,19 +15,19 @@ pub(super) struct SelectedObjects {
 impl SelectedObjects {
     /// Selects the fields of an array's items, or of a single value. Values other than objects are not
     /// changed.
-    pub(super) fn of(
+    pub(super) fn from_root(
         root: JsonNode<'_>,
         fields: &[(Bytes, JsonPath)],
         memory: &MemoryBudget,
     ) -> Result<Self, MemoryExhausted> {
-        memory.take(root.text().len())?;
-        memory.take_for::<Option<usize>>(root.count().max(1))?;
+        memory.charge(root.text().len())?;
+        memory.charge_for::<Option<usize>>(root.count().max(1))?;
         let mut text = Vec::with_capacity(root.text().len() / 2);
         let mut ends = Vec::new();
         let mut add = |node: JsonNode<'_>| {
             let is_object = node.kind() == ValueKind::Object;
             if is_object {
-                select(node, fields, &mut text);
+                write_selected(node, fields, &mut text);
             }
             ends.push(is_object.then_some(text.len()));
         };
@@ -48,7 +48,7 @@ impl SelectedObjects {
 }
 
 /// Writes the selected fields of an object, in the order of the declaration.
-fn select(node: JsonNode<'_>, fields: &[(Bytes, JsonPath)], out: &mut Vec<u8>) {
+fn write_selected(node: JsonNode<'_>, fields: &[(Bytes, JsonPath)], out: &mut Vec<u8>) {
     let mut found: [Option<JsonNode<'_>>; 16] = [None; 16];
     let is_plain = fields.len() <= found.len()
         && fields.iter().all(|(_, path)| matches!(path.steps(), [JsonPathStep::Name(_)]));

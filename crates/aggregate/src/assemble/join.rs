@@ -16,7 +16,7 @@ pub(super) struct RowJoin<'a> {
 
 impl RowJoin<'_> {
     /// Returns the rows of each item.
-    pub(super) fn find<'n>(
+    pub(super) fn join_rows<'n>(
         self,
         root: JsonNode<'n>,
         items: impl Iterator<Item = JsonNode<'n>>,
@@ -26,15 +26,15 @@ impl RowJoin<'_> {
             if joins.text { JoinKey::from_node_text(node) } else { JoinKey::from_node(node) }
         };
         // A row's key, its positions in groups, and its position in a list.
-        memory.take_for::<[JsonTree; 4]>(rows.len())?;
+        memory.charge_for::<[JsonTree; 4]>(rows.len())?;
         let mut grouped = GroupedItems::with_capacity(rows.len());
         for row in root.items() {
             let is_second = grouped.add(joins.row_key.find(row).and_then(key));
-            if is_second && joins.one == RowCardinality::Only(true) {
+            if is_second && joins.cardinality == RowCardinality::Only(true) {
                 return Err(PartFailureReason::JoinDuplicate);
             }
         }
-        let is_one = joins.one != RowCardinality::Only(false);
+        let is_one = joins.cardinality != RowCardinality::Only(false);
         let mut lists: Vec<Option<JsonTree>> = vec![None; if is_one { 0 } else { grouped.len() }];
         let (empty, mut found_any, mut kinds) = (JsonTree::Array([].into()), false, JoinKeyKinds::default());
         let mut values = Vec::new();
@@ -57,7 +57,7 @@ impl RowJoin<'_> {
                 });
                 let list = list.finish()?;
                 if let Err(NotArray(Some(kind))) = visited {
-                    return Err(PartFailureReason::EachNotArray(joins.on.clone(), kind.name()));
+                    return Err(PartFailureReason::EachNotArray(joins.key_text.clone(), kind.name()));
                 }
                 found_any |= !list.is_empty();
                 values.push(JsonTree::Array(list.into()));
@@ -90,7 +90,7 @@ impl RowJoin<'_> {
         }
         if !found_any && kinds.are_disjoint(grouped.kinds()) {
             let (left, right) = (kinds.kind_names(), grouped.kinds().kind_names());
-            return Err(PartFailureReason::JoinKinds { on: joins.on.clone(), left, right });
+            return Err(PartFailureReason::JoinKinds { on: joins.key_text.clone(), left, right });
         }
         Ok(values)
     }
@@ -115,20 +115,20 @@ mod tests {
         let item = document(format!(r#"{{"ids":[{}]}}"#, ["1"; COUNT].join(",")));
         let quoted = Bytes::from_static(b"\"rows\"");
         let joins = JoinKeys {
-            into: PartPath { part: 0, path: JsonPath::default(), name: "rows".into(), quoted },
+            target: PartPath { part: 0, path: JsonPath::default(), name: "rows".into(), json_name: quoted },
             item_key: path(".ids[*]"),
             row_key: path(".id"),
-            one: RowCardinality::Only(false),
+            cardinality: RowCardinality::Only(false),
             missing: MissingRows::Null,
             text: false,
-            on: "ids[*] = id".to_owned(),
+            key_text: "ids[*] = id".to_owned(),
         };
         // There is room for the groups, and for half of the rows of the first key.
         let memory = MemoryBudget::new(((4 * COUNT + COUNT / 2) * size_of::<JsonTree>()) as u64);
         let trees = rows.root().items().map(|row| JsonTree::Text(row.slice())).collect();
         let join = RowJoin { joins: &joins, rows: trees, memory: &memory };
-        let found = join.find(rows.root(), std::iter::once(item.root()));
+        let found = join.join_rows(rows.root(), std::iter::once(item.root()));
         assert!(matches!(found, Err(PartFailureReason::Memory)));
-        assert_eq!(memory.dropped.load(Relaxed), 1);
+        assert_eq!(memory.dropped_items.load(Relaxed), 1);
     }
 }

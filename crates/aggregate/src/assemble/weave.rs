@@ -12,13 +12,13 @@ use crate::plan::PartPlan;
 pub(super) struct PathPatch<'a> {
     pub(super) steps: &'a [JsonPathStep],
     pub(super) name: &'a str,
-    pub(super) quoted: &'a Bytes,
+    pub(super) json_name: &'a Bytes,
     pub(super) values: std::vec::IntoIter<JsonTree>,
 }
 
 impl PathPatch<'_> {
     /// Advances the patch from an array to its items.
-    pub(super) fn at_items(&mut self) -> &mut Self {
+    pub(super) fn advance_to_items(&mut self) -> &mut Self {
         if let [JsonPathStep::Wildcard, rest @ ..] = self.steps {
             self.steps = rest;
         }
@@ -27,7 +27,7 @@ impl PathPatch<'_> {
 }
 
 /// Returns a value with the selected fields of the part, and nothing put in.
-pub(super) fn shaped(
+pub(super) fn select_fields(
     part: &PartPlan,
     root: JsonNode<'_>,
     memory: &MemoryBudget,
@@ -35,8 +35,9 @@ pub(super) fn shaped(
     match part.fields.as_deref() {
         None => Ok(JsonTree::Text(root.slice())),
         Some(fields) => {
-            let mut weaver = ValueWeaver::new(Some(SelectedObjects::of(root, fields, memory)?), memory);
-            let tree = weaver.tree(root, &mut []);
+            let mut weaver =
+                ValueWeaver::new(Some(SelectedObjects::from_root(root, fields, memory)?), memory);
+            let tree = weaver.weave_root(root, &mut []);
             weaver.finish(tree)
         }
     }
@@ -44,15 +45,15 @@ pub(super) fn shaped(
 
 /// A walk through a value that puts in other values.
 pub(super) struct ValueWeaver<'m> {
-    own: Option<SelectedObjects>,
+    selected_objects: Option<SelectedObjects>,
     memory: &'m MemoryBudget,
     /// Whether the memory budget was exhausted. The result is incomplete then.
     is_exhausted: bool,
 }
 
 impl<'m> ValueWeaver<'m> {
-    pub(super) fn new(own: Option<SelectedObjects>, memory: &'m MemoryBudget) -> Self {
-        Self { own, memory, is_exhausted: false }
+    pub(super) fn new(selected_objects: Option<SelectedObjects>, memory: &'m MemoryBudget) -> Self {
+        Self { selected_objects, memory, is_exhausted: false }
     }
 
     /// Returns the result, unless the memory budget was exhausted.
@@ -61,61 +62,61 @@ impl<'m> ValueWeaver<'m> {
     }
 
     /// Returns the tree of a part's value.
-    pub(super) fn tree(&mut self, root: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
+    pub(super) fn weave_root(&mut self, root: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
         match root.kind() {
             ValueKind::Array if self.has_room::<JsonTree>(root) => {
                 let mut below: Vec<&mut PathPatch<'_>> =
-                    patches.iter_mut().map(|patch| patch.at_items()).collect();
-                JsonTree::Array(root.items().map(|item| self.item(item, &mut below)).collect())
+                    patches.iter_mut().map(|patch| patch.advance_to_items()).collect();
+                JsonTree::Array(root.items().map(|item| self.weave_item(item, &mut below)).collect())
             }
-            _ => self.item(root, patches),
+            _ => self.weave_item(root, patches),
         }
     }
 
     /// Returns the tree of an item, or of a value other than an array: the objects that fields are selected
     /// from.
-    pub(super) fn item(&mut self, node: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
-        let own = self.own.as_mut().map(SelectedObjects::next);
+    pub(super) fn weave_item(&mut self, node: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
+        let own = self.selected_objects.as_mut().map(SelectedObjects::next);
         match own {
-            Some(Some(text)) => self.put(text, node, patches, false),
+            Some(Some(text)) => self.add_members(text, node, patches, false),
             _ if patches.is_empty() => JsonTree::Text(node.slice()),
-            _ => self.weave(node, patches),
+            _ => self.weave_value(node, patches),
         }
     }
 
     /// Whether the budget suffices for a list with an entry for each item or member of a value.
     fn has_room<T>(&mut self, node: JsonNode<'_>) -> bool {
-        self.is_exhausted = self.is_exhausted || self.memory.take_for::<T>(node.count()).is_err();
+        self.is_exhausted = self.is_exhausted || self.memory.charge_for::<T>(node.count()).is_err();
         !self.is_exhausted
     }
 
     /// Returns the tree of a nested value.
-    fn weave(&mut self, node: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
+    fn weave_value(&mut self, node: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
         if patches.is_empty() {
             return JsonTree::Text(node.slice());
         }
         match node.kind() {
-            ValueKind::Array if self.has_room::<JsonTree>(node) => self.items(node, patches),
+            ValueKind::Array if self.has_room::<JsonTree>(node) => self.weave_array(node, patches),
             ValueKind::Object if patches.iter().all(|patch| patch.steps.is_empty()) => {
-                self.put(node.slice(), node, patches, true)
+                self.add_members(node.slice(), node, patches, true)
             }
-            ValueKind::Object => self.open(node, patches),
+            ValueKind::Object => self.weave_members(node, patches),
             _ => JsonTree::Text(node.slice()),
         }
     }
 
     /// Returns the tree of an array. Values can be nested a thousand levels deep, so stack frames are kept
     /// small by avoiding closures.
-    fn items(&mut self, array: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
+    fn weave_array(&mut self, array: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
         let mut items = Vec::with_capacity(array.count());
         for (number, item) in array.items().enumerate() {
-            items.push(self.below(item, patches, |steps| goes_into(steps, number)));
+            items.push(self.weave_nested(item, patches, |steps| matches_index(steps, number)));
         }
         JsonTree::Array(items.into())
     }
 
     /// Returns the tree of an item or member, with the patches that continue in it.
-    fn below(
+    fn weave_nested(
         &mut self,
         node: JsonNode<'_>,
         patches: &mut [&mut PathPatch<'_>],
@@ -128,14 +129,14 @@ impl<'m> ValueWeaver<'m> {
         let of_these = patches.iter_mut().filter(|patch| goes_on(patch.steps));
         let mut below: Vec<&mut PathPatch<'_>> = of_these.map(|patch| &mut **patch).collect();
         below.iter_mut().for_each(|patch| patch.steps = patch.steps.get(1..).unwrap_or_default());
-        let tree = self.weave(node, &mut below);
+        let tree = self.weave_value(node, &mut below);
         patches.iter_mut().zip(steps).for_each(|(patch, steps)| patch.steps = steps);
         tree
     }
 
     /// Returns the tree of an object with put-in members, and with all other members unchanged. `text` is the
     /// text of the object or of its selected fields. In the latter case names do not conflict.
-    fn put(
+    fn add_members(
         &mut self,
         text: Bytes,
         node: JsonNode<'_>,
@@ -148,16 +149,16 @@ impl<'m> ValueWeaver<'m> {
         let is_hidden =
             |key: json::MemberName<'_>| patches.iter().any(|patch| key.equals(patch.name.as_bytes()));
         if is_whole && node.members().any(|(key, _)| is_hidden(key)) {
-            return self.open(node, patches);
+            return self.weave_members(node, patches);
         }
         let members = patches
             .iter_mut()
-            .map(|patch| (patch.quoted.clone(), patch.values.next().unwrap_or(JsonTree::NULL)));
+            .map(|patch| (patch.json_name.clone(), patch.values.next().unwrap_or(JsonTree::NULL)));
         JsonTree::Extended(text, members.collect())
     }
 
     /// Returns the tree of an object member by member, because values are put into a member or replace it.
-    fn open(&mut self, node: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
+    fn weave_members(&mut self, node: JsonNode<'_>, patches: &mut [&mut PathPatch<'_>]) -> JsonTree {
         if !self.has_room::<TreeMember>(node) {
             return JsonTree::NULL;
         }
@@ -168,7 +169,7 @@ impl<'m> ValueWeaver<'m> {
             if is_hidden {
                 continue;
             }
-            let tree = self.below(
+            let tree = self.weave_nested(
                 value,
                 patches,
                 |steps| matches!(steps, [JsonPathStep::Name(name), ..] if key.equals(name.as_bytes())),
@@ -176,14 +177,14 @@ impl<'m> ValueWeaver<'m> {
             members.push((key.node().slice(), tree));
         }
         for patch in patches.iter_mut().filter(|patch| patch.steps.is_empty()) {
-            members.push((patch.quoted.clone(), patch.values.next().unwrap_or(JsonTree::NULL)));
+            members.push((patch.json_name.clone(), patch.values.next().unwrap_or(JsonTree::NULL)));
         }
         JsonTree::Object(members.into())
     }
 }
 
 /// Whether a path continues in an item of an array. A path that ends at the array applies to all its items.
-fn goes_into(steps: &[JsonPathStep], number: usize) -> bool {
+fn matches_index(steps: &[JsonPathStep], number: usize) -> bool {
     match steps {
         [] | [JsonPathStep::Wildcard, ..] => true,
         [JsonPathStep::Name(name), ..] => name.parse() == Ok(number),

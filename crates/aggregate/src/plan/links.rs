@@ -9,29 +9,33 @@ use crate::declaration::AggregateDeclaration;
 use crate::mistake::{AggregateMistakeKind, AggregateMistakes};
 
 /// Links the parts, and reports invalid relations.
-pub(super) fn link(list: &mut [PartPlan], declared: &AggregateDeclaration, mistakes: &mut AggregateMistakes) {
+pub(super) fn link_parts(
+    list: &mut [PartPlan],
+    declared: &AggregateDeclaration,
+    mistakes: &mut AggregateMistakes,
+) {
     for part in 0..list.len() {
-        if let Some(into) = list[part].goes_into().map(|into| into.part).filter(|into| *into != part) {
+        if let Some(into) = list[part].put_target().map(|into| into.part).filter(|into| *into != part) {
             list[into].children.push(part);
             // An existing member is replaced by a value that is put in under its name.
-            let quoted = list[part].goes_into().map(|target| target.quoted.clone());
+            let quoted = list[part].put_target().map(|target| target.json_name.clone());
             if let Some(fields) = &mut list[into].fields {
                 fields.retain(|(name, _)| Some(name) != quoted.as_ref());
             }
         }
     }
-    let count = mistakes_of(list, declared, mistakes);
+    let count = check_relations(list, declared, mistakes);
     if count > 0 {
         return;
     }
     if declared.sequential {
         for (before, part) in list.iter_mut().skip(1).enumerate() {
-            add(&mut part.needs, before);
+            add_dependency(&mut part.dependencies, before);
         }
-        circle(
+        report_cycle(
             list,
             mistakes,
-            |part| &part.needs,
+            |part| &part.dependencies,
             "needs",
             "parts are called in the order of the file: move it further down",
         );
@@ -41,26 +45,26 @@ pub(super) fn link(list: &mut [PartPlan], declared: &AggregateDeclaration, mista
     let is_unsafe = |part: &PartPlan| !parts::is_safe(&part.method);
     if let Some(last) = list.iter().position(is_unsafe) {
         let before: Vec<usize> =
-            (0..list.len()).filter(|part| *part != last && !needs(list, *part, last)).collect();
-        before.into_iter().for_each(|part| add(&mut list[last].needs, part));
+            (0..list.len()).filter(|part| *part != last && !depends_on(list, *part, last)).collect();
+        before.into_iter().for_each(|part| add_dependency(&mut list[last].dependencies, part));
     }
 }
 
 /// Reports invalid relations, and returns their number.
-fn mistakes_of(
+fn check_relations(
     list: &[PartPlan],
     declared: &AggregateDeclaration,
     mistakes: &mut AggregateMistakes,
 ) -> usize {
     let mut found = AggregateMistakes::default();
-    circle(
+    report_cycle(
         list,
         &mut found,
-        |part| &part.needs,
+        |part| &part.dependencies,
         "needs",
         "each waits for the other: remove one of the placeholders",
     );
-    circle(
+    report_cycle(
         list,
         &mut found,
         |part| &part.children,
@@ -78,7 +82,7 @@ fn mistakes_of(
     }
     for part in list {
         let place = append_step("/parts", &part.name);
-        let children: Vec<_> = part.children.iter().filter_map(|child| list[*child].goes_into()).collect();
+        let children: Vec<_> = part.children.iter().filter_map(|child| list[*child].put_target()).collect();
         for (number, into) in children.iter().enumerate() {
             let same = |other: &&&super::PartPath| other.name == into.name && other.path == into.path;
             if children[..number].iter().any(|other| same(&other)) {
@@ -96,7 +100,7 @@ fn mistakes_of(
             }
         }
         if let (Some(each), false) = (&part.each, children.is_empty())
-            && each.into.is_some()
+            && each.target.is_some()
         {
             let message =
                 format!("something is put into `{}`, whose own values are put into items", part.name);
@@ -122,7 +126,7 @@ fn is_item(path: &JsonPath) -> bool {
 }
 
 /// Reports a cycle, if there is one.
-fn circle(
+fn report_cycle(
     list: &[PartPlan],
     mistakes: &mut AggregateMistakes,
     next: impl Fn(&PartPlan) -> &Vec<usize>,
@@ -130,7 +134,7 @@ fn circle(
     hint: &str,
 ) {
     // The states are 0 (new), 1 (on the path) and 2 (done).
-    fn walk(
+    fn find_cycle(
         list: &[PartPlan],
         part: usize,
         states: &mut [u8],
@@ -146,7 +150,7 @@ fn circle(
                 way.push(*other);
                 return true;
             }
-            if states[*other] == 0 && walk(list, *other, states, way, next) {
+            if states[*other] == 0 && find_cycle(list, *other, states, way, next) {
                 return true;
             }
         }
@@ -157,7 +161,7 @@ fn circle(
     let mut states = vec![0; list.len()];
     for part in 0..list.len() {
         let mut way = Vec::new();
-        if states[part] == 0 && walk(list, part, &mut states, &mut way, &next) {
+        if states[part] == 0 && find_cycle(list, part, &mut states, &mut way, &next) {
             let names: Vec<String> = way.iter().map(|part| format!("`{}`", list[*part].name)).collect();
             let place = append_step("/parts", &list[way[0]].name);
             let message = format!("this is a cycle: {}", names.join(&format!(" {word} ")));
@@ -168,11 +172,11 @@ fn circle(
 }
 
 /// Whether a part depends on another, directly or indirectly.
-fn needs(list: &[PartPlan], part: usize, other: usize) -> bool {
+fn depends_on(list: &[PartPlan], part: usize, other: usize) -> bool {
     let mut seen = vec![false; list.len()];
     let mut next = vec![part];
     while let Some(part) = next.pop() {
-        for need in &list[part].needs {
+        for need in &list[part].dependencies {
             if !std::mem::replace(&mut seen[*need], true) {
                 next.push(*need);
             }
@@ -181,7 +185,7 @@ fn needs(list: &[PartPlan], part: usize, other: usize) -> bool {
     seen[other]
 }
 
-fn add(needs: &mut Vec<usize>, need: usize) {
+fn add_dependency(needs: &mut Vec<usize>, need: usize) {
     if !needs.contains(&need) {
         needs.push(need);
     }

@@ -9,7 +9,10 @@ use json::pointer::append_step;
 use json::{JsonDocument, JsonPath};
 use services::{UpstreamService, path};
 
-use super::{EachItem, FailureFallback, ItemSource, JoinKeys, PartPath, PartPlan, PlanContext, keys, quoted};
+use super::{
+    EachItem, FailureFallback, ItemSource, JoinKeys, PartPath, PartPlan, PlanContext, json_name,
+    parse_join_keys,
+};
 use crate::declaration::{
     self, AggregateDeclaration, InputPlace, InputType, MemberSelection, RowCardinality,
 };
@@ -22,8 +25,8 @@ use crate::template::{
 pub(super) struct PartReader<'a> {
     pub(super) place: String,
     pub(super) names: TemplateScope<'a>,
-    pub(super) declared: &'a AggregateDeclaration,
-    pub(super) ground: &'a PlanContext<'a>,
+    pub(super) declaration: &'a AggregateDeclaration,
+    pub(super) context: &'a PlanContext<'a>,
     pub(super) mistakes: &'a mut AggregateMistakes,
 }
 
@@ -34,63 +37,74 @@ pub(crate) fn is_safe(method: &Method) -> bool {
 
 /// Whether a part reads the client's body.
 pub(super) fn reads_body(part: &PartPlan) -> bool {
-    slots(part).iter().any(|slot| matches!(slot.source, SlotSource::Body(_)))
+    part_slots(part).iter().any(|slot| matches!(slot.source, SlotSource::Body(_)))
 }
 
 /// Returns all placeholders of a part.
-pub(crate) fn slots(part: &PartPlan) -> Vec<&TemplateSlot> {
-    part.url.slots().chain(part.slots_beside_url()).collect()
+pub(crate) fn part_slots(part: &PartPlan) -> Vec<&TemplateSlot> {
+    part.url.slots().chain(part.non_url_slots()).collect()
 }
 
 impl PartReader<'_> {
-    fn wrong(&mut self, kind: AggregateMistakeKind, member: &str, message: impl Into<String>, hint: &str) {
+    fn report_mistake(
+        &mut self,
+        kind: AggregateMistakeKind,
+        member: &str,
+        message: impl Into<String>,
+        hint: &str,
+    ) {
         let place = if member.is_empty() { self.place.clone() } else { append_step(&self.place, member) };
         self.mistakes.add(kind, place, message, hint);
     }
 
-    pub(super) fn part(&mut self, name: &str, part: &declaration::PartDeclaration) -> Option<PartPlan> {
+    pub(super) fn read_part(&mut self, name: &str, part: &declaration::PartDeclaration) -> Option<PartPlan> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
         if !name.starts_with(|first: char| first.is_ascii_alphabetic()) || !name.bytes().all(plain) {
             let hint =
                 "use letters, digits, `_` and `-`, a letter first: it is used in placeholders and headers";
-            self.wrong(
+            self.report_mistake(
                 AggregateMistakeKind::Call,
                 "",
                 format!("`{name}` is not a valid name for a part"),
                 hint,
             );
         }
-        let (method, word, target) = self.method(part)?;
-        let call = self.call(word, target);
-        let headers = self.headers(part);
+        let (method, word, target) = self.read_method(part)?;
+        let call = self.read_call(word, target);
+        let headers = self.read_headers(part);
         let body = part.body.as_ref().and_then(|body| {
             let read = BodyTemplate::parse(body, self.names);
             read.map_err(|message| {
-                self.wrong(AggregateMistakeKind::Placeholder, "body", message, PLACEHOLDERS)
+                self.report_mistake(AggregateMistakeKind::Placeholder, "body", message, PLACEHOLDERS)
             })
             .ok()
         });
         if part.body.is_some() && is_safe(&method) {
-            self.wrong(
+            self.report_mistake(
                 AggregateMistakeKind::Call,
                 "body",
                 format!("a {method} request has no body"),
                 "use another method",
             );
         }
-        let each = part.each.as_ref().map(|each| self.each(name, part, each));
-        let joins = part.join.as_ref().map(|join| self.join(name, join));
+        let each = part.each.as_ref().map(|each| self.read_each(name, part, each));
+        let joins = part.join.as_ref().map(|join| self.read_join(name, join));
         if part.each.is_some() && part.join.is_some() {
             let hint = "leave `join` out: what `each` calls is put into its items anyway";
-            self.wrong(AggregateMistakeKind::Join, "join", "a part has `each` or `join`, not both", hint);
+            self.report_mistake(
+                AggregateMistakeKind::Join,
+                "join",
+                "a part has `each` or `join`, not both",
+                hint,
+            );
         }
         if part.each.is_none() && (part.name.is_some() || part.apart) {
             let hint = "with `join`, write `as` within it";
-            self.wrong(AggregateMistakeKind::Each, "", "`as` and `apart` belong to `each`", hint);
+            self.report_mistake(AggregateMistakeKind::Each, "", "`as` and `apart` belong to `each`", hint);
         }
-        if part.each.is_some() && !is_safe(&method) && !self.declared.sequential {
+        if part.each.is_some() && !is_safe(&method) && !self.declaration.sequential {
             let hint = "write `sequential: true` at the top if this is meant";
-            self.wrong(
+            self.report_mistake(
                 AggregateMistakeKind::Unsafe,
                 "each",
                 format!("`each` would send several {method} requests"),
@@ -100,11 +114,16 @@ impl PartReader<'_> {
         let at = part.at.clone().unwrap_or_default();
         let known = JsonDocument::new(Bytes::from_static(b"null")).ok()?;
         if let Err(error) = known.root().pointer(&at) {
-            self.wrong(AggregateMistakeKind::Call, "at", error.to_string(), "write it as in `/items`");
+            self.report_mistake(
+                AggregateMistakeKind::Call,
+                "at",
+                error.to_string(),
+                "write it as in `/items`",
+            );
         }
-        let fields = part.fields.as_ref().map(|fields| self.fields(fields));
+        let fields = part.fields.as_ref().map(|fields| self.read_fields(fields));
         if part.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
-            self.wrong(
+            self.report_mistake(
                 AggregateMistakeKind::Call,
                 "timeout",
                 "the timeout must be greater than zero",
@@ -122,21 +141,21 @@ impl PartReader<'_> {
             body,
             each: each.transpose_or_none()?,
             joins: joins.transpose_or_none()?,
-            at,
+            pointer: at,
             fields: fields.transpose_or_none()?,
             fallback: fallback(part),
             timeout: part.timeout.map(Into::into),
             batch: part.batch,
-            needs: Vec::new(),
-            streams: false,
+            dependencies: Vec::new(),
+            is_streamable: false,
             children: Vec::new(),
         };
         self.check_slots(&read, word);
-        Some(PartPlan { needs: needs(&read).into_iter().collect(), ..read })
+        Some(PartPlan { dependencies: needs(&read).into_iter().collect(), ..read })
     }
 
     /// Returns the method, its keyword, and the target of the call.
-    fn method<'p>(
+    fn read_method<'p>(
         &mut self,
         part: &'p declaration::PartDeclaration,
     ) -> Option<(Method, &'static str, &'p str)> {
@@ -153,30 +172,42 @@ impl PartReader<'_> {
         let first = written.next();
         if first.is_none() || written.next().is_some() {
             let message = "a part has exactly one of `get`, `head`, `post`, `put`, `patch` and `delete`";
-            self.wrong(AggregateMistakeKind::Call, "", message, "write it as in `get: \"profile/buyers\"`");
+            self.report_mistake(
+                AggregateMistakeKind::Call,
+                "",
+                message,
+                "write it as in `get: \"profile/buyers\"`",
+            );
             return None;
         }
         first
     }
 
-    fn call(&mut self, word: &str, target: &str) -> Option<(Arc<UpstreamService>, UrlTemplate)> {
+    fn read_call(&mut self, word: &str, target: &str) -> Option<(Arc<UpstreamService>, UrlTemplate)> {
         let plain = target.strip_prefix("http://").unwrap_or(target);
         let Some((service, path)) = plain.find(['/', '?']).map(|end| plain.split_at(end)) else {
             let hint = "write the service's name, then the path: `profile/buyers?limit=20`";
-            self.wrong(AggregateMistakeKind::Call, word, format!("`{target}` has no path"), hint);
+            self.report_mistake(AggregateMistakeKind::Call, word, format!("`{target}` has no path"), hint);
             return None;
         };
-        let services = self.ground.services;
+        let services = self.context.services;
         let Some(service) = services.get(service).cloned() else {
             let names: Vec<&str> = services.names().map(|name| &**name).collect();
             let hint = format!("the services are `{}`", names.join("`, `"));
-            self.wrong(AggregateMistakeKind::Call, word, format!("there is no service `{service}`"), &hint);
+            self.report_mistake(
+                AggregateMistakeKind::Call,
+                word,
+                format!("there is no service `{service}`"),
+                &hint,
+            );
             return None;
         };
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let url = UrlTemplate::parse(&path, self.names);
         let url = url
-            .map_err(|message| self.wrong(AggregateMistakeKind::Placeholder, word, message, PLACEHOLDERS))
+            .map_err(|message| {
+                self.report_mistake(AggregateMistakeKind::Placeholder, word, message, PLACEHOLDERS)
+            })
             .ok()?;
         let sample = sample(&url.path);
         let checked = match path::parse_target(&format!("http://{}{sample}", service.name())) {
@@ -185,7 +216,7 @@ impl PartReader<'_> {
         };
         if let Err(error) = checked {
             let hint = "write the path as the service has it, percent-encoded where needed";
-            self.wrong(AggregateMistakeKind::Call, word, error.to_string(), hint);
+            self.report_mistake(AggregateMistakeKind::Call, word, error.to_string(), hint);
         }
         let literal = url.query.iter().flat_map(|pair| pair.value.iter().flatten());
         let texts = literal.filter_map(|piece| match piece {
@@ -194,7 +225,7 @@ impl PartReader<'_> {
         });
         if texts.chain(url.query.iter().map(|pair| &pair.name)).any(|text| !is_query(text)) {
             let hint = "percent-encode everything except letters, digits and -._~,:;@!$'()*+/";
-            self.wrong(
+            self.report_mistake(
                 AggregateMistakeKind::Call,
                 word,
                 "the query has a character that is not allowed in a URL",
@@ -204,12 +235,12 @@ impl PartReader<'_> {
         Some((service, url))
     }
 
-    fn headers(&mut self, part: &declaration::PartDeclaration) -> Vec<(HeaderName, TextTemplate)> {
+    fn read_headers(&mut self, part: &declaration::PartDeclaration) -> Vec<(HeaderName, TextTemplate)> {
         let mut headers = Vec::new();
         for (name, value) in &part.headers {
             let member = append_step("headers", name);
             let place = format!("{}/{member}", self.place);
-            let template = self.names.template(value);
+            let template = self.names.parse_template(value);
             match (HeaderName::try_from(name.as_str()), template) {
                 (Ok(known), Ok(template)) => {
                     let alone =
@@ -253,56 +284,62 @@ impl PartReader<'_> {
         headers
     }
 
-    fn each(&mut self, name: &str, part: &declaration::PartDeclaration, each: &str) -> Option<EachItem> {
+    fn read_each(&mut self, name: &str, part: &declaration::PartDeclaration, each: &str) -> Option<EachItem> {
         if let Some(input) = self.names.inputs.iter().position(|input| *input == each) {
-            if self.declared.input.get_index(input).is_none_or(|(_, input)| input.kind != InputType::Array) {
+            if self.declaration.input.get_index(input).is_none_or(|(_, input)| input.kind != InputType::Array)
+            {
                 let message = format!("the input `{each}` is not an array");
-                self.wrong(AggregateMistakeKind::Each, "each", message, "declare it with `type: array`");
+                self.report_mistake(
+                    AggregateMistakeKind::Each,
+                    "each",
+                    message,
+                    "declare it with `type: array`",
+                );
                 return None;
             }
-            return Some(EachItem { over: ItemSource::Input(input), into: None });
+            return Some(EachItem { source: ItemSource::Input(input), target: None });
         }
-        let (over, path) = self.place_of(AggregateMistakeKind::Each, "each", each)?;
+        let (over, path) = self.read_part_path(AggregateMistakeKind::Each, "each", each)?;
         let name = part.name.as_deref().unwrap_or(name);
         let into = (!part.apart).then(|| PartPath {
             part: over,
             path: path.clone(),
             name: name.into(),
-            quoted: quoted(name),
+            json_name: json_name(name),
         });
-        Some(EachItem { over: ItemSource::Part(over, path), into })
+        Some(EachItem { source: ItemSource::Part(over, path), target: into })
     }
 
-    fn join(&mut self, name: &str, join: &declaration::JoinDeclaration) -> Option<JoinKeys> {
-        let into = self.place_of(AggregateMistakeKind::Join, "join/into", &join.into);
-        let keys = keys(join).map_err(|message| {
-            self.wrong_in_join("on", message, "write it as in `id = buyer_id`");
+    fn read_join(&mut self, name: &str, join: &declaration::JoinDeclaration) -> Option<JoinKeys> {
+        let into = self.read_part_path(AggregateMistakeKind::Join, "join/into", &join.into);
+        let keys = parse_join_keys(join).map_err(|message| {
+            self.report_join_mistake("on", message, "write it as in `id = buyer_id`");
         });
         let ((part, path), (item_key, row_key)) = (into?, keys.ok()?);
         if row_key.has_wildcard() {
-            self.wrong_in_join("on", "a row has one key", "`[*]` is only allowed on the left");
+            self.report_join_mistake("on", "a row has one key", "`[*]` is only allowed on the left");
         }
         if item_key.has_wildcard() && join.one != RowCardinality::Only(false) {
-            self.wrong_in_join("one", "an item with several keys gets a list", "leave `one` out");
+            self.report_join_mistake("one", "an item with several keys gets a list", "leave `one` out");
         }
         let name = join.name.as_deref().unwrap_or(name);
-        let into = PartPath { part, path, name: name.into(), quoted: quoted(name) };
+        let into = PartPath { part, path, name: name.into(), json_name: json_name(name) };
         let (one, missing, text, on) = (join.one, join.missing, join.text, join.on.clone());
-        Some(JoinKeys { into, item_key, row_key, one, missing, text, on })
+        Some(JoinKeys { target: into, item_key, row_key, cardinality: one, missing, text, key_text: on })
     }
 
-    fn wrong_in_join(&mut self, member: &str, message: impl Into<String>, hint: &str) {
+    fn report_join_mistake(&mut self, member: &str, message: impl Into<String>, hint: &str) {
         self.mistakes.add(AggregateMistakeKind::Join, format!("{}/join/{member}", self.place), message, hint);
     }
 
-    fn place_of(
+    fn read_part_path(
         &mut self,
         kind: AggregateMistakeKind,
         member: &str,
         text: &str,
     ) -> Option<(usize, JsonPath)> {
         let place = format!("{}/{member}", self.place);
-        let found = self.names.place(text);
+        let found = self.names.parse_part_path(text);
         found
             .map_err(|message| {
                 self.mistakes.add(kind, place, message, "write it as in `$.buyers` or `$.page.items`")
@@ -310,7 +347,7 @@ impl PartReader<'_> {
             .ok()
     }
 
-    fn fields(&mut self, fields: &MemberSelection) -> Option<Vec<(Bytes, JsonPath)>> {
+    fn read_fields(&mut self, fields: &MemberSelection) -> Option<Vec<(Bytes, JsonPath)>> {
         let pairs: Vec<(&str, String)> = match fields {
             MemberSelection::Some(names) => {
                 names.iter().map(|name| (&**name, append_step("", name))).collect()
@@ -326,14 +363,14 @@ impl PartReader<'_> {
         let mut read = Vec::new();
         for (name, from) in pairs {
             match JsonPath::parse(&from) {
-                Ok(path) if !path.has_wildcard() => read.push((quoted(name), path)),
-                Ok(_) => self.wrong(
+                Ok(path) if !path.has_wildcard() => read.push((json_name(name), path)),
+                Ok(_) => self.report_mistake(
                     AggregateMistakeKind::Fields,
                     "fields",
                     format!("`{from}` refers to several values"),
                     "name one value",
                 ),
-                Err(error) => self.wrong(
+                Err(error) => self.report_mistake(
                     AggregateMistakeKind::Fields,
                     "fields",
                     format!("`{from}`: {error}"),
@@ -343,7 +380,12 @@ impl PartReader<'_> {
         }
         let names: BTreeSet<&Bytes> = read.iter().map(|(name, _)| name).collect();
         if names.len() < read.len() {
-            self.wrong(AggregateMistakeKind::Fields, "fields", "a field occurs twice", "name it once");
+            self.report_mistake(
+                AggregateMistakeKind::Fields,
+                "fields",
+                "a field occurs twice",
+                "name it once",
+            );
         }
         Some(read)
     }
@@ -352,20 +394,25 @@ impl PartReader<'_> {
     fn check_slots(&mut self, part: &PartPlan, word: &str) {
         let has_each = part.each.is_some();
         let wrong =
-            slots(part).into_iter().find(|slot| !has_each && matches!(slot.source, SlotSource::Each(_)));
+            part_slots(part).into_iter().find(|slot| !has_each && matches!(slot.source, SlotSource::Each(_)));
         if let Some(slot) = wrong {
             let message = format!("`{{{}}}` refers to an item, but the part has no `each`", slot.text);
-            self.wrong(AggregateMistakeKind::Placeholder, word, message, "name the items with `each`");
+            self.report_mistake(
+                AggregateMistakeKind::Placeholder,
+                word,
+                message,
+                "name the items with `each`",
+            );
         }
-        let over_input = matches!(&part.each, Some(EachItem { over: ItemSource::Input(_), .. }));
+        let over_input = matches!(&part.each, Some(EachItem { source: ItemSource::Input(_), .. }));
         let deeper =
             |slot: &&TemplateSlot| matches!(&slot.source, SlotSource::Each(path) if !path.steps().is_empty());
-        if let Some(slot) = slots(part).into_iter().find(deeper).filter(|_| over_input) {
+        if let Some(slot) = part_slots(part).into_iter().find(deeper).filter(|_| over_input) {
             let message =
                 format!("`{{{}}}` has no value: the items of an input are texts or numbers", slot.text);
-            self.wrong(AggregateMistakeKind::Placeholder, word, message, "write `{each}`");
+            self.report_mistake(AggregateMistakeKind::Placeholder, word, message, "write `{each}`");
         }
-        let (declared, route) = (self.declared, self.ground.path);
+        let (declared, route) = (self.declaration, self.context.path);
         let may_miss = |slot: &&TemplateSlot| match &slot.source {
             SlotSource::Input(input) => declared.input.get_index(*input).is_some_and(|(name, input)| {
                 let segment = format!("{{{}}}", input.name.as_ref().unwrap_or(name));
@@ -382,9 +429,9 @@ impl PartReader<'_> {
             source => source.is_many(),
         };
         let is_missed = |slot: &&TemplateSlot| may_miss(slot) && !is_list(slot);
-        if let Some(slot) = template::slots(&part.url.path).find(is_missed) {
+        if let Some(slot) = template::template_slots(&part.url.path).find(is_missed) {
             let message = format!("the input `{}` may be missing, and the path needs it", slot.text);
-            self.wrong(
+            self.report_mistake(
                 AggregateMistakeKind::Placeholder,
                 word,
                 message,
@@ -392,8 +439,12 @@ impl PartReader<'_> {
             );
         }
         // Without its query parameter, an unsafe call could affect everything instead of one thing.
-        let mut in_query =
-            part.url.query.iter().flat_map(|pair| &pair.value).flat_map(|value| template::slots(value));
+        let mut in_query = part
+            .url
+            .query
+            .iter()
+            .flat_map(|pair| &pair.value)
+            .flat_map(|value| template::template_slots(value));
         if !is_safe(&part.method)
             && let Some(slot) = in_query.find(may_miss)
         {
@@ -401,7 +452,7 @@ impl PartReader<'_> {
                 "the input `{}` may be missing, and a {} without it in the query may change more than intended",
                 slot.text, part.method
             );
-            self.wrong(
+            self.report_mistake(
                 AggregateMistakeKind::Unsafe,
                 word,
                 message,
@@ -410,7 +461,7 @@ impl PartReader<'_> {
         }
         if part.url.slots().filter(is_list).count() > 1 {
             let hint = "divide it into two parts";
-            self.wrong(
+            self.report_mistake(
                 AggregateMistakeKind::Placeholder,
                 word,
                 "a call has one list in its URL at most",
@@ -418,13 +469,15 @@ impl PartReader<'_> {
             );
         }
         let alone = |pair: &template::QueryPair| {
-            let slots: Vec<_> = pair.value.iter().flat_map(|value| template::slots(value)).collect();
+            let slots: Vec<_> = pair.value.iter().flat_map(|value| template::template_slots(value)).collect();
             slots.iter().all(|slot| !slot.explode)
                 || pair.value.as_ref().is_some_and(|value| value.len() == 1)
         };
-        if !part.url.query.iter().all(alone) || template::slots(&part.url.path).any(|slot| slot.explode) {
+        if !part.url.query.iter().all(alone)
+            || template::template_slots(&part.url.path).any(|slot| slot.explode)
+        {
             let hint = "write it as in `?id={$.buyers[*].id*}`";
-            self.wrong(
+            self.report_mistake(
                 AggregateMistakeKind::Placeholder,
                 word,
                 "a `*` belongs to a placeholder that is a whole query parameter",
@@ -433,11 +486,11 @@ impl PartReader<'_> {
         }
         let parts = self.names.parts;
         if parts
-            .get(part.goes_into().map_or(usize::MAX, |into| into.part))
+            .get(part.put_target().map_or(usize::MAX, |into| into.part))
             .is_some_and(|into| **into == *part.name)
         {
             let message = "a part can't be put into itself";
-            self.wrong(
+            self.report_mistake(
                 AggregateMistakeKind::Cycle,
                 if has_each { "each" } else { "join" },
                 message,
@@ -451,8 +504,8 @@ const PLACEHOLDERS: &str = "write an input (`{limit}`), a value of a part (`{$.b
 
 /// Returns the parts that a part's templates and `each` depend on.
 fn needs(part: &PartPlan) -> BTreeSet<usize> {
-    let mut needs = template::parts(slots(part).into_iter());
-    if let Some(EachItem { over: ItemSource::Part(over, _), .. }) = &part.each {
+    let mut needs = template::referenced_parts(part_slots(part).into_iter());
+    if let Some(EachItem { source: ItemSource::Part(over, _), .. }) = &part.each {
         needs.insert(*over);
     }
     needs

@@ -3,12 +3,12 @@
 use http::Request;
 use services::{CallerId, RequestCall};
 
-use super::rig::{AggregateFixture, ReceivedResponse};
+use super::fixture::{AggregateFixture, ReceivedResponse};
 
 const TEXT: &str = r#"{"input": {"tone": {"type": "string", "in": "header", "name": "x-tone"}}, "parts": {"a": {"get": "profile/a"},
     "b": {"get": "catalog/b?tone={tone}", "optional": true}}}"#;
 
-fn said(got: &ReceivedResponse) -> (String, Vec<String>) {
+fn cache_headers(got: &ReceivedResponse) -> (String, Vec<String>) {
     let control = got.headers.get("cache-control").map_or("", |value| value.to_str().unwrap()).to_owned();
     let vary = got.headers.get_all("vary").iter().flat_map(|value| value.to_str().unwrap().split(','));
     (control, vary.map(|name| name.trim().to_owned()).collect())
@@ -24,9 +24,9 @@ async fn responses_with_a_non_public_part_are_private() {
         ("no-cache", "public", "private, no-cache"),
     ] {
         let rig = AggregateFixture::new(TEXT, &[]);
-        rig.keeps("profile/a", one, "1");
-        rig.keeps("catalog/b", other, "2");
-        let (control, vary) = said(&rig.get("/here").await);
+        rig.set_cacheable_response("profile/a", one, "1");
+        rig.set_cacheable_response("catalog/b", other, "2");
+        let (control, vary) = cache_headers(&rig.get("/here").await);
         assert_eq!(control, expected, "{one}; {other}");
         assert_eq!(vary, ["cookie", "accept-language", "x-tone"]);
     }
@@ -35,8 +35,8 @@ async fn responses_with_a_non_public_part_are_private() {
 #[tokio::test]
 async fn responses_to_identified_callers_are_private() {
     let rig = AggregateFixture::new(TEXT, &[]);
-    rig.keeps("profile/a", "public, max-age=60", "1");
-    rig.keeps("catalog/b", "public, max-age=30", "2");
+    rig.set_cacheable_response("profile/a", "public, max-age=60", "1");
+    rig.set_cacheable_response("catalog/b", "public, max-age=30", "2");
     for (caller, expected) in [
         (CallerId::Anonymous, "public, max-age=30"),
         (CallerId::Named("ann".into()), "private"),
@@ -53,18 +53,18 @@ async fn responses_to_identified_callers_are_private() {
 #[tokio::test]
 async fn parts_without_caching_headers_or_failed_parts_are_not_shared() {
     let rig = AggregateFixture::new(TEXT, &[("profile/a", 200, "1"), ("catalog/b", 200, "2")]);
-    assert_eq!(said(&rig.get("/here").await).0, "private");
+    assert_eq!(cache_headers(&rig.get("/here").await).0, "private");
     let rig = AggregateFixture::new(
         &TEXT.replace("\"optional\": true", "\"optional\": true, \"timeout\": \"20ms\""),
         &[("profile/a", 200, "1"), ("catalog/b", 0, "never")],
     );
-    rig.keeps("profile/a", "public, max-age=60", "1");
-    assert_eq!(said(&rig.get("/here").await).0, "no-store");
+    rig.set_cacheable_response("profile/a", "public, max-age=60", "1");
+    assert_eq!(cache_headers(&rig.get("/here").await).0, "no-store");
 }
 
 #[tokio::test]
 async fn streamed_parts_set_caching_headers() {
     let rig = AggregateFixture::new(r#"{"parts": {"a": {"get": "profile/a"}}, "response": "a"}"#, &[]);
-    rig.keeps("profile/a", "private", &format!("[{}1]", "1,".repeat(200_000)));
-    assert_eq!(said(&rig.get("/here").await).0, "private");
+    rig.set_cacheable_response("profile/a", "private", &format!("[{}1]", "1,".repeat(200_000)));
+    assert_eq!(cache_headers(&rig.get("/here").await).0, "private");
 }

@@ -3,26 +3,26 @@
 
 use services::body::HeldBytes;
 
-use super::rig::AggregateFixture;
+use super::fixture::AggregateFixture;
 use crate::AggregateLimitsConfig;
 
 /// Returns the text of an array that repeats an item.
-pub(super) fn many(item: &str, count: usize) -> String {
+pub(super) fn repeated_array(item: &str, count: usize) -> String {
     format!("[{}]", vec![item; count].join(","))
 }
 
 /// Returns the text of nested arrays whose index is longer than the text.
-fn deep(texts: usize) -> String {
-    many(&format!("{}\"{}\"{}", "[".repeat(1000), "x".repeat(64), "]".repeat(1000)), texts)
+fn nested_arrays(texts: usize) -> String {
+    repeated_array(&format!("{}\"{}\"{}", "[".repeat(1000), "x".repeat(64), "]".repeat(1000)), texts)
 }
 
-fn within(memory: u64, response_body: u64) -> AggregateLimitsConfig {
+fn memory_limits(memory: u64, response_body: u64) -> AggregateLimitsConfig {
     let (memory, response_body) = (services::BytesConfig(memory), services::BytesConfig(response_body));
     AggregateLimitsConfig { memory, response_body, ..AggregateLimitsConfig::default() }
 }
 
-async fn code(text: &str, limits: AggregateLimitsConfig, answers: &[(&str, u16, &str)]) -> String {
-    let rig = AggregateFixture::at("/here", text, limits, answers);
+async fn response_code(text: &str, limits: AggregateLimitsConfig, answers: &[(&str, u16, &str)]) -> String {
+    let rig = AggregateFixture::with_limits("/here", text, limits, answers);
     let request = http::Request::get("/here").body("").unwrap();
     match rig.send(request).await {
         Ok(got) => format!("{} of {} bytes", got.status, got.text.len()),
@@ -35,9 +35,9 @@ async fn reports_memory_held_by_a_response() {
     let item = format!(r#"{{"id":1,"name":"{}","more":"{}"}}"#, "n".repeat(100), "m".repeat(1_000));
     let fields = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id", "name"]}}, "response": "a"}"#;
     let held = async |text: &str, count: usize| {
-        let items = many(&item, count);
+        let items = repeated_array(&item, count);
         let rig = AggregateFixture::new(text, &[("profile/a", 200, &items)]);
-        let held = rig.begin("/here").await.extensions().get::<HeldBytes>().map(|held| held.0);
+        let held = rig.start_request("/here").await.extensions().get::<HeldBytes>().map(|held| held.0);
         (held, items.len() as u64)
     };
     let (shaped, text) = held(fields, 1_000).await;
@@ -62,21 +62,21 @@ async fn each_stops_rendering_at_the_fan_out_limit() {
     let text =
         r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true}}}"#;
     let ids: Vec<String> = (0..201).map(|id| id.to_string()).chain([r#""..""#.to_owned()]).collect();
-    let rig = AggregateFixture::at(
+    let rig = AggregateFixture::with_limits(
         "/here",
         text,
         AggregateLimitsConfig::default(),
         &[("profile/a", 200, &format!("[{}]", ids.join(",")))],
     );
-    assert_eq!(rig.fails("/here").await.0, "each-too-many", "the last item must not be rendered");
-    assert_eq!(rig.stage.seen.lock().unwrap().len(), 1);
+    assert_eq!(rig.get_problem("/here").await.0, "each-too-many", "the last item must not be rendered");
+    assert_eq!(rig.test_service.recorded_calls.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn renders_equal_items_once() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true}}, "response": "b"}"#;
-    let answers = [("profile/a", 200, &*many("7", 100_000)), ("order/7", 200, "1")];
-    assert_eq!(code(text, AggregateLimitsConfig::default(), &answers).await, "200 of 200001 bytes");
+    let answers = [("profile/a", 200, &*repeated_array("7", 100_000)), ("order/7", 200, "1")];
+    assert_eq!(response_code(text, AggregateLimitsConfig::default(), &answers).await, "200 of 200001 bytes");
 }
 
 /// Returns the lowest memory limit, within 4 KiB, with which a request succeeds.
@@ -84,7 +84,7 @@ async fn least_memory(text: &str, answers: &[(&str, u16, &str)]) -> u64 {
     let (mut refused, mut allowed) = (0, 4 << 20);
     while allowed - refused > 4 << 10 {
         let memory = u64::midpoint(refused, allowed);
-        match code(text, within(memory, 64 << 20), answers).await.starts_with("200") {
+        match response_code(text, memory_limits(memory, 64 << 20), answers).await.starts_with("200") {
             true => allowed = memory,
             false => refused = memory,
         }
@@ -122,12 +122,16 @@ async fn merges_objects_with_many_members() {
     let (one, other) = (format!("{{{}}}", members(0)), format!("{{{}}}", members(MEMBERS / 2)));
     let limits = AggregateLimitsConfig {
         timeout: services::DurationConfig::from_secs(30),
-        ..within(1 << 30, 64 << 20)
+        ..memory_limits(1 << 30, 64 << 20)
     };
-    let rig =
-        AggregateFixture::at("/here", text, limits, &[("profile/a", 200, &one), ("order/b", 200, &other)]);
+    let rig = AggregateFixture::with_limits(
+        "/here",
+        text,
+        limits,
+        &[("profile/a", 200, &one), ("order/b", 200, &other)],
+    );
     let merged = rig.get("/here").await;
-    assert!(rig.jobs("aggregate") > 0, "serving threads do not merge");
+    assert!(rig.job_count("aggregate") > 0, "serving threads do not merge");
     assert_eq!(merged.json().as_object().unwrap().len(), MEMBERS + MEMBERS / 2);
 }
 
@@ -137,7 +141,7 @@ async fn enforces_the_memory_limit_on_lists_of_small_items() {
     let each = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each.id}", "each": "a", "apart": true}}, "response": "b"}"#;
     let fields = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id"]}}}"#;
     let merged = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b"}}, "response": {"merge": ["a", "b"]}}"#;
-    let (empty, nulls) = (many("{}", 20_000), many("null", 20_000));
+    let (empty, nulls) = (repeated_array("{}", 20_000), repeated_array("null", 20_000));
     let object = format!("{{{}}}", (0..20_000).map(|n| format!("\"{n}\":1")).collect::<Vec<_>>().join(","));
     for (text, a, refused) in [
         (joined, &empty, "aggregate-memory"),
@@ -147,7 +151,7 @@ async fn enforces_the_memory_limit_on_lists_of_small_items() {
     ] {
         let answers = [("profile/a", 200, &**a), ("order/b", 200, "[]")];
         let answers = if text == merged { [answers[0], ("order/b", 200, "{}")] } else { answers };
-        let with = |memory| code(text, within(memory, 64 << 20), &answers);
+        let with = |memory| response_code(text, memory_limits(memory, 64 << 20), &answers);
         assert_eq!(with(300_000).await, refused, "{text}");
         assert!(with(64 << 20).await.starts_with("200"), "{text}");
     }
@@ -156,11 +160,12 @@ async fn enforces_the_memory_limit_on_lists_of_small_items() {
 #[tokio::test]
 async fn charges_json_indexes_to_the_memory_limit() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}}}"#;
-    let (nested, optional) = (deep(20), r#"{"parts": {"a": {"get": "profile/a", "optional": true}}}"#);
+    let (nested, optional) =
+        (nested_arrays(20), r#"{"parts": {"a": {"get": "profile/a", "optional": true}}}"#);
     let answers = [("profile/a", 200, &*nested)];
-    assert_eq!(code(text, within(200_000, 64 << 20), &answers).await, "part-memory");
-    assert!(code(text, within(1 << 20, 64 << 20), &answers).await.starts_with("200"));
-    assert!(code(optional, within(200_000, 64 << 20), &answers).await.starts_with("200"));
+    assert_eq!(response_code(text, memory_limits(200_000, 64 << 20), &answers).await, "part-memory");
+    assert!(response_code(text, memory_limits(1 << 20, 64 << 20), &answers).await.starts_with("200"));
+    assert!(response_code(optional, memory_limits(200_000, 64 << 20), &answers).await.starts_with("200"));
 }
 
 #[tokio::test]
@@ -168,26 +173,38 @@ async fn repeated_each_responses_are_bounded_by_the_limits() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true},
         "c": {"get": "catalog/c?ids={$.b[*].id}"}}}"#;
     let long = format!("{{\"id\":1,\"text\":\"{}\"}}", "x".repeat(10_000));
-    let answers =
-        [("profile/a", 200, &*many("7", 1000)), ("order/7", 200, &*long), ("catalog/c?ids=1", 200, "1")];
-    assert_eq!(code(text, within(1 << 20, 64 << 20), &answers).await, "part-memory");
-    assert_eq!(code(text, within(64 << 20, 1 << 20), &answers).await, "aggregate-answer-too-large");
+    let answers = [
+        ("profile/a", 200, &*repeated_array("7", 1000)),
+        ("order/7", 200, &*long),
+        ("catalog/c?ids=1", 200, "1"),
+    ];
+    assert_eq!(response_code(text, memory_limits(1 << 20, 64 << 20), &answers).await, "part-memory");
+    assert_eq!(
+        response_code(text, memory_limits(64 << 20, 1 << 20), &answers).await,
+        "aggregate-answer-too-large"
+    );
 }
 
 #[tokio::test]
 async fn shared_rows_are_bounded_by_the_response_limit() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "join": {"into": "a", "on": "id = id"}}}}"#;
     let row = format!("{{\"id\":1,\"text\":\"{}\"}}", "x".repeat(1000));
-    let answers = [("profile/a", 200, &*many(r#"{"id":1}"#, 10_000)), ("order/b", 200, &*many(&row, 1000))];
-    assert_eq!(code(text, AggregateLimitsConfig::default(), &answers).await, "aggregate-answer-too-large");
+    let answers = [
+        ("profile/a", 200, &*repeated_array(r#"{"id":1}"#, 10_000)),
+        ("order/b", 200, &*repeated_array(&row, 1000)),
+    ];
+    assert_eq!(
+        response_code(text, AggregateLimitsConfig::default(), &answers).await,
+        "aggregate-answer-too-large"
+    );
 }
 
 #[tokio::test]
 async fn joins_with_many_keys_are_bounded_by_the_memory_limit() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/b", "join": {"into": "a", "on": "ids[*] = id"}}}}"#;
-    let items = many(&format!(r#"{{"ids":{}}}"#, many("1", 1000)), 100);
-    let answers = [("profile/a", 200, &*items), ("order/b", 200, &*many(r#"{"id":1}"#, 1000))];
-    assert_eq!(code(text, AggregateLimitsConfig::default(), &answers).await, "part-memory");
+    let items = repeated_array(&format!(r#"{{"ids":{}}}"#, repeated_array("1", 1000)), 100);
+    let answers = [("profile/a", 200, &*items), ("order/b", 200, &*repeated_array(r#"{"id":1}"#, 1000))];
+    assert_eq!(response_code(text, AggregateLimitsConfig::default(), &answers).await, "part-memory");
 }
 
 #[tokio::test]
@@ -198,7 +215,7 @@ async fn joins_accept_unusual_key_values() {
         let items = format!(r#"[{{"id":{id}}}]"#);
         let answers = [("profile/a", 200, &*items), ("order/b", 200, &*items)];
         assert!(
-            code(text, AggregateLimitsConfig::default(), &answers).await.starts_with("200"),
+            response_code(text, AggregateLimitsConfig::default(), &answers).await.starts_with("200"),
             "{:.20}",
             id
         );

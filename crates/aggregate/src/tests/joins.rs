@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::rig::AggregateFixture;
+use super::fixture::AggregateFixture;
 
-fn rig(join: &str, items: &str, rows: &str) -> AggregateFixture {
+fn join_fixture(join: &str, items: &str, rows: &str) -> AggregateFixture {
     let text = format!(
         r#"{{"parts": {{"items": {{"get": "profile/items"}},
         "rows": {{"get": "order/rows", "join": {{"into": "items", "on": "k = key", {join}}}}}}}, "response": "items"}}"#
@@ -17,15 +17,16 @@ fn rig(join: &str, items: &str, rows: &str) -> AggregateFixture {
 async fn items_without_a_key_or_a_row_get_null_or_an_empty_list() {
     let items = r#"[{"k":1},{"k":null},{},{"k":3},null]"#;
     let rows = r#"[{"key":1},{"key":null},{}]"#;
-    let list = rig(r#""as": "r""#, items, rows).get("/here").await.text;
+    let list = join_fixture(r#""as": "r""#, items, rows).get("/here").await.text;
     assert_eq!(list, r#"[{"k":1,"r":[{"key":1}]},{"k":null,"r":[]},{"r":[]},{"k":3,"r":[]},null]"#);
-    let one = rig(r#""as": "r", "one": true"#, items, rows).get("/here").await.text;
+    let one = join_fixture(r#""as": "r", "one": true"#, items, rows).get("/here").await.text;
     assert_eq!(one, r#"[{"k":1,"r":{"key":1}},{"k":null,"r":null},{"r":null},{"k":3,"r":null},null]"#);
 }
 
 #[tokio::test]
 async fn joined_values_replace_members_of_the_same_name() {
-    let got = rig(r#""as": "k", "one": true"#, r#"[{"k":1,"x":2}]"#, r#"[{"key":1}]"#).get("/here").await;
+    let got =
+        join_fixture(r#""as": "k", "one": true"#, r#"[{"k":1,"x":2}]"#, r#"[{"key":1}]"#).get("/here").await;
     assert_eq!(got.text, r#"[{"x":2,"k":{"key":1}}]"#);
     let rig = AggregateFixture::new(
         r#"{"parts": {"items": {"get": "profile/items", "fields": ["k", "x"]},
@@ -45,12 +46,13 @@ async fn join_errors_have_distinct_codes() {
         (r#""one": false"#, "[7]", "[]", "join-not-object"),
         (r#""one": false"#, ok, r#"{"key":1}"#, "join-not-array"),
     ] {
-        let (code, status, text) = rig(join, items, rows).fails("/here").await;
+        let (code, status, text) = join_fixture(join, items, rows).get_problem("/here").await;
         assert_eq!((code, status), (known, 502), "{text}");
     }
-    let first = rig(r#""one": "first""#, ok, r#"[{"key":1,"n":1},{"key":1,"n":2}]"#).get("/here").await;
+    let first =
+        join_fixture(r#""one": "first""#, ok, r#"[{"key":1,"n":1},{"key":1,"n":2}]"#).get("/here").await;
     assert_eq!(first.text, r#"[{"k":1,"rows":{"key":1,"n":1}}]"#);
-    let text = rig(r#""text": true, "one": true"#, ok, r#"[{"key":"1"}]"#).get("/here").await;
+    let text = join_fixture(r#""text": true, "one": true"#, ok, r#"[{"key":"1"}]"#).get("/here").await;
     assert_eq!(text.text, r#"[{"k":1,"rows":{"key":"1"}}]"#);
 }
 
@@ -59,7 +61,7 @@ async fn join_errors_do_not_contain_keys() {
     for (join, rows) in
         [(r#""one": true"#, r#"[{"key":"secret"},{"key":"secret"}]"#), (r#""missing": "error""#, "[]")]
     {
-        let (_, _, text) = rig(join, r#"[{"k":"secret"}]"#, rows).fails("/here").await;
+        let (_, _, text) = join_fixture(join, r#"[{"k":"secret"}]"#, rows).get_problem("/here").await;
         assert!(!text.contains("secret"), "{text}");
     }
 }
@@ -121,7 +123,7 @@ fn any_items(name: &'static str) -> impl Strategy<Value = Vec<Value>> {
 }
 
 /// A naive implementation of the join.
-fn naive(items: &[Value], rows: &[Value], one: bool) -> Value {
+fn naive_join(items: &[Value], rows: &[Value], one: bool) -> Value {
     let joined = items.iter().map(|item| {
         let is_key = !item["k"].is_null();
         let found: Vec<Value> =
@@ -142,7 +144,7 @@ proptest! {
         let join = if one { r#""one": "first""# } else { r#""one": false"# };
         let (items_text, rows_text) = (Value::from(items.clone()).to_string(), Value::from(rows.clone()).to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let got = runtime.block_on(async { rig(join, &items_text, &rows_text).get("/here").await });
-        prop_assert_eq!(got.json(), naive(&items, &rows, one));
+        let got = runtime.block_on(async { join_fixture(join, &items_text, &rows_text).get("/here").await });
+        prop_assert_eq!(got.json(), naive_join(&items, &rows, one));
     }
 }

@@ -3,7 +3,7 @@
 use http::Request;
 use serde_json::json;
 
-use super::rig::AggregateFixture;
+use super::fixture::AggregateFixture;
 use crate::AggregateLimitsConfig;
 
 const BUYERS: (&str, u16, &str) =
@@ -47,7 +47,7 @@ async fn joins_rows_and_puts_each_responses_into_items() {
     );
     assert_eq!(got.headers["orfa-parts"], r#"rating;status=404;code="part-refused""#);
     assert_eq!(got.headers["content-length"], got.text.len().to_string().as_str());
-    assert_eq!(rig.lines().len(), 4);
+    assert_eq!(rig.call_lines().len(), 4);
     let mut written = Vec::new();
     got.tree.unwrap().write(&mut written);
     assert_eq!(written, got.text.as_bytes());
@@ -98,7 +98,7 @@ async fn merges_parts_by_conflict_rule() {
     };
     assert_eq!(merge("first").get("/here").await.text, r#"{"id":1,"x":2,"y":4}"#);
     assert_eq!(merge("last").get("/here").await.text, r#"{"\u0069d":3,"x":2,"y":4}"#);
-    let (code, status, text) = merge("error").fails("/here").await;
+    let (code, status, text) = merge("error").get_problem("/here").await;
     assert_eq!((code, status), ("merge-conflict", 502));
     assert!(text.contains("`a` and `b` both have `id`"), "{text}");
 }
@@ -112,21 +112,21 @@ async fn encodes_values_for_their_position() {
         ("profile/p/a%3F%26%C3%A9/x?q=1%2B1%3D2&tag=x&tag=y%2Cz&fixed=a%20b&flag", 200, "1"),
         ("profile/p/7/x?fixed=a%20b&flag", 200, "1"),
     ];
-    let rig = AggregateFixture::at("/a/{id}", text, AggregateLimitsConfig::default(), &answers);
+    let rig = AggregateFixture::with_limits("/a/{id}", text, AggregateLimitsConfig::default(), &answers);
     let request =
         Request::get("/a/a%3F%26%C3%A9?q=1%2B1%3D2&tags=x&tags=y%2Cz").header("x-tenant", "acme").body("");
     // A comma separates list items, encoded or not, so the second value becomes two.
-    let rig_two = AggregateFixture::at(
+    let rig_two = AggregateFixture::with_limits(
         "/a/{id}",
         text,
         AggregateLimitsConfig::default(),
         &[("profile/p/a%3F%26%C3%A9/x?q=1%2B1%3D2&tag=x&tag=y&tag=z&fixed=a%20b&flag", 200, "1")],
     );
     rig_two.send(request.unwrap()).await.unwrap();
-    assert_eq!(rig_two.stage.seen.lock().unwrap()[0].headers["x-for"], "t=acme");
+    assert_eq!(rig_two.test_service.recorded_calls.lock().unwrap()[0].headers["x-for"], "t=acme");
     // Missing inputs are left out, lists too.
     rig.get("/a/7").await;
-    assert!(!rig.stage.seen.lock().unwrap()[0].headers.contains_key("x-for"));
+    assert!(!rig.test_service.recorded_calls.lock().unwrap()[0].headers.contains_key("x-for"));
 }
 
 #[tokio::test]
@@ -143,9 +143,9 @@ async fn dependent_calls_use_values_of_other_parts() {
         ],
     );
     // A single object is not an array of rows.
-    let (code, _, text) = rig.fails("/here").await;
+    let (code, _, text) = rig.get_problem("/here").await;
     assert_eq!(code, "join-not-array", "{text}");
-    assert_eq!(rig.lines(), ["GET order/orders/1", "GET catalog/catalogs/7"]);
+    assert_eq!(rig.call_lines(), ["GET order/orders/1", "GET catalog/catalogs/7"]);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn makes_equal_safe_calls_once() {
     );
     let got = rig.get("/here?ids=7,8,7,7").await;
     assert_eq!(got.text, r#"{"each":[{"id":7},8,{"id":7},{"id":7}],"one":{"id":7}}"#);
-    assert_eq!(rig.lines().len(), 2);
+    assert_eq!(rig.call_lines().len(), 2);
 }
 
 #[tokio::test]
@@ -200,9 +200,9 @@ async fn skips_empty_lists_and_splits_long_ones() {
         ],
     );
     assert_eq!(rig.get("/here?ids=,").await.text, "[]");
-    assert!(rig.lines().is_empty());
+    assert!(rig.call_lines().is_empty());
     assert_eq!(rig.get("/here?ids=1,2,3").await.text, "[1,2]");
-    assert_eq!(rig.fails("/here?ids=3,4,5").await.0, "join-not-array");
+    assert_eq!(rig.get_problem("/here?ids=3,4,5").await.0, "join-not-array");
 }
 
 #[tokio::test]
@@ -225,9 +225,9 @@ async fn splits_long_lists_of_each_items() {
     );
     let told = got.headers["orfa-parts"].to_str().unwrap();
     assert_eq!(told, r#"b;status=502;code="join-not-array""#);
-    assert_eq!(rig.lines().len(), 5, "equal calls are made once: {:?}", rig.lines());
+    assert_eq!(rig.call_lines().len(), 5, "equal calls are made once: {:?}", rig.call_lines());
     let rig = AggregateFixture::new(&text.replace(r#", "WHEN": 0"#, ""), &answers);
-    assert_eq!(rig.fails("/here").await.0, "join-not-array");
+    assert_eq!(rig.get_problem("/here").await.0, "join-not-array");
 
     let ids: Vec<String> = (0..3000).map(|id| (1000 + id).to_string()).collect();
     let items = format!(r#"[{{"ids":[{}]}}]"#, ids.join(","));
@@ -236,13 +236,13 @@ async fn splits_long_lists_of_each_items() {
         &[("profile/a", 200, &items), ("*", 200, "[1]")],
     );
     rig.get("/here").await;
-    let lines = rig.lines();
+    let lines = rig.call_lines();
     assert!(lines.len() == 3 && lines.iter().all(|line| line.len() < 8020), "{} calls", lines.len());
 }
 
 #[tokio::test]
 async fn unsafe_calls_run_after_independent_calls() {
-    let rig = AggregateFixture::at(
+    let rig = AggregateFixture::with_limits(
         "/b/{id}",
         r#"{"input": {"id": {"type": "integer"}}, "parts": {
             "saved": {"put": "profile/buyers/{id}", "body": {"id": "{id}", "name": "{body.name}", "note": "by {body.by}", "tags": ["{body.missing}"], "gone": "{body.missing}", "rate": 1.0}},
@@ -257,8 +257,8 @@ async fn unsafe_calls_run_after_independent_calls() {
     let put = |body: &'static str| Request::put("/b/7").body(body).unwrap();
     let got = rig.send(put(r#"{"name": {"first": "A\u0042"}, "by": "me"}"#)).await.unwrap();
     assert_eq!(got.json(), json!({"saved": {"v": 1}, "old": {}, "after": 2}));
-    assert_eq!(rig.lines(), ["GET profile/buyers/7", "PUT profile/buyers/7", "GET order/x/1"]);
-    let seen = rig.stage.seen.lock().unwrap();
+    assert_eq!(rig.call_lines(), ["GET profile/buyers/7", "PUT profile/buyers/7", "GET order/x/1"]);
+    let seen = rig.test_service.recorded_calls.lock().unwrap();
     assert_eq!(
         seen[1].body,
         r#"{"id":7,"name":{"first": "A\u0042"},"note":"by me","tags":[null],"rate":1.0}"#
@@ -275,7 +275,7 @@ async fn sequential_calls_follow_the_file_order() {
     );
     let got = rig.send(Request::post("/here").body("[1]").unwrap()).await.unwrap();
     assert_eq!(got.text, r#"{"first":{},"second":[],"third":null}"#);
-    assert_eq!(rig.lines(), ["POST order/orders", "GET order/orders", "DELETE order/orders/1"]);
+    assert_eq!(rig.call_lines(), ["POST order/orders", "GET order/orders", "DELETE order/orders/1"]);
 }
 
 #[tokio::test]
@@ -286,7 +286,7 @@ async fn makes_all_equal_unsafe_calls() {
         &[("POST order/x", 200, "1")],
     );
     let got = rig.send(Request::post("/here?ids=1,1").body("").unwrap()).await.unwrap();
-    assert_eq!((got.text.as_str(), rig.lines().len()), (r#"{"a":[1,1]}"#, 2));
+    assert_eq!((got.text.as_str(), rig.call_lines().len()), (r#"{"a":[1,1]}"#, 2));
 }
 
 #[tokio::test]

@@ -15,10 +15,10 @@ use services::{
     ReceivedAccounts, ReceivedLimit, ReceivedPermit, RequestBudget, RequestCall, StreamedServiceBody,
 };
 
-use super::rig::AggregateFixture;
-use crate::stream::BEGINNING;
+use super::fixture::AggregateFixture;
+use crate::stream::STREAM_BUFFER_BYTES;
 
-const TWO: &str = r#"{"parts": {"small": {"get": "profile/small"}, "long": {"get": "catalog/long"}, "other": {"get": "order/other", "optional": true}}}"#;
+const THREE_PARTS: &str = r#"{"parts": {"small": {"get": "profile/small"}, "long": {"get": "catalog/long"}, "other": {"get": "order/other", "optional": true}}}"#;
 
 /// The account of a single request, without a limit: the number of bytes that count.
 #[derive(Clone, Debug, Default)]
@@ -51,29 +51,29 @@ impl Drop for RequestAccountPermit {
 }
 
 /// Returns the beginning of a long array.
-fn beginning() -> Bytes {
-    format!("[\"{}\"", "x".repeat(BEGINNING)).into()
+fn long_beginning() -> Bytes {
+    format!("[\"{}\"", "x".repeat(STREAM_BUFFER_BYTES)).into()
 }
 
-async fn next(body: &mut StreamedServiceBody) -> Result<Bytes, services::body::BodyError> {
+async fn next_data(body: &mut StreamedServiceBody) -> Result<Bytes, services::body::BodyError> {
     Ok(body.frame().await.expect("more of it")?.into_data().expect("data"))
 }
 
 #[tokio::test]
 async fn streams_before_the_upstream_response_is_complete() {
-    let rig = AggregateFixture::new(TWO, &[("profile/small", 200, "1"), ("order/other", 500, "")]);
-    let mut sender = rig.sends("catalog/long");
-    sender.send_data(beginning()).await.unwrap();
-    let response = rig.begin("/here").await;
+    let rig = AggregateFixture::new(THREE_PARTS, &[("profile/small", 200, "1"), ("order/other", 500, "")]);
+    let mut sender = rig.open_response_channel("catalog/long");
+    sender.send_data(long_beginning()).await.unwrap();
+    let response = rig.start_request("/here").await;
     assert!(response.extensions().get::<json::JsonTree>().is_none());
     assert_eq!(response.headers()["orfa-parts"], r#"other;status=500;code="part-status""#);
     let mut body = response.into_body();
     let mut text = Vec::new();
-    while text.len() < BEGINNING {
-        text.extend_from_slice(&next(&mut body).await.unwrap());
+    while text.len() < STREAM_BUFFER_BYTES {
+        text.extend_from_slice(&next_data(&mut body).await.unwrap());
     }
     sender.send_data(Bytes::from_static(b",2")).await.unwrap();
-    text.extend_from_slice(&next(&mut body).await.unwrap());
+    text.extend_from_slice(&next_data(&mut body).await.unwrap());
     sender.send_data(Bytes::from_static(b"]")).await.unwrap();
     drop(sender);
     text.extend_from_slice(&body.collect().await.unwrap().to_bytes());
@@ -92,16 +92,16 @@ async fn the_beginning_of_a_streamed_response_counts_until_it_is_delivered() {
         AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]),
         RequestAccount::default(),
     );
-    let mut sender = rig.sends("catalog/long");
-    sender.send_data(beginning()).await.unwrap();
+    let mut sender = rig.open_response_channel("catalog/long");
+    sender.send_data(long_beginning()).await.unwrap();
     let budget = RequestBudget::new(Duration::from_secs(3600), 10, 1 << 30, 1);
     let budget = budget.with_accounts(Arc::new(account.clone()), [192, 0, 2, 1].into());
     let call = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let request = http::Request::get("/here").body(services::body::empty()).unwrap();
     let response = rig.aggregate.handle(request, call).await;
     let mut body = response.unwrap_or_else(|problem| panic!("{problem}")).into_body();
-    assert!(account.0.load(Relaxed) > BEGINNING as u64);
-    assert_eq!(next(&mut body).await.unwrap(), beginning());
+    assert!(account.0.load(Relaxed) > STREAM_BUFFER_BYTES as u64);
+    assert_eq!(next_data(&mut body).await.unwrap(), long_beginning());
     assert_eq!(account.0.load(Relaxed), 0);
     drop(sender);
 }
@@ -111,9 +111,9 @@ async fn yields_while_checking_a_streamed_response() {
     const PIECE: usize = 1 << 20;
     let rig =
         AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
-    let mut sender = rig.sends("catalog/long");
-    sender.send_data(beginning()).await.unwrap();
-    let mut body = rig.begin("/here").await.into_body();
+    let mut sender = rig.open_response_channel("catalog/long");
+    sender.send_data(long_beginning()).await.unwrap();
+    let mut body = rig.start_request("/here").await.into_body();
     for _ in 0..4 {
         sender.send_data(Bytes::from(vec![b' '; PIECE])).await.unwrap();
     }
@@ -129,7 +129,7 @@ async fn yields_while_checking_a_streamed_response() {
         let Some(frame) = frame.await else { break };
         length += frame.unwrap().into_data().unwrap().len();
     }
-    assert_eq!(length, beginning().len() + 4 * PIECE + 1);
+    assert_eq!(length, long_beginning().len() + 4 * PIECE + 1);
     // All data has arrived, so only the ends of turns cause waits.
     assert!(waits >= 4 * PIECE / TURN_BYTES, "{waits} turns");
 }
@@ -139,11 +139,11 @@ async fn yields_while_checking_the_beginning_of_a_streamed_response() {
     const TURNS: usize = 32;
     let rig =
         AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
-    let mut sender = rig.sends("catalog/long");
+    let mut sender = rig.open_response_channel("catalog/long");
     let frame = format!("[\"{}\"]", "x".repeat(TURNS * TURN_BYTES));
     sender.send_data(Bytes::from(frame)).await.unwrap();
     drop(sender);
-    let mut begin = Box::pin(rig.begin("/here"));
+    let mut begin = Box::pin(rig.start_request("/here"));
     let mut waits = 0;
     poll_fn(|context| {
         let polled = begin.as_mut().poll(context);
@@ -160,9 +160,9 @@ async fn aborts_a_streamed_response_with_invalid_json() {
     for end in ["]]", "", "<html>"] {
         let rig =
             AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
-        let mut sender = rig.sends("catalog/long");
-        sender.send_data(beginning()).await.unwrap();
-        let body = rig.begin("/here").await.into_body();
+        let mut sender = rig.open_response_channel("catalog/long");
+        sender.send_data(long_beginning()).await.unwrap();
+        let body = rig.start_request("/here").await.into_body();
         if !end.is_empty() {
             sender.send_data(Bytes::from_static(end.as_bytes())).await.unwrap();
         }
@@ -177,5 +177,5 @@ async fn short_invalid_json_is_an_error_with_a_status() {
         r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#,
         &[("catalog/long", 200, "[1,")],
     );
-    assert_eq!(rig.fails("/here").await.0, "part-not-json");
+    assert_eq!(rig.get_problem("/here").await.0, "part-not-json");
 }

@@ -5,23 +5,23 @@ use super::fieldsets;
 use super::model::{FieldOverride, SubgraphSchema, SubgraphType, SubgraphTypeKind};
 
 /// Checks a schema, and normalizes constructs of Federation v1 to those of v2.
-pub(super) fn check(schema: &mut SubgraphSchema<'_>, errors: &mut CompositionErrors) {
-    if schema.is_first {
+pub(super) fn check_subgraph(schema: &mut SubgraphSchema<'_>, errors: &mut CompositionErrors) {
+    if schema.is_federation_v1 {
         clean_interfaces(schema);
     }
-    fieldsets::check(schema, errors);
+    fieldsets::check_field_sets(schema, errors);
     mark_interface_fields(schema);
-    if schema.is_first {
+    if schema.is_federation_v1 {
         drop_unused_externals(schema);
     }
     for (name, of) in &schema.types {
         match of.kind {
-            SubgraphTypeKind::Object => object(schema, name, of, errors),
-            SubgraphTypeKind::Interface => interface(schema, name, of, errors),
+            SubgraphTypeKind::Object => check_object(schema, name, of, errors),
+            SubgraphTypeKind::Interface => check_interface(schema, name, of, errors),
             _ => {}
         }
-        implemented(schema, name, of, errors);
-        filled(schema, name, of, errors);
+        check_member_kinds(schema, name, of, errors);
+        check_not_empty(schema, name, of, errors);
     }
 }
 
@@ -43,14 +43,14 @@ fn mark_interface_fields(schema: &mut SubgraphSchema<'_>) {
         marked.extend(fields.filter_map(|field| Some((index, of.fields.get_index_of(field)?))));
     }
     for (of, field) in marked {
-        schema.types[of].fields[field].used.by_interface = true;
+        schema.types[of].fields[field].usage.by_interface = true;
     }
 }
 
 fn drop_unused_externals(schema: &mut SubgraphSchema<'_>) {
     for of in schema.types.values_mut() {
         let had_fields = !of.fields.is_empty();
-        of.fields.retain(|_, field| !field.is_external || field.used.at_all());
+        of.fields.retain(|_, field| !field.is_external || field.usage.is_used());
         if had_fields && of.fields.is_empty() {
             of.is_defined = false;
         }
@@ -60,7 +60,12 @@ fn drop_unused_externals(schema: &mut SubgraphSchema<'_>) {
     });
 }
 
-fn object(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors: &mut CompositionErrors) {
+fn check_object(
+    schema: &SubgraphSchema<'_>,
+    name: &str,
+    of: &SubgraphType<'_>,
+    errors: &mut CompositionErrors,
+) {
     let service = &schema.name;
     if of.is_interface_object && of.keys.is_empty() {
         let message = format!("\"{name}\" of \"{service}\" has @interfaceObject, but no @key.");
@@ -74,8 +79,8 @@ fn object(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors
     }
     for (field_name, field) in &of.fields {
         let at = format!("{name}.{field_name}");
-        if field.is_external && !schema.is_first {
-            if !field.used.at_all() {
+        if field.is_external && !schema.is_federation_v1 {
+            if !field.usage.is_used() {
                 let message = format!(
                     "\"{at}\" of \"{service}\" is external, but no directive and no interface uses it."
                 );
@@ -87,7 +92,7 @@ fn object(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors
                     "remove the field from that schema",
                 );
             }
-            if field.shown.is_inaccessible || !field.shown.tags.is_empty() {
+            if field.metadata.is_inaccessible || !field.metadata.tags.is_empty() {
                 let message =
                     format!("\"{at}\" of \"{service}\" is external, but has @inaccessible or @tag.");
                 let hint = "move the directive to the service that resolves the field";
@@ -101,12 +106,12 @@ fn object(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors
             }
         }
         if let Some(overrides) = &field.overrides {
-            overriding(schema, &at, field.is_external, overrides, errors);
+            check_override(schema, &at, field.is_external, overrides, errors);
         }
     }
 }
 
-fn overriding(
+fn check_override(
     schema: &SubgraphSchema<'_>,
     at: &str,
     is_external: bool,
@@ -125,7 +130,7 @@ fn overriding(
             hint,
         );
     }
-    if overrides.from == **service {
+    if overrides.from_service == **service {
         let message = format!("\"{at}\" of \"{service}\" overrides itself.");
         errors.add(
             CompositionErrorKind::OverrideFromSelfError,
@@ -156,7 +161,12 @@ pub(super) fn is_label(label: &str) -> bool {
     label.starts_with(|first: char| first.is_ascii_alphabetic()) && label.bytes().all(rest)
 }
 
-fn interface(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors: &mut CompositionErrors) {
+fn check_interface(
+    schema: &SubgraphSchema<'_>,
+    name: &str,
+    of: &SubgraphType<'_>,
+    errors: &mut CompositionErrors,
+) {
     let service = &schema.name;
     for (field_name, field) in &of.fields {
         let at = format!("{name}.{field_name}");
@@ -166,7 +176,7 @@ fn interface(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, err
             (field.overrides.is_some(), CompositionErrorKind::OverrideOnInterface, "@override"),
             (field.is_external, CompositionErrorKind::ExternalOnInterface, "@external"),
             (
-                field.is_shareable && !schema.is_first,
+                field.is_shareable && !schema.is_federation_v1,
                 CompositionErrorKind::InvalidShareableUsage,
                 "@shareable",
             ),
@@ -197,7 +207,12 @@ fn interface(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, err
 }
 
 /// Reports a type without any elements.
-fn filled(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors: &mut CompositionErrors) {
+fn check_not_empty(
+    schema: &SubgraphSchema<'_>,
+    name: &str,
+    of: &SubgraphType<'_>,
+    errors: &mut CompositionErrors,
+) {
     let is_empty = match of.kind {
         SubgraphTypeKind::Object | SubgraphTypeKind::Interface => of.fields.is_empty(),
         SubgraphTypeKind::Input => of.inputs.is_empty(),
@@ -219,7 +234,7 @@ fn filled(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors
 }
 
 /// Reports types that implement something other than interfaces, and unions whose members are not objects.
-fn implemented(
+fn check_member_kinds(
     schema: &SubgraphSchema<'_>,
     name: &str,
     of: &SubgraphType<'_>,

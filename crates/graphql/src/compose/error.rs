@@ -18,7 +18,7 @@ pub struct CompositionError {
     /// The suggested correction.
     pub hint: String,
     /// The line and column in the supergraph's text, counted from 1; zeros if unknown.
-    pub place: (usize, usize),
+    pub position: (usize, usize),
 }
 
 impl fmt::Display for CompositionError {
@@ -184,13 +184,13 @@ impl CompositionErrors {
             services: services.iter().map(|name| Arc::clone(name)).collect(),
             coordinate: Some(coordinate.into()).filter(|coordinate| !coordinate.is_empty()),
             hint: hint.into(),
-            place: (0, 0),
+            position: (0, 0),
         });
     }
 
     /// Sets the position of the last error.
-    pub(super) fn at(&mut self, line: usize, column: usize) {
-        self.0.last_mut().into_iter().for_each(|error| error.place = (line, column));
+    pub(super) fn set_position(&mut self, line: usize, column: usize) {
+        self.0.last_mut().into_iter().for_each(|error| error.position = (line, column));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -203,7 +203,7 @@ impl CompositionErrors {
 }
 
 /// Formats names as `"a"`, `"a" and "b"`, or `"a", "b" and "c"`.
-pub(super) fn listed<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+pub(super) fn quote_names<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let quoted: Vec<String> = names.into_iter().map(|name| format!("\"{name}\"")).collect();
     match quoted.as_slice() {
         [] => String::new(),

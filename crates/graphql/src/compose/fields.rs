@@ -3,10 +3,10 @@
 
 use indexmap::IndexMap;
 
-use super::error::{CompositionErrorKind, listed};
+use super::error::{CompositionErrorKind, quote_names};
 use super::inputs::{self, InputKind};
 use super::merge::SchemaMerger;
-use super::merged::{JoinField, MergedField, MergedTypes};
+use super::merged_schema::{JoinField, MergedField, MergedTypes};
 use super::model::{
     ElementMetadata, FieldOverride, SubgraphField, SubgraphSchema, SubgraphType, SubgraphTypeKind,
 };
@@ -32,7 +32,7 @@ impl SourceField<'_, '_> {
 }
 
 /// Merges the fields of an object or interface.
-pub(super) fn merge<'a>(
+pub(super) fn merge_fields<'a>(
     merger: &mut SchemaMerger<'_, 'a>,
     name: &str,
     kind: SubgraphTypeKind,
@@ -44,19 +44,19 @@ pub(super) fn merge<'a>(
             all.entry(field).or_default().push((*source, found));
         }
     }
-    let owner = MergedOwner { name, kind, each };
-    all.into_iter().map(|(field, found)| (field, owner.field(merger, field, &found))).collect()
+    let owner = MergedOwner { name, kind, definitions: each };
+    all.into_iter().map(|(field, found)| (field, owner.merge_field(merger, field, &found))).collect()
 }
 
 /// The type whose fields are merged.
 struct MergedOwner<'o, 'a> {
     name: &'o str,
     kind: SubgraphTypeKind,
-    each: &'o [(usize, &'o SubgraphType<'a>)],
+    definitions: &'o [(usize, &'o SubgraphType<'a>)],
 }
 
 impl<'a> MergedOwner<'_, 'a> {
-    fn field(
+    fn merge_field(
         &self,
         merger: &mut SchemaMerger<'_, 'a>,
         name: &str,
@@ -66,36 +66,38 @@ impl<'a> MergedOwner<'_, 'a> {
         let overriding = |source: usize| {
             let service = merger.service(source);
             let others = found.iter().filter(|&&(other, _)| other != source);
-            others.filter_map(|(_, field)| field.overrides.as_ref()).find(|by| by.from == **service)
+            others.filter_map(|(_, field)| field.overrides.as_ref()).find(|by| by.from_service == **service)
         };
         let found: Vec<_> = found
             .iter()
             .map(|&(source, field)| SourceField { source, field, overridden_by: overriding(source) })
             .collect();
-        check_circle(merger, &at, &found);
+        check_override_cycle(merger, &at, &found);
         let resolved: Vec<_> = found.iter().filter(|found| found.is_resolved()).copied().collect();
-        if resolved.is_empty() && !self.is_given_by_interface_object(merger, name) {
+        if resolved.is_empty() && !self.has_interface_object_field(merger, name) {
             let services = merger.services(found.iter().map(|found| found.source));
             let message = format!(
                 "\"{at}\" is external in every service that has it: {}.",
-                listed(services.iter().map(|name| &***name))
+                quote_names(services.iter().map(|name| &***name))
             );
             let hint = "add the field, without @external, to the service that resolves it";
             merger.errors.add(CompositionErrorKind::ExternalMissingOnBase, &services, &at, message, hint);
         }
-        if self.kind == SubgraphTypeKind::Object || self.each.iter().any(|(_, of)| of.is_interface_object) {
+        if self.kind == SubgraphTypeKind::Object
+            || self.definitions.iter().any(|(_, of)| of.is_interface_object)
+        {
             self.check_sharing(merger, name, &at, &resolved);
         }
         let given = if resolved.is_empty() { &found } else { &resolved };
-        let mut merged = merged(merger, &at, given);
+        let mut merged = merge_definitions(merger, &at, given);
         check_externals(merger, &at, &merged, found.iter().filter(|found| found.field.is_external));
-        merged.join = self.join(merger, &merged, &found);
+        merged.join = self.join_fields(merger, &merged, &found);
         merged
     }
 
     /// Whether an interface of the type is an interface object with this field in some service.
-    fn is_given_by_interface_object(&self, merger: &SchemaMerger<'_, 'a>, field: &str) -> bool {
-        !interface_objects(merger.schemas, self.each, field).is_empty()
+    fn has_interface_object_field(&self, merger: &SchemaMerger<'_, 'a>, field: &str) -> bool {
+        !interface_object_fields(merger.schemas, self.definitions, field).is_empty()
     }
 
     /// Checks that a field resolved by several services is shareable in all of them.
@@ -115,8 +117,8 @@ impl<'a> MergedOwner<'_, 'a> {
             .filter(|found| is_counted(found.source) && found.overridden_by.is_none())
             .map(|found| (found.source, found.field))
             .collect();
-        let is_refused = |field: &SubgraphField<'_>| !field.is_shareable && !field.used.by_key;
-        sharing.extend(interface_objects(merger.schemas, self.each, name));
+        let is_refused = |field: &SubgraphField<'_>| !field.is_shareable && !field.usage.by_key;
+        sharing.extend(interface_object_fields(merger.schemas, self.definitions, name));
         let refused: Vec<usize> =
             sharing.iter().filter(|(_, field)| is_refused(field)).map(|&(source, _)| source).collect();
         let is_subscription = self.name == "Subscription";
@@ -124,8 +126,8 @@ impl<'a> MergedOwner<'_, 'a> {
             return;
         }
         let services = merger.services(sharing.iter().map(|&(source, _)| source));
-        let all = listed(services.iter().map(|name| &***name));
-        let those = listed(refused.iter().map(|&source| &**merger.service(source)));
+        let all = quote_names(services.iter().map(|name| &***name));
+        let those = quote_names(refused.iter().map(|&source| &**merger.service(source)));
         let message = format!("\"{at}\" is resolved by {all}, but is not shareable in {those}.");
         let hint = if is_subscription {
             "keep it in one service only"
@@ -136,64 +138,70 @@ impl<'a> MergedOwner<'_, 'a> {
     }
 
     /// The `@join__field` directives of the field; empty if the defaults apply.
-    fn join(
+    fn join_fields(
         &self,
         merger: &SchemaMerger<'_, 'a>,
         merged: &MergedField<'a>,
         found: &[SourceField<'_, 'a>],
     ) -> Vec<JoinField<'a>> {
-        let joins: Vec<JoinField<'a>> = found.iter().filter_map(|found| one(merger, merged, found)).collect();
-        let sources = if self.name == "Query" { merger.schemas.len() } else { self.each.len() };
+        let joins: Vec<JoinField<'a>> =
+            found.iter().filter_map(|found| join_field(merger, merged, found)).collect();
+        let sources = if self.name == "Query" { merger.schemas.len() } else { self.definitions.len() };
         if joins.len() == sources && joins.iter().all(JoinField::is_plain) { Vec::new() } else { joins }
     }
 }
 
-fn one<'a>(
+fn join_field<'a>(
     merger: &SchemaMerger<'_, 'a>,
     merged: &MergedField<'a>,
     found: &SourceField<'_, 'a>,
 ) -> Option<JoinField<'a>> {
     let SourceField { source, field, overridden_by } = *found;
-    if found.is_overridden() && !field.is_external && !field.used.at_all() {
+    if found.is_overridden() && !field.is_external && !field.usage.is_used() {
         return None;
     }
     let is_known = |from: &str| merger.schemas.iter().any(|schema| *schema.name == *from);
-    let overrides = field.overrides.as_ref().filter(|overrides| is_known(&overrides.from));
+    let overrides = field.overrides.as_ref().filter(|overrides| is_known(&overrides.from_service));
     let label = overridden_by.or(overrides).and_then(|overrides| overrides.label.clone());
     Some(JoinField {
         source: Some(source),
-        of: (field.of != merged.of).then(|| field.of.clone()),
+        type_ref: (field.type_ref != merged.type_ref).then(|| field.type_ref.clone()),
         is_external: field.is_external,
         requires: field.requires.as_ref().map(|set| set.text.clone()),
         provides: field.provides.as_ref().map(|set| set.text.clone()),
-        overrides: overrides.map(|overrides| overrides.from.clone()),
+        overrides: overrides.map(|overrides| overrides.from_service.clone()),
         label,
         is_used_overridden: found.is_overridden() && !field.is_external,
     })
 }
 
-fn merged<'a>(merger: &mut SchemaMerger<'_, 'a>, at: &str, given: &[SourceField<'_, 'a>]) -> MergedField<'a> {
+fn merge_definitions<'a>(
+    merger: &mut SchemaMerger<'_, 'a>,
+    at: &str,
+    given: &[SourceField<'_, 'a>],
+) -> MergedField<'a> {
     let mut shown = ElementMetadata::default();
     // The description comes from the service that overrides the field, if there is one.
     let (first, rest): (Vec<&SourceField<'_, 'a>>, Vec<_>) =
         given.iter().partition(|found| found.field.overrides.is_some());
-    first.into_iter().chain(rest).for_each(|found| shown.merge(&found.field.shown));
-    let widest = merger.relations.widest(given.iter().map(|found| &found.field.of)).cloned();
+    first.into_iter().chain(rest).for_each(|found| shown.merge(&found.field.metadata));
+    let widest = merger.relations.most_general(given.iter().map(|found| &found.field.type_ref)).cloned();
     let of = widest.unwrap_or_else(|| {
         let said = |found: &SourceField<'_, 'a>| {
-            format!("{} in \"{}\"", found.field.of, merger.service(found.source))
+            format!("{} in \"{}\"", found.field.type_ref, merger.service(found.source))
         };
         let said: Vec<String> = given.iter().map(said).collect();
         let services = merger.services(given.iter().map(|found| found.source));
         let message = format!("The type of \"{at}\" is {}.", said.join(", but "));
         let hint = "give it the same type in all services, or types that are subtypes of each other";
         merger.errors.add(CompositionErrorKind::FieldTypeMismatch, &services, at, message, hint);
-        given[0].field.of.clone()
+        given[0].field.type_ref.clone()
     });
     let arguments: Vec<_> = given.iter().map(|found| (found.source, &found.field.arguments)).collect();
-    let arguments =
-        inputs::common(merger, InputKind::Argument, &arguments, |argument| format!("{at}({argument}:)"));
-    MergedField { shown, of, arguments, join: Vec::new() }
+    let arguments = inputs::merge_common(merger, InputKind::Argument, &arguments, |argument| {
+        format!("{at}({argument}:)")
+    });
+    MergedField { metadata: shown, type_ref: of, arguments, join: Vec::new() }
 }
 
 /// Checks that external declarations match the resolved field.
@@ -205,9 +213,11 @@ fn check_externals<'f, 'a: 'f>(
 ) {
     for &SourceField { source, field, .. } in externals {
         let service = merger.service(source);
-        if !merger.relations.is_within(&merged.of, &field.of) {
-            let message =
-                format!("\"{at}\" is of type {}, but \"{service}\" declares it as {}.", merged.of, field.of);
+        if !merger.relations.is_subtype(&merged.type_ref, &field.type_ref) {
+            let message = format!(
+                "\"{at}\" is of type {}, but \"{service}\" declares it as {}.",
+                merged.type_ref, field.type_ref
+            );
             let hint = "use the type from the service that resolves the field";
             merger.errors.add(CompositionErrorKind::ExternalTypeMismatch, &[service], at, message, hint);
         }
@@ -225,10 +235,10 @@ fn check_externals<'f, 'a: 'f>(
                         "add the argument there",
                     );
                 }
-                Some(other) if !merger.relations.is_within(&other.of, &argument.of) => {
+                Some(other) if !merger.relations.is_subtype(&other.type_ref, &argument.type_ref) => {
                     let message = format!(
                         "\"{at}\" is of type {}, but \"{service}\" declares it as {}.",
-                        argument.of, other.of
+                        argument.type_ref, other.type_ref
                     );
                     let hint = "use the type from the service that resolves the field";
                     merger.errors.add(
@@ -246,10 +256,13 @@ fn check_externals<'f, 'a: 'f>(
 }
 
 /// Checks that overrides do not form a cycle.
-fn check_circle(merger: &mut SchemaMerger<'_, '_>, at: &str, found: &[SourceField<'_, '_>]) {
+fn check_override_cycle(merger: &mut SchemaMerger<'_, '_>, at: &str, found: &[SourceField<'_, '_>]) {
     let next = |source: usize| {
         let overrides = found.iter().find(|found| found.source == source)?.field.overrides.as_ref()?;
-        found.iter().find(|found| **merger.service(found.source) == *overrides.from).map(|found| found.source)
+        found
+            .iter()
+            .find(|found| **merger.service(found.source) == *overrides.from_service)
+            .map(|found| found.source)
     };
     let is_circle = |start: usize| {
         std::iter::successors(next(start), |&source| next(source))
@@ -260,7 +273,7 @@ fn check_circle(merger: &mut SchemaMerger<'_, '_>, at: &str, found: &[SourceFiel
         found.iter().map(|found| found.source).filter(|&source| is_circle(source)).collect();
     if circle.len() > 1 {
         let services = merger.services(circle);
-        let by = listed(services.iter().map(|name| &***name));
+        let by = quote_names(services.iter().map(|name| &***name));
         let message = format!("\"{at}\" is overridden in a cycle, by {by}.");
         let hint = "keep @override only in the service that should resolve the field";
         merger.errors.add(CompositionErrorKind::OverrideSourceHasOverride, &services, at, message, hint);
@@ -268,7 +281,7 @@ fn check_circle(merger: &mut SchemaMerger<'_, '_>, at: &str, found: &[SourceFiel
 }
 
 /// The fields of this name that interface objects add to the type's interfaces.
-fn interface_objects<'s, 'a>(
+fn interface_object_fields<'s, 'a>(
     schemas: &'s [SubgraphSchema<'a>],
     each: &[(usize, &SubgraphType<'a>)],
     field: &str,
@@ -282,16 +295,13 @@ fn interface_objects<'s, 'a>(
             schemas.iter().enumerate().filter_map(|(source, schema)| Some((source, schema.types.get(name)?)));
         let objects = all.filter(|(_, of)| of.is_interface_object);
         let fields = objects.filter_map(|(source, of)| Some((source, of.fields.get(field)?)));
-        given.extend(fields.filter(|(_, field)| !field.is_external && !field.used.by_key));
+        given.extend(fields.filter(|(_, field)| !field.is_external && !field.usage.by_key));
     }
     given
 }
 
 /// Copies the fields that services add to interface objects to the types that implement the interface.
-pub(super) fn add_those_of_interface_objects<'a>(
-    schemas: &[SubgraphSchema<'a>],
-    types: &mut MergedTypes<'a>,
-) {
+pub(super) fn copy_interface_object_fields<'a>(schemas: &[SubgraphSchema<'a>], types: &mut MergedTypes<'a>) {
     let is_object = |name: &str| {
         let all = schemas.iter().filter_map(|schema| schema.types.get(name));
         all.into_iter().any(|of| of.is_interface_object)
@@ -313,15 +323,16 @@ pub(super) fn add_those_of_interface_objects<'a>(
         let copied = |name: &&'a str| {
             let field = of.fields.get(name)?;
             let join = vec![JoinField::default()];
-            let (shown, of, arguments) = (field.shown.clone(), field.of.clone(), field.arguments.clone());
-            Some((*name, MergedField { shown, of, arguments, join }))
+            let (shown, of, arguments) =
+                (field.metadata.clone(), field.type_ref.clone(), field.arguments.clone());
+            Some((*name, MergedField { metadata: shown, type_ref: of, arguments, join }))
         };
         for (name, field) in added.iter().filter_map(copied).collect::<Vec<_>>() {
             let implementations = types.values_mut().filter(|of| of.kind == SubgraphTypeKind::Object);
             for implementation in implementations.filter(|of| of.interfaces.contains(interface)) {
                 let copy = || MergedField {
-                    shown: field.shown.clone(),
-                    of: field.of.clone(),
+                    metadata: field.metadata.clone(),
+                    type_ref: field.type_ref.clone(),
                     arguments: field.arguments.clone(),
                     join: field.join.clone(),
                 };

@@ -5,8 +5,8 @@ use indexmap::IndexMap;
 
 use super::error::{CompositionErrorKind, CompositionErrors};
 use super::model::{FieldSet, FieldUsage, SubgraphSchema, SubgraphType, SubgraphTypeKind};
-use super::read::is_built_in;
 use super::selection::{FieldSetSelection, SelectedElement};
+use super::subgraph_reader::is_built_in;
 
 /// The directive that selects the fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ enum FieldSetDirective {
 }
 
 impl FieldSetDirective {
-    fn directive(self) -> &'static str {
+    fn directive_name(self) -> &'static str {
         match self {
             Self::Key => "@key",
             Self::Requires => "@requires",
@@ -25,7 +25,7 @@ impl FieldSetDirective {
         }
     }
 
-    fn invalid(self) -> CompositionErrorKind {
+    fn invalid_fields_error(self) -> CompositionErrorKind {
         match self {
             Self::Key => CompositionErrorKind::KeyInvalidFields,
             Self::Requires => CompositionErrorKind::RequiresInvalidFields,
@@ -33,7 +33,7 @@ impl FieldSetDirective {
         }
     }
 
-    fn has_directive(self) -> CompositionErrorKind {
+    fn nested_directive_error(self) -> CompositionErrorKind {
         match self {
             Self::Key => CompositionErrorKind::KeyDirectiveInFieldsArg,
             Self::Requires => CompositionErrorKind::RequiresDirectiveInFieldsArg,
@@ -43,19 +43,19 @@ impl FieldSetDirective {
 }
 
 /// Checks all field sets, and marks the fields that they use.
-pub(super) fn check(schema: &mut SubgraphSchema<'_>, errors: &mut CompositionErrors) {
+pub(super) fn check_field_sets(schema: &mut SubgraphSchema<'_>, errors: &mut CompositionErrors) {
     let mut uses = FieldUses::default();
     for (&name, of) in &schema.types {
         for key in &of.keys {
             let mut walk = FieldSetWalk {
                 schema,
                 by: FieldSetDirective::Key,
-                at: name,
+                coordinate: name,
                 uses: &mut uses,
                 errors,
                 is_extended: !of.is_defined,
             };
-            walk.set(name, &key.fields);
+            walk.check_set(name, &key.fields);
         }
         for (field_name, field) in &of.fields {
             let at = format!("{name}.{field_name}");
@@ -63,36 +63,36 @@ pub(super) fn check(schema: &mut SubgraphSchema<'_>, errors: &mut CompositionErr
                 FieldSetWalk {
                     schema,
                     by: FieldSetDirective::Requires,
-                    at: &at,
+                    coordinate: &at,
                     uses: &mut uses,
                     errors,
                     is_extended: false,
                 }
-                .set(name, set);
+                .check_set(name, set);
             }
             if let Some(set) = &field.provides {
                 let mut walk = FieldSetWalk {
                     schema,
                     by: FieldSetDirective::Provides,
-                    at: &at,
+                    coordinate: &at,
                     uses: &mut uses,
                     errors,
                     is_extended: false,
                 };
-                walk.provided(field.of.name(), set);
+                walk.check_provided(field.type_ref.name(), set);
             }
         }
     }
     let indices: Vec<(usize, usize, FieldSetDirective, bool)> = uses.into_indices(schema);
     for (of, field, by, is_extended) in indices {
         let field = &mut schema.types[of].fields[field];
-        mark(&mut field.used, by);
+        mark_usage(&mut field.usage, by);
         // An extension declares the fields of its key as external, but still provides them.
         field.is_external &= !is_extended;
     }
 }
 
-fn mark(used: &mut FieldUsage, by: FieldSetDirective) {
+fn mark_usage(used: &mut FieldUsage, by: FieldSetDirective) {
     match by {
         FieldSetDirective::Key => used.by_key = true,
         FieldSetDirective::Requires => used.by_requires = true,
@@ -105,10 +105,10 @@ fn mark(used: &mut FieldUsage, by: FieldSetDirective) {
 struct FieldUses(IndexMap<String, IndexMap<String, Vec<(FieldSetDirective, bool)>>>);
 
 impl FieldUses {
-    fn add(&mut self, of: &str, field: &str, by: FieldSetDirective, is_extended: bool) {
+    fn add(&mut self, of: &str, field: &str, directive: FieldSetDirective, is_extended: bool) {
         let uses = self.0.entry(of.to_owned()).or_default().entry(field.to_owned()).or_default();
-        if !uses.contains(&(by, is_extended)) {
-            uses.push((by, is_extended));
+        if !uses.contains(&(directive, is_extended)) {
+            uses.push((directive, is_extended));
         }
     }
 
@@ -128,49 +128,49 @@ impl FieldUses {
 struct FieldSetWalk<'w, 'a> {
     schema: &'w SubgraphSchema<'a>,
     by: FieldSetDirective,
-    at: &'w str,
+    coordinate: &'w str,
     uses: &'w mut FieldUses,
     errors: &'w mut CompositionErrors,
     is_extended: bool,
 }
 
 impl<'w, 'a> FieldSetWalk<'w, 'a> {
-    fn set(&mut self, of: &str, set: &FieldSet) {
-        self.selection(of, &set.selection, false);
+    fn check_set(&mut self, of: &str, set: &FieldSet) {
+        self.check_selection(of, &set.selection, false);
     }
 
-    fn provided(&mut self, of: &str, set: &FieldSet) {
+    fn check_provided(&mut self, of: &str, set: &FieldSet) {
         let kind = self.schema.types.get(of).map(|of| of.kind);
         if matches!(
             kind,
             Some(SubgraphTypeKind::Object | SubgraphTypeKind::Interface | SubgraphTypeKind::Union)
         ) {
-            self.set(of, set);
+            self.check_set(of, set);
         } else {
             let what = format!("\"{of}\" has no fields to provide");
-            self.complain(CompositionErrorKind::ProvidesOnNonObjectField, &what, "remove @provides");
+            self.report_error(CompositionErrorKind::ProvidesOnNonObjectField, &what, "remove @provides");
         }
     }
 
-    fn selection(&mut self, of: &str, selection: &FieldSetSelection, is_external: bool) {
+    fn check_selection(&mut self, of: &str, selection: &FieldSetSelection, is_external: bool) {
         for picked in &selection.0 {
             match picked {
-                SelectedElement::On { of: on, below } => {
-                    self.selection(on.as_deref().unwrap_or(of), below, is_external)
+                SelectedElement::InlineFragment { type_condition: on, below } => {
+                    self.check_selection(on.as_deref().unwrap_or(of), below, is_external)
                 }
                 SelectedElement::Field { name, .. } if &**name == "__typename" => {}
-                SelectedElement::Field { name, has_arguments, has_directives, below } => {
+                SelectedElement::Field { name, has_arguments, has_directives, subselection: below } => {
                     if *has_directives {
                         let what = format!("the field \"{name}\" has a directive there");
-                        self.complain(self.by.has_directive(), &what, "remove the directive");
+                        self.report_error(self.by.nested_directive_error(), &what, "remove the directive");
                     }
-                    self.field(of, name, *has_arguments, below, is_external);
+                    self.check_field(of, name, *has_arguments, below, is_external);
                 }
             }
         }
     }
 
-    fn field(
+    fn check_field(
         &mut self,
         of: &str,
         name: &str,
@@ -178,10 +178,10 @@ impl<'w, 'a> FieldSetWalk<'w, 'a> {
         below: &FieldSetSelection,
         is_external: bool,
     ) {
-        let Some((owner, field)) = self.find(of, name) else {
+        let Some((owner, field)) = self.find_field(of, name) else {
             let what = format!("\"{of}\" has no field \"{name}\" in that service");
-            return self.complain(
-                self.by.invalid(),
+            return self.report_error(
+                self.by.invalid_fields_error(),
                 &what,
                 "use a field of the type, or add the field to that schema",
             );
@@ -193,9 +193,13 @@ impl<'w, 'a> FieldSetWalk<'w, 'a> {
             } else {
                 CompositionErrorKind::ProvidesFieldsHasArgs
             };
-            self.complain(code, &format!("\"{of}.{name}\" has arguments"), "use a field without arguments");
+            self.report_error(
+                code,
+                &format!("\"{of}.{name}\" has arguments"),
+                "use a field without arguments",
+            );
         }
-        let inner = field.of.name();
+        let inner = field.type_ref.name();
         let kind = self.schema.types.get(inner).map(|of| of.kind);
         let is_leaf =
             is_built_in(inner) || matches!(kind, Some(SubgraphTypeKind::Scalar | SubgraphTypeKind::Enum));
@@ -203,7 +207,7 @@ impl<'w, 'a> FieldSetWalk<'w, 'a> {
             && matches!(kind, Some(SubgraphTypeKind::Interface | SubgraphTypeKind::Union))
         {
             let what = format!("\"{of}.{name}\" is of the abstract type \"{inner}\"");
-            return self.complain(
+            return self.report_error(
                 CompositionErrorKind::KeyFieldsSelectInvalidType,
                 &what,
                 "use fields of objects and scalars",
@@ -212,28 +216,28 @@ impl<'w, 'a> FieldSetWalk<'w, 'a> {
         if is_leaf != below.0.is_empty() {
             let what = format!(
                 "\"{of}.{name}\" of type \"{}\" must be selected with{} subfields",
-                field.of,
+                field.type_ref,
                 if is_leaf { "out" } else { "" }
             );
-            return self.complain(self.by.invalid(), &what, "write it as in a query");
+            return self.report_error(self.by.invalid_fields_error(), &what, "write it as in a query");
         }
         let is_external = is_external || self.is_external(owner, of, name);
-        if is_leaf && !is_external && self.by != FieldSetDirective::Key && !self.schema.is_first {
+        if is_leaf && !is_external && self.by != FieldSetDirective::Key && !self.schema.is_federation_v1 {
             let what = format!("\"{of}.{name}\" is not external, so the service resolves it anyway");
             let code = match self.by {
                 FieldSetDirective::Requires => CompositionErrorKind::RequiresFieldsMissingExternal,
                 _ => CompositionErrorKind::ProvidesFieldsMissingExternal,
             };
-            return self.complain(
+            return self.report_error(
                 code,
                 &what,
                 "mark the field with @external, or remove it from the directive",
             );
         }
-        self.selection(inner, below, is_external);
+        self.check_selection(inner, below, is_external);
     }
 
-    fn find(
+    fn find_field(
         &self,
         of: &str,
         name: &str,
@@ -253,9 +257,10 @@ impl<'w, 'a> FieldSetWalk<'w, 'a> {
                 && self.schema.types.values().any(|other| implements(other) && external(other))
     }
 
-    fn complain(&mut self, code: CompositionErrorKind, what: &str, hint: &str) {
+    fn report_error(&mut self, code: CompositionErrorKind, what: &str, hint: &str) {
         let service = &self.schema.name;
-        let message = format!("{} at \"{}\" of \"{service}\": {what}.", self.by.directive(), self.at);
-        self.errors.add(code, &[service], self.at, message, hint);
+        let message =
+            format!("{} at \"{}\" of \"{service}\": {what}.", self.by.directive_name(), self.coordinate);
+        self.errors.add(code, &[service], self.coordinate, message, hint);
     }
 }

@@ -3,9 +3,9 @@
 use graphql_tools::parser::schema::Value as AstValue;
 use indexmap::IndexMap;
 
-use super::error::{CompositionErrorKind, listed};
+use super::error::{CompositionErrorKind, quote_names};
 use super::merge::SchemaMerger;
-use super::merged::MergedInput;
+use super::merged_schema::MergedInput;
 use super::model::{ElementMetadata, SchemaValue, SubgraphInput, SubgraphType};
 
 /// The kind of input to merge.
@@ -16,13 +16,13 @@ pub(super) enum InputKind {
 }
 
 /// Merges the fields of an input object.
-pub(super) fn merge<'a>(
+pub(super) fn merge_input_fields<'a>(
     merger: &mut SchemaMerger<'_, 'a>,
     name: &str,
     each: &[(usize, &SubgraphType<'a>)],
 ) -> IndexMap<&'a str, MergedInput<'a>> {
     let each: Vec<_> = each.iter().map(|&(source, of)| (source, &of.inputs)).collect();
-    let merged = common(merger, InputKind::Field, &each, |input| format!("{name}.{input}"));
+    let merged = merge_common(merger, InputKind::Field, &each, |input| format!("{name}.{input}"));
     if merged.is_empty() && each.iter().any(|(_, inputs)| !inputs.is_empty()) {
         let services = merger.services(each.iter().map(|&(source, _)| source));
         let message = format!("No field of the input type \"{name}\" exists in all services that use it.");
@@ -30,9 +30,10 @@ pub(super) fn merge<'a>(
         merger.errors.add(CompositionErrorKind::EmptyMergedInputType, &services, name, message, hint);
     }
     let joined = |input: &str, of: &SubgraphInput<'a>| {
-        let types = each.iter().filter_map(|&(source, inputs)| Some((source, inputs.get(input)?.of.clone())));
+        let types =
+            each.iter().filter_map(|&(source, inputs)| Some((source, inputs.get(input)?.type_ref.clone())));
         let types: Vec<_> = types.collect();
-        if types.iter().all(|(_, other)| *other == of.of) { Vec::new() } else { types }
+        if types.iter().all(|(_, other)| *other == of.type_ref) { Vec::new() } else { types }
     };
     merged
         .into_iter()
@@ -41,7 +42,7 @@ pub(super) fn merge<'a>(
 }
 
 /// Merges the inputs that all sources have.
-pub(super) fn common<'a>(
+pub(super) fn merge_common<'a>(
     merger: &mut SchemaMerger<'_, 'a>,
     what: InputKind,
     each: &[(usize, &IndexMap<&'a str, SubgraphInput<'a>>)],
@@ -56,23 +57,23 @@ pub(super) fn common<'a>(
     let mut merged = IndexMap::with_capacity(all.len());
     for (name, found) in all {
         if found.len() == each.len() {
-            merged.insert(name, one(merger, what, &coordinate(name), &found));
+            merged.insert(name, merge_input(merger, what, &coordinate(name), &found));
         } else if found.iter().any(|(_, input)| input.is_required()) {
-            missing(merger, what, &coordinate(name), each.iter().map(|&(source, _)| source), &found);
+            report_missing(merger, what, &coordinate(name), each.iter().map(|&(source, _)| source), &found);
         }
     }
     merged
 }
 
-fn one<'a>(
+fn merge_input<'a>(
     merger: &mut SchemaMerger<'_, 'a>,
     what: InputKind,
     coordinate: &str,
     found: &[(usize, &SubgraphInput<'a>)],
 ) -> SubgraphInput<'a> {
     let mut shown = ElementMetadata::default();
-    found.iter().for_each(|(_, input)| shown.merge(&input.shown));
-    let narrowest = merger.relations.narrowest(found.iter().map(|(_, input)| &input.of)).cloned();
+    found.iter().for_each(|(_, input)| shown.merge(&input.metadata));
+    let narrowest = merger.relations.most_specific(found.iter().map(|(_, input)| &input.type_ref)).cloned();
     let of = narrowest.unwrap_or_else(|| {
         let code = if what == InputKind::Argument {
             CompositionErrorKind::FieldArgumentTypeMismatch
@@ -80,11 +81,11 @@ fn one<'a>(
             CompositionErrorKind::FieldTypeMismatch
         };
         let hint = "give it the same type in all services, or types that differ only in \"!\"";
-        differ(merger, code, coordinate, "type", found, |input| input.of.to_string(), hint);
-        found[0].1.of.clone()
+        report_difference(merger, code, coordinate, "type", found, |input| input.type_ref.to_string(), hint);
+        found[0].1.type_ref.clone()
     });
-    let default = default(found);
-    if default == MergedDefault::Differ {
+    let default = merge_defaults(found);
+    if default == MergedDefault::Conflicting {
         let code = if what == InputKind::Argument {
             CompositionErrorKind::FieldArgumentDefaultMismatch
         } else {
@@ -92,10 +93,18 @@ fn one<'a>(
         };
         let written =
             |input: &SubgraphInput<'_>| input.default.as_ref().map_or("none".to_owned(), ToString::to_string);
-        differ(merger, code, coordinate, "default", found, written, "write the same default in all services");
+        report_difference(
+            merger,
+            code,
+            coordinate,
+            "default",
+            found,
+            written,
+            "write the same default in all services",
+        );
     }
     let default = if let MergedDefault::Same(value) = default { Some(value.clone()) } else { None };
-    SubgraphInput { shown, of, default }
+    SubgraphInput { metadata: shown, type_ref: of, default }
 }
 
 /// The result of merging defaults. If one service has no default, the merged input has none.
@@ -103,14 +112,14 @@ fn one<'a>(
 enum MergedDefault<'d, 'a> {
     None,
     Same(&'d SchemaValue<'a>),
-    Differ,
+    Conflicting,
 }
 
-fn default<'d, 'a>(found: &[(usize, &'d SubgraphInput<'a>)]) -> MergedDefault<'d, 'a> {
+fn merge_defaults<'d, 'a>(found: &[(usize, &'d SubgraphInput<'a>)]) -> MergedDefault<'d, 'a> {
     let mut defaults = found.iter().filter_map(|(_, input)| input.default.as_ref());
     let Some(first) = defaults.next() else { return MergedDefault::None };
-    if defaults.any(|other| !is_same(first, other)) {
-        MergedDefault::Differ
+    if defaults.any(|other| !is_same_value(first, other)) {
+        MergedDefault::Conflicting
     } else if found.iter().all(|(_, input)| input.default.is_some()) {
         MergedDefault::Same(first)
     } else {
@@ -119,22 +128,22 @@ fn default<'d, 'a>(found: &[(usize, &'d SubgraphInput<'a>)]) -> MergedDefault<'d
 }
 
 /// Compares values; the members of objects may be in any order.
-fn is_same<'a>(one: &SchemaValue<'a>, other: &SchemaValue<'a>) -> bool {
+fn is_same_value<'a>(one: &SchemaValue<'a>, other: &SchemaValue<'a>) -> bool {
     match (one, other) {
         (AstValue::Object(one), AstValue::Object(other)) => {
             let holds = |name: &str, value| {
-                other.iter().any(|(known, other)| *known == name && is_same(value, other))
+                other.iter().any(|(known, other)| *known == name && is_same_value(value, other))
             };
             one.len() == other.len() && one.iter().all(|(name, value)| holds(name, value))
         }
         (AstValue::List(one), AstValue::List(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same_value(one, other))
         }
         _ => one == other,
     }
 }
 
-fn differ<'a>(
+fn report_difference<'a>(
     merger: &mut SchemaMerger<'_, 'a>,
     code: CompositionErrorKind,
     coordinate: &str,
@@ -152,7 +161,7 @@ fn differ<'a>(
     merger.errors.add(code, &services, coordinate, message, hint);
 }
 
-fn missing<'a>(
+fn report_missing<'a>(
     merger: &mut SchemaMerger<'_, 'a>,
     what: InputKind,
     coordinate: &str,
@@ -163,8 +172,8 @@ fn missing<'a>(
     let required = found.iter().filter(|(_, input)| input.is_required());
     let message = format!(
         "\"{coordinate}\" is required in {}, but {} does not have it.",
-        listed(required.map(|&(source, _)| &**merger.service(source))),
-        listed(all.clone().filter(|&source| !has(source)).map(|source| &**merger.service(source))),
+        quote_names(required.map(|&(source, _)| &**merger.service(source))),
+        quote_names(all.clone().filter(|&source| !has(source)).map(|source| &**merger.service(source))),
     );
     let code = match what {
         InputKind::Argument => CompositionErrorKind::RequiredArgumentMissingInSomeSubgraph,

@@ -21,7 +21,7 @@ pub(super) struct SubgraphSchema<'a> {
     /// The service's name in the supergraph's `join__Graph`.
     pub(super) graph: String,
     /// Whether it is a Federation v1 schema, or does not use Federation.
-    pub(super) is_first: bool,
+    pub(super) is_federation_v1: bool,
     pub(super) types: IndexMap<&'a str, SubgraphType<'a>>,
 }
 
@@ -62,7 +62,7 @@ impl ElementMetadata {
 #[derive(Debug)]
 pub(super) struct SubgraphType<'a> {
     pub(super) kind: SubgraphTypeKind,
-    pub(super) shown: ElementMetadata,
+    pub(super) metadata: ElementMetadata,
     /// Whether the schema defines the type, instead of only extending it.
     pub(super) is_defined: bool,
     pub(super) is_interface_object: bool,
@@ -84,7 +84,7 @@ impl SubgraphType<'_> {
     pub(super) fn new(kind: SubgraphTypeKind) -> Self {
         Self {
             kind,
-            shown: ElementMetadata::default(),
+            metadata: ElementMetadata::default(),
             is_defined: false,
             is_interface_object: false,
             keys: Vec::new(),
@@ -120,15 +120,15 @@ pub(super) struct FieldSet {
 
 #[derive(Debug)]
 pub(super) struct SubgraphField<'a> {
-    pub(super) shown: ElementMetadata,
-    pub(super) of: TypeRef<'a>,
+    pub(super) metadata: ElementMetadata,
+    pub(super) type_ref: TypeRef<'a>,
     pub(super) arguments: IndexMap<&'a str, SubgraphInput<'a>>,
     pub(super) is_external: bool,
     pub(super) is_shareable: bool,
     pub(super) requires: Option<FieldSet>,
     pub(super) provides: Option<FieldSet>,
     pub(super) overrides: Option<FieldOverride>,
-    pub(super) used: FieldUsage,
+    pub(super) usage: FieldUsage,
 }
 
 /// The uses of a field within the same schema.
@@ -141,28 +141,28 @@ pub(super) struct FieldUsage {
 }
 
 impl FieldUsage {
-    pub(super) fn at_all(self) -> bool {
+    pub(super) fn is_used(self) -> bool {
         self.by_key || self.by_requires || self.by_provides || self.by_interface
     }
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct FieldOverride {
-    pub(super) from: String,
+    pub(super) from_service: String,
     pub(super) label: Option<String>,
 }
 
 /// An argument, or a field of an input object.
 #[derive(Clone, Debug)]
 pub(super) struct SubgraphInput<'a> {
-    pub(super) shown: ElementMetadata,
-    pub(super) of: TypeRef<'a>,
+    pub(super) metadata: ElementMetadata,
+    pub(super) type_ref: TypeRef<'a>,
     pub(super) default: Option<SchemaValue<'a>>,
 }
 
 impl SubgraphInput<'_> {
     pub(super) fn is_required(&self) -> bool {
-        matches!(self.of, TypeRef::NonNull(_)) && self.default.is_none()
+        matches!(self.type_ref, TypeRef::NonNull(_)) && self.default.is_none()
     }
 }
 

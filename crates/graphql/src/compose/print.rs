@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 
 use graphql_tools::parser::schema::Value as AstValue;
 
-use super::merged::{JoinField, MergedField, MergedType, MergedTypes};
+use super::merged_schema::{JoinField, MergedField, MergedType, MergedTypes};
 use super::model::{
     ElementMetadata, SchemaValue, SubgraphInput, SubgraphSchema, SubgraphType, SubgraphTypeKind,
 };
-use super::read::NO_REASON;
+use super::subgraph_reader::DEFAULT_DEPRECATION_REASON;
 
-const DIRECTIVES: &str = "
+const JOIN_DIRECTIVES: &str = "
 directive @link(url: String, as: String, for: link__Purpose, import: [link__Import]) repeatable on SCHEMA
 directive @join__graph(name: String!, url: String!) on ENUM_VALUE
 directive @join__type(graph: join__Graph!, key: join__FieldSet, extension: Boolean! = false, resolvable: Boolean! = true, isInterfaceObject: Boolean! = false) repeatable on OBJECT | INTERFACE | UNION | ENUM | INPUT_OBJECT | SCALAR
@@ -30,7 +30,7 @@ const INACCESSIBLE: &str = "directive @inaccessible on FIELD_DEFINITION | OBJECT
 const ONE_OF: &str = "directive @oneOf on INPUT_OBJECT\n";
 
 /// Writes the supergraph.
-pub(super) fn supergraph<'a>(schemas: &[SubgraphSchema<'a>], types: &MergedTypes<'a>) -> String {
+pub(super) fn print_supergraph<'a>(schemas: &[SubgraphSchema<'a>], types: &MergedTypes<'a>) -> String {
     let mut printer = SchemaPrinter {
         schemas,
         out: String::new(),
@@ -39,7 +39,7 @@ pub(super) fn supergraph<'a>(schemas: &[SubgraphSchema<'a>], types: &MergedTypes
         has_labels: false,
     };
     for (name, of) in types {
-        printer.definition(name, of);
+        printer.print_definition(name, of);
     }
     let SchemaPrinter { out: definitions, has_tags, has_inaccessible, has_labels, .. } = printer;
     let mut out = String::with_capacity(definitions.len() + 4096);
@@ -60,7 +60,7 @@ pub(super) fn supergraph<'a>(schemas: &[SubgraphSchema<'a>], types: &MergedTypes
         }
     }
     out.push_str("}\n");
-    out.push_str(DIRECTIVES);
+    out.push_str(JOIN_DIRECTIVES);
     let label = if has_labels { ", overrideLabel: String" } else { "" };
     let _ = writeln!(
         out,
@@ -72,7 +72,8 @@ pub(super) fn supergraph<'a>(schemas: &[SubgraphSchema<'a>], types: &MergedTypes
     }
     out.push_str("enum join__Graph {\n");
     for schema in schemas {
-        let _ = writeln!(out, "  {} @join__graph(name: {}, url: \"\")", schema.graph, quoted(&schema.name));
+        let _ =
+            writeln!(out, "  {} @join__graph(name: {}, url: \"\")", schema.graph, quote_string(&schema.name));
     }
     out.push_str("}\n");
     out.push_str(&definitions);
@@ -88,9 +89,9 @@ struct SchemaPrinter<'s, 'a> {
 }
 
 impl<'a> SchemaPrinter<'_, 'a> {
-    fn definition(&mut self, name: &str, of: &MergedType<'a>) {
+    fn print_definition(&mut self, name: &str, of: &MergedType<'a>) {
         self.out.push('\n');
-        self.description(&of.shown, "");
+        self.print_description(&of.metadata, "");
         let word = match of.kind {
             SubgraphTypeKind::Scalar => "scalar",
             SubgraphTypeKind::Object => "type",
@@ -103,18 +104,18 @@ impl<'a> SchemaPrinter<'_, 'a> {
         for (index, interface) in of.interfaces.iter().enumerate() {
             let _ = write!(self.out, "{}{interface}", if index == 0 { " implements " } else { " & " });
         }
-        self.join_type(name, of);
+        self.print_join_type(name, of);
         if let Some(url) = &of.specified_by {
-            let _ = write!(self.out, " @specifiedBy(url: {})", quoted(url));
+            let _ = write!(self.out, " @specifiedBy(url: {})", quote_string(url));
         }
         if of.is_one_of {
             self.out.push_str(" @oneOf");
         }
-        self.marks(&of.shown);
-        self.body(of);
+        self.print_directives(&of.metadata);
+        self.print_body(of);
     }
 
-    fn join_type(&mut self, name: &str, of: &MergedType<'a>) {
+    fn print_join_type(&mut self, name: &str, of: &MergedType<'a>) {
         let all: Vec<usize> =
             if name == "Query" { (0..self.schemas.len()).collect() } else { of.sources.clone() };
         for source in all {
@@ -122,7 +123,7 @@ impl<'a> SchemaPrinter<'_, 'a> {
             let found = self.schemas[source].types.get(name);
             let plain = || format!("  @join__type(graph: {graph})");
             let directives = match found {
-                Some(found) if !found.keys.is_empty() => keys(graph, found),
+                Some(found) if !found.keys.is_empty() => join_type_directives(graph, found),
                 _ => plain(),
             };
             let _ = write!(self.out, "\n{directives}");
@@ -135,7 +136,7 @@ impl<'a> SchemaPrinter<'_, 'a> {
         }
     }
 
-    fn body(&mut self, of: &MergedType<'a>) {
+    fn print_body(&mut self, of: &MergedType<'a>) {
         match of.kind {
             SubgraphTypeKind::Scalar => {}
             SubgraphTypeKind::Union => {
@@ -145,19 +146,19 @@ impl<'a> SchemaPrinter<'_, 'a> {
             }
             SubgraphTypeKind::Object | SubgraphTypeKind::Interface => {
                 self.out.push_str("\n{");
-                of.fields.iter().for_each(|(name, field)| self.field(name, field));
+                of.fields.iter().for_each(|(name, field)| self.print_field(name, field));
                 self.out.push_str("\n}");
             }
             SubgraphTypeKind::Enum => {
                 self.out.push_str("\n{");
                 for (name, value) in &of.values {
                     self.out.push('\n');
-                    self.description(&value.shown, "  ");
+                    self.print_description(&value.metadata, "  ");
                     let _ = write!(self.out, "  {name}");
                     for &source in &value.sources {
                         let _ = write!(self.out, " @join__enumValue(graph: {})", self.schemas[source].graph);
                     }
-                    self.marks(&value.shown);
+                    self.print_directives(&value.metadata);
                 }
                 self.out.push_str("\n}");
             }
@@ -165,14 +166,14 @@ impl<'a> SchemaPrinter<'_, 'a> {
                 self.out.push_str("\n{");
                 for (name, merged) in &of.inputs {
                     self.out.push('\n');
-                    self.description(&merged.input.shown, "  ");
+                    self.print_description(&merged.input.metadata, "  ");
                     self.out.push_str("  ");
-                    self.input(name, &merged.input);
+                    self.print_input(name, &merged.input);
                     for (source, of) in &merged.join {
                         let graph = &self.schemas[*source].graph;
                         let _ = write!(self.out, " @join__field(graph: {graph}, type: \"{of}\")");
                     }
-                    self.marks(&merged.input.shown);
+                    self.print_directives(&merged.input.metadata);
                 }
                 self.out.push_str("\n}");
             }
@@ -180,29 +181,29 @@ impl<'a> SchemaPrinter<'_, 'a> {
         self.out.push('\n');
     }
 
-    fn field(&mut self, name: &str, field: &MergedField<'a>) {
+    fn print_field(&mut self, name: &str, field: &MergedField<'a>) {
         self.out.push('\n');
-        self.description(&field.shown, "  ");
+        self.print_description(&field.metadata, "  ");
         let _ = write!(self.out, "  {name}");
         for (index, (name, argument)) in field.arguments.iter().enumerate() {
             self.out.push_str(if index == 0 { "(" } else { ", " });
-            if let Some(description) = &argument.shown.description {
-                let _ = write!(self.out, "{} ", quoted(description));
+            if let Some(description) = &argument.metadata.description {
+                let _ = write!(self.out, "{} ", quote_string(description));
             }
-            self.input(name, argument);
-            self.marks(&argument.shown);
+            self.print_input(name, argument);
+            self.print_directives(&argument.metadata);
         }
         let end = if field.arguments.is_empty() { "" } else { ")" };
-        let _ = write!(self.out, "{end}: {}", field.of);
-        field.join.iter().for_each(|join| self.join_field(join));
-        self.marks(&field.shown);
+        let _ = write!(self.out, "{end}: {}", field.type_ref);
+        field.join.iter().for_each(|join| self.print_join_field(join));
+        self.print_directives(&field.metadata);
     }
 
-    fn join_field(&mut self, join: &JoinField<'_>) {
+    fn print_join_field(&mut self, join: &JoinField<'_>) {
         self.has_labels |= join.label.is_some();
         let mut said: Vec<String> = Vec::new();
         said.extend(join.source.map(|source| format!("graph: {}", self.schemas[source].graph)));
-        said.extend(join.of.as_ref().map(|of| format!("type: \"{of}\"")));
+        said.extend(join.type_ref.as_ref().map(|of| format!("type: \"{of}\"")));
         said.extend(join.is_external.then(|| "external: true".to_owned()));
         let texts = [
             ("requires", &join.requires),
@@ -211,7 +212,7 @@ impl<'a> SchemaPrinter<'_, 'a> {
             ("overrideLabel", &join.label),
         ];
         said.extend(
-            texts.iter().filter_map(|(name, text)| Some(format!("{name}: {}", quoted(text.as_ref()?)))),
+            texts.iter().filter_map(|(name, text)| Some(format!("{name}: {}", quote_string(text.as_ref()?)))),
         );
         said.extend(join.is_used_overridden.then(|| "usedOverridden: true".to_owned()));
         if said.is_empty() {
@@ -221,40 +222,40 @@ impl<'a> SchemaPrinter<'_, 'a> {
         }
     }
 
-    fn input(&mut self, name: &str, input: &SubgraphInput<'a>) {
-        let _ = write!(self.out, "{name}: {}", input.of);
+    fn print_input(&mut self, name: &str, input: &SubgraphInput<'a>) {
+        let _ = write!(self.out, "{name}: {}", input.type_ref);
         if let Some(default) = &input.default {
-            let _ = write!(self.out, " = {}", written(default));
+            let _ = write!(self.out, " = {}", format_value(default));
         }
     }
 
-    fn marks(&mut self, shown: &ElementMetadata) {
+    fn print_directives(&mut self, shown: &ElementMetadata) {
         self.has_inaccessible |= shown.is_inaccessible;
         self.has_tags |= !shown.tags.is_empty();
         if let Some(reason) = &shown.deprecated {
             self.out.push_str(" @deprecated");
-            if reason != NO_REASON {
-                let _ = write!(self.out, "(reason: {})", quoted(reason));
+            if reason != DEFAULT_DEPRECATION_REASON {
+                let _ = write!(self.out, "(reason: {})", quote_string(reason));
             }
         }
         if shown.is_inaccessible {
             self.out.push_str(" @inaccessible");
         }
         for tag in &shown.tags {
-            let _ = write!(self.out, " @tag(name: {})", quoted(tag));
+            let _ = write!(self.out, " @tag(name: {})", quote_string(tag));
         }
     }
 
-    fn description(&mut self, shown: &ElementMetadata, indent: &str) {
+    fn print_description(&mut self, shown: &ElementMetadata, indent: &str) {
         if let Some(description) = &shown.description {
-            let _ = writeln!(self.out, "{indent}{}", quoted(description));
+            let _ = writeln!(self.out, "{indent}{}", quote_string(description));
         }
     }
 }
 
-fn keys(graph: &str, of: &SubgraphType<'_>) -> String {
+fn join_type_directives(graph: &str, of: &SubgraphType<'_>) -> String {
     let one = |key: &super::model::EntityKey| {
-        let mut said = format!("  @join__type(graph: {graph}, key: {}", quoted(&key.fields.text));
+        let mut said = format!("  @join__type(graph: {graph}, key: {}", quote_string(&key.fields.text));
         said.push_str(if of.is_defined { "" } else { ", extension: true" });
         said.push_str(if key.is_resolvable { "" } else { ", resolvable: false" });
         said.push_str(if of.is_interface_object { ", isInterfaceObject: true" } else { "" });
@@ -266,12 +267,14 @@ fn keys(graph: &str, of: &SubgraphType<'_>) -> String {
 
 /// Writes a value in GraphQL syntax. The parser's own formatting turns multi-line strings into block strings,
 /// which lose whitespace at their ends.
-fn written<'a>(value: &SchemaValue<'a>) -> String {
+fn format_value<'a>(value: &SchemaValue<'a>) -> String {
     match value {
-        AstValue::String(text) => quoted(text),
-        AstValue::List(items) => format!("[{}]", items.iter().map(written).collect::<Vec<_>>().join(", ")),
+        AstValue::String(text) => quote_string(text),
+        AstValue::List(items) => {
+            format!("[{}]", items.iter().map(format_value).collect::<Vec<_>>().join(", "))
+        }
         AstValue::Object(members) => {
-            let members = members.iter().map(|(name, value)| format!("{name}: {}", written(value)));
+            let members = members.iter().map(|(name, value)| format!("{name}: {}", format_value(value)));
             format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
         }
         value => value.to_string(),
@@ -279,7 +282,7 @@ fn written<'a>(value: &SchemaValue<'a>) -> String {
 }
 
 /// Writes a string in GraphQL syntax on one line.
-fn quoted(text: &str) -> String {
+fn quote_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for letter in text.chars() {

@@ -7,26 +7,26 @@ use super::model::{SubgraphSchema, SubgraphTypeKind, TypeRef};
 /// The possible types of interfaces and unions, and the types used as input and as output.
 #[derive(Debug, Default)]
 pub(super) struct TypeRelations<'a> {
-    below: HashMap<&'a str, HashSet<&'a str>>,
+    subtypes: HashMap<&'a str, HashSet<&'a str>>,
     inputs: HashSet<&'a str>,
     outputs: HashSet<&'a str>,
 }
 
 impl<'a> TypeRelations<'a> {
-    pub(super) fn of(schemas: &[SubgraphSchema<'a>]) -> Self {
+    pub(super) fn from_schemas(schemas: &[SubgraphSchema<'a>]) -> Self {
         let mut relations = Self::default();
         for (&name, of) in schemas.iter().flat_map(|schema| &schema.types) {
             for interface in &of.interfaces {
-                relations.below.entry(interface).or_default().insert(name);
+                relations.subtypes.entry(interface).or_default().insert(name);
             }
             if of.kind == SubgraphTypeKind::Union {
-                relations.below.entry(name).or_default().extend(&of.members);
+                relations.subtypes.entry(name).or_default().extend(&of.members);
             }
             for field in of.fields.values() {
-                relations.outputs.insert(field.of.name());
-                relations.inputs.extend(field.arguments.values().map(|argument| argument.of.name()));
+                relations.outputs.insert(field.type_ref.name());
+                relations.inputs.extend(field.arguments.values().map(|argument| argument.type_ref.name()));
             }
-            relations.inputs.extend(of.inputs.values().map(|input| input.of.name()));
+            relations.inputs.extend(of.inputs.values().map(|input| input.type_ref.name()));
         }
         relations
     }
@@ -40,42 +40,42 @@ impl<'a> TypeRelations<'a> {
     }
 
     /// Whether every value of the first type is also a value of the second.
-    pub(super) fn is_within(&self, one: &TypeRef<'_>, other: &TypeRef<'_>) -> bool {
+    pub(super) fn is_subtype(&self, one: &TypeRef<'_>, other: &TypeRef<'_>) -> bool {
         match (one, other) {
             (TypeRef::NonNull(one), TypeRef::NonNull(other)) | (TypeRef::List(one), TypeRef::List(other)) => {
-                self.is_within(one, other)
+                self.is_subtype(one, other)
             }
-            (TypeRef::NonNull(one), other) => self.is_within(one, other),
+            (TypeRef::NonNull(one), other) => self.is_subtype(one, other),
             (TypeRef::Named(one), TypeRef::Named(other)) => {
-                one == other || self.below.get(other).is_some_and(|below| below.contains(one))
+                one == other || self.subtypes.get(other).is_some_and(|below| below.contains(one))
             }
             _ => false,
         }
     }
 
     /// The most general of these types, if there is one.
-    pub(super) fn widest<'t>(
+    pub(super) fn most_general<'t>(
         &self,
         types: impl IntoIterator<Item = &'t TypeRef<'a>>,
     ) -> Option<&'t TypeRef<'a>>
     where
         'a: 't,
     {
-        Self::outermost(types, |one, other| self.is_within(one, other))
+        Self::find_extreme(types, |one, other| self.is_subtype(one, other))
     }
 
     /// The most specific of these types, if there is one.
-    pub(super) fn narrowest<'t>(
+    pub(super) fn most_specific<'t>(
         &self,
         types: impl IntoIterator<Item = &'t TypeRef<'a>>,
     ) -> Option<&'t TypeRef<'a>>
     where
         'a: 't,
     {
-        Self::outermost(types, |one, other| self.is_within(other, one))
+        Self::find_extreme(types, |one, other| self.is_subtype(other, one))
     }
 
-    fn outermost<'t>(
+    fn find_extreme<'t>(
         types: impl IntoIterator<Item = &'t TypeRef<'a>>,
         is_within: impl Fn(&TypeRef<'a>, &TypeRef<'a>) -> bool,
     ) -> Option<&'t TypeRef<'a>>

@@ -4,7 +4,7 @@ use graphql_tools::parser::query::{
     Definition, OperationDefinition, Selection as AstSelection, SelectionSet,
 };
 
-use super::text;
+use super::sdl_text;
 
 /// A set of fields, each with a selection of subfields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,21 +13,21 @@ pub(super) struct FieldSetSelection(pub(super) Vec<SelectedElement>);
 /// An element of a selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SelectedElement {
-    Field { name: Box<str>, has_arguments: bool, has_directives: bool, below: FieldSetSelection },
-    On { of: Option<Box<str>>, below: FieldSetSelection },
+    Field { name: Box<str>, has_arguments: bool, has_directives: bool, subselection: FieldSetSelection },
+    InlineFragment { type_condition: Option<Box<str>>, below: FieldSetSelection },
 }
 
 impl FieldSetSelection {
     /// Parses a text such as `id organization { id }`.
     pub(super) fn parse(fields: &str) -> Result<Self, String> {
-        if text::is_too_deep(fields) {
+        if sdl_text::is_too_deep(fields) {
             return Err("is nested too deeply".to_owned());
         }
         let text = format!("{{{fields}}}");
         let document = graphql_tools::parser::parse_query::<&str>(&text)
             .map_err(|_| "is not a selection of fields".to_owned())?;
         match document.definitions.as_slice() {
-            [Definition::Operation(OperationDefinition::SelectionSet(set))] => picked(set),
+            [Definition::Operation(OperationDefinition::SelectionSet(set))] => parse_selection_set(set),
             _ => Err("is not a selection of fields".to_owned()),
         }
     }
@@ -37,12 +37,13 @@ impl FieldSetSelection {
         let holds = |all: &Self, one: &SelectedElement| {
             all.0.iter().any(|picked| match (picked, one) {
                 (
-                    SelectedElement::Field { name, below, .. },
-                    SelectedElement::Field { name: other, below: others, .. },
+                    SelectedElement::Field { name, subselection: below, .. },
+                    SelectedElement::Field { name: other, subselection: others, .. },
                 ) => name == other && below.is_same(others),
-                (SelectedElement::On { of, below }, SelectedElement::On { of: other, below: others }) => {
-                    of == other && below.is_same(others)
-                }
+                (
+                    SelectedElement::InlineFragment { type_condition: of, below },
+                    SelectedElement::InlineFragment { type_condition: other, below: others },
+                ) => of == other && below.is_same(others),
                 _ => false,
             })
         };
@@ -50,7 +51,7 @@ impl FieldSetSelection {
     }
 }
 
-fn picked<'q>(set: &SelectionSet<'q, &'q str>) -> Result<FieldSetSelection, String> {
+fn parse_selection_set<'q>(set: &SelectionSet<'q, &'q str>) -> Result<FieldSetSelection, String> {
     let one = |asked: &AstSelection<'q, &'q str>| match asked {
         AstSelection::Field(field) if field.alias.is_some() => {
             Err(format!("renames the field \"{}\"", field.name))
@@ -59,14 +60,17 @@ fn picked<'q>(set: &SelectionSet<'q, &'q str>) -> Result<FieldSetSelection, Stri
             name: field.name.into(),
             has_arguments: !field.arguments.is_empty(),
             has_directives: !field.directives.is_empty(),
-            below: picked(&field.selection_set)?,
+            subselection: parse_selection_set(&field.selection_set)?,
         }),
         AstSelection::InlineFragment(fragment) => {
             let of = fragment.type_condition.as_ref().map(|on| {
                 let graphql_tools::parser::query::TypeCondition::On(name) = on;
                 Box::from(*name)
             });
-            Ok(SelectedElement::On { of, below: picked(&fragment.selection_set)? })
+            Ok(SelectedElement::InlineFragment {
+                type_condition: of,
+                below: parse_selection_set(&fragment.selection_set)?,
+            })
         }
         AstSelection::FragmentSpread(_) => Err("refers to a fragment that does not exist".to_owned()),
     };

@@ -1,6 +1,6 @@
 //! Tests of composition: the cases of the oracle (`oracle/`), and cases that other implementations get wrong.
 
-mod own;
+mod composition;
 mod plans;
 mod split;
 mod summary;
@@ -13,7 +13,7 @@ use super::{CompositionError, ServiceSchema, compose};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/cases");
 /// The header of a Federation v2 service without one of its own.
-const V2: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.7\", import: [\"@key\", \"@requires\",
+const FEDERATION_V2_HEADER: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.7\", import: [\"@key\", \"@requires\",
   \"@provides\", \"@external\", \"@shareable\", \"@override\", \"@inaccessible\", \"@interfaceObject\", \"@tag\"])\n";
 
 /// Splits a text at lines that begin with `begin`. Returns the rest of each such line, and the text after it.
@@ -22,11 +22,11 @@ pub(crate) fn sections<'t>(text: &'t str, begin: &str) -> Vec<(&'t str, &'t str)
 }
 
 /// Composes services. Each follows a line `# service: NAME`, with ` (v2)` for a Federation v2 service.
-pub(crate) fn composed(case: &str) -> Result<String, Vec<CompositionError>> {
+pub(crate) fn compose_case(case: &str) -> Result<String, Vec<CompositionError>> {
     let services: Vec<(Arc<str>, String)> = sections(case, "# service: ")
         .into_iter()
         .map(|(name, sdl)| match name.strip_suffix(" (v2)") {
-            Some(name) => (Arc::from(name), format!("{V2}{sdl}")),
+            Some(name) => (Arc::from(name), format!("{FEDERATION_V2_HEADER}{sdl}")),
             None => (Arc::from(name), sdl.to_owned()),
         })
         .collect();
@@ -36,7 +36,7 @@ pub(crate) fn composed(case: &str) -> Result<String, Vec<CompositionError>> {
 }
 
 /// The cases in a folder of the oracle: the name, input and expected result of each.
-pub(crate) fn cases(folder: &str) -> Vec<[String; 3]> {
+pub(crate) fn read_cases(folder: &str) -> Vec<[String; 3]> {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let mut all = Vec::new();
     for file in files.filter(|file| file.extension().is_some_and(|end| end == "graphql")) {
@@ -57,9 +57,9 @@ pub(crate) fn cases(folder: &str) -> Vec<[String; 3]> {
 }
 
 /// Asserts that `see` reports no failure for any of the oracle's cases.
-fn over_cases(see: impl Fn(&str, &str) -> Option<String>) {
+fn check_cases(see: impl Fn(&str, &str) -> Option<String>) {
     let mut wrong = String::new();
-    for [name, case, expected] in cases(CASES) {
+    for [name, case, expected] in read_cases(CASES) {
         if let Some(said) = see(&case, &expected) {
             let _ = writeln!(wrong, "== {name}\n{said}");
         }
@@ -69,15 +69,15 @@ fn over_cases(see: impl Fn(&str, &str) -> Option<String>) {
 
 #[test]
 fn composes_and_rejects_the_same_cases_as_the_oracle() {
-    over_cases(difference);
+    check_cases(composition_difference);
 }
 
 #[test]
 fn every_field_of_a_composed_schema_can_be_planned() {
-    over_cases(|case, _| {
-        let planner = plans::planner(&composed(case).ok()?);
-        let without_plan = plans::queries(&planner).into_iter().filter_map(|query| {
-            let error = plans::plan(&planner, &query).err()?;
+    check_cases(|case, _| {
+        let planner = plans::new_planner(&compose_case(case).ok()?);
+        let without_plan = plans::field_queries(&planner).into_iter().filter_map(|query| {
+            let error = plans::plan_query(&planner, &query).err()?;
             Some(format!("{query}\n{error}\n"))
         });
         let all: String = without_plan.collect();
@@ -85,9 +85,9 @@ fn every_field_of_a_composed_schema_can_be_planned() {
     });
 }
 
-fn difference(case: &str, expected: &str) -> Option<String> {
-    let ours = match composed(case) {
-        Ok(sdl) => summary::of(&sdl),
+fn composition_difference(case: &str, expected: &str) -> Option<String> {
+    let ours = match compose_case(case) {
+        Ok(sdl) => summary::summarize(&sdl),
         Err(errors) => {
             let is_same =
                 errors.iter().any(|error| expected.split(' ').any(|code| code == error.code.code()));
@@ -98,7 +98,7 @@ fn difference(case: &str, expected: &str) -> Option<String> {
     if expected.starts_with("refused") {
         return Some(format!("accepted, but {expected}"));
     }
-    let expected = summary::of(expected);
+    let expected = summary::summarize(expected);
     let (ours, expected): (BTreeSet<&str>, BTreeSet<&str>) =
         (ours.lines().collect(), expected.lines().collect());
     let missing = expected.difference(&ours).map(|line| format!("  - {line}\n"));

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use json::{JsonNode, ValueKind};
 
-use super::numbers::ObjectIndex;
+use super::object_index::ObjectIndex;
 use super::run::ExecutionRun;
-use super::source::{KeyRows, StepRequest};
-use super::val::{SlotLists, SlotValue, read};
+use super::slot_value::{SlotLists, SlotValue, read_field};
+use super::step_executor::{KeyRows, StepRequest};
 use crate::plan::data::{
     EntityRepresentation, GroupPath, GroupPathLevel, ObjectGroup, PlanStep, PositionId, RepresentationValue,
-    StepInput, has,
+    StepInput, allows_type,
 };
 use crate::plan::types::TypeId;
 
@@ -24,7 +24,7 @@ use crate::plan::types::TypeId;
 #[derive(Debug)]
 pub(crate) struct GatheredObjects {
     /// The index of each object's result within the group, by the locations of the key slots.
-    pub(super) numbers: ObjectIndex,
+    pub(super) result_index: ObjectIndex,
     /// The range of this group's results within all results of the step.
     pub(super) range: Range<usize>,
 }
@@ -37,7 +37,7 @@ pub(super) struct TooManyVisits;
 struct VisitAllowance(Cell<usize>);
 
 /// The number of bytes of an input that count as a further object.
-const TEXT: usize = 256;
+const BYTES_PER_VISIT: usize = 256;
 
 impl VisitAllowance {
     /// Counts objects that are visited.
@@ -73,12 +73,13 @@ impl ExecutionRun<'_> {
         asked.representations = (0..batches).map(|_| Vec::new()).collect();
         for group in &step.groups {
             let mut numbers = ObjectIndex::default();
-            if let Some(walk) = &group.walk {
-                self.walk(walk, &visits, &mut |values| {
-                    if !numbers.has(&group.key, values)
-                        && let Some(number) = self.ask(group, values, &mut known[group.batch], asked, &visits)
+            if let Some(walk) = &group.path {
+                self.walk_objects(walk, &visits, &mut |values| {
+                    if !numbers.contains(&group.key_slots, values)
+                        && let Some(number) =
+                            self.add_input(group, values, &mut known[group.batch], asked, &visits)
                     {
-                        numbers.insert(&group.key, values, number);
+                        numbers.insert(&group.key_slots, values, number);
                     }
                 })?;
                 visits.check()?;
@@ -95,14 +96,15 @@ impl ExecutionRun<'_> {
             start..start + counts[batch]
         };
         let gathered = gathered.into_iter();
-        let gathered =
-            gathered.map(|(numbers, batch)| GatheredObjects { numbers, range: range(batch) }).collect();
+        let gathered = gathered
+            .map(|(numbers, batch)| GatheredObjects { result_index: numbers, range: range(batch) })
+            .collect();
         Ok((visited, Some(gathered)))
     }
 
     /// Adds the input that is needed from an object to the request, and returns its index; `None` if the
     /// object lacks a needed value.
-    fn ask<'r>(
+    fn add_input<'r>(
         &'r self,
         group: &ObjectGroup,
         values: &[SlotValue<'r>],
@@ -111,21 +113,22 @@ impl ExecutionRun<'_> {
         visits: &VisitAllowance,
     ) -> Option<u32> {
         let next = u32::try_from(known.len()).ok()?;
-        let ty = self.type_of(group.position, values);
-        if group.only.is_some() && ty.is_some() && !has(&group.only, ty) {
+        let ty = self.object_type(group.position, values);
+        if group.type_filter.is_some() && ty.is_some() && !allows_type(&group.type_filter, ty) {
             return None;
         }
         match &group.input {
-            StepInput::Nothing => None,
+            StepInput::Empty => None,
             StepInput::Fields(_, keys) => {
-                let value = |key: &std::sync::Arc<str>| match self.field(group.position, key, values, ty) {
-                    SlotValue::At(document, node, _) => Some((document, node)),
-                    _ => None,
-                };
+                let value =
+                    |key: &std::sync::Arc<str>| match self.field_value(group.position, key, values, ty) {
+                        SlotValue::Node(document, node, _) => Some((document, node)),
+                        _ => None,
+                    };
                 if let [key] = &**keys {
                     let (document, node) = value(key)?;
                     let text = Cow::Borrowed(node.text());
-                    visits.count(text.len() / TEXT);
+                    visits.count(text.len() / BYTES_PER_VISIT);
                     if let Some(number) = known.get(&text) {
                         return Some(*number);
                     }
@@ -135,7 +138,7 @@ impl ExecutionRun<'_> {
                 }
                 let nodes: Vec<(u32, JsonNode<'r>)> = keys.iter().map(value).collect::<Option<_>>()?;
                 let text: Vec<u8> = nodes.iter().flat_map(|(_, node)| [node.text(), b","].concat()).collect();
-                visits.count(text.len() / TEXT);
+                visits.count(text.len() / BYTES_PER_VISIT);
                 if let Some(number) = known.get(text.as_slice()) {
                     return Some(*number);
                 }
@@ -147,8 +150,8 @@ impl ExecutionRun<'_> {
             }
             StepInput::Representation(said) => {
                 let mut text = Vec::new();
-                self.represent(group.position, said, values, ty, &mut text)?;
-                visits.count(text.len() / TEXT);
+                self.write_representation(group.position, said, values, ty, &mut text)?;
+                visits.count(text.len() / BYTES_PER_VISIT);
                 if let Some(number) = known.get(text.as_slice()) {
                     return Some(*number);
                 }
@@ -160,7 +163,7 @@ impl ExecutionRun<'_> {
     }
 
     /// Returns the value of an object's field from the first slot that has one.
-    fn field<'r>(
+    fn field_value<'r>(
         &'r self,
         position: PositionId,
         key: &str,
@@ -168,11 +171,12 @@ impl ExecutionRun<'_> {
         ty: Option<TypeId>,
     ) -> SlotValue<'r> {
         let slots = self.plan.positions[position].slots.iter().zip(values);
-        let found = slots.filter_map(|(slot, value)| Some(read(&slot.asked(key, ty)?.lookup, *value)));
+        let found = slots
+            .filter_map(|(slot, value)| Some(read_field(&slot.requested_entry(key, ty)?.lookup, *value)));
         let mut failed = SlotValue::Absent;
         for value in found {
             match value {
-                SlotValue::At(..) | SlotValue::Many(_) => return value,
+                SlotValue::Node(..) | SlotValue::Many(_) => return value,
                 SlotValue::Failed(_) => failed = value,
                 SlotValue::Absent => {}
             }
@@ -182,7 +186,7 @@ impl ExecutionRun<'_> {
 
     /// Writes the representation of an object; `None` if a value is missing, or if only the type would be
     /// written.
-    fn represent<'r>(
+    fn write_representation<'r>(
         &'r self,
         position: PositionId,
         said: &EntityRepresentation,
@@ -195,7 +199,7 @@ impl ExecutionRun<'_> {
         let (mut has_fields, mut is_typename) = (false, true);
         let mut written: Vec<&str> = Vec::new();
         for field in &said.0 {
-            if field.only.is_some() && !ty.is_some_and(|ty| has(&field.only, Some(ty)))
+            if field.type_filter.is_some() && !ty.is_some_and(|ty| allows_type(&field.type_filter, Some(ty)))
                 || written.contains(&&*field.name)
             {
                 continue;
@@ -215,13 +219,13 @@ impl ExecutionRun<'_> {
                     out.extend_from_slice(serde_json::Value::from(&**name).to_string().as_bytes());
                 }
                 RepresentationValue::Leaf => {
-                    self.leaf(position, &field.key, values, ty, out)?;
+                    self.write_leaf(position, &field.key, values, ty, out)?;
                     has_fields = true;
                 }
                 RepresentationValue::Object(below) => {
                     let child = *self.plan.positions[position].children.get(&field.key)?;
-                    let mut values = self.below(&self.plan.positions[child], None, values, ty);
-                    self.represent_all(child, below, &mut values, out)?;
+                    let mut values = self.child_values(&self.plan.positions[child], None, values, ty);
+                    self.write_representations(child, below, &mut values, out)?;
                     has_fields = true;
                 }
             }
@@ -235,7 +239,7 @@ impl ExecutionRun<'_> {
 
     /// Writes a leaf of a representation. A `null` from a service is written as `null`, while a value that
     /// was never fetched makes the representation incomplete.
-    fn leaf<'r>(
+    fn write_leaf<'r>(
         &'r self,
         position: PositionId,
         key: &str,
@@ -243,35 +247,35 @@ impl ExecutionRun<'_> {
         ty: Option<TypeId>,
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        match self.field(position, key, values, ty) {
-            SlotValue::At(_, node, _) => out.extend_from_slice(node.text()),
+        match self.field_value(position, key, values, ty) {
+            SlotValue::Node(_, node, _) => out.extend_from_slice(node.text()),
             SlotValue::Failed(_) | SlotValue::Many(_) => return None,
             SlotValue::Absent => {
                 let slots = self.plan.positions[position].slots.iter().zip(values);
-                let is_there = slots
-                    .into_iter()
-                    .any(|(slot, value)| slot.asked(key, ty).is_some() && matches!(value, SlotValue::At(..)));
+                let is_there = slots.into_iter().any(|(slot, value)| {
+                    slot.requested_entry(key, ty).is_some() && matches!(value, SlotValue::Node(..))
+                });
                 out.extend_from_slice(is_there.then_some(&b"null"[..])?);
             }
         }
         Some(())
     }
 
-    fn represent_all<'r>(
+    fn write_representations<'r>(
         &'r self,
         position: PositionId,
         said: &EntityRepresentation,
         values: &mut [SlotValue<'r>],
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        if let Some(mut split) = SlotLists::of(self, values) {
+        if let Some(mut split) = SlotLists::from_values(self, values) {
             out.push(b'[');
             let mut is_first = true;
             while split.next(values) {
                 if !std::mem::take(&mut is_first) {
                     out.push(b',');
                 }
-                self.represent_all(position, said, values, out)?;
+                self.write_representations(position, said, values, out)?;
             }
             out.push(b']');
             return Some(());
@@ -280,13 +284,13 @@ impl ExecutionRun<'_> {
             out.extend_from_slice(b"null");
             return Some(());
         }
-        self.fill(&self.plan.positions[position], None, values);
-        let ty = self.type_of(position, values);
-        self.represent(position, said, values, ty, out)
+        self.fill_step_results(&self.plan.positions[position], None, values);
+        let ty = self.object_type(position, values);
+        self.write_representation(position, said, values, ty, out)
     }
 
     /// Calls `see` for each object on a path.
-    fn walk<'r>(
+    fn walk_objects<'r>(
         &'r self,
         walk: &GroupPath,
         visits: &VisitAllowance,
@@ -297,7 +301,7 @@ impl ExecutionRun<'_> {
         let mut values = vec![SlotValue::Absent; position.slots.len()];
         match (walk.start, &*first.slots) {
             (Some((step, group)), [slot]) => {
-                for found in self.all_found(step, group) {
+                for found in self.group_results(step, group) {
                     visits.check()?;
                     visits.count(1);
                     values[*slot] = found;
@@ -306,7 +310,7 @@ impl ExecutionRun<'_> {
                 Ok(())
             }
             _ => {
-                self.fill(position, Some(&first.slots), &mut values);
+                self.fill_step_results(position, Some(&first.slots), &mut values);
                 self.descend(first, rest, &values, visits, see)
             }
         }
@@ -321,25 +325,27 @@ impl ExecutionRun<'_> {
         visits: &VisitAllowance,
         see: &mut dyn FnMut(&[SlotValue<'r>]),
     ) -> Result<(), TooManyVisits> {
-        if !self.is_meant(level, values) {
+        if !self.matches_filter(level, values) {
             return Ok(());
         }
         let Some((next, rest)) = rest.split_first() else {
             see(values);
             return Ok(());
         };
-        let ty = self.type_of(level.position, values);
-        let mut below = self.below(&self.plan.positions[next.position], Some(&next.slots), values, ty);
-        self.each(next, rest, &mut below, visits, see)
+        let ty = self.object_type(level.position, values);
+        let mut below = self.child_values(&self.plan.positions[next.position], Some(&next.slots), values, ty);
+        self.visit_values(next, rest, &mut below, visits, see)
     }
 
-    fn is_meant(&self, level: &GroupPathLevel, values: &[SlotValue<'_>]) -> bool {
-        level.only.is_none()
-            || self.type_of(level.position, values).is_none_or(|ty| has(&level.only, Some(ty)))
+    fn matches_filter(&self, level: &GroupPathLevel, values: &[SlotValue<'_>]) -> bool {
+        level.type_filter.is_none()
+            || self
+                .object_type(level.position, values)
+                .is_none_or(|ty| allows_type(&level.type_filter, Some(ty)))
     }
 
     /// Continues with every object of a value, which may be a list.
-    fn each<'r>(
+    fn visit_values<'r>(
         &'r self,
         level: &GroupPathLevel,
         rest: &[GroupPathLevel],
@@ -349,16 +355,16 @@ impl ExecutionRun<'_> {
     ) -> Result<(), TooManyVisits> {
         visits.check()?;
         visits.count(1);
-        if let Some(mut split) = SlotLists::of(self, values) {
+        if let Some(mut split) = SlotLists::from_values(self, values) {
             while split.next(values) {
-                self.each(level, rest, values, visits, see)?;
+                self.visit_values(level, rest, values, visits, see)?;
             }
             return Ok(());
         }
         let is_object =
             |value: &SlotValue<'_>| value.node().is_some_and(|node| node.kind() == ValueKind::Object);
         if values.iter().any(is_object) {
-            self.fill(&self.plan.positions[level.position], Some(&level.slots), values);
+            self.fill_step_results(&self.plan.positions[level.position], Some(&level.slots), values);
             self.descend(level, rest, values, visits, see)?;
         }
         Ok(())

@@ -12,11 +12,11 @@ pub(super) enum LeafOutcome {
     /// The value is hidden from clients.
     Null,
     /// The value does not conform to its type.
-    Wrong,
+    Invalid,
 }
 
 /// Writes a scalar or enum value.
-pub(super) fn write(
+pub(super) fn write_leaf(
     types: &ClientTypes,
     id: TypeId,
     node: JsonNode<'_>,
@@ -25,7 +25,7 @@ pub(super) fn write(
 ) -> LeafOutcome {
     let kind = node.kind();
     let fits = match types.kind_of(id) {
-        ClientTypeKind::Scalar(ScalarKind::Int) => return int(node, out),
+        ClientTypeKind::Scalar(ScalarKind::Int) => return write_int(node, out),
         ClientTypeKind::Scalar(ScalarKind::Float) => kind == ValueKind::Number,
         ClientTypeKind::Scalar(ScalarKind::String) => kind == ValueKind::String,
         ClientTypeKind::Scalar(ScalarKind::Boolean) => matches!(kind, ValueKind::Bool(_)),
@@ -42,20 +42,20 @@ pub(super) fn write(
             kind == ValueKind::String
         }
         ClientTypeKind::Scalar(ScalarKind::Custom) => true,
-        ClientTypeKind::Enum(values) => return value(types, id, values, node, spelling, out),
+        ClientTypeKind::Enum(values) => return write_enum(types, id, values, node, spelling, out),
         ClientTypeKind::Hidden => return LeafOutcome::Null,
         ClientTypeKind::Object(_) | ClientTypeKind::Abstract(..) | ClientTypeKind::Input { .. } => false,
     };
     if fits {
         out.extend_from_slice(node.text());
     }
-    if fits { LeafOutcome::Written } else { LeafOutcome::Wrong }
+    if fits { LeafOutcome::Written } else { LeafOutcome::Invalid }
 }
 
 /// Whether a non-null value can be copied as it is, judged by its first bytes. An `Int` that fails this test
 /// may still be valid ([`is_int`]).
 #[inline(always)]
-pub(super) fn is_plainly_as_it_stands(scalar: ScalarKind, value: &PassedValue<'_>) -> bool {
+pub(super) fn can_copy_verbatim(scalar: ScalarKind, value: &PassedValue<'_>) -> bool {
     match scalar {
         ScalarKind::String | ScalarKind::Id => value.first_byte() == b'"',
         ScalarKind::Int => value.is_short_integer(),
@@ -70,7 +70,7 @@ pub(super) fn is_int(node: JsonNode<'_>) -> bool {
     matches!(node.number(), Some(JsonNumber::Unsigned(number)) if i32::try_from(number).is_ok())
 }
 
-fn int(node: JsonNode<'_>, out: &mut Vec<u8>) -> LeafOutcome {
+fn write_int(node: JsonNode<'_>, out: &mut Vec<u8>) -> LeafOutcome {
     let number = match node.number() {
         Some(JsonNumber::Unsigned(number)) => i32::try_from(number).ok(),
         Some(JsonNumber::Negative(number)) => i32::try_from(number).ok(),
@@ -85,11 +85,11 @@ fn int(node: JsonNode<'_>, out: &mut Vec<u8>) -> LeafOutcome {
             out.extend_from_slice(node.text());
             LeafOutcome::Written
         }
-        None => LeafOutcome::Wrong,
+        None => LeafOutcome::Invalid,
     }
 }
 
-fn value(
+fn write_enum(
     types: &ClientTypes,
     id: TypeId,
     values: &[Box<str>],
@@ -101,12 +101,12 @@ fn value(
         ValueKind::String => node.string().unwrap_or_default(),
         // Enums of numbers occur in REST services.
         ValueKind::Number if spelling.is_some() => node.text().into(),
-        _ => return LeafOutcome::Wrong,
+        _ => return LeafOutcome::Invalid,
     };
-    let Ok(said) = std::str::from_utf8(&said) else { return LeafOutcome::Wrong };
+    let Ok(said) = std::str::from_utf8(&said) else { return LeafOutcome::Invalid };
     let name = spelling.and_then(|spelling| spelling.get(said)).map_or(said, |name| name);
     if !values.iter().any(|value| **value == *name) {
-        return if types.is_hidden_value(id, name) { LeafOutcome::Null } else { LeafOutcome::Wrong };
+        return if types.is_hidden_value(id, name) { LeafOutcome::Null } else { LeafOutcome::Invalid };
     }
     out.push(b'"');
     out.extend_from_slice(name.as_bytes());

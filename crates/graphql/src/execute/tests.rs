@@ -1,23 +1,27 @@
 //! Tests that plan documents on composed schemas and execute them against a table of responses.
 
-mod ahead;
 mod aliases;
-mod copied;
+mod copied_objects;
 mod federated;
-mod hidden;
-mod large;
+mod fixture;
+mod hidden_types;
+mod large_responses;
 mod nested;
 mod nulls;
-mod played;
-mod repeated;
+mod oracle_runs;
+mod prefetch;
+mod repeated_objects;
 mod resolver;
-mod rig;
-mod runs;
+mod simulated_services;
 mod subgraph;
 mod values;
 
 /// Returns a planner of two REST services with links between them.
-pub(crate) fn blog() -> crate::plan::QueryPlanner {
-    rig::ExecutionFixture::rest(&[("blog", nested::BLOG), ("people", nested::PEOPLE)], nested::LINKS, &[])
-        .planner
+pub(crate) fn blog_planner() -> crate::plan::QueryPlanner {
+    fixture::ExecutionFixture::with_rest_services(
+        &[("blog", nested::BLOG), ("people", nested::PEOPLE)],
+        nested::LINKS,
+        &[],
+    )
+    .planner
 }

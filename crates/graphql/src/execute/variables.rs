@@ -1,6 +1,6 @@
 //! Variable coercion by the specification (6.1.2), and the insertion of variables into arguments.
 
-mod long;
+mod spelled_values;
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use offload::{SHORT_TEXT, work};
 use crate::GraphqlError;
 use crate::error::GraphqlErrorKind;
 use crate::plan::types::{ClientInput, ClientTypeKind, ClientTypeRef, ClientTypes, ScalarKind};
-use crate::plan::values::{CallArgumentTexts, ValueSpeller, ValueTemplate, quoted};
-use crate::plan::{OperationVariable, QueryPlan, shortened};
+use crate::plan::values::{CallArgumentTexts, ValueSpeller, ValueTemplate, quote_json};
+use crate::plan::{OperationVariable, QueryPlan, shorten_text};
 use crate::subgraph::ScalarInput;
-use long::{ARGUMENTS, SpelledValues};
+use spelled_values::{MAX_ARGUMENT_BYTES, SpelledValues};
 
 /// The coerced variables of a request.
 #[derive(Debug, Default)]
@@ -22,8 +22,8 @@ pub(crate) struct CoercedVariables {
     /// An object of the variables that have a value.
     document: Option<JsonDocument>,
     /// All variables, by name.
-    declared: HashMap<Box<str>, DeclaredVariable>,
-    spelled: SpelledValues,
+    declarations: HashMap<Box<str>, DeclaredVariable>,
+    spelled_values: SpelledValues,
 }
 
 /// A variable of the operation.
@@ -32,33 +32,33 @@ struct DeclaredVariable {
     ty: ClientTypeRef,
     /// The location of its value in the document, if it has one. Conditions are evaluated for each object, so
     /// that the document is not searched for them.
-    spot: Option<NodeId>,
+    node_id: Option<NodeId>,
 }
 
 /// The work of coercing variables up to which it does not matter that they may be spelled for each service
 /// (`long.rs`).
-const SHORT: usize = 2 << 10;
+const SHORT_WORK: usize = 2 << 10;
 /// The maximum nesting depth of lists and input objects in a value.
-const DEPTH: usize = 200;
+const MAX_DEPTH: usize = 200;
 /// The maximum number of reported errors.
-const ERRORS: usize = 20;
+const MAX_ERRORS: usize = 20;
 
 /// The error for a value that services could interpret in several ways.
-const AMBIGUOUS: &str = " must not contain duplicate names or unpaired surrogates";
+const AMBIGUOUS_MESSAGE: &str = " must not contain duplicate names or unpaired surrogates";
 
 /// A coercion error, and its path within the value.
 struct CoercionError {
     path: String,
     message: String,
     /// The message without names that only the schema has.
-    plain: &'static str,
+    plain_message: &'static str,
 }
 
 impl CoercedVariables {
     /// Estimates the work of [`Self::coerce`], for [`offload::leave_for`]. Long values are spelled for each
     /// service. Only the length is returned if it exceeds [`SHORT_TEXT`]: counting the values would take
     /// long, too.
-    pub(crate) fn work(plan: &QueryPlan, given: &[u8]) -> usize {
+    pub(crate) fn coercion_work(plan: &QueryPlan, given: &[u8]) -> usize {
         if plan.variables.is_empty() {
             return 0;
         }
@@ -73,8 +73,8 @@ impl CoercedVariables {
             // There are at most as many values as separators.
             values += text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
         }
-        let work = bytes + work::VALUE * values + values * plan.types.widest_input / 2;
-        let services = if work > SHORT { long::services(plan) } else { 0 };
+        let work = bytes + work::VALUE * values + values * plan.types.max_input_width / 2;
+        let services = if work > SHORT_WORK { spelled_values::count_services(plan) } else { 0 };
         work * (1 + services)
     }
 
@@ -90,22 +90,22 @@ impl CoercedVariables {
             )]
         };
         let given = JsonDocument::new(given).map_err(unreadable)?;
-        let values = values(plan, given.root());
+        let values = given_values(plan, given.root());
         let (mut out, mut errors) = (vec![b'{'], Vec::new());
         for (variable, value) in plan.variables.iter().zip(values) {
             let mark = out.len();
             if mark > 1 {
                 out.push(b',');
             }
-            out.extend_from_slice(&quoted(&variable.name));
+            out.extend_from_slice(&quote_json(&variable.name));
             out.push(b':');
             match variable_value(plan, variable, value, &mut out) {
                 Ok(true) => {}
                 Ok(false) => out.truncate(mark),
                 Err(wrong) => {
                     out.truncate(mark);
-                    errors.push(wrong.error(&variable.name).at(variable.location));
-                    if errors.len() == ERRORS {
+                    errors.push(wrong.to_graphql_error(&variable.name).with_location(variable.location));
+                    if errors.len() == MAX_ERRORS {
                         break;
                     }
                 }
@@ -116,21 +116,25 @@ impl CoercedVariables {
         }
         out.push(b'}');
         let declare = |variable: &OperationVariable| {
-            (Box::from(&*variable.name), DeclaredVariable { ty: variable.ty.clone(), spot: None })
+            (Box::from(&*variable.name), DeclaredVariable { ty: variable.ty.clone(), node_id: None })
         };
         let mut declared: HashMap<Box<str>, DeclaredVariable> = plan.variables.iter().map(declare).collect();
         let document = JsonDocument::new(out.into()).map_err(unreadable)?;
         for (key, value) in document.root().members() {
             if let Some(declared) = declared.get_mut(&*key.node().scalar_text().unwrap_or_default()) {
-                declared.spot = Some(value.node_id());
+                declared.node_id = Some(value.node_id());
             }
         }
-        let variables = Self { document: Some(document), declared, spelled: SpelledValues::default() };
-        variables.spelled(plan).map_err(|error| vec![*error])
+        let variables = Self {
+            document: Some(document),
+            declarations: declared,
+            spelled_values: SpelledValues::default(),
+        };
+        variables.with_spelled_values(plan).map_err(|error| vec![*error])
     }
 
     fn get(&self, name: &str) -> Option<JsonNode<'_>> {
-        self.document.as_ref()?.node_by_id(self.declared.get(name)?.spot?)
+        self.document.as_ref()?.node_by_id(self.declarations.get(name)?.node_id?)
     }
 
     /// Whether a variable is `true`.
@@ -139,15 +143,19 @@ impl CoercedVariables {
     }
 
     /// Returns the value of a string variable.
-    pub(super) fn string(&self, name: &str) -> Option<String> {
+    pub(super) fn string_value(&self, name: &str) -> Option<String> {
         Some(String::from_utf8_lossy(&self.get(name)?.string()?).into_owned())
     }
 
     /// Returns those of the named variables that have a value, with enum values in the service's spelling.
-    pub(super) fn pairs(&self, names: &[Box<str>], speller: &ValueSpeller<'_>) -> Vec<(Box<str>, Bytes)> {
+    pub(super) fn spelled_variables(
+        &self,
+        names: &[Box<str>],
+        speller: &ValueSpeller<'_>,
+    ) -> Vec<(Box<str>, Bytes)> {
         let pair = |name: &str| {
-            let (node, ty) = (self.get(name)?, &self.declared.get(name)?.ty);
-            if let Some(spelled) = self.spelled.get(name, speller.bindings) {
+            let (node, ty) = (self.get(name)?, &self.declarations.get(name)?.ty);
+            if let Some(spelled) = self.spelled_values.get(name, speller.bindings) {
                 return Some((name.into(), spelled.clone()));
             }
             let mut text = Vec::new();
@@ -159,45 +167,51 @@ impl CoercedVariables {
 
     /// Builds the object of arguments with enum values in the service's spelling; `None` if there are no
     /// arguments.
-    pub(super) fn arguments(
+    pub(super) fn build_arguments(
         &self,
         arguments: &CallArgumentTexts,
         speller: &ValueSpeller<'_>,
     ) -> Option<Bytes> {
         let mut out = vec![b'{'];
         for (name, value) in &arguments.0 {
-            self.member(name, value, speller, &mut out);
+            self.write_member(name, value, speller, &mut out);
         }
         out.push(b'}');
         (out.len() > 2).then(|| out.into())
     }
 
-    fn member(&self, name: &[u8], value: &ValueTemplate, speller: &ValueSpeller<'_>, out: &mut Vec<u8>) {
+    fn write_member(
+        &self,
+        name: &[u8],
+        value: &ValueTemplate,
+        speller: &ValueSpeller<'_>,
+        out: &mut Vec<u8>,
+    ) {
         let mark = out.len();
         if mark > 1 && out.last() != Some(&b'{') {
             out.push(b',');
         }
         out.extend_from_slice(name);
         out.push(b':');
-        if !self.write(value, speller, out) {
+        if !self.write_value(value, speller, out) {
             out.truncate(mark);
         }
     }
 
     /// Writes a value. Returns whether there is one.
-    fn write(&self, template: &ValueTemplate, speller: &ValueSpeller<'_>, out: &mut Vec<u8>) -> bool {
+    fn write_value(&self, template: &ValueTemplate, speller: &ValueSpeller<'_>, out: &mut Vec<u8>) -> bool {
         match template {
             ValueTemplate::Text(text) => out.extend_from_slice(text),
-            ValueTemplate::Variable { name, ty, otherwise } => match (self.get(name), otherwise) {
+            ValueTemplate::Variable { name, ty, fallback: otherwise } => match (self.get(name), otherwise) {
                 (Some(node), _) => {
                     // A single value is accepted in place of a list (list coercion).
                     let is_single = matches!(ty.nullable(), ClientTypeRef::List(_))
                         && !matches!(node.kind(), ValueKind::Array | ValueKind::Null);
-                    let ty = self.declared.get(name).map_or(ty, |declared| &declared.ty);
+                    let ty = self.declarations.get(name).map_or(ty, |declared| &declared.ty);
                     if is_single {
                         out.push(b'[');
                     }
-                    match self.spelled.get(name, speller.bindings) {
+                    match self.spelled_values.get(name, speller.bindings) {
                         Some(spelled) => out.extend_from_slice(spelled),
                         None => speller.respell(node, ty, out),
                     }
@@ -214,7 +228,7 @@ impl CoercedVariables {
                     if place > 0 {
                         out.push(b',');
                     }
-                    if !self.write(item, speller, out) {
+                    if !self.write_value(item, speller, out) {
                         out.extend_from_slice(b"null");
                     }
                 }
@@ -223,7 +237,7 @@ impl CoercedVariables {
             ValueTemplate::Object(members) => {
                 out.push(b'{');
                 for (name, value) in members {
-                    self.member(name, value, speller, out);
+                    self.write_member(name, value, speller, out);
                 }
                 out.push(b'}');
             }
@@ -234,7 +248,7 @@ impl CoercedVariables {
 
 /// Returns the given values in the order of a plan's variables. Duplicate names have been rejected before
 /// (`serve/ask.rs`).
-fn values<'g>(plan: &QueryPlan, given: JsonNode<'g>) -> Vec<Option<JsonNode<'g>>> {
+fn given_values<'g>(plan: &QueryPlan, given: JsonNode<'g>) -> Vec<Option<JsonNode<'g>>> {
     let numbers: HashMap<&[u8], usize> =
         plan.variables.iter().enumerate().map(|(number, known)| (known.name.as_bytes(), number)).collect();
     let mut values = vec![None; plan.variables.len()];
@@ -255,15 +269,15 @@ fn variable_value(
     out: &mut Vec<u8>,
 ) -> Result<bool, CoercionError> {
     match (given, &variable.default) {
-        (Some(node), _) => coerce(&plan.types, node, &variable.ty, DEPTH, out).map(|()| true),
+        (Some(node), _) => coerce_value(&plan.types, node, &variable.ty, MAX_DEPTH, out).map(|()| true),
         (None, Some(default)) => {
             out.extend_from_slice(default);
             Ok(true)
         }
         (None, None) if matches!(variable.ty, ClientTypeRef::NonNull(_)) => {
-            let ty = plan.types.written(&variable.ty);
+            let ty = plan.types.format_type(&variable.ty);
             Err(CoercionError {
-                plain: " is missing",
+                plain_message: " is missing",
                 ..CoercionError::new(format!(" of the type `{ty}` is missing"))
             })
         }
@@ -272,7 +286,7 @@ fn variable_value(
 }
 
 /// Writes a value coerced to its type. `depth` is the remaining nesting depth.
-fn coerce(
+fn coerce_value(
     types: &ClientTypes,
     node: JsonNode<'_>,
     ty: &ClientTypeRef,
@@ -280,10 +294,15 @@ fn coerce(
     out: &mut Vec<u8>,
 ) -> Result<(), CoercionError> {
     let Some(depth) = depth.checked_sub(1) else {
-        return Err(CoercionError::new(format!(" nests more than {DEPTH} values within each other")));
+        return Err(CoercionError::new(format!(" nests more than {MAX_DEPTH} values within each other")));
     };
-    let wrong =
-        || CoercionError::new(format!(" is {}, and not of the type `{}`", shown(node), types.written(ty)));
+    let wrong = || {
+        CoercionError::new(format!(
+            " is {}, and not of the type `{}`",
+            describe_value(node),
+            types.format_type(ty)
+        ))
+    };
     if node.kind() == ValueKind::Null {
         return match ty {
             ClientTypeRef::NonNull(_) => Err(wrong()),
@@ -294,22 +313,23 @@ fn coerce(
         };
     }
     let id = match ty.nullable() {
-        ClientTypeRef::List(inner) => return list(types, node, inner, depth, out),
-        other => other.named(),
+        ClientTypeRef::List(inner) => return coerce_list(types, node, inner, depth, out),
+        other => other.named_type(),
     };
     match types.kind_of(id) {
         ClientTypeKind::Scalar(scalar) => {
             // JSON and strings are sent to services as they are spelt.
-            node.check_unambiguous().map_err(CoercionError::ambiguous)?;
+            node.check_unambiguous().map_err(CoercionError::from_ambiguity)?;
             let text = match scalar {
                 ScalarKind::Int => {
-                    let number =
-                        whole(node).and_then(|number| i32::try_from(number).ok()).ok_or_else(wrong)?;
-                    return out_text(out, &number.to_string());
+                    let number = integer_value(node)
+                        .and_then(|number| i32::try_from(number).ok())
+                        .ok_or_else(wrong)?;
+                    return write_text(out, &number.to_string());
                 }
                 ScalarKind::Id if node.kind() == ValueKind::Number => {
-                    let number = whole(node).ok_or_else(wrong)?;
-                    return out_text(out, &format!("\"{number}\""));
+                    let number = integer_value(node).ok_or_else(wrong)?;
+                    return write_text(out, &format!("\"{number}\""));
                 }
                 ScalarKind::Float => (node.kind() == ValueKind::Number).then_some(node.text()),
                 ScalarKind::String | ScalarKind::Id => {
@@ -322,8 +342,8 @@ fn coerce(
                     Some(ScalarInput::Integer) => match node.number() {
                         Some(JsonNumber::Unsigned(_) | JsonNumber::Negative(_)) => Some(node.text()),
                         _ => {
-                            let number = whole(node).ok_or_else(wrong)?;
-                            return out_text(out, &number.to_string());
+                            let number = integer_value(node).ok_or_else(wrong)?;
+                            return write_text(out, &number.to_string());
                         }
                     },
                 },
@@ -338,7 +358,7 @@ fn coerce(
                 let known = values.iter().take(10).map(|value| format!("`{value}`")).collect::<Vec<_>>();
                 CoercionError::new(format!(
                     " is {}; `{}` has {}",
-                    shown(node),
+                    describe_value(node),
                     types.name(id),
                     known.join(", ")
                 ))
@@ -346,19 +366,19 @@ fn coerce(
             is_known.then(|| out.extend_from_slice(node.text())).ok_or_else(named)
         }
         ClientTypeKind::Input { fields, is_one_of } => {
-            object(types, node, types.name(id), (fields, *is_one_of), depth, out)
+            coerce_object(types, node, types.name(id), (fields, *is_one_of), depth, out)
         }
         ClientTypeKind::Hidden | ClientTypeKind::Object(_) | ClientTypeKind::Abstract(..) => Err(wrong()),
     }
 }
 
-fn out_text(out: &mut Vec<u8>, text: &str) -> Result<(), CoercionError> {
+fn write_text(out: &mut Vec<u8>, text: &str) -> Result<(), CoercionError> {
     out.extend_from_slice(text.as_bytes());
     Ok(())
 }
 
 /// Coerces a list, or a single value in place of a list.
-fn list(
+fn coerce_list(
     types: &ClientTypes,
     node: JsonNode<'_>,
     inner: &ClientTypeRef,
@@ -371,16 +391,17 @@ fn list(
             if place > 0 {
                 out.push(b',');
             }
-            coerce(types, item, inner, depth, out).map_err(|wrong| wrong.within(&format!("[{place}]")))?;
+            coerce_value(types, item, inner, depth, out)
+                .map_err(|wrong| wrong.with_path_step(&format!("[{place}]")))?;
         }
     } else {
-        coerce(types, node, inner, depth, out)?;
+        coerce_value(types, node, inner, depth, out)?;
     }
     out.push(b']');
     Ok(())
 }
 
-fn object(
+fn coerce_object(
     types: &ClientTypes,
     node: JsonNode<'_>,
     name: &str,
@@ -391,13 +412,13 @@ fn object(
     if node.kind() != ValueKind::Object {
         return Err(CoercionError::new(format!(
             " is {}, and not an object of the type `{name}`",
-            shown(node)
+            describe_value(node)
         )));
     }
     let mut values: Vec<Option<JsonNode<'_>>> = vec![None; fields.len()];
     for (key, value) in node.members() {
         let Some(place) = fields.iter().position(|field| key.equals(field.name.as_bytes())) else {
-            let key = shortened(&String::from_utf8_lossy(&key.node().string().unwrap_or_default()));
+            let key = shorten_text(&String::from_utf8_lossy(&key.node().string().unwrap_or_default()));
             return Err(CoercionError::new(format!(" has a field `{key}`, which `{name}` does not have")));
         };
         // Parsers disagree on whether the first or the last of equal names counts.
@@ -427,18 +448,19 @@ fn object(
         if !std::mem::take(&mut is_first) {
             out.push(b',');
         }
-        out.extend_from_slice(&quoted(&field.name));
+        out.extend_from_slice(&quote_json(&field.name));
         out.push(b':');
         match (given, &field.default) {
             (Some(value), _) => {
-                let within = |wrong: CoercionError| wrong.within(&format!(".{}", field.name));
-                coerce(types, value, &field.ty, depth, out).map_err(within)?;
+                let within = |wrong: CoercionError| wrong.with_path_step(&format!(".{}", field.name));
+                coerce_value(types, value, &field.ty, depth, out).map_err(within)?;
             }
             (None, Some(default)) => {
-                out.extend_from_slice(&speller.literal(default, &field.ty));
+                out.extend_from_slice(&speller.literal_json(default, &field.ty));
                 // Each `{},` of a list grows by the length of the type's defaults.
-                if out.len() > ARGUMENTS {
-                    let message = format!(" has more than {ARGUMENTS} bytes with the defaults of `{name}`");
+                if out.len() > MAX_ARGUMENT_BYTES {
+                    let message =
+                        format!(" has more than {MAX_ARGUMENT_BYTES} bytes with the defaults of `{name}`");
                     return Err(CoercionError::new(message));
                 }
             }
@@ -450,7 +472,7 @@ fn object(
 }
 
 /// Returns the value of a number without a fraction.
-fn whole(node: JsonNode<'_>) -> Option<i64> {
+fn integer_value(node: JsonNode<'_>) -> Option<i64> {
     match node.number()? {
         JsonNumber::Unsigned(number) => i64::try_from(number).ok(),
         JsonNumber::Negative(number) => Some(number),
@@ -460,7 +482,7 @@ fn whole(node: JsonNode<'_>) -> Option<i64> {
 }
 
 /// Returns a short form of a value for error messages.
-fn shown(node: JsonNode<'_>) -> String {
+fn describe_value(node: JsonNode<'_>) -> String {
     match node.kind() {
         kind @ (ValueKind::Array | ValueKind::Object) => kind.name().to_owned(),
         _ => String::from_utf8_lossy(node.text()).chars().take(40).collect(),
@@ -469,24 +491,29 @@ fn shown(node: JsonNode<'_>) -> String {
 
 impl CoercionError {
     fn new(message: String) -> Self {
-        Self { path: String::new(), message, plain: " is not a value of its type" }
+        Self { path: String::new(), message, plain_message: " is not a value of its type" }
     }
 
-    fn ambiguous(found: AmbiguousValue) -> Self {
-        Self { path: found.path(), message: format!(" must {}", found.requirement()), plain: AMBIGUOUS }
+    fn from_ambiguity(found: AmbiguousValue) -> Self {
+        Self {
+            path: found.path(),
+            message: format!(" must {}", found.requirement()),
+            plain_message: AMBIGUOUS_MESSAGE,
+        }
     }
 
     /// Converts to the error of a variable.
-    fn error(&self, variable: &str) -> GraphqlError {
+    fn to_graphql_error(&self, variable: &str) -> GraphqlError {
         let place = match self.path.trim_start_matches('.') {
             "" => String::new(),
-            path => format!(": `{}`", shortened(path)),
+            path => format!(": `{}`", shorten_text(path)),
         };
         let told = |message: &str| format!("the variable `${variable}`{place}{message}");
-        GraphqlError::new(GraphqlErrorKind::Variables, told(&self.message)).or_plainly(told(self.plain))
+        GraphqlError::new(GraphqlErrorKind::Variables, told(&self.message))
+            .with_plain_message(told(self.plain_message))
     }
 
-    fn within(mut self, step: &str) -> Self {
+    fn with_path_step(mut self, step: &str) -> Self {
         self.path.insert_str(0, step);
         self
     }

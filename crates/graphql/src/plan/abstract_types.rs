@@ -23,7 +23,7 @@ struct AbstractTypeWalk<'t> {
 
 /// Removes the type condition of each fragment that has a directive and the type of the union that contains
 /// it, and adds `__typename` where objects may be of hidden types.
-pub(super) fn prepare(document: &mut Document, root: TypeId, types: &ClientTypes) {
+pub(super) fn prepare_document(document: &mut Document, root: TypeId, types: &ClientTypes) {
     let mut walk = AbstractTypeWalk { types, fragments: HashMap::new() };
     for definition in &document.definitions {
         let Definition::Fragment(fragment) = definition else { continue };
@@ -44,20 +44,20 @@ pub(super) fn prepare(document: &mut Document, root: TypeId, types: &ClientTypes
             Definition::Operation(OperationDefinition::SelectionSet(selections)) => (selections, Some(root)),
             Definition::Operation(OperationDefinition::Subscription(_)) => continue,
         };
-        walk.selections(selections, ty);
+        walk.prepare_selections(selections, ty);
     }
 }
 
 impl AbstractTypeWalk<'_> {
     /// Prepares the selections of a type.
-    fn selections(&self, set: &mut SelectionSet, of: Option<TypeId>) {
+    fn prepare_selections(&self, set: &mut SelectionSet, of: Option<TypeId>) {
         let span = set.span;
         for item in &mut set.items {
             let replaced = match item {
                 Selection::Field(field) => {
                     let declared = of.and_then(|ty| self.types.field(ty, &field.name));
-                    let ty = declared.map(|field| field.ty.named());
-                    self.selections(&mut field.selection_set, ty);
+                    let ty = declared.map(|field| field.ty.named_type());
+                    self.prepare_selections(&mut field.selection_set, ty);
                     if ty.is_some_and(|ty| !self.types.hidden_objects(ty).is_empty()) {
                         add_typename(field);
                     }
@@ -66,15 +66,15 @@ impl AbstractTypeWalk<'_> {
                 Selection::InlineFragment(fragment) => {
                     let condition = fragment.type_condition.as_ref();
                     let ty = condition.map_or(of, |name| self.types.find(name.as_ref()));
-                    if self.is_of_itself(ty, of, &fragment.directives) {
+                    if self.is_redundant_condition(ty, of, &fragment.directives) {
                         fragment.type_condition = None;
                     }
-                    self.selections(&mut fragment.selection_set, ty);
+                    self.prepare_selections(&mut fragment.selection_set, ty);
                     None
                 }
                 Selection::FragmentSpread(spread) => {
                     let ty = self.fragments.get(&spread.fragment_name).copied().flatten();
-                    self.is_of_itself(ty, of, &spread.directives).then(|| {
+                    self.is_redundant_condition(ty, of, &spread.directives).then(|| {
                         let directives = std::mem::take(&mut spread.directives);
                         let items = vec![Selection::FragmentSpread(spread.clone())];
                         Selection::InlineFragment(InlineFragment {
@@ -92,7 +92,12 @@ impl AbstractTypeWalk<'_> {
         }
     }
 
-    fn is_of_itself(&self, ty: Option<TypeId>, of: Option<TypeId>, directives: &[Directive]) -> bool {
+    fn is_redundant_condition(
+        &self,
+        ty: Option<TypeId>,
+        of: Option<TypeId>,
+        directives: &[Directive],
+    ) -> bool {
         !directives.is_empty() && ty == of && ty.is_some_and(|ty| self.types.is_union(ty))
     }
 }

@@ -24,7 +24,7 @@ pub(crate) type StepId = usize;
 pub(crate) type TypeFilter = Option<Arc<[TypeId]>>;
 
 /// Whether a set contains a type.
-pub(crate) fn has(only: &TypeFilter, ty: Option<TypeId>) -> bool {
+pub(crate) fn allows_type(only: &TypeFilter, ty: Option<TypeId>) -> bool {
     match (only, ty) {
         (Some(types), Some(ty)) => types.contains(&ty),
         _ => true,
@@ -32,7 +32,7 @@ pub(crate) fn has(only: &TypeFilter, ty: Option<TypeId>) -> bool {
 }
 
 /// Returns the intersection of two sets.
-pub(crate) fn both(one: &TypeFilter, other: &TypeFilter) -> TypeFilter {
+pub(crate) fn intersect_types(one: &TypeFilter, other: &TypeFilter) -> TypeFilter {
     match (one, other) {
         (None, only) | (only, None) => only.clone(),
         (Some(one), Some(other)) => Some(one.iter().filter(|ty| other.contains(ty)).copied().collect()),
@@ -45,7 +45,7 @@ pub(crate) struct ResponsePosition {
     /// The parent position, and the key of the field in it.
     pub(crate) parent: Option<(PositionId, Arc<str>)>,
     /// The type of that field.
-    pub(crate) declared: TypeId,
+    pub(crate) declared_type: TypeId,
     pub(crate) slots: Vec<ObjectSlot>,
     /// Whether an object may occur in several places, because it was fetched by a key.
     pub(crate) is_shared: bool,
@@ -56,17 +56,17 @@ pub(crate) struct ResponsePosition {
 /// A source of objects.
 #[derive(Debug)]
 pub(crate) struct ObjectSlot {
-    pub(crate) from: SlotOrigin,
+    pub(crate) origin: SlotOrigin,
     /// The fields that it contains, by planned key.
     pub(crate) fields: HashMap<Arc<str>, Vec<SlotField>>,
-    pub(crate) teller: Option<TypeResolver>,
+    pub(crate) type_resolver: Option<TypeResolver>,
 }
 
 impl ObjectSlot {
     /// The key of the field whose value the slot contains; `None` for a slot of objects with fields.
     pub(crate) fn field(&self) -> Option<&Arc<str>> {
         let is_itself =
-            |entries: &[SlotField]| entries.iter().any(|entry| entry.lookup == FieldLookup::Itself);
+            |entries: &[SlotField]| entries.iter().any(|entry| entry.lookup == FieldLookup::WholeValue);
         self.fields.iter().find(|(_, entries)| is_itself(entries)).map(|(key, _)| key)
     }
 }
@@ -76,7 +76,7 @@ pub(crate) enum SlotOrigin {
     /// A field of a slot of the parent position.
     Parent(SlotId),
     /// The result of a step, for one of its groups.
-    Found(StepId, usize),
+    StepResult(StepId, usize),
 }
 
 /// A field in a slot.
@@ -85,7 +85,7 @@ pub(crate) struct SlotField {
     /// The name of the field in the schema.
     pub(crate) field: Box<str>,
     /// The types of the objects that the entry applies to.
-    pub(crate) only: TypeFilter,
+    pub(crate) type_filter: TypeFilter,
     pub(crate) lookup: FieldLookup,
     /// Whether the request to the service used another key, so that the response may contain a different
     /// field under this key.
@@ -102,7 +102,7 @@ pub(crate) enum FieldLookup {
     /// The member of this name.
     Member(Box<str>),
     /// The slot's value itself.
-    Itself,
+    WholeValue,
 }
 
 /// A rule that determines the type of an object in a slot.
@@ -115,7 +115,7 @@ pub(crate) enum TypeResolver {
     /// The first type whose members are all present.
     Shape(Vec<(TypeId, Vec<Box<str>>)>),
     /// A constant type.
-    Always(TypeId),
+    Constant(TypeId),
 }
 
 /// A call, or several calls of the same kind, for all objects that need it.
@@ -130,7 +130,7 @@ pub(crate) struct PlanStep {
     /// The variables that the step depends on, with their required values.
     pub(crate) conditions: Vec<(Arc<str>, bool)>,
     /// The steps that must finish before.
-    pub(crate) after: Vec<StepId>,
+    pub(crate) dependencies: Vec<StepId>,
 }
 
 /// The request of a step.
@@ -148,12 +148,12 @@ pub(crate) enum PlanCall {
     /// A field of a GraphQL service's `Query`, fetched by keys.
     Linked {
         path: Arc<str>,
-        how: BatchStrategy,
+        strategy: BatchStrategy,
         arguments: CallArgumentTexts,
         /// The selection of the field, without its braces.
         selection: Box<str>,
         /// The declarations of the variables used in it.
-        declares: Box<str>,
+        declarations: Box<str>,
         variables: Box<[Box<str>]>,
     },
 }
@@ -177,13 +177,13 @@ pub(crate) struct ObjectGroup {
     /// The slot of the position that receives the results.
     pub(crate) slot: SlotId,
     /// The types of the objects that the step is made for.
-    pub(crate) only: TypeFilter,
+    pub(crate) type_filter: TypeFilter,
     /// The data that the step needs about the objects.
     pub(crate) input: StepInput,
     /// The slots that determine the result for an object.
-    pub(crate) key: Vec<SlotId>,
+    pub(crate) key_slots: Vec<SlotId>,
     /// The path to the objects; `None` for a step without input, which is made once.
-    pub(crate) walk: Option<GroupPath>,
+    pub(crate) path: Option<GroupPath>,
     /// Whether an object without the needed data gets an empty list.
     pub(crate) is_many: bool,
     /// The index of its alias in [`PlanCall::Entities`].
@@ -193,7 +193,7 @@ pub(crate) struct ObjectGroup {
 /// The data that a step needs about its objects.
 #[derive(Debug)]
 pub(crate) enum StepInput {
-    Nothing,
+    Empty,
     /// The names of fields, and the keys under which they are found.
     Fields(Box<[Box<str>]>, Box<[Arc<str>]>),
     Representation(EntityRepresentation),
@@ -206,7 +206,7 @@ pub(crate) struct EntityRepresentation(pub(crate) Vec<RepresentationField>);
 /// A field of a representation.
 #[derive(Debug)]
 pub(crate) struct RepresentationField {
-    pub(crate) only: TypeFilter,
+    pub(crate) type_filter: TypeFilter,
     /// The name in the representation.
     pub(crate) name: Box<str>,
     /// The key under which the value is found.
@@ -236,12 +236,12 @@ pub(crate) struct GroupPathLevel {
     pub(crate) position: PositionId,
     /// The relevant slots.
     pub(crate) slots: Vec<SlotId>,
-    pub(crate) only: TypeFilter,
+    pub(crate) type_filter: TypeFilter,
 }
 
 impl PlanStep {
     /// The fields of its objects that it needs, in the order of a key.
-    pub(crate) fn needs(&self) -> &[Box<str>] {
+    pub(crate) fn needed_fields(&self) -> &[Box<str>] {
         match self.groups.first().map(|group| &group.input) {
             Some(StepInput::Fields(fields, _)) => fields,
             _ => &[],
@@ -250,8 +250,10 @@ impl PlanStep {
 
     /// Whether it requests a whole list, independently of the objects.
     pub(crate) fn is_list(&self) -> bool {
-        let (PlanCall::Keys(how, _) | PlanCall::Linked { how, .. }) = &self.call else { return false };
-        matches!(how, BatchStrategy::List(..))
+        let (PlanCall::Keys(how, _) | PlanCall::Linked { strategy: how, .. }) = &self.call else {
+            return false;
+        };
+        matches!(how, BatchStrategy::WholeList(..))
     }
 }
 
@@ -268,18 +270,19 @@ impl SubgraphDocument {
 }
 
 impl ObjectSlot {
-    pub(crate) fn new(from: SlotOrigin) -> Self {
-        Self { from, fields: HashMap::new(), teller: None }
+    pub(crate) fn new(origin: SlotOrigin) -> Self {
+        Self { origin, fields: HashMap::new(), type_resolver: None }
     }
 
     /// Adds a field, or merges it with an existing entry for the same types.
-    pub(crate) fn add(&mut self, key: &str, entry: SlotField) {
+    pub(crate) fn add_entry(&mut self, key: &str, entry: SlotField) {
         let entries = match self.fields.get_mut(key) {
             Some(entries) => entries,
             None => self.fields.entry(key.into()).or_default(),
         };
         let is_same = |known: &&mut SlotField| {
-            (&known.field, &known.only, &known.lookup) == (&entry.field, &entry.only, &entry.lookup)
+            (&known.field, &known.type_filter, &known.lookup)
+                == (&entry.field, &entry.type_filter, &entry.lookup)
         };
         match entries.iter_mut().find(is_same) {
             Some(known) => known.is_conditional &= entry.is_conditional,
@@ -288,22 +291,22 @@ impl ObjectSlot {
     }
 
     /// The field of an object of this type, under the client's key.
-    pub(crate) fn entry(&self, key: &str, ty: Option<TypeId>) -> Option<&SlotField> {
-        let mut fitting = self.fields.get(key)?.iter().filter(|entry| has(&entry.only, ty));
+    pub(crate) fn client_entry(&self, key: &str, ty: Option<TypeId>) -> Option<&SlotField> {
+        let mut fitting = self.fields.get(key)?.iter().filter(|entry| allows_type(&entry.type_filter, ty));
         fitting.clone().find(|entry| entry.is_renamed).or_else(|| fitting.next())
     }
 
     /// The field of an object of this type, under the key in the request to the service.
-    pub(crate) fn asked(&self, key: &str, ty: Option<TypeId>) -> Option<&SlotField> {
-        let mut fitting = self.fields.get(key)?.iter().filter(|entry| has(&entry.only, ty));
+    pub(crate) fn requested_entry(&self, key: &str, ty: Option<TypeId>) -> Option<&SlotField> {
+        let mut fitting = self.fields.get(key)?.iter().filter(|entry| allows_type(&entry.type_filter, ty));
         fitting.clone().find(|entry| !entry.is_renamed).or_else(|| fitting.next())
     }
 }
 
 impl ResponsePosition {
     /// Returns the slot with this source, creating it if necessary.
-    pub(crate) fn slot(&mut self, from: SlotOrigin) -> SlotId {
-        if let Some(known) = self.slots.iter().position(|slot| slot.from == from) {
+    pub(crate) fn ensure_slot(&mut self, from: SlotOrigin) -> SlotId {
+        if let Some(known) = self.slots.iter().position(|slot| slot.origin == from) {
             return known;
         }
         self.slots.push(ObjectSlot::new(from));
@@ -312,6 +315,6 @@ impl ResponsePosition {
 
     /// Whether the type of its objects has to be determined.
     pub(crate) fn is_abstract(&self, types: &ClientTypes) -> bool {
-        !types.is_object(self.declared)
+        !types.is_object(self.declared_type)
     }
 }

@@ -24,13 +24,13 @@ pub struct ExplainedStep {
     /// The service and the request.
     pub label: String,
     /// The places in the response that the call provides.
-    pub places: Vec<String>,
+    pub response_paths: Vec<String>,
     /// A description of the number of calls.
-    pub times: String,
+    pub call_count: String,
     /// The conditions on variables under which the call is made.
     pub conditions: Vec<String>,
     /// The indices of the steps that it waits for.
-    pub needs: Vec<usize>,
+    pub dependencies: Vec<usize>,
 }
 
 impl QueryPlan {
@@ -38,59 +38,61 @@ impl QueryPlan {
     pub(crate) fn explain(&self) -> PlanExplanation {
         let mut waves: Vec<usize> = Vec::new();
         for step in &self.steps {
-            let before = step.after.iter().filter_map(|step| waves.get(*step)).max();
+            let before = step.dependencies.iter().filter_map(|step| waves.get(*step)).max();
             waves.push(before.map_or(1, |wave| wave + 1));
         }
         let explained = |(number, step): (usize, &PlanStep)| ExplainedStep {
             wave: waves[number],
-            label: format!("{}: {}", step.service, call(&step.call)),
-            places: step.groups.iter().map(|group| self.place(group)).collect(),
-            times: times(&step.call),
+            label: format!("{}: {}", step.service, describe_call(&step.call)),
+            response_paths: step.groups.iter().map(|group| self.group_path(group)).collect(),
+            call_count: describe_call_count(&step.call),
             conditions: step
                 .conditions
                 .iter()
                 .map(|(name, value)| format!("only if ${name} is {value}"))
                 .collect(),
-            needs: step.after.clone(),
+            dependencies: step.dependencies.clone(),
         };
         PlanExplanation { steps: self.steps.iter().enumerate().map(explained).collect() }
     }
 
     /// The place in the response that a step provides: the position, with the field if the step is for a link
     /// or root field.
-    fn place(&self, group: &ObjectGroup) -> String {
+    fn group_path(&self, group: &ObjectGroup) -> String {
         let position = &self.positions[group.position];
         let slot = &position.slots[group.slot];
-        let mut path = self.path(group.position);
+        let mut path = self.position_path(group.position);
         path.extend(slot.field().map(|key| client_key(key).to_owned()));
         if path.is_empty() { "the response".to_owned() } else { path.join(".") }
     }
 
-    fn path(&self, position: PositionId) -> Vec<String> {
+    fn position_path(&self, position: PositionId) -> Vec<String> {
         let Some((parent, key)) = &self.positions[position].parent else { return Vec::new() };
-        let mut path = self.path(*parent);
+        let mut path = self.position_path(*parent);
         path.push(client_key(key).to_owned());
         path
     }
 }
 
-fn call(call: &PlanCall) -> String {
+fn describe_call(call: &PlanCall) -> String {
     match call {
         PlanCall::Operation(operation, _) => format!("{} {}", operation.method, operation.path),
-        PlanCall::Keys(how, _) | PlanCall::Linked { how, .. } => asked(how),
+        PlanCall::Keys(how, _) | PlanCall::Linked { strategy: how, .. } => describe_request(how),
         PlanCall::Document(document) | PlanCall::Entities(document, _) => document.text.to_string(),
     }
 }
 
-fn asked(how: &BatchStrategy) -> String {
-    let (BatchStrategy::Ids(ask, _) | BatchStrategy::List(ask, _) | BatchStrategy::Each(ask)) = how;
+fn describe_request(how: &BatchStrategy) -> String {
+    let (BatchStrategy::KeyBatches(ask, _)
+    | BatchStrategy::WholeList(ask, _)
+    | BatchStrategy::PerObject(ask)) = how;
     match ask {
         BoundCall::Rest(operation) => {
             let filled = operation.parameters.iter().filter(|parameter| {
                 !operation.path.contains(&format!("{{{}}}", parameter.name))
-                    && !matches!(parameter.from, ParameterSource::Argument(_))
+                    && !matches!(parameter.source, ParameterSource::Argument(_))
             });
-            let filled: Vec<String> = filled.map(parameter).collect();
+            let filled: Vec<String> = filled.map(describe_parameter).collect();
             let query = if filled.is_empty() { String::new() } else { format!("?{}", filled.join("&")) };
             format!("{} {}{query}", operation.method, operation.path)
         }
@@ -98,26 +100,26 @@ fn asked(how: &BatchStrategy) -> String {
     }
 }
 
-fn parameter(parameter: &crate::RestParameter) -> String {
-    match &parameter.from {
+fn describe_parameter(parameter: &crate::RestParameter) -> String {
+    match &parameter.source {
         ParameterSource::Key(key) | ParameterSource::Argument(key) => format!("{}={{{key}}}", parameter.name),
         ParameterSource::Fixed(value) => format!("{}={value}", parameter.name),
     }
 }
 
-fn times(call: &PlanCall) -> String {
+fn describe_call_count(call: &PlanCall) -> String {
     match call {
         PlanCall::Operation(..) | PlanCall::Document(_) => "one call".to_owned(),
         PlanCall::Entities(..) => "one call for all objects, without duplicates".to_owned(),
-        PlanCall::Keys(how, _) | PlanCall::Linked { how, .. } => match how {
-            BatchStrategy::Ids(_, joined) => match joined.batch {
+        PlanCall::Keys(how, _) | PlanCall::Linked { strategy: how, .. } => match how {
+            BatchStrategy::KeyBatches(_, joined) => match joined.batch {
                 Some(most) => format!("a call for every {most} keys of {}, without duplicates", joined.key),
                 None => format!("one call for all keys of {}, as many as fit", joined.key),
             },
-            BatchStrategy::List(_, joined) => {
+            BatchStrategy::WholeList(_, joined) => {
                 format!("one call for the whole list, joined by {} = {}", joined.key, joined.item)
             }
-            BatchStrategy::Each(_) => "a call for each object, without duplicates".to_owned(),
+            BatchStrategy::PerObject(_) => "a call for each object, without duplicates".to_owned(),
         },
     }
 }
@@ -129,10 +131,10 @@ impl PlanExplanation {
         let mut text = "flowchart LR\n".to_owned();
         for (number, step) in self.steps.iter().enumerate() {
             let label = step.label.replace('"', "&quot;");
-            text.push_str(&format!("  s{number}[\"{}<br/>{label}\"]\n", step.places.join(", ")));
+            text.push_str(&format!("  s{number}[\"{}<br/>{label}\"]\n", step.response_paths.join(", ")));
         }
         for (number, step) in self.steps.iter().enumerate() {
-            for need in &step.needs {
+            for need in &step.dependencies {
                 text.push_str(&format!("  s{need} --> s{number}\n"));
             }
         }
@@ -149,9 +151,9 @@ impl fmt::Display for PlanExplanation {
             let number = if step.wave == wave { String::new() } else { step.wave.to_string() };
             wave = step.wave;
             writeln!(out, "{number:>3}  {}", step.label)?;
-            let mut notes = vec![step.times.clone()];
+            let mut notes = vec![step.call_count.clone()];
             notes.extend(step.conditions.clone());
-            writeln!(out, "     for {}: {}", step.places.join(", "), notes.join("; "))?;
+            writeln!(out, "     for {}: {}", step.response_paths.join(", "), notes.join("; "))?;
         }
         Ok(())
     }

@@ -16,23 +16,23 @@ use services::{
 
 use super::*;
 use crate::execute::{self, AnswerRules, CoercedVariables};
-use crate::sources::{RouteServices, SourceLimits};
+use crate::route_services::{RouteServices, SourceLimits};
 use crate::{ServiceSchema, SubgraphBindings, SubgraphProtocol, compose};
 
 /// The number of input bytes that determine the schema, unless it is one of the schemas shared by most
 /// inputs: creating a planner takes longer than most plans.
-const SCHEMA: usize = 48;
+const SCHEMA_BYTES: usize = 48;
 /// The number of shared schemas, and the number of cached planners for other schemas.
-const SHARED: u8 = 24;
-const KEPT_PLANNERS: usize = 32;
+const SHARED_SCHEMAS: u8 = 24;
+const MAX_CACHED_PLANNERS: usize = 32;
 /// The planning timeout: longer than any document takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum size of a response in bytes.
-const ANSWER: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// The stack size of the pool's threads, which check and plan documents.
 const STACK_BYTES: usize = 16 << 20;
 /// The maximum size of the errors of one document in bytes.
-const ERRORS: usize = 64 << 10;
+const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// A schema and its planner.
 struct FuzzedSchema {
@@ -46,34 +46,34 @@ struct PlannerCache(Mutex<VecDeque<(Vec<u8>, Arc<FuzzedSchema>)>>);
 
 impl PlannerCache {
     /// Returns the schema determined by an input, and the rest of the input.
-    fn get<'b>(&self, bytes: &'b [u8]) -> (Arc<FuzzedSchema>, &'b [u8]) {
+    fn split_input<'b>(&self, bytes: &'b [u8]) -> (Arc<FuzzedSchema>, &'b [u8]) {
         let (first, rest) = bytes.split_first().unwrap_or((&0, &[]));
-        match first % (SHARED + SHARED / 8) {
-            shared @ ..SHARED => (self.known(&spread(shared)), rest),
+        match first % (SHARED_SCHEMAS + SHARED_SCHEMAS / 8) {
+            shared @ ..SHARED_SCHEMAS => (self.get_or_create(&shared_schema_bytes(shared)), rest),
             _ => {
-                let (own, rest) = rest.split_at(rest.len().min(SCHEMA));
-                (self.known(own), rest)
+                let (own, rest) = rest.split_at(rest.len().min(SCHEMA_BYTES));
+                (self.get_or_create(own), rest)
             }
         }
     }
 
-    fn known(&self, bytes: &[u8]) -> Arc<FuzzedSchema> {
+    fn get_or_create(&self, bytes: &[u8]) -> Arc<FuzzedSchema> {
         let mut kept = self.0.lock().unwrap();
         if let Some(at) = kept.iter().position(|(key, _)| key == bytes) {
             let entry = kept.remove(at).expect("it was found there");
             kept.push_front(entry);
         } else {
             let schema = generate::schema(&mut ByteChoices::new(bytes));
-            let planner = planner(&schema);
+            let planner = new_planner(&schema);
             kept.push_front((bytes.to_vec(), Arc::new(FuzzedSchema { schema, planner })));
-            kept.truncate(usize::from(SHARED) + KEPT_PLANNERS);
+            kept.truncate(usize::from(SHARED_SCHEMAS) + MAX_CACHED_PLANNERS);
         }
         Arc::clone(&kept[0].1)
     }
 }
 
 /// The bytes of a shared schema: a sequence of Knuth's linear generator.
-fn spread(number: u8) -> Vec<u8> {
+fn shared_schema_bytes(number: u8) -> Vec<u8> {
     let mut state = u64::from(number);
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -83,7 +83,7 @@ fn spread(number: u8) -> Vec<u8> {
 }
 
 /// Creates a planner for a schema, or returns `None` if the schema does not compose.
-fn planner(schema: &generate::FuzzSchema) -> Option<QueryPlanner> {
+fn new_planner(schema: &generate::FuzzSchema) -> Option<QueryPlanner> {
     let subgraph = |(name, sdl): &(String, String)| Subgraph {
         name: name.as_str().into(),
         sdl: sdl.clone(),
@@ -106,58 +106,66 @@ fn planner(schema: &generate::FuzzSchema) -> Option<QueryPlanner> {
 }
 
 /// Plans a request, if possible.
-fn plan(planner: &QueryPlanner, asked: &GeneratedRequest) -> Option<Arc<QueryPlan>> {
+fn plan_request(planner: &QueryPlanner, asked: &GeneratedRequest) -> Option<Arc<QueryPlan>> {
     let (text, name) = (&*asked.document, asked.operation.as_deref());
-    let checked = match planner.check(text, name, u64::MAX) {
+    let checked = match planner.check_document(text, name, u64::MAX) {
         Ok(checked) => checked.expect("the number of selections is unlimited"),
         Err(errors) => {
-            are_short(&errors, text);
+            assert_short_errors(&errors, text);
             return None;
         }
     };
     let normalized = normalize_operation(&planner.hive.supergraph, &checked.document, name);
     if let Ok(normalized) = normalized {
-        let made = nodes(&normalized.operation.selection_set);
+        let made = count_nodes(&normalized.operation.selection_set);
         assert!(checked.work.nodes >= made, "{} nodes estimated, {made} created: {text}", checked.work.nodes);
     }
     // The fuzzer checks the time.
-    match planner.make(&checked, &CancellationToken::with_timeout(PATIENCE)) {
+    match planner.plan_checked(&checked, &CancellationToken::with_timeout(LONG_TIMEOUT)) {
         Ok(plan) => Some(plan),
         Err(errors) => {
-            are_short(&errors, text);
+            assert_short_errors(&errors, text);
             let is_ours = errors.iter().any(|error| error.code == GraphqlErrorKind::Plan.code());
-            assert!(!is_ours, "the checked document can't be planned: {}: {text}", reason(planner, &checked));
+            assert!(
+                !is_ours,
+                "the checked document can't be planned: {}: {text}",
+                failure_reason(planner, &checked)
+            );
             None
         }
     }
 }
 
 /// The reason why a document can't be planned.
-fn reason(planner: &QueryPlanner, checked: &CheckedDocument) -> String {
+fn failure_reason(planner: &QueryPlanner, checked: &CheckedDocument) -> String {
     let operation =
-        DocumentOperation::chosen(&checked.document, checked.name.as_deref()).expect("an operation");
+        DocumentOperation::from_document(&checked.document, checked.name.as_deref()).expect("an operation");
     let fragments = FragmentIndex::new(&checked.document).expect("fragments");
-    let keys = ResponseKeys::of(&checked.document, &planner.reserved);
-    let token = CancellationToken::with_timeout(TIMEOUT);
+    let keys = ResponseKeys::from_document(&checked.document, &planner.reserved_names);
+    let token = CancellationToken::with_timeout(PLANNING_TIMEOUT);
     planner
-        .lowered(&operation, &fragments, &keys, &token)
+        .lower_operation(&operation, &fragments, &keys, &token)
         .err()
         .map_or_else(String::new, |LoweringError(reason)| reason)
 }
 
-fn nodes(set: &hive_router_query_planner::ast::selection_set::SelectionSet) -> u64 {
+fn count_nodes(set: &hive_router_query_planner::ast::selection_set::SelectionSet) -> u64 {
     let below = |item: &hive_router_query_planner::ast::selection_item::SelectionItem| {
         item.selections().map_or(0, |items| {
-            nodes(&hive_router_query_planner::ast::selection_set::SelectionSet { items: items.clone() })
+            count_nodes(&hive_router_query_planner::ast::selection_set::SelectionSet { items: items.clone() })
         })
     };
     set.items.iter().map(|item| 1 + below(item)).sum()
 }
 
 /// Asserts that there are errors, and that their total length is limited.
-fn are_short(errors: &[GraphqlError], text: &str) {
-    let length: usize = errors.iter().map(|error| error.json().to_string().len()).sum();
-    assert!(!errors.is_empty() && length < ERRORS, "{} errors of {length} bytes: {text}", errors.len());
+fn assert_short_errors(errors: &[GraphqlError], text: &str) {
+    let length: usize = errors.iter().map(|error| error.to_json().to_string().len()).sum();
+    assert!(
+        !errors.is_empty() && length < MAX_ERROR_BYTES,
+        "{} errors of {length} bytes: {text}",
+        errors.len()
+    );
 }
 
 /// Runs a test on a thread with the stack size of the pool: without optimizations, a document of the maximum
@@ -177,14 +185,14 @@ fn plans_documents_within_limits_or_rejects_them() {
 fn fuzz_documents() {
     let planners = PlannerCache::default();
     ::fuzz::run("graphql_documents", &[], |bytes| {
-        let (known, rest) = planners.get(bytes);
+        let (known, rest) = planners.split_input(bytes);
         let Some(planner) = &known.planner else { return };
         let mut choices = ByteChoices::new(rest);
         let asked = generate::request(&mut choices, &known.schema);
-        let Some(plan) = plan(planner, &asked) else { return };
+        let Some(plan) = plan_request(planner, &asked) else { return };
         let _ = plan.explain().to_string();
         let _ = CoercedVariables::coerce(&plan, asked.variables.into());
-        assert!(planner.kept.bytes() <= KEPT);
+        assert!(planner.cache.bytes() <= PLAN_CACHE_BYTES);
     });
 }
 
@@ -204,7 +212,7 @@ impl ServiceTransport for HostileTransport {
 }
 
 /// Generates service responses: mostly GraphQL responses with arbitrary values.
-fn answers(choices: &mut ByteChoices<'_>) -> VecDeque<(u16, String)> {
+fn generate_responses(choices: &mut ByteChoices<'_>) -> VecDeque<(u16, String)> {
     let names = KnownMemberNames(&[
         "q0",
         "q1",
@@ -251,19 +259,19 @@ fn answers(choices: &mut ByteChoices<'_>) -> VecDeque<(u16, String)> {
 
 #[test]
 fn any_service_responses_yield_a_json_response_within_the_limit() {
-    run_on_pool_stack(fuzz_answers);
+    run_on_pool_stack(fuzz_responses);
 }
 
-fn fuzz_answers() {
+fn fuzz_responses() {
     let planners = PlannerCache::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     ::fuzz::run("graphql_answers", &[], |bytes| {
-        let (known, rest) = planners.get(bytes);
+        let (known, rest) = planners.split_input(bytes);
         let Some(planner) = &known.planner else { return };
         let mut choices = ByteChoices::new(rest);
-        let answers = answers(&mut choices);
+        let answers = generate_responses(&mut choices);
         let asked = generate::request(&mut choices, &known.schema);
-        let Some(plan) = plan(planner, &asked) else { return };
+        let Some(plan) = plan_request(planner, &asked) else { return };
         let given = if choices.one_in(2) { asked.variables } else { "{}".to_owned() };
         let Ok(variables) = CoercedVariables::coerce(&plan, given.into()) else { return };
         let config = known.schema.services.iter();
@@ -272,13 +280,17 @@ fn fuzz_answers() {
         let services =
             ServiceSet::new(&config).unwrap().with_transport(Arc::new(HostileTransport(Mutex::new(answers))));
         let limits = SourceLimits { calls: 50, concurrency: 4, upstream_bytes: 1 << 24 };
-        let ground = RouteServices::new(services, limits, false).ground(RequestCall::unlimited());
-        let rules = AnswerRules { most: ANSWER, tells_schema: true, introspected: Vec::new() };
+        let ground = RouteServices::new(services, limits, false).call_context(RequestCall::unlimited());
+        let rules = AnswerRules {
+            max_bytes: MAX_RESPONSE_BYTES,
+            exposes_schema: true,
+            introspection_values: Vec::new(),
+        };
         let run = execute::run(&plan, planner.schema(), Arc::new(variables), &ground, &rules);
         let mut text = Vec::new();
         runtime.block_on(run).tree.write(&mut text);
         let text = bytes::Bytes::from(text);
-        assert!(text.len() <= ANSWER, "{} bytes", text.len());
+        assert!(text.len() <= MAX_RESPONSE_BYTES, "{} bytes", text.len());
         let read = ::json::JsonDocument::new(text.clone()).unwrap_or_else(|error| {
             panic!("{error}: {}\nof {}", String::from_utf8_lossy(&text), asked.document)
         });

@@ -7,10 +7,10 @@
 //! often a field is selected at one place (here), and whether fields with the same response key can be merged
 //! (`overlap.rs`).
 
-mod figures;
+pub(crate) mod document_text;
 pub(crate) mod fragments;
 pub(crate) mod overlap;
-pub(crate) mod text;
+mod selection_sizes;
 
 use std::collections::HashMap;
 
@@ -21,16 +21,16 @@ use graphql_tools::static_graphql::query::{
 use super::types::{ClientTypes, TypeId};
 use crate::error::{GraphqlError, GraphqlErrorKind};
 use crate::{GraphqlLimits, OperationKind};
-use figures::{FigureBook, SelectionSizes};
-use fragments::{FragmentIndex, selections};
+use fragments::{FragmentIndex, operation_selections};
+use selection_sizes::{FigureBook, SelectionSizes};
 
 /// The maximum number of selections with the same response key at one place.
-const SAME: usize = 300;
+const MAX_SAME_KEY: usize = 300;
 /// The maximum nesting of [`figures::LISTS`] in introspection. Each list multiplies the size of the result by
 /// the thousands of fields of a large schema; common tools nest one list.
-const WITHIN: u32 = 2;
+const MAX_LIST_NESTING: u32 = 2;
 /// The maximum nesting of selections, with fragments resolved. It bounds the recursion over selections.
-const NESTING: u32 = 200;
+const MAX_NESTING: u32 = 200;
 
 /// The number of selections in the operations of a document, with fragments resolved.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct SelectionCounts {
 }
 
 /// Checks the figures of every operation and every fragment of a document, in time linear in its size.
-pub(crate) fn check_figures<'d>(
+pub(crate) fn check_sizes<'d>(
     document: &'d Document,
     fragments: &FragmentIndex<'d>,
     types: &ClientTypes,
@@ -50,15 +50,20 @@ pub(crate) fn check_figures<'d>(
 ) -> Result<SelectionCounts, Box<GraphqlError>> {
     let mut counts = SelectionCounts::default();
     let book = FigureBook::new(fragments, types);
-    for fragment in fragments.ordered() {
-        judge(&book.fragment(&fragment.name), "fragment", limits)?;
+    for fragment in fragments.dependency_order() {
+        check_limits(&book.fragment_sizes(&fragment.name), "fragment", limits)?;
     }
     for definition in &document.definitions {
         let Definition::Operation(operation) = definition else { continue };
-        let figures = book.count(selections(operation), root(operation, types));
-        judge(&figures, "operation", limits)?;
+        let figures = book.measure_selections(operation_selections(operation), root_type(operation, types));
+        check_limits(&figures, "operation", limits)?;
         if figures.fields > u64::from(limits.root_fields) {
-            return Err(over("operation", "a number of root fields", figures.fields, limits.root_fields));
+            return Err(limit_error(
+                "operation",
+                "a number of root fields",
+                figures.fields,
+                limits.root_fields,
+            ));
         }
         counts.largest = counts.largest.max(figures.selections);
         counts.total = counts.total.saturating_add(figures.selections);
@@ -73,45 +78,54 @@ pub(crate) fn check_repetition(
     fragments: &FragmentIndex<'_>,
 ) -> Result<(), Box<GraphqlError>> {
     document.definitions.iter().try_for_each(|definition| match definition {
-        Definition::Operation(operation) => repeated(&[selections(operation)], fragments),
+        Definition::Operation(operation) => {
+            check_repeated_keys(&[operation_selections(operation)], fragments)
+        }
         Definition::Fragment(_) => Ok(()),
     })
 }
 
 /// The root type of an operation; `None` if the schema does not support this kind of operation.
-pub(crate) fn root(operation: &OperationDefinition, types: &ClientTypes) -> Option<TypeId> {
+pub(crate) fn root_type(operation: &OperationDefinition, types: &ClientTypes) -> Option<TypeId> {
     match operation {
         OperationDefinition::Query(_) | OperationDefinition::SelectionSet(_) => {
-            Some(types.root(OperationKind::Query))
+            Some(types.root_type(OperationKind::Query))
         }
         OperationDefinition::Mutation(_) => types.mutation,
         OperationDefinition::Subscription(_) => None,
     }
 }
 
-fn judge(figures: &SelectionSizes, part: &str, limits: &GraphqlLimits) -> Result<(), Box<GraphqlError>> {
+fn check_limits(
+    figures: &SelectionSizes,
+    part: &str,
+    limits: &GraphqlLimits,
+) -> Result<(), Box<GraphqlError>> {
     let told = [
-        ("a nesting", figures.nesting, NESTING),
+        ("a nesting", figures.nesting, MAX_NESTING),
         ("a depth", figures.depth, limits.depth),
         ("a number of aliases", figures.aliases, limits.aliases),
         ("a number of selections", figures.selections, limits.selections),
         ("a cost", figures.cost, limits.cost),
-        ("a nesting of lists in `__schema` or `__type`", figures.lists, WITHIN),
+        ("a nesting of lists in `__schema` or `__type`", figures.lists, MAX_LIST_NESTING),
     ];
     match told.into_iter().find(|(_, count, most)| *count > u64::from(*most)) {
-        Some((what, count, most)) => Err(over(part, what, count, most)),
+        Some((what, count, most)) => Err(limit_error(part, what, count, most)),
         None => Ok(()),
     }
 }
 
-fn over(part: &str, what: &str, count: u64, most: u32) -> Box<GraphqlError> {
+fn limit_error(part: &str, what: &str, count: u64, most: u32) -> Box<GraphqlError> {
     let count = if count == u64::MAX { "too many to count".to_owned() } else { count.to_string() };
     let message = format!("the {part} has {what} of {count}; at most {most} is allowed here");
     Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message))
 }
 
 /// Checks how often a response key is selected at one place, below these selections of one object.
-fn repeated(selections: &[&SelectionSet], fragments: &FragmentIndex<'_>) -> Result<(), Box<GraphqlError>> {
+fn check_repeated_keys(
+    selections: &[&SelectionSet],
+    fragments: &FragmentIndex<'_>,
+) -> Result<(), Box<GraphqlError>> {
     let mut fields: HashMap<&str, Vec<&SelectionSet>> = HashMap::new();
     let mut open = selections.to_vec();
     while let Some(set) = open.pop() {
@@ -121,11 +135,14 @@ fn repeated(selections: &[&SelectionSet], fragments: &FragmentIndex<'_>) -> Resu
                     let key = field.alias.as_deref().unwrap_or(&field.name);
                     let known = fields.entry(key).or_default();
                     known.push(&field.selection_set);
-                    if known.len() > SAME {
-                        let message =
-                            format!("the operation selects `{key}` more than {SAME} times at one place");
+                    if known.len() > MAX_SAME_KEY {
+                        let message = format!(
+                            "the operation selects `{key}` more than {MAX_SAME_KEY} times at one place"
+                        );
                         let place = (field.position.line as u32, field.position.column as u32);
-                        return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message).at(place)));
+                        return Err(Box::new(
+                            GraphqlError::new(GraphqlErrorKind::Limit, message).with_location(place),
+                        ));
                     }
                 }
                 Selection::InlineFragment(fragment) => open.push(&fragment.selection_set),
@@ -137,7 +154,7 @@ fn repeated(selections: &[&SelectionSet], fragments: &FragmentIndex<'_>) -> Resu
         }
     }
     let composite = fields.values().filter(|sets| sets.iter().any(|set| !set.items.is_empty()));
-    composite.into_iter().try_for_each(|below| repeated(below, fragments))
+    composite.into_iter().try_for_each(|below| check_repeated_keys(below, fragments))
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@
 
 mod entities;
 mod link;
-mod represent;
-mod roots;
+mod object_path;
+mod representation;
+mod root_fields;
 mod select;
-mod way;
-mod words;
+mod translation;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use hive_router_query_planner::state::supergraph_state::SupergraphState;
 
 use super::data::{
     FieldLookup, ObjectGroup, PlanCall, PlanStep, PositionId, ResponsePosition, SlotField, StepId,
-    TypeFilter, both,
+    TypeFilter, intersect_types,
 };
 use super::types::{ClientTypes, TypeId};
-use super::values::{CallArgumentTexts, ValueSpeller, quoted};
+use super::values::{CallArgumentTexts, ValueSpeller, quote_json};
 use crate::{OperationKind, Subgraph, SubgraphBindings, SubgraphProtocol};
 use entities::{EntitiesAlias, EntitiesFetch};
 use select::DataPosition;
@@ -59,7 +59,7 @@ struct LoweredFetch<'f> {
     subgraph: &'f Subgraph,
     fragments: &'f [FragmentDefinition],
     variables: &'f [VariableDefinition],
-    outputs: &'f [FetchRewrite],
+    output_rewrites: &'f [FetchRewrite],
 }
 
 /// The objects that a fetch is made for.
@@ -67,7 +67,7 @@ struct LoweredFetch<'f> {
 struct FetchTarget {
     position: PositionId,
     /// The positions on the path to them, with the types of the objects that are included.
-    only: HashMap<PositionId, TypeFilter>,
+    type_filters: HashMap<PositionId, TypeFilter>,
 }
 
 impl<'f> LoweredFetch<'f> {
@@ -89,10 +89,10 @@ impl<'a> PlanLowering<'a> {
         subgraphs: &'a HashMap<Arc<str>, Subgraph>,
         kind: OperationKind,
     ) -> Self {
-        let declared = types.root(kind);
+        let declared = types.root_type(kind);
         let root = ResponsePosition {
             parent: None,
-            declared,
+            declared_type: declared,
             slots: Vec::new(),
             is_shared: false,
             children: HashMap::new(),
@@ -102,21 +102,23 @@ impl<'a> PlanLowering<'a> {
     }
 
     /// Lowers a node of the planner's plan.
-    pub(crate) fn node(&mut self, node: &PlanNode) -> LoweringResult {
+    pub(crate) fn lower_node(&mut self, node: &PlanNode) -> LoweringResult {
         match node {
-            PlanNode::Sequence(sequence) => sequence.nodes.iter().try_for_each(|node| self.node(node)),
-            PlanNode::Parallel(parallel) => parallel.nodes.iter().try_for_each(|node| self.node(node)),
-            PlanNode::Fetch(fetch) => self.fetch(fetch, FetchTarget { position: 0, only: HashMap::new() }),
+            PlanNode::Sequence(sequence) => sequence.nodes.iter().try_for_each(|node| self.lower_node(node)),
+            PlanNode::Parallel(parallel) => parallel.nodes.iter().try_for_each(|node| self.lower_node(node)),
+            PlanNode::Fetch(fetch) => {
+                self.lower_fetch(fetch, FetchTarget { position: 0, type_filters: HashMap::new() })
+            }
             PlanNode::Flatten(flatten) => match &*flatten.node {
-                PlanNode::Fetch(fetch) => self.fetch(fetch, self.target(&flatten.path)?),
+                PlanNode::Fetch(fetch) => self.lower_fetch(fetch, self.resolve_target(&flatten.path)?),
                 _ => Err(LoweringError("a path leads to something other than a fetch".to_owned())),
             },
-            PlanNode::BatchFetch(fetch) => self.batch(fetch),
+            PlanNode::BatchFetch(fetch) => self.lower_batch(fetch),
             PlanNode::Condition(condition) => {
                 for (branch, value) in [(&condition.if_clause, true), (&condition.else_clause, false)] {
                     let Some(branch) = branch else { continue };
                     self.conditions.push((condition.condition.as_str().into(), value));
-                    let done = self.node(branch);
+                    let done = self.lower_node(branch);
                     self.conditions.pop();
                     done?;
                 }
@@ -129,8 +131,8 @@ impl<'a> PlanLowering<'a> {
     }
 
     /// The position at the end of a path.
-    fn target(&self, path: &FlattenNodePath) -> Result<FetchTarget, LoweringError> {
-        let mut target = FetchTarget { position: 0, only: HashMap::new() };
+    fn resolve_target(&self, path: &FlattenNodePath) -> Result<FetchTarget, LoweringError> {
+        let mut target = FetchTarget { position: 0, type_filters: HashMap::new() };
         for segment in path.as_slice() {
             match segment {
                 FlattenNodePathSegment::Field(key) => {
@@ -139,9 +141,9 @@ impl<'a> PlanLowering<'a> {
                         *child.ok_or_else(|| LoweringError(format!("no position at `{path}`")))?;
                 }
                 FlattenNodePathSegment::TypeCondition(names) => {
-                    let only = self.only(names.iter().map(String::as_str));
-                    let known = target.only.entry(target.position).or_insert(None);
-                    *known = both(known, &only);
+                    let only = self.type_filter_for(names.iter().map(String::as_str));
+                    let known = target.type_filters.entry(target.position).or_insert(None);
+                    *known = intersect_types(known, &only);
                 }
                 FlattenNodePathSegment::List => {}
             }
@@ -151,7 +153,7 @@ impl<'a> PlanLowering<'a> {
 
     /// The types with these names, and the possible types of the abstract ones. Hidden types are included,
     /// since services may require data about them.
-    fn only<'n>(&self, names: impl Iterator<Item = &'n str>) -> TypeFilter {
+    fn type_filter_for<'n>(&self, names: impl Iterator<Item = &'n str>) -> TypeFilter {
         let mut types: BTreeSet<TypeId> = BTreeSet::new();
         for id in names.filter_map(|name| self.types.find(name)) {
             types.insert(id);
@@ -161,36 +163,37 @@ impl<'a> PlanLowering<'a> {
         Some(types.into_iter().collect())
     }
 
-    fn subgraph(&self, name: &str) -> Result<&'a Subgraph, LoweringError> {
+    fn find_subgraph(&self, name: &str) -> Result<&'a Subgraph, LoweringError> {
         self.subgraphs.get(name).ok_or_else(|| LoweringError(format!("there is no service `{name}`")))
     }
 
-    fn fetch(&mut self, node: &FetchNode, target: FetchTarget) -> LoweringResult {
-        let subgraph = self.subgraph(&node.service_name)?;
+    fn lower_fetch(&mut self, node: &FetchNode, target: FetchTarget) -> LoweringResult {
+        let subgraph = self.find_subgraph(&node.service_name)?;
         let outputs = node.output_rewrites.as_deref().unwrap_or_default();
         let document = &node.operation.document;
         let variables = document.operation.variable_definitions.as_deref().unwrap_or_default();
-        let fetch = LoweredFetch { subgraph, fragments: &document.fragments, variables, outputs };
-        let Some(requires) = &node.requires else { return self.roots(fetch, node, &target) };
+        let fetch =
+            LoweredFetch { subgraph, fragments: &document.fragments, variables, output_rewrites: outputs };
+        let Some(requires) = &node.requires else { return self.lower_roots(fetch, node, &target) };
         let field = document.operation.selection_set.entities_field();
         let alias = EntitiesAlias {
             field: field
                 .ok_or_else(|| LoweringError("a fetch of entities without `_entities`".to_owned()))?,
             variable: "representations",
             requires,
-            inputs: node.input_rewrites.as_deref().unwrap_or_default(),
-            outputs,
+            input_rewrites: node.input_rewrites.as_deref().unwrap_or_default(),
+            output_rewrites: outputs,
             targets: vec![target],
         };
-        let node_variables = names(node.variable_usages.iter().flatten());
-        self.entities(
+        let node_variables = to_boxed_names(node.variable_usages.iter().flatten());
+        self.lower_entities(
             fetch,
             EntitiesFetch { node_variables, operation: &node.operation, aliases: vec![alias] },
         )
     }
 
-    fn batch(&mut self, node: &BatchFetchNode) -> LoweringResult {
-        let subgraph = self.subgraph(&node.service_name)?;
+    fn lower_batch(&mut self, node: &BatchFetchNode) -> LoweringResult {
+        let subgraph = self.find_subgraph(&node.service_name)?;
         let document = &node.operation.document;
         let mut aliases = Vec::new();
         for alias in &node.entity_batch.aliases {
@@ -199,25 +202,27 @@ impl<'a> PlanLowering<'a> {
                 _ => None,
             });
             let targets: Result<Vec<FetchTarget>, LoweringError> =
-                alias.merge_paths.iter().map(|path| self.target(path)).collect();
+                alias.merge_paths.iter().map(|path| self.resolve_target(path)).collect();
             aliases.push(EntitiesAlias {
                 field: field.ok_or_else(|| LoweringError(format!("a batch without `{}`", alias.alias)))?,
                 variable: &alias.representations_variable_name,
                 requires: &alias.requires,
-                inputs: alias.input_rewrites.as_deref().unwrap_or_default(),
-                outputs: alias.output_rewrites.as_deref().unwrap_or_default(),
+                input_rewrites: alias.input_rewrites.as_deref().unwrap_or_default(),
+                output_rewrites: alias.output_rewrites.as_deref().unwrap_or_default(),
                 targets: targets?,
             });
         }
         let variables = document.operation.variable_definitions.as_deref().unwrap_or_default();
-        let fetch = LoweredFetch { subgraph, fragments: &document.fragments, variables, outputs: &[] };
+        let fetch =
+            LoweredFetch { subgraph, fragments: &document.fragments, variables, output_rewrites: &[] };
         let representations: Vec<&str> = aliases.iter().map(|alias| alias.variable).collect();
         let variables = node.variable_usages.iter().flatten();
-        let node_variables = names(variables.filter(|name| !representations.contains(&name.as_str())));
-        self.entities(fetch, EntitiesFetch { node_variables, operation: &node.operation, aliases })
+        let node_variables =
+            to_boxed_names(variables.filter(|name| !representations.contains(&name.as_str())));
+        self.lower_entities(fetch, EntitiesFetch { node_variables, operation: &node.operation, aliases })
     }
 
-    fn push(
+    fn push_step(
         &mut self,
         subgraph: &Subgraph,
         call: PlanCall,
@@ -229,11 +234,15 @@ impl<'a> PlanLowering<'a> {
         let service = Arc::clone(&subgraph.name);
         let (SubgraphProtocol::Rest(bindings) | SubgraphProtocol::Remote { bindings, .. }) = &subgraph.kind;
         let bindings = Arc::clone(bindings);
-        self.steps.push(PlanStep { service, bindings, call, groups, conditions, after });
+        self.steps.push(PlanStep { service, bindings, call, groups, conditions, dependencies: after });
     }
 
     /// Lowers a part of the plan that depends on variables.
-    fn under<T>(&mut self, conditions: Vec<(Arc<str>, bool)>, lower: impl FnOnce(&mut Self) -> T) -> T {
+    fn with_conditions<T>(
+        &mut self,
+        conditions: Vec<(Arc<str>, bool)>,
+        lower: impl FnOnce(&mut Self) -> T,
+    ) -> T {
         let outer = self.conditions.len();
         self.conditions.extend(conditions);
         let done = lower(self);
@@ -242,7 +251,7 @@ impl<'a> PlanLowering<'a> {
     }
 
     /// Adds a field whose value is the slot itself.
-    fn value(
+    fn add_slot_value(
         &mut self,
         fetch: LoweredFetch<'_>,
         spot: &DataPosition<'_>,
@@ -251,42 +260,47 @@ impl<'a> PlanLowering<'a> {
         let key = field.selection_identifier();
         let entry = SlotField {
             field: field.name.as_str().into(),
-            only: spot.only.clone(),
-            lookup: FieldLookup::Itself,
+            type_filter: spot.type_filter.clone(),
+            lookup: FieldLookup::WholeValue,
             is_renamed: false,
             is_conditional: spot.is_conditional,
-            spelling: self.spelling(fetch, spot.parent, &field.name),
+            spelling: self.field_spelling(fetch, spot.parent, &field.name),
         };
-        self.positions[spot.position].slots[spot.slot].add(key, entry);
-        self.below(fetch, spot, field, key, &mut vec![key.to_owned()])
+        self.positions[spot.position].slots[spot.slot].add_entry(key, entry);
+        self.record_subselection(fetch, spot, field, key, &mut vec![key.to_owned()])
     }
 
-    fn arguments(&self, fetch: LoweredFetch<'_>, parent: &str, field: &FieldSelection) -> CallArgumentTexts {
+    fn lower_arguments(
+        &self,
+        fetch: LoweredFetch<'_>,
+        parent: &str,
+        field: &FieldSelection,
+    ) -> CallArgumentTexts {
         let speller = ValueSpeller { types: self.types, bindings: Some(fetch.bindings()) };
         let declared = self.types.find(parent).and_then(|id| self.types.field(id, &field.name));
         let mut arguments = Vec::new();
         for argument in declared.map(|field| field.arguments.as_slice()).unwrap_or_default() {
             let given = field.arguments.iter().flatten().find(|(name, _)| **name == *argument.name);
-            let default = argument.default.as_ref().map(|value| speller.literal(value, &argument.ty));
+            let default = argument.default.as_ref().map(|value| speller.literal_json(value, &argument.ty));
             let value = match given {
-                Some((_, value)) => speller.template(value, &argument.ty, default),
+                Some((_, value)) => speller.build_template(value, &argument.ty, default),
                 None => match default {
                     Some(text) => super::values::ValueTemplate::Text(text),
                     None => continue,
                 },
             };
-            arguments.push((quoted(&argument.name), value));
+            arguments.push((quote_json(&argument.name), value));
         }
         CallArgumentTexts(arguments)
     }
 }
 
-fn names<'n>(names: impl Iterator<Item = &'n String>) -> Box<[Box<str>]> {
+fn to_boxed_names<'n>(names: impl Iterator<Item = &'n String>) -> Box<[Box<str>]> {
     names.map(|name| name.as_str().into()).collect()
 }
 
 /// The variables that decide whether a field or fragment is included, with their required values.
-fn conditions(skip: &Option<String>, include: &Option<String>) -> Vec<(Arc<str>, bool)> {
+fn inclusion_conditions(skip: &Option<String>, include: &Option<String>) -> Vec<(Arc<str>, bool)> {
     let skip = skip.iter().map(|name| (name.as_str().into(), false));
     skip.chain(include.iter().map(|name| (name.as_str().into(), true))).collect()
 }

@@ -4,8 +4,8 @@ use graphql_tools::static_graphql::query::{
     Definition, Document, InlineFragment, OperationDefinition, Selection, SelectionSet, VariableDefinition,
 };
 
-use super::limits::fragments::{FragmentIndex, selections};
-use super::shortened;
+use super::limits::fragments::{FragmentIndex, operation_selections};
+use super::shorten_text;
 use crate::OperationKind;
 use crate::error::{GraphqlError, GraphqlErrorKind};
 
@@ -19,7 +19,10 @@ pub(super) struct DocumentOperation<'d> {
 
 impl<'d> DocumentOperation<'d> {
     /// Selects the operation with this name, or the only operation.
-    pub(super) fn chosen(document: &'d Document, name: Option<&str>) -> Result<Self, Box<GraphqlError>> {
+    pub(super) fn from_document(
+        document: &'d Document,
+        name: Option<&str>,
+    ) -> Result<Self, Box<GraphqlError>> {
         let mut found: Option<&OperationDefinition> = None;
         for definition in &document.definitions {
             let Definition::Operation(operation) = definition else { continue };
@@ -39,7 +42,7 @@ impl<'d> DocumentOperation<'d> {
             }
         }
         let missing = || match name {
-            Some(name) => format!("the document has no operation `{}`", shortened(name)),
+            Some(name) => format!("the document has no operation `{}`", shorten_text(name)),
             None => "the document has no operation".to_owned(),
         };
         let definition = found.ok_or_else(|| GraphqlError::new(GraphqlErrorKind::Operation, missing()))?;
@@ -54,17 +57,17 @@ impl<'d> DocumentOperation<'d> {
                 return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Operation, message)));
             }
         };
-        Ok(Self { kind, variables, selections: selections(definition), definition })
+        Ok(Self { kind, variables, selections: operation_selections(definition), definition })
     }
 
     /// A document with only this operation and the fragments that it reaches, without introspection; `None`
     /// if nothing remains.
-    pub(super) fn planned(&self, fragments: &FragmentIndex<'d>) -> Option<Document> {
-        let left = left(self.selections, fragments);
+    pub(super) fn planner_document(&self, fragments: &FragmentIndex<'d>) -> Option<Document> {
+        let left = without_introspection(self.selections, fragments);
         if left.items.is_empty() {
             return None;
         }
-        let reached = fragments.reached(&left);
+        let reached = fragments.reachable_fragments(&left);
         let reached: Vec<Definition> = reached.into_iter().cloned().map(Definition::Fragment).collect();
         let mut definition = self.definition.clone();
         let selections = match &mut definition {
@@ -81,7 +84,7 @@ impl<'d> DocumentOperation<'d> {
 }
 
 /// A selection of a root type without `__schema`, `__type` and `__typename`, with its fragments inlined.
-fn left(selections: &SelectionSet, fragments: &FragmentIndex<'_>) -> SelectionSet {
+fn without_introspection(selections: &SelectionSet, fragments: &FragmentIndex<'_>) -> SelectionSet {
     let mut items = Vec::new();
     for item in &selections.items {
         match item {
@@ -89,14 +92,14 @@ fn left(selections: &SelectionSet, fragments: &FragmentIndex<'_>) -> SelectionSe
             Selection::Field(_) => items.push(item.clone()),
             Selection::InlineFragment(fragment) => {
                 let mut fragment = fragment.clone();
-                fragment.selection_set = left(&fragment.selection_set, fragments);
+                fragment.selection_set = without_introspection(&fragment.selection_set, fragments);
                 if !fragment.selection_set.items.is_empty() {
                     items.push(Selection::InlineFragment(fragment));
                 }
             }
             Selection::FragmentSpread(spread) => {
                 let Some(fragment) = fragments.get(&spread.fragment_name) else { continue };
-                let selection_set = left(&fragment.selection_set, fragments);
+                let selection_set = without_introspection(&fragment.selection_set, fragments);
                 if !selection_set.items.is_empty() {
                     items.push(Selection::InlineFragment(InlineFragment {
                         position: spread.position,

@@ -19,7 +19,7 @@ use graphql_tools::static_graphql::schema::{
 };
 
 /// The prefix of all names that the gateway gives to its own fields.
-const OWN: &str = "orfa_";
+const GATEWAY_PREFIX: &str = "orfa_";
 /// The arguments of `@join__type` and `@join__field` that are field sets.
 const FIELD_SETS: [&str; 3] = ["key", "requires", "provides"];
 
@@ -40,7 +40,7 @@ type FieldSignature<'d> = (&'d str, String);
 
 impl ReservedNames {
     /// The names in the field sets of a supergraph.
-    pub(crate) fn of(supergraph: &SchemaDocument) -> Self {
+    pub(crate) fn from_supergraph(supergraph: &SchemaDocument) -> Self {
         let mut names = HashSet::new();
         let mut add = |directives: &[Directive]| {
             let arguments = directives.iter().flat_map(|directive| &directive.arguments);
@@ -64,17 +64,17 @@ impl ReservedNames {
     }
 
     /// Whether a step may use this key for a field other than the one with this name and no arguments.
-    fn has(&self, key: &str) -> bool {
-        key.starts_with('_') || key.starts_with(OWN) || self.0.contains(key)
+    fn is_reserved(&self, key: &str) -> bool {
+        key.starts_with('_') || key.starts_with(GATEWAY_PREFIX) || self.0.contains(key)
     }
 }
 
 impl<'d> ResponseKeys<'d> {
     /// Computes the keys of all fields of a document.
-    pub(crate) fn of(document: &'d Document, reserved: &'d ReservedNames) -> Self {
+    pub(crate) fn from_document(document: &'d Document, reserved: &'d ReservedNames) -> Self {
         let mut keys = Self { reserved, fields: HashMap::new() };
         for definition in &document.definitions {
-            keys.add(match definition {
+            keys.add_selections(match definition {
                 Definition::Fragment(fragment) => &fragment.selection_set,
                 Definition::Operation(OperationDefinition::Query(query)) => &query.selection_set,
                 Definition::Operation(OperationDefinition::Mutation(mutation)) => &mutation.selection_set,
@@ -85,40 +85,41 @@ impl<'d> ResponseKeys<'d> {
         keys
     }
 
-    fn add(&mut self, selections: &'d SelectionSet) {
+    fn add_selections(&mut self, selections: &'d SelectionSet) {
         for item in &selections.items {
             match item {
                 Selection::Field(field) => {
                     let key = response_key(field);
-                    let known = self.fields.entry(key).or_insert_with(|| match self.reserved.has(key) {
-                        true => HashMap::from([((key, String::new()), 0)]),
-                        false => HashMap::new(),
-                    });
+                    let known =
+                        self.fields.entry(key).or_insert_with(|| match self.reserved.is_reserved(key) {
+                            true => HashMap::from([((key, String::new()), 0)]),
+                            false => HashMap::new(),
+                        });
                     let next = known.len();
-                    known.entry(signature(field)).or_insert(next);
-                    self.add(&field.selection_set);
+                    known.entry(field_signature(field)).or_insert(next);
+                    self.add_selections(&field.selection_set);
                 }
-                Selection::InlineFragment(fragment) => self.add(&fragment.selection_set),
+                Selection::InlineFragment(fragment) => self.add_selections(&fragment.selection_set),
                 Selection::FragmentSpread(_) => {}
             }
         }
     }
 
     /// The key under which a field of the document is planned.
-    pub(crate) fn planned<'f>(&self, field: &'f Field) -> Cow<'f, str> {
+    pub(crate) fn planned_key<'f>(&self, field: &'f Field) -> Cow<'f, str> {
         let key = response_key(field);
-        let number = self.fields.get(key).and_then(|known| known.get(&signature(field)));
+        let number = self.fields.get(key).and_then(|known| known.get(&field_signature(field)));
         match number {
             None | Some(0) => Cow::Borrowed(key),
-            Some(number) => Cow::Owned(format!("{OWN}{number}_{key}")),
+            Some(number) => Cow::Owned(format!("{GATEWAY_PREFIX}{number}_{key}")),
         }
     }
 
     /// Renames the fields in the planner's copy of the document. `__typename` keeps its name, as steps
     /// request it too.
-    pub(crate) fn rename(&self, document: &mut Document) {
+    pub(crate) fn rename_fields(&self, document: &mut Document) {
         for definition in &mut document.definitions {
-            self.rename_all(match definition {
+            self.rename_selections(match definition {
                 Definition::Fragment(fragment) => &mut fragment.selection_set,
                 Definition::Operation(OperationDefinition::Query(query)) => &mut query.selection_set,
                 Definition::Operation(OperationDefinition::Mutation(mutation)) => &mut mutation.selection_set,
@@ -128,18 +129,18 @@ impl<'d> ResponseKeys<'d> {
         }
     }
 
-    fn rename_all(&self, selections: &mut SelectionSet) {
+    fn rename_selections(&self, selections: &mut SelectionSet) {
         for item in &mut selections.items {
             match item {
                 Selection::Field(field) if field.name == "__typename" => {
                     (field.alias, field.directives) = (None, Vec::new());
                 }
                 Selection::Field(field) => {
-                    let key = self.planned(field).into_owned();
+                    let key = self.planned_key(field).into_owned();
                     field.alias = (key != field.name).then_some(key);
-                    self.rename_all(&mut field.selection_set);
+                    self.rename_selections(&mut field.selection_set);
                 }
-                Selection::InlineFragment(fragment) => self.rename_all(&mut fragment.selection_set),
+                Selection::InlineFragment(fragment) => self.rename_selections(&mut fragment.selection_set),
                 Selection::FragmentSpread(_) => {}
             }
         }
@@ -148,8 +149,9 @@ impl<'d> ResponseKeys<'d> {
 
 /// The client's key for a planned key.
 pub(crate) fn client_key(planned: &str) -> &str {
-    let key =
-        planned.strip_prefix(OWN).map(|rest| rest.trim_start_matches(|letter: char| letter.is_ascii_digit()));
+    let key = planned
+        .strip_prefix(GATEWAY_PREFIX)
+        .map(|rest| rest.trim_start_matches(|letter: char| letter.is_ascii_digit()));
     key.and_then(|key| key.strip_prefix('_')).unwrap_or(planned)
 }
 
@@ -157,7 +159,7 @@ fn response_key(field: &Field) -> &str {
     field.alias.as_deref().unwrap_or(&field.name)
 }
 
-fn signature(field: &Field) -> FieldSignature<'_> {
+fn field_signature(field: &Field) -> FieldSignature<'_> {
     let mut text = String::new();
     write_members(&field.arguments, &mut text);
     (&field.name, text)

@@ -6,7 +6,7 @@
 //! copied as a whole are detected here, too (`copied.rs`).
 
 mod collect;
-mod copied;
+mod copied_fields;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use indexmap::IndexMap;
 use json::MemberName;
 
 use super::data::{
-    FieldLookup, PositionId, ResponsePosition, SlotField, SlotId, SlotOrigin, TypeFilter, has,
+    FieldLookup, PositionId, ResponsePosition, SlotField, SlotId, SlotOrigin, TypeFilter, allows_type,
 };
 use super::response_keys::ResponseKeys;
 use super::types::{ClientTypeRef, ClientTypes, TypeId};
-use super::values::quoted;
-use super::{MAX_PLAN_BYTES, QueryPlan, weight};
+use super::values::quote_json;
+use super::{MAX_PLAN_BYTES, QueryPlan, plan_memory};
 use crate::error::ResponsePathStep;
 use collect::CollectedField;
-pub(crate) use copied::{CopiedField, PlainKind};
+pub(crate) use copied_fields::{CopiedField, PlainKind};
 
 pub(crate) type ShapeId = usize;
 
@@ -45,16 +45,16 @@ pub(crate) struct ResponseShape {
 /// The fields of objects of some types.
 #[derive(Debug)]
 pub(crate) struct ShapeVariant {
-    pub(crate) only: TypeFilter,
+    pub(crate) type_filter: TypeFilter,
     pub(crate) fields: Box<[ShapeField]>,
     /// The number of fields that writing an object counts as: conditions take as long as fields.
     pub(crate) steps: usize,
     /// Whether the order of the fields depends on variables.
-    pub(crate) is_loose: bool,
+    pub(crate) has_variable_order: bool,
     /// The slot whose object the fields are copied from, if that is possible in one pass (`copied.rs`).
-    pub(crate) copies: Option<SlotId>,
+    pub(crate) copy_slot: Option<SlotId>,
     /// The number of values that are read for the fields.
-    pub(crate) reads: usize,
+    pub(crate) read_count: usize,
     /// The member lookups in each slot's object.
     pub(crate) scans: Box<[MemberScan]>,
 }
@@ -74,21 +74,21 @@ pub(crate) struct MemberScan {
 pub(crate) struct ShapeField {
     pub(crate) key: Arc<str>,
     /// The key under which it is planned.
-    pub(crate) planned: Arc<str>,
+    pub(crate) planned_key: Arc<str>,
     /// The key as a JSON member name, with quotes and colon.
-    pub(crate) quoted: Bytes,
+    pub(crate) member_name: Bytes,
     pub(crate) name: Box<str>,
     pub(crate) ty: ClientTypeRef,
     pub(crate) source: FieldSource,
     /// The selection of its objects.
     pub(crate) shape: Option<ShapeId>,
     /// The position of its objects.
-    pub(crate) child: Option<PositionId>,
+    pub(crate) child_position: Option<PositionId>,
     /// The way that it is copied from an object, if that is possible.
-    pub(crate) copied: Option<CopiedField>,
+    pub(crate) copied_field: Option<CopiedField>,
     /// Its occurrences in the selection, with their places and conditions. The first occurrence whose
     /// condition is met applies. An unconditional occurrence ends the list.
-    pub(crate) when: Vec<(usize, InclusionConditions)>,
+    pub(crate) occurrences: Vec<(usize, InclusionConditions)>,
     pub(crate) location: (u32, u32),
 }
 
@@ -111,19 +111,19 @@ pub(crate) struct ShapeRead {
     /// Its number among the reads of the object.
     pub(crate) number: usize,
     pub(crate) slot: SlotId,
-    pub(crate) only: TypeFilter,
+    pub(crate) type_filter: TypeFilter,
     pub(crate) lookup: FieldLookup,
     pub(crate) spelling: Option<Arc<HashMap<Box<str>, Box<str>>>>,
     /// The slot of the value's objects.
-    pub(crate) below: Option<SlotId>,
+    pub(crate) value_slot: Option<SlotId>,
 }
 
 /// A selection set with the conditions under which it is included.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct ConditionalSelection {
     /// The address of the selection set, which identifies it during the document's lifetime.
-    set: usize,
-    when: InclusionConditions,
+    set_address: usize,
+    conditions: InclusionConditions,
 }
 
 /// A builder of a document's shapes.
@@ -132,8 +132,8 @@ pub(crate) struct ShapeBuilder<'d> {
     positions: &'d [ResponsePosition],
     keys: &'d ResponseKeys<'d>,
     fragments: HashMap<&'d str, &'d FragmentDefinition>,
-    sets: HashMap<usize, &'d SelectionSet>,
-    known: HashMap<(Option<PositionId>, TypeId, Vec<ConditionalSelection>), ShapeId>,
+    selection_sets: HashMap<usize, &'d SelectionSet>,
+    shape_ids: HashMap<(Option<PositionId>, TypeId, Vec<ConditionalSelection>), ShapeId>,
     pub(crate) shapes: Vec<ResponseShape>,
     /// The number of scans so far.
     pub(crate) scans: usize,
@@ -146,12 +146,12 @@ pub(crate) struct ShapeBuilder<'d> {
 impl MemberScan {
     /// The number of names that are compared one by one. Among more names, a member is found by a hash, which
     /// takes about as long as this number of comparisons.
-    pub(crate) const FEW: usize = 16;
+    pub(crate) const MAX_LINEAR_NAMES: usize = 16;
 
     /// Returns the index of a member's name among the names.
     #[inline]
     pub(crate) fn find(&self, key: MemberName<'_>) -> Option<usize> {
-        if self.names.len() <= Self::FEW {
+        if self.names.len() <= Self::MAX_LINEAR_NAMES {
             return self.names.keys().position(|name| key.equals(name));
         }
         self.names.get_index_of(&*key.node().string()?)
@@ -159,7 +159,7 @@ impl MemberScan {
 
     /// The number of comparisons that take as long as [`MemberScan::find`].
     pub(crate) fn comparisons(&self) -> usize {
-        self.names.len().min(Self::FEW)
+        self.names.len().min(Self::MAX_LINEAR_NAMES)
     }
 
     /// Whether the name with this index is that of a read with this number or a higher one.
@@ -185,7 +185,7 @@ impl QueryPlan {
             };
             let variants = shapes.iter().flat_map(|shape| &self.shapes[*shape].variants);
             let fields = variants.flat_map(|variant| &variant.fields);
-            let fields: Vec<&ShapeField> = fields.filter(|field| field.planned == *key).collect();
+            let fields: Vec<&ShapeField> = fields.filter(|field| field.planned_key == *key).collect();
             let Some(field) = fields.first() else { return };
             path.push(ResponsePathStep::Key(Arc::clone(&field.key)));
             shapes = fields.iter().filter_map(|field| field.shape).collect();
@@ -197,7 +197,7 @@ impl QueryPlan {
 
 /// The work limit: one unit for each field of a selection, and more for comparing fields with each other.
 /// Objects of different types may multiply selections at each level.
-const WORK: usize = 500_000;
+const MAX_WORK: usize = 500_000;
 
 impl<'d> ShapeBuilder<'d> {
     pub(crate) fn new(
@@ -215,8 +215,8 @@ impl<'d> ShapeBuilder<'d> {
             positions,
             keys,
             fragments: fragments.collect(),
-            sets: HashMap::new(),
-            known: HashMap::new(),
+            selection_sets: HashMap::new(),
+            shape_ids: HashMap::new(),
             shapes: Vec::new(),
             scans: 0,
             work: 0,
@@ -226,46 +226,46 @@ impl<'d> ShapeBuilder<'d> {
 
     /// Whether the limit of work or memory was exceeded, so that shapes are incomplete.
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.work > WORK || self.bytes > MAX_PLAN_BYTES
+        self.work > MAX_WORK || self.bytes > MAX_PLAN_BYTES
     }
 
     /// Builds the shape of an operation.
-    pub(crate) fn root(&mut self, selections: &'d SelectionSet, root: TypeId) -> ShapeId {
-        let part = self.part(selections, [].into());
-        self.shape(Some(0), root, vec![part])
+    pub(crate) fn root_shape(&mut self, selections: &'d SelectionSet, root: TypeId) -> ShapeId {
+        let part = self.add_part(selections, [].into());
+        self.add_shape(Some(0), root, vec![part])
     }
 
-    fn part(&mut self, set: &'d SelectionSet, when: InclusionConditions) -> ConditionalSelection {
+    fn add_part(&mut self, set: &'d SelectionSet, when: InclusionConditions) -> ConditionalSelection {
         let address = std::ptr::from_ref(set).addr();
-        self.sets.insert(address, set);
-        ConditionalSelection { set: address, when }
+        self.selection_sets.insert(address, set);
+        ConditionalSelection { set_address: address, conditions: when }
     }
 
-    fn shape(
+    fn add_shape(
         &mut self,
         position: Option<PositionId>,
         parent: TypeId,
         parts: Vec<ConditionalSelection>,
     ) -> ShapeId {
         let key = (position, parent, parts);
-        if let Some(known) = self.known.get(&key) {
+        if let Some(known) = self.shape_ids.get(&key) {
             return *known;
         }
         let id = self.shapes.len();
         self.shapes.push(ResponseShape { position, parent, variants: Vec::new() });
         let parts = key.2.clone();
-        self.known.insert(key, id);
+        self.shape_ids.insert(key, id);
         let mut variants = Vec::new();
-        if self.types.is_object(parent) || !self.is_divided(parent, &parts) {
-            let fields = self.fields(position, parent, parent, &parts);
-            variants.push(self.variant(None, position, fields));
+        if self.types.is_object(parent) || !self.has_type_conditions(parent, &parts) {
+            let fields = self.object_fields(position, parent, parent, &parts);
+            variants.push(self.build_variant(None, position, fields));
         } else {
             for object in self.types.objects(parent) {
                 if self.is_exhausted() {
                     break;
                 }
-                let fields = self.fields(position, *object, parent, &parts);
-                variants.push(self.variant(Some([*object].into()), position, fields));
+                let fields = self.object_fields(position, *object, parent, &parts);
+                variants.push(self.build_variant(Some([*object].into()), position, fields));
             }
         }
         self.shapes[id].variants = variants;
@@ -273,7 +273,7 @@ impl<'d> ShapeBuilder<'d> {
     }
 
     /// Numbers the reads of fields, groups them by slot, and counts the memory.
-    fn variant(
+    fn build_variant(
         &mut self,
         only: TypeFilter,
         position: Option<PositionId>,
@@ -301,20 +301,29 @@ impl<'d> ShapeBuilder<'d> {
             }
         }
         let conditions = |(_, when): &(usize, InclusionConditions)| when.len();
-        let steps =
-            |field: &ShapeField| field.when.len().max(1) + field.when.iter().map(conditions).sum::<usize>();
+        let steps = |field: &ShapeField| {
+            field.occurrences.len().max(1) + field.occurrences.iter().map(conditions).sum::<usize>()
+        };
         let steps = 1 + fields.iter().map(steps).sum::<usize>();
-        let is_loose = fields.iter().any(|field| field.when.len() > 1);
-        let copies = self.copies(position, &mut fields);
-        let variant = ShapeVariant { only, fields, steps, is_loose, copies, reads, scans: scans.into() };
-        self.bytes += size_of::<ShapeVariant>() + weight::variant(&variant);
+        let is_loose = fields.iter().any(|field| field.occurrences.len() > 1);
+        let copies = self.find_copy_slot(position, &mut fields);
+        let variant = ShapeVariant {
+            type_filter: only,
+            fields,
+            steps,
+            has_variable_order: is_loose,
+            copy_slot: copies,
+            read_count: reads,
+            scans: scans.into(),
+        };
+        self.bytes += size_of::<ShapeVariant>() + plan_memory::variant_bytes(&variant);
         variant
     }
 
     /// Whether a selection has different fields for the possible types of an abstract type.
-    fn is_divided(&self, parent: TypeId, parts: &[ConditionalSelection]) -> bool {
+    fn has_type_conditions(&self, parent: TypeId, parts: &[ConditionalSelection]) -> bool {
         let all = |condition: &str| self.types.find(condition) == Some(parent);
-        fn divides<'d>(
+        fn set_has_type_condition<'d>(
             set: &'d SelectionSet,
             fragments: &HashMap<&str, &'d FragmentDefinition>,
             all: &dyn Fn(&str) -> bool,
@@ -323,22 +332,22 @@ impl<'d> ShapeBuilder<'d> {
                 Selection::Field(_) => false,
                 Selection::InlineFragment(fragment) => {
                     fragment.type_condition.as_ref().is_some_and(|name| !all(name.as_ref()))
-                        || divides(&fragment.selection_set, fragments, all)
+                        || set_has_type_condition(&fragment.selection_set, fragments, all)
                 }
                 Selection::FragmentSpread(spread) => {
                     fragments.get(spread.fragment_name.as_str()).is_some_and(|fragment| {
                         !all(fragment.type_condition.as_ref())
-                            || divides(&fragment.selection_set, fragments, all)
+                            || set_has_type_condition(&fragment.selection_set, fragments, all)
                     })
                 }
             })
         }
-        let sets = parts.iter().filter_map(|part| self.sets.get(&part.set));
-        sets.into_iter().any(|set| divides(set, &self.fragments, &all))
+        let sets = parts.iter().filter_map(|part| self.selection_sets.get(&part.set_address));
+        sets.into_iter().any(|set| set_has_type_condition(set, &self.fragments, &all))
     }
 
     /// The fields of an object.
-    fn fields(
+    fn object_fields(
         &mut self,
         position: Option<PositionId>,
         object: TypeId,
@@ -348,16 +357,16 @@ impl<'d> ShapeBuilder<'d> {
         let mut collected: Vec<CollectedField<'d>> = Vec::new();
         let mut visited = Vec::new();
         for part in parts {
-            let Some(set) = self.sets.get(&part.set).copied() else { continue };
-            self.collect(set, object, &part.when, &mut visited, &mut collected);
+            let Some(set) = self.selection_sets.get(&part.set_address).copied() else { continue };
+            self.collect_fields(set, object, &part.conditions, &mut visited, &mut collected);
         }
         let fields = collected.iter().map(|field| field.fields.len()).sum::<usize>();
         self.work += 1 + fields + (visited.len() + fields).pow(2) / 256;
-        collected.into_iter().filter_map(|field| self.field(position, object, parent, field)).collect()
+        collected.into_iter().filter_map(|field| self.build_field(position, object, parent, field)).collect()
     }
 
     /// The field with these occurrences; `None` if its type does not exist or a limit was exceeded.
-    fn field(
+    fn build_field(
         &mut self,
         position: Option<PositionId>,
         object: TypeId,
@@ -375,14 +384,14 @@ impl<'d> ShapeBuilder<'d> {
         let when = when.map(|(place, (_, when))| (place, when.clone())).collect();
         let declared =
             self.types.field(object, &first.name).or_else(|| self.types.field(parent, &first.name));
-        let planned: Arc<str> = self.keys.planned(first).into();
+        let planned: Arc<str> = self.keys.planned_key(first).into();
         let child = position.and_then(|position| self.positions[position].children.get(&planned).copied());
         let source = match first.name.as_str() {
             "__typename" => FieldSource::Typename,
-            "__schema" | "__type" => FieldSource::Introspection(self.whole(&fields)),
+            "__schema" | "__type" => FieldSource::Introspection(self.merge_occurrences(&fields)),
             _ => {
                 let object = self.types.is_object(object).then_some(object);
-                self.slots(position, object, &first.name, &planned, child)
+                self.slot_reads(position, object, &first.name, &planned, child)
             }
         };
         let ty = match &source {
@@ -391,22 +400,37 @@ impl<'d> ShapeBuilder<'d> {
             }
             _ => declared?.ty.clone(),
         };
-        let is_composite = self.types.is_composite(ty.named()) && matches!(source, FieldSource::Slots(_));
+        let is_composite =
+            self.types.is_composite(ty.named_type()) && matches!(source, FieldSource::Slots(_));
         let shape = is_composite.then(|| {
-            let parts =
-                fields.iter().map(|(field, when)| self.part(&field.selection_set, when.clone())).collect();
-            self.shape(child, ty.named(), parts)
+            let parts = fields
+                .iter()
+                .map(|(field, when)| self.add_part(&field.selection_set, when.clone()))
+                .collect();
+            self.add_shape(child, ty.named_type(), parts)
         });
-        let mut member = quoted(key).to_vec();
+        let mut member = quote_json(key).to_vec();
         member.push(b':');
         let (key, name) = (key.into(), first.name.as_str().into());
         let (quoted, copied) = (member.into(), None);
-        Some(ShapeField { key, planned, quoted, name, ty, source, shape, child, copied, when, location })
+        Some(ShapeField {
+            key,
+            planned_key: planned,
+            member_name: quoted,
+            name,
+            ty,
+            source,
+            shape,
+            child_position: child,
+            copied_field: copied,
+            occurrences: when,
+            location,
+        })
     }
 
     /// The slots from which a field with this name and planned key is read, for objects of one type or of
     /// all.
-    fn slots(
+    fn slot_reads(
         &self,
         position: Option<PositionId>,
         object: Option<TypeId>,
@@ -416,25 +440,27 @@ impl<'d> ShapeBuilder<'d> {
     ) -> FieldSource {
         let below = |slot| {
             let slots = &self.positions[child?].slots;
-            slots.iter().position(|known| known.from == SlotOrigin::Parent(slot))
+            slots.iter().position(|known| known.origin == SlotOrigin::Parent(slot))
         };
         let slots = position.map(|position| self.positions[position].slots.as_slice()).unwrap_or_default();
         let reads = slots.iter().enumerate().flat_map(|(slot, known)| {
             let entries = known.fields.get(key).map(Vec::as_slice).unwrap_or_default();
             let is_seen = move |entry: &&SlotField| {
                 let hides = |other: &SlotField| {
-                    other.is_renamed && (other.only.is_none() || other.only == entry.only)
+                    other.is_renamed
+                        && (other.type_filter.is_none() || other.type_filter == entry.type_filter)
                 };
                 *entry.field == *name && (entry.is_renamed || !entries.iter().any(hides))
             };
-            let entries_of_object = entries.iter().filter(move |entry| has(&entry.only, object));
+            let entries_of_object =
+                entries.iter().filter(move |entry| allows_type(&entry.type_filter, object));
             entries_of_object.filter(is_seen).map(move |entry| ShapeRead {
                 number: 0,
                 slot,
-                only: entry.only.clone(),
+                type_filter: entry.type_filter.clone(),
                 lookup: entry.lookup.clone(),
                 spelling: entry.spelling.clone(),
-                below: below(slot),
+                value_slot: below(slot),
             })
         });
         FieldSource::Slots(reads.collect())

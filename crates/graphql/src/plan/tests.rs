@@ -6,7 +6,7 @@ use super::*;
 use crate::{ServiceSchema, SubgraphBindings, SubgraphProtocol, compose};
 
 /// A type that two services have parts of, with two keys, and an interface.
-const PARTS: [(&str, &str); 3] = [
+const SERVICES: [(&str, &str); 3] = [
     (
         "one",
         "type Query { t: T node: Node nodes: [Node] any: Any } union Any = T | One | Other
@@ -18,12 +18,12 @@ const PARTS: [(&str, &str); 3] = [
     ("three", "type T @key(fields: \"id\") { id: ID! d: T c: Int @shareable }"),
 ];
 
-pub(super) fn planner() -> QueryPlanner {
+pub(super) fn test_planner() -> QueryPlanner {
     planner_with(&GraphqlLimits::default())
 }
 
 fn planner_with(limits: &GraphqlLimits) -> QueryPlanner {
-    planner_of(&PARTS, limits)
+    planner_of(&SERVICES, limits)
 }
 
 fn planner_of(parts: &[(&str, &str)], limits: &GraphqlLimits) -> QueryPlanner {
@@ -46,62 +46,62 @@ fn planner_of(parts: &[(&str, &str)], limits: &GraphqlLimits) -> QueryPlanner {
 }
 
 /// The codes of a document's errors, and the length of all their texts.
-fn refused(planner: &QueryPlanner, text: &str, name: Option<&str>) -> (Vec<&'static str>, usize) {
+fn error_codes(planner: &QueryPlanner, text: &str, name: Option<&str>) -> (Vec<&'static str>, usize) {
     let errors = planner.plan(text, name).expect_err("a refusal");
-    let length = errors.iter().map(|error| error.json().to_string().len()).sum();
+    let length = errors.iter().map(|error| error.to_json().to_string().len()).sum();
     (errors.iter().map(|error| error.code).collect(), length)
 }
 
 #[test]
 fn rejects_doubled_fragments_that_end_in_an_unknown_one() {
-    let planner = planner();
+    let planner = test_planner();
     for levels in [2, 30, 60] {
-        let (codes, _) = refused(&planner, &hostile::doubled_to_nothing(levels), None);
+        let (codes, _) = error_codes(&planner, &hostile::doubled_undefined_fragments(levels), None);
         assert_eq!(codes, ["graphql-invalid"]);
     }
 }
 
 #[test]
 fn rejects_doubled_fragments_in_an_unselected_operation() {
-    let planner = planner();
-    let hostile = hostile::doubled(26, ["a", "a"]);
+    let planner = test_planner();
+    let hostile = hostile::doubled_fragments(26, ["a", "a"]);
     let text = format!("query Chosen {{ t {{ id }} }} {hostile}");
-    assert_eq!(refused(&planner, &text, Some("Chosen")).0, ["graphql-limit"]);
+    assert_eq!(error_codes(&planner, &text, Some("Chosen")).0, ["graphql-limit"]);
 }
 
 #[test]
 fn rejects_doubled_fragments_that_no_operation_uses() {
-    let planner = planner();
-    let fragments = hostile::doubled(26, ["a", "b"]).replace("query A { t { ...F0 } }", "");
+    let planner = test_planner();
+    let fragments = hostile::doubled_fragments(26, ["a", "b"]).replace("query A { t { ...F0 } }", "");
     let text = format!("{{ t {{ id }} }} {fragments}");
-    assert_eq!(refused(&planner, &text, None).0, ["graphql-limit"]);
+    assert_eq!(error_codes(&planner, &text, None).0, ["graphql-limit"]);
 }
 
 #[test]
 fn limits_reported_conflicts_in_an_unselected_operation() {
     let planner = planner_with(&GraphqlLimits { aliases: 5000, ..GraphqlLimits::default() });
     let fields: String = (0..250).map(|number| format!("x: f{} ", number % 2)).collect();
-    let text = hostile::beside("{ t { id } }", &format!("{{ t {{ {fields} }} }}"));
-    let (codes, length) = refused(&planner, &text, Some("Chosen"));
+    let text = hostile::with_unselected_operation("{ t { id } }", &format!("{{ t {{ {fields} }} }}"));
+    let (codes, length) = error_codes(&planner, &text, Some("Chosen"));
     assert!(codes.iter().all(|code| *code == "graphql-invalid") && codes.len() <= 10, "{codes:?}");
     assert!(length < 10_000, "{length}");
-    let (codes, length) = refused(&planner, &hostile::conflicting(1600), None);
+    let (codes, length) = error_codes(&planner, &hostile::conflicting_fields(1600), None);
     assert!(codes.len() <= 21 && length < 20_000, "{} {length}", codes.len());
 }
 
 #[test]
 fn reports_only_one_of_many_unknown_fragments() {
-    let planner = planner();
-    let (codes, length) = refused(&planner, &hostile::undefined_spreads(1200), None);
+    let planner = test_planner();
+    let (codes, length) = error_codes(&planner, &hostile::undefined_spreads(1200), None);
     assert_eq!(codes, ["graphql-invalid"]);
     assert!(length < 1000, "{length}");
 }
 
 #[test]
 fn limits_the_number_and_length_of_reported_errors() {
-    let planner = planner();
+    let planner = test_planner();
     let long = "x".repeat(200_000);
-    let (_, length) = refused(
+    let (_, length) = error_codes(
         &planner,
         &format!("{{ t {{ f0(a: \"{long}\") of(text: [\"{long:.20000}\"]) {{ id }} }} }}"),
         None,
@@ -109,23 +109,24 @@ fn limits_the_number_and_length_of_reported_errors() {
     assert!(length < 5000, "{length}");
     let variables: String = (0..400).map(|number| format!("$v{number}: Int ")).collect();
     let name = "q".repeat(250);
-    let (codes, length) = refused(&planner, &format!("query {name}({variables}) {{ t {{ id }} }}"), None);
+    let (codes, length) = error_codes(&planner, &format!("query {name}({variables}) {{ t {{ id }} }}"), None);
     assert!(codes.len() <= 21 && length < 20_000, "{} {length}", codes.len());
-    let (_, length) = refused(&planner, &format!("{{ t {{ \"{long}\" }} }}"), None);
+    let (_, length) = error_codes(&planner, &format!("{{ t {{ \"{long}\" }} }}"), None);
     assert!(length < 2000, "{length}");
-    let (_, length) = refused(&planner, "{ t { id } }", Some(&long));
+    let (_, length) = error_codes(&planner, "{ t { id } }", Some(&long));
     assert!(length < 2000, "{length}");
 }
 
 #[test]
 fn leaves_out_documents_with_many_selections_before_traversing_their_expansion() {
-    let planner = planner();
-    let is_left_out = |text: &str, name: Option<&str>| matches!(planner.check(text, name, 200), Ok(None));
+    let planner = test_planner();
+    let is_left_out =
+        |text: &str, name: Option<&str>| matches!(planner.check_document(text, name, 200), Ok(None));
     // The traversal would find `id` 400 times at one place.
     let (spreads, fields) = ("...F ".repeat(20), "id ".repeat(20));
     let repeated = format!("{{ t {{ {spreads} }} }} fragment F on T {{ {fields} }}");
     assert!(is_left_out(&repeated, None));
-    assert_eq!(refused(&planner, &repeated, None).0, ["graphql-limit"]);
+    assert_eq!(error_codes(&planner, &repeated, None).0, ["graphql-limit"]);
     // The limit is that of all operations together.
     let operations = |count: usize| {
         let operations: String =
@@ -139,62 +140,62 @@ fn leaves_out_documents_with_many_selections_before_traversing_their_expansion()
 
 #[test]
 fn rejects_oversized_names_operations_and_documents() {
-    let planner = planner();
+    let planner = test_planner();
     let name = "n".repeat(300);
-    assert_eq!(refused(&planner, &format!("{{ t {{ {name}: id }} }}"), None).0, ["graphql-limit"]);
+    assert_eq!(error_codes(&planner, &format!("{{ t {{ {name}: id }} }}"), None).0, ["graphql-limit"]);
     let many: String = (0..150).map(|number| format!("query Q{number} {{ t {{ id }} }} ")).collect();
-    assert_eq!(refused(&planner, &many, Some("Q1")).0, ["graphql-limit"]);
+    assert_eq!(error_codes(&planner, &many, Some("Q1")).0, ["graphql-limit"]);
     let long = format!("{{ t {{ id }} }} # {}", "x".repeat(300_000));
-    assert_eq!(refused(&planner, &long, None).0, ["graphql-limit"]);
+    assert_eq!(error_codes(&planner, &long, None).0, ["graphql-limit"]);
 }
 
 #[test]
 fn rejects_long_chains_of_fragments() {
-    let planner = planner();
-    assert_eq!(refused(&planner, &hostile::chain(500), None).0, ["graphql-limit"]);
-    assert!(planner.plan(&hostile::chain(50), None).is_ok());
+    let planner = test_planner();
+    assert_eq!(error_codes(&planner, &hostile::fragment_chain(500), None).0, ["graphql-limit"]);
+    assert!(planner.plan(&hostile::fragment_chain(50), None).is_ok());
 }
 
 #[test]
 fn rejects_documents_that_expand_beyond_the_planning_limits() {
-    let planner = planner();
+    let planner = test_planner();
     for fields in [["a", "a: f0"], ["a", "of"], ["a", "b"]] {
         let fields = fields.map(|field| field.split(':').next().unwrap_or_default());
-        let text = hostile::doubled(14, fields);
-        assert_eq!(refused(&planner, &text, None).0, ["graphql-limit"], "{fields:?}");
+        let text = hostile::doubled_fragments(14, fields);
+        assert_eq!(error_codes(&planner, &text, None).0, ["graphql-limit"], "{fields:?}");
     }
-    assert!(planner.plan(&hostile::doubled(5, ["a", "of"]), None).is_ok());
+    assert!(planner.plan(&hostile::doubled_fragments(5, ["a", "of"]), None).is_ok());
 }
 
 #[test]
 fn rejects_hops_between_services_that_share_several_keys() {
-    let planner = planner();
-    assert!(planner.plan(&hostile::hops(6, ["a", "b"]), None).is_ok());
+    let planner = test_planner();
+    assert!(planner.plan(&hostile::service_hops(6, ["a", "b"]), None).is_ok());
     for depth in [18, 20, 26] {
         assert_eq!(
-            refused(&planner, &hostile::hops(depth, ["a", "b"]), None).0,
+            error_codes(&planner, &hostile::service_hops(depth, ["a", "b"]), None).0,
             ["graphql-limit"],
             "{depth}"
         );
     }
     // With one common key, there is only one path.
-    assert!(planner.plan(&hostile::hops(20, ["b", "d"]), None).is_ok());
+    assert!(planner.plan(&hostile::service_hops(20, ["b", "d"]), None).is_ok());
 }
 
 #[test]
 fn rejects_long_arguments_that_the_planner_would_copy_for_each_leaf() {
     let planner = planner_with(&GraphqlLimits { aliases: 5000, ..GraphqlLimits::default() });
-    assert_eq!(refused(&planner, &hostile::long_argument(100_000, 1000), None).0, ["graphql-limit"]);
+    assert_eq!(error_codes(&planner, &hostile::long_argument(100_000, 1000), None).0, ["graphql-limit"]);
     assert!(planner.plan(&hostile::long_argument(100_000, 2), None).is_ok());
 }
 
 #[test]
 fn rejects_object_types_that_double_at_each_level() {
-    let planner = planner();
-    assert!(planner.plan(&hostile::divided(4), None).is_ok());
-    let text = hostile::divided(20);
+    let planner = test_planner();
+    assert!(planner.plan(&hostile::doubling_type_fragments(4), None).is_ok());
+    let text = hostile::doubling_type_fragments(20);
     assert!(text.len() < 20_000, "{}", text.len());
-    assert_eq!(refused(&planner, &text, None).0, ["graphql-limit"]);
+    assert_eq!(error_codes(&planner, &text, None).0, ["graphql-limit"]);
 }
 
 /// A planner for an interface with 200 object types.
@@ -220,23 +221,24 @@ fn rejects_plans_whose_fields_multiply_by_object_types() {
     let (few, many) = (text(20, "... on T0 { id }"), text(99, "... on T0 { id }"));
     let plan = planner.plan(&few, None).expect("a plan");
     assert!(plan.bytes <= MAX_PLAN_BYTES && field_count(&plan.shapes) == 1 + 200 * 20 + 1);
-    assert_eq!(refused(&planner, &many, None).0, ["graphql-limit"]);
+    assert_eq!(error_codes(&planner, &many, None).0, ["graphql-limit"]);
     assert!(planner.plan(&text(99, ""), None).is_ok(), "all types have the same fields");
     // The fields are counted before they exist.
-    let fields =
-        |text: &str| planner.check(text, None, u64::MAX).expect("a document").expect("no limit").work.fields;
+    let fields = |text: &str| {
+        planner.check_document(text, None, u64::MAX).expect("a document").expect("no limit").work.fields
+    };
     assert_eq!([fields(&few), fields(&text(99, ""))], [1 + 200 * 20 + 1, 0]);
     // The rest of the fields is not made.
     let document = planner.parse(&many).expect("a document");
-    let operation = DocumentOperation::chosen(&document, None).expect("an operation");
+    let operation = DocumentOperation::from_document(&document, None).expect("an operation");
     let fragments = FragmentIndex::new(&document).expect("fragments");
-    let keys = ResponseKeys::of(&document, &planner.reserved);
-    let token = CancellationToken::with_timeout(TIMEOUT);
-    let Ok((positions, _)) = planner.lowered(&operation, &fragments, &keys, &token) else {
+    let keys = ResponseKeys::from_document(&document, &planner.reserved_names);
+    let token = CancellationToken::with_timeout(PLANNING_TIMEOUT);
+    let Ok((positions, _)) = planner.lower_operation(&operation, &fragments, &keys, &token) else {
         panic!("the document can't be planned")
     };
     let mut shaping = ShapeBuilder::new(&planner.types, &positions, &document, &keys);
-    shaping.root(operation.selections, planner.types.query);
+    shaping.root_shape(operation.selections, planner.types.query);
     let made = field_count(&shaping.shapes);
     assert!(shaping.is_exhausted() && made < 200 * 99 / 2, "{made}");
 }
@@ -248,18 +250,18 @@ fn object_types_have_no_reads_of_other_types() {
     let plan = planner.plan(&format!("{{ node {{ {fragments} }} }}"), None).expect("a plan");
     let variants: Vec<_> = plan.shapes.iter().flat_map(|shape| &shape.variants).collect();
     assert_eq!(variants.len(), 1 + 200);
-    assert!(variants.iter().all(|variant| variant.reads <= 1));
+    assert!(variants.iter().all(|variant| variant.read_count <= 1));
 }
 
 #[test]
 fn plans_only_the_selected_operation_and_its_fragments() {
-    let planner = planner();
+    let planner = test_planner();
     let text = "query A { t { ...F } } query B { node { ...G } } fragment F on T { id ...H } \
                 fragment H on T { b { id } } fragment G on Node { id }";
     let document = planner.parse(text).expect("a document");
-    let operation = DocumentOperation::chosen(&document, Some("A")).expect("an operation");
+    let operation = DocumentOperation::from_document(&document, Some("A")).expect("an operation");
     let fragments = FragmentIndex::new(&document).expect("fragments");
-    let planned = operation.planned(&fragments).expect("something to plan").to_string();
+    let planned = operation.planner_document(&fragments).expect("something to plan").to_string();
     assert!(planned.contains("fragment F") && planned.contains("fragment H"), "{planned}");
     assert!(!planned.contains("fragment G") && !planned.contains("query B"), "{planned}");
     assert!(planner.plan(text, Some("A")).is_ok() && planner.plan(text, Some("B")).is_ok());
@@ -268,7 +270,7 @@ fn plans_only_the_selected_operation_and_its_fragments() {
 
 #[test]
 fn plans_conditional_fragments_of_a_union_within_itself() {
-    let planner = planner();
+    let planner = test_planner();
     for text in [
         "query($v: Boolean!) { any { ... on Any @skip(if: $v) { __typename ... on T { id } } } }",
         "query($v: Boolean!) { any { ...F @include(if: $v) } } fragment F on Any { ... on T { b { id } } ... on One { id } }",
@@ -281,7 +283,7 @@ fn plans_conditional_fragments_of_a_union_within_itself() {
 
 #[test]
 fn plans_fragments_emptied_by_conditions() {
-    let planner = planner();
+    let planner = test_planner();
     for text in [
         "query($v: Boolean! = true) { ... @include(if: $v) { t @include(if: false) { id } } }",
         "query($v: Boolean! = true) { any { ... @include(if: $v) { __typename @skip(if: true) } } t { id } }",
@@ -299,44 +301,47 @@ fn plans_fragments_emptied_by_conditions() {
 #[test]
 fn planning_does_not_lock_the_cache() {
     // Documents are planned on threads of low priority.
-    let planner = planner();
-    let checked = planner.check("{ t { id } }", None, u64::MAX).expect("a document").expect("no limit");
-    planner.make(&checked, &CancellationToken::with_timeout(TIMEOUT)).expect("a plan");
-    assert_eq!(planner.kept.bytes(), 0);
+    let planner = test_planner();
+    let checked =
+        planner.check_document("{ t { id } }", None, u64::MAX).expect("a document").expect("no limit");
+    planner.plan_checked(&checked, &CancellationToken::with_timeout(PLANNING_TIMEOUT)).expect("a plan");
+    assert_eq!(planner.cache.bytes(), 0);
 }
 
 #[test]
 fn planning_ends_when_its_token_is_cancelled_or_expires() {
-    let planner = planner();
-    let checked =
-        planner.check("{ t { id b { id } } }", None, u64::MAX).expect("a document").expect("no limit");
+    let planner = test_planner();
+    let checked = planner
+        .check_document("{ t { id b { id } } }", None, u64::MAX)
+        .expect("a document")
+        .expect("no limit");
     let cancelled = CancellationToken::new();
     cancelled.cancel();
     for token in [cancelled, CancellationToken::with_timeout(Duration::ZERO)] {
-        let errors = planner.make(&checked, &token).expect_err("no plan");
+        let errors = planner.plan_checked(&checked, &token).expect_err("no plan");
         assert_eq!(errors.iter().map(|error| error.code).collect::<Vec<_>>(), ["graphql-plan"]);
     }
-    assert!(planner.make(&checked, &CancellationToken::new()).is_ok());
+    assert!(planner.plan_checked(&checked, &CancellationToken::new()).is_ok());
 }
 
 #[test]
 fn cached_plans_are_charged_by_size_and_operation() {
-    let planner = planner();
+    let planner = test_planner();
     planner.plan("{ t { id } }", None).expect("a plan");
-    let small = planner.kept.bytes();
-    let text = hostile::doubled(7, ["a", "of"]);
+    let small = planner.cache.bytes();
+    let text = hostile::doubled_fragments(7, ["a", "of"]);
     planner.plan(&text, None).expect("a plan");
-    let large = planner.kept.bytes() - small;
+    let large = planner.cache.bytes() - small;
     assert!(large > 20 * text.len() && large > 20 * small, "{small} {large}");
     let many: String = (0..50).map(|number| format!("query Q{number} {{ t {{ ...F0 }} }} ")).collect();
     let many = many + text.trim_start_matches("query A { t { ...F0 } }");
     planner.plan(&many, Some("Q0")).expect("a plan");
-    let first = planner.kept.bytes() - small - large;
+    let first = planner.cache.bytes() - small - large;
     planner.plan(&many, Some("Q1")).expect("a plan");
-    let second = planner.kept.bytes() - small - large - first;
+    let second = planner.cache.bytes() - small - large - first;
     assert!(2 * second > first, "{first} {second}");
     for number in 0..50 {
         planner.plan(&many, Some(&format!("Q{number}"))).expect("a plan");
     }
-    assert!(planner.kept.bytes() <= KEPT);
+    assert!(planner.cache.bytes() <= PLAN_CACHE_BYTES);
 }

@@ -16,7 +16,7 @@ pub(crate) type TypeId = u32;
 /// The types that clients see, and the names of hidden types.
 #[derive(Debug, Default)]
 pub(crate) struct ClientTypes {
-    list: Vec<ClientType>,
+    types: Vec<ClientType>,
     by_name: HashMap<Arc<str>, TypeId>,
     hidden_values: HashMap<TypeId, Vec<Box<str>>>,
     /// The accepted values of custom scalars; scalars that accept any value are missing.
@@ -26,7 +26,7 @@ pub(crate) struct ClientTypes {
     pub(crate) query: TypeId,
     pub(crate) mutation: Option<TypeId>,
     /// The most work that one value of a variable may take, in comparisons of names.
-    pub(crate) widest_input: usize,
+    pub(crate) max_input_width: usize,
 }
 
 /// A type.
@@ -92,11 +92,11 @@ impl ClientType {
     /// of an input object's fields.
     fn input_width(&self) -> usize {
         /// Writing a default takes as long as this number of comparisons.
-        const DEFAULT: usize = 50;
+        const DEFAULT_COST: usize = 50;
         match &self.kind {
             ClientTypeKind::Enum(values) => values.len(),
             ClientTypeKind::Input { fields, .. } => {
-                fields.iter().map(|field| if field.default.is_some() { DEFAULT } else { 1 }).sum()
+                fields.iter().map(|field| if field.default.is_some() { DEFAULT_COST } else { 1 }).sum()
             }
             _ => 0,
         }
@@ -105,10 +105,10 @@ impl ClientType {
 
 impl ClientTypeRef {
     /// The innermost type.
-    pub(crate) fn named(&self) -> TypeId {
+    pub(crate) fn named_type(&self) -> TypeId {
         match self {
             Self::Named(id) => *id,
-            Self::List(inner) | Self::NonNull(inner) => inner.named(),
+            Self::List(inner) | Self::NonNull(inner) => inner.named_type(),
         }
     }
 
@@ -123,7 +123,7 @@ impl ClientTypeRef {
 
 impl ClientTypes {
     /// Indexes the types of the schema that clients see.
-    pub(crate) fn of(schema: &Document) -> Self {
+    pub(crate) fn from_schema(schema: &Document) -> Self {
         let mut types = Self::default();
         for definition in &schema.definitions {
             if let Definition::TypeDefinition(definition) = definition {
@@ -132,12 +132,12 @@ impl ClientTypes {
         }
         for definition in &schema.definitions {
             if let Definition::TypeDefinition(definition) = definition {
-                let kind = types.kind(definition);
+                let kind = types.build_kind(definition);
                 let id = types.intern(definition.name());
-                types.list[id as usize].kind = kind;
+                types.types[id as usize].kind = kind;
             }
         }
-        types.possible(schema);
+        types.record_possible_types(schema);
         let root = |name: Option<&str>| name.and_then(|name| types.find(name));
         let named = schema.definitions.iter().find_map(|definition| match definition {
             Definition::SchemaDefinition(roots) => Some(roots),
@@ -150,12 +150,12 @@ impl ClientTypes {
         };
         types.query = query.unwrap_or_else(|| types.intern("Query"));
         types.mutation = mutation;
-        types.widest_input = types.list.iter().map(ClientType::input_width).max().unwrap_or(0);
+        types.max_input_width = types.types.iter().map(ClientType::input_width).max().unwrap_or(0);
         types
     }
 
     /// The root type of an operation.
-    pub(crate) fn root(&self, kind: OperationKind) -> TypeId {
+    pub(crate) fn root_type(&self, kind: OperationKind) -> TypeId {
         match kind {
             OperationKind::Query => self.query,
             OperationKind::Mutation => self.mutation.unwrap_or(self.query),
@@ -168,8 +168,8 @@ impl ClientTypes {
             return *id;
         }
         let name: Arc<str> = name.into();
-        let id = TypeId::try_from(self.list.len()).unwrap_or(TypeId::MAX);
-        self.list.push(ClientType { name: Arc::clone(&name), kind: ClientTypeKind::Hidden });
+        let id = TypeId::try_from(self.types.len()).unwrap_or(TypeId::MAX);
+        self.types.push(ClientType { name: Arc::clone(&name), kind: ClientTypeKind::Hidden });
         self.by_name.insert(name, id);
         id
     }
@@ -179,7 +179,7 @@ impl ClientTypes {
     }
 
     pub(crate) fn get(&self, id: TypeId) -> &ClientType {
-        &self.list[id as usize]
+        &self.types[id as usize]
     }
 
     pub(crate) fn name(&self, id: TypeId) -> &Arc<str> {
@@ -237,7 +237,7 @@ impl ClientTypes {
 
     /// Records the values that services' scalars accept. If one service accepts any value of a scalar, the
     /// schema does, too.
-    pub(crate) fn note_scalars<'b>(&mut self, services: impl Iterator<Item = &'b SubgraphBindings>) {
+    pub(crate) fn record_scalars<'b>(&mut self, services: impl Iterator<Item = &'b SubgraphBindings>) {
         let mut inputs: HashMap<&str, Option<ScalarInput>> = HashMap::new();
         for (name, input) in services.flat_map(|bindings| &bindings.scalars) {
             let known = inputs.entry(&**name).or_insert(*input);
@@ -281,7 +281,7 @@ impl ClientTypes {
     }
 
     /// Whether a value of the type `id` may be an `object`, which is an object type.
-    pub(crate) fn holds(&self, id: TypeId, object: TypeId) -> bool {
+    pub(crate) fn includes_object(&self, id: TypeId, object: TypeId) -> bool {
         id == object || self.objects(id).contains(&object)
     }
 
@@ -293,32 +293,32 @@ impl ClientTypes {
     }
 
     /// A type reference in GraphQL syntax.
-    pub(crate) fn written(&self, ty: &ClientTypeRef) -> String {
+    pub(crate) fn format_type(&self, ty: &ClientTypeRef) -> String {
         match ty {
             ClientTypeRef::Named(id) => self.name(*id).to_string(),
-            ClientTypeRef::List(inner) => format!("[{}]", self.written(inner)),
-            ClientTypeRef::NonNull(inner) => format!("{}!", self.written(inner)),
+            ClientTypeRef::List(inner) => format!("[{}]", self.format_type(inner)),
+            ClientTypeRef::NonNull(inner) => format!("{}!", self.format_type(inner)),
         }
     }
 
-    pub(crate) fn ty(&mut self, written: &Written) -> ClientTypeRef {
+    pub(crate) fn intern_type(&mut self, written: &Written) -> ClientTypeRef {
         match written {
             Written::NamedType(name) => ClientTypeRef::Named(self.intern(name)),
-            Written::ListType(inner) => ClientTypeRef::List(Box::new(self.ty(inner))),
-            Written::NonNullType(inner) => ClientTypeRef::NonNull(Box::new(self.ty(inner))),
+            Written::ListType(inner) => ClientTypeRef::List(Box::new(self.intern_type(inner))),
+            Written::NonNullType(inner) => ClientTypeRef::NonNull(Box::new(self.intern_type(inner))),
         }
     }
 
     /// The type reference if all names are known; otherwise `None`.
-    pub(crate) fn known(&self, written: &Written) -> Option<ClientTypeRef> {
+    pub(crate) fn resolve_type(&self, written: &Written) -> Option<ClientTypeRef> {
         Some(match written {
             Written::NamedType(name) => ClientTypeRef::Named(self.find(name)?),
-            Written::ListType(inner) => ClientTypeRef::List(Box::new(self.known(inner)?)),
-            Written::NonNullType(inner) => ClientTypeRef::NonNull(Box::new(self.known(inner)?)),
+            Written::ListType(inner) => ClientTypeRef::List(Box::new(self.resolve_type(inner)?)),
+            Written::NonNullType(inner) => ClientTypeRef::NonNull(Box::new(self.resolve_type(inner)?)),
         })
     }
 
-    fn kind(&mut self, definition: &TypeDefinition) -> ClientTypeKind {
+    fn build_kind(&mut self, definition: &TypeDefinition) -> ClientTypeKind {
         match definition {
             TypeDefinition::Scalar(scalar) => ClientTypeKind::Scalar(match scalar.name.as_str() {
                 "Int" => ScalarKind::Int,
@@ -328,9 +328,9 @@ impl ClientTypes {
                 "ID" => ScalarKind::Id,
                 _ => ScalarKind::Custom,
             }),
-            TypeDefinition::Object(object) => ClientTypeKind::Object(self.fields(&object.fields)),
+            TypeDefinition::Object(object) => ClientTypeKind::Object(self.build_fields(&object.fields)),
             TypeDefinition::Interface(interface) => {
-                ClientTypeKind::Abstract(self.fields(&interface.fields), Vec::new())
+                ClientTypeKind::Abstract(self.build_fields(&interface.fields), Vec::new())
             }
             TypeDefinition::Union(union) => ClientTypeKind::Abstract(
                 HashMap::new(),
@@ -340,37 +340,37 @@ impl ClientTypes {
                 ClientTypeKind::Enum(named.values.iter().map(|value| value.name.as_str().into()).collect())
             }
             TypeDefinition::InputObject(input) => ClientTypeKind::Input {
-                fields: self.inputs(&input.fields),
+                fields: self.build_inputs(&input.fields),
                 is_one_of: input.directives.iter().any(|directive| directive.name == "oneOf"),
             },
         }
     }
 
-    fn fields(&mut self, fields: &[FieldDefinition]) -> HashMap<Box<str>, ClientField> {
+    fn build_fields(&mut self, fields: &[FieldDefinition]) -> HashMap<Box<str>, ClientField> {
         let mut field = |field: &FieldDefinition| {
-            let (ty, arguments) = (self.ty(&field.field_type), self.inputs(&field.arguments));
+            let (ty, arguments) = (self.intern_type(&field.field_type), self.build_inputs(&field.arguments));
             (field.name.as_str().into(), ClientField { ty, arguments })
         };
         fields.iter().map(&mut field).collect()
     }
 
-    fn inputs(&mut self, inputs: &[InputValue]) -> Vec<ClientInput> {
+    fn build_inputs(&mut self, inputs: &[InputValue]) -> Vec<ClientInput> {
         let mut input = |input: &InputValue| ClientInput {
             name: input.name.as_str().into(),
-            ty: self.ty(&input.value_type),
+            ty: self.intern_type(&input.value_type),
             default: input.default_value.clone(),
         };
         inputs.iter().map(&mut input).collect()
     }
 
     /// Records the possible types of each interface.
-    fn possible(&mut self, schema: &Document) {
+    fn record_possible_types(&mut self, schema: &Document) {
         for definition in &schema.definitions {
             let Definition::TypeDefinition(TypeDefinition::Object(object)) = definition else { continue };
             let id = self.intern(&object.name);
             for interface in &object.implements_interfaces {
                 let interface = self.intern(interface);
-                if let ClientTypeKind::Abstract(_, possible) = &mut self.list[interface as usize].kind {
+                if let ClientTypeKind::Abstract(_, possible) = &mut self.types[interface as usize].kind {
                     possible.push(id);
                 }
             }

@@ -17,7 +17,7 @@ use graphql_tools::validation::rules::{ValidationRule, default_rules_validation_
 use graphql_tools::validation::utils::ValidationError;
 use graphql_tools::validation::validate::{ValidationPlan, validate};
 
-use super::guarded;
+use super::catch_panic;
 use super::limits::fragments::FragmentIndex;
 use super::limits::overlap;
 use super::types::ClientTypes;
@@ -26,10 +26,10 @@ use literals::LiteralRule;
 use typename::TypenameRule;
 
 /// The maximum number of errors that a client gets.
-const ERRORS: usize = 20;
+const MAX_ERRORS: usize = 20;
 /// The maximum length of a message in characters, and the maximum number of positions of an error.
-const MESSAGE: usize = 400;
-const LOCATIONS: usize = 10;
+const MAX_MESSAGE_CHARS: usize = 400;
+const MAX_LOCATIONS: usize = 10;
 
 /// The validation rules.
 pub(super) struct ValidationRules(ValidationPlan);
@@ -45,7 +45,7 @@ impl ValidationRules {
     }
 
     /// Validates a document whose size has been checked; `selections` is the number in its largest operation.
-    pub(super) fn check(
+    pub(super) fn validate_document(
         &self,
         schema: &SchemaDocument,
         types: &ClientTypes,
@@ -53,15 +53,15 @@ impl ValidationRules {
         fragments: &FragmentIndex<'_>,
         selections: u64,
     ) -> Result<(), Vec<GraphqlError>> {
-        let errors = guarded(|| validate(schema, document, &self.0));
+        let errors = catch_panic(|| validate(schema, document, &self.0));
         let errors = errors.ok_or_else(|| {
             vec![GraphqlError::new(GraphqlErrorKind::Invalid, "the document can't be validated")]
         })?;
         if errors.is_empty() {
-            return overlap::check(document, fragments, types, selections);
+            return overlap::check_overlap(document, fragments, types, selections);
         }
-        let left = errors.len().saturating_sub(ERRORS);
-        let mut told: Vec<GraphqlError> = errors.into_iter().take(ERRORS).map(error).collect();
+        let left = errors.len().saturating_sub(MAX_ERRORS);
+        let mut told: Vec<GraphqlError> = errors.into_iter().take(MAX_ERRORS).map(convert_error).collect();
         if left > 0 {
             told.push(GraphqlError::new(
                 GraphqlErrorKind::Invalid,
@@ -72,21 +72,21 @@ impl ValidationRules {
     }
 }
 
-fn error(error: ValidationError) -> GraphqlError {
+fn convert_error(error: ValidationError) -> GraphqlError {
     let places = error.locations.iter().map(|place| (place.line as u32, place.column as u32));
-    let locations = places.take(LOCATIONS).collect();
-    let plain = plain(error.error_code, &error.message);
-    let known = GraphqlError::new(GraphqlErrorKind::Invalid, shortened(&error.message));
+    let locations = places.take(MAX_LOCATIONS).collect();
+    let plain = plain_message(error.error_code, &error.message);
+    let known = GraphqlError::new(GraphqlErrorKind::Invalid, shorten_text(&error.message));
     let known = match plain {
-        Some(plain) => known.or_plainly(shortened(&plain)),
+        Some(plain) => known.with_plain_message(shorten_text(&plain)),
         None => known,
     };
     GraphqlError { locations, ..known }
 }
 
 /// A text, truncated if it is too long.
-pub(crate) fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MESSAGE) {
+pub(crate) fn shorten_text(text: &str) -> String {
+    match text.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }
@@ -94,7 +94,7 @@ pub(crate) fn shortened(text: &str) -> String {
 
 /// A rule's message without names from the schema; `None` if the message contains only names from the
 /// document.
-fn plain(rule: &str, message: &str) -> Option<String> {
+fn plain_message(rule: &str, message: &str) -> Option<String> {
     // The library's messages mention names from the document first.
     let name = message.split('"').nth(1).unwrap_or_default();
     Some(match rule {

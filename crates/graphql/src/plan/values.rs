@@ -21,14 +21,14 @@ pub(crate) enum ValueTemplate {
     Variable {
         name: Box<str>,
         ty: ClientTypeRef,
-        otherwise: Option<Bytes>,
+        fallback: Option<Bytes>,
     },
     List(Vec<ValueTemplate>),
     Object(Vec<(Bytes, ValueTemplate)>),
 }
 
 /// Converts a text to a JSON string.
-pub(crate) fn quoted(text: &str) -> Bytes {
+pub(crate) fn quote_json(text: &str) -> Bytes {
     serde_json::Value::from(text).to_string().into()
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct ValueSpeller<'a> {
 
 impl ValueSpeller<'_> {
     /// Converts a validated value to a template.
-    pub(crate) fn template(
+    pub(crate) fn build_template(
         &self,
         value: &PlannedValue,
         ty: &ClientTypeRef,
@@ -49,7 +49,7 @@ impl ValueSpeller<'_> {
         let constant = |text: String| ValueTemplate::Text(text.into());
         match value {
             PlannedValue::Variable(name) => {
-                ValueTemplate::Variable { name: name.as_str().into(), ty: ty.clone(), otherwise }
+                ValueTemplate::Variable { name: name.as_str().into(), ty: ty.clone(), fallback: otherwise }
             }
             PlannedValue::Null => constant("null".to_owned()),
             PlannedValue::List(items) => {
@@ -57,54 +57,60 @@ impl ValueSpeller<'_> {
                     ClientTypeRef::List(inner) => inner,
                     other => other,
                 };
-                Self::folded_list(items.iter().map(|item| self.template(item, inner, None)).collect())
+                Self::fold_list(items.iter().map(|item| self.build_template(item, inner, None)).collect())
             }
             single if matches!(ty.nullable(), ClientTypeRef::List(_)) => match ty.nullable() {
-                ClientTypeRef::List(inner) => Self::folded_list(vec![self.template(single, inner, None)]),
+                ClientTypeRef::List(inner) => Self::fold_list(vec![self.build_template(single, inner, None)]),
                 _ => constant("null".to_owned()),
             },
             PlannedValue::Object(fields) => {
-                let member = |(name, value): (&String, &PlannedValue)| match self.types.kind_of(ty.named()) {
+                let member = |(name, value): (&String, &PlannedValue)| match self
+                    .types
+                    .kind_of(ty.named_type())
+                {
                     ClientTypeKind::Input { fields, .. } => {
                         let field = fields.iter().find(|field| *field.name == **name)?;
-                        let otherwise = field.default.as_ref().map(|value| self.literal(value, &field.ty));
-                        Some((self.member(ty, name), self.template(value, &field.ty, otherwise)))
+                        let otherwise =
+                            field.default.as_ref().map(|value| self.literal_json(value, &field.ty));
+                        Some((self.member_name(ty, name), self.build_template(value, &field.ty, otherwise)))
                     }
-                    _ => Some((quoted(name), self.template(value, ty, None))),
+                    _ => Some((quote_json(name), self.build_template(value, ty, None))),
                 };
                 let mut members: Vec<(Bytes, ValueTemplate)> = fields.iter().filter_map(member).collect();
-                if let ClientTypeKind::Input { fields: declared, .. } = self.types.kind_of(ty.named()) {
+                if let ClientTypeKind::Input { fields: declared, .. } = self.types.kind_of(ty.named_type()) {
                     for field in declared.iter().filter(|field| !fields.contains_key(&*field.name)) {
                         let Some(default) = &field.default else { continue };
-                        let text = self.literal(default, &field.ty);
-                        members.push((self.member(ty, &field.name), ValueTemplate::Text(text)));
+                        let text = self.literal_json(default, &field.ty);
+                        members.push((self.member_name(ty, &field.name), ValueTemplate::Text(text)));
                     }
                 }
-                Self::folded_object(members)
+                Self::fold_object(members)
             }
             PlannedValue::Enum(name) => ValueTemplate::Text(self.value_name(ty, name)),
-            PlannedValue::Int(number) if self.is_id(ty) => ValueTemplate::Text(quoted(&number.to_string())),
+            PlannedValue::Int(number) if self.is_id(ty) => {
+                ValueTemplate::Text(quote_json(&number.to_string()))
+            }
             PlannedValue::Int(number) => constant(number.to_string()),
             PlannedValue::Float(number) => constant(serde_json::Value::from(*number).to_string()),
-            PlannedValue::String(text) => ValueTemplate::Text(quoted(text)),
+            PlannedValue::String(text) => ValueTemplate::Text(quote_json(text)),
             PlannedValue::Boolean(value) => constant(value.to_string()),
         }
     }
 
     /// Converts a literal of a schema to JSON.
-    pub(crate) fn literal(
+    pub(crate) fn literal_json(
         &self,
         value: &graphql_tools::static_graphql::schema::Value,
         ty: &ClientTypeRef,
     ) -> Bytes {
-        match self.template(&PlannedValue::from(value), ty, None) {
+        match self.build_template(&PlannedValue::from(value), ty, None) {
             ValueTemplate::Text(text) => text,
             _ => Bytes::from_static(b"null"),
         }
     }
 
     fn is_id(&self, ty: &ClientTypeRef) -> bool {
-        matches!(self.types.kind_of(ty.named()), ClientTypeKind::Scalar(ScalarKind::Id))
+        matches!(self.types.kind_of(ty.named_type()), ClientTypeKind::Scalar(ScalarKind::Id))
     }
 
     /// Writes a coerced value with the service's own names.
@@ -138,7 +144,7 @@ impl ValueSpeller<'_> {
                         if !std::mem::take(&mut is_first) {
                             out.push(b',');
                         }
-                        out.extend_from_slice(&self.member(ty, &field.name));
+                        out.extend_from_slice(&self.member_name(ty, &field.name));
                         out.push(b':');
                         self.respell(value, &field.ty, out);
                     }
@@ -150,22 +156,22 @@ impl ValueSpeller<'_> {
         }
     }
 
-    fn member(&self, ty: &ClientTypeRef, field: &str) -> Bytes {
-        let binding = self.binding(ty);
-        quoted(binding.and_then(|binding| binding.fields.get(field)).map_or(field, |member| member))
+    fn member_name(&self, ty: &ClientTypeRef, field: &str) -> Bytes {
+        let binding = self.type_binding(ty);
+        quote_json(binding.and_then(|binding| binding.fields.get(field)).map_or(field, |member| member))
     }
 
     fn value_name(&self, ty: &ClientTypeRef, name: &str) -> Bytes {
-        let binding = self.binding(ty);
-        quoted(binding.and_then(|binding| binding.values.get(name)).map_or(name, |text| text))
+        let binding = self.type_binding(ty);
+        quote_json(binding.and_then(|binding| binding.values.get(name)).map_or(name, |text| text))
     }
 
-    fn binding(&self, ty: &ClientTypeRef) -> Option<&crate::TypeBinding> {
-        self.bindings?.types.get(&**self.types.name(ty.named()))
+    fn type_binding(&self, ty: &ClientTypeRef) -> Option<&crate::TypeBinding> {
+        self.bindings?.types.get(&**self.types.name(ty.named_type()))
     }
 
     /// Folds a list without variables to a text.
-    fn folded_list(items: Vec<ValueTemplate>) -> ValueTemplate {
+    fn fold_list(items: Vec<ValueTemplate>) -> ValueTemplate {
         let mut text = vec![b'['];
         for (place, item) in items.iter().enumerate() {
             let ValueTemplate::Text(item) = item else { return ValueTemplate::List(items) };
@@ -179,7 +185,7 @@ impl ValueSpeller<'_> {
     }
 
     /// Folds an object without variables to a text.
-    fn folded_object(members: Vec<(Bytes, ValueTemplate)>) -> ValueTemplate {
+    fn fold_object(members: Vec<(Bytes, ValueTemplate)>) -> ValueTemplate {
         let mut text = vec![b'{'];
         for (place, (name, value)) in members.iter().enumerate() {
             let ValueTemplate::Text(value) = value else { return ValueTemplate::Object(members) };
@@ -196,7 +202,10 @@ impl ValueSpeller<'_> {
 }
 
 /// The names of an enum's values, by the service's texts; `None` if they are equal.
-pub(crate) fn spelling(bindings: &SubgraphBindings, name: &str) -> Option<Arc<HashMap<Box<str>, Box<str>>>> {
+pub(crate) fn enum_spelling(
+    bindings: &SubgraphBindings,
+    name: &str,
+) -> Option<Arc<HashMap<Box<str>, Box<str>>>> {
     let values = &bindings.types.get(name)?.values;
     let said = || values.iter().map(|(name, text)| (text.clone(), name.clone())).collect();
     (!values.is_empty()).then(|| Arc::new(said()))

@@ -4,7 +4,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, StatusCode};
 
 use super::*;
-use crate::answer::ServiceResponse;
+use crate::service_response::ServiceResponse;
 
 const WORDS: &[&str] = &[
     "{\"data\":",
@@ -23,27 +23,29 @@ const WORDS: &[&str] = &[
     "-1",
     "\"a\"",
 ];
-const GOOD: &[u8] =
+const VALID_RESPONSE: &[u8] =
     br#"{"data":{"_entities":[{"a":1},null]},"errors":[{"message":"a","path":["_entities",1,"b"]}]}"#;
 
 #[test]
 fn any_response_gives_each_target_a_result_with_valid_references() {
     ::fuzz::run("graphql_responses", WORDS, |bytes: &[u8]| {
-        for body in [bytes.to_vec(), ::fuzz::damaged(GOOD, bytes)] {
+        for body in [bytes.to_vec(), ::fuzz::damaged(VALID_RESPONSE, bytes)] {
             let answer = services::ProgramResponse {
                 status: StatusCode::OK,
                 headers: HeaderMap::new(),
                 body: body.into(),
             };
             let answer = ServiceResponse::from(answer);
-            let Some(Ok(response)) = GraphqlServiceResponse::read(&answer).now_or_never() else { continue };
-            let fetched = sort(response, &[("_entities", 2)], &"shop".into());
-            assert_eq!(fetched.found.len(), 2);
-            for found in &fetched.found {
+            let Some(Ok(response)) = GraphqlServiceResponse::from_service(&answer).now_or_never() else {
+                continue;
+            };
+            let fetched = assign_entities(response, &[("_entities", 2)], &"shop".into());
+            assert_eq!(fetched.outcomes.len(), 2);
+            for found in &fetched.outcomes {
                 match found {
-                    FetchOutcome::Nothing | FetchOutcome::Many(_) => {}
+                    FetchOutcome::Null | FetchOutcome::Many(_) => {}
                     FetchOutcome::One(place) => {
-                        assert!(fetched.documents[0].node_by_id(place.spot).is_some())
+                        assert!(fetched.documents[0].node_by_id(place.node_id).is_some())
                     }
                     FetchOutcome::Partial(_, error) | FetchOutcome::Failed(error) => {
                         assert!((*error as usize) < fetched.errors.len());

@@ -6,18 +6,18 @@ use std::time::Duration;
 use json::JsonNode;
 use services::{CallError, PathError, RequestBudget, RequestCall, ServiceSet};
 
-use super::{EncodedDocument, GraphqlServiceResponse, body, request};
-use crate::answer::ServiceResponse;
-use crate::reason::CallFailureReason;
+use super::{EncodedDocument, GraphqlServiceResponse, build_body, build_request};
+use crate::call_failure::CallFailureReason;
+use crate::service_response::ServiceResponse;
 
 /// The time limit of a service's introspection.
-const TIME: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of a schema in bytes.
-const MOST: u64 = 32 << 20;
+const MAX_SCHEMA_BYTES: u64 = 32 << 20;
 
 /// The introspection query of graphql-js without the parts that older servers do not support. Types are
 /// nested as deeply as there.
-const QUERY: &str = "query IntrospectionQuery { __schema { \
+const INTROSPECTION_QUERY: &str = "query IntrospectionQuery { __schema { \
 queryType { name } mutationType { name } subscriptionType { name } \
 types { kind name description \
 fields(includeDeprecated: true) { name description args { ...Argument } type { ...Type } isDeprecated deprecationReason } \
@@ -29,7 +29,7 @@ fragment Type on __Type { kind name ofType { kind name ofType { kind name ofType
 ofType { kind name ofType { kind name ofType { kind name ofType { kind name ofType { kind name } } } } } } } } } }";
 
 /// The query for the SDL of an Apollo Federation subgraph.
-const FEDERATED: &str = "{ _service { sdl } }";
+const SERVICE_SDL_QUERY: &str = "{ _service { sdl } }";
 
 /// The error of a failed introspection.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -50,32 +50,37 @@ pub(crate) async fn introspect(
     path: &str,
     is_federated: bool,
 ) -> Result<String, NotIntrospected> {
-    let schema = ask(services, service, path, is_federated).await;
+    let schema = fetch_schema(services, service, path, is_federated).await;
     schema.map_err(|reason| {
-        let error = reason.of(&Arc::from(service));
+        let error = reason.into_source_error(&Arc::from(service));
         NotIntrospected { message: error.message }
     })
 }
 
-async fn ask(
+async fn fetch_schema(
     services: &ServiceSet,
     service: &str,
     path: &str,
     is_federated: bool,
 ) -> Result<String, CallFailureReason> {
-    let budget = Arc::new(RequestBudget::new(TIME, 1, MOST, 1));
+    let budget = Arc::new(RequestBudget::new(TIMEOUT, 1, MAX_SCHEMA_BYTES, 1));
     let call = RequestCall { budget, ..RequestCall::unlimited() };
     let unknown = || CallFailureReason::Call(CallError::Path(PathError::UnknownService).into());
     let service = services.get(service).ok_or_else(unknown)?;
-    let request =
-        request(path, body(&EncodedDocument::new(if is_federated { FEDERATED } else { QUERY }), |_| {}))?;
+    let request = build_request(
+        path,
+        build_body(
+            &EncodedDocument::new(if is_federated { SERVICE_SDL_QUERY } else { INTROSPECTION_QUERY }),
+            |_| {},
+        ),
+    )?;
     let answer = services
         .send(&call, service, request)
         .await
         .map_err(|error| CallFailureReason::Call(error.into()))?;
     let answer = ServiceResponse::from(answer);
-    let GraphqlServiceResponse { document, data, told, status } =
-        GraphqlServiceResponse::read(&answer).await?;
+    let GraphqlServiceResponse { document, data, reported_errors: told, status } =
+        GraphqlServiceResponse::from_service(&answer).await?;
     let data = data.and_then(|spot| document.node_by_id(spot));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let said = match is_federated {
@@ -83,15 +88,16 @@ async fn ask(
             data.and_then(|data| data.member(b"_service")?.member(b"sdl")?.string()).map(|sdl| text(&sdl))
         }
         false => {
-            let has_one =
-                |data: &JsonNode<'_>| data.member(b"__schema").is_some_and(|schema| super::is_there(&schema));
+            let has_one = |data: &JsonNode<'_>| {
+                data.member(b"__schema").is_some_and(|schema| super::is_not_null(&schema))
+            };
             data.filter(has_one).map(|data| text(data.text()))
         }
     };
     let place = if is_federated { "/data/_service/sdl" } else { "/data/__schema" };
     match said {
         Some(said) => Ok(said),
-        None if told.is_empty() => Err(CallFailureReason::NothingAt(place.to_owned())),
-        None => Err(CallFailureReason::Told(told, status)),
+        None if told.is_empty() => Err(CallFailureReason::MissingPath(place.to_owned())),
+        None => Err(CallFailureReason::ReportedErrors(told, status)),
     }
 }

@@ -11,12 +11,12 @@ use openapi::ParameterLocation;
 use services::path::{is_safe_segment, percent_encode};
 use services::{CallError, PathError, ServiceRequest};
 
-use crate::reason::CallFailureReason;
-use crate::sources::ArgumentValues;
+use crate::call_failure::CallFailureReason;
+use crate::route_services::ArgumentValues;
 use crate::subgraph::{ParameterSource, RestOperation, RestParameter};
 
 /// The maximum length of a URL in the `http` crate, so that no longer one is written.
-const LONGEST_URL: usize = u16::MAX as usize - 1;
+const MAX_URL_BYTES: usize = u16::MAX as usize - 1;
 
 /// Builds the request of an operation.
 pub(crate) struct RestRequestRenderer<'a> {
@@ -39,13 +39,13 @@ pub(crate) enum RequestKey<'a> {
 /// The value of a parameter.
 enum ParameterValue<'a> {
     Node(JsonNode<'a>),
-    Fixed(&'a serde_json::Value),
+    Constant(&'a serde_json::Value),
     Texts(&'a [Cow<'a, str>]),
 }
 
 impl<'a> RestRequestRenderer<'a> {
-    pub(crate) fn request(&self) -> Result<ServiceRequest, CallFailureReason> {
-        let mut url = self.path()?;
+    pub(crate) fn build_request(&self) -> Result<ServiceRequest, CallFailureReason> {
+        let mut url = self.build_path()?;
         let mut headers = HeaderMap::new();
         let accept = match self.operation.is_text {
             true => const { HeaderValue::from_static("text/*, */*;q=0.5") },
@@ -55,21 +55,21 @@ impl<'a> RestRequestRenderer<'a> {
         let mut query = UrlQuery { url: &mut url, is_first: true };
         let mut cookies = String::new();
         for parameter in &self.operation.parameters {
-            let Some(value) = self.value(parameter) else { continue };
-            if parameter.place != ParameterLocation::Path && value.is_unwritten(parameter) {
-                self.may_leave_out(parameter)?;
+            let Some(value) = self.parameter_value(parameter) else { continue };
+            if parameter.location != ParameterLocation::Path && value.has_no_encoding(parameter) {
+                self.check_omissible(parameter)?;
                 continue;
             }
             if !self.is_safe() && value.has_empty_item() {
                 return Err(CallFailureReason::EmptyItem(parameter.name.clone()));
             }
-            match parameter.place {
+            match parameter.location {
                 ParameterLocation::Path => {}
-                ParameterLocation::Query => query.add(parameter, &value)?,
+                ParameterLocation::Query => query.add_parameter(parameter, &value)?,
                 ParameterLocation::Header => {
-                    let no_header = || CallFailureReason::NoHeader(parameter.name.clone());
+                    let no_header = || CallFailureReason::InvalidHeader(parameter.name.clone());
                     let name = HeaderName::from_bytes(parameter.name.as_bytes()).map_err(|_| no_header())?;
-                    let texts = texts(parameter, &value)?;
+                    let texts = value_texts(parameter, &value)?;
                     if texts.iter().any(|text| is_padded(text)) {
                         return Err(CallFailureReason::PaddedHeader(parameter.name.clone()));
                     }
@@ -77,16 +77,16 @@ impl<'a> RestRequestRenderer<'a> {
                 }
                 ParameterLocation::Cookie => {
                     let before = if cookies.is_empty() { "" } else { "; " };
-                    let text = percent_encode(&texts(parameter, &value)?.join(","));
+                    let text = percent_encode(&value_texts(parameter, &value)?.join(","));
                     cookies.extend([before, &parameter.name, "=", &text]);
                 }
             }
         }
         if !cookies.is_empty() {
-            let no_header = |_| CallFailureReason::NoHeader("cookie".into());
+            let no_header = |_| CallFailureReason::InvalidHeader("cookie".into());
             headers.insert(COOKIE, HeaderValue::try_from(cookies).map_err(no_header)?);
         }
-        let body = self.body();
+        let body = self.build_body();
         if !body.is_empty() {
             headers.insert(CONTENT_TYPE, const { HeaderValue::from_static("application/json") });
         }
@@ -95,22 +95,22 @@ impl<'a> RestRequestRenderer<'a> {
         Ok(ServiceRequest { method: self.operation.method.clone(), path_and_query, headers, body })
     }
 
-    fn path(&self) -> Result<String, CallFailureReason> {
+    fn build_path(&self) -> Result<String, CallFailureReason> {
         let mut url = String::with_capacity(self.operation.path.len() + 64);
         let mut rest = &*self.operation.path;
         while let Some((before, behind)) = rest.split_once('{') {
             let (name, behind) = behind.split_once('}').unwrap_or((behind, ""));
             url.push_str(before);
             let is_it = |parameter: &&RestParameter| {
-                parameter.place == ParameterLocation::Path && *parameter.name == *name
+                parameter.location == ParameterLocation::Path && *parameter.name == *name
             };
             let parameter = self.operation.parameters.iter().find(is_it);
             let parameter = parameter.ok_or_else(|| CallFailureReason::NoValue(name.into()))?;
-            let value = self.value(parameter).filter(ParameterValue::is_whole);
+            let value = self.parameter_value(parameter).filter(ParameterValue::is_complete);
             let value = value.ok_or_else(|| CallFailureReason::NoValue(name.into()))?;
-            for (place, text) in texts(parameter, &value)?.iter().enumerate() {
+            for (place, text) in value_texts(parameter, &value)?.iter().enumerate() {
                 if !is_safe_segment(text) {
-                    return Err(CallFailureReason::NoSegment(name.into()));
+                    return Err(CallFailureReason::InvalidSegment(name.into()));
                 }
                 if place > 0 {
                     url.push(',');
@@ -126,7 +126,7 @@ impl<'a> RestRequestRenderer<'a> {
     /// Checks whether a parameter may be omitted whose value is an empty list or object, which has no
     /// encoding (RFC 6570, 2.3). A request without the parameter may apply to everything. So unsafe requests,
     /// and requests to services that require the parameter, fail instead.
-    fn may_leave_out(&self, parameter: &RestParameter) -> Result<(), CallFailureReason> {
+    fn check_omissible(&self, parameter: &RestParameter) -> Result<(), CallFailureReason> {
         match self.is_safe() && !parameter.is_required {
             true => Ok(()),
             false => Err(CallFailureReason::NoValue(parameter.name.clone())),
@@ -138,15 +138,15 @@ impl<'a> RestRequestRenderer<'a> {
     }
 
     /// The JSON body; empty if there is none or its argument is `null`.
-    fn body(&self) -> Bytes {
+    fn build_body(&self) -> Bytes {
         let argument = self.operation.body.as_deref().and_then(|name| self.arguments.get(name));
         argument.filter(|node| node.kind() != ValueKind::Null).map_or_else(Bytes::new, JsonNode::slice)
     }
 
     /// Returns a parameter's value, or `None` if the parameter is omitted.
-    fn value(&self, parameter: &'a RestParameter) -> Option<ParameterValue<'a>> {
-        let node = match (&parameter.from, self.key) {
-            (ParameterSource::Fixed(value), _) => return Some(ParameterValue::Fixed(value)),
+    fn parameter_value(&self, parameter: &'a RestParameter) -> Option<ParameterValue<'a>> {
+        let node = match (&parameter.source, self.key) {
+            (ParameterSource::Fixed(value), _) => return Some(ParameterValue::Constant(value)),
             (ParameterSource::Key(_), RequestKey::Many(texts)) => return Some(ParameterValue::Texts(texts)),
             (ParameterSource::Key(name), RequestKey::One(fields, values)) => {
                 *values.get(fields.iter().position(|field| field == name)?)?
@@ -160,10 +160,12 @@ impl<'a> RestRequestRenderer<'a> {
 
 impl ParameterValue<'_> {
     /// Whether the value would have no encoding outside of a path.
-    fn is_unwritten(&self, parameter: &RestParameter) -> bool {
+    fn has_no_encoding(&self, parameter: &RestParameter) -> bool {
         match self {
             Self::Node(node) if node.kind() == ValueKind::Object => {
-                parameter.place == ParameterLocation::Query && !parameter.is_repeated && writes_nothing(*node)
+                parameter.location == ParameterLocation::Query
+                    && !parameter.is_repeated
+                    && has_no_scalars(*node)
             }
             _ => self.is_empty_list(),
         }
@@ -175,7 +177,7 @@ impl ParameterValue<'_> {
             Self::Node(node) => {
                 node.kind() == ValueKind::Array && node.items().all(|item| item.kind() == ValueKind::Null)
             }
-            Self::Fixed(value) => value.as_array().is_some_and(Vec::is_empty),
+            Self::Constant(value) => value.as_array().is_some_and(Vec::is_empty),
             Self::Texts(texts) => texts.is_empty(),
         }
     }
@@ -186,16 +188,16 @@ impl ParameterValue<'_> {
         let is_empty = |item: JsonNode<'_>| item.string().is_some_and(|text| text.is_empty());
         match self {
             Self::Node(node) => node.kind() == ValueKind::Array && node.items().any(is_empty),
-            Self::Fixed(_) => false,
+            Self::Constant(_) => false,
             Self::Texts(texts) => texts.iter().any(|text| text.is_empty()),
         }
     }
 
     /// Whether the value and all of its items are present.
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         let has_null = match self {
             Self::Node(node) => node.items().any(|item| item.kind() == ValueKind::Null),
-            Self::Fixed(_) | Self::Texts(_) => false,
+            Self::Constant(_) | Self::Texts(_) => false,
         };
         !has_null && !self.is_empty_list()
     }
@@ -208,11 +210,11 @@ fn is_padded(text: &str) -> bool {
 }
 
 /// Whether an object's value contains no scalar, and therefore adds no name and value to the query.
-fn writes_nothing(node: JsonNode<'_>) -> bool {
+fn has_no_scalars(node: JsonNode<'_>) -> bool {
     match node.kind() {
         ValueKind::Null => true,
-        ValueKind::Object => node.members().all(|(_, value)| writes_nothing(value)),
-        ValueKind::Array => node.items().all(writes_nothing),
+        ValueKind::Object => node.members().all(|(_, value)| has_no_scalars(value)),
+        ValueKind::Array => node.items().all(has_no_scalars),
         ValueKind::Bool(_) | ValueKind::Number | ValueKind::String => false,
     }
 }
@@ -224,7 +226,7 @@ struct UrlQuery<'a> {
 }
 
 impl UrlQuery<'_> {
-    fn add(
+    fn add_parameter(
         &mut self,
         parameter: &RestParameter,
         value: &ParameterValue<'_>,
@@ -232,19 +234,19 @@ impl UrlQuery<'_> {
         if let ParameterValue::Node(node) = value
             && node.kind() == ValueKind::Object
         {
-            return self.object(parameter, &percent_encode(&parameter.name), *node);
+            return self.write_object(parameter, &percent_encode(&parameter.name), *node);
         }
-        let (name, texts) = (percent_encode(&parameter.name), texts(parameter, value)?);
+        let (name, texts) = (percent_encode(&parameter.name), value_texts(parameter, value)?);
         match parameter.is_repeated {
-            true => texts.iter().try_for_each(|text| self.pair(&name, [&**text])),
-            false => self.pair(&name, texts.iter().map(|text| &**text)),
+            true => texts.iter().try_for_each(|text| self.write_pair(&name, [&**text])),
+            false => self.write_pair(&name, texts.iter().map(|text| &**text)),
         }
     }
 
     /// Writes an object: all of it in brackets after the parameter's name (OpenAPI's `deepObject`; deeper
     /// levels use the notation of common servers). With members under their own names, a client could set
     /// arbitrary parameters.
-    fn object(
+    fn write_object(
         &mut self,
         parameter: &RestParameter,
         name: &str,
@@ -255,49 +257,49 @@ impl UrlQuery<'_> {
         }
         for (key, value) in node.members() {
             let key = percent_encode(&key.node().scalar_text().unwrap_or_default());
-            self.below(parameter, &format!("{name}%5B{key}%5D"), value)?;
+            self.write_nested(parameter, &format!("{name}%5B{key}%5D"), value)?;
         }
         Ok(())
     }
 
-    fn below(
+    fn write_nested(
         &mut self,
         parameter: &RestParameter,
         name: &str,
         node: JsonNode<'_>,
     ) -> Result<(), CallFailureReason> {
         // Deep values repeat the names of all levels above them.
-        self.has_room(name)?;
+        self.check_url_length(name)?;
         match node.kind() {
             ValueKind::Null => {}
-            ValueKind::Object => self.object(parameter, name, node)?,
+            ValueKind::Object => self.write_object(parameter, name, node)?,
             ValueKind::Array => {
                 for (place, item) in node.items().enumerate() {
-                    self.below(parameter, &format!("{name}%5B{place}%5D"), item)?;
+                    self.write_nested(parameter, &format!("{name}%5B{place}%5D"), item)?;
                 }
             }
             kind => {
                 let text = node
                     .scalar_text()
                     .ok_or_else(|| CallFailureReason::WrongKind(parameter.name.clone(), kind.name()))?;
-                self.pair(name, [&*text])?;
+                self.write_pair(name, [&*text])?;
             }
         }
         Ok(())
     }
 
-    fn has_room(&self, name: &str) -> Result<(), CallFailureReason> {
+    fn check_url_length(&self, name: &str) -> Result<(), CallFailureReason> {
         let invalid = || CallFailureReason::Call(CallError::Path(PathError::Invalid).into());
-        (self.url.len() + name.len() <= LONGEST_URL).then_some(()).ok_or_else(invalid)
+        (self.url.len() + name.len() <= MAX_URL_BYTES).then_some(()).ok_or_else(invalid)
     }
 
     /// Writes a name and its value, or its values separated by commas.
-    fn pair<'t>(
+    fn write_pair<'t>(
         &mut self,
         name: &str,
         texts: impl IntoIterator<Item = &'t str>,
     ) -> Result<(), CallFailureReason> {
-        self.has_room(name)?;
+        self.check_url_length(name)?;
         self.url.push(if std::mem::take(&mut self.is_first) { '?' } else { '&' });
         self.url.push_str(name);
         self.url.push('=');
@@ -312,7 +314,7 @@ impl UrlQuery<'_> {
 }
 
 /// Returns the text of a scalar, or the texts of a list's items.
-fn texts<'v>(
+fn value_texts<'v>(
     parameter: &RestParameter,
     value: &'v ParameterValue<'_>,
 ) -> Result<Cow<'v, [Cow<'v, str>]>, CallFailureReason> {
@@ -324,11 +326,13 @@ fn texts<'v>(
             node.items().filter(|item| item.kind() != ValueKind::Null).map(plain).collect::<Result<_, _>>()?
         }
         ParameterValue::Node(node) => vec![plain(*node)?].into(),
-        ParameterValue::Fixed(serde_json::Value::Array(items)) => items.iter().map(fixed).collect(),
-        ParameterValue::Fixed(value) => vec![fixed(value)].into(),
+        ParameterValue::Constant(serde_json::Value::Array(items)) => {
+            items.iter().map(constant_text).collect()
+        }
+        ParameterValue::Constant(value) => vec![constant_text(value)].into(),
     })
 }
 
-fn fixed(value: &serde_json::Value) -> Cow<'_, str> {
+fn constant_text(value: &serde_json::Value) -> Cow<'_, str> {
     value.as_str().map_or_else(|| value.to_string().into(), Cow::Borrowed)
 }

@@ -4,102 +4,114 @@ use http::Method;
 use serde_json::json;
 
 use super::*;
-use crate::rig::{ShopFixture, shown};
+use crate::shop_fixture::{ShopFixture, describe_outcomes};
 use crate::subgraph::RestParameter;
 
-fn parameter(name: &str, place: ParameterLocation, from: ParameterSource) -> RestParameter {
-    RestParameter { name: name.into(), place, is_required: false, is_repeated: false, from }
+fn new_parameter(name: &str, place: ParameterLocation, from: ParameterSource) -> RestParameter {
+    RestParameter { name: name.into(), location: place, is_required: false, is_repeated: false, source: from }
 }
 
-fn argument(name: &str, place: ParameterLocation) -> RestParameter {
-    parameter(name, place, ParameterSource::Argument(name.into()))
+fn argument_parameter(name: &str, place: ParameterLocation) -> RestParameter {
+    new_parameter(name, place, ParameterSource::Argument(name.into()))
 }
 
-fn get(path: &str, parameters: Vec<RestParameter>) -> RestOperation {
+fn get_operation(path: &str, parameters: Vec<RestParameter>) -> RestOperation {
     RestOperation {
         method: Method::GET,
         path: path.into(),
         parameters,
         body: None,
-        at: JsonPath::default(),
+        response_path: JsonPath::default(),
         is_text: false,
         is_empty: false,
     }
 }
 
-fn arguments(text: &str) -> ArgumentValues {
-    ArgumentValues::read(text.to_owned().into()).expect("arguments in JSON")
+fn parse_arguments(text: &str) -> ArgumentValues {
+    ArgumentValues::parse(text.to_owned().into()).expect("arguments in JSON")
 }
 
 /// Returns the result of a plain GET of `/` with this response.
-async fn answered(status: u16, text: &str) -> (FetchedValues, Vec<String>) {
+async fn fetch_response(status: u16, text: &str) -> (FetchedValues, Vec<String>) {
     let rig = ShopFixture::new(&[("/", status, text)]).await;
-    let fetched = root(&rig.ground(), "shop", &get("/", vec![]), &ArgumentValues::default()).await;
-    let shown = shown(&fetched);
+    let fetched =
+        fetch_root(&rig.call_context(), "shop", &get_operation("/", vec![]), &ArgumentValues::default())
+            .await;
+    let shown = describe_outcomes(&fetched);
     (fetched, shown)
 }
 
 /// Returns the URL of an operation with these arguments, or the code of the error.
-async fn url(operation: &RestOperation, text: &str) -> String {
+async fn request_url(operation: &RestOperation, text: &str) -> String {
     let rig = ShopFixture::new(&[]).await;
-    let fetched = root(&rig.ground(), "shop", operation, &arguments(text)).await;
+    let fetched = fetch_root(&rig.call_context(), "shop", operation, &parse_arguments(text)).await;
     match fetched.errors.first().map(|error| error.code) {
-        Some("upstream-status") => rig.last().line,
+        Some("upstream-status") => rig.pop_last_request().request_line,
         code => code.unwrap_or_default().to_owned(),
     }
 }
 
 #[tokio::test]
 async fn encodes_values_in_paths_and_queries() {
-    let operation = get(
+    let operation = get_operation(
         "/a/{id}/b",
         vec![
-            argument("id", ParameterLocation::Path),
-            argument("q", ParameterLocation::Query),
-            argument("n", ParameterLocation::Query),
+            argument_parameter("id", ParameterLocation::Path),
+            argument_parameter("q", ParameterLocation::Query),
+            argument_parameter("n", ParameterLocation::Query),
         ],
     );
     assert_eq!(
-        url(&operation, r#"{"id":"ä b","q":"x&y=\u00e9/?","n":7}"#).await,
+        request_url(&operation, r#"{"id":"ä b","q":"x&y=\u00e9/?","n":7}"#).await,
         "GET /a/%C3%A4%20b/b?q=x%26y%3D%C3%A9%2F%3F&n=7"
     );
-    assert_eq!(url(&operation, r#"{"id":1.50,"q":null}"#).await, "GET /a/1.50/b");
+    assert_eq!(request_url(&operation, r#"{"id":1.50,"q":null}"#).await, "GET /a/1.50/b");
 }
 
 #[tokio::test]
 async fn writes_lists_in_queries_with_commas_or_repeated_names() {
-    let mut operation = get("/", vec![argument("ids[]", ParameterLocation::Query)]);
+    let mut operation = get_operation("/", vec![argument_parameter("ids[]", ParameterLocation::Query)]);
     let text = r#"{"ids[]":[1,"b,c",true,null]}"#;
-    assert_eq!(url(&operation, text).await, "GET /?ids%5B%5D=1,b%2Cc,true");
+    assert_eq!(request_url(&operation, text).await, "GET /?ids%5B%5D=1,b%2Cc,true");
     operation.parameters[0].is_repeated = true;
-    assert_eq!(url(&operation, text).await, "GET /?ids%5B%5D=1&ids%5B%5D=b%2Cc&ids%5B%5D=true");
+    assert_eq!(request_url(&operation, text).await, "GET /?ids%5B%5D=1&ids%5B%5D=b%2Cc&ids%5B%5D=true");
 }
 
 #[tokio::test]
 async fn an_exploded_object_adds_no_further_parameters() {
-    let mut operation =
-        get("/", vec![argument("since", ParameterLocation::Query), argument("q", ParameterLocation::Query)]);
+    let mut operation = get_operation(
+        "/",
+        vec![
+            argument_parameter("since", ParameterLocation::Query),
+            argument_parameter("q", ParameterLocation::Query),
+        ],
+    );
     operation.parameters[0].is_repeated = true;
     for text in [r#"{"since":{"admin":1},"q":"x"}"#, r#"{"since":{"q":"y"}}"#, r#"{"since":[{"admin":1}]}"#] {
-        assert_eq!(url(&operation, text).await, "argument-unfit", "{text}");
+        assert_eq!(request_url(&operation, text).await, "argument-unfit", "{text}");
     }
 }
 
 #[tokio::test]
 async fn rejects_an_empty_list_in_a_path() {
-    let mut operation = get("/items/{ids}", vec![argument("ids", ParameterLocation::Path)]);
+    let mut operation =
+        get_operation("/items/{ids}", vec![argument_parameter("ids", ParameterLocation::Path)]);
     for method in [Method::GET, Method::DELETE] {
         operation.method = method.clone();
         for ids in ["[]", "[null]", "[1,null]", "[[]]"] {
             let text = format!(r#"{{"ids":{ids}}}"#);
             let code = if ids == "[[]]" { "argument-unfit" } else { "argument-missing" };
-            assert_eq!(url(&operation, &text).await, code, "{text}");
+            assert_eq!(request_url(&operation, &text).await, code, "{text}");
         }
         for ids in [r#""""#, r#"".""#, r#""..""#, r#"["a",""]"#, r#"["..","a"]"#, r#"["a/b"]"#, r#""\u0000""#]
         {
-            assert_eq!(url(&operation, &format!(r#"{{"ids":{ids}}}"#)).await, "argument-unfit", "{ids}");
+            assert_eq!(
+                request_url(&operation, &format!(r#"{{"ids":{ids}}}"#)).await,
+                "argument-unfit",
+                "{ids}"
+            );
         }
-        assert_eq!(url(&operation, r#"{"ids":[1,"b,c"]}"#).await, format!("{method} /items/1,b%2Cc"));
+        assert_eq!(request_url(&operation, r#"{"ids":[1,"b,c"]}"#).await, format!("{method} /items/1,b%2Cc"));
     }
 }
 
@@ -107,21 +119,21 @@ async fn rejects_an_empty_list_in_a_path() {
 async fn omits_an_empty_list_outside_the_path_only_if_that_is_safe() {
     for place in [ParameterLocation::Query, ParameterLocation::Header, ParameterLocation::Cookie] {
         for is_repeated in [false, true] {
-            let mut operation = get("/items", vec![argument("ids", place)]);
+            let mut operation = get_operation("/items", vec![argument_parameter("ids", place)]);
             operation.parameters[0].is_repeated = is_repeated;
             for text in [r#"{"ids":[]}"#, r#"{"ids":[null]}"#] {
                 let rig = ShopFixture::new(&[]).await;
                 operation.method = Method::GET;
-                let _ = root(&rig.ground(), "shop", &operation, &arguments(text)).await;
-                let seen = rig.last();
-                assert_eq!(seen.line, "GET /items");
+                let _ = fetch_root(&rig.call_context(), "shop", &operation, &parse_arguments(text)).await;
+                let seen = rig.pop_last_request();
+                assert_eq!(seen.request_line, "GET /items");
                 assert!(!seen.headers.contains_key("ids") && !seen.headers.contains_key("cookie"));
                 operation.method = Method::DELETE;
-                assert_eq!(url(&operation, text).await, "argument-missing");
+                assert_eq!(request_url(&operation, text).await, "argument-missing");
             }
             operation.method = Method::GET;
             operation.parameters[0].is_required = true;
-            assert_eq!(url(&operation, r#"{"ids":[]}"#).await, "argument-missing");
+            assert_eq!(request_url(&operation, r#"{"ids":[]}"#).await, "argument-missing");
         }
     }
 }
@@ -130,28 +142,32 @@ async fn omits_an_empty_list_outside_the_path_only_if_that_is_safe() {
 async fn rejects_a_list_with_an_empty_text_in_unsafe_requests() {
     for place in [ParameterLocation::Query, ParameterLocation::Header, ParameterLocation::Cookie] {
         for is_repeated in [false, true] {
-            let mut operation = get("/items", vec![argument("ids", place)]);
+            let mut operation = get_operation("/items", vec![argument_parameter("ids", place)]);
             operation.parameters[0].is_repeated = is_repeated;
             for text in [r#"{"ids":[""]}"#, r#"{"ids":["",null]}"#, r#"{"ids":["a",""]}"#] {
                 operation.method = Method::DELETE;
-                assert_eq!(url(&operation, text).await, "argument-unfit", "{text}");
+                assert_eq!(request_url(&operation, text).await, "argument-unfit", "{text}");
                 operation.method = Method::GET;
-                assert!(url(&operation, text).await.starts_with("GET /items"), "{text}");
+                assert!(request_url(&operation, text).await.starts_with("GET /items"), "{text}");
             }
             operation.method = Method::DELETE;
-            assert!(url(&operation, r#"{"ids":["a"]}"#).await.starts_with("DELETE /items"));
+            assert!(request_url(&operation, r#"{"ids":["a"]}"#).await.starts_with("DELETE /items"));
         }
     }
 }
 
 #[tokio::test]
 async fn rejects_surrounding_white_space_in_headers() {
-    let operation = get("/", vec![argument("x-tenant", ParameterLocation::Header)]);
+    let operation = get_operation("/", vec![argument_parameter("x-tenant", ParameterLocation::Header)]);
     for value in [r#"" x""#, r#""x ""#, r#""\t""#, r#"["a"," b"]"#, r#"["a\t","b"]"#] {
-        assert_eq!(url(&operation, &format!(r#"{{"x-tenant":{value}}}"#)).await, "argument-unfit", "{value}");
+        assert_eq!(
+            request_url(&operation, &format!(r#"{{"x-tenant":{value}}}"#)).await,
+            "argument-unfit",
+            "{value}"
+        );
     }
     for value in [r#""a b""#, r#""""#, r#"["a","b\tc"]"#] {
-        assert_eq!(url(&operation, &format!(r#"{{"x-tenant":{value}}}"#)).await, "GET /", "{value}");
+        assert_eq!(request_url(&operation, &format!(r#"{{"x-tenant":{value}}}"#)).await, "GET /", "{value}");
     }
 }
 
@@ -161,27 +177,29 @@ async fn omits_an_object_without_scalars_only_if_that_is_safe() {
         ["{}", r#"{"a":null}"#, r#"{"a":[]}"#, r#"{"a":{}}"#, r#"{"a":[{"b":[null]}],"c":{"d":{}}}"#]
     {
         let text = format!(r#"{{"filter":{filter}}}"#);
-        let mut operation = get("/all", vec![argument("filter", ParameterLocation::Query)]);
-        assert_eq!(url(&operation, &text).await, "GET /all", "{text}");
+        let mut operation =
+            get_operation("/all", vec![argument_parameter("filter", ParameterLocation::Query)]);
+        assert_eq!(request_url(&operation, &text).await, "GET /all", "{text}");
         operation.method = Method::DELETE;
-        assert_eq!(url(&operation, &text).await, "argument-missing", "{text}");
+        assert_eq!(request_url(&operation, &text).await, "argument-missing", "{text}");
         operation.parameters[0].is_required = true;
         for method in [Method::GET, Method::DELETE] {
             operation.method = method;
-            assert_eq!(url(&operation, &text).await, "argument-missing", "{text}");
+            assert_eq!(request_url(&operation, &text).await, "argument-missing", "{text}");
         }
     }
-    let mut operation = get("/all", vec![argument("filter", ParameterLocation::Query)]);
+    let mut operation = get_operation("/all", vec![argument_parameter("filter", ParameterLocation::Query)]);
     operation.method = Method::DELETE;
-    assert_eq!(url(&operation, r#"{"filter":{"a":[],"b":""}}"#).await, "DELETE /all?filter%5Bb%5D=");
+    assert_eq!(request_url(&operation, r#"{"filter":{"a":[],"b":""}}"#).await, "DELETE /all?filter%5Bb%5D=");
 }
 
 #[tokio::test]
 async fn omits_a_null_body() {
-    let operation = RestOperation { method: Method::POST, body: Some("input".into()), ..get("/", vec![]) };
+    let operation =
+        RestOperation { method: Method::POST, body: Some("input".into()), ..get_operation("/", vec![]) };
     let rig = ShopFixture::new(&[]).await;
-    let _ = root(&rig.ground(), "shop", &operation, &arguments(r#"{"input":null}"#)).await;
-    let seen = rig.last();
+    let _ = fetch_root(&rig.call_context(), "shop", &operation, &parse_arguments(r#"{"input":null}"#)).await;
+    let seen = rig.pop_last_request();
     assert_eq!((&*seen.body, seen.headers.get("content-type")), ("", None));
 }
 
@@ -189,63 +207,72 @@ async fn omits_a_null_body() {
 /// MB.
 #[tokio::test]
 async fn a_deep_object_does_not_exceed_the_url_limit() {
-    let operation = get("/", vec![argument("filters", ParameterLocation::Query)]);
+    let operation = get_operation("/", vec![argument_parameter("filters", ParameterLocation::Query)]);
     let name = "n".repeat(200);
     let open = format!("{{\"{name}\":").repeat(900);
     let text = format!("{{\"filters\":{open}[{}1]{}}}", "1,".repeat(1000), "}".repeat(900));
-    assert_eq!(url(&operation, &text).await, "url-invalid");
+    assert_eq!(request_url(&operation, &text).await, "url-invalid");
 }
 
 #[tokio::test]
 async fn writes_objects_in_queries_with_bracketed_names() {
-    let mut operation = get("/", vec![argument("filters", ParameterLocation::Query)]);
+    let mut operation = get_operation("/", vec![argument_parameter("filters", ParameterLocation::Query)]);
     let text = r#"{"filters":{"name":{"$eq":"x"},"ids":[1,2],"none":null}}"#;
     let expected = "GET /?filters%5Bname%5D%5B%24eq%5D=x&filters%5Bids%5D%5B0%5D=1&filters%5Bids%5D%5B1%5D=2";
-    assert_eq!(url(&operation, text).await, expected);
+    assert_eq!(request_url(&operation, text).await, expected);
     operation.parameters[0].is_repeated = true;
-    assert_eq!(url(&operation, text).await, "argument-unfit");
+    assert_eq!(request_url(&operation, text).await, "argument-unfit");
 }
 
 #[tokio::test]
 async fn rejects_path_segments_that_would_change_the_path() {
-    let operation = get("/a/{id}", vec![argument("id", ParameterLocation::Path)]);
+    let operation = get_operation("/a/{id}", vec![argument_parameter("id", ParameterLocation::Path)]);
     for id in ["", ".", "..", "a/b", "a\\b", "a\nb"] {
-        assert_eq!(url(&operation, &json!({ "id": id }).to_string()).await, "argument-unfit", "{id:?}");
+        assert_eq!(
+            request_url(&operation, &json!({ "id": id }).to_string()).await,
+            "argument-unfit",
+            "{id:?}"
+        );
     }
-    assert_eq!(url(&operation, r#"{"id":{}}"#).await, "argument-unfit");
-    assert_eq!(url(&operation, "{}").await, "argument-missing");
+    assert_eq!(request_url(&operation, r#"{"id":{}}"#).await, "argument-unfit");
+    assert_eq!(request_url(&operation, "{}").await, "argument-missing");
 }
 
 #[tokio::test]
 async fn sends_headers_cookies_fixed_values_and_bodies() {
-    let fixed = |name, value| parameter(name, ParameterLocation::Query, ParameterSource::Fixed(value));
+    let fixed = |name, value| new_parameter(name, ParameterLocation::Query, ParameterSource::Fixed(value));
     let parameters = vec![
-        argument("x-tenant", ParameterLocation::Header),
-        argument("session", ParameterLocation::Cookie),
+        argument_parameter("x-tenant", ParameterLocation::Header),
+        argument_parameter("session", ParameterLocation::Cookie),
         fixed("sort", json!("name")),
         fixed("with", json!(["a", 1])),
     ];
     let operation =
-        RestOperation { method: Method::POST, body: Some("input".into()), ..get("/", parameters) };
+        RestOperation { method: Method::POST, body: Some("input".into()), ..get_operation("/", parameters) };
     let rig = ShopFixture::new(&[("POST /?sort=name&with=a,1", 200, "{}")]).await;
-    let values = arguments(r#"{"x-tenant":"t","session":"a b","input":{"n": 1.0,"s":"é"}}"#);
-    let fetched = root(&rig.ground(), "shop", &operation, &values).await;
-    assert_eq!(shown(&fetched), ["{}"]);
-    let seen = rig.last();
+    let values = parse_arguments(r#"{"x-tenant":"t","session":"a b","input":{"n": 1.0,"s":"é"}}"#);
+    let fetched = fetch_root(&rig.call_context(), "shop", &operation, &values).await;
+    assert_eq!(describe_outcomes(&fetched), ["{}"]);
+    let seen = rig.pop_last_request();
     let header = |name: &str| seen.headers.get(name).map_or("", |value| value.to_str().unwrap());
     assert_eq!((header("x-tenant"), header("cookie")), ("t", "session=a%20b"));
     assert_eq!((header("content-type"), header("accept")), ("application/json", "application/json"));
     assert_eq!(seen.body, r#"{"n": 1.0,"s":"é"}"#);
-    let wrong = arguments(r#"{"x-tenant":"a\nb"}"#);
-    let fetched = root(&rig.ground(), "shop", &operation, &wrong).await;
-    assert_eq!(shown(&fetched), ["argument-unfit"]);
+    let wrong = parse_arguments(r#"{"x-tenant":"a\nb"}"#);
+    let fetched = fetch_root(&rig.call_context(), "shop", &operation, &wrong).await;
+    assert_eq!(describe_outcomes(&fetched), ["argument-unfit"]);
 }
 
 #[tokio::test]
 async fn reads_the_value_at_the_path_of_the_operation() {
     let rig = ShopFixture::new(&[("/", 200, r#"{"data":{"items":[1,2]},"meta":{}}"#)]).await;
-    let at = |path| RestOperation { at: JsonPath::parse(path).unwrap(), ..get("/", vec![]) };
-    let find = async |path| shown(&root(&rig.ground(), "shop", &at(path), &ArgumentValues::default()).await);
+    let at =
+        |path| RestOperation { response_path: JsonPath::parse(path).unwrap(), ..get_operation("/", vec![]) };
+    let find = async |path| {
+        describe_outcomes(
+            &fetch_root(&rig.call_context(), "shop", &at(path), &ArgumentValues::default()).await,
+        )
+    };
     assert_eq!(find(".data.items").await, ["[1,2]"]);
     assert_eq!(find(".data.none").await, ["upstream-shape"]);
 }
@@ -253,24 +280,41 @@ async fn reads_the_value_at_the_path_of_the_operation() {
 #[tokio::test]
 async fn accepts_texts_and_empty_responses_as_values() {
     let rig = ShopFixture::new(&[("/", 200, "a \"text\"\n"), ("DELETE /", 204, "")]).await;
-    let text = RestOperation { is_text: true, ..get("/", vec![]) };
+    let text = RestOperation { is_text: true, ..get_operation("/", vec![]) };
     let none = ArgumentValues::default();
-    assert_eq!(shown(&root(&rig.ground(), "shop", &text, &none).await), [r#""a \"text\"\n""#]);
-    let delete = RestOperation { method: Method::DELETE, ..get("/", vec![]) };
-    assert_eq!(shown(&root(&rig.ground(), "shop", &delete, &none).await), ["nothing"]);
+    assert_eq!(
+        describe_outcomes(&fetch_root(&rig.call_context(), "shop", &text, &none).await),
+        [r#""a \"text\"\n""#]
+    );
+    let delete = RestOperation { method: Method::DELETE, ..get_operation("/", vec![]) };
+    assert_eq!(
+        describe_outcomes(&fetch_root(&rig.call_context(), "shop", &delete, &none).await),
+        ["nothing"]
+    );
     let delete = RestOperation { is_empty: true, ..delete };
-    assert_eq!(shown(&root(&rig.ground(), "shop", &delete, &none).await), ["true"]);
+    assert_eq!(describe_outcomes(&fetch_root(&rig.call_context(), "shop", &delete, &none).await), ["true"]);
 }
 
 #[tokio::test]
 async fn not_found_for_a_value_in_the_path_is_null_without_an_error() {
     let rig = ShopFixture::new(&[("/a/1", 404, "{}"), ("/a", 404, "{}"), ("DELETE /a/1", 404, "{}")]).await;
-    let by_id = get("/a/{id}", vec![argument("id", ParameterLocation::Path)]);
-    let values = arguments(r#"{"id":1}"#);
-    assert_eq!(shown(&root(&rig.ground(), "shop", &by_id, &values).await), ["nothing"]);
-    assert_eq!(shown(&root(&rig.ground(), "shop", &get("/a", vec![]), &values).await), ["upstream-status"]);
+    let by_id = get_operation("/a/{id}", vec![argument_parameter("id", ParameterLocation::Path)]);
+    let values = parse_arguments(r#"{"id":1}"#);
+    assert_eq!(
+        describe_outcomes(&fetch_root(&rig.call_context(), "shop", &by_id, &values).await),
+        ["nothing"]
+    );
+    assert_eq!(
+        describe_outcomes(
+            &fetch_root(&rig.call_context(), "shop", &get_operation("/a", vec![]), &values).await
+        ),
+        ["upstream-status"]
+    );
     let delete = RestOperation { method: Method::DELETE, ..by_id };
-    assert_eq!(shown(&root(&rig.ground(), "shop", &delete, &values).await), ["upstream-status"]);
+    assert_eq!(
+        describe_outcomes(&fetch_root(&rig.call_context(), "shop", &delete, &values).await),
+        ["upstream-status"]
+    );
 }
 
 #[tokio::test]
@@ -282,7 +326,7 @@ async fn distinguishes_statuses_html_and_truncated_json() {
         (200, r#"[{"id":1},{"id"#, "upstream-not-json", "the response of the service `shop` is not JSON"),
         (200, "", "upstream-not-json", "the service `shop` answered with an empty body instead of JSON"),
     ] {
-        let (fetched, shown) = answered(status, text).await;
+        let (fetched, shown) = fetch_response(status, text).await;
         assert_eq!(shown, [code], "{text}");
         let error = &fetched.errors[0];
         assert!(error.message.starts_with(message), "{}", error.message);
@@ -293,44 +337,52 @@ async fn distinguishes_statuses_html_and_truncated_json() {
 #[tokio::test]
 async fn reports_broken_responses_and_unknown_services_by_call_codes() {
     let rig = ShopFixture::new(&[]).await;
-    let unknown = root(&rig.ground(), "nobody", &get("/", vec![]), &ArgumentValues::default()).await;
-    assert_eq!(shown(&unknown), ["service-unknown"]);
+    let unknown =
+        fetch_root(&rig.call_context(), "nobody", &get_operation("/", vec![]), &ArgumentValues::default())
+            .await;
+    assert_eq!(describe_outcomes(&unknown), ["service-unknown"]);
     let upstream = testkit::misbehaving_upstream::start().await;
     let config = services::ServiceConfig::with_url(upstream.url());
     let services = services::ServiceSet::new(&[("shop".to_owned(), config)].into()).unwrap();
-    let limits = crate::sources::SourceLimits { calls: 1, concurrency: 1, upstream_bytes: 1000 };
-    let sources = crate::sources::RouteServices::new(services, limits, false);
+    let limits = crate::route_services::SourceLimits { calls: 1, concurrency: 1, upstream_bytes: 1000 };
+    let sources = crate::route_services::RouteServices::new(services, limits, false);
     for (path, code) in
         [("/garbage", "upstream-broken"), ("/short", "upstream-broken"), ("/gigabyte", "limit-received")]
     {
         let budget = services::RequestBudget::new(std::time::Duration::from_secs(60), 1, 1000, 1);
         let call = services::RequestCall { budget: budget.into(), ..services::RequestCall::unlimited() };
-        let fetched =
-            root(&sources.ground(call), "shop", &get(path, vec![]), &ArgumentValues::default()).await;
-        assert_eq!(shown(&fetched), [code], "{path}");
+        let fetched = fetch_root(
+            &sources.call_context(call),
+            "shop",
+            &get_operation(path, vec![]),
+            &ArgumentValues::default(),
+        )
+        .await;
+        assert_eq!(describe_outcomes(&fetched), [code], "{path}");
     }
 }
 
 #[tokio::test]
 async fn sends_equal_reads_of_one_request_once() {
     let rig = ShopFixture::new(&[("/", 200, "[1]")]).await;
-    let (ground, operation, none) = (rig.ground(), get("/", vec![]), ArgumentValues::default());
+    let (ground, operation, none) =
+        (rig.call_context(), get_operation("/", vec![]), ArgumentValues::default());
     let both = futures_util::future::join(
-        root(&ground, "shop", &operation, &none),
-        root(&ground, "shop", &operation, &none),
+        fetch_root(&ground, "shop", &operation, &none),
+        fetch_root(&ground, "shop", &operation, &none),
     )
     .await;
     assert!(Arc::ptr_eq(&both.0.documents[0], &both.1.documents[0]), "read once, too");
-    assert_eq!(rig.lines(), ["GET /"]);
+    assert_eq!(rig.request_lines(), ["GET /"]);
 }
 
 #[tokio::test]
 async fn coalesces_equal_reads_of_several_requests() {
-    let rig = ShopFixture::with(&[("/", 200, "[1]")], "", true).await;
-    let (operation, none) = (get("/", vec![]), ArgumentValues::default());
-    let grounds = [rig.ground(), rig.ground()];
-    let asked = grounds.iter().map(|ground| root(ground, "shop", &operation, &none));
+    let rig = ShopFixture::with_config(&[("/", 200, "[1]")], "", true).await;
+    let (operation, none) = (get_operation("/", vec![]), ArgumentValues::default());
+    let grounds = [rig.call_context(), rig.call_context()];
+    let asked = grounds.iter().map(|ground| fetch_root(ground, "shop", &operation, &none));
     let fetched = futures_util::future::join_all(asked).await;
     assert!(Arc::ptr_eq(&fetched[0].documents[0], &fetched[1].documents[0]));
-    assert_eq!(rig.lines(), ["GET /"]);
+    assert_eq!(rig.request_lines(), ["GET /"]);
 }

@@ -23,8 +23,8 @@ use super::GraphqlRouteInner;
 use crate::error::GraphqlError;
 use crate::execute::{CoercedVariables, IntrospectionLimits, introspected};
 pub(super) use crate::plan::PlanError;
-use crate::plan::{CheckedDocument, QueryPlan, TIMEOUT};
-use crate::recipe::ReadySchema;
+use crate::plan::{CheckedDocument, PLANNING_TIMEOUT, QueryPlan};
+use crate::schema_inputs::ReadySchema;
 use crate::serve::HttpError;
 
 /// The maximum estimated duration of checking and planning a small document.
@@ -32,14 +32,14 @@ const SMALL_WORK: Duration = Duration::from_millis(1);
 /// The maximum number of selections in all operations of a small document together.
 const SMALL_SELECTIONS: u64 = 200;
 /// The maximum number of attempts at work for several requests that other callers could not pay for.
-pub(super) const ATTEMPTS: usize = 4;
+pub(super) const MAX_ATTEMPTS: usize = 4;
 /// The maximum memory in bytes of a plan that is dropped on the request's own thread: some thousand
 /// allocations.
 const SHORT_DROP: usize = 1 << 20;
 /// The time that a large plan may wait to be dropped.
-const DROP_TIME: Duration = Duration::from_secs(60);
+const DROP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The estimated cost of a large introspection request, charged before the real cost is known.
-const INTROSPECTION: Duration = Duration::from_millis(10);
+const INTROSPECTION_COST: Duration = Duration::from_millis(10);
 
 /// The payer of offloaded work, and its deadline.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ struct PlanningAccount {
 #[derive(Clone)]
 struct PlanRequest {
     pool: OffloadPool,
-    ready: Arc<ReadySchema>,
+    ready_schema: Arc<ReadySchema>,
     text: Arc<str>,
     /// The name of the requested operation.
     operation: Option<Arc<str>>,
@@ -81,18 +81,18 @@ impl From<OffloadError> for PlanError {
 }
 
 impl PlanningAccount {
-    fn of(call: &RequestCall) -> Self {
+    fn for_call(call: &RequestCall) -> Self {
         Self { payer: call.quota_key(), deadline: call.budget.deadline }
     }
 
-    fn request(self, kind: &'static str, estimate: Duration) -> JobRequest {
+    fn job_request(self, kind: &'static str, estimate: Duration) -> JobRequest {
         JobRequest { kind, payer: self.payer, estimate, deadline: self.deadline }
     }
 }
 
 impl GraphqlRouteInner {
     /// Returns the plan of an operation of a document.
-    pub(super) async fn plan(
+    pub(super) async fn plan_document(
         &self,
         ready: &Arc<ReadySchema>,
         text: &Arc<str>,
@@ -100,10 +100,10 @@ impl GraphqlRouteInner {
         call: &RequestCall,
     ) -> Result<Arc<QueryPlan>, PlanError> {
         let planner = &ready.planner;
-        if let Some(plan) = planner.kept(text, operation) {
+        if let Some(plan) = planner.cached_plan(text, operation) {
             return Ok(plan);
         }
-        let account = PlanningAccount::of(call);
+        let account = PlanningAccount::for_call(call);
         let mut key = WorkFingerprint::default();
         key.add(text.as_bytes());
         key.add(operation.map_or(&[], |name| name.as_bytes()));
@@ -111,21 +111,21 @@ impl GraphqlRouteInner {
         if planner.check_estimate(text) <= SMALL_WORK {
             self.pay_for_small_work(account).await?;
             // Another caller's work may have ended meanwhile.
-            if let Some(plan) = planner.kept(text, operation) {
+            if let Some(plan) = planner.cached_plan(text, operation) {
                 return Ok(plan);
             }
         }
         let request = |account| {
             let (pool, ready, text) = (self.offload.clone(), Arc::clone(ready), Arc::clone(text));
-            PlanRequest { pool, ready, text, operation: operation.map(Into::into), account }
+            PlanRequest { pool, ready_schema: ready, text, operation: operation.map(Into::into), account }
         };
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let mut is_own = false;
             let flight = planner.in_flight.join(&key, PollSite::Graphql, || {
                 is_own = true;
                 // The caller's deadline must not end the work for others.
                 let deadline = Instant::now() + self.limits.timeout.0;
-                request(PlanningAccount { deadline, ..account }).planned_and_kept()
+                request(PlanningAccount { deadline, ..account }).plan_and_cache()
             });
             let result =
                 timeout_at(account.deadline, pin!(flight)).await.ok_or(OffloadError::DeadlineExceeded)?;
@@ -134,7 +134,7 @@ impl GraphqlRouteInner {
                 result => return result,
             }
         }
-        request(account).planned_and_kept().await
+        request(account).plan_and_cache().await
     }
 
     /// Charges a caller for small work. Waits while its quota is used up.
@@ -157,14 +157,14 @@ impl GraphqlRouteInner {
     }
 
     /// Drops a plan, in the pool if that takes long: it is large, and has no other owner.
-    pub(super) fn discard(&self, plan: Option<Arc<QueryPlan>>) {
+    pub(super) fn discard_plan(&self, plan: Option<Arc<QueryPlan>>) {
         if let Some(plan) = plan.filter(|plan| Arc::strong_count(plan) == 1) {
             discard_all(&self.offload, vec![plan]);
         }
     }
 
     /// Returns the values of a plan's introspection fields; `None` if they would be too large.
-    pub(super) async fn introspected(
+    pub(super) async fn introspection_values(
         &self,
         ready: &Arc<ReadySchema>,
         plan: &Arc<QueryPlan>,
@@ -180,10 +180,10 @@ impl GraphqlRouteInner {
         if values.is_some() {
             return Ok(values);
         }
-        let request = PlanningAccount::of(call).request("graphql-introspect", INTROSPECTION);
+        let request = PlanningAccount::for_call(call).job_request("graphql-introspect", INTROSPECTION_COST);
         let (ready, plan, variables) = (Arc::clone(ready), Arc::clone(plan), Arc::clone(variables));
         let job = move |_: &_| {
-            introspected(ready.planner.schema(), &plan, &variables, IntrospectionLimits::of(most))
+            introspected(ready.planner.schema(), &plan, &variables, IntrospectionLimits::for_response(most))
         };
         Ok(self.offload.run(request, job).await?)
     }
@@ -195,52 +195,58 @@ fn discard_all(pool: &OffloadPool, plans: Vec<Arc<QueryPlan>>) {
         return;
     }
     let (kind, payer) = ("graphql-drop", QuotaKey::new(&"graphql-drop").exempt());
-    let deadline = Instant::now() + DROP_TIME;
+    let deadline = Instant::now() + DROP_TIMEOUT;
     let (pool, request) = (pool.clone(), JobRequest { kind, payer, estimate: Duration::ZERO, deadline });
     tokio::spawn(async move { pool.run(request, move |_| drop(plans)).await });
 }
 
 impl PlanRequest {
     /// Plans the document in the pool, and caches the plan on the current thread.
-    async fn planned_and_kept(self) -> Result<Arc<QueryPlan>, PlanError> {
+    async fn plan_and_cache(self) -> Result<Arc<QueryPlan>, PlanError> {
         let PlanningAccount { payer, deadline } = self.account;
         // Each caller has paid for small work before.
         let payer = payer.for_responses().exempt();
-        let plan = self.pool.make_movable("graphql-plan", payer, deadline, self.clone().planned()).await??;
-        discard_all(&self.pool, self.ready.planner.keep(&self.text, self.operation.as_deref(), &plan));
+        let plan =
+            self.pool.make_movable("graphql-plan", payer, deadline, self.clone().plan_in_pool()).await??;
+        discard_all(
+            &self.pool,
+            self.ready_schema.planner.cache_plan(&self.text, self.operation.as_deref(), &plan),
+        );
         Ok(plan)
     }
 
     /// Plans the document in the pool. A small one is checked and planned in one move of this future.
     /// Otherwise the check determines the cost of planning, and both are charged before they start.
-    async fn planned(self) -> Result<Arc<QueryPlan>, PlanError> {
-        let Self { pool, ready, text, operation, account } = self;
+    async fn plan_in_pool(self) -> Result<Arc<QueryPlan>, PlanError> {
+        let Self { pool, ready_schema: ready, text, operation, account } = self;
         let check_estimate = ready.planner.check_estimate(&text);
         let mut checked = None;
         if check_estimate <= SMALL_WORK {
             offload::move_to_pool().await;
-            checked = ready.planner.check(&text, operation.as_deref(), SMALL_SELECTIONS)?;
+            checked = ready.planner.check_document(&text, operation.as_deref(), SMALL_SELECTIONS)?;
             let is_small = |known: &&CheckedDocument| check_estimate + known.work.estimate() <= SMALL_WORK;
             if let Some(document) = checked.as_ref().filter(is_small) {
-                return Ok(ready.planner.make(document, &CancellationToken::with_timeout(TIMEOUT))?);
+                return Ok(ready
+                    .planner
+                    .plan_checked(document, &CancellationToken::with_timeout(PLANNING_TIMEOUT))?);
             }
         }
         let checked = match checked {
             Some(checked) => checked,
             None => {
-                let request = account.request("graphql-check", check_estimate);
+                let request = account.job_request("graphql-check", check_estimate);
                 let ready = Arc::clone(&ready);
-                let check = move |_: &_| ready.planner.check(&text, operation.as_deref(), u64::MAX);
+                let check = move |_: &_| ready.planner.check_document(&text, operation.as_deref(), u64::MAX);
                 match pool.run(request, check).await?? {
                     Some(checked) => checked,
                     None => return Err(OffloadError::Panicked.into()),
                 }
             }
         };
-        let left = account.deadline.saturating_duration_since(Instant::now()).min(TIMEOUT);
+        let left = account.deadline.saturating_duration_since(Instant::now()).min(PLANNING_TIMEOUT);
         let token = Arc::new(CancellationToken::with_timeout(left));
         let _guard = CancelGuard(Arc::clone(&token));
-        let request = account.request("graphql-plan", checked.work.estimate());
-        Ok(pool.run(request, move |_| ready.planner.make(&checked, &token)).await??)
+        let request = account.job_request("graphql-plan", checked.work.estimate());
+        Ok(pool.run(request, move |_| ready.planner.plan_checked(&checked, &token)).await??)
     }
 }

@@ -14,27 +14,27 @@ use services::{CallRights, CallerId};
 use super::*;
 use crate::RemoteService;
 use crate::plan::QueryPlan;
-use crate::rig::ShopFixture;
+use crate::shop_fixture::ShopFixture;
 
 mod caching;
 
-const ANSWER: &str = r#"{"data":{"item":{"name":"one"}}}"#;
+const ITEM_RESPONSE: &str = r#"{"data":{"item":{"name":"one"}}}"#;
 
 const SDL: &str = "type Query { item: Item } type Mutation { change: Item } type Item { name: String }";
 
 /// Creates a route for the service `shop`.
-fn route(rig: &ShopFixture, config: &str) -> GraphqlRoute {
-    route_of(rig, config, SDL, &pool())
+fn new_route(rig: &ShopFixture, config: &str) -> GraphqlRoute {
+    route_with_schema(rig, config, SDL, &new_pool())
 }
 
 /// Creates a pool in which each payer may use one second of CPU time in ten.
-fn pool() -> OffloadPool {
+fn new_pool() -> OffloadPool {
     let config = OffloadConfig { quota: Duration::from_secs(1), ..OffloadConfig::default() };
     OffloadPool::start(config).expect("a thread")
 }
 
 /// Creates a route for the service `shop` with this schema.
-fn route_of(rig: &ShopFixture, config: &str, sdl: &str, offload: &OffloadPool) -> GraphqlRoute {
+fn route_with_schema(rig: &ShopFixture, config: &str, sdl: &str, offload: &OffloadPool) -> GraphqlRoute {
     let config: GraphqlConfig = serde_json::from_str(config).expect("a route's config");
     let service =
         RemoteService { config: serde_json::from_str("{}").expect("a config"), schema: Some(sdl.into()) };
@@ -44,7 +44,7 @@ fn route_of(rig: &ShopFixture, config: &str, sdl: &str, offload: &OffloadPool) -
         remotes: &BTreeMap::from([("shop".to_owned(), service)]),
         links: None,
         supergraph: None,
-        listed: Vec::new(),
+        document_files: Vec::new(),
         schemas: &Arc::default(),
         offload,
     };
@@ -52,17 +52,17 @@ fn route_of(rig: &ShopFixture, config: &str, sdl: &str, offload: &OffloadPool) -
 }
 
 /// Returns the text of a response, and the number of calls made for it.
-async fn asked(route: &GraphqlRoute, query: &str) -> (String, usize) {
-    asked_with(route, &serde_json::json!({ "query": query })).await
+async fn query_route(route: &GraphqlRoute, query: &str) -> (String, usize) {
+    post_route(route, &serde_json::json!({ "query": query })).await
 }
 
 /// Like [`asked`], for a complete body.
-async fn asked_with(route: &GraphqlRoute, body: &serde_json::Value) -> (String, usize) {
-    asked_by(route, body, RequestCall::unlimited()).await
+async fn post_route(route: &GraphqlRoute, body: &serde_json::Value) -> (String, usize) {
+    post_route_as(route, body, RequestCall::unlimited()).await
 }
 
 /// Like [`asked_with`], for a caller.
-async fn asked_by(route: &GraphqlRoute, body: &serde_json::Value, call: RequestCall) -> (String, usize) {
+async fn post_route_as(route: &GraphqlRoute, body: &serde_json::Value, call: RequestCall) -> (String, usize) {
     let body = body.to_string();
     let request =
         Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
@@ -75,9 +75,9 @@ async fn asked_by(route: &GraphqlRoute, body: &serde_json::Value, call: RequestC
 }
 
 /// Polls a request until the service has received another call.
-async fn until_called(rig: &ShopFixture, request: &mut (impl Future + Unpin)) {
-    let before = rig.lines().len();
-    while rig.lines().len() == before {
+async fn poll_until_called(rig: &ShopFixture, request: &mut (impl Future + Unpin)) {
+    let before = rig.request_lines().len();
+    while rig.request_lines().len() == before {
         assert!((&mut *request).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
@@ -85,33 +85,34 @@ async fn until_called(rig: &ShopFixture, request: &mut (impl Future + Unpin)) {
 
 #[tokio::test]
 async fn coalesces_equal_concurrent_queries() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
-    let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
-    rig.stage.gate.forget_permits(usize::MAX);
-    let mut first = asked(&route, "{ item { name } }").boxed();
-    until_called(&rig, &mut first).await;
-    let mut second = asked(&route, "{ item { name } }").boxed();
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let route = new_route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
+    rig.responses.gate.forget_permits(usize::MAX);
+    let mut first = query_route(&route, "{ item { name } }").boxed();
+    poll_until_called(&rig, &mut first).await;
+    let mut second = query_route(&route, "{ item { name } }").boxed();
     assert!((&mut second).now_or_never().is_none());
-    let mut other = asked(&route, "{ it: item { name } }").boxed();
+    let mut other = query_route(&route, "{ it: item { name } }").boxed();
     assert!((&mut other).now_or_never().is_none());
-    rig.stage.gate.add_permits(2);
+    rig.responses.gate.add_permits(2);
     let ((first, made), (second, shared), (_, others)) = tokio::join!(first, second, other);
-    assert_eq!((first.as_str(), second.as_str()), (ANSWER, ANSWER));
+    assert_eq!((first.as_str(), second.as_str()), (ITEM_RESPONSE, ITEM_RESPONSE));
     assert_eq!((made, shared, others), (1, 0, 1), "the number of `calls` in the access log");
-    assert_eq!(rig.lines().len(), 2);
+    assert_eq!(rig.request_lines().len(), 2);
 }
 
 #[tokio::test]
 async fn coalesced_queries_have_separate_deadlines() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
-    let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
-    let ready = route.0.ready.load_full().expect("a schema");
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let route = new_route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
+    let ready = route.0.ready_schema.load_full().expect("a schema");
     ready.planner.plan("{ item { name } }", None).expect("a plan");
-    rig.stage.gate.forget_permits(usize::MAX);
+    rig.responses.gate.forget_permits(usize::MAX);
     let query = serde_json::json!({ "query": "{ item { name } }" });
     let over = Arc::new(RequestBudget::new(Duration::ZERO, 10, 1 << 20, 10));
-    let mut late = asked_by(&route, &query, RequestCall { budget: over, ..RequestCall::unlimited() }).boxed();
-    let mut other = asked(&route, "{ item { name } }").boxed();
+    let mut late =
+        post_route_as(&route, &query, RequestCall { budget: over, ..RequestCall::unlimited() }).boxed();
+    let mut other = query_route(&route, "{ item { name } }").boxed();
     let early = (&mut late).now_or_never();
     assert!((&mut other).now_or_never().is_none());
     let (text, _) = match early {
@@ -119,12 +120,12 @@ async fn coalesced_queries_have_separate_deadlines() {
         None => testkit::with_timeout("a response at the deadline", late).await,
     };
     assert!(text.contains("limit-deadline"), "{text}");
-    rig.stage.gate.add_permits(2);
-    assert_eq!(other.await.0, ANSWER);
+    rig.responses.gate.add_permits(2);
+    assert_eq!(other.await.0, ITEM_RESPONSE);
 }
 
 /// Returns the context of a request whose client has used up its quota for responses.
-fn indebted(pool: &OffloadPool) -> RequestCall {
+fn call_without_quota(pool: &OffloadPool) -> RequestCall {
     let call = RequestCall { caller: CallerId::Named("indebted".into()), ..RequestCall::unlimited() };
     let months = Duration::from_secs(1 << 24);
     pool.quota().charge(call.quota_key().for_responses(), months, Instant::now());
@@ -133,26 +134,26 @@ fn indebted(pool: &OffloadPool) -> RequestCall {
 
 #[tokio::test]
 async fn a_plan_does_not_wait_for_the_quota_of_another_caller() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
-    let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let pool = new_pool();
+    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
     let query = serde_json::json!({ "query": "{ item { name } }" });
-    let mut waiting = asked_by(&route, &query, indebted(&pool)).boxed();
+    let mut waiting = post_route_as(&route, &query, call_without_quota(&pool)).boxed();
     assert!((&mut waiting).now_or_never().is_none());
-    let (text, _) = testkit::with_timeout("a plan", asked(&route, "{ item { name } }")).await;
-    assert_eq!(text, ANSWER);
+    let (text, _) = testkit::with_timeout("a plan", query_route(&route, "{ item { name } }")).await;
+    assert_eq!(text, ITEM_RESPONSE);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
     let rig = ShopFixture::new(&[]).await;
-    let route = route(&rig, r#"{"services":["shop"]}"#);
+    let route = new_route(&rig, r#"{"services":["shop"]}"#);
     let (mut sender, body) =
         http_body_util::channel::Channel::<bytes::Bytes, services::body::BodyError>::new(1);
     sender.send_data(r#"{"query":"#.into()).await.expect("a reader");
     let request = Request::post("/").header(CONTENT_TYPE, "application/json");
     let request = request.body(body.boxed_unsync()).expect("a request");
-    let answer = tokio::time::timeout(SCHEMA_TIME, route.handle(request, RequestCall::unlimited())).await;
+    let answer = tokio::time::timeout(SCHEMA_TIMEOUT, route.handle(request, RequestCall::unlimited())).await;
     let Err(problem) = answer.expect("a response before the timeout") else { panic!("there is no problem") };
     assert_eq!((problem.code(), problem.status().as_u16()), ("limit-deadline", 422));
 }
@@ -172,7 +173,10 @@ async fn errors_contain_no_schema_names_if_introspection_is_not_allowed() {
     )])
     .await;
     let (hidden, open) = (r#"{"services":["shop"],"introspection":"off"}"#, r#"{"services":["shop"]}"#);
-    let (hidden, open) = (route_of(&rig, hidden, HIDDEN, &pool()), route_of(&rig, open, HIDDEN, &pool()));
+    let (hidden, open) = (
+        route_with_schema(&rig, hidden, HIDDEN, &new_pool()),
+        route_with_schema(&rig, open, HIDDEN, &new_pool()),
+    );
     let variables = "query Q($v: HiddenEnum, $i: HiddenInput) { item(of: $v, by: $i) { name } }";
     let bodies = [
         serde_json::json!({ "query": variables, "variables": { "v": "WRONG" } }),
@@ -197,9 +201,9 @@ async fn errors_contain_no_schema_names_if_introspection_is_not_allowed() {
         serde_json::json!({ "query": "{ node { __typename name } }" }),
     ];
     for body in bodies {
-        let (told, _) = asked_with(&open, &body).await;
+        let (told, _) = post_route(&open, &body).await;
         assert!(told.contains("errors"), "{body} {told}");
-        let (told, _) = asked_with(&hidden, &body).await;
+        let (told, _) = post_route(&hidden, &body).await;
         assert!(told.contains("errors"), "{body} {told}");
         let given = body.to_string();
         let words = told.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
@@ -210,26 +214,26 @@ async fn errors_contain_no_schema_names_if_introspection_is_not_allowed() {
 }
 
 /// Returns a document that is not small: checking it and planning it are jobs of their own.
-fn long(number: usize) -> String {
+fn long_document(number: usize) -> String {
     let fields: String = (0..90).map(|field| format!("a{field}: name ")).collect();
     format!("query Q{number} {{ item {{ {fields} }} }} # {}", "x".repeat(4000))
 }
 
 /// Returns the numbers of jobs that have checked and planned documents.
 fn planning_jobs(pool: &OffloadPool) -> [u64; 2] {
-    ["graphql-check", "graphql-plan"].map(|kind| jobs(pool, kind))
+    ["graphql-check", "graphql-plan"].map(|kind| finished_jobs(pool, kind))
 }
 
 #[tokio::test]
 async fn plans_equal_concurrent_documents_once_in_the_pool() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
-    for (text, expected) in [("{ item { name } }".to_owned(), [0, 1]), (long(0), [1, 1])] {
-        let pool = pool();
-        let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
-        let all = futures_util::future::join_all((0..20).map(|_| asked(&route, &text))).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    for (text, expected) in [("{ item { name } }".to_owned(), [0, 1]), (long_document(0), [1, 1])] {
+        let pool = new_pool();
+        let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+        let all = futures_util::future::join_all((0..20).map(|_| query_route(&route, &text))).await;
         assert!(all.iter().all(|(text, _)| text.starts_with(r#"{"data":"#)), "{all:?}");
         assert_eq!(planning_jobs(&pool), expected, "{text:.40}");
-        asked(&route, &text).await;
+        query_route(&route, &text).await;
         assert_eq!(planning_jobs(&pool), expected, "a cached plan takes no work: {text:.40}");
     }
 }
@@ -237,10 +241,10 @@ async fn plans_equal_concurrent_documents_once_in_the_pool() {
 #[tokio::test]
 async fn rejects_invalid_documents_in_the_pool() {
     let rig = ShopFixture::new(&[]).await;
-    let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let pool = new_pool();
+    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
     for (number, text) in ["{", "{ nothing }", "subscription { item { name } }"].into_iter().enumerate() {
-        let (answer, _) = asked(&route, text).await;
+        let (answer, _) = query_route(&route, text).await;
         assert!(answer.contains("errors"), "{answer}");
         assert_eq!(planning_jobs(&pool), [0, number as u64 + 1], "{text}");
     }
@@ -248,29 +252,29 @@ async fn rejects_invalid_documents_in_the_pool() {
 
 #[tokio::test]
 async fn short_documents_with_large_expansions_are_charged_for_their_check() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
-    let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let pool = new_pool();
+    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
     let operations: String = (0..20).map(|number| format!("query Q{number}{{item{{...F}}}}")).collect();
     let fields: String = (0..10).map(|number| format!("a{number}:name ")).collect();
     let query = format!("{operations}fragment F on Item{{{fields}}}");
     let body = serde_json::json!({ "query": query, "operationName": "Q7" });
-    let (answer, _) = asked_with(&route, &body).await;
+    let (answer, _) = post_route(&route, &body).await;
     assert!(answer.starts_with(r#"{"data":"#), "{answer}");
     assert_eq!(planning_jobs(&pool), [1, 2], "a check for nothing, and a job for each step");
 }
 
 #[tokio::test]
 async fn plans_for_many_object_types_are_charged_before_they_are_made() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
     let objects: String =
         (0..200).map(|number| format!("type T{number} implements Node {{ name: String }} ")).collect();
     let sdl = format!("type Query {{ node: Node }} interface Node {{ name: String }} {objects}");
     let fields: String = (0..5).map(|number| format!("a{number}: name ")).collect();
     for (fragment, expected) in [("", [0, 1]), ("... on T0 { name }", [0, 2])] {
-        let pool = pool();
-        let route = route_of(&rig, r#"{"services":["shop"]}"#, &sdl, &pool);
-        asked(&route, &format!("{{ node {{ {fields} {fragment} }} }}")).await;
+        let pool = new_pool();
+        let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, &sdl, &pool);
+        query_route(&route, &format!("{{ node {{ {fields} {fragment} }} }}")).await;
         assert_eq!(planning_jobs(&pool), expected, "{fragment}");
     }
 }
@@ -278,22 +282,22 @@ async fn plans_for_many_object_types_are_charged_before_they_are_made() {
 #[tokio::test]
 async fn answers_introspection_in_the_pool() {
     let rig = ShopFixture::new(&[]).await;
-    let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
-    let (answer, _) = asked(&route, "{ __schema { queryType { name } } }").await;
+    let pool = new_pool();
+    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let (answer, _) = query_route(&route, "{ __schema { queryType { name } } }").await;
     assert_eq!(answer, r#"{"data":{"__schema":{"queryType":{"name":"Query"}}}}"#);
-    assert_eq!(moves(&pool), 1);
+    assert_eq!(count_moves(&pool), 1);
 }
 
 #[tokio::test]
 async fn rejects_documents_of_a_caller_above_its_quota() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
     let offload =
         OffloadPool::start(OffloadConfig { quota: Duration::from_millis(20), ..OffloadConfig::default() });
-    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &offload.expect("a thread"));
+    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, SDL, &offload.expect("a thread"));
     let mut codes = Vec::new();
     for number in 0..100 {
-        let body = services::body::full(serde_json::json!({ "query": long(number) }).to_string());
+        let body = services::body::full(serde_json::json!({ "query": long_document(number) }).to_string());
         let request =
             Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
         if let Err(problem) =
@@ -306,83 +310,83 @@ async fn rejects_documents_of_a_caller_above_its_quota() {
     }
     assert!(!codes.is_empty() && codes.iter().all(|code| *code == "plan-rate"), "{codes:?}");
     // A cached plan costs nothing.
-    let (text, _) = asked(&route, &long(0)).await;
+    let (text, _) = query_route(&route, &long_document(0)).await;
     assert_eq!(text.get(..8), Some(r#"{"data":"#));
 }
 
 /// Returns the number of finished jobs of a kind.
-fn jobs(pool: &OffloadPool, kind: &str) -> u64 {
+fn finished_jobs(pool: &OffloadPool, kind: &str) -> u64 {
     pool.stats().kinds.get(kind).map_or(0, |kind| kind.jobs)
 }
 
 /// Returns the number of moves of requests to the pool.
-fn moves(pool: &OffloadPool) -> u64 {
-    jobs(pool, "graphql-answer")
+fn count_moves(pool: &OffloadPool) -> u64 {
+    finished_jobs(pool, "graphql-answer")
 }
 
 #[tokio::test]
 async fn coerces_values_of_wide_types_in_the_pool() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
     let names: String = (0..500).map(|number| format!("V{number} ")).collect();
     let query = "query Q($of: [E!]) { item(of: $of) { name } }";
     let body = serde_json::json!({ "query": query, "variables": { "of": vec!["V299"; 600] } });
     for (values, expected) in [("V299", 0), (&*names, 1)] {
-        let pool = pool();
+        let pool = new_pool();
         let sdl = format!(
             "type Query {{ item(of: [E!]): Item }} type Item {{ name: String }} enum E {{ {values} }}"
         );
-        let route = route_of(&rig, r#"{"services":["shop"]}"#, &sdl, &pool);
-        let (answer, _) = asked_with(&route, &body).await;
-        assert_eq!((answer.as_str(), moves(&pool)), (ANSWER, expected), "{values:.20}");
+        let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, &sdl, &pool);
+        let (answer, _) = post_route(&route, &body).await;
+        assert_eq!((answer.as_str(), count_moves(&pool)), (ITEM_RESPONSE, expected), "{values:.20}");
     }
 }
 
 #[tokio::test]
 async fn rejects_variables_whose_defaults_are_long_together() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
     let default = "x".repeat(1000);
     let sdl = format!(
         "type Query {{ item(of: [In!]): Item }} input In {{ text: String = \"{default}\" }} type Item {{ name: String }}"
     );
-    let route = route_of(&rig, r#"{"services":["shop"]}"#, &sdl, &pool());
+    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, &sdl, &new_pool());
     let query = "query Q($of: [In!]) { item(of: $of) { name } }";
     let body = |count| serde_json::json!({ "query": query, "variables": { "of": vec![serde_json::json!({}); count] } });
-    let (answer, _) = asked_with(&route, &body(10_000)).await;
+    let (answer, _) = post_route(&route, &body(10_000)).await;
     assert!(answer.contains("graphql-variables"), "{answer:.300}");
-    let (answer, _) = asked_with(&route, &body(1000)).await;
-    assert_eq!(answer, ANSWER);
+    let (answer, _) = post_route(&route, &body(1000)).await;
+    assert_eq!(answer, ITEM_RESPONSE);
 }
 
 #[tokio::test]
 async fn coerces_large_variables_in_the_pool() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
-    let pool = pool();
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let pool = new_pool();
     let sdl = "type Query { item(of: [Int!]): Item } type Item { name: String }";
-    let route = route_of(&rig, r#"{"services":["shop"]}"#, sdl, &pool);
+    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, sdl, &pool);
     let fields: String = (0..90).map(|field| format!("a{field}: name ")).collect();
     let query = format!("query Q($of: [Int!]) {{ item(of: $of) {{ {fields} }} }} # {}", "x".repeat(4000));
     let mut values = vec![serde_json::json!(1); 10_000];
     values.push("no number".into());
     let body = serde_json::json!({ "query": query, "variables": { "of": values } });
-    let (text, _) = asked_with(&route, &body).await;
+    let (text, _) = post_route(&route, &body).await;
     assert!(text.contains("graphql-variables"), "{text}");
-    assert_eq!(moves(&pool), 2, "the body, and the variables after the document was planned");
+    assert_eq!(count_moves(&pool), 2, "the body, and the variables after the document was planned");
 }
 
 #[tokio::test]
 async fn large_plans_are_dropped_in_the_pool() {
     let rig = ShopFixture::new(&[]).await;
-    let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
-    let ready = route.0.ready.load_full().expect("a schema");
+    let pool = new_pool();
+    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let ready = route.0.ready_schema.load_full().expect("a schema");
     let known = ready.planner.plan("{ item { name } }", None).expect("a plan");
     let plan = |bytes: usize| {
         let (variables, steps, positions, shapes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (kind, types) = (known.kind, Arc::clone(&known.types));
-        let (introspects, scans, root) = (false, 0, 0);
+        let (has_introspection, scans, root) = (false, 0, 0);
         Arc::new(QueryPlan {
             kind,
-            introspects,
+            has_introspection,
             variables,
             steps,
             positions,
@@ -394,10 +398,10 @@ async fn large_plans_are_dropped_in_the_pool() {
         })
     };
     let dropped = || pool.stats().kinds.get("graphql-drop").map_or(0, |kind| kind.jobs);
-    route.0.discard(Some(plan(1000)));
+    route.0.discard_plan(Some(plan(1000)));
     let large = plan(8 << 20);
-    route.0.discard(Some(Arc::clone(&large)));
-    route.0.discard(Some(large));
+    route.0.discard_plan(Some(Arc::clone(&large)));
+    route.0.discard_plan(Some(large));
     testkit::with_timeout("a dropped plan", async {
         while dropped() == 0 {
             tokio::task::yield_now().await;
@@ -413,7 +417,7 @@ async fn schemas_of_services_are_composed_in_the_pool() {
         type Query { item: Item } type Item { name: String }"#;
     let answer = serde_json::json!({ "data": { "_service": { "sdl": sdl } } }).to_string();
     let rig = ShopFixture::new(&[("POST /graphql", 200, answer.as_str())]).await;
-    let pool = pool();
+    let pool = new_pool();
     let config = serde_json::from_str(r#"{"federated":true}"#).expect("a config");
     let ground = GraphqlRouteContext {
         services: &rig.services,
@@ -421,15 +425,15 @@ async fn schemas_of_services_are_composed_in_the_pool() {
         remotes: &BTreeMap::from([("shop".to_owned(), RemoteService { config, schema: None })]),
         links: None,
         supergraph: None,
-        listed: Vec::new(),
+        document_files: Vec::new(),
         schemas: &Arc::default(),
         offload: &pool,
     };
     let config: GraphqlConfig = serde_json::from_str(r#"{"services":["shop"]}"#).expect("a config");
     let route = GraphqlRoute::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"));
-    route.start();
+    route.start_introspection();
     testkit::with_timeout("a schema", async {
-        while route.waits().is_some() {
+        while route.unavailable_reason().is_some() {
             tokio::task::yield_now().await;
         }
     })
@@ -444,9 +448,9 @@ async fn schemas_of_services_are_composed_in_the_pool() {
 
 #[tokio::test]
 async fn rejects_deeply_nested_and_duplicate_variables() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
     let sdl = "type Query { item(of: In): Item } input In { of: In } type Item { name: String }";
-    let route = route_of(&rig, r#"{"services":["shop"]}"#, sdl, &pool());
+    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, sdl, &new_pool());
     let query = "query Q($of: In) { item(of: $of) { name } }";
     let deep = format!("{}null{}", r#"{"of":"#.repeat(900), "}".repeat(900));
     let many = format!("{{{}}}", vec![r#""of":null"#; 5000].join(","));
@@ -465,9 +469,9 @@ async fn rejects_deeply_nested_and_duplicate_variables() {
 
 #[tokio::test]
 async fn does_not_coalesce_queries_of_callers_with_different_rights() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
-    let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
-    rig.stage.gate.forget_permits(usize::MAX);
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let route = new_route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
+    rig.responses.gate.forget_permits(usize::MAX);
     let query = serde_json::json!({ "query": "{ item { name } }" });
     // The same subject, with tokens for different groups.
     let call = |services: &[&str]| {
@@ -475,34 +479,34 @@ async fn does_not_coalesce_queries_of_callers_with_different_rights() {
         let rights = Some(Arc::new(CallRights { services, methods: None }));
         RequestCall { caller: CallerId::Subject("ann".into()), rights, ..RequestCall::unlimited() }
     };
-    let mut first = asked_by(&route, &query, call(&["shop"])).boxed();
-    until_called(&rig, &mut first).await;
-    let (refused, calls) = asked_by(&route, &query, call(&["other"])).await;
+    let mut first = post_route_as(&route, &query, call(&["shop"])).boxed();
+    poll_until_called(&rig, &mut first).await;
+    let (refused, calls) = post_route_as(&route, &query, call(&["other"])).await;
     assert!(refused.contains("service-forbidden") && !refused.contains("one"), "{refused}");
     assert_eq!(calls, 0);
-    rig.stage.gate.add_permits(1);
-    assert_eq!(first.await.0, ANSWER);
+    rig.responses.gate.add_permits(1);
+    assert_eq!(first.await.0, ITEM_RESPONSE);
 }
 
 /// Returns a response to `{ item { name } }` that is parsed in the pool.
-fn long_answer() -> String {
+fn long_response() -> String {
     serde_json::json!({ "data": { "item": { "name": "x".repeat(200_000) } } }).to_string()
 }
 
 #[tokio::test]
 async fn long_shared_responses_are_parsed_in_the_pool() {
-    let answer = long_answer();
+    let answer = long_response();
     let rig = ShopFixture::new(&[("POST /graphql", 200, answer.as_str())]).await;
-    let pool = pool();
+    let pool = new_pool();
     let config = r#"{"services":["shop"],"coalesce":{"operations":true}}"#;
-    let route = route_of(&rig, config, SDL, &pool);
-    let (text, _) = asked(&route, "{ item { name } }").await;
+    let route = route_with_schema(&rig, config, SDL, &pool);
+    let (text, _) = query_route(&route, "{ item { name } }").await;
     assert!(text == answer, "{text:.300}");
-    assert!(moves(&pool) > 0);
+    assert!(count_moves(&pool) > 0);
 }
 
 /// Returns the context of a request from a network of its own.
-fn client(last: u8) -> RequestCall {
+fn client_call(last: u8) -> RequestCall {
     let address = std::net::Ipv4Addr::new(192, 0, 2, last).into();
     let arrival = Some(ConnectionDetails { peer: address, client: address, is_secure: false });
     RequestCall { connection_details: arrival, ..RequestCall::unlimited() }
@@ -532,16 +536,17 @@ fn fill_queue<'p>(pool: &'p OffloadPool, client: &RequestCall) -> (Sender<()>, V
 /// deadlines are long. Also returns a query that is planned already, since that takes a place in the queue,
 /// too.
 async fn coalescing_route() -> (ShopFixture, OffloadPool, GraphqlRoute, serde_json::Value) {
-    let answer = long_answer();
+    let answer = long_response();
     let rig =
-        ShopFixture::with(&[("POST /graphql", 200, answer.as_str())], r#","timeout":"1h""#, false).await;
-    let pool = pool();
+        ShopFixture::with_config(&[("POST /graphql", 200, answer.as_str())], r#","timeout":"1h""#, false)
+            .await;
+    let pool = new_pool();
     let config = r#"{"services":["shop"],"coalesce":{"operations":true},"limits":{"timeout":"1h"}}"#;
-    let route = route_of(&rig, config, SDL, &pool);
-    let ready = route.0.ready.load_full().expect("a schema");
+    let route = route_with_schema(&rig, config, SDL, &pool);
+    let ready = route.0.ready_schema.load_full().expect("a schema");
     let document = "{ item { name } }";
     ready.planner.plan(document, None).expect("a plan");
-    rig.stage.gate.forget_permits(usize::MAX);
+    rig.responses.gate.forget_permits(usize::MAX);
     (rig, pool, route, serde_json::json!({ "query": document }))
 }
 
@@ -564,78 +569,78 @@ async fn join_request<'r>(
     query: &'r serde_json::Value,
     call: RequestCall,
 ) -> BoxFuture<'r, (String, usize)> {
-    until_called(rig, first).await;
-    let mut second = asked_by(route, query, call).boxed();
+    poll_until_called(rig, first).await;
+    let mut second = post_route_as(route, query, call).boxed();
     assert!((&mut second).now_or_never().is_none());
     second
 }
 
 #[tokio::test]
 async fn an_equal_query_does_not_wait_for_the_quota_of_another_caller() {
-    let answer = long_answer();
+    let answer = long_response();
     let (rig, pool, route, query) = coalescing_route().await;
-    let (poor, other) = (client(1), client(2));
-    let mut started = asked_by(&route, &query, poor.clone()).boxed();
+    let (poor, other) = (client_call(1), client_call(2));
+    let mut started = post_route_as(&route, &query, poor.clone()).boxed();
     let joined = join_request(&rig, &mut started, &route, &query, other).await;
     let (account, months, now) =
         (poor.quota_key().for_responses(), Duration::from_secs(1 << 24), Instant::now());
     pool.quota().charge(account, months, now);
-    rig.stage.gate.add_permits(2);
+    rig.responses.gate.add_permits(2);
     let (text, _) = testkit::with_timeout("a response", joined).await;
     assert!(text == answer, "{text:.300}");
-    assert_eq!(rig.lines().len(), 2, "the second request has made its own call");
+    assert_eq!(rig.request_lines().len(), 2, "the second request has made its own call");
     pool.quota().correct_charge(account, months, Duration::ZERO, now);
     let (text, calls) = testkit::with_timeout("a response", started).await;
     assert!(text == answer, "{text:.300}");
-    assert_eq!((calls, rig.lines().len()), (1, 2), "the first request has continued its own");
+    assert_eq!((calls, rig.request_lines().len()), (1, 2), "the first request has continued its own");
 }
 
 #[tokio::test]
 async fn a_refused_response_fails_only_the_request_that_started_it() {
     let (rig, pool, route, query) = coalescing_route().await;
-    let (poor, other) = (client(1), client(2));
+    let (poor, other) = (client_call(1), client_call(2));
     let (release, _queued) = fill_queue(&pool, &poor);
     let mut refused = handle_query(&route, &query, &poor);
     let answered = join_request(&rig, &mut refused, &route, &query, other).await;
-    rig.stage.gate.add_permits(2);
+    rig.responses.gate.add_permits(2);
     let problem = refused.await.expect_err("a problem");
     assert_eq!(problem.code(), "answer-unfinished");
     drop(release);
     let (text, _) = answered.await;
-    assert!(text == long_answer(), "{text:.300}");
-    assert_eq!(rig.lines().len(), 2);
+    assert!(text == long_response(), "{text:.300}");
+    assert_eq!(rig.request_lines().len(), 2);
 }
 
 #[tokio::test]
 async fn a_request_runs_alone_after_several_refused_ones() {
     let (rig, pool, route, query) = coalescing_route().await;
-    let (poor, other) = (client(1), client(2));
+    let (poor, other) = (client_call(1), client_call(2));
     let (release, _queued) = fill_queue(&pool, &poor);
-    let mut answered = asked_by(&route, &query, other).boxed();
-    for _ in 0..planning::ATTEMPTS {
+    let mut answered = post_route_as(&route, &query, other).boxed();
+    for _ in 0..planning::MAX_ATTEMPTS {
         let mut refused = handle_query(&route, &query, &poor);
-        until_called(&rig, &mut refused).await;
+        poll_until_called(&rig, &mut refused).await;
         assert!((&mut answered).now_or_never().is_none());
-        rig.stage.gate.add_permits(1);
+        rig.responses.gate.add_permits(1);
         assert_eq!(refused.await.expect_err("a problem").code(), "answer-unfinished");
     }
     drop(release);
-    rig.stage.gate.add_permits(1);
+    rig.responses.gate.add_permits(1);
     let (text, _) = answered.await;
-    assert!(text == long_answer(), "{text:.300}");
-    assert_eq!(rig.lines().len(), planning::ATTEMPTS + 1);
+    assert!(text == long_response(), "{text:.300}");
+    assert_eq!(rig.request_lines().len(), planning::MAX_ATTEMPTS + 1);
 }
 
 #[tokio::test]
 async fn a_document_is_planned_alone_after_several_refusals() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
-    let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"],"limits":{"timeout":"1h"}}"#, SDL, &pool);
-    let (poor, other) = (client(1), client(2));
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let pool = new_pool();
+    let route = route_with_schema(&rig, r#"{"services":["shop"],"limits":{"timeout":"1h"}}"#, SDL, &pool);
+    let (poor, other) = (client_call(1), client_call(2));
     let query = serde_json::json!({ "query": "{ item { name } }" });
     let (release, _queued) = fill_queue(&pool, &poor);
-    let mut answered = asked_by(&route, &query, other).boxed();
-    for _ in 0..planning::ATTEMPTS {
+    let mut answered = post_route_as(&route, &query, other).boxed();
+    for _ in 0..planning::MAX_ATTEMPTS {
         let mut refused = handle_query(&route, &query, &poor);
         assert!((&mut refused).now_or_never().is_none());
         assert!((&mut answered).now_or_never().is_none());
@@ -644,48 +649,48 @@ async fn a_document_is_planned_alone_after_several_refusals() {
     assert!((&mut answered).now_or_never().is_none());
     drop(release);
     let (text, _) = testkit::with_timeout("a response", answered).await;
-    assert_eq!(text, ANSWER);
+    assert_eq!(text, ITEM_RESPONSE);
 }
 
 #[tokio::test]
 async fn a_document_that_is_not_planned_before_the_deadline_is_refused() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
-    let pool = pool();
-    let route = route_of(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
-    let (release, _queued) = fill_queue(&pool, &client(1));
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let pool = new_pool();
+    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let (release, _queued) = fill_queue(&pool, &client_call(1));
     // A small document, and one whose check is a job of its own.
-    for text in ["{ item { name } }".to_owned(), long(0)] {
+    for text in ["{ item { name } }".to_owned(), long_document(0)] {
         let over = Arc::new(RequestBudget::new(Duration::ZERO, 10, 1 << 20, 10));
-        let late = RequestCall { budget: over, ..client(2) };
+        let late = RequestCall { budget: over, ..client_call(2) };
         let late = handle_query(&route, &serde_json::json!({ "query": text }), &late);
         let problem = testkit::with_timeout("a refusal", late).await.expect_err("a problem");
         assert_eq!((problem.code(), problem.status().as_u16()), ("plan-timeout", 503), "{text:.40}");
         assert!(problem.headers().contains_key(http::header::RETRY_AFTER));
     }
-    assert!(rig.lines().is_empty(), "no service is called");
+    assert!(rig.request_lines().is_empty(), "no service is called");
     drop(release);
-    let (text, _) = testkit::with_timeout("a response", asked(&route, "{ item { name } }")).await;
-    assert_eq!(text, ANSWER);
+    let (text, _) = testkit::with_timeout("a response", query_route(&route, "{ item { name } }")).await;
+    assert_eq!(text, ITEM_RESPONSE);
 }
 
 #[tokio::test]
 async fn a_request_runs_alone_while_it_has_time_for_it() {
     let (rig, pool, route, query) = coalescing_route().await;
-    let (poor, other) = (client(1), client(2));
+    let (poor, other) = (client_call(1), client_call(2));
     let (release, _queued) = fill_queue(&pool, &poor);
     let mut refused = handle_query(&route, &query, &poor);
     let mut answered = join_request(&rig, &mut refused, &route, &query, other).await;
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(25 * 60)).await;
     tokio::time::resume();
-    rig.stage.gate.add_permits(1);
+    rig.responses.gate.add_permits(1);
     assert_eq!(refused.await.expect_err("a problem").code(), "answer-unfinished");
     let mut second = handle_query(&route, &query, &poor);
-    until_called(&rig, &mut second).await;
+    poll_until_called(&rig, &mut second).await;
     // After another such operation, less time would be left than one takes.
-    testkit::with_timeout("a call of its own", until_called(&rig, &mut answered)).await;
+    testkit::with_timeout("a call of its own", poll_until_called(&rig, &mut answered)).await;
     drop(release);
-    rig.stage.gate.add_permits(2);
+    rig.responses.gate.add_permits(2);
     let (text, _) = testkit::with_timeout("a response", answered).await;
-    assert!(text == long_answer(), "{text:.300}");
+    assert!(text == long_response(), "{text:.300}");
 }

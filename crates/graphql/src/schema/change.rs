@@ -6,20 +6,22 @@ use json::pointer::append_step;
 use services::config::did_you_mean;
 
 use super::declaration::{FieldChange, SchemaDeclarations, TypeChange};
-use super::model::{BUILT_IN, MUTATION, ModelField, ModelProtocol, ModelTypeShape, QUERY, ServiceModel};
-use super::word;
-use crate::mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes};
+use super::graphql_names;
+use super::model::{
+    BUILT_IN_SCALARS, MUTATION, ModelField, ModelProtocol, ModelTypeShape, QUERY, ServiceModel,
+};
+use crate::schema_mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes};
 
 /// The operator's changes to types, by model and key.
 pub(super) type TypeChanges<'a> = HashMap<(usize, Box<str>), &'a TypeChange>;
 
 /// The location of a change in the file of links.
-fn at(parts: &[&str]) -> SchemaMistakeLocation {
+fn change_location(parts: &[&str]) -> SchemaMistakeLocation {
     SchemaMistakeLocation::Links(parts.iter().map(|part| append_step("", part)).collect())
 }
 
 /// Applies the changes. Changes to linked fields are applied when the links are added.
-pub(super) fn apply<'a>(
+pub(super) fn apply_changes<'a>(
     models: &mut [ServiceModel],
     declared: &'a SchemaDeclarations,
     mistakes: &mut SchemaMistakes,
@@ -32,7 +34,7 @@ pub(super) fn apply<'a>(
             if change.rename.is_some() || change.hide {
                 mistakes.add(
                     SchemaMistakeKind::Type,
-                    at(&place),
+                    change_location(&place),
                     format!("`{name}` can't be renamed or hidden"),
                     "change its `fields` instead",
                 );
@@ -40,20 +42,20 @@ pub(super) fn apply<'a>(
             let with = models.iter().enumerate().filter(|(_, model)| model.types.contains_key(&**name));
             with.map(|(number, _)| (number, name.as_str().into())).collect()
         } else {
-            match find(models, name) {
+            match find_type(models, name) {
                 Some(found) => vec![found],
                 None => {
                     mistakes.add(
                         SchemaMistakeKind::Type,
-                        at(&place),
+                        change_location(&place),
                         format!("there is no type `{name}`"),
-                        near(models, name),
+                        type_name_hint(models, name),
                     );
                     continue;
                 }
             }
         };
-        let is_fixed = |number: &usize| matches!(models[*number].asked, ModelProtocol::Federated { .. });
+        let is_fixed = |number: &usize| matches!(models[*number].protocol, ModelProtocol::Federated { .. });
         if let Some((number, _)) =
             found.iter().find(|(number, _)| is_fixed(number)).filter(|_| found.len() == 1)
         {
@@ -61,7 +63,12 @@ pub(super) fn apply<'a>(
                 "`{}` is a federated subgraph, whose schema can't be changed here",
                 models[*number].service
             );
-            mistakes.add(SchemaMistakeKind::Type, at(&place), message, "change it in the service itself");
+            mistakes.add(
+                SchemaMistakeKind::Type,
+                change_location(&place),
+                message,
+                "change it in the service itself",
+            );
             continue;
         }
         for (field, change) in &change.fields {
@@ -72,14 +79,14 @@ pub(super) fn apply<'a>(
                 });
             match known.next() {
                 Some((number, key, field)) => of_fields.push((number, key, field, change)),
-                None if is_to_be(models, declared, name, &found, field) => {}
-                None if let Some(service) = fixed(models, &found, field) => {
+                None if will_be_linked(models, declared, name, &found, field) => {}
+                None if let Some(service) = federated_owner(models, &found, field) => {
                     let message = format!(
                         "`{name}.{field}` belongs to `{service}`, a federated subgraph: it can't be changed"
                     );
                     mistakes.add(
                         SchemaMistakeKind::Type,
-                        at(&["types", name, "fields", field]),
+                        change_location(&["types", name, "fields", field]),
                         message,
                         "change it in the service itself",
                     );
@@ -92,7 +99,7 @@ pub(super) fn apply<'a>(
                     let hint = hint.unwrap_or_else(|| "use one of its fields".to_owned());
                     mistakes.add(
                         SchemaMistakeKind::Type,
-                        at(&["types", name, "fields", field]),
+                        change_location(&["types", name, "fields", field]),
                         message,
                         hint,
                     );
@@ -116,7 +123,7 @@ pub(super) fn apply<'a>(
             .into_iter()
             .for_each(|field| change_field(field, change));
     }
-    names(models, declared, mistakes);
+    check_names(models, declared, mistakes);
     changes
 }
 
@@ -129,7 +136,7 @@ pub(super) fn change_field(field: &mut ModelField, change: &FieldChange) {
 
 /// The type of this name: its name in the schema before changes, or `service.Type` with its name in the
 /// service's document.
-pub(super) fn find(models: &[ServiceModel], name: &str) -> Option<(usize, Box<str>)> {
+pub(super) fn find_type(models: &[ServiceModel], name: &str) -> Option<(usize, Box<str>)> {
     if let Some((service, own)) = name.rsplit_once('.') {
         let number = models.iter().position(|model| *model.service == *service)?;
         return models[number].types.contains_key(own).then(|| (number, own.into()));
@@ -138,27 +145,31 @@ pub(super) fn find(models: &[ServiceModel], name: &str) -> Option<(usize, Box<st
         .iter()
         .enumerate()
         .flat_map(|(number, model)| model.types.iter().map(move |(key, it)| (number, key, it)));
-    types.find(|(_, _, it)| it.first_name == name).map(|(number, key, _)| (number, key.clone()))
+    types.find(|(_, _, it)| it.original_name == name).map(|(number, key, _)| (number, key.clone()))
 }
 
 /// A hint about an unknown type name.
-pub(super) fn near(models: &[ServiceModel], name: &str) -> String {
-    let names = models.iter().flat_map(|model| model.types.values()).map(|it| &*it.first_name);
+pub(super) fn type_name_hint(models: &[ServiceModel], name: &str) -> String {
+    let names = models.iter().flat_map(|model| model.types.values()).map(|it| &*it.original_name);
     did_you_mean(name, names).unwrap_or_else(|| "`orfa graphql schema` prints the types".to_owned())
 }
 
 /// The name of the federated subgraph that has this field.
-fn fixed<'m>(models: &'m [ServiceModel], found: &[(usize, Box<str>)], field: &str) -> Option<&'m str> {
+fn federated_owner<'m>(
+    models: &'m [ServiceModel],
+    found: &[(usize, Box<str>)],
+    field: &str,
+) -> Option<&'m str> {
     let mut having = found.iter().map(|(number, key)| (&models[*number], key));
     let (model, _) = having.find(|(model, key)| {
-        let is_fixed = matches!(model.asked, ModelProtocol::Federated { .. });
+        let is_fixed = matches!(model.protocol, ModelProtocol::Federated { .. });
         is_fixed && model.fields(key).is_some_and(|fields| fields.values().any(|it| it.name == field))
     })?;
     Some(&model.service)
 }
 
 /// Whether a link will add the field.
-fn is_to_be(
+fn will_be_linked(
     models: &[ServiceModel],
     declared: &SchemaDeclarations,
     name: &str,
@@ -167,21 +178,21 @@ fn is_to_be(
 ) -> bool {
     declared.links.contains_key(&format!("{name}.{field}"))
         || found.iter().any(|(number, key)| {
-            models[*number].wishes.iter().any(|wish| wish.on == *key && wish.name == field)
+            models[*number].document_links.iter().any(|wish| wish.owner_key == *key && wish.name == field)
         })
 }
 
 /// Reports invalid and conflicting names.
-fn names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes: &mut SchemaMistakes) {
-    let is_name = |name: &str| word::name(name) == name;
+fn check_names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes: &mut SchemaMistakes) {
+    let is_name = |name: &str| graphql_names::valid_name(name) == name;
     for (name, change) in &declared.types {
         let fields =
             change.fields.iter().filter_map(|(field, it)| Some((Some(field), it.rename.as_deref()?)));
         for (field, renamed) in change.rename.iter().map(|renamed| (None, &**renamed)).chain(fields) {
             if !is_name(renamed) {
                 let place = match field {
-                    Some(field) => at(&["types", name, "fields", field, "rename"]),
-                    None => at(&["types", name, "rename"]),
+                    Some(field) => change_location(&["types", name, "fields", field, "rename"]),
+                    None => change_location(&["types", name, "rename"]),
                 };
                 let hint =
                     "a name consists of letters, digits and `_`, and does not begin with a digit or `__`";
@@ -196,7 +207,10 @@ fn names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes: &mut 
     }
     let type_renamed = |name: &str| {
         let change = declared.types.iter().find(|(_, it)| it.rename.as_deref() == Some(name));
-        change.map_or_else(|| at(&["types"]), |(key, _)| at(&["types", key, "rename"]))
+        change.map_or_else(
+            || change_location(&["types"]),
+            |(key, _)| change_location(&["types", key, "rename"]),
+        )
     };
     let field_renamed = |of: (&str, &str), name: &str| {
         let is_of_it = |key: &str| key == of.1 || key.rsplit_once('.').is_some_and(|(_, own)| own == of.0);
@@ -204,12 +218,14 @@ fn names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes: &mut 
             it.fields.iter().map(move |(field, it)| (key, field, it.rename.as_deref()))
         });
         let change = fields.find(|(_, _, renamed)| *renamed == Some(name));
-        change
-            .map_or_else(|| at(&["types"]), |(key, field, _)| at(&["types", key, "fields", field, "rename"]))
+        change.map_or_else(
+            || change_location(&["types"]),
+            |(key, field, _)| change_location(&["types", key, "fields", field, "rename"]),
+        )
     };
-    let mut types: HashMap<&str, bool> = BUILT_IN.iter().map(|name| (*name, true)).collect();
+    let mut types: HashMap<&str, bool> = BUILT_IN_SCALARS.iter().map(|name| (*name, true)).collect();
     let mut roots: HashSet<(&str, &str)> = HashSet::new();
-    for model in models.iter().filter(|model| !matches!(model.asked, ModelProtocol::Federated { .. })) {
+    for model in models.iter().filter(|model| !matches!(model.protocol, ModelProtocol::Federated { .. })) {
         for (key, it) in &model.types {
             let is_scalar = matches!(it.shape, ModelTypeShape::Scalar);
             let is_root = [QUERY, MUTATION].contains(&&**key);
@@ -235,7 +251,7 @@ fn names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes: &mut 
                     let message = format!("two fields of `{}` would be called `{}`", it.name, field.name);
                     mistakes.add(
                         SchemaMistakeKind::Type,
-                        field_renamed((key, &it.first_name), &field.name),
+                        field_renamed((key, &it.original_name), &field.name),
                         message,
                         "`rename` one of them to something else",
                     );
@@ -247,17 +263,17 @@ fn names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes: &mut 
                 let message = format!("all fields of `{}` are hidden", it.name);
                 mistakes.add(
                     SchemaMistakeKind::Type,
-                    at(&["types"]),
+                    change_location(&["types"]),
                     message,
                     "keep one visible, or hide the type itself",
                 );
             }
-            let objects = model.objects(key);
+            let objects = model.possible_objects(key);
             if !it.is_hidden && !objects.is_empty() && objects.iter().all(|key| model.is_hidden(key)) {
                 let message = format!("all possible types of `{}` are hidden", it.name);
                 mistakes.add(
                     SchemaMistakeKind::Type,
-                    at(&["types"]),
+                    change_location(&["types"]),
                     message,
                     "keep one visible, or hide the type itself",
                 );

@@ -6,7 +6,7 @@ use openapi::OpenApiDocument;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{SchemaDeclarations, SchemaDescription, SchemaSource, subgraphs};
+use super::{SchemaDeclarations, SchemaDescription, SchemaSource, build_subgraphs};
 use crate::compose::{CompositionErrorKind, ServiceSchema, compose};
 
 #[test]
@@ -35,16 +35,16 @@ fn any_document_text_yields_a_schema() {
     ::fuzz::check(words, |bytes: &[u8]| {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
         for text in [format!("openapi: 3.1.0\npaths:\n{text}"), format!("swagger: '2.0'\n{text}")] {
-            check(&text);
+            check_composes(&text);
         }
     });
 }
 
 /// Checks that the schemas of a document compose.
-fn check(text: &str) {
+fn check_composes(text: &str) {
     let Ok(document) = OpenApiDocument::parse(text) else { return };
-    let source = SchemaSource { name: Arc::from("a"), says: SchemaDescription::OpenApi(&document) };
-    let (made, _) = subgraphs(&[source], &SchemaDeclarations::default()).expect("a schema");
+    let source = SchemaSource { name: Arc::from("a"), description: SchemaDescription::OpenApi(&document) };
+    let (made, _) = build_subgraphs(&[source], &SchemaDeclarations::default()).expect("a schema");
     for it in made {
         let Err(errors) = compose(&[ServiceSchema { name: &it.name, sdl: &it.sdl }]) else { continue };
         // A service without queries has no schema on its own.
@@ -54,7 +54,7 @@ fn check(text: &str) {
 }
 
 /// Names for schemas, members and texts. Some are reserved by GraphQL, some are invalid.
-fn name() -> impl Strategy<Value = String> {
+fn any_name() -> impl Strategy<Value = String> {
     prop_oneof![
         proptest::sample::select(vec![
             "A", "B", "a", "b", "-a", "a b", "__a", "Query", "String", "AInput", "7", "", "\u{e4}", "true",
@@ -65,7 +65,7 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-fn schema() -> impl Strategy<Value = Value> {
+fn any_schema() -> impl Strategy<Value = Value> {
     let reference = proptest::sample::select(vec!["A", "B", "AInput", "a b", "gone"]);
     let leaf = prop_oneof![
         proptest::sample::select(vec![
@@ -73,7 +73,7 @@ fn schema() -> impl Strategy<Value = Value> {
         ])
         .prop_map(|kind| json!({ "type": kind })),
         reference.prop_map(|name| json!({ "$ref": format!("#/components/schemas/{name}") })),
-        proptest::collection::vec(name(), 0..4).prop_map(|texts| json!({ "enum": texts })),
+        proptest::collection::vec(any_name(), 0..4).prop_map(|texts| json!({ "enum": texts })),
         Just(json!({ "type": "integer", "format": "int64", "nullable": true })),
         Just(json!({ "type": ["string", "null"], "format": "date-time" })),
         Just(json!(true)),
@@ -82,7 +82,7 @@ fn schema() -> impl Strategy<Value = Value> {
         let several = || proptest::collection::vec(inner.clone(), 0..4);
         prop_oneof![
             inner.clone().prop_map(|items| json!({ "type": "array", "items": items })),
-            (proptest::collection::vec((name(), inner.clone()), 0..5), name(), any::<u8>()).prop_map(
+            (proptest::collection::vec((any_name(), inner.clone()), 0..5), any_name(), any::<u8>()).prop_map(
                 |(members, required, flags)| {
                     let members: serde_json::Map<_, _> = members.into_iter().collect();
                     let mut object = json!({ "properties": members, "required": [required], "description": "\"it\" \\ \n is" });
@@ -107,8 +107,8 @@ proptest! {
 
     #[test]
     fn any_generated_document_yields_a_schema_that_composes(
-        schemas in proptest::collection::vec((name(), schema()), 0..5),
-        operations in proptest::collection::vec((name(), name(), schema(), schema(), any::<bool>()), 1..5),
+        schemas in proptest::collection::vec((any_name(), any_schema()), 0..5),
+        operations in proptest::collection::vec((any_name(), any_name(), any_schema(), any_schema(), any::<bool>()), 1..5),
     ) {
         let mut paths = serde_json::Map::new();
         for (id, parameter, answer, body, is_get) in operations {
@@ -127,6 +127,6 @@ proptest! {
             paths.insert(format!("/{}/{{p}}", paths.len()), json!({ method: operation }));
         }
         let schemas: serde_json::Map<_, _> = schemas.into_iter().collect();
-        check(&json!({ "openapi": "3.1.0", "paths": paths, "components": { "schemas": schemas } }).to_string());
+        check_composes(&json!({ "openapi": "3.1.0", "paths": paths, "components": { "schemas": schemas } }).to_string());
     }
 }

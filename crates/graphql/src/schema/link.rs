@@ -11,14 +11,14 @@ use indexmap::{IndexMap, IndexSet};
 use json::pointer::append_step;
 use services::config::did_you_mean;
 
-use super::change::{TypeChanges, change_field, find, near};
+use super::change::{TypeChanges, change_field, find_type, type_name_hint};
 use super::declaration::{LinkDeclaration, SchemaDeclarations};
+use super::graphql_names;
 use super::model::{
     DocumentLink, KeyedCalls, LinkParameter, MUTATION, ModelField, ModelFieldSource, ModelFields,
     ModelTypeRef, ModelTypeShape, QUERY, ServiceModel, StubType,
 };
-use super::word;
-use crate::mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning};
+use crate::schema_mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning};
 use crate::subgraph::{BatchStrategy, BoundCall, ItemMatch, LinkedField, ParameterSource};
 use call::ResolvedCall;
 
@@ -45,12 +45,12 @@ struct LinkedType<'a> {
 struct ResolvedLink {
     target: usize,
     /// The fields of the object, by their keys.
-    needs: IndexSet<Box<str>>,
+    needed_fields: IndexSet<Box<str>>,
     field: ModelField,
 }
 
 /// Adds the links that the operator declares.
-pub(super) fn declared(
+pub(super) fn add_declared_links(
     models: &mut [ServiceModel],
     links: &SchemaDeclarations,
     changes: &TypeChanges<'_>,
@@ -58,7 +58,7 @@ pub(super) fn declared(
 ) {
     for (name, declaration) in &links.links {
         let place = append_step("/links", name);
-        if let Err((member, message, hint)) = link(models, name, declaration, changes) {
+        if let Err((member, message, hint)) = add_declared_link(models, name, declaration, changes) {
             mistakes.add(
                 SchemaMistakeKind::Link,
                 SchemaMistakeLocation::Links(place + member),
@@ -70,24 +70,24 @@ pub(super) fn declared(
 }
 
 /// Adds the links in the services' documents.
-pub(super) fn wished(
+pub(super) fn add_document_links(
     models: &mut [ServiceModel],
     changes: &TypeChanges<'_>,
     findings: &mut Vec<SchemaWarning>,
 ) {
     for number in 0..models.len() {
-        for wish in std::mem::take(&mut models[number].wishes) {
-            let understood = wished_field(models, number, &wish);
+        for wish in std::mem::take(&mut models[number].document_links) {
+            let understood = resolve_document_link(models, number, &wish);
             let result = understood.and_then(|mut understood| {
-                let key = (number, wish.on.clone());
+                let key = (number, wish.owner_key.clone());
                 let change = changes.get(&key).and_then(|change| change.fields.get(&wish.name));
                 change.into_iter().for_each(|change| change_field(&mut understood.field, change));
-                put(models, number, &wish.on, understood)
+                add_linked_field(models, number, &wish.owner_key, understood)
             });
             if let Err(why) = result {
                 findings.push(SchemaWarning {
                     service: models[number].service.clone(),
-                    place: wish.place,
+                    location: wish.location,
                     message: format!("{why}: the link is left out"),
                     hint: String::new(),
                 });
@@ -100,7 +100,8 @@ pub(super) fn wished(
 pub(super) fn declare_keys(models: &mut [ServiceModel]) {
     for number in 0..models.len() {
         let stubs = models[number].stubs.iter();
-        let keys: Vec<_> = stubs.map(|stub| (stub.model, stub.of.clone(), stub.needs.clone())).collect();
+        let keys: Vec<_> =
+            stubs.map(|stub| (stub.model, stub.type_key.clone(), stub.needed_fields.clone())).collect();
         for (model, key, needs) in keys {
             let Some(it) = models[model].types.get_mut(&key) else { continue };
             if !it.keys.contains(&needs) {
@@ -110,7 +111,7 @@ pub(super) fn declare_keys(models: &mut [ServiceModel]) {
     }
 }
 
-fn link(
+fn add_declared_link(
     models: &mut [ServiceModel],
     name: &str,
     declared: &LinkDeclaration,
@@ -118,12 +119,12 @@ fn link(
 ) -> Result<(), LinkError> {
     let at = |message: String, hint: String| ("", message, hint);
     // Since `service.Type` may precede the field, the whole name is first tried as a type.
-    let (type_name, field_name) = match (find(models, name), name.rsplit_once('.')) {
+    let (type_name, field_name) = match (find_type(models, name), name.rsplit_once('.')) {
         (Some(_), _) | (None, None) => (name, None),
         (None, Some((type_name, field))) => (type_name, Some(field)),
     };
-    let Some((number, key)) = find(models, type_name) else {
-        return Err(at(format!("there is no type `{type_name}`"), near(models, type_name)));
+    let Some((number, key)) = find_type(models, type_name) else {
+        return Err(at(format!("there is no type `{type_name}`"), type_name_hint(models, type_name)));
     };
     let Some(it) = models[number].types.get(&key) else { return Ok(()) };
     let ModelTypeShape::Object { fields, .. } = &it.shape else {
@@ -136,26 +137,26 @@ fn link(
     }
     let object = LinkedType { number, key: &key, name: type_name, fields };
     let Some(field_name) = field_name else {
-        let (target, own) = own(models, object, declared)?;
-        models[target].owns.push(own);
+        let (target, own) = resolve_keyed_calls(models, object, declared)?;
+        models[target].keyed_calls.push(own);
         return Ok(());
     };
-    if word::name(field_name) != field_name {
+    if graphql_names::valid_name(field_name) != field_name {
         let hint = "a name consists of letters, digits and `_`".to_owned();
         return Err(at(format!("`{field_name}` is not a valid name"), hint));
     }
-    let mut understood = understand(models, object, declared)?;
+    let mut understood = resolve_declared_link(models, object, declared)?;
     understood.field.name = field_name.to_owned();
     understood.field.description.clone_from(&declared.description);
     let change = changes.get(&(number, key.clone())).and_then(|change| change.fields.get(field_name));
     change.into_iter().for_each(|change| change_field(&mut understood.field, change));
-    put(models, number, &key, understood)
+    add_linked_field(models, number, &key, understood)
         .map_err(|message| at(message, "rename the link or the existing field".to_owned()))
 }
 
 /// Adds a field to the service that its calls go to. A hidden type gets no field, since the field would
 /// reveal it in the called service.
-fn put(
+fn add_linked_field(
     models: &mut [ServiceModel],
     number: usize,
     key: &str,
@@ -164,14 +165,14 @@ fn put(
     if models[number].is_hidden(key) {
         return Ok(());
     }
-    let ResolvedLink { target, needs, field } = understood;
+    let ResolvedLink { target, needed_fields: needs, field } = understood;
     let name = &field.name;
-    let is_of_it = |stub: &&StubType| stub.model == number && *stub.of == *key;
+    let is_of_it = |stub: &&StubType| stub.model == number && *stub.type_key == *key;
     let known =
         models.iter().flat_map(|model| model.stubs.iter().filter(is_of_it)).flat_map(|stub| &stub.fields);
     let own = models[number].fields(key).into_iter().flat_map(ModelFields::values);
     if own.chain(known).any(|other| other.name == *name) {
-        return Err(format!("`{}` has a field `{name}` already", models[number].name(key)));
+        return Err(format!("`{}` has a field `{name}` already", models[number].type_name(key)));
     }
     if target == number {
         let fields = models[number].types.get_mut(key).and_then(|it| it.shape.fields_mut());
@@ -181,24 +182,29 @@ fn put(
     match models[target].stubs.iter().position(|stub| is_of_it(&stub)) {
         Some(at) => {
             let stub = &mut models[target].stubs[at];
-            stub.needs.extend(needs);
+            stub.needed_fields.extend(needs);
             stub.fields.push(field);
         }
         None => {
-            models[target].stubs.push(StubType { model: number, of: key.into(), needs, fields: vec![field] });
+            models[target].stubs.push(StubType {
+                model: number,
+                type_key: key.into(),
+                needed_fields: needs,
+                fields: vec![field],
+            });
         }
     }
     Ok(())
 }
 
 /// Resolves a declared link.
-fn understand(
+fn resolve_declared_link(
     models: &[ServiceModel],
     object: LinkedType<'_>,
     declared: &LinkDeclaration,
 ) -> Result<ResolvedLink, LinkError> {
-    let call = call::read(models, object, declared)?;
-    let keyed: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
+    let call = call::resolve_call(models, object, declared)?;
+    let keyed: IndexSet<Box<str>> = call.key_parameters().map(|(_, field)| field.clone()).collect();
     let Some(on) = &declared.on else {
         if declared.one {
             let hint = "remove it: without `on`, the field is the response of the call".to_owned();
@@ -211,54 +217,66 @@ fn understand(
             );
             return Err((call.member, "the call is the same for every object".to_owned(), hint));
         }
-        let mut field = call.field(models, call.of.nullable().clone());
-        field.arguments = call.open(models);
-        field.from = ModelFieldSource::Link(LinkedField {
-            needs: names(object, &keyed),
-            how: BatchStrategy::Each(call.ask(models, object)),
+        let mut field = call.linked_field(models, call.type_ref.nullable().clone());
+        field.arguments = call.unfilled_arguments(models);
+        field.source = ModelFieldSource::Link(LinkedField {
+            needed_fields: schema_field_names(object, &keyed),
+            strategy: BatchStrategy::PerObject(call.bind_call(models, object)),
         });
-        return Ok(ResolvedLink { target: call.target, needs: keyed, field });
+        return Ok(ResolvedLink { target: call.target, needed_fields: keyed, field });
     };
-    let (how, item, needed) = joined(models, object, &call, on, declared)?;
+    let (how, item, needed) = resolve_batch_strategy(models, object, &call, on, declared)?;
     let of = if declared.one { item } else { ModelTypeRef::list(item.required()) };
-    let mut field = call.field(models, of);
+    let mut field = call.linked_field(models, of);
     let needs = IndexSet::from([needed]);
-    field.from = ModelFieldSource::Link(LinkedField { needs: names(object, &needs), how });
-    Ok(ResolvedLink { target: call.target, needs, field })
+    field.source = ModelFieldSource::Link(LinkedField {
+        needed_fields: schema_field_names(object, &needs),
+        strategy: how,
+    });
+    Ok(ResolvedLink { target: call.target, needed_fields: needs, field })
 }
 
 /// Resolves how the objects of a type are fetched.
-fn own(
+fn resolve_keyed_calls(
     models: &[ServiceModel],
     object: LinkedType<'_>,
     declared: &LinkDeclaration,
 ) -> Result<(usize, KeyedCalls), LinkError> {
-    let call = call::read(models, object, declared)?;
+    let call = call::resolve_call(models, object, declared)?;
     if call.target != object.number {
         let hint = format!("call `{}`, which owns the type", models[object.number].service);
         return Err((call.member, format!("`{}` belongs to another service", object.name), hint));
     }
     let (how, item, needs) = match &declared.on {
         Some(on) => {
-            let (how, item, needed) =
-                joined(models, object, &call, on, &LinkDeclaration { one: true, ..declared.clone() })?;
+            let (how, item, needed) = resolve_batch_strategy(
+                models,
+                object,
+                &call,
+                on,
+                &LinkDeclaration { one: true, ..declared.clone() },
+            )?;
             (how, item, IndexSet::from([needed]))
         }
         None => {
-            let needs: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
-            (BatchStrategy::Each(call.ask(models, object)), call.of.nullable().clone(), needs)
+            let needs: IndexSet<Box<str>> = call.key_parameters().map(|(_, field)| field.clone()).collect();
+            (
+                BatchStrategy::PerObject(call.bind_call(models, object)),
+                call.type_ref.nullable().clone(),
+                needs,
+            )
         }
     };
     if item.nullable() != &ModelTypeRef::named(object.key) || needs.is_empty() {
         let hint = format!("request a `{}` by its key: `get: service/path/{{id}}`", object.name);
         return Err((call.member, format!("the call does not return `{}` by a key", object.name), hint));
     }
-    Ok((call.target, KeyedCalls { of: object.key.into(), needs, how }))
+    Ok((call.target, KeyedCalls { type_key: object.key.into(), needed_fields: needs, strategy: how }))
 }
 
 /// Resolves how items are fetched for many objects at once; also returns the type of the items, and the
 /// object's field to compare.
-fn joined(
+fn resolve_batch_strategy(
     models: &[ServiceModel],
     object: LinkedType<'_>,
     call: &ResolvedCall,
@@ -270,12 +288,12 @@ fn joined(
         let hint = "write `on: id = buyer_id`: a field of the object, and one of the items".to_owned();
         return wrong(format!("`{on}` is not a pair of fields"), hint);
     };
-    let Some((own_key, own_field)) = call::field_of(object, own) else {
+    let Some((own_key, own_field)) = call::find_field(object, own) else {
         let known = object.fields.values().map(|field| &*field.member);
         let hint = did_you_mean(own, known).unwrap_or_else(|| "the object's field comes first".to_owned());
         return wrong(format!("`{}` has no field `{own}`", object.name), hint);
     };
-    let Some(item) = call.of.items() else {
+    let Some(item) = call.type_ref.items() else {
         let hint = "remove `on` to make a call for each object, whose response is the field's value; \
                     or give the list's location by `at`"
             .to_owned();
@@ -290,9 +308,12 @@ fn joined(
     let Some(their) = their else {
         let known = fields.values().map(|field| &*field.member);
         let hint = did_you_mean(theirs, known).unwrap_or_else(|| "the items' field comes second".to_owned());
-        return wrong(format!("`{}` has no field `{theirs}`", model.name(item.key())), hint);
+        return wrong(format!("`{}` has no field `{theirs}`", model.type_name(item.key())), hint);
     };
-    let kinds = (call::kind(&models[object.number], &own_field.of), call::kind(model, &their.of));
+    let kinds = (
+        call::comparable_kind(&models[object.number], &own_field.type_ref),
+        call::comparable_kind(model, &their.type_ref),
+    );
     if let (Some(own_kind), Some(their_kind)) = kinds
         && own_kind != their_kind
         && !declared.text
@@ -313,16 +334,18 @@ fn joined(
         is_text: declared.text,
         batch: declared.batch,
     };
-    if let Some((name, _)) = call.open(models).iter().find(|(_, it)| call::is_needed(it)) {
+    if let Some((name, _)) =
+        call.unfilled_arguments(models).iter().find(|(_, it)| call::is_required_argument(it))
+    {
         let hint = "one call is made for all objects, so specify its value".to_owned();
         return Err((call.member, format!("the required argument `{name}` has no value"), hint));
     }
-    let ask = call.ask(models, object);
-    let keyed: Vec<(&str, &Box<str>)> = call.keyed().collect();
+    let ask = call.bind_call(models, object);
+    let keyed: Vec<(&str, &Box<str>)> = call.key_parameters().collect();
     let how = match keyed.as_slice() {
-        [] => BatchStrategy::List(ask, joined),
+        [] => BatchStrategy::WholeList(ask, joined),
         [(argument, field)] if call.takes_list(models, argument) && ***field == *own_key => {
-            BatchStrategy::Ids(ask, joined)
+            BatchStrategy::KeyBatches(ask, joined)
         }
         [(argument, field)] if call.takes_list(models, argument) => {
             return wrong(
@@ -350,23 +373,28 @@ fn joined(
 }
 
 /// The schema's names of fields.
-fn names(object: LinkedType<'_>, keys: &IndexSet<Box<str>>) -> Vec<Box<str>> {
+fn schema_field_names(object: LinkedType<'_>, keys: &IndexSet<Box<str>>) -> Vec<Box<str>> {
     keys.iter().filter_map(|key| object.fields.get(key)).map(|field| field.name.as_str().into()).collect()
 }
 
 /// Resolves a link of a service's document.
-fn wished_field(models: &[ServiceModel], number: usize, wish: &DocumentLink) -> Result<ResolvedLink, String> {
+fn resolve_document_link(
+    models: &[ServiceModel],
+    number: usize,
+    wish: &DocumentLink,
+) -> Result<ResolvedLink, String> {
     let model = &models[number];
-    let Some(ModelTypeShape::Object { fields, .. }) = model.types.get(&wish.on).map(|it| &it.shape) else {
+    let Some(ModelTypeShape::Object { fields, .. }) = model.types.get(&wish.owner_key).map(|it| &it.shape)
+    else {
         return Err("the response is not an object".to_owned());
     };
-    let object = LinkedType { number, key: &wish.on, name: model.name(&wish.on), fields };
+    let object = LinkedType { number, key: &wish.owner_key, name: model.type_name(&wish.owner_key), fields };
     let root = model
         .fields(QUERY)
         .and_then(|fields| fields.get(&wish.target))
         .ok_or("the operation does not exist")?;
     let mut filled = IndexMap::new();
-    for (name, filling) in &wish.filled {
+    for (name, filling) in &wish.parameters {
         let argument = root.arguments.iter().find(|(_, it)| it.member == *name);
         let (argument, _) = argument.ok_or_else(|| format!("the operation has no parameter `{name}`"))?;
         filled.insert(
@@ -374,7 +402,7 @@ fn wished_field(models: &[ServiceModel], number: usize, wish: &DocumentLink) -> 
             match filling {
                 LinkParameter::Fixed(value) => ParameterFilling::Fixed(value.clone()),
                 LinkParameter::Member(member) => {
-                    let known = call::field_of(object, member);
+                    let known = call::find_field(object, member);
                     let (key, _) = known.ok_or_else(|| format!("`{}` has no `{member}`", object.name))?;
                     ParameterFilling::Field(key.into())
                 }
@@ -383,23 +411,23 @@ fn wished_field(models: &[ServiceModel], number: usize, wish: &DocumentLink) -> 
     }
     let call = ResolvedCall {
         target: number,
-        root: wish.target.clone(),
-        filled,
-        of: root.of.clone(),
-        at: None,
+        root_key: wish.target.clone(),
+        fillings: filled,
+        type_ref: root.type_ref.clone(),
+        response_path: None,
         member: "",
     };
-    let needs: IndexSet<Box<str>> = call.keyed().map(|(_, field)| field.clone()).collect();
+    let needs: IndexSet<Box<str>> = call.key_parameters().map(|(_, field)| field.clone()).collect();
     if needs.is_empty() {
         return Err("the call uses no field of the object".to_owned());
     }
-    let mut field = call.field(models, call.of.nullable().clone());
+    let mut field = call.linked_field(models, call.type_ref.nullable().clone());
     field.name.clone_from(&wish.name);
     field.description.clone_from(&wish.description);
-    field.arguments = call.open(models);
-    field.from = ModelFieldSource::Link(LinkedField {
-        needs: names(object, &needs),
-        how: BatchStrategy::Each(call.ask(models, object)),
+    field.arguments = call.unfilled_arguments(models);
+    field.source = ModelFieldSource::Link(LinkedField {
+        needed_fields: schema_field_names(object, &needs),
+        strategy: BatchStrategy::PerObject(call.bind_call(models, object)),
     });
-    Ok(ResolvedLink { target: number, needs, field })
+    Ok(ResolvedLink { target: number, needed_fields: needs, field })
 }

@@ -11,7 +11,7 @@ use indexmap::{IndexMap, IndexSet};
 use crate::subgraph::{BatchStrategy, LinkedField, RestOperation, TypeRule};
 
 /// The built-in scalars of GraphQL.
-pub(super) const BUILT_IN: [&str; 5] = ["Int", "Float", "String", "Boolean", "ID"];
+pub(super) const BUILT_IN_SCALARS: [&str; 5] = ["Int", "Float", "String", "Boolean", "ID"];
 /// The root type of queries.
 pub(super) const QUERY: &str = "Query";
 /// The root type of mutations. See also [`QUERY`].
@@ -21,15 +21,15 @@ pub(super) const MUTATION: &str = "Mutation";
 #[derive(Debug)]
 pub(super) struct ServiceModel {
     pub(super) service: Arc<str>,
-    pub(super) asked: ModelProtocol,
+    pub(super) protocol: ModelProtocol,
     /// The types by their keys, including `Query` and `Mutation`.
     pub(super) types: IndexMap<Box<str>, ModelType>,
     /// The links in the service's own document, before they are resolved.
-    pub(super) wishes: Vec<DocumentLink>,
+    pub(super) document_links: Vec<DocumentLink>,
     /// Types of other services that get fields from this service.
     pub(super) stubs: Vec<StubType>,
     /// Types of this service whose objects are fetched by a key.
-    pub(super) owns: Vec<KeyedCalls>,
+    pub(super) keyed_calls: Vec<KeyedCalls>,
 }
 
 /// The protocol of the service.
@@ -52,9 +52,9 @@ pub(super) struct ModelType {
     /// The name in the schema.
     pub(super) name: String,
     /// The name in the schema before the operator's changes.
-    pub(super) first_name: String,
+    pub(super) original_name: String,
     /// The service's own name of the type, if it is a GraphQL service.
-    pub(super) own_name: Option<Box<str>>,
+    pub(super) service_name: Option<Box<str>>,
     pub(super) description: String,
     pub(super) is_hidden: bool,
     pub(super) shape: ModelTypeShape,
@@ -68,7 +68,7 @@ pub(super) enum ModelTypeShape {
     Scalar,
     Object { fields: ModelFields, implements: Vec<Box<str>> },
     Interface { fields: ModelFields, implements: Vec<Box<str>> },
-    Union { types: Vec<Box<str>>, told_by: Option<TypeRule> },
+    Union { types: Vec<Box<str>>, type_rule: Option<TypeRule> },
     Enum(Vec<ModelEnumValue>),
     Input(ModelFields),
 }
@@ -86,12 +86,12 @@ pub(super) struct ModelField {
     pub(super) description: String,
     /// The reason for the deprecation, if the field is deprecated.
     pub(super) deprecated: Option<String>,
-    pub(super) of: ModelTypeRef,
+    pub(super) type_ref: ModelTypeRef,
     /// The default value of an input, in GraphQL syntax.
     pub(super) default: Option<String>,
     pub(super) arguments: ModelFields,
     pub(super) is_hidden: bool,
-    pub(super) from: ModelFieldSource,
+    pub(super) source: ModelFieldSource,
 }
 
 /// The source of a field's value.
@@ -126,15 +126,15 @@ pub(super) enum ModelTypeRef {
 #[derive(Debug)]
 pub(super) struct DocumentLink {
     /// The location in the document.
-    pub(super) place: String,
+    pub(super) location: String,
     /// The type that gets the field.
-    pub(super) on: Box<str>,
+    pub(super) owner_key: Box<str>,
     pub(super) name: String,
     pub(super) description: String,
     /// The target: a field of `Query`.
     pub(super) target: Box<str>,
     /// The values of the parameters.
-    pub(super) filled: Vec<(Box<str>, LinkParameter)>,
+    pub(super) parameters: Vec<(Box<str>, LinkParameter)>,
 }
 
 /// The value of a parameter: a member of the object, or a constant.
@@ -150,29 +150,29 @@ pub(super) struct StubType {
     /// The index of the other service's model.
     pub(super) model: usize,
     /// The type's key in that model.
-    pub(super) of: Box<str>,
+    pub(super) type_key: Box<str>,
     /// The fields that the links need, by their keys in that model.
-    pub(super) needs: IndexSet<Box<str>>,
+    pub(super) needed_fields: IndexSet<Box<str>>,
     pub(super) fields: Vec<ModelField>,
 }
 
 /// The calls that fetch the objects of a type by its key.
 #[derive(Debug)]
 pub(super) struct KeyedCalls {
-    pub(super) of: Box<str>,
-    pub(super) needs: IndexSet<Box<str>>,
-    pub(super) how: BatchStrategy,
+    pub(super) type_key: Box<str>,
+    pub(super) needed_fields: IndexSet<Box<str>>,
+    pub(super) strategy: BatchStrategy,
 }
 
 impl ServiceModel {
-    pub(super) fn new(service: &Arc<str>, asked: ModelProtocol) -> Self {
+    pub(super) fn new(service: &Arc<str>, protocol: ModelProtocol) -> Self {
         Self {
             service: Arc::clone(service),
-            asked,
+            protocol,
             types: IndexMap::new(),
-            wishes: Vec::new(),
+            document_links: Vec::new(),
             stubs: Vec::new(),
-            owns: Vec::new(),
+            keyed_calls: Vec::new(),
         }
     }
 
@@ -182,7 +182,7 @@ impl ServiceModel {
     }
 
     /// The fields of a type, for modification. Creates an object type if the type does not exist.
-    pub(super) fn object(&mut self, key: &str) -> Option<&mut ModelFields> {
+    pub(super) fn object_fields_mut(&mut self, key: &str) -> Option<&mut ModelFields> {
         let made = || {
             ModelType::new(key, ModelTypeShape::Object { fields: ModelFields::new(), implements: Vec::new() })
         };
@@ -191,7 +191,7 @@ impl ServiceModel {
 
     /// Whether the type is a scalar or an enum.
     pub(super) fn is_leaf(&self, key: &str) -> bool {
-        BUILT_IN.contains(&key)
+        BUILT_IN_SCALARS.contains(&key)
             || self
                 .types
                 .get(key)
@@ -199,7 +199,7 @@ impl ServiceModel {
     }
 
     /// The name of a type in the schema.
-    pub(super) fn name<'a>(&'a self, key: &'a str) -> &'a str {
+    pub(super) fn type_name<'a>(&'a self, key: &'a str) -> &'a str {
         self.types.get(key).map_or(key, |it| &it.name)
     }
 
@@ -209,7 +209,7 @@ impl ServiceModel {
     }
 
     /// The keys of the possible object types of an interface or a union.
-    pub(super) fn objects<'a>(&'a self, key: &str) -> Vec<&'a str> {
+    pub(super) fn possible_objects<'a>(&'a self, key: &str) -> Vec<&'a str> {
         let is_of_it = |it: &ModelType| {
             matches!(it.shape, ModelTypeShape::Object { .. })
                 && it.shape.implements().iter().any(|interface| **interface == *key)
@@ -226,8 +226,8 @@ impl ServiceModel {
     }
 
     /// A type reference with the service's own type names.
-    pub(super) fn own_written(&self, of: &ModelTypeRef) -> String {
-        of.written(&|key| self.types.get(key).and_then(|it| it.own_name.as_deref()).unwrap_or(key))
+    pub(super) fn format_service_type(&self, of: &ModelTypeRef) -> String {
+        of.format_with(&|key| self.types.get(key).and_then(|it| it.service_name.as_deref()).unwrap_or(key))
     }
 }
 
@@ -235,8 +235,8 @@ impl ModelType {
     pub(super) fn new(name: &str, shape: ModelTypeShape) -> Self {
         Self {
             name: name.to_owned(),
-            first_name: name.to_owned(),
-            own_name: None,
+            original_name: name.to_owned(),
+            service_name: None,
             description: String::new(),
             is_hidden: false,
             shape,
@@ -274,17 +274,17 @@ impl ModelTypeShape {
 }
 
 impl ModelField {
-    pub(super) fn new(name: &str, member: &str, of: ModelTypeRef) -> Self {
+    pub(super) fn new(name: &str, member: &str, type_ref: ModelTypeRef) -> Self {
         Self {
             name: name.to_owned(),
             member: member.into(),
             description: String::new(),
             deprecated: None,
-            of,
+            type_ref,
             default: None,
             arguments: ModelFields::new(),
             is_hidden: false,
-            from: ModelFieldSource::Member,
+            source: ModelFieldSource::Member,
         }
     }
 }
@@ -323,11 +323,11 @@ impl ModelTypeRef {
     }
 
     /// Writes the reference in GraphQL syntax, with these type names.
-    pub(super) fn written<'a>(&'a self, name: &impl Fn(&'a str) -> &'a str) -> String {
+    pub(super) fn format_with<'a>(&'a self, name: &impl Fn(&'a str) -> &'a str) -> String {
         match self {
             Self::Named(key) => name(key).to_owned(),
-            Self::List(items) => format!("[{}]", items.written(name)),
-            Self::Required(of) => format!("{}!", of.written(name)),
+            Self::List(items) => format!("[{}]", items.format_with(name)),
+            Self::Required(of) => format!("{}!", of.format_with(name)),
         }
     }
 

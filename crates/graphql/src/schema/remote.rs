@@ -16,11 +16,11 @@ use super::model::{
     MUTATION, ModelEnumValue, ModelField, ModelFields, ModelProtocol, ModelType, ModelTypeRef,
     ModelTypeShape, QUERY, ServiceModel,
 };
-use crate::compose::text::prepared;
-use crate::mistake::SchemaWarning;
+use crate::compose::sdl_text::normalize_sdl;
+use crate::schema_mistake::SchemaWarning;
 
 /// The `Query` fields that every federated subgraph has.
-const OF_SUBGRAPHS: [&str; 2] = ["_entities", "_service"];
+const SUBGRAPH_FIELDS: [&str; 2] = ["_entities", "_service"];
 
 type SdlSchema = Document<'static, String>;
 
@@ -28,7 +28,7 @@ type SdlSchema = Document<'static, String>;
 ///
 /// # Errors
 /// The parser's message, if the text is invalid.
-pub(super) fn model(
+pub(super) fn build_model(
     service: &Arc<str>,
     path: &Arc<str>,
     text: &str,
@@ -37,10 +37,10 @@ pub(super) fn model(
     let path = Arc::clone(path);
     if text.trim_start().starts_with('{') {
         let mut model = ServiceModel::new(service, ModelProtocol::Graphql { path });
-        let findings = introspection::read(&mut model, text)?;
+        let findings = introspection::read_introspection(&mut model, text)?;
         return Ok((model, findings));
     }
-    let prepared = prepared(text).map_err(|_| "its brackets are nested too deeply")?;
+    let prepared = normalize_sdl(text).map_err(|_| "its brackets are nested too deeply")?;
     let document = parse_schema::<String>(&prepared).map_err(|error| error.to_string())?.into_static();
     let asked = match is_federated {
         true => ModelProtocol::Federated { path, sdl: text.to_owned() },
@@ -48,17 +48,17 @@ pub(super) fn model(
     };
     let mut reader = RemoteSchemaReader {
         model: ServiceModel::new(service, asked),
-        roots: roots(&document),
-        findings: Vec::new(),
+        roots: root_type_names(&document),
+        warnings: Vec::new(),
     };
     for definition in &document.definitions {
         match definition {
-            Definition::TypeDefinition(definition) => reader.define(definition),
-            Definition::TypeExtension(extension) => reader.extend(extension),
+            Definition::TypeDefinition(definition) => reader.define_type(definition),
+            Definition::TypeExtension(extension) => reader.extend_type(extension),
             Definition::SchemaDefinition(_) | Definition::DirectiveDefinition(_) => {}
         }
     }
-    Ok((reader.model, reader.findings))
+    Ok((reader.model, reader.warnings))
 }
 
 /// The service's names of `Query`, `Mutation` and `Subscription`.
@@ -71,7 +71,7 @@ struct RootTypeNames {
 
 impl RootTypeNames {
     /// The key of a type. The root types have the same keys in every service.
-    fn key<'a>(&self, name: &'a str) -> &'a str {
+    fn type_key<'a>(&self, name: &'a str) -> &'a str {
         match name {
             _ if name == self.query => QUERY,
             _ if name == self.mutation => MUTATION,
@@ -80,7 +80,7 @@ impl RootTypeNames {
     }
 }
 
-fn roots(document: &SdlSchema) -> RootTypeNames {
+fn root_type_names(document: &SdlSchema) -> RootTypeNames {
     let mut roots = RootTypeNames {
         query: QUERY.to_owned(),
         mutation: MUTATION.to_owned(),
@@ -98,101 +98,113 @@ fn roots(document: &SdlSchema) -> RootTypeNames {
 struct RemoteSchemaReader {
     model: ServiceModel,
     roots: RootTypeNames,
-    findings: Vec<SchemaWarning>,
+    warnings: Vec<SchemaWarning>,
 }
 
 impl RemoteSchemaReader {
-    fn define(&mut self, definition: &TypeDefinition<'static, String>) {
+    fn define_type(&mut self, definition: &TypeDefinition<'static, String>) {
         match definition {
-            TypeDefinition::Scalar(it) => self.add(&it.name, it.description.as_ref(), ModelTypeShape::Scalar),
+            TypeDefinition::Scalar(it) => {
+                self.add_type(&it.name, it.description.as_ref(), ModelTypeShape::Scalar)
+            }
             TypeDefinition::Object(it) => {
                 let shape = ModelTypeShape::Object {
-                    fields: self.fields(&it.fields),
-                    implements: self.keys(&it.implements_interfaces),
+                    fields: self.convert_fields(&it.fields),
+                    implements: self.type_keys(&it.implements_interfaces),
                 };
-                self.add(&it.name, it.description.as_ref(), shape);
+                self.add_type(&it.name, it.description.as_ref(), shape);
             }
             TypeDefinition::Interface(it) => {
                 let shape = ModelTypeShape::Interface {
-                    fields: self.fields(&it.fields),
-                    implements: self.keys(&it.implements_interfaces),
+                    fields: self.convert_fields(&it.fields),
+                    implements: self.type_keys(&it.implements_interfaces),
                 };
-                self.add(&it.name, it.description.as_ref(), shape);
+                self.add_type(&it.name, it.description.as_ref(), shape);
             }
             TypeDefinition::Union(it) => {
-                let shape = ModelTypeShape::Union { types: self.keys(&it.types), told_by: None };
-                self.add(&it.name, it.description.as_ref(), shape);
+                let shape = ModelTypeShape::Union { types: self.type_keys(&it.types), type_rule: None };
+                self.add_type(&it.name, it.description.as_ref(), shape);
             }
             TypeDefinition::Enum(it) => {
-                let shape = ModelTypeShape::Enum(values(&it.values));
-                self.add(&it.name, it.description.as_ref(), shape);
+                let shape = ModelTypeShape::Enum(convert_values(&it.values));
+                self.add_type(&it.name, it.description.as_ref(), shape);
             }
             TypeDefinition::InputObject(it) => {
-                let shape = ModelTypeShape::Input(self.inputs(&it.fields));
-                self.add(&it.name, it.description.as_ref(), shape);
+                let shape = ModelTypeShape::Input(self.convert_inputs(&it.fields));
+                self.add_type(&it.name, it.description.as_ref(), shape);
             }
         }
     }
 
     /// Adds the fields of an extension to the type that it extends, or defines this type if it does not
     /// exist.
-    fn extend(&mut self, extension: &TypeExtension<'static, String>) {
+    fn extend_type(&mut self, extension: &TypeExtension<'static, String>) {
         let (name, shape) = match extension {
             TypeExtension::Object(it) => (
                 &it.name,
                 ModelTypeShape::Object {
-                    fields: self.fields(&it.fields),
-                    implements: self.keys(&it.implements_interfaces),
+                    fields: self.convert_fields(&it.fields),
+                    implements: self.type_keys(&it.implements_interfaces),
                 },
             ),
             TypeExtension::Interface(it) => (
                 &it.name,
                 ModelTypeShape::Interface {
-                    fields: self.fields(&it.fields),
-                    implements: self.keys(&it.implements_interfaces),
+                    fields: self.convert_fields(&it.fields),
+                    implements: self.type_keys(&it.implements_interfaces),
                 },
             ),
-            TypeExtension::InputObject(it) => (&it.name, ModelTypeShape::Input(self.inputs(&it.fields))),
-            TypeExtension::Union(it) => {
-                (&it.name, ModelTypeShape::Union { types: self.keys(&it.types), told_by: None })
+            TypeExtension::InputObject(it) => {
+                (&it.name, ModelTypeShape::Input(self.convert_inputs(&it.fields)))
             }
-            TypeExtension::Enum(it) => (&it.name, ModelTypeShape::Enum(values(&it.values))),
+            TypeExtension::Union(it) => {
+                (&it.name, ModelTypeShape::Union { types: self.type_keys(&it.types), type_rule: None })
+            }
+            TypeExtension::Enum(it) => (&it.name, ModelTypeShape::Enum(convert_values(&it.values))),
             TypeExtension::Scalar(_) => return,
         };
-        self.add(name, None, shape);
+        self.add_type(name, None, shape);
     }
 
-    fn add(&mut self, name: &str, description: Option<&String>, shape: ModelTypeShape) {
+    fn add_type(&mut self, name: &str, description: Option<&String>, shape: ModelTypeShape) {
         if name == self.roots.subscription {
-            self.findings.push(SchemaWarning {
+            self.warnings.push(SchemaWarning {
                 service: self.model.service.clone(),
-                place: name.to_owned(),
+                location: name.to_owned(),
                 message: "subscriptions are left out".to_owned(),
                 hint: String::new(),
             });
             return;
         }
-        add(&mut self.model, self.roots.key(name), name, description.map_or("", String::as_str), shape);
+        add_or_merge_type(
+            &mut self.model,
+            self.roots.type_key(name),
+            name,
+            description.map_or("", String::as_str),
+            shape,
+        );
     }
 
-    fn keys(&self, names: &[String]) -> Vec<Box<str>> {
-        names.iter().map(|name| self.roots.key(name).into()).collect()
+    fn type_keys(&self, names: &[String]) -> Vec<Box<str>> {
+        names.iter().map(|name| self.roots.type_key(name).into()).collect()
     }
 
-    fn fields(&self, written: &[Written<'static, String>]) -> ModelFields {
-        let fields = written.iter().filter(|field| !OF_SUBGRAPHS.contains(&&*field.name)).map(|written| {
-            let mut field = ModelField::new(&written.name, &written.name, self.of(&written.field_type));
+    fn convert_fields(&self, written: &[Written<'static, String>]) -> ModelFields {
+        let fields = written.iter().filter(|field| !SUBGRAPH_FIELDS.contains(&&*field.name)).map(|written| {
+            let mut field =
+                ModelField::new(&written.name, &written.name, self.convert_type_ref(&written.field_type));
             field.description = written.description.clone().unwrap_or_default();
-            field.deprecated = deprecated(&written.directives);
-            field.arguments = self.inputs(&written.arguments);
+            field.deprecated = deprecation_reason(&written.directives);
+            field.arguments = self.convert_inputs(&written.arguments);
             (Box::from(&*written.name), field)
         });
         fields.collect()
     }
 
-    fn inputs(&self, written: &[InputValue<'static, String>]) -> ModelFields {
+    fn convert_inputs(&self, written: &[InputValue<'static, String>]) -> ModelFields {
         let fields = written.iter().map(|written| {
-            let mut field = ModelField::new(&written.name, &written.name, self.of(&written.value_type));
+            let mut field =
+                ModelField::new(&written.name, &written.name, self.convert_type_ref(&written.value_type));
             field.description = written.description.clone().unwrap_or_default();
             field.default = written.default_value.as_ref().map(ToString::to_string);
             (Box::from(&*written.name), field)
@@ -200,27 +212,33 @@ impl RemoteSchemaReader {
         fields.collect()
     }
 
-    fn of(&self, of: &Of<'static, String>) -> ModelTypeRef {
+    fn convert_type_ref(&self, of: &Of<'static, String>) -> ModelTypeRef {
         match of {
-            Of::NamedType(name) => ModelTypeRef::named(self.roots.key(name)),
-            Of::ListType(items) => ModelTypeRef::list(self.of(items)),
-            Of::NonNullType(of) => self.of(of).required(),
+            Of::NamedType(name) => ModelTypeRef::named(self.roots.type_key(name)),
+            Of::ListType(items) => ModelTypeRef::list(self.convert_type_ref(items)),
+            Of::NonNullType(of) => self.convert_type_ref(of).required(),
         }
     }
 }
 
-fn values(written: &[EnumValue<'static, String>]) -> Vec<ModelEnumValue> {
+fn convert_values(written: &[EnumValue<'static, String>]) -> Vec<ModelEnumValue> {
     let values = written.iter().map(|value| ModelEnumValue {
         name: value.name.clone(),
         text: value.name.as_str().into(),
         description: value.description.clone().unwrap_or_default(),
-        deprecated: deprecated(&value.directives),
+        deprecated: deprecation_reason(&value.directives),
     });
     values.collect()
 }
 
 /// Adds a type, or merges the definition into an existing type.
-fn add(model: &mut ServiceModel, key: &str, name: &str, description: &str, shape: ModelTypeShape) {
+fn add_or_merge_type(
+    model: &mut ServiceModel,
+    key: &str,
+    name: &str,
+    description: &str,
+    shape: ModelTypeShape,
+) {
     if let Some(known) = model.types.get_mut(key) {
         match (&mut known.shape, shape) {
             (
@@ -242,12 +260,12 @@ fn add(model: &mut ServiceModel, key: &str, name: &str, description: &str, shape
         return;
     }
     let mut made = ModelType::new(key, shape);
-    made.own_name = Some(name.into());
+    made.service_name = Some(name.into());
     made.description = description.to_owned();
     model.types.insert(key.into(), made);
 }
 
-fn deprecated(directives: &[Directive<'static, String>]) -> Option<String> {
+fn deprecation_reason(directives: &[Directive<'static, String>]) -> Option<String> {
     let directive = directives.iter().find(|directive| directive.name == "deprecated")?;
     let reason = directive.arguments.iter().find(|(name, _)| name == "reason");
     Some(match reason {

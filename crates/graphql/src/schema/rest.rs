@@ -17,56 +17,59 @@ use openapi::{
 };
 use serde_json::Value;
 
+use super::graphql_names;
 use super::model::{
     DocumentLink, LinkParameter, MUTATION, ModelField, ModelFieldSource, ModelFields, ModelProtocol,
     ModelTypeRef, QUERY, ServiceModel,
 };
-use super::word;
-use crate::mistake::SchemaWarning;
+use crate::schema_mistake::SchemaWarning;
 use crate::subgraph::{ParameterSource, RestOperation, RestParameter};
 use types::{SchemaLocation, TypeBuilder, ValueDirection};
 
 /// Headers that never become parameters, even if a document declares them.
-const NOT_PARAMETERS: [&str; 3] = ["accept", "content-type", "authorization"];
+const EXCLUDED_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
 /// Builds the model of a service, with warnings about parts of its document that cannot be mapped.
-pub(super) fn model(service: &Arc<str>, document: &OpenApiDocument) -> (ServiceModel, Vec<SchemaWarning>) {
+pub(super) fn build_model(
+    service: &Arc<str>,
+    document: &OpenApiDocument,
+) -> (ServiceModel, Vec<SchemaWarning>) {
     let mut types = TypeBuilder::new(document, ServiceModel::new(service, ModelProtocol::Rest));
-    let names = names(document, &mut types);
+    let names = operation_names(document, &mut types);
     for (operation, name) in document.operations.iter().zip(&names) {
         let Some(name) = name else { continue };
-        let at = place(document, operation);
-        match field(&mut types, operation, name, &at) {
+        let at = operation_pointer(document, operation);
+        match convert_operation(&mut types, operation, name, &at) {
             Ok(field) => {
                 let root = if operation.method == "GET" { QUERY } else { MUTATION };
-                let fields = types.model.object(root);
+                let fields = types.model.object_fields_mut(root);
                 fields
                     .into_iter()
                     .for_each(|fields| drop(fields.insert(name.as_str().into(), field.clone())));
             }
-            Err(why) => types.note(&at, format!("{} {}: left out", operation.method, why), ""),
+            Err(why) => types.add_warning(&at, format!("{} {}: left out", operation.method, why), ""),
         }
     }
-    wishes(document, &names, &mut types);
-    types.finish();
-    (types.model, types.findings)
+    collect_links(document, &names, &mut types);
+    types.build_pending_fields();
+    (types.model, types.warnings)
 }
 
-fn place(document: &OpenApiDocument, operation: &Described) -> String {
+fn operation_pointer(document: &OpenApiDocument, operation: &Described) -> String {
     let path = escape_step(document.document_path(&operation.path));
     format!("/paths/{path}/{}", operation.method.to_ascii_lowercase())
 }
 
 /// The name of each operation; `None` for operations that do not become fields. The names are independent of
 /// the order in the document: operations that would get the same name are named by method and path.
-fn names(document: &OpenApiDocument, types: &mut TypeBuilder<'_>) -> Vec<Option<String>> {
+fn operation_names(document: &OpenApiDocument, types: &mut TypeBuilder<'_>) -> Vec<Option<String>> {
     let of_path = |operation: &Described| {
         let path = document.document_path(&operation.path);
         let parts = path.split('/').map(|part| match part.split_once('{') {
             Some((before, parameter)) => format!("{before} by {}", parameter.replace(['{', '}'], " ")),
             None => part.to_owned(),
         });
-        word::camel(&format!(
+        graphql_names::to_camel_case(&format!(
             "{} {}",
             operation.method.to_ascii_lowercase(),
             parts.collect::<Vec<_>>().join(" ")
@@ -75,7 +78,7 @@ fn names(document: &OpenApiDocument, types: &mut TypeBuilder<'_>) -> Vec<Option<
     let of_id = |operation: &Described| {
         let id =
             operation.id.as_deref().filter(|id| id.contains(|letter: char| letter.is_ascii_alphanumeric()));
-        id.map(word::camel)
+        id.map(graphql_names::to_camel_case)
     };
     let mut wanted: HashMap<String, usize> = HashMap::new();
     for name in document.operations.iter().filter_map(of_id) {
@@ -94,51 +97,60 @@ fn names(document: &OpenApiDocument, types: &mut TypeBuilder<'_>) -> Vec<Option<
             Some(name) => {
                 let by_path = of_path(operation);
                 let message = format!("several operations would be called `{name}`: this one is `{by_path}`");
-                types.note(&place(document, operation), message, "give each a unique `operationId`");
+                types.add_warning(
+                    &operation_pointer(document, operation),
+                    message,
+                    "give each a unique `operationId`",
+                );
                 by_path
             }
             None => of_path(operation),
         };
-        names.push(Some(word::unique(&mut taken, &mut next, name)));
+        names.push(Some(graphql_names::unique_name(&mut taken, &mut next, name)));
     }
     names
 }
 
 /// Converts an operation to a field. The error explains why this is impossible.
-fn field<'a>(
+fn convert_operation<'a>(
     types: &mut TypeBuilder<'a>,
     operation: &'a Described,
     name: &str,
     at: &str,
 ) -> Result<ModelField, String> {
-    let type_name = word::pascal(name);
-    let answer = answer(types, operation, &type_name, at)?;
+    let type_name = graphql_names::to_pascal_case(name);
+    let answer = response_type(types, operation, &type_name, at)?;
     let mut arguments = ModelFields::new();
     let mut parameters = Vec::new();
     let (mut taken, mut next) = (HashSet::new(), HashMap::new());
     for (number, taking) in operation.parameters.iter().enumerate() {
         let pointer = format!("{at}/parameters/{number}");
         if taking.place == ParameterLocation::Header
-            && NOT_PARAMETERS.contains(&&*taking.name.to_ascii_lowercase())
+            && EXCLUDED_HEADERS.contains(&&*taking.name.to_ascii_lowercase())
         {
             continue;
         }
         if taking.place == ParameterLocation::Cookie {
-            types.note(
+            types.add_warning(
                 &pointer,
                 format!("the cookie parameter `{}` is not supported: left out", taking.name),
                 "",
             );
             continue;
         }
-        let argument = word::unique(&mut taken, &mut next, word::name(&taking.name));
-        let like = format!("{type_name}{}", word::pascal(&taking.name));
+        let argument =
+            graphql_names::unique_name(&mut taken, &mut next, graphql_names::valid_name(&taking.name));
+        let like = format!("{type_name}{}", graphql_names::to_pascal_case(&taking.name));
         let at = SchemaLocation::new(format!("{pointer}/schema"), like);
-        let Some(of) = parameter(types, taking, &at) else {
+        let Some(of) = parameter_type(types, taking, &at) else {
             if taking.is_required {
                 return Err(format!("requires an object in its {} (`{}`)", taking.place.name(), taking.name));
             }
-            types.note(&pointer, format!("`{}` would be an object in the URL: left out", taking.name), "");
+            types.add_warning(
+                &pointer,
+                format!("`{}` would be an object in the URL: left out", taking.name),
+                "",
+            );
             continue;
         };
         let mut field = ModelField::new(&argument, &taking.name, of);
@@ -146,24 +158,24 @@ fn field<'a>(
         arguments.insert(argument.as_str().into(), field);
         parameters.push(RestParameter {
             name: taking.name.as_str().into(),
-            place: taking.place,
+            location: taking.place,
             is_required: taking.is_required,
             is_repeated: taking.is_repeated,
-            from: ParameterSource::Argument(argument.into()),
+            source: ParameterSource::Argument(argument.into()),
         });
     }
     let body = match &operation.body {
         Some((BodyContent::Json(schema), is_required)) => {
-            let argument = word::unique(&mut taken, &mut next, "input".to_owned());
+            let argument = graphql_names::unique_name(&mut taken, &mut next, "input".to_owned());
             let like = SchemaLocation::new(format!("{at}/requestBody"), type_name);
-            let of = types.field_of(schema, *is_required, ValueDirection::In, &like);
+            let of = types.field_type(schema, *is_required, ValueDirection::Input, &like);
             arguments.insert(argument.as_str().into(), ModelField::new(&argument, &argument, of));
             Some(argument.into())
         }
         Some((BodyContent::Empty, _)) | None => None,
         Some((_, true)) => return Err("sends a file, a form or a text".to_owned()),
         Some((_, false)) => {
-            types.note(
+            types.add_warning(
                 at,
                 "a body other than JSON is not supported: the operation is called without a body",
                 "",
@@ -171,17 +183,17 @@ fn field<'a>(
             None
         }
     };
-    let mut field = ModelField::new(name, name, answer.of);
+    let mut field = ModelField::new(name, name, answer.type_ref);
     field.description =
         [&operation.summary, &operation.description].map(|text| text.trim()).join("\n\n").trim().to_owned();
     field.deprecated = operation.is_deprecated.then(|| "Deprecated by the service.".to_owned());
     field.arguments = arguments;
-    field.from = ModelFieldSource::Operation(Arc::new(RestOperation {
+    field.source = ModelFieldSource::Operation(Arc::new(RestOperation {
         method: operation.method.parse().unwrap_or(Method::GET),
         path: operation.path.as_str().into(),
         parameters,
         body,
-        at: json::JsonPath::default(),
+        response_path: json::JsonPath::default(),
         is_text: answer.is_text,
         is_empty: answer.is_empty,
     }));
@@ -189,24 +201,28 @@ fn field<'a>(
 }
 
 /// The type of a parameter; `None` if it would be an object.
-fn parameter<'a>(types: &mut TypeBuilder<'a>, taken: &'a Taken, at: &SchemaLocation) -> Option<ModelTypeRef> {
+fn parameter_type<'a>(
+    types: &mut TypeBuilder<'a>,
+    taken: &'a Taken,
+    at: &SchemaLocation,
+) -> Option<ModelTypeRef> {
     let of = match &taken.schema {
         // A text or a number, unchanged.
         OpenApiSchema::Unknown => ModelTypeRef::named("String"),
-        schema => types.parameter(schema, at)?,
+        schema => types.parameter_type(schema, at)?,
     };
     Some(if taken.is_required { of.required() } else { of })
 }
 
 struct OperationResponse {
-    of: ModelTypeRef,
+    type_ref: ModelTypeRef,
     is_text: bool,
     is_empty: bool,
 }
 
 /// The type of an operation's response. It is always nullable, since the response may be missing or the call
 /// may fail.
-fn answer<'a>(
+fn response_type<'a>(
     types: &mut TypeBuilder<'a>,
     operation: &'a Described,
     type_name: &str,
@@ -219,24 +235,27 @@ fn answer<'a>(
     let at = format!("{at}/responses");
     if let Some(schema) = schemas.next() {
         if schemas.next().is_some() {
-            types.note(&at, "there are several success responses: only the first is used", "");
+            types.add_warning(&at, "there are several success responses: only the first is used", "");
         }
-        let (of, _) =
-            types.of(schema, ValueDirection::Out, &SchemaLocation::new(at, format!("{type_name}Answer")));
-        return Ok(OperationResponse { of, is_text: false, is_empty: false });
+        let (of, _) = types.value_type(
+            schema,
+            ValueDirection::Output,
+            &SchemaLocation::new(at, format!("{type_name}Answer")),
+        );
+        return Ok(OperationResponse { type_ref: of, is_text: false, is_empty: false });
     }
     let has = |is: fn(&BodyContent) -> bool| operation.answers.iter().any(is);
     if has(|content| matches!(content, BodyContent::Text)) {
-        Ok(OperationResponse { of: ModelTypeRef::named("String"), is_text: true, is_empty: false })
+        Ok(OperationResponse { type_ref: ModelTypeRef::named("String"), is_text: true, is_empty: false })
     } else if has(|content| matches!(content, BodyContent::Empty)) {
-        Ok(OperationResponse { of: ModelTypeRef::named("Boolean"), is_text: false, is_empty: true })
+        Ok(OperationResponse { type_ref: ModelTypeRef::named("Boolean"), is_text: false, is_empty: true })
     } else {
         Err("returns a file".to_owned())
     }
 }
 
 /// Collects the links of the document that can become fields of objects.
-fn wishes(document: &OpenApiDocument, names: &[Option<String>], types: &mut TypeBuilder<'_>) {
+fn collect_links(document: &OpenApiDocument, names: &[Option<String>], types: &mut TypeBuilder<'_>) {
     let find = |target: &LinkTarget| {
         let is_target = |operation: &Described| match target {
             LinkTarget::Id(id) => operation.id.as_ref() == Some(id),
@@ -250,42 +269,42 @@ fn wishes(document: &OpenApiDocument, names: &[Option<String>], types: &mut Type
     for (operation, name) in document.operations.iter().zip(names) {
         let root = if operation.method == "GET" { QUERY } else { MUTATION };
         let answered = name.as_deref().and_then(|name| types.model.fields(root)?.get(name));
-        let Some(on) = answered.map(|field| Box::<str>::from(field.of.key())) else { continue };
+        let Some(on) = answered.map(|field| Box::<str>::from(field.type_ref.key())) else { continue };
         for link in &operation.links {
             let wish = match (find(&link.target), link.has_body) {
-                (Some(target), false) => filled(link).map(|filled| DocumentLink {
-                    place: link.pointer.clone(),
-                    on: on.clone(),
-                    name: word::camel(&link.name),
+                (Some(target), false) => link_parameters(link).map(|filled| DocumentLink {
+                    location: link.pointer.clone(),
+                    owner_key: on.clone(),
+                    name: graphql_names::to_camel_case(&link.name),
                     description: link.description.clone(),
                     target: target.into(),
-                    filled,
+                    parameters: filled,
                 }),
                 (_, true) => Err("the link would send a body".to_owned()),
                 (None, _) => Err("the link's target is not a field of `Query`".to_owned()),
             };
             match wish {
-                Ok(wish) if !types.model.wishes.iter().any(|known| known.is_like(&wish)) => {
-                    types.model.wishes.push(wish);
+                Ok(wish) if !types.model.document_links.iter().any(|known| known.is_same_field(&wish)) => {
+                    types.model.document_links.push(wish);
                 }
                 Ok(_) => {}
-                Err(why) => types.note(&link.pointer, format!("{why}: left out"), ""),
+                Err(why) => types.add_warning(&link.pointer, format!("{why}: left out"), ""),
             }
         }
     }
 }
 
 /// The values of a link's parameters.
-fn filled(link: &openapi::ResponseLink) -> Result<Vec<(Box<str>, LinkParameter)>, String> {
+fn link_parameters(link: &openapi::ResponseLink) -> Result<Vec<(Box<str>, LinkParameter)>, String> {
     let filled = link.parameters.iter().map(|(name, value)| {
         // `path.id` includes the parameter's location.
         let place = name.split_once('.').filter(|(place, _)| ["path", "query", "header"].contains(place));
-        Ok((Box::from(place.map_or(&**name, |(_, name)| name)), fill(value)?))
+        Ok((Box::from(place.map_or(&**name, |(_, name)| name)), parse_expression(value)?))
     });
     filled.collect()
 }
 
-fn fill(value: &Value) -> Result<LinkParameter, String> {
+fn parse_expression(value: &Value) -> Result<LinkParameter, String> {
     let Some(expression) = value.as_str().and_then(|text| text.trim_matches(['{', '}']).strip_prefix('$'))
     else {
         return Ok(LinkParameter::Fixed(value.clone()));
@@ -307,7 +326,7 @@ fn fill(value: &Value) -> Result<LinkParameter, String> {
 
 impl DocumentLink {
     /// Whether both define the same field, for example because several operations return the same type.
-    fn is_like(&self, other: &Self) -> bool {
-        self.on == other.on && self.name == other.name
+    fn is_same_field(&self, other: &Self) -> bool {
+        self.owner_key == other.owner_key && self.name == other.name
     }
 }

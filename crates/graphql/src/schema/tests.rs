@@ -10,14 +10,14 @@ use openapi::OpenApiDocument;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
 
-use super::{SchemaDeclarations, SchemaDescription, SchemaSource, subgraphs};
-use crate::mistake::{SchemaMistake, SchemaWarning};
+use super::{SchemaDeclarations, SchemaDescription, SchemaSource, build_subgraphs};
+use crate::schema_mistake::{SchemaMistake, SchemaWarning};
 use crate::subgraph::{Subgraph, SubgraphBindings, SubgraphProtocol};
 
 /// A service: its name, and an OpenAPI document or a GraphQL schema.
 type TestServiceSchema<'a> = (&'a str, &'a str);
 
-fn made(
+fn build_test_subgraphs(
     services: &[TestServiceSchema<'_>],
     links: &str,
 ) -> Result<(Vec<Subgraph>, Vec<SchemaWarning>), Vec<SchemaMistake>> {
@@ -30,7 +30,7 @@ fn made(
         .zip(&documents)
         .map(|((name, text), document)| SchemaSource {
             name: Arc::from(*name),
-            says: match document {
+            description: match document {
                 Some(document) => SchemaDescription::OpenApi(document),
                 None => SchemaDescription::Graphql {
                     path: "/graphql".into(),
@@ -40,43 +40,45 @@ fn made(
             },
         })
         .collect();
-    subgraphs(&sources, &read(links))
+    build_subgraphs(&sources, &parse_links(links))
 }
 
 /// Reads links from YAML.
-fn read(links: &str) -> SchemaDeclarations {
+fn parse_links(links: &str) -> SchemaDeclarations {
     if links.is_empty() {
         return SchemaDeclarations::default();
     }
     let documents = Yaml::load_from_str(links).expect("YAML");
-    serde_json::from_value(json(&documents[0])).expect("links")
+    serde_json::from_value(yaml_to_json(&documents[0])).expect("links")
 }
 
-fn json(yaml: &Yaml<'_>) -> Value {
+fn yaml_to_json(yaml: &Yaml<'_>) -> Value {
     match yaml {
         Yaml::Mapping(members) => {
             let members = members.iter();
-            members.map(|(name, value)| (name.as_str().expect("a key").to_owned(), json(value))).collect()
+            members
+                .map(|(name, value)| (name.as_str().expect("a key").to_owned(), yaml_to_json(value)))
+                .collect()
         }
-        Yaml::Sequence(items) => items.iter().map(json).collect(),
+        Yaml::Sequence(items) => items.iter().map(yaml_to_json).collect(),
         Yaml::Value(Scalar::Boolean(value)) => (*value).into(),
         other => other.as_str().expect("a text").into(),
     }
 }
 
 /// The concatenated schemas.
-fn sdl(subgraphs: &[Subgraph]) -> String {
+fn concatenated_sdl(subgraphs: &[Subgraph]) -> String {
     let texts = subgraphs.iter().map(|it| format!("# {}\n{}", it.name, it.sdl));
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn bindings<'a>(subgraphs: &'a [Subgraph], service: &str) -> &'a SubgraphBindings {
+fn service_bindings<'a>(subgraphs: &'a [Subgraph], service: &str) -> &'a SubgraphBindings {
     let found = subgraphs.iter().find(|it| &*it.name == service).expect("the service");
     match &found.kind {
         SubgraphProtocol::Rest(bindings) | SubgraphProtocol::Remote { bindings, .. } => bindings,
     }
 }
 
-fn told(findings: &[SchemaWarning]) -> Vec<String> {
+fn warning_texts(findings: &[SchemaWarning]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }

@@ -16,17 +16,17 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use services::{StreamedServiceBody, accept, body};
 
 /// The page with gzip encoding, which most browsers accept.
-const PAGE: &[u8] = include_bytes!("../../graphiql/graphiql.html.gz");
+const COMPRESSED_PAGE: &[u8] = include_bytes!("../../graphiql/graphiql.html.gz");
 /// The hash of its script in Base64.
-const SCRIPT: &str = include_str!("../../graphiql/script.sha256");
+const SCRIPT_HASH: &str = include_str!("../../graphiql/script.sha256");
 
 /// The headers of the page. Inline styles are allowed, because GraphiQL creates some at run time.
-static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
+static PAGE_HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
     let policy = format!(
-        "default-src 'none'; script-src 'sha256-{SCRIPT}'; style-src 'unsafe-inline'; img-src data:; \
+        "default-src 'none'; script-src 'sha256-{SCRIPT_HASH}'; style-src 'unsafe-inline'; img-src data:; \
          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     );
-    let tag = format!("\"{}\"", SCRIPT.trim_end_matches('='));
+    let tag = format!("\"{}\"", SCRIPT_HASH.trim_end_matches('='));
     let headers: [(HeaderName, &str); 7] = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, &policy),
@@ -40,29 +40,29 @@ static HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
 });
 
 /// Returns the page for a request with these headers.
-pub(crate) async fn page(request: &HeaderMap) -> Response<StreamedServiceBody> {
+pub(crate) async fn graphiql_page(request: &HeaderMap) -> Response<StreamedServiceBody> {
     let mut response = Response::new(body::empty());
-    response.headers_mut().clone_from(&HEADERS);
-    if request.get(IF_NONE_MATCH).is_some_and(|known| Some(known) == HEADERS.get(ETAG)) {
+    response.headers_mut().clone_from(&PAGE_HEADERS);
+    if request.get(IF_NONE_MATCH).is_some_and(|known| Some(known) == PAGE_HEADERS.get(ETAG)) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     } else if accept::item_weight(request, ACCEPT_ENCODING, &["gzip", "x-gzip"])
         .is_some_and(|weight| weight > 0)
     {
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        *response.body_mut() = body::full(PAGE);
+        *response.body_mut() = body::full(COMPRESSED_PAGE);
     } else {
         // Decoded for each request, which takes some milliseconds.
         offload::move_to_pool().await;
-        *response.body_mut() = body::full(plain());
+        *response.body_mut() = body::full(decompressed_page());
     }
     response
 }
 
 /// The page without encoding, for clients that do not accept gzip.
 #[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "the page is embedded in the gateway"))]
-fn plain() -> Bytes {
+fn decompressed_page() -> Bytes {
     let mut page = Vec::new();
-    let read = GzDecoder::new(PAGE).read_to_end(&mut page);
+    let read = GzDecoder::new(COMPRESSED_PAGE).read_to_end(&mut page);
     debug_assert!(read.is_ok(), "the embedded page is valid gzip");
     page.into()
 }
@@ -74,24 +74,25 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
-    use crate::rig::moves;
+    use crate::shop_fixture::count_moves;
 
     #[tokio::test]
     async fn decodes_the_page_in_the_pool() {
-        let is_encoded =
-            |headers: HeaderMap| async move { page(&headers).await.headers().contains_key(CONTENT_ENCODING) };
-        assert_eq!(moves(is_encoded(HeaderMap::new())).await, (false, 1));
+        let is_encoded = |headers: HeaderMap| async move {
+            graphiql_page(&headers).await.headers().contains_key(CONTENT_ENCODING)
+        };
+        assert_eq!(count_moves(is_encoded(HeaderMap::new())).await, (false, 1));
         let gzip = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip"))]);
-        assert_eq!(moves(is_encoded(gzip)).await, (true, 0));
+        assert_eq!(count_moves(is_encoded(gzip)).await, (true, 0));
     }
 
     #[test]
     fn policy_matches_the_script_hash_and_the_page_loads_nothing_external() {
-        let page = plain();
+        let page = decompressed_page();
         let page = std::str::from_utf8(&page).unwrap();
         let (_, script) = page.split_once("<script>").unwrap();
         let (script, rest) = script.split_once("</script>").unwrap();
-        assert_eq!(BASE64_STANDARD.encode(Sha256::digest(script)), SCRIPT);
+        assert_eq!(BASE64_STANDARD.encode(Sha256::digest(script)), SCRIPT_HASH);
         assert_eq!(rest.trim(), "</html>", "one script");
         for outside in ["src=\"http", "href=\"http", "url(http", "@import", "@font-face"] {
             let head = page.split("<script>").next().unwrap();
@@ -101,12 +102,12 @@ mod tests {
 
     #[tokio::test]
     async fn answers_not_modified_to_a_browser_with_a_current_page() {
-        let first = page(&HeaderMap::new()).await;
+        let first = graphiql_page(&HeaderMap::new()).await;
         assert_eq!((first.status(), first.headers().get(CONTENT_ENCODING)), (StatusCode::OK, None));
         let tag = first.headers()[ETAG].clone();
-        let again = page(&HeaderMap::from_iter([(IF_NONE_MATCH, tag)])).await;
+        let again = graphiql_page(&HeaderMap::from_iter([(IF_NONE_MATCH, tag)])).await;
         assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
         let gzip = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("gzip, br"))]);
-        assert_eq!(page(&gzip).await.headers()[CONTENT_ENCODING], "gzip");
+        assert_eq!(graphiql_page(&gzip).await.headers()[CONTENT_ENCODING], "gzip");
     }
 }

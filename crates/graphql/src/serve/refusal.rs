@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use http::StatusCode;
 use serde_json::json;
 
-use super::media::ResponseMediaType;
+use super::media_type::ResponseMediaType;
 
 /// The reason for refusing a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,9 +20,9 @@ pub(crate) enum GraphqlRefusal {
     #[error("`{name}` has to be {must}, and is {is}")]
     Parameter { name: &'static str, must: &'static str, is: &'static str },
     #[error("`{0}` is given twice")]
-    Twice(Cow<'static, str>),
+    DuplicateParameter(Cow<'static, str>),
     #[error("there is no `query`")]
-    NoQuery,
+    MissingQuery,
     #[error("the hash is not a hexadecimal SHA-256")]
     Hash,
     #[error("the hash of the document differs from the hash that was sent with it")]
@@ -33,7 +33,7 @@ pub(crate) enum GraphqlRefusal {
     #[error("PersistedQueryNotSupported")]
     NotSupported,
     #[error("there is no document with the ID `{0}`")]
-    Unknown(String),
+    UnknownDocument(String),
     #[error("only documents that the operator has listed are executed")]
     NotListed,
     #[error("introspection is not allowed for this caller")]
@@ -45,13 +45,14 @@ impl GraphqlRefusal {
         match self {
             Self::Json { .. } => "graphql-json",
             Self::Batch => "graphql-batch",
-            Self::NotObject(_) | Self::Parameter { .. } | Self::Twice(_) | Self::NoQuery => {
-                "graphql-parameter"
-            }
+            Self::NotObject(_)
+            | Self::Parameter { .. }
+            | Self::DuplicateParameter(_)
+            | Self::MissingQuery => "graphql-parameter",
             Self::Hash | Self::Mismatch => "persisted-mismatch",
             Self::NotFound => "persisted-not-found",
             Self::NotSupported => "persisted-off",
-            Self::Unknown(_) => "document-unknown",
+            Self::UnknownDocument(_) => "document-unknown",
             Self::NotListed => "document-not-listed",
             Self::Introspection => "introspection-off",
         }
@@ -63,18 +64,18 @@ impl GraphqlRefusal {
         match self {
             Self::NotFound | Self::NotSupported => StatusCode::OK,
             Self::NotListed | Self::Introspection => StatusCode::FORBIDDEN,
-            Self::Unknown(_) => status_of_document(media),
+            Self::UnknownDocument(_) => invalid_document_status(media),
             _ => StatusCode::BAD_REQUEST,
         }
     }
 
-    pub(crate) fn error(&self) -> serde_json::Value {
+    pub(crate) fn to_json(&self) -> serde_json::Value {
         json!({ "message": self.to_string(), "extensions": { "code": self.code() } })
     }
 }
 
 /// The status for an invalid document that was not executed. Only one of the media types has its own.
-pub(crate) fn status_of_document(media: ResponseMediaType) -> StatusCode {
+pub(crate) fn invalid_document_status(media: ResponseMediaType) -> StatusCode {
     match media {
         ResponseMediaType::Response => StatusCode::BAD_REQUEST,
         ResponseMediaType::Json => StatusCode::OK,

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::plans::{plan, planner, queries};
-use super::{composed, summary};
+use super::plans::{field_queries, new_planner, plan_query};
+use super::{compose_case, summary};
 
 /// The fields of a type `T0`, `T1`...: the type of each field, and its service.
 type GeneratedFields = Vec<(GeneratedFieldType, usize)>;
@@ -32,7 +32,7 @@ struct GeneratedSchema {
 const SERVICES: usize = 4;
 const TYPES: usize = 4;
 
-fn schema() -> impl Strategy<Value = GeneratedSchema> {
+fn any_schema() -> impl Strategy<Value = GeneratedSchema> {
     let scalar = prop_oneof![Just("Int"), Just("String!"), Just("[Float!]"), Just("Boolean")];
     let of = prop_oneof![
         3 => scalar.prop_map(GeneratedFieldType::Scalar),
@@ -48,7 +48,7 @@ fn schema() -> impl Strategy<Value = GeneratedSchema> {
 
 impl GeneratedSchema {
     /// Writes the schema as a case: every service has the keys of all types, and its own fields.
-    fn split(&self, service_of: impl Fn(usize) -> usize) -> String {
+    fn split_by_service(&self, service_of: impl Fn(usize) -> usize) -> String {
         let mut case = String::new();
         let services: BTreeSet<usize> = (0..SERVICES).map(&service_of).collect();
         for service in services {
@@ -56,7 +56,7 @@ impl GeneratedSchema {
             case.push_str("interface Node { id: ID! } enum E { A B }\n");
             let own = |fields: &GeneratedFields| {
                 let own = fields.iter().enumerate().filter(|(_, (_, of))| service_of(*of) == service);
-                own.map(|(index, (of, _))| format!("  f{index}: {}\n", written(*of))).collect::<String>()
+                own.map(|(index, (of, _))| format!("  f{index}: {}\n", format_type(*of))).collect::<String>()
             };
             let root = own(&self.root);
             if !root.is_empty() {
@@ -74,7 +74,7 @@ impl GeneratedSchema {
     }
 }
 
-fn written(of: GeneratedFieldType) -> String {
+fn format_type(of: GeneratedFieldType) -> String {
     match of {
         GeneratedFieldType::Scalar(name) => name.to_owned(),
         GeneratedFieldType::Enum => "E".to_owned(),
@@ -85,21 +85,21 @@ fn written(of: GeneratedFieldType) -> String {
 }
 
 /// The lines of the summary that concern clients.
-fn seen(sdl: &str) -> BTreeSet<String> {
-    summary::of(sdl).lines().filter(|line| !line.contains("@join__")).map(str::to_owned).collect()
+fn visible_lines(sdl: &str) -> BTreeSet<String> {
+    summary::summarize(sdl).lines().filter(|line| !line.contains("@join__")).map(str::to_owned).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn splitting_a_schema_over_services_preserves_it(schema in schema()) {
-        let whole = composed(&schema.split(|_| 0)).unwrap();
-        let split = composed(&schema.split(|service| service)).unwrap();
-        prop_assert_eq!(seen(&whole), seen(&split));
-        let planner = planner(&split);
-        for query in queries(&planner) {
-            let planned = plan(&planner, &query);
+    fn splitting_a_schema_over_services_preserves_it(schema in any_schema()) {
+        let whole = compose_case(&schema.split_by_service(|_| 0)).unwrap();
+        let split = compose_case(&schema.split_by_service(|service| service)).unwrap();
+        prop_assert_eq!(visible_lines(&whole), visible_lines(&split));
+        let planner = new_planner(&split);
+        for query in field_queries(&planner) {
+            let planned = plan_query(&planner, &query);
             prop_assert!(planned.is_ok(), "{}: {:?}", query, planned);
         }
     }

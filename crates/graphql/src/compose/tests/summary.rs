@@ -5,21 +5,30 @@ use std::fmt::Write as _;
 
 use graphql_tools::parser::schema::{Definition, Directive, Field, InputValue, Text, TypeDefinition, Value};
 
-pub(super) fn of(sdl: &str) -> String {
+pub(super) fn summarize(sdl: &str) -> String {
     let document = graphql_tools::parser::parse_schema::<&str>(sdl).unwrap();
     let mut out = String::new();
     for definition in &document.definitions {
         let Definition::TypeDefinition(definition) = definition else { continue };
-        if ["join__", "link__"].iter().any(|own| name(definition).starts_with(own)) {
+        if ["join__", "link__"].iter().any(|own| type_name(definition).starts_with(own)) {
             continue;
         }
         match definition {
-            TypeDefinition::Scalar(of) => said(&mut out, &format!("scalar {}", of.name), &of.directives),
+            TypeDefinition::Scalar(of) => {
+                write_directives(&mut out, &format!("scalar {}", of.name), &of.directives)
+            }
             TypeDefinition::Object(of) => {
-                fielded(&mut out, "type", of.name, &of.directives, &of.implements_interfaces, &of.fields);
+                write_fielded_type(
+                    &mut out,
+                    "type",
+                    of.name,
+                    &of.directives,
+                    &of.implements_interfaces,
+                    &of.fields,
+                );
             }
             TypeDefinition::Interface(of) => {
-                fielded(
+                write_fielded_type(
                     &mut out,
                     "interface",
                     of.name,
@@ -30,18 +39,26 @@ pub(super) fn of(sdl: &str) -> String {
             }
             TypeDefinition::Union(of) => {
                 let members: BTreeSet<_> = of.types.iter().collect();
-                said(&mut out, &format!("union {} = {members:?}", of.name), &of.directives);
+                write_directives(&mut out, &format!("union {} = {members:?}", of.name), &of.directives);
             }
             TypeDefinition::Enum(of) => {
-                said(&mut out, &format!("enum {}", of.name), &of.directives);
+                write_directives(&mut out, &format!("enum {}", of.name), &of.directives);
                 for value in &of.values {
-                    said(&mut out, &format!("value {}.{}", of.name, value.name), &value.directives);
+                    write_directives(
+                        &mut out,
+                        &format!("value {}.{}", of.name, value.name),
+                        &value.directives,
+                    );
                 }
             }
             TypeDefinition::InputObject(of) => {
-                said(&mut out, &format!("input {}", of.name), &of.directives);
+                write_directives(&mut out, &format!("input {}", of.name), &of.directives);
                 for field in &of.fields {
-                    said(&mut out, &format!("input {}.{}", of.name, input(field)), &field.directives);
+                    write_directives(
+                        &mut out,
+                        &format!("input {}.{}", of.name, format_input(field)),
+                        &field.directives,
+                    );
                 }
             }
         }
@@ -49,7 +66,7 @@ pub(super) fn of(sdl: &str) -> String {
     out
 }
 
-pub(super) fn name<'d, 'a, T: Text<'a>>(definition: &'d TypeDefinition<'a, T>) -> &'d str {
+pub(super) fn type_name<'d, 'a, T: Text<'a>>(definition: &'d TypeDefinition<'a, T>) -> &'d str {
     let name = match definition {
         TypeDefinition::Scalar(of) => &of.name,
         TypeDefinition::Object(of) => &of.name,
@@ -61,7 +78,7 @@ pub(super) fn name<'d, 'a, T: Text<'a>>(definition: &'d TypeDefinition<'a, T>) -
     name.as_ref()
 }
 
-fn fielded<'a>(
+fn write_fielded_type<'a>(
     out: &mut String,
     word: &str,
     name: &str,
@@ -69,20 +86,20 @@ fn fielded<'a>(
     interfaces: &[&str],
     fields: &[Field<'a, &'a str>],
 ) {
-    said(out, &format!("{word} {name}"), directives);
+    write_directives(out, &format!("{word} {name}"), directives);
     let _ = writeln!(out, "{word} {name} implements {:?}", interfaces.iter().collect::<BTreeSet<_>>());
     for of in fields {
-        field(out, name, directives, of);
+        write_field(out, name, directives, of);
     }
 }
 
-fn said<'a>(out: &mut String, what: &str, directives: &[Directive<'a, &'a str>]) {
+fn write_directives<'a>(out: &mut String, what: &str, directives: &[Directive<'a, &'a str>]) {
     let _ = writeln!(out, "{what}");
-    let all: BTreeSet<String> = directives.iter().map(directive).collect();
+    let all: BTreeSet<String> = directives.iter().map(format_directive).collect();
     all.iter().for_each(|directive| writeln!(out, "{what} {directive}").unwrap());
 }
 
-fn directive<'a>(directive: &Directive<'a, &'a str>) -> String {
+fn format_directive<'a>(directive: &Directive<'a, &'a str>) -> String {
     let mut arguments: BTreeMap<&str, String> = BTreeMap::new();
     for (name, value) in &directive.arguments {
         let is_default = matches!(
@@ -98,18 +115,23 @@ fn directive<'a>(directive: &Directive<'a, &'a str>) -> String {
     format!("@{} {arguments:?}", directive.name)
 }
 
-fn input<'a>(of: &InputValue<'a, &'a str>) -> String {
+fn format_input<'a>(of: &InputValue<'a, &'a str>) -> String {
     let default = of.default_value.as_ref().map(|value| format!(" = {value}"));
     format!("{}: {}{}", of.name, of.value_type, default.unwrap_or_default())
 }
 
-fn field<'a>(out: &mut String, of: &str, directives: &[Directive<'a, &'a str>], field: &Field<'a, &'a str>) {
-    let arguments: BTreeSet<String> = field.arguments.iter().map(input).collect();
+fn write_field<'a>(
+    out: &mut String,
+    of: &str,
+    directives: &[Directive<'a, &'a str>],
+    field: &Field<'a, &'a str>,
+) {
+    let arguments: BTreeSet<String> = field.arguments.iter().map(format_input).collect();
     let at = format!("field {of}.{}", field.name);
     let _ = writeln!(out, "{at}({arguments:?}): {}", field.field_type);
     let (joins, others): (Vec<_>, Vec<_>) =
         field.directives.iter().cloned().partition(|one| one.name == "join__field");
-    said(out, &at, &others);
+    write_directives(out, &at, &others);
     let mut lines: BTreeSet<String> = BTreeSet::new();
     if joins.is_empty() {
         let types = directives.iter().filter(|directive| directive.name == "join__type");
@@ -128,7 +150,7 @@ fn field<'a>(out: &mut String, of: &str, directives: &[Directive<'a, &'a str>], 
     let plain = |join: &Directive<'a, &'a str>| {
         let mut join = join.clone();
         join.arguments.retain(|(name, value)| *name != "type" || !(is_own(value) || of == "Query"));
-        directive(&join)
+        format_directive(&join)
     };
     lines.extend(joins.iter().filter(|join| !is_idle(join)).map(plain));
     lines.iter().for_each(|line| writeln!(out, "{at} {line}").unwrap());

@@ -9,21 +9,21 @@ use graphql_tools::static_graphql::query::{
 };
 use serde_json::{Map, Value, json};
 
-use super::federated::rig;
+use super::federated::federated_fixture;
+use super::fixture::ExecutionFixture;
 use super::nested::{BLOG, PEOPLE, POSTS};
-use super::rig::ExecutionFixture;
-use super::runs::{comparable, each_case};
+use super::oracle_runs::{comparable_response, read_runs};
 
 /// A schema with an object whose key is hidden from clients, and for which a second service has further
 /// fields.
-fn hidden() -> ExecutionFixture {
+fn hidden_key_fixture() -> ExecutionFixture {
     let first = r#"type Query { o: O n: N } interface N { id: ID! } type O implements N @key(fields: "secret") @key(fields: "id") {
       secret: ID! @inaccessible id: ID! s: String p: P @shareable } type P { x: Int @inaccessible y: Int }"#;
     let second = r#"type O @key(fields: "secret") { secret: ID! @inaccessible b: String
       p: P @external sum: Int @requires(fields: "p { x }") } type P { x: Int @external }"#;
     let object = json!({ "__typename": "O", "secret": "TOP-SECRET", "id": "7", "s": "ess",
         "p": { "__typename": "P", "x": 4, "y": 5 } });
-    rig(
+    federated_fixture(
         &[("first", first), ("second", second)],
         json!({
             "first": { "Query": { "o": object, "n": object }, "O": [object] },
@@ -34,7 +34,7 @@ fn hidden() -> ExecutionFixture {
 
 #[tokio::test]
 async fn an_alias_named_like_a_hidden_key_returns_the_aliased_field() {
-    let rig = hidden();
+    let rig = hidden_key_fixture();
     for (ask, answer) in [
         ("{ o { secret: b } }", r#"{"o":{"secret":"bee"}}"#),
         ("{ o { secret: b b } }", r#"{"o":{"secret":"bee","b":"bee"}}"#),
@@ -53,11 +53,11 @@ async fn an_alias_named_like_a_hidden_key_returns_the_aliased_field() {
         ("{ secret: o { p: sum x: p { x: y } } }", r#"{"secret":{"p":9,"x":{"x":5}}}"#),
         ("{ o { orfa_1_id: id id: b } }", r#"{"o":{"orfa_1_id":"7","id":"bee"}}"#),
     ] {
-        assert_eq!(rig.ask(ask).await, format!(r#"{{"data":{answer}}}"#), "{ask}");
-        let asked = rig.asked().join("\n");
+        assert_eq!(rig.query(ask).await, format!(r#"{{"data":{answer}}}"#), "{ask}");
+        let asked = rig.take_sorted_requests().join("\n");
         assert!(asked.contains("TOP-SECRET") || !ask.contains('b'), "the test asks no second service");
     }
-    assert!(rig.ask("{ o { secret } }").await.contains("graphql-invalid"));
+    assert!(rig.query("{ o { secret } }").await.contains("graphql-invalid"));
 }
 
 #[tokio::test]
@@ -78,18 +78,21 @@ async fn an_alias_named_like_a_key_of_a_link_returns_the_aliased_field() {
         ("names/names/7", "\"Ann\""),
         ("names/names/8", "\"Bob\""),
     ];
-    let rig =
-        ExecutionFixture::rest(&[("blog", BLOG), ("people", PEOPLE), ("names", names)], links, &answers);
+    let rig = ExecutionFixture::with_rest_services(
+        &[("blog", BLOG), ("people", PEOPLE), ("names", names)],
+        links,
+        &answers,
+    );
     assert_eq!(
-        rig.ask("{ posts { user_id: author id: title } }").await,
+        rig.query("{ posts { user_id: author id: title } }").await,
         r#"{"data":{"posts":[{"user_id":"Ann","id":"one"},{"user_id":"Bob","id":"two"},{"user_id":"Ann","id":"three"}]}}"#
     );
     assert_eq!(
-        rig.ask("{ posts { user_id: title id: user { id: name } } }").await,
+        rig.query("{ posts { user_id: title id: user { id: name } } }").await,
         r#"{"data":{"posts":[{"user_id":"one","id":{"id":"Ann"}},{"user_id":"two","id":{"id":"Bob"}},{"user_id":"three","id":{"id":"Ann"}}]}}"#
     );
     assert_eq!(
-        rig.ask("{ posts { id: comments { post_id: text id: __typename } user_id: user { name } } }").await,
+        rig.query("{ posts { id: comments { post_id: text id: __typename } user_id: user { name } } }").await,
         r#"{"data":{"posts":[{"id":[{"post_id":"x","id":"Comment"}],"user_id":{"name":"Ann"}},{"id":[],"user_id":{"name":"Bob"}},{"id":[],"user_id":{"name":"Ann"}}]}}"#
     );
 }
@@ -97,7 +100,7 @@ async fn an_alias_named_like_a_key_of_a_link_returns_the_aliased_field() {
 #[tokio::test]
 async fn links_of_a_graphql_service_work_with_any_alias() {
     let graph = json!({ "Query": { "list": [{ "__typename": "T", "no": 3, "next": 4, "state": "open" }] } });
-    let rig = ExecutionFixture::renamed(graph);
+    let rig = ExecutionFixture::with_renamed_service(graph);
     for (ask, answer) in [
         (
             "{ orders { ... on Order { orfa_need_after: number next { number } } } }",
@@ -109,7 +112,7 @@ async fn links_of_a_graphql_service_work_with_any_alias() {
             r#"{"orfa_key":3,"no":4,"number":"OPEN"}"#,
         ),
     ] {
-        let answered = rig.ask(ask).await;
+        let answered = rig.query(ask).await;
         assert_eq!(answered, format!(r#"{{"data":{{"orders":[{answer}]}}}}"#), "{ask}");
     }
 }
@@ -121,9 +124,9 @@ async fn errors_use_the_clients_keys_and_no_hidden_names() {
     let object = json!({ "__typename": "O", "secret": { "__error": "no key" }, "s": { "__error": "no s" },
         "q": { "__typename": "Q", "s": { "__error": "no deep s" } } });
     let data = json!({ "first": { "Query": { "o": object }, "O": [] }, "second": { "O": [] } });
-    let rig = rig(&[("first", first), ("second", second)], data);
+    let rig = federated_fixture(&[("first", first), ("second", second)], data);
     let answer: Value =
-        serde_json::from_str(&rig.ask("{ x: o { secret: s b secret2: q { secret: s } } }").await).unwrap();
+        serde_json::from_str(&rig.query("{ x: o { secret: s b secret2: q { secret: s } } }").await).unwrap();
     let mut paths: Vec<String> =
         answer["errors"].as_array().unwrap().iter().map(|error| error["path"].to_string()).collect();
     paths.sort();
@@ -136,20 +139,21 @@ async fn aliases_change_only_names_in_the_response() {
     let mut wrong = String::new();
     let mut count = 0;
     let mut random = SmallRandom(35);
-    for case in each_case() {
-        for (whose, supergraph, rig) in case.rigs() {
-            let names = names(supergraph);
-            for ask in &case.asks {
+    for case in read_runs() {
+        for (whose, supergraph, rig) in case.fixtures() {
+            let names = field_names(supergraph);
+            for ask in &case.queries {
                 for _ in 0..6 {
-                    let Some((query, expected)) = renamed(&ask.query, &ask.answer, &names, &mut random)
+                    let Some((query, expected)) =
+                        with_random_aliases(&ask.query, &ask.answer, &names, &mut random)
                     else {
                         continue;
                     };
-                    rig.reset();
-                    let answer = rig.ask_with(&query, &ask.variables).await;
-                    let invalid = rig.wrong();
+                    rig.reset_mutations();
+                    let answer = rig.query_with_variables(&query, &ask.variables).await;
+                    let invalid = rig.take_violations();
                     count += 1;
-                    if comparable(&answer) != comparable(&expected) || !invalid.is_empty() {
+                    if comparable_response(&answer) != comparable_response(&expected) || !invalid.is_empty() {
                         let _ = writeln!(
                             wrong,
                             "== {}, {whose}\n{}\n{query}\n  {expected}\n  {answer}\n  {invalid:#?}",
@@ -168,14 +172,14 @@ async fn aliases_change_only_names_in_the_response() {
 struct SmallRandom(u64);
 
 impl SmallRandom {
-    fn below(&mut self, most: usize) -> usize {
+    fn next_below(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % most.max(1)
     }
 }
 
 /// Returns the names of all fields, and those that gateways and planners generate.
-fn names(supergraph: &str) -> Vec<String> {
+fn field_names(supergraph: &str) -> Vec<String> {
     let mut names: BTreeSet<String> = BTreeSet::new();
     for line in supergraph.lines() {
         let name: String = line
@@ -208,7 +212,7 @@ fn names(supergraph: &str) -> Vec<String> {
 
 /// Returns a query with other response keys, many of which are the names of other fields, and some leaves
 /// selected twice, together with the corresponding response.
-fn renamed(
+fn with_random_aliases(
     query: &str,
     answer: &str,
     names: &[String],
@@ -217,7 +221,7 @@ fn renamed(
     let mut document = graphql_tools::parser::parse_query::<String>(query).ok()?.into_static();
     let mut answer: Value = serde_json::from_str(answer).ok()?;
     let mut keys: BTreeMap<String, bool> = BTreeMap::new();
-    over(&mut document, &mut |field| {
+    for_each_field(&mut document, &mut |field| {
         let key = field.alias.as_ref().unwrap_or(&field.name).clone();
         let is_leaf = field.selection_set.items.is_empty();
         keys.entry(key).and_modify(|known| *known &= is_leaf).or_insert(is_leaf);
@@ -232,12 +236,12 @@ fn renamed(
         if left.is_empty() {
             return None;
         }
-        once.insert(key.clone(), left.swap_remove(random.below(left.len())));
-        if is_leaf && is_plain && !left.is_empty() && random.below(2) == 0 {
-            twice.insert(key, left.swap_remove(random.below(left.len())));
+        once.insert(key.clone(), left.swap_remove(random.next_below(left.len())));
+        if is_leaf && is_plain && !left.is_empty() && random.next_below(2) == 0 {
+            twice.insert(key, left.swap_remove(random.next_below(left.len())));
         }
     }
-    sets(&mut document, &mut |set| {
+    for_each_selection_set(&mut document, &mut |set| {
         let mut items = Vec::new();
         for item in std::mem::take(&mut set.items) {
             let Selection::Field(mut field) = item else {
@@ -255,7 +259,7 @@ fn renamed(
         }
         set.items = items;
     });
-    answer["data"] = with_names(&answer["data"], &once, &twice);
+    answer["data"] = rename_keys(&answer["data"], &once, &twice);
     for error in answer.get_mut("errors").and_then(Value::as_array_mut).into_iter().flatten() {
         for step in error.get_mut("path").and_then(Value::as_array_mut).into_iter().flatten() {
             if let Some(name) = step.as_str().and_then(|key| once.get(key)) {
@@ -266,7 +270,7 @@ fn renamed(
     Some((document.to_string(), answer.to_string()))
 }
 
-fn with_names(value: &Value, once: &BTreeMap<String, String>, twice: &BTreeMap<String, String>) -> Value {
+fn rename_keys(value: &Value, once: &BTreeMap<String, String>, twice: &BTreeMap<String, String>) -> Value {
     match value {
         Value::Object(members) => {
             let mut named = Map::new();
@@ -274,29 +278,29 @@ fn with_names(value: &Value, once: &BTreeMap<String, String>, twice: &BTreeMap<S
                 if let Some(name) = twice.get(key) {
                     named.insert(name.clone(), value.clone());
                 }
-                named.insert(once.get(key).unwrap_or(key).clone(), with_names(value, once, twice));
+                named.insert(once.get(key).unwrap_or(key).clone(), rename_keys(value, once, twice));
             }
             named.into()
         }
-        Value::Array(items) => items.iter().map(|item| with_names(item, once, twice)).collect(),
+        Value::Array(items) => items.iter().map(|item| rename_keys(item, once, twice)).collect(),
         other => other.clone(),
     }
 }
 
 /// Calls `see` for each selection set of a document, the innermost first.
-fn sets(document: &mut Document, see: &mut dyn FnMut(&mut SelectionSet)) {
-    fn below(set: &mut SelectionSet, see: &mut dyn FnMut(&mut SelectionSet)) {
+fn for_each_selection_set(document: &mut Document, see: &mut dyn FnMut(&mut SelectionSet)) {
+    fn visit_selection_set(set: &mut SelectionSet, see: &mut dyn FnMut(&mut SelectionSet)) {
         for item in &mut set.items {
             match item {
-                Selection::Field(field) => below(&mut field.selection_set, see),
-                Selection::InlineFragment(fragment) => below(&mut fragment.selection_set, see),
+                Selection::Field(field) => visit_selection_set(&mut field.selection_set, see),
+                Selection::InlineFragment(fragment) => visit_selection_set(&mut fragment.selection_set, see),
                 Selection::FragmentSpread(_) => {}
             }
         }
         see(set);
     }
     for definition in &mut document.definitions {
-        below(
+        visit_selection_set(
             match definition {
                 Definition::Fragment(fragment) => &mut fragment.selection_set,
                 Definition::Operation(OperationDefinition::Query(query)) => &mut query.selection_set,
@@ -310,8 +314,11 @@ fn sets(document: &mut Document, see: &mut dyn FnMut(&mut SelectionSet)) {
 }
 
 /// Calls `see` for each field of a document.
-fn over(document: &mut Document, see: &mut dyn FnMut(&graphql_tools::static_graphql::query::Field)) {
-    sets(document, &mut |set| {
+fn for_each_field(
+    document: &mut Document,
+    see: &mut dyn FnMut(&graphql_tools::static_graphql::query::Field),
+) {
+    for_each_selection_set(document, &mut |set| {
         for item in &set.items {
             if let Selection::Field(field) = item {
                 see(field);

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::rig::ExecutionFixture;
+use super::fixture::ExecutionFixture;
 
 const LINK: &str = r#"extend schema @link(url: "https://specs.apollo.dev/federation/v2.3", import: ["@key", "@requires",
   "@provides", "@external", "@shareable", "@override", "@inaccessible", "@interfaceObject"]) "#;
 
-pub(super) fn rig(services: &[(&str, &str)], data: Value) -> ExecutionFixture {
+pub(super) fn federated_fixture(services: &[(&str, &str)], data: Value) -> ExecutionFixture {
     let services: Vec<(&str, String)> =
         services.iter().map(|(name, sdl)| (*name, format!("{LINK}{sdl}"))).collect();
-    ExecutionFixture::federated(&services, data)
+    ExecutionFixture::with_subgraphs(&services, data)
 }
 
 const PRODUCTS: &str = r#"
@@ -18,7 +18,7 @@ const PRODUCTS: &str = r#"
   type Product @key(fields: "upc") { upc: ID! name: String! price: Int box: Box }
   type Box { size: Int }"#;
 
-fn shop() -> ExecutionFixture {
+fn product_fixture() -> ExecutionFixture {
     let inventory = r#"
       type Product @key(fields: "upc") { upc: ID! price: Int @external box: Box @external weight: Int
         sum: Int @requires(fields: "price box { size }") inStock: Boolean! }
@@ -27,7 +27,7 @@ fn shop() -> ExecutionFixture {
       type Query { latest: [Review] }
       type Product @key(fields: "upc") { upc: ID! reviews: [Review!]! }
       type Review @key(fields: "id") { id: ID! body: String product: Product }"#;
-    rig(
+    federated_fixture(
         &[("products", PRODUCTS), ("inventory", inventory), ("reviews", reviews)],
         json!({
             "products": {
@@ -55,21 +55,21 @@ fn shop() -> ExecutionFixture {
 
 #[tokio::test]
 async fn fetches_entities_in_one_request_without_duplicates() {
-    let rig = shop();
-    let answer = rig.ask("{ latest { id product { name } } }").await;
+    let rig = product_fixture();
+    let answer = rig.query("{ latest { id product { name } } }").await;
     assert_eq!(
         answer,
         r#"{"data":{"latest":[{"id":"b","product":{"name":"chair"}},null,{"id":"a","product":{"name":"table"}},{"id":"b","product":{"name":"chair"}}]}}"#
     );
-    let asked = rig.asked();
+    let asked = rig.take_sorted_requests();
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(asked[0].starts_with(r#"products/graphql {"representations":[{"__typename":"Product","upc":"2"},{"__typename":"Product","upc":"1"}]}"#), "{asked:?}");
 }
 
 #[tokio::test]
 async fn fetches_and_sends_required_fields_first() {
-    let rig = shop();
-    let answer = rig.ask("{ products { sum reviews { product { sum } } } }").await;
+    let rig = product_fixture();
+    let answer = rig.query("{ products { sum reviews { product { sum } } } }").await;
     assert_eq!(
         answer,
         r#"{"data":{"products":[{"sum":15,"reviews":[{"product":{"sum":15}},{"product":{"sum":20}}]},{"sum":20,"reviews":[]}]}}"#
@@ -78,8 +78,8 @@ async fn fetches_and_sends_required_fields_first() {
 
 #[tokio::test]
 async fn reports_a_subgraph_error_at_its_field_and_propagates_null_minimally() {
-    let rig = shop();
-    let answer = rig.ask("{ products { name stock: inStock } }").await;
+    let rig = product_fixture();
+    let answer = rig.query("{ products { name stock: inStock } }").await;
     assert_eq!(
         answer,
         r#"{"data":{"products":null},"errors":[{"message":"no shelf","path":["products",1,"stock"],"extensions":{"code":"upstream-errors","service":"inventory"}}]}"#
@@ -88,7 +88,7 @@ async fn reports_a_subgraph_error_at_its_field_and_propagates_null_minimally() {
 
 #[tokio::test]
 async fn keys_may_be_objects_and_of_several_fields() {
-    let rig = rig(
+    let rig = federated_fixture(
         &[
             (
                 "a",
@@ -111,13 +111,13 @@ async fn keys_may_be_objects_and_of_several_fields() {
             ] },
         }),
     );
-    let answer = rig.ask("{ items { name } }").await;
+    let answer = rig.query("{ items { name } }").await;
     assert_eq!(answer, r#"{"data":{"items":[{"name":"of x"},{"name":"of y"}]}}"#);
 }
 
 #[tokio::test]
 async fn members_of_unions_and_interfaces_have_their_selected_fields() {
-    let rig = rig(
+    let rig = federated_fixture(
         &[
             (
                 "a",
@@ -144,19 +144,19 @@ async fn members_of_unions_and_interfaces_have_their_selected_fields() {
         }),
     );
     let answer = rig
-        .ask("{ found { __typename ... on Book { name size: pages } ... on Film { size: length name } } }")
+        .query("{ found { __typename ... on Book { name size: pages } ... on Film { size: length name } } }")
         .await;
     assert_eq!(
         answer,
         r#"{"data":{"found":[{"__typename":"Film","size":90,"name":"f"},{"__typename":"Book","name":"b","size":300}]}}"#
     );
-    let answer = rig.ask("{ media { title ... on Book { pages } ... on Media { id } } }").await;
+    let answer = rig.query("{ media { title ... on Book { pages } ... on Media { id } } }").await;
     assert_eq!(answer, r#"{"data":{"media":[{"title":3,"pages":300,"id":"1"},{"title":4,"id":"1"}]}}"#);
 }
 
 #[tokio::test]
 async fn an_interface_object_adds_fields_to_an_interface() {
-    let rig = rig(
+    let rig = federated_fixture(
         &[
             (
                 "a",
@@ -182,14 +182,14 @@ async fn an_interface_object_adds_fields_to_an_interface() {
         }),
     );
     assert_eq!(
-        rig.ask("{ media { __typename stars } }").await,
+        rig.query("{ media { __typename stars } }").await,
         r#"{"data":{"media":[{"__typename":"Book","stars":5},{"__typename":"Film","stars":3}]}}"#
     );
 }
 
 #[tokio::test]
 async fn hidden_enum_values_are_null() {
-    let rig = rig(
+    let rig = federated_fixture(
         &[(
             "a",
             r#"type Query { colour: Colour colours: [Colour] sure: Colour! }
@@ -197,14 +197,14 @@ async fn hidden_enum_values_are_null() {
         )],
         json!({ "a": { "Query": { "colour": "SECRET", "colours": ["RED", "SECRET"], "sure": "BLUE" } } }),
     );
-    assert_eq!(rig.ask("{ colour colours }").await, r#"{"data":{"colour":null,"colours":["RED",null]}}"#);
-    let wrong = rig.ask("{ sure }").await;
+    assert_eq!(rig.query("{ colour colours }").await, r#"{"data":{"colour":null,"colours":["RED",null]}}"#);
+    let wrong = rig.query("{ sure }").await;
     assert!(wrong.starts_with(r#"{"data":null,"errors":[{"#) && wrong.contains("graphql-value"), "{wrong}");
 }
 
 #[tokio::test]
 async fn executes_mutations_in_order() {
-    let rig = rig(
+    let rig = federated_fixture(
         &[
             ("a", r#"type Query { x: Int } type Mutation { one: T } type T @key(fields: "id") { id: ID! }"#),
             (
@@ -217,19 +217,19 @@ async fn executes_mutations_in_order() {
             "b": { "Mutation": { "two": 2 }, "T": [{ "id": "1", "name": "t" }] },
         }),
     );
-    assert_eq!(rig.ask("mutation { two one { name } }").await, r#"{"data":{"two":2,"one":{"name":"t"}}}"#);
-    let asked = rig.asked_in_order();
+    assert_eq!(rig.query("mutation { two one { name } }").await, r#"{"data":{"two":2,"one":{"name":"t"}}}"#);
+    let asked = rig.take_requests();
     assert!(asked[0].starts_with("b/") && asked[1].starts_with("a/") && asked.len() == 3, "{asked:?}");
-    let answer = rig.ask("mutation { first: one { name } two last: one { name } }").await;
+    let answer = rig.query("mutation { first: one { name } two last: one { name } }").await;
     assert_eq!(answer, r#"{"data":{"first":{"name":"t"},"two":2,"last":{"name":"t"}}}"#);
-    let asked = rig.asked_in_order();
+    let asked = rig.take_requests();
     assert!(asked.last().is_some_and(|last| last.starts_with("b/")), "the name is read again: {asked:?}");
 }
 
 #[tokio::test]
 async fn a_failed_service_does_not_affect_the_data_of_others() {
-    let rig = shop();
-    let answer = rig.ask("{ products { name reviews { body } } product { name } }").await;
+    let rig = product_fixture();
+    let answer = rig.query("{ products { name reviews { body } } product { name } }").await;
     assert!(answer.contains(r#""product":null"#), "{answer}");
 }
 
@@ -239,9 +239,9 @@ async fn uses_the_names_of_a_service_and_calls_links_to_itself_separately() {
         "types": "Order is their T, OrderState their State",
         "Query": { "list": [{ "__typename": "T", "no": 1, "state": "open", "next": 2 }, { "__typename": "U" }] },
     });
-    let rig = ExecutionFixture::renamed(own);
+    let rig = ExecutionFixture::with_renamed_service(own);
     let answer = rig
-        .ask_with(
+        .query_with_variables(
             "query($in: OrderState) { orders(state: $in) { __typename ... on Order { number at: state } } }",
             r#"{"in":"OPEN"}"#,
         )
@@ -250,7 +250,7 @@ async fn uses_the_names_of_a_service_and_calls_links_to_itself_separately() {
         answer,
         r#"{"data":{"orders":[{"__typename":"Order","number":1,"at":"OPEN"},{"__typename":"U"}]}}"#
     );
-    assert_eq!(rig.asked(), [r#"shop/graphql {"in":"open"}"#]);
+    assert_eq!(rig.take_sorted_requests(), [r#"shop/graphql {"in":"open"}"#]);
     let plan = rig
         .planner
         .plan("{ orders(state: OPEN) { ... on Order { number next { number } } } }", None)

@@ -20,7 +20,7 @@ pub(super) struct TestResolver<'a> {
 
 impl TestResolver<'_> {
     /// Executes the document.
-    pub(super) fn answer(mut self) -> Value {
+    pub(super) fn execute(mut self) -> Value {
         let document = self.document.clone();
         let (root, selections) = document
             .definitions
@@ -38,7 +38,7 @@ impl TestResolver<'_> {
             .expect("an operation");
         let mut object = self.data[root].clone();
         object["__typename"] = root.into();
-        let data = self.object(&object, selections, &mut Vec::new());
+        let data = self.resolve_object(&object, selections, &mut Vec::new());
         let mut response = json!({ "data": data });
         if !self.errors.is_empty() {
             response["errors"] = self.errors.into();
@@ -46,13 +46,13 @@ impl TestResolver<'_> {
         response
     }
 
-    fn object(&mut self, object: &Value, selections: &SelectionSet, path: &mut Vec<Value>) -> Value {
+    fn resolve_object(&mut self, object: &Value, selections: &SelectionSet, path: &mut Vec<Value>) -> Value {
         let mut out = Map::new();
-        self.select(object, selections, path, &mut out);
+        self.resolve_selection(object, selections, path, &mut out);
         out.into()
     }
 
-    fn select(
+    fn resolve_selection(
         &mut self,
         object: &Value,
         set: &SelectionSet,
@@ -70,11 +70,11 @@ impl TestResolver<'_> {
                             panic!("a variable")
                         };
                         let known: Vec<Value> = self.variables[name].as_array().expect("a list").clone();
-                        known.iter().map(|known| self.entity(known)).collect()
+                        known.iter().map(|known| self.resolve_entity(known)).collect()
                     } else {
                         object[&field.name].clone()
                     };
-                    let value = self.value(&value, &field.selection_set, path);
+                    let value = self.complete_value(&value, &field.selection_set, path);
                     path.pop();
                     match (out.get_mut(key), value) {
                         (Some(Value::Object(known)), Value::Object(more)) => known.extend(more),
@@ -103,18 +103,18 @@ impl TestResolver<'_> {
                 name == ty || self.kinds[&ty].as_array().is_some_and(|kinds| kinds.contains(&name.into()))
             });
             if is_meant {
-                self.select(object, &inner, path, out);
+                self.resolve_selection(object, &inner, path, out);
             }
         }
     }
 
-    fn value(&mut self, value: &Value, set: &SelectionSet, path: &mut Vec<Value>) -> Value {
+    fn complete_value(&mut self, value: &Value, set: &SelectionSet, path: &mut Vec<Value>) -> Value {
         match value {
             Value::Array(items) => {
                 let mut list = Vec::new();
                 for (place, item) in items.iter().enumerate() {
                     path.push(place.into());
-                    list.push(self.value(item, set, path));
+                    list.push(self.complete_value(item, set, path));
                     path.pop();
                 }
                 list.into()
@@ -126,8 +126,8 @@ impl TestResolver<'_> {
                 }
                 None if set.items.is_empty() => value.clone(),
                 None => {
-                    let object = self.whole(value);
-                    self.object(&object, set, path)
+                    let object = self.merge_known_fields(value);
+                    self.resolve_object(&object, set, path)
                 }
             },
             leaf => leaf.clone(),
@@ -135,14 +135,14 @@ impl TestResolver<'_> {
     }
 
     /// Extends an object that has only its type and key with all known fields.
-    fn whole(&self, object: &Value) -> Value {
-        let known = self.known(object).cloned().unwrap_or_else(|| json!({}));
+    fn merge_known_fields(&self, object: &Value) -> Value {
+        let known = self.find_record(object).cloned().unwrap_or_else(|| json!({}));
         let mut whole = known.as_object().cloned().unwrap_or_default();
         whole.extend(object.as_object().cloned().unwrap_or_default());
         whole.into()
     }
 
-    fn known(&self, object: &Value) -> Option<&Value> {
+    fn find_record(&self, object: &Value) -> Option<&Value> {
         let members = object.as_object()?;
         self.data[object["__typename"].as_str()?].as_array()?.iter().find(|known| {
             let said: Vec<_> =
@@ -151,12 +151,12 @@ impl TestResolver<'_> {
         })
     }
 
-    fn entity(&self, representation: &Value) -> Value {
+    fn resolve_entity(&self, representation: &Value) -> Value {
         let mut key = representation.clone();
         for name in ["price", "weight", "box"] {
             key.as_object_mut().expect("an object").remove(name);
         }
-        let Some(known) = self.known(&key) else { return Value::Null };
+        let Some(known) = self.find_record(&key) else { return Value::Null };
         let mut entity = known.clone();
         entity["__typename"] = representation["__typename"].clone();
         let number = |value: &Value| value.as_i64().unwrap_or_default();

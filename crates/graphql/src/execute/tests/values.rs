@@ -1,12 +1,12 @@
 //! Tests of arguments, variables and introspection.
 
+use super::fixture::ExecutionFixture;
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
-use super::rig::ExecutionFixture;
 use crate::plan::QueryPlanner;
 
-fn rig() -> ExecutionFixture {
+fn blog_fixture() -> ExecutionFixture {
     let post = (r"blog/posts/2", r#"{"id":2,"title":"two"}"#);
-    ExecutionFixture::rest(
+    ExecutionFixture::with_rest_services(
         &[("blog", BLOG), ("people", PEOPLE)],
         LINKS,
         &[POSTS, post, ("people/users?ids=[7]", "[]")],
@@ -15,89 +15,90 @@ fn rig() -> ExecutionFixture {
 
 #[tokio::test]
 async fn accepts_literals_variables_and_defaults_as_arguments() {
-    let rig = rig();
+    let rig = blog_fixture();
     for (document, variables) in [
         ("{ post(id: 2) { title } }", "{}"),
         ("query($id: Int!) { post(id: $id) { title } }", r#"{"id":2}"#),
         ("query($id: Int! = 2) { post(id: $id) { title } }", "{}"),
     ] {
-        let answer = rig.ask_with(document, variables).await;
+        let answer = rig.query_with_variables(document, variables).await;
         assert_eq!(answer, r#"{"data":{"post":{"title":"two"}}}"#, "{document}");
-        assert_eq!(rig.asked(), ["blog/posts/2"]);
+        assert_eq!(rig.take_sorted_requests(), ["blog/posts/2"]);
     }
     let list = "query($ids: [Int!]) { users(ids: $ids) { name } }";
-    assert_eq!(rig.ask_with(list, r#"{"ids":7}"#).await, r#"{"data":{"users":[]}}"#);
-    assert_eq!(rig.asked(), ["people/users?ids=[7]"]);
+    assert_eq!(rig.query_with_variables(list, r#"{"ids":7}"#).await, r#"{"data":{"users":[]}}"#);
+    assert_eq!(rig.take_sorted_requests(), ["people/users?ids=[7]"]);
 }
 
 #[tokio::test]
 async fn reports_all_invalid_variables_without_calling_services() {
-    let rig = rig();
+    let rig = blog_fixture();
     let document = "query($id: Int!, $ids: [Int!]) { post(id: $id) { title } users(ids: $ids) { id } }";
-    let answer = rig.ask_with(document, r#"{"id":"2","ids":[1,2.5]}"#).await;
+    let answer = rig.query_with_variables(document, r#"{"id":"2","ids":[1,2.5]}"#).await;
     assert_eq!(
         answer,
         r#"{"errors":[{"message":"the variable `$id` is \"2\", and not of the type `Int!`","locations":[{"line":1,"column":7}],"extensions":{"code":"graphql-variables"}},{"message":"the variable `$ids`: `[1]` is 2.5, and not of the type `Int!`","locations":[{"line":1,"column":18}],"extensions":{"code":"graphql-variables"}}]}"#
     );
-    assert!(rig.ask_with(document, "{}").await.contains("`$id` of the type `Int!` is missing"));
-    assert!(rig.asked().is_empty());
+    assert!(rig.query_with_variables(document, "{}").await.contains("`$id` of the type `Int!` is missing"));
+    assert!(rig.take_sorted_requests().is_empty());
 }
 
 #[tokio::test]
 async fn answers_introspection_without_calling_services() {
-    let rig = rig();
+    let rig = blog_fixture();
     let answer = rig
-        .ask("{ __typename __type(name: \"Post\") { kind ...F } } fragment F on __Type { fields { name type { kind ofType { name } } } }")
+        .query("{ __typename __type(name: \"Post\") { kind ...F } } fragment F on __Type { fields { name type { kind ofType { name } } } }")
         .await;
     assert!(answer.starts_with(r#"{"data":{"__typename":"Query","__type":{"kind":"OBJECT","fields":[{"name":"id","type":{"kind":"NON_NULL","ofType":{"name":"Int"}}},"#), "{answer}");
-    let answer =
-        rig.ask("{ __schema { queryType { name } types { name } directives { name } } posts { id } }").await;
+    let answer = rig
+        .query("{ __schema { queryType { name } types { name } directives { name } } posts { id } }")
+        .await;
     assert!(
         answer.contains(r#""queryType":{"name":"Query"}"#) && answer.contains(r#"{"name":"skip"}"#),
         "{answer}"
     );
-    assert_eq!(rig.asked(), ["blog/posts"]);
+    assert_eq!(rig.take_sorted_requests(), ["blog/posts"]);
 }
 
 #[tokio::test]
 async fn rejects_selections_below_typename() {
-    let rig = rig();
+    let rig = blog_fixture();
     for document in [
         "{ __typename { x } }",
         "{ t: __typename { __typename } }",
         "{ posts { id __typename { ... on Post { id } } } }",
         "{ ...F } fragment F on Query { __typename { ...F2 } } fragment F2 on Query { __typename }",
     ] {
-        let answer = rig.ask(document).await;
+        let answer = rig.query(document).await;
         assert!(
             answer.contains("graphql-invalid") && answer.contains("must not have a selection"),
             "{answer}"
         );
     }
     for document in ["{ posts { __schema { queryType { name } } } }", "{ __unknown }"] {
-        let answer = rig.ask(document).await;
+        let answer = rig.query(document).await;
         assert!(answer.contains("graphql-invalid") && answer.contains("Cannot query field"), "{answer}");
     }
-    assert!(rig.asked().is_empty());
-    assert_eq!(rig.ask("{ __typename }").await, r#"{"data":{"__typename":"Query"}}"#);
+    assert!(rig.take_sorted_requests().is_empty());
+    assert_eq!(rig.query("{ __typename }").await, r#"{"data":{"__typename":"Query"}}"#);
 }
 
 #[tokio::test]
 async fn reports_invalid_documents_with_locations() {
-    let rig = rig();
-    let syntax = rig.ask("{ posts { id }").await;
+    let rig = blog_fixture();
+    let syntax = rig.query("{ posts { id }").await;
     assert!(syntax.contains("graphql-syntax"), "{syntax}");
-    let unknown = rig.ask("{ posts { nothing } }").await;
+    let unknown = rig.query("{ posts { nothing } }").await;
     assert!(unknown.contains("graphql-invalid") && unknown.contains("nothing"), "{unknown}");
-    let several = rig.ask("query A { posts { id } } query B { posts { id } }").await;
+    let several = rig.query("query A { posts { id } } query B { posts { id } }").await;
     assert!(several.contains("graphql-operation"), "{several}");
-    let subscription = rig.ask("subscription { posts { id } }").await;
+    let subscription = rig.query("subscription { posts { id } }").await;
     assert!(subscription.contains("graphql-"), "{subscription}");
 }
 
 #[tokio::test]
 async fn rejects_excessively_complex_documents() {
-    let rig = rig();
+    let rig = blog_fixture();
     let nested = format!("{}{}", "{ posts ".repeat(100_000), "}".repeat(100_000));
     let values = format!("{{ post(id: {}1{}) {{ id }} }}", "[".repeat(100_000), "]".repeat(100_000));
     let deep = format!("{{ posts {} {{ id }} {}", "{ comments ".repeat(40), "}".repeat(41));
@@ -128,7 +129,7 @@ async fn rejects_excessively_complex_documents() {
         &schema,
         spread,
     ] {
-        let answer = rig.ask(document).await;
+        let answer = rig.query(document).await;
         assert!(
             answer.contains("graphql-limit")
                 || answer.contains("graphql-invalid")
@@ -136,8 +137,8 @@ async fn rejects_excessively_complex_documents() {
             "{answer}"
         );
     }
-    assert!(rig.asked().is_empty());
-    let answer = rig.ask("{ __type(name: \"Post\") { fields { type { fields { name } } } } }").await;
+    assert!(rig.take_sorted_requests().is_empty());
+    let answer = rig.query("{ __type(name: \"Post\") { fields { type { fields { name } } } } }").await;
     assert!(answer.starts_with(r#"{"data":{"__type":{"fields":[{"type":{"fields":"#), "{answer}");
 }
 
@@ -147,9 +148,9 @@ fn planners_and_executions_are_send() {
     fn share<T: Send + Sync>() {}
     share::<QueryPlanner>();
     send(|| {
-        let rig = rig();
+        let rig = blog_fixture();
         async move {
-            let _ = rig.ask("{ posts { id } }").await;
+            let _ = rig.query("{ posts { id } }").await;
         }
     });
 }
@@ -166,13 +167,13 @@ const LOGIN: &str = r##"{ "openapi": "3.0.3", "info": { "title": "shop", "versio
     "tags": { "type": "array", "items": { "type": "string" } }, "big": { "type": "integer", "format": "int64" },
     "at": { "type": "string", "format": "date-time" }, "day": { "type": "string", "format": "date" }, "any": {} } } } } }"##;
 
-fn login() -> ExecutionFixture {
-    ExecutionFixture::rest(&[("shop", LOGIN)], "{ \"links\": {} }", &[])
+fn login_fixture() -> ExecutionFixture {
+    ExecutionFixture::with_rest_services(&[("shop", LOGIN)], "{ \"links\": {} }", &[])
 }
 
 #[tokio::test]
 async fn rejects_literals_that_do_not_match_their_type() {
-    let rig = login();
+    let rig = login_fixture();
     for member in [
         "user: {a: 1}",
         "pin: {x: 1}",
@@ -192,19 +193,19 @@ async fn rejects_literals_that_do_not_match_their_type() {
         "at: 1",
         "day: RED",
     ] {
-        let answer = rig.ask(&format!("mutation {{ login(input: {{{member}}}) }}")).await;
+        let answer = rig.query(&format!("mutation {{ login(input: {{{member}}}) }}")).await;
         assert!(
             answer.contains("graphql-invalid") && answer.contains("Expected value of type"),
             "{member}: {answer}"
         );
     }
     for default in ["$u: String! = {a: 1}", "$u: [String] = [{a: 1}]"] {
-        let answer = rig.ask(&format!("query({default}) {{ status @skip(if: false) }}")).await;
+        let answer = rig.query(&format!("query({default}) {{ status @skip(if: false) }}")).await;
         assert!(answer.contains("found an object"), "{default}: {answer}");
     }
-    let directive = rig.ask("{ status @skip(if: {a: true}) }").await;
+    let directive = rig.query("{ status @skip(if: {a: true}) }").await;
     assert!(directive.contains("found an object"), "{directive}");
-    assert!(rig.asked().is_empty());
+    assert!(rig.take_sorted_requests().is_empty());
     let fit = "mutation { login(input: {user: \"a\", tags: \"a\", big: 9007199254740993, at: \"b\", day: null, \
                any: {a: [{b: RED}], c: 1.5}}) }";
     assert!(rig.planner.plan(fit, None).is_ok(), "{:?}", rig.planner.plan(fit, None));
@@ -212,7 +213,7 @@ async fn rejects_literals_that_do_not_match_their_type() {
 
 #[tokio::test]
 async fn checks_variables_of_scalars_derived_from_formats() {
-    let rig = login();
+    let rig = login_fixture();
     let document =
         "mutation($big: Long, $at: DateTime, $any: JSON) { login(input: {big: $big, at: $at, any: $any}) }";
     let plan = rig.planner.plan(document, None).expect("a plan");
@@ -244,7 +245,7 @@ async fn checks_variables_of_scalars_derived_from_formats() {
 
 #[tokio::test]
 async fn rejects_ambiguous_variables() {
-    let rig = login();
+    let rig = login_fixture();
     let document = "mutation($any: JSON, $user: String, $tags: [String!]) { login(input: {any: $any, user: $user, tags: $tags}) }";
     let plan = rig.planner.plan(document, None).expect("a plan");
     let coerced =
@@ -268,7 +269,8 @@ async fn rejects_ambiguous_variables() {
 #[tokio::test]
 async fn rejects_duplicate_fields_of_an_input_object() {
     let sdl = "type Query { at(of: In): Int } input In { of: [In] by: In n: Int }";
-    let rig = ExecutionFixture::federated(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
+    let rig =
+        ExecutionFixture::with_subgraphs(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
     let plan = rig.planner.plan("query($in: In) { at(of: $in) }", None).expect("a plan");
     for variables in [
         r#"{"in":{"n":1,"n":2}}"#,
@@ -287,7 +289,8 @@ async fn rejects_duplicate_fields_of_an_input_object() {
 #[tokio::test]
 async fn scalars_of_graphql_services_accept_any_value() {
     let sdl = "type Query { at(long: Long, date: DateTime): Int } scalar Long scalar DateTime";
-    let rig = ExecutionFixture::federated(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
+    let rig =
+        ExecutionFixture::with_subgraphs(&[("shop", sdl.to_owned())], serde_json::json!({ "shop": {} }));
     for document in ["{ at(long: {a: 1}, date: [1]) }", "{ at(long: \"1\", date: RED) }"] {
         assert!(rig.planner.plan(document, None).is_ok(), "{document}");
     }

@@ -1,8 +1,8 @@
-use crate::execute::tests::blog;
+use crate::execute::tests::blog_planner;
 
 #[test]
 fn explains_calls_and_the_places_they_are_for() {
-    let planner = blog();
+    let planner = blog_planner();
     let document = "query($with: Boolean!) { posts { title user @include(if: $with) { name } comments { author { name } } } }";
     let explanation = planner.plan(document, None).unwrap().explain();
     insta::assert_snapshot!(explanation.to_string());

@@ -14,13 +14,13 @@ use crate::error::{GraphqlError, GraphqlErrorKind};
 
 /// The maximum number of operations in a document, since validation rules visit the fragments once for each
 /// operation.
-const OPERATIONS: usize = 100;
+const MAX_OPERATIONS: usize = 100;
 
 /// The fragments of a document.
 pub(crate) struct FragmentIndex<'d> {
     by_name: HashMap<&'d str, &'d FragmentDefinition>,
     /// The fragments, each after those that it spreads.
-    ordered: Vec<&'d FragmentDefinition>,
+    dependency_order: Vec<&'d FragmentDefinition>,
 }
 
 /// A spread of a fragment.
@@ -47,23 +47,23 @@ impl<'d> FragmentIndex<'d> {
                 Definition::Fragment(fragment) => {
                     if by_name.insert(fragment.name.as_str(), fragment).is_some() {
                         let message = format!("There can be only one fragment named \"{}\".", fragment.name);
-                        return Err(invalid(message, fragment.position));
+                        return Err(invalid_error(message, fragment.position));
                     }
                 }
             }
         }
-        if operations > OPERATIONS {
+        if operations > MAX_OPERATIONS {
             let message =
-                format!("the document has {operations} operations; at most {OPERATIONS} are allowed");
+                format!("the document has {operations} operations; at most {MAX_OPERATIONS} are allowed");
             return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message)));
         }
-        let mut index = Self { by_name, ordered: Vec::new() };
+        let mut index = Self { by_name, dependency_order: Vec::new() };
         for definition in &document.definitions {
             if let Definition::Operation(operation) = definition {
-                index.known(&spreads(selections(operation)))?;
+                index.check_spreads_exist(&collect_spreads(operation_selections(operation)))?;
             }
         }
-        index.order(document)?;
+        index.sort_fragments(document)?;
         Ok(index)
     }
 
@@ -73,16 +73,16 @@ impl<'d> FragmentIndex<'d> {
     }
 
     /// All fragments, each after those that it spreads.
-    pub(crate) fn ordered(&self) -> &[&'d FragmentDefinition] {
-        &self.ordered
+    pub(crate) fn dependency_order(&self) -> &[&'d FragmentDefinition] {
+        &self.dependency_order
     }
 
     /// The fragments that a selection reaches, in the order of [`Self::ordered`].
-    pub(crate) fn reached(&self, selections: &'d SelectionSet) -> Vec<&'d FragmentDefinition> {
+    pub(crate) fn reachable_fragments(&self, selections: &'d SelectionSet) -> Vec<&'d FragmentDefinition> {
         let mut reached: HashMap<&str, ()> = HashMap::new();
         let mut open = vec![selections];
         while let Some(set) = open.pop() {
-            for spread in spreads(set) {
+            for spread in collect_spreads(set) {
                 if reached.insert(spread.name, ()).is_none()
                     && let Some(fragment) = self.get(spread.name)
                 {
@@ -91,18 +91,20 @@ impl<'d> FragmentIndex<'d> {
             }
         }
         let is_reached = |fragment: &&&FragmentDefinition| reached.contains_key(fragment.name.as_str());
-        self.ordered.iter().filter(is_reached).copied().collect()
+        self.dependency_order.iter().filter(is_reached).copied().collect()
     }
 
-    fn known(&self, spreads: &[SpreadSite<'d>]) -> Result<(), Box<GraphqlError>> {
+    fn check_spreads_exist(&self, spreads: &[SpreadSite<'d>]) -> Result<(), Box<GraphqlError>> {
         match spreads.iter().find(|spread| !self.by_name.contains_key(spread.name)) {
-            Some(spread) => Err(invalid(format!("Unknown fragment \"{}\".", spread.name), spread.position)),
+            Some(spread) => {
+                Err(invalid_error(format!("Unknown fragment \"{}\".", spread.name), spread.position))
+            }
             None => Ok(()),
         }
     }
 
     /// Orders the fragments, depth first.
-    fn order(&mut self, document: &'d Document) -> Result<(), Box<GraphqlError>> {
+    fn sort_fragments(&mut self, document: &'d Document) -> Result<(), Box<GraphqlError>> {
         let mut progress: HashMap<&str, SearchState> = HashMap::new();
         let mut open: Vec<(&'d FragmentDefinition, std::vec::IntoIter<SpreadSite<'d>>)> = Vec::new();
         for definition in &document.definitions {
@@ -110,11 +112,11 @@ impl<'d> FragmentIndex<'d> {
             if progress.contains_key(root.name.as_str()) {
                 continue;
             }
-            self.enter(root, &mut progress, &mut open)?;
+            self.enter_fragment(root, &mut progress, &mut open)?;
             while let Some((fragment, spreads)) = open.last_mut() {
                 let Some(spread) = spreads.next() else {
                     progress.insert(&fragment.name, SearchState::Done);
-                    self.ordered.push(fragment);
+                    self.dependency_order.push(fragment);
                     open.pop();
                     continue;
                 };
@@ -122,11 +124,11 @@ impl<'d> FragmentIndex<'d> {
                     Some(SearchState::Done) => {}
                     Some(SearchState::Open) => {
                         let message = format!("the fragment `{}` contains itself", spread.name);
-                        return Err(invalid(message, spread.position));
+                        return Err(invalid_error(message, spread.position));
                     }
                     None => {
                         let Some(below) = self.get(spread.name) else { continue };
-                        self.enter(below, &mut progress, &mut open)?;
+                        self.enter_fragment(below, &mut progress, &mut open)?;
                     }
                 }
             }
@@ -134,14 +136,14 @@ impl<'d> FragmentIndex<'d> {
         Ok(())
     }
 
-    fn enter(
+    fn enter_fragment(
         &self,
         fragment: &'d FragmentDefinition,
         progress: &mut HashMap<&'d str, SearchState>,
         open: &mut Vec<(&'d FragmentDefinition, std::vec::IntoIter<SpreadSite<'d>>)>,
     ) -> Result<(), Box<GraphqlError>> {
-        let spreads = spreads(&fragment.selection_set);
-        self.known(&spreads)?;
+        let spreads = collect_spreads(&fragment.selection_set);
+        self.check_spreads_exist(&spreads)?;
         progress.insert(&fragment.name, SearchState::Open);
         open.push((fragment, spreads.into_iter()));
         Ok(())
@@ -149,7 +151,7 @@ impl<'d> FragmentIndex<'d> {
 }
 
 /// The selection set of an operation.
-pub(crate) fn selections(operation: &OperationDefinition) -> &SelectionSet {
+pub(crate) fn operation_selections(operation: &OperationDefinition) -> &SelectionSet {
     match operation {
         OperationDefinition::SelectionSet(selections) => selections,
         OperationDefinition::Query(query) => &query.selection_set,
@@ -159,7 +161,7 @@ pub(crate) fn selections(operation: &OperationDefinition) -> &SelectionSet {
 }
 
 /// The spreads within a selection set, excluding those within other fragments.
-fn spreads(set: &SelectionSet) -> Vec<SpreadSite<'_>> {
+fn collect_spreads(set: &SelectionSet) -> Vec<SpreadSite<'_>> {
     let (mut spreads, mut open) = (Vec::new(), vec![set]);
     while let Some(set) = open.pop() {
         for item in &set.items {
@@ -175,7 +177,7 @@ fn spreads(set: &SelectionSet) -> Vec<SpreadSite<'_>> {
     spreads
 }
 
-fn invalid(message: String, position: Pos) -> Box<GraphqlError> {
+fn invalid_error(message: String, position: Pos) -> Box<GraphqlError> {
     let place = (position.line as u32, position.column as u32);
-    Box::new(GraphqlError::new(GraphqlErrorKind::Invalid, message).at(place))
+    Box::new(GraphqlError::new(GraphqlErrorKind::Invalid, message).with_location(place))
 }

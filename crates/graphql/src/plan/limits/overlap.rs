@@ -13,18 +13,18 @@ use std::collections::{HashMap, HashSet};
 use graphql_tools::static_graphql::query::{Definition, Document, Field, Selection, SelectionSet, Value};
 use indexmap::IndexMap;
 
-use super::fragments::{FragmentIndex, selections};
-use super::root;
+use super::fragments::{FragmentIndex, operation_selections};
+use super::root_type;
 use crate::error::{GraphqlError, GraphqlErrorKind};
 use crate::plan::types::{ClientTypeRef, ClientTypes, TypeId};
 
 /// The maximum number of visits to each selection of the expansion, on average. Without mutually exclusive
 /// types, the algorithm needs at most three.
-const VISITS: usize = 60;
+const VISITS_PER_SELECTION: usize = 60;
 /// The number of additional visits allowed.
-const MORE_VISITS: usize = 1000;
+const EXTRA_VISITS: usize = 1000;
 /// The maximum number of reported conflicts.
-const CONFLICTS: usize = 10;
+const MAX_CONFLICTS: usize = 10;
 
 /// A field selected at a place.
 #[derive(Clone, Copy)]
@@ -43,20 +43,20 @@ struct OverlapSearch<'a, 'd> {
     types: &'a ClientTypes,
     fragments: &'a FragmentIndex<'d>,
     /// The number of each field's arguments. Equal arguments have equal numbers.
-    arguments: HashMap<usize, usize>,
-    numbers: HashMap<String, usize>,
+    argument_ids: HashMap<usize, usize>,
+    ids_by_text: HashMap<String, usize>,
     /// The groups whose shapes, and those whose fields, have been compared, by the addresses of their fields.
-    shapes: HashSet<Box<[usize]>>,
-    fields: HashSet<Box<[usize]>>,
+    compared_shapes: HashSet<Box<[usize]>>,
+    compared_fields: HashSet<Box<[usize]>>,
     typename: Option<ClientTypeRef>,
     visits: usize,
-    most_visits: usize,
+    max_visits: usize,
     path: Vec<&'d str>,
     errors: Vec<GraphqlError>,
 }
 
 /// Checks all operations of a document; `selections_of_largest` is the number of selections in the largest.
-pub(crate) fn check<'d>(
+pub(crate) fn check_overlap<'d>(
     document: &'d Document,
     fragments: &FragmentIndex<'d>,
     types: &ClientTypes,
@@ -67,23 +67,24 @@ pub(crate) fn check<'d>(
     let mut merging = OverlapSearch {
         types,
         fragments,
-        arguments: HashMap::new(),
-        numbers: HashMap::new(),
-        shapes: HashSet::new(),
-        fields: HashSet::new(),
+        argument_ids: HashMap::new(),
+        ids_by_text: HashMap::new(),
+        compared_shapes: HashSet::new(),
+        compared_fields: HashSet::new(),
         typename: string,
         visits: 0,
-        most_visits: 0,
+        max_visits: 0,
         path: Vec::new(),
         errors: Vec::new(),
     };
     for definition in &document.definitions {
         let Definition::Operation(operation) = definition else { continue };
-        let root = root(operation, types);
+        let root = root_type(operation, types);
         let selections_of_largest = usize::try_from(selections_of_largest).unwrap_or(usize::MAX);
         merging.visits = 0;
-        merging.most_visits = selections_of_largest.saturating_mul(VISITS).saturating_add(MORE_VISITS);
-        if merging.operation(selections(operation), root).is_err() {
+        merging.max_visits =
+            selections_of_largest.saturating_mul(VISITS_PER_SELECTION).saturating_add(EXTRA_VISITS);
+        if merging.check_operation(operation_selections(operation), root).is_err() {
             break;
         }
     }
@@ -91,37 +92,41 @@ pub(crate) fn check<'d>(
 }
 
 impl<'d> OverlapSearch<'_, 'd> {
-    fn operation(&mut self, selections: &'d SelectionSet, root: Option<TypeId>) -> Result<(), SearchEnd> {
-        let groups = self.collect([(selections, root)])?;
-        self.same_shapes(&groups)?;
-        self.same_fields(&groups)
+    fn check_operation(
+        &mut self,
+        selections: &'d SelectionSet,
+        root: Option<TypeId>,
+    ) -> Result<(), SearchEnd> {
+        let groups = self.collect_fields([(selections, root)])?;
+        self.check_same_shapes(&groups)?;
+        self.check_same_fields(&groups)
     }
 
     /// Checks that all values with the same key have the same shape, even for different types of objects.
-    fn same_shapes(&mut self, groups: &OccurrenceGroups<'d>) -> Result<(), SearchEnd> {
+    fn check_same_shapes(&mut self, groups: &OccurrenceGroups<'d>) -> Result<(), SearchEnd> {
         for (key, group) in groups {
-            if !self.shapes.insert(addresses(group)) {
+            if !self.compared_shapes.insert(field_addresses(group)) {
                 continue;
             }
             self.path.push(key);
             let mut others = group.iter();
-            let first = others.find_map(|known| Some((known, self.ty(*known)?)));
+            let first = others.find_map(|known| Some((known, self.field_type(*known)?)));
             let conflict = first.and_then(|(first, ty)| {
                 let other = others.find(|other| {
-                    self.ty(**other).is_some_and(|other| is_other_shape(self.types, ty, other))
+                    self.field_type(**other).is_some_and(|other| is_conflicting_shape(self.types, ty, other))
                 })?;
-                let other_ty = self.ty(*other)?;
-                let (one, two) = (self.types.written(ty), self.types.written(other_ty));
+                let other_ty = self.field_type(*other)?;
+                let (one, two) = (self.types.format_type(ty), self.types.format_type(other_ty));
                 let reason = format!("they return conflicting types \"{one}\" and \"{two}\"");
                 Some((reason, *first, *other))
             });
             match conflict {
                 Some((reason, first, other)) => {
-                    self.conflict(&reason, "they return conflicting types", first, other)?;
+                    self.report_conflict(&reason, "they return conflicting types", first, other)?;
                 }
                 None => {
-                    let below = self.collect(self.below(group))?;
-                    self.same_shapes(&below)?;
+                    let below = self.collect_fields(self.subselections(group))?;
+                    self.check_same_shapes(&below)?;
                 }
             }
             self.path.pop();
@@ -130,21 +135,21 @@ impl<'d> OverlapSearch<'_, 'd> {
     }
 
     /// Checks that fields with the same key are the same field if an object may have both.
-    fn same_fields(&mut self, groups: &OccurrenceGroups<'d>) -> Result<(), SearchEnd> {
+    fn check_same_fields(&mut self, groups: &OccurrenceGroups<'d>) -> Result<(), SearchEnd> {
         for (key, group) in groups {
             self.path.push(key);
-            for group in self.divided(group)? {
-                if !self.fields.insert(addresses(&group)) {
+            for group in self.group_by_object(group)? {
+                if !self.compared_fields.insert(field_addresses(&group)) {
                     continue;
                 }
                 let Some((first, others)) = group.split_first() else { continue };
-                let arguments = self.arguments(first.field);
+                let arguments = self.arguments_id(first.field);
                 let mut conflict = None;
                 for other in others {
                     if other.field.name != first.field.name {
                         let (one, two) = (&first.field.name, &other.field.name);
                         conflict = Some((format!("\"{one}\" and \"{two}\" are different fields"), *other));
-                    } else if self.arguments(other.field) != arguments {
+                    } else if self.arguments_id(other.field) != arguments {
                         conflict = Some(("they have differing arguments".to_owned(), *other));
                     }
                     if conflict.is_some() {
@@ -152,10 +157,10 @@ impl<'d> OverlapSearch<'_, 'd> {
                     }
                 }
                 match conflict {
-                    Some((reason, other)) => self.conflict(&reason, &reason, *first, other)?,
+                    Some((reason, other)) => self.report_conflict(&reason, &reason, *first, other)?,
                     None => {
-                        let below = self.collect(self.below(&group))?;
-                        self.same_fields(&below)?;
+                        let below = self.collect_fields(self.subselections(&group))?;
+                        self.check_same_fields(&below)?;
                     }
                 }
             }
@@ -166,7 +171,10 @@ impl<'d> OverlapSearch<'_, 'd> {
 
     /// Divides a group by the object types that it mentions: for each, the fields of that type, with those of
     /// interfaces and unions.
-    fn divided(&mut self, group: &[FieldOccurrence<'d>]) -> Result<Vec<Vec<FieldOccurrence<'d>>>, SearchEnd> {
+    fn group_by_object(
+        &mut self,
+        group: &[FieldOccurrence<'d>],
+    ) -> Result<Vec<Vec<FieldOccurrence<'d>>>, SearchEnd> {
         let is_object = |known: &FieldOccurrence<'_>| known.parent.is_some_and(|id| self.types.is_object(id));
         let (of_objects, shared): (Vec<FieldOccurrence<'d>>, Vec<_>) =
             group.iter().copied().partition(is_object);
@@ -177,7 +185,7 @@ impl<'d> OverlapSearch<'_, 'd> {
         if by_object.len() < 2 {
             return Ok(vec![group.to_vec()]);
         }
-        self.visit(by_object.len() * shared.len())?;
+        self.count_visits(by_object.len() * shared.len())?;
         Ok(by_object
             .into_values()
             .map(|mut own| {
@@ -188,16 +196,16 @@ impl<'d> OverlapSearch<'_, 'd> {
     }
 
     /// The selections below the fields of a group.
-    fn below(&self, group: &[FieldOccurrence<'d>]) -> Vec<(&'d SelectionSet, Option<TypeId>)> {
+    fn subselections(&self, group: &[FieldOccurrence<'d>]) -> Vec<(&'d SelectionSet, Option<TypeId>)> {
         let below = |known: &FieldOccurrence<'d>| {
-            let ty = self.ty(*known).map(ClientTypeRef::named);
+            let ty = self.field_type(*known).map(ClientTypeRef::named_type);
             (!known.field.selection_set.items.is_empty()).then_some((&known.field.selection_set, ty))
         };
         group.iter().filter_map(below).collect()
     }
 
     /// The fields of selections, including those of fragments.
-    fn collect(
+    fn collect_fields(
         &mut self,
         sets: impl IntoIterator<Item = (&'d SelectionSet, Option<TypeId>)>,
     ) -> Result<OccurrenceGroups<'d>, SearchEnd> {
@@ -206,7 +214,7 @@ impl<'d> OverlapSearch<'_, 'd> {
         let mut open: Vec<(&SelectionSet, Option<TypeId>)> = sets.into_iter().collect();
         open.reverse();
         while let Some((set, parent)) = open.pop() {
-            self.visit(set.items.len())?;
+            self.count_visits(set.items.len())?;
             for item in &set.items {
                 match item {
                     Selection::Field(field) => {
@@ -232,9 +240,9 @@ impl<'d> OverlapSearch<'_, 'd> {
         Ok(groups)
     }
 
-    fn visit(&mut self, count: usize) -> Result<(), SearchEnd> {
+    fn count_visits(&mut self, count: usize) -> Result<(), SearchEnd> {
         self.visits += count;
-        if self.visits > self.most_visits {
+        if self.visits > self.max_visits {
             let message = "the document has too many selections with the same response key at one place to compare them";
             self.errors = vec![GraphqlError::new(GraphqlErrorKind::Limit, message)];
             return Err(SearchEnd);
@@ -242,7 +250,7 @@ impl<'d> OverlapSearch<'_, 'd> {
         Ok(())
     }
 
-    fn ty(&self, known: FieldOccurrence<'d>) -> Option<&ClientTypeRef> {
+    fn field_type(&self, known: FieldOccurrence<'d>) -> Option<&ClientTypeRef> {
         if known.field.name == "__typename" {
             return self.typename.as_ref();
         }
@@ -250,21 +258,21 @@ impl<'d> OverlapSearch<'_, 'd> {
     }
 
     /// The number of a field's arguments.
-    fn arguments(&mut self, field: &'d Field) -> usize {
+    fn arguments_id(&mut self, field: &'d Field) -> usize {
         let address = std::ptr::from_ref(field).addr();
-        if let Some(number) = self.arguments.get(&address) {
+        if let Some(number) = self.argument_ids.get(&address) {
             return *number;
         }
         let mut members: Vec<String> =
-            field.arguments.iter().map(|(name, value)| member(name, value)).collect();
+            field.arguments.iter().map(|(name, value)| canonical_member(name, value)).collect();
         members.sort_unstable();
-        let next = self.numbers.len();
-        let number = *self.numbers.entry(members.join(",")).or_insert(next);
-        self.arguments.insert(address, number);
+        let next = self.ids_by_text.len();
+        let number = *self.ids_by_text.entry(members.join(",")).or_insert(next);
+        self.argument_ids.insert(address, number);
         number
     }
 
-    fn conflict(
+    fn report_conflict(
         &mut self,
         reason: &str,
         plain: &str,
@@ -285,17 +293,18 @@ impl<'d> OverlapSearch<'_, 'd> {
                  Use different aliases on the fields to fetch both if this was intentional."
             )
         };
-        let error = GraphqlError::new(GraphqlErrorKind::Invalid, told(reason)).or_plainly(told(plain));
-        self.errors.push(error.at(place(first)).at(place(other)));
-        if self.errors.len() < CONFLICTS { Ok(()) } else { Err(SearchEnd) }
+        let error =
+            GraphqlError::new(GraphqlErrorKind::Invalid, told(reason)).with_plain_message(told(plain));
+        self.errors.push(error.with_location(place(first)).with_location(place(other)));
+        if self.errors.len() < MAX_CONFLICTS { Ok(()) } else { Err(SearchEnd) }
     }
 }
 
 /// Whether values of two types have different shapes.
-fn is_other_shape(types: &ClientTypes, one: &ClientTypeRef, other: &ClientTypeRef) -> bool {
+fn is_conflicting_shape(types: &ClientTypes, one: &ClientTypeRef, other: &ClientTypeRef) -> bool {
     match (one, other) {
         (ClientTypeRef::NonNull(one), ClientTypeRef::NonNull(other))
-        | (ClientTypeRef::List(one), ClientTypeRef::List(other)) => is_other_shape(types, one, other),
+        | (ClientTypeRef::List(one), ClientTypeRef::List(other)) => is_conflicting_shape(types, one, other),
         (ClientTypeRef::Named(one), ClientTypeRef::Named(other)) => {
             one != other && !(types.is_composite(*one) && types.is_composite(*other))
         }
@@ -303,7 +312,7 @@ fn is_other_shape(types: &ClientTypes, one: &ClientTypeRef, other: &ClientTypeRe
     }
 }
 
-fn addresses(group: &[FieldOccurrence<'_>]) -> Box<[usize]> {
+fn field_addresses(group: &[FieldOccurrence<'_>]) -> Box<[usize]> {
     let mut addresses: Vec<usize> =
         group.iter().map(|known| std::ptr::from_ref(known.field).addr()).collect();
     addresses.sort_unstable();
@@ -311,12 +320,12 @@ fn addresses(group: &[FieldOccurrence<'_>]) -> Box<[usize]> {
     addresses.into()
 }
 
-fn member(name: &str, value: &Value) -> String {
-    format!("{name}:{}", canonical(value))
+fn canonical_member(name: &str, value: &Value) -> String {
+    format!("{name}:{}", canonical_value(value))
 }
 
 /// A canonical text of a value: equal values have equal texts, whatever the order of object members.
-fn canonical(value: &Value) -> String {
+fn canonical_value(value: &Value) -> String {
     match value {
         Value::Variable(name) => format!("${name}"),
         Value::Int(number) => number.as_i64().map_or_else(String::new, |number| number.to_string()),
@@ -326,10 +335,11 @@ fn canonical(value: &Value) -> String {
         Value::Null => "!null".to_owned(),
         Value::Enum(name) => name.clone(),
         Value::List(items) => {
-            format!("[{}]", items.iter().map(canonical).collect::<Vec<_>>().join(","))
+            format!("[{}]", items.iter().map(canonical_value).collect::<Vec<_>>().join(","))
         }
         Value::Object(members) => {
-            let mut members: Vec<String> = members.iter().map(|(name, value)| member(name, value)).collect();
+            let mut members: Vec<String> =
+                members.iter().map(|(name, value)| canonical_member(name, value)).collect();
             members.sort_unstable();
             format!("{{{}}}", members.join(","))
         }

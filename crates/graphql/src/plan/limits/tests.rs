@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::plan::tests::planner;
+use crate::plan::tests::test_planner;
 use crate::plan::types::ClientTypeRef;
 
 /// A selection set, a few levels deep, that spreads fragments with these numbers.
-fn set(fragments: std::ops::Range<usize>, depth: u32) -> BoxedStrategy<String> {
+fn any_selection_set(fragments: std::ops::Range<usize>, depth: u32) -> BoxedStrategy<String> {
     let key = || prop_oneof![6 => Just(""), 1 => Just("x: "), 1 => Just("y: ")];
     let leaf = || {
         let leaf = select(vec!["id", "id", "f0", "f1", "no", "__typename"]);
@@ -23,11 +23,12 @@ fn set(fragments: std::ops::Range<usize>, depth: u32) -> BoxedStrategy<String> {
     let field = (
         key(),
         select(vec!["a", "b", "of(text: \"1\")", "of(text: \"2\")"]),
-        set(fragments.clone(), depth - 1),
+        any_selection_set(fragments.clone(), depth - 1),
     )
         .prop_map(|(key, field, inner)| format!("{key}{field} {{ {inner} }}"));
-    let inline = set(fragments.clone(), depth - 1).prop_map(|inner| format!("... on T {{ {inner} }}"));
-    let bare = set(fragments.clone(), depth - 1).prop_map(|inner| format!("... {{ {inner} }}"));
+    let inline =
+        any_selection_set(fragments.clone(), depth - 1).prop_map(|inner| format!("... on T {{ {inner} }}"));
+    let bare = any_selection_set(fragments.clone(), depth - 1).prop_map(|inner| format!("... {{ {inner} }}"));
     let mut items = vec![leaf().boxed(), field.clone().boxed(), field.boxed(), inline.boxed(), bare.boxed()];
     if !fragments.is_empty() {
         items.push(fragments.clone().prop_map(|number| format!("...F{number}")).boxed());
@@ -39,9 +40,9 @@ fn set(fragments: std::ops::Range<usize>, depth: u32) -> BoxedStrategy<String> {
 }
 
 /// A document whose fragments spread only later ones.
-fn document() -> impl Strategy<Value = String> {
-    let fragments: Vec<_> = (0..5_usize).map(|number| set(number + 1..5, 2)).collect();
-    (set(0..5, 3), fragments).prop_map(|(root, fragments)| {
+fn any_document() -> impl Strategy<Value = String> {
+    let fragments: Vec<_> = (0..5_usize).map(|number| any_selection_set(number + 1..5, 2)).collect();
+    (any_selection_set(0..5, 3), fragments).prop_map(|(root, fragments)| {
         let fragments: String = fragments
             .iter()
             .enumerate()
@@ -51,20 +52,24 @@ fn document() -> impl Strategy<Value = String> {
     })
 }
 
-fn parsed(text: &str) -> Document {
+fn parse_document(text: &str) -> Document {
     parse_query::<String>(text).expect("a document").into_static()
 }
 
 /// Computes the same figures by walking the expansion.
-fn naive(set: &SelectionSet, fragments: &FragmentIndex<'_>) -> SelectionSizes {
+fn naive_sizes(set: &SelectionSet, fragments: &FragmentIndex<'_>) -> SelectionSizes {
     let mut sum = SelectionSizes::default();
     for item in &set.items {
         let (below, is_field, is_alias) = match item {
-            Selection::Field(field) => (naive(&field.selection_set, fragments), true, field.alias.is_some()),
-            Selection::InlineFragment(fragment) => (naive(&fragment.selection_set, fragments), false, false),
+            Selection::Field(field) => {
+                (naive_sizes(&field.selection_set, fragments), true, field.alias.is_some())
+            }
+            Selection::InlineFragment(fragment) => {
+                (naive_sizes(&fragment.selection_set, fragments), false, false)
+            }
             Selection::FragmentSpread(spread) => {
                 let fragment = fragments.get(&spread.fragment_name).expect("a fragment");
-                (naive(&fragment.selection_set, fragments), false, false)
+                (naive_sizes(&fragment.selection_set, fragments), false, false)
             }
         };
         sum.depth = sum.depth.max(below.depth + u64::from(is_field));
@@ -81,7 +86,7 @@ fn naive(set: &SelectionSet, fragments: &FragmentIndex<'_>) -> SelectionSizes {
 /// A field with the type that contains it.
 type SelectedField<'d> = (&'d Field, TypeId);
 
-fn expanded<'d>(
+fn expand_fields<'d>(
     set: &'d SelectionSet,
     parent: TypeId,
     fragments: &FragmentIndex<'d>,
@@ -96,12 +101,12 @@ fn expanded<'d>(
                     .type_condition
                     .as_ref()
                     .map_or(parent, |name| types.find(name.as_ref()).expect("a type"));
-                all.extend(expanded(&fragment.selection_set, ty, fragments, types));
+                all.extend(expand_fields(&fragment.selection_set, ty, fragments, types));
             }
             Selection::FragmentSpread(spread) => {
                 let fragment = fragments.get(&spread.fragment_name).expect("a fragment");
                 let ty = types.find(fragment.type_condition.as_ref()).expect("a type");
-                all.extend(expanded(&fragment.selection_set, ty, fragments, types));
+                all.extend(expand_fields(&fragment.selection_set, ty, fragments, types));
             }
         }
     }
@@ -121,9 +126,9 @@ fn can_merge(fields: &[SelectedField<'_>], fragments: &FragmentIndex<'_>, types:
         let is_both = one.1 == other.1 || !types.is_object(one.1) || !types.is_object(other.1);
         !is_both
             || (one.0.name == other.0.name
-                && arguments(one.0) == arguments(other.0)
-                && can_merge(&merged(one, other, fragments, types), fragments, types))
-    }) && fields.iter().all(|field| can_merge(&below(*field, fragments, types), fragments, types))
+                && sorted_arguments(one.0) == sorted_arguments(other.0)
+                && can_merge(&merged_subfields(one, other, fragments, types), fragments, types))
+    }) && fields.iter().all(|field| can_merge(&subfields(*field, fragments, types), fragments, types))
 }
 
 fn same_shape(
@@ -152,7 +157,7 @@ fn same_shape(
             _ => return false,
         };
     }
-    let merged = merged(one, other, fragments, types);
+    let merged = merged_subfields(one, other, fragments, types);
     let key = |field: &Field| field.alias.clone().unwrap_or_else(|| field.name.clone());
     merged.iter().enumerate().all(|(place, one)| {
         let mut others = merged[place + 1..].iter().filter(|other| key(one.0) == key(other.0));
@@ -160,29 +165,29 @@ fn same_shape(
     })
 }
 
-fn below<'d>(
+fn subfields<'d>(
     (field, parent): SelectedField<'d>,
     fragments: &FragmentIndex<'d>,
     types: &ClientTypes,
 ) -> Vec<SelectedField<'d>> {
     match types.field(parent, &field.name) {
-        Some(declared) => expanded(&field.selection_set, declared.ty.named(), fragments, types),
+        Some(declared) => expand_fields(&field.selection_set, declared.ty.named_type(), fragments, types),
         None => Vec::new(),
     }
 }
 
-fn merged<'d>(
+fn merged_subfields<'d>(
     one: SelectedField<'d>,
     other: SelectedField<'d>,
     fragments: &FragmentIndex<'d>,
     types: &ClientTypes,
 ) -> Vec<SelectedField<'d>> {
-    let mut all = below(one, fragments, types);
-    all.extend(below(other, fragments, types));
+    let mut all = subfields(one, fragments, types);
+    all.extend(subfields(other, fragments, types));
     all
 }
 
-fn arguments(field: &Field) -> Vec<(String, String)> {
+fn sorted_arguments(field: &Field) -> Vec<(String, String)> {
     let text = |value: &Value| value.to_string();
     let mut arguments: Vec<_> =
         field.arguments.iter().map(|(name, value)| (name.clone(), text(value))).collect();
@@ -191,14 +196,15 @@ fn arguments(field: &Field) -> Vec<(String, String)> {
 }
 
 /// A selection of objects of two types and of an interface.
-fn divided(depth: u32) -> BoxedStrategy<String> {
+fn any_typed_selection(depth: u32) -> BoxedStrategy<String> {
     let key = || prop_oneof![4 => Just(""), 1 => Just("x: "), 1 => Just("y: ")];
     let leaf = (key(), select(vec!["id", "id", "__typename"])).prop_map(|(key, leaf)| format!("{key}{leaf}"));
     if depth == 0 {
         return prop::collection::vec(leaf, 1..3).prop_map(|items| items.join(" ")).boxed();
     }
-    let field = (key(), divided(depth - 1)).prop_map(|(key, inner)| format!("{key}next {{ {inner} }}"));
-    let part = (select(vec!["One", "Other", "Node"]), divided(depth - 1))
+    let field =
+        (key(), any_typed_selection(depth - 1)).prop_map(|(key, inner)| format!("{key}next {{ {inner} }}"));
+    let part = (select(vec!["One", "Other", "Node"]), any_typed_selection(depth - 1))
         .prop_map(|(ty, inner)| format!("... on {ty} {{ {inner} }}"));
     prop::collection::vec(prop_oneof![leaf, field.clone(), field, part.clone(), part], 1..4)
         .prop_map(|items| items.join(" "))
@@ -209,33 +215,33 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn figures_equal_those_of_the_expansion(text in document()) {
-        let (planner, document) = (planner(), parsed(&text));
+    fn figures_equal_those_of_the_expansion(text in any_document()) {
+        let (planner, document) = (test_planner(), parse_document(&text));
         let fragments = FragmentIndex::new(&document).expect("no cycles");
         let book = FigureBook::new(&fragments, &planner.types);
         for definition in &document.definitions {
             match definition {
                 Definition::Operation(operation) => {
-                    let counted = book.count(selections(operation), root(operation, &planner.types));
-                    prop_assert_eq!(counted, naive(selections(operation), &fragments), "{}", text);
+                    let counted = book.measure_selections(operation_selections(operation), root_type(operation, &planner.types));
+                    prop_assert_eq!(counted, naive_sizes(operation_selections(operation), &fragments), "{}", text);
                 }
                 Definition::Fragment(fragment) => {
-                    let counted = book.fragment(&fragment.name);
-                    prop_assert_eq!(counted, naive(&fragment.selection_set, &fragments), "{}", text);
+                    let counted = book.fragment_sizes(&fragment.name);
+                    prop_assert_eq!(counted, naive_sizes(&fragment.selection_set, &fragments), "{}", text);
                 }
             }
         }
     }
 
     #[test]
-    fn grouped_comparison_finds_the_same_conflicts_as_pairs(text in prop_oneof![document(), divided(3).prop_map(|inner| format!("{{ node {{ {inner} }} }}"))]) {
-        let (planner, document) = (planner(), parsed(&text));
+    fn grouped_comparison_finds_the_same_conflicts_as_pairs(text in prop_oneof![any_document(), any_typed_selection(3).prop_map(|inner| format!("{{ node {{ {inner} }} }}"))]) {
+        let (planner, document) = (test_planner(), parse_document(&text));
         let fragments = FragmentIndex::new(&document).expect("no cycles");
         let query = planner.types.query;
         let Definition::Operation(operation) = &document.definitions[0] else { panic!("no operation") };
-        let fields = expanded(selections(operation), query, &fragments, &planner.types);
+        let fields = expand_fields(operation_selections(operation), query, &fragments, &planner.types);
         let wanted = can_merge(&fields, &fragments, &planner.types);
-        let checked = overlap::check(&document, &fragments, &planner.types, 3000);
+        let checked = overlap::check_overlap(&document, &fragments, &planner.types, 3000);
         prop_assert_eq!(checked.is_ok(), wanted, "{} {:?}", text, checked);
     }
 
@@ -247,7 +253,7 @@ proptest! {
             format!(" fragment F{number} on T {{ id {own} }}")
         };
         let text = format!("{{ t {{ id }} }}{}", (0..6).map(fragment).collect::<String>());
-        let document = parsed(&text);
+        let document = parse_document(&text);
         // Whether some fragment reaches itself, or an undefined fragment.
         let mut reached: Vec<(usize, usize)> = spreads.clone();
         for _ in 0..7 {
@@ -264,12 +270,12 @@ proptest! {
             Ok(index) => {
                 prop_assert!(!is_wrong, "{}", text);
                 let place = |number: usize| {
-                    index.ordered().iter().position(|fragment| fragment.name == format!("F{number}"))
+                    index.dependency_order().iter().position(|fragment| fragment.name == format!("F{number}"))
                 };
                 for (from, to) in &spreads {
                     prop_assert!(place(*to) < place(*from), "{}", text);
                 }
-                prop_assert_eq!(index.ordered().len(), 6);
+                prop_assert_eq!(index.dependency_order().len(), 6);
             }
         }
     }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use hive_router_query_planner::ast::selection_set::FieldSelection;
 
-use super::select::{self, DataPosition, inlined};
+use super::select::{self, DataPosition, inline_fragments};
 use super::{
-    FetchTarget, LoweredFetch, LoweringError, LoweringResult, PlanLowering, conditions, names, way, words,
+    FetchTarget, LoweredFetch, LoweringError, LoweringResult, PlanLowering, inclusion_conditions,
+    object_path, to_boxed_names, translation,
 };
 use crate::plan::data::{ObjectGroup, PlanCall, SlotId, SlotOrigin, StepInput, TypeFilter};
 use crate::{BatchStrategy, BoundCall, SubgraphProtocol};
@@ -14,7 +15,7 @@ use crate::{BatchStrategy, BoundCall, SubgraphProtocol};
 impl PlanLowering<'_> {
     /// Lowers a link to a step whose results are the field's values.
     #[expect(clippy::too_many_arguments, reason = "the link and its location")]
-    pub(super) fn link(
+    pub(super) fn lower_link(
         &mut self,
         fetch: LoweredFetch<'_>,
         target: &FetchTarget,
@@ -24,42 +25,49 @@ impl PlanLowering<'_> {
         how: &BatchStrategy,
         reading: StepReads<'_>,
     ) -> LoweringResult {
-        let arguments = self.arguments(fetch, parent, field);
-        let call = match (&fetch.subgraph.kind, asked(how)) {
+        let arguments = self.lower_arguments(fetch, parent, field);
+        let call = match (&fetch.subgraph.kind, bound_call(how)) {
             (SubgraphProtocol::Remote { path, .. }, BoundCall::Field { .. }) => {
-                let selections = inlined(&field.selections, fetch.fragments);
+                let selections = inline_fragments(&field.selections, fetch.fragments);
                 let used = selections.variable_usages();
                 let bindings = fetch.bindings();
                 let declared = fetch.variables.iter().filter(|variable| used.contains(&variable.name));
-                let declared = declared.map(|variable| words::declared(bindings, variable).to_string());
+                let declared = declared
+                    .map(|variable| translation::translate_declaration(bindings, variable).to_string());
                 let declares = declared.collect::<Vec<_>>().join(", ");
-                let below = self.type_of(parent, &field.name).unwrap_or_default();
-                let selections = self.words(bindings, &selections, &below);
+                let below = self.field_type_name(parent, &field.name).unwrap_or_default();
+                let selections = self.translate_selection(bindings, &selections, &below);
                 PlanCall::Linked {
                     path: Arc::clone(path),
-                    how: how.clone(),
+                    strategy: how.clone(),
                     arguments,
-                    selection: select::bare(&selections),
-                    declares: declares.into(),
-                    variables: names(used.iter()),
+                    selection: select::without_braces(&selections),
+                    declarations: declares.into(),
+                    variables: to_boxed_names(used.iter()),
                 }
             }
             _ => PlanCall::Keys(how.clone(), arguments),
         };
-        let slot =
-            self.keyed(fetch, target, only, call, reading, &conditions(&field.skip_if, &field.include_if))?;
+        let slot = self.add_keyed_step(
+            fetch,
+            target,
+            only,
+            call,
+            reading,
+            &inclusion_conditions(&field.skip_if, &field.include_if),
+        )?;
         let spot = DataPosition {
             position: target.position,
             slot,
             parent,
-            only: only.clone(),
+            type_filter: only.clone(),
             is_conditional: false,
         };
-        self.value(fetch, &spot, field)
+        self.add_slot_value(fetch, &spot, field)
     }
 
     /// Adds a step that is made for each object, with some of its fields as inputs.
-    pub(super) fn keyed(
+    pub(super) fn add_keyed_step(
         &mut self,
         fetch: LoweredFetch<'_>,
         target: &FetchTarget,
@@ -70,46 +78,50 @@ impl PlanLowering<'_> {
     ) -> Result<SlotId, LoweringError> {
         let is_abstract = self.positions[target.position].is_abstract(self.types);
         let only = if is_abstract { only.clone() } else { None };
-        let way = self.way(target, only.as_ref(), way::StepNeeds::Keys(&mut reading.keys))?;
+        let way =
+            self.find_object_path(target, only.as_ref(), object_path::StepNeeds::Keys(&mut reading.keys))?;
         let (step, position) = (self.steps.len(), target.position);
-        let slot = self.positions[position].slot(SlotOrigin::Found(step, 0));
+        let slot = self.positions[position].ensure_slot(SlotOrigin::StepResult(step, 0));
         let group = ObjectGroup {
             position,
             slot,
-            only,
-            input: StepInput::Fields(reading.needs.into(), reading.keys.into()),
-            key: way.key,
-            walk: Some(way.walk),
+            type_filter: only,
+            input: StepInput::Fields(reading.needed_fields.into(), reading.keys.into()),
+            key_slots: way.key_slots,
+            path: Some(way.path),
             is_many: is_many(&call),
             batch: 0,
         };
-        self.push(fetch.subgraph, call, vec![group], conditions, way.after.into_iter().collect());
+        self.push_step(fetch.subgraph, call, vec![group], conditions, way.dependencies.into_iter().collect());
         Ok(slot)
     }
 }
 
 /// The fields that a step reads from its objects.
 pub(super) struct StepReads<'r> {
-    pub(super) needs: &'r [Box<str>],
+    pub(super) needed_fields: &'r [Box<str>],
     pub(super) keys: Vec<Arc<str>>,
 }
 
-pub(super) fn unreadable(parent: &str, field: &str) -> LoweringError {
+pub(super) fn unfetched_error(parent: &str, field: &str) -> LoweringError {
     LoweringError(format!("the fields that `{parent}.{field}` needs are not fetched"))
 }
 
-fn asked(how: &BatchStrategy) -> &BoundCall {
+fn bound_call(how: &BatchStrategy) -> &BoundCall {
     match how {
-        BatchStrategy::Ids(ask, _) | BatchStrategy::List(ask, _) | BatchStrategy::Each(ask) => ask,
+        BatchStrategy::KeyBatches(ask, _)
+        | BatchStrategy::WholeList(ask, _)
+        | BatchStrategy::PerObject(ask) => ask,
     }
 }
 
 fn is_many(call: &PlanCall) -> bool {
     match call {
-        PlanCall::Keys(BatchStrategy::Ids(_, joined) | BatchStrategy::List(_, joined), _)
-        | PlanCall::Linked { how: BatchStrategy::Ids(_, joined) | BatchStrategy::List(_, joined), .. } => {
-            joined.is_many
-        }
+        PlanCall::Keys(BatchStrategy::KeyBatches(_, joined) | BatchStrategy::WholeList(_, joined), _)
+        | PlanCall::Linked {
+            strategy: BatchStrategy::KeyBatches(_, joined) | BatchStrategy::WholeList(_, joined),
+            ..
+        } => joined.is_many,
         _ => false,
     }
 }

@@ -10,13 +10,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::link::StepReads;
-use super::words::need_alias;
+use super::translation::need_alias;
 use super::{FetchTarget, LoweredFetch, LoweringResult, PlanLowering};
 use crate::plan::data::{
-    FieldLookup, PositionId, ResponsePosition, SlotField, SlotId, SlotOrigin, TypeFilter, TypeResolver, both,
+    FieldLookup, PositionId, ResponsePosition, SlotField, SlotId, SlotOrigin, TypeFilter, TypeResolver,
+    intersect_types,
 };
 use crate::plan::types::TypeId;
-use crate::plan::values::spelling;
+use crate::plan::values::enum_spelling;
 use crate::{EntityBinding, SubgraphBindings, TypeRule};
 
 /// A place in the data where fields are added.
@@ -26,14 +27,14 @@ pub(super) struct DataPosition<'p> {
     pub(super) slot: SlotId,
     /// The type that the selected fields belong to.
     pub(super) parent: &'p str,
-    pub(super) only: TypeFilter,
+    pub(super) type_filter: TypeFilter,
     /// Whether the request for the fields depends on variables.
     pub(super) is_conditional: bool,
 }
 
 impl PlanLowering<'_> {
     /// Records the selection of a slot's objects. `path` contains the keys from the beginning of the fetch.
-    pub(super) fn select(
+    pub(super) fn record_selection(
         &mut self,
         fetch: LoweredFetch<'_>,
         spot: &DataPosition<'_>,
@@ -42,26 +43,32 @@ impl PlanLowering<'_> {
     ) -> LoweringResult {
         for item in &selections.items {
             match item {
-                SelectionItem::Field(field) => self.field(fetch, spot, field, path)?,
+                SelectionItem::Field(field) => self.record_field(fetch, spot, field, path)?,
                 SelectionItem::InlineFragment(fragment) => {
                     let is_conditional = fragment.skip_if.is_some() || fragment.include_if.is_some();
                     let spot = &DataPosition {
                         is_conditional: spot.is_conditional || is_conditional,
                         ..spot.clone()
                     };
-                    self.narrow(fetch, spot, &fragment.type_condition, &fragment.selections, path)?;
+                    self.record_fragment(fetch, spot, &fragment.type_condition, &fragment.selections, path)?;
                 }
                 SelectionItem::FragmentSpread(name) => {
                     let fragment = fetch.fragments.iter().find(|fragment| fragment.name == *name);
                     let Some(fragment) = fragment else { continue };
-                    self.narrow(fetch, spot, &fragment.type_condition, &fragment.selection_set, path)?;
+                    self.record_fragment(
+                        fetch,
+                        spot,
+                        &fragment.type_condition,
+                        &fragment.selection_set,
+                        path,
+                    )?;
                 }
             }
         }
         Ok(())
     }
 
-    fn narrow(
+    fn record_fragment(
         &mut self,
         fetch: LoweredFetch<'_>,
         spot: &DataPosition<'_>,
@@ -70,14 +77,14 @@ impl PlanLowering<'_> {
         path: &mut Vec<String>,
     ) -> LoweringResult {
         let only = match parent == spot.parent {
-            true => spot.only.clone(),
-            false => both(&spot.only, &self.only([parent].into_iter())),
+            true => spot.type_filter.clone(),
+            false => intersect_types(&spot.type_filter, &self.type_filter_for([parent].into_iter())),
         };
-        let spot = DataPosition { parent, only, ..spot.clone() };
-        self.select(fetch, &spot, selections, path)
+        let spot = DataPosition { parent, type_filter: only, ..spot.clone() };
+        self.record_selection(fetch, &spot, selections, path)
     }
 
-    fn field(
+    fn record_field(
         &mut self,
         fetch: LoweredFetch<'_>,
         spot: &DataPosition<'_>,
@@ -94,7 +101,7 @@ impl PlanLowering<'_> {
                     .filter_map(|(name, binding)| Some((binding.name.clone()?, self.types.find(name)?)));
                 let own: HashMap<Box<str>, TypeId> = own.collect();
                 let slot = &mut self.positions[spot.position].slots[spot.slot];
-                slot.teller.get_or_insert_with(|| match own.is_empty() {
+                slot.type_resolver.get_or_insert_with(|| match own.is_empty() {
                     true => TypeResolver::Typename(said.into()),
                     false => TypeResolver::Member(said.into(), own),
                 });
@@ -104,18 +111,18 @@ impl PlanLowering<'_> {
         if let Some(link) =
             fetch.bindings().entities.get(spot.parent).and_then(|e| e.links.get(field.name.as_str()))
         {
-            return self.own_link(fetch, spot, field, link);
+            return self.lower_own_link(fetch, spot, field, link);
         }
         let is_conditional = field.skip_if.is_some() || field.include_if.is_some();
         let spot = &DataPosition { is_conditional: spot.is_conditional || is_conditional, ..spot.clone() };
         path.push(said.to_owned());
-        let key = renamed(fetch.outputs, path).unwrap_or(said).to_owned();
+        let key = renamed_key(fetch.output_rewrites, path).unwrap_or(said).to_owned();
         let is_renamed = said != key;
         if is_renamed {
-            self.entries(fetch, spot, field, said, false);
+            self.add_entries(fetch, spot, field, said, false);
         }
-        self.entries(fetch, spot, field, &key, is_renamed);
-        let done = self.below(fetch, spot, field, &key, path);
+        self.add_entries(fetch, spot, field, &key, is_renamed);
+        let done = self.record_subselection(fetch, spot, field, &key, path);
         if said != key
             && let Some(child) = self.positions[spot.position].children.get(key.as_str()).copied()
         {
@@ -125,7 +132,7 @@ impl PlanLowering<'_> {
         done
     }
 
-    fn entries(
+    fn add_entries(
         &mut self,
         fetch: LoweredFetch<'_>,
         spot: &DataPosition<'_>,
@@ -134,22 +141,22 @@ impl PlanLowering<'_> {
         is_renamed: bool,
     ) {
         if fetch.is_rest() {
-            return self.members(fetch, spot, &field.name, key, is_renamed);
+            return self.add_member_entries(fetch, spot, &field.name, key, is_renamed);
         }
         let entry = SlotField {
             field: field.name.as_str().into(),
-            only: spot.only.clone(),
+            type_filter: spot.type_filter.clone(),
             lookup: FieldLookup::Member(field.selection_identifier().into()),
             is_renamed,
             is_conditional: spot.is_conditional,
-            spelling: self.spelling(fetch, spot.parent, &field.name),
+            spelling: self.field_spelling(fetch, spot.parent, &field.name),
         };
-        self.positions[spot.position].slots[spot.slot].add(key, entry);
+        self.positions[spot.position].slots[spot.slot].add_entry(key, entry);
     }
 
     /// Adds a field of a REST service's objects. Each possible type of an abstract type may have it in a
     /// different member.
-    fn members(
+    fn add_member_entries(
         &mut self,
         fetch: LoweredFetch<'_>,
         spot: &DataPosition<'_>,
@@ -157,7 +164,7 @@ impl PlanLowering<'_> {
         key: &str,
         is_renamed: bool,
     ) {
-        let spelling = self.spelling(fetch, spot.parent, name);
+        let spelling = self.field_spelling(fetch, spot.parent, name);
         let objects = self.types.find(spot.parent).map(|id| self.types.objects(id)).unwrap_or_default();
         let member = |parent: &str| {
             let binding = fetch.bindings().types.get(parent);
@@ -168,20 +175,26 @@ impl PlanLowering<'_> {
         for object in objects {
             let of_object = member(self.types.name(*object));
             if of_object != own {
-                let only = both(&spot.only, &Some([*object].into()));
+                let only = intersect_types(&spot.type_filter, &Some([*object].into()));
                 let lookup = FieldLookup::Member(of_object.into());
                 let (field, spelling) = (name.into(), spelling.clone());
-                slot.add(key, SlotField { field, only, lookup, is_renamed, is_conditional, spelling });
+                slot.add_entry(
+                    key,
+                    SlotField { field, type_filter: only, lookup, is_renamed, is_conditional, spelling },
+                );
             }
         }
         let lookup = FieldLookup::Member(own.into());
-        let (field, only) = (name.into(), spot.only.clone());
-        slot.add(key, SlotField { field, only, lookup, is_renamed, is_conditional, spelling });
+        let (field, only) = (name.into(), spot.type_filter.clone());
+        slot.add_entry(
+            key,
+            SlotField { field, type_filter: only, lookup, is_renamed, is_conditional, spelling },
+        );
     }
 
     /// Lowers a link to the same service. For the planner this is an ordinary field, but it needs a step of
     /// its own.
-    fn own_link(
+    fn lower_own_link(
         &mut self,
         fetch: LoweredFetch<'_>,
         spot: &DataPosition<'_>,
@@ -189,29 +202,29 @@ impl PlanLowering<'_> {
         link: &crate::LinkedField,
     ) -> LoweringResult {
         let key = |need: &str| format!("{need} of {}", fetch.subgraph.name);
-        for need in &link.needs {
+        for need in &link.needed_fields {
             if fetch.is_rest() {
-                self.members(fetch, spot, need, &key(need), false);
+                self.add_member_entries(fetch, spot, need, &key(need), false);
                 continue;
             }
             let entry = SlotField {
                 field: need.clone(),
-                only: spot.only.clone(),
+                type_filter: spot.type_filter.clone(),
                 lookup: FieldLookup::Member(need_alias(need).into()),
                 is_renamed: false,
                 is_conditional: spot.is_conditional,
                 spelling: None,
             };
-            self.positions[spot.position].slots[spot.slot].add(&key(need), entry);
+            self.positions[spot.position].slots[spot.slot].add_entry(&key(need), entry);
         }
-        let keys = link.needs.iter().map(|need| key(need).into()).collect();
-        let target = FetchTarget { position: spot.position, only: HashMap::new() };
-        let reading = StepReads { needs: &link.needs, keys };
-        self.link(fetch, &target, &spot.only, spot.parent, field, &link.how, reading)
+        let keys = link.needed_fields.iter().map(|need| key(need).into()).collect();
+        let target = FetchTarget { position: spot.position, type_filters: HashMap::new() };
+        let reading = StepReads { needed_fields: &link.needed_fields, keys };
+        self.lower_link(fetch, &target, &spot.type_filter, spot.parent, field, &link.strategy, reading)
     }
 
     /// Adds the position below a field with subfields, and records the selection there.
-    pub(super) fn below(
+    pub(super) fn record_subselection(
         &mut self,
         fetch: LoweredFetch<'_>,
         spot: &DataPosition<'_>,
@@ -222,33 +235,33 @@ impl PlanLowering<'_> {
         if field.selections.items.is_empty() {
             return Ok(());
         }
-        let Some(name) = self.type_of(spot.parent, &field.name) else { return Ok(()) };
+        let Some(name) = self.field_type_name(spot.parent, &field.name) else { return Ok(()) };
         let declared = self.types.find(&name).unwrap_or_default();
-        let position = self.child(spot.position, key, declared);
-        let slot = self.positions[position].slot(SlotOrigin::Parent(spot.slot));
-        self.positions[position].is_shared |= match self.positions[spot.position].slots[spot.slot].from {
-            SlotOrigin::Found(step, group) => {
+        let position = self.ensure_child(spot.position, key, declared);
+        let slot = self.positions[position].ensure_slot(SlotOrigin::Parent(spot.slot));
+        self.positions[position].is_shared |= match self.positions[spot.position].slots[spot.slot].origin {
+            SlotOrigin::StepResult(step, group) => {
                 let group = self.steps.get(step).and_then(|step| step.groups.get(group));
-                group.is_some_and(|group| group.walk.is_some() && !group.is_many)
+                group.is_some_and(|group| group.path.is_some() && !group.is_many)
             }
             SlotOrigin::Parent(_) => false,
         };
-        let spot = DataPosition { position, slot, parent: &name, only: None, is_conditional: false };
-        self.teller(fetch, &spot);
-        self.select(fetch, &spot, &field.selections, path)
+        let spot = DataPosition { position, slot, parent: &name, type_filter: None, is_conditional: false };
+        self.set_type_resolver(fetch, &spot);
+        self.record_selection(fetch, &spot, &field.selections, path)
     }
 
-    fn child(&mut self, parent: PositionId, key: &str, declared: TypeId) -> PositionId {
+    fn ensure_child(&mut self, parent: PositionId, key: &str, declared: TypeId) -> PositionId {
         if let Some(known) = self.positions[parent].children.get(key).copied() {
             if !self.types.is_object(declared) {
-                self.positions[known].declared = declared;
+                self.positions[known].declared_type = declared;
             }
             return known;
         }
         let (id, key): (PositionId, Arc<str>) = (self.positions.len(), key.into());
         self.positions.push(ResponsePosition {
             parent: Some((parent, Arc::clone(&key))),
-            declared,
+            declared_type: declared,
             slots: Vec::new(),
             is_shared: false,
             children: HashMap::new(),
@@ -258,12 +271,12 @@ impl PlanLowering<'_> {
     }
 
     /// Sets how a REST service's slot determines the types of its objects.
-    pub(super) fn teller(&mut self, fetch: LoweredFetch<'_>, spot: &DataPosition<'_>) {
+    pub(super) fn set_type_resolver(&mut self, fetch: LoweredFetch<'_>, spot: &DataPosition<'_>) {
         if !fetch.is_rest() {
             return;
         }
         let id = |name: &str| self.types.find(name);
-        let told = fetch.bindings().types.get(spot.parent).and_then(|binding| binding.told_by.as_ref());
+        let told = fetch.bindings().types.get(spot.parent).and_then(|binding| binding.type_rule.as_ref());
         let teller = match told {
             Some(TypeRule::Member { name, types }) => {
                 let types = types.iter().filter_map(|(text, ty)| Some((text.clone(), id(ty)?))).collect();
@@ -274,31 +287,31 @@ impl PlanLowering<'_> {
                 TypeResolver::Shape(shapes.iter().filter_map(shape).collect())
             }
             None => match id(spot.parent) {
-                Some(id) if self.types.is_object(id) => TypeResolver::Always(id),
+                Some(id) if self.types.is_object(id) => TypeResolver::Constant(id),
                 _ => return,
             },
         };
-        self.positions[spot.position].slots[spot.slot].teller.get_or_insert(teller);
+        self.positions[spot.position].slots[spot.slot].type_resolver.get_or_insert(teller);
     }
 
-    pub(super) fn spelling(
+    pub(super) fn field_spelling(
         &self,
         fetch: LoweredFetch<'_>,
         parent: &str,
         field: &str,
     ) -> Option<Arc<HashMap<Box<str>, Box<str>>>> {
-        spelling(fetch.bindings(), &self.type_of(parent, field)?)
+        enum_spelling(fetch.bindings(), &self.field_type_name(parent, field)?)
     }
 
     /// The name of a field's type.
-    pub(super) fn type_of(&self, parent: &str, field: &str) -> Option<String> {
+    pub(super) fn field_type_name(&self, parent: &str, field: &str) -> Option<String> {
         let definition = self.supergraph.definitions.get(parent)?;
         Some(definition.fields().get(field)?.field_type.inner_type().to_owned())
     }
 }
 
 /// The key in the response for a key that the planner renamed.
-fn renamed<'r>(rewrites: &'r [FetchRewrite], path: &[String]) -> Option<&'r str> {
+fn renamed_key<'r>(rewrites: &'r [FetchRewrite], path: &[String]) -> Option<&'r str> {
     rewrites.iter().find_map(|rewrite| {
         let FetchRewrite::KeyRenamer(renamer) = rewrite else { return None };
         let keys = renamer.path.iter().filter_map(|segment| match segment {
@@ -310,22 +323,22 @@ fn renamed<'r>(rewrites: &'r [FetchRewrite], path: &[String]) -> Option<&'r str>
 }
 
 /// A selection with its fragment spreads inlined.
-pub(super) fn inlined(selections: &SelectionSet, fragments: &[FragmentDefinition]) -> SelectionSet {
+pub(super) fn inline_fragments(selections: &SelectionSet, fragments: &[FragmentDefinition]) -> SelectionSet {
     let items = selections.items.iter().filter_map(|item| {
         Some(match item {
             SelectionItem::Field(field) => {
-                let inner = inlined(&field.selections, fragments);
+                let inner = inline_fragments(&field.selections, fragments);
                 SelectionItem::Field(field.with_new_selections(inner))
             }
             SelectionItem::InlineFragment(fragment) => {
-                let selections = inlined(&fragment.selections, fragments);
+                let selections = inline_fragments(&fragment.selections, fragments);
                 SelectionItem::InlineFragment(InlineFragmentSelection { selections, ..fragment.clone() })
             }
             SelectionItem::FragmentSpread(name) => {
                 let fragment = fragments.iter().find(|fragment| fragment.name == *name)?;
                 SelectionItem::InlineFragment(InlineFragmentSelection {
                     type_condition: fragment.type_condition.clone(),
-                    selections: inlined(&fragment.selection_set, fragments),
+                    selections: inline_fragments(&fragment.selection_set, fragments),
                     skip_if: None,
                     include_if: None,
                 })
@@ -336,18 +349,18 @@ pub(super) fn inlined(selections: &SelectionSet, fragments: &[FragmentDefinition
 }
 
 /// The part of a selection of entities that does not consist of links.
-pub(super) fn without(selections: &SelectionSet, bindings: &SubgraphBindings) -> SelectionSet {
+pub(super) fn without_links(selections: &SelectionSet, bindings: &SubgraphBindings) -> SelectionSet {
     let left = selections.items.iter().filter_map(|item| {
         let SelectionItem::InlineFragment(fragment) = item else { return None };
         let entity = bindings.entities.get(fragment.type_condition.as_str());
-        let selections = left(&fragment.selections, entity)?;
+        let selections = drop_links(&fragment.selections, entity)?;
         Some(SelectionItem::InlineFragment(InlineFragmentSelection { selections, ..fragment.clone() }))
     });
     SelectionSet { items: left.collect() }
 }
 
 /// The part of an entity's selection that does not consist of links; `None` if only `__typename` remains.
-fn left(selections: &SelectionSet, entity: Option<&EntityBinding>) -> Option<SelectionSet> {
+fn drop_links(selections: &SelectionSet, entity: Option<&EntityBinding>) -> Option<SelectionSet> {
     let is_link = |name: &str| entity.is_some_and(|entity| entity.links.contains_key(name));
     let items: Vec<SelectionItem> = selections
         .items
@@ -355,7 +368,7 @@ fn left(selections: &SelectionSet, entity: Option<&EntityBinding>) -> Option<Sel
         .filter_map(|item| match item {
             SelectionItem::Field(field) => (!is_link(&field.name)).then(|| item.clone()),
             SelectionItem::InlineFragment(fragment) => {
-                let selections = left(&fragment.selections, entity)?;
+                let selections = drop_links(&fragment.selections, entity)?;
                 let fragment = InlineFragmentSelection { selections, ..fragment.clone() };
                 Some(SelectionItem::InlineFragment(fragment))
             }
@@ -368,7 +381,7 @@ fn left(selections: &SelectionSet, entity: Option<&EntityBinding>) -> Option<Sel
 }
 
 /// The selection of a fetch of entities with some parts replaced; `None` if nothing is replaced.
-pub(super) fn replaced(
+pub(super) fn replace_selections(
     operation: &SubgraphFetchOperation,
     rests: &[Option<SelectionSet>],
 ) -> Option<SelectionSet> {
@@ -376,7 +389,7 @@ pub(super) fn replaced(
         return None;
     }
     let Document { operation, fragments } = &operation.document;
-    let mut selections = inlined(&operation.selection_set, fragments);
+    let mut selections = inline_fragments(&operation.selection_set, fragments);
     for (item, rest) in selections.items.iter_mut().zip(rests) {
         if let (SelectionItem::Field(field), Some(rest)) = (item, rest) {
             field.selections = rest.clone();
@@ -386,7 +399,7 @@ pub(super) fn replaced(
 }
 
 /// The text of a selection without its braces.
-pub(super) fn bare(selections: &SelectionSet) -> Box<str> {
+pub(super) fn without_braces(selections: &SelectionSet) -> Box<str> {
     let text = selections.to_string();
     let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
     inner.unwrap_or(&text).into()

@@ -19,7 +19,7 @@ pub(super) struct CollectedField<'d> {
 }
 
 impl<'d> ShapeBuilder<'d> {
-    pub(super) fn collect(
+    pub(super) fn collect_fields(
         &self,
         set: &'d SelectionSet,
         object: TypeId,
@@ -29,13 +29,13 @@ impl<'d> ShapeBuilder<'d> {
     ) {
         let is_meant = |condition: Option<&str>| {
             condition.is_none_or(|name| {
-                self.types.find(name).is_some_and(|id| id == object || self.types.holds(id, object))
+                self.types.find(name).is_some_and(|id| id == object || self.types.includes_object(id, object))
             })
         };
         for item in &set.items {
             match item {
                 Selection::Field(field) => {
-                    let Some(when) = narrowed(when, &field.directives) else { continue };
+                    let Some(when) = merge_conditions(when, &field.directives) else { continue };
                     let key = field.alias.as_ref().unwrap_or(&field.name).as_str();
                     let place = out.iter().map(|known| known.fields.len()).sum();
                     match out.iter_mut().find(|known| known.key == key) {
@@ -50,13 +50,13 @@ impl<'d> ShapeBuilder<'d> {
                 }
                 Selection::InlineFragment(fragment) => {
                     let condition = fragment.type_condition.as_ref().map(|name| name.as_ref().as_str());
-                    let Some(when) = narrowed(when, &fragment.directives) else { continue };
+                    let Some(when) = merge_conditions(when, &fragment.directives) else { continue };
                     if is_meant(condition) {
-                        self.collect(&fragment.selection_set, object, &when, visited, out);
+                        self.collect_fields(&fragment.selection_set, object, &when, visited, out);
                     }
                 }
                 Selection::FragmentSpread(spread) => {
-                    let Some(when) = narrowed(when, &spread.directives) else { continue };
+                    let Some(when) = merge_conditions(when, &spread.directives) else { continue };
                     let Some(fragment) = self.fragments.get(spread.fragment_name.as_str()) else { continue };
                     let visit = (spread.fragment_name.as_str(), when);
                     if visited.contains(&visit) || !is_meant(Some(fragment.type_condition.as_ref().as_str()))
@@ -65,17 +65,17 @@ impl<'d> ShapeBuilder<'d> {
                     }
                     let when = visit.1.clone();
                     visited.push(visit);
-                    self.collect(&fragment.selection_set, object, &when, visited, out);
+                    self.collect_fields(&fragment.selection_set, object, &when, visited, out);
                 }
             }
         }
     }
 
     /// Merges the occurrences of a field into one, with its fragments inlined.
-    pub(super) fn whole(&self, fields: &[(&'d AstField, InclusionConditions)]) -> AstField {
+    pub(super) fn merge_occurrences(&self, fields: &[(&'d AstField, InclusionConditions)]) -> AstField {
         let mut whole: Option<AstField> = None;
         for (field, _) in fields {
-            let selection_set = self.inlined(&field.selection_set);
+            let selection_set = self.inline_fragments(&field.selection_set);
             match &mut whole {
                 Some(whole) => whole.selection_set.items.extend(selection_set.items),
                 None => whole = Some(AstField { selection_set, ..(*field).clone() }),
@@ -84,15 +84,15 @@ impl<'d> ShapeBuilder<'d> {
         whole.unwrap_or_else(|| unreachable!("a field that was collected occurs"))
     }
 
-    fn inlined(&self, set: &SelectionSet) -> SelectionSet {
+    fn inline_fragments(&self, set: &SelectionSet) -> SelectionSet {
         let items = set.items.iter().filter_map(|item| {
             Some(match item {
                 Selection::Field(field) => {
-                    let selection_set = self.inlined(&field.selection_set);
+                    let selection_set = self.inline_fragments(&field.selection_set);
                     Selection::Field(AstField { selection_set, ..field.clone() })
                 }
                 Selection::InlineFragment(fragment) => {
-                    let selection_set = self.inlined(&fragment.selection_set);
+                    let selection_set = self.inline_fragments(&fragment.selection_set);
                     Selection::InlineFragment(InlineFragment { selection_set, ..fragment.clone() })
                 }
                 Selection::FragmentSpread(spread) => {
@@ -101,7 +101,7 @@ impl<'d> ShapeBuilder<'d> {
                         position: spread.position,
                         type_condition: Some(fragment.type_condition.clone()),
                         directives: spread.directives.clone(),
-                        selection_set: self.inlined(&fragment.selection_set),
+                        selection_set: self.inline_fragments(&fragment.selection_set),
                     })
                 }
             })
@@ -111,7 +111,7 @@ impl<'d> ShapeBuilder<'d> {
 }
 
 /// The conditions with those of additional directives; `None` if they can't be met.
-fn narrowed(when: &InclusionConditions, directives: &[Directive]) -> Option<InclusionConditions> {
+fn merge_conditions(when: &InclusionConditions, directives: &[Directive]) -> Option<InclusionConditions> {
     if directives.is_empty() {
         return Some(Arc::clone(when));
     }

@@ -17,14 +17,14 @@ use crate::subgraph::ScalarInput;
 
 /// The library's name of the rule. Sharing it gives both the same messages for callers that may not see the
 /// schema.
-const RULE: &str = "ValuesOfCorrectType";
+const RULE_CODE: &str = "ValuesOfCorrectType";
 
 /// The rule, with a schema's types.
 pub(super) struct LiteralRule(pub(super) Arc<ClientTypes>);
 
 impl ValidationRule for LiteralRule {
     fn error_code(&self) -> &'static str {
-        RULE
+        RULE_CODE
     }
 
     fn visitor<'doc>(&self) -> ValidationVisitor<'doc> {
@@ -36,7 +36,7 @@ struct LiteralVisitor(Arc<ClientTypes>);
 
 impl LiteralVisitor {
     /// Reports a literal unless `is_fit` holds for its type.
-    fn judge(
+    fn check_literal(
         &self,
         context: &OperationVisitorContext<'_>,
         errors: &mut ValidationErrorContext,
@@ -47,7 +47,7 @@ impl LiteralVisitor {
         let Some(id) = self.0.find(ty.inner_type()) else { return };
         if !is_fit(self.0.kind_of(id), self.0.scalar_input(id)) {
             errors.report_error(ValidationError {
-                error_code: RULE,
+                error_code: RULE_CODE,
                 message: format!("Expected value of type \"{ty}\", found {shown}."),
                 locations: vec![],
             });
@@ -62,7 +62,7 @@ impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for LiteralVisitor {
         errors: &mut ValidationErrorContext,
         _: &[(String, Value)],
     ) {
-        self.judge(context, errors, "an object", |kind, input| match kind {
+        self.check_literal(context, errors, "an object", |kind, input| match kind {
             ClientTypeKind::Scalar(ScalarKind::Custom) => input.is_none(),
             ClientTypeKind::Scalar(_) | ClientTypeKind::Enum(_) => false,
             // The library's rules check the other kinds.
@@ -84,7 +84,7 @@ impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for LiteralVisitor {
             other => matches!(other, Type::ListType(_)),
         });
         if !is_list {
-            self.judge(context, errors, "a list", |_, input| input.is_none());
+            self.check_literal(context, errors, "a list", |_, input| input.is_none());
         }
     }
 
@@ -94,7 +94,7 @@ impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for LiteralVisitor {
         errors: &mut ValidationErrorContext,
         name: &String,
     ) {
-        self.judge(context, errors, name, |_, input| input.is_none());
+        self.check_literal(context, errors, name, |_, input| input.is_none());
     }
 
     fn enter_scalar_value(
@@ -109,7 +109,7 @@ impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for LiteralVisitor {
             Value::String(_) => "a string",
             _ => "a boolean",
         };
-        self.judge(context, errors, shown, |_, input| match input {
+        self.check_literal(context, errors, shown, |_, input| match input {
             None => true,
             Some(ScalarInput::Integer) => matches!(value, Value::Int(_)),
             Some(ScalarInput::Text) => matches!(value, Value::String(_)),

@@ -8,16 +8,16 @@ use graphql_tools::validation::utils::{ValidationError, ValidationErrorContext};
 
 /// The library's name of the rule. Sharing it gives both the same messages for callers that may not see the
 /// schema.
-const RULE: &str = "LeafFieldSelections";
+const RULE_CODE: &str = "LeafFieldSelections";
 /// The library's name of the rule for unknown fields.
-const UNKNOWN: &str = "FieldsOnCorrectType";
+const UNKNOWN_FIELD_CODE: &str = "FieldsOnCorrectType";
 
 /// Rejects selections below `__typename`, and introspection fields where they do not exist.
 pub(super) struct TypenameRule;
 
 impl ValidationRule for TypenameRule {
     fn error_code(&self) -> &'static str {
-        RULE
+        RULE_CODE
     }
 
     fn visitor<'doc>(&self) -> ValidationVisitor<'doc> {
@@ -34,7 +34,7 @@ impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for TypenameRule {
     ) {
         if field.name == "__typename" && !field.selection_set.items.is_empty() {
             errors.report_error(ValidationError {
-                error_code: RULE,
+                error_code: RULE_CODE,
                 message:
                     "Field \"__typename\" must not have a selection since type \"String!\" has no subfields."
                         .to_owned(),
@@ -50,7 +50,7 @@ impl<'doc> OperationVisitor<'doc, ValidationErrorContext> for TypenameRule {
         };
         if !is_known {
             errors.report_error(ValidationError {
-                error_code: UNKNOWN,
+                error_code: UNKNOWN_FIELD_CODE,
                 message: format!("Cannot query field \"{}\" here.", field.name),
                 locations: vec![field.position],
             });

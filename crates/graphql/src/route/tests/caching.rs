@@ -5,12 +5,16 @@ use http::header::{CACHE_CONTROL, VARY};
 use super::*;
 
 /// Returns `Cache-Control` and `Vary` of the response to a query by GET.
-async fn kept(route: &GraphqlRoute, caller: services::CallerId) -> (String, Vec<String>) {
-    kept_at(route, "/?query=%7Bitem%7Bname%7D%7D", caller).await
+async fn query_cache_headers(route: &GraphqlRoute, caller: services::CallerId) -> (String, Vec<String>) {
+    get_cache_headers(route, "/?query=%7Bitem%7Bname%7D%7D", caller).await
 }
 
 /// Returns `Cache-Control` and `Vary` of the response to a GET of this URL.
-async fn kept_at(route: &GraphqlRoute, uri: &str, caller: services::CallerId) -> (String, Vec<String>) {
+async fn get_cache_headers(
+    route: &GraphqlRoute,
+    uri: &str,
+    caller: services::CallerId,
+) -> (String, Vec<String>) {
     let request = Request::get(uri).header(ACCEPT, "application/json").body(services::body::empty());
     let call = RequestCall { caller, ..RequestCall::unlimited() };
     let answer = route.handle(request.expect("a request"), call).await;
@@ -23,37 +27,37 @@ async fn kept_at(route: &GraphqlRoute, uri: &str, caller: services::CallerId) ->
 #[tokio::test]
 async fn responses_are_private_unless_the_services_declare_them_public() {
     let forward = r#","forward":["cookie"]"#;
-    let rig = ShopFixture::with(&[("POST /graphql", 200, ANSWER)], forward, false).await;
+    let rig = ShopFixture::with_config(&[("POST /graphql", 200, ITEM_RESPONSE)], forward, false).await;
     for config in [r#"{"services":["shop"]}"#, r#"{"services":["shop"],"coalesce":{"operations":true}}"#] {
-        let route = route(&rig, config);
+        let route = new_route(&rig, config);
         for (said, expected) in [
             ("", "private"),
             ("private, max-age=60", "private"),
             ("no-store", "no-store"),
             ("public, max-age=60", "public, max-age=60"),
         ] {
-            *rig.stage.cache_control.lock().unwrap() = said;
-            let (control, vary) = kept(&route, services::CallerId::Anonymous).await;
+            *rig.responses.cache_control.lock().unwrap() = said;
+            let (control, vary) = query_cache_headers(&route, services::CallerId::Anonymous).await;
             assert_eq!((control.as_str(), vary), (expected, vec!["accept".to_owned(), "cookie".to_owned()]));
         }
-        assert_eq!(kept(&route, services::CallerId::Named("ann".into())).await.0, "private");
+        assert_eq!(query_cache_headers(&route, services::CallerId::Named("ann".into())).await.0, "private");
     }
 }
 
 #[tokio::test]
 async fn coalesced_responses_have_the_same_cache_control() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ANSWER)]).await;
-    *rig.stage.cache_control.lock().unwrap() = "no-store";
-    let route = route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
-    rig.stage.gate.forget_permits(usize::MAX);
-    let mut first = kept(&route, services::CallerId::Anonymous).boxed();
-    while rig.lines().is_empty() {
+    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    *rig.responses.cache_control.lock().unwrap() = "no-store";
+    let route = new_route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
+    rig.responses.gate.forget_permits(usize::MAX);
+    let mut first = query_cache_headers(&route, services::CallerId::Anonymous).boxed();
+    while rig.request_lines().is_empty() {
         assert!((&mut first).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
-    let mut second = kept(&route, services::CallerId::Anonymous).boxed();
+    let mut second = query_cache_headers(&route, services::CallerId::Anonymous).boxed();
     assert!((&mut second).now_or_never().is_none());
-    rig.stage.gate.add_permits(1);
+    rig.responses.gate.add_permits(1);
     let (first, second) = tokio::join!(first, second);
     assert_eq!((first.0.as_str(), second.0.as_str()), ("no-store", "no-store"));
 }
@@ -61,8 +65,8 @@ async fn coalesced_responses_have_the_same_cache_control() {
 #[tokio::test]
 async fn responses_with_errors_are_not_stored_by_caches() {
     let rig = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{"item":{"name":[1]}}}"#)]).await;
-    *rig.stage.cache_control.lock().unwrap() = "public, max-age=60";
-    let route = route(&rig, r#"{"services":["shop"],"introspection":"off"}"#);
+    *rig.responses.cache_control.lock().unwrap() = "public, max-age=60";
+    let route = new_route(&rig, r#"{"services":["shop"],"introspection":"off"}"#);
     let persisted = format!("%7B%22version%22:1,%22sha256Hash%22:%22{}%22%7D", "0".repeat(64));
     for uri in [
         "/?operationName=a".to_owned(),
@@ -75,9 +79,10 @@ async fn responses_with_errors_are_not_stored_by_caches() {
         "/?query=%7Bitem%7Bname%7D%7D".to_owned(),
     ] {
         for caller in [services::CallerId::Anonymous, services::CallerId::Named("ann".into())] {
-            assert_eq!(kept_at(&route, &uri, caller).await.0, "no-store", "{uri}");
+            assert_eq!(get_cache_headers(&route, &uri, caller).await.0, "no-store", "{uri}");
         }
     }
-    let (control, _) = kept_at(&route, "/?query=%7B__typename%7D", services::CallerId::Anonymous).await;
+    let (control, _) =
+        get_cache_headers(&route, "/?query=%7B__typename%7D", services::CallerId::Anonymous).await;
     assert_eq!(control, "");
 }

@@ -2,12 +2,12 @@
 
 use serde::Deserialize;
 
-use super::{OF_SUBGRAPHS, RootTypeNames, add};
-use crate::mistake::SchemaWarning;
+use super::{RootTypeNames, SUBGRAPH_FIELDS, add_or_merge_type};
 use crate::schema::model::{
-    BUILT_IN, MUTATION, ModelEnumValue, ModelField, ModelFields, ModelTypeRef, ModelTypeShape, QUERY,
+    BUILT_IN_SCALARS, MUTATION, ModelEnumValue, ModelField, ModelFields, ModelTypeRef, ModelTypeShape, QUERY,
     ServiceModel,
 };
+use crate::schema_mistake::SchemaWarning;
 
 /// The whole response, its `data`, or the `__schema` member.
 #[derive(Deserialize)]
@@ -92,7 +92,7 @@ struct IntrospectedTypeRef {
 ///
 /// # Errors
 /// If the text is not an introspection result.
-pub(super) fn read(model: &mut ServiceModel, text: &str) -> Result<Vec<SchemaWarning>, String> {
+pub(super) fn read_introspection(model: &mut ServiceModel, text: &str) -> Result<Vec<SchemaWarning>, String> {
     let answer: IntrospectionResponse = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let schema = answer.schema.or_else(|| Some(answer.data?.schema));
     let schema = schema.ok_or("it has no `__schema`: the service does not provide its schema")?;
@@ -107,24 +107,31 @@ pub(super) fn read(model: &mut ServiceModel, text: &str) -> Result<Vec<SchemaWar
         if it.name == roots.subscription {
             findings.push(SchemaWarning {
                 service: model.service.clone(),
-                place: it.name,
+                location: it.name,
                 message: "subscriptions are left out".to_owned(),
                 hint: String::new(),
             });
-        } else if !it.name.starts_with("__") && !BUILT_IN.contains(&&*it.name) {
-            let Some(shape) = shape(&it, &roots) else { continue };
-            add(model, roots.key(&it.name), &it.name, it.description.as_deref().unwrap_or_default(), shape);
+        } else if !it.name.starts_with("__") && !BUILT_IN_SCALARS.contains(&&*it.name) {
+            let Some(shape) = convert_shape(&it, &roots) else { continue };
+            add_or_merge_type(
+                model,
+                roots.type_key(&it.name),
+                &it.name,
+                it.description.as_deref().unwrap_or_default(),
+                shape,
+            );
         }
     }
     Ok(findings)
 }
 
-fn shape(it: &IntrospectedType, roots: &RootTypeNames) -> Option<ModelTypeShape> {
+fn convert_shape(it: &IntrospectedType, roots: &RootTypeNames) -> Option<ModelTypeShape> {
     let keys = |of: &Option<Vec<IntrospectedTypeRef>>| {
         let names = of.iter().flatten().filter_map(|of| of.name.as_deref());
-        names.map(|name| roots.key(name).into()).collect()
+        names.map(|name| roots.type_key(name).into()).collect()
     };
-    let described = |of: &Option<Vec<IntrospectedElement>>| fields(of.as_deref().unwrap_or_default(), roots);
+    let described =
+        |of: &Option<Vec<IntrospectedElement>>| convert_fields(of.as_deref().unwrap_or_default(), roots);
     Some(match &*it.kind {
         "SCALAR" => ModelTypeShape::Scalar,
         "OBJECT" => {
@@ -133,7 +140,7 @@ fn shape(it: &IntrospectedType, roots: &RootTypeNames) -> Option<ModelTypeShape>
         "INTERFACE" => {
             ModelTypeShape::Interface { fields: described(&it.fields), implements: keys(&it.interfaces) }
         }
-        "UNION" => ModelTypeShape::Union { types: keys(&it.possible_types), told_by: None },
+        "UNION" => ModelTypeShape::Union { types: keys(&it.possible_types), type_rule: None },
         "INPUT_OBJECT" => ModelTypeShape::Input(described(&it.input_fields)),
         "ENUM" => ModelTypeShape::Enum(
             it.enum_values
@@ -143,7 +150,7 @@ fn shape(it: &IntrospectedType, roots: &RootTypeNames) -> Option<ModelTypeShape>
                     name: value.name.clone(),
                     text: value.name.as_str().into(),
                     description: value.description.clone().unwrap_or_default(),
-                    deprecated: deprecated(value.is_deprecated, value.deprecation_reason.as_ref()),
+                    deprecated: deprecation_reason(value.is_deprecated, value.deprecation_reason.as_ref()),
                 })
                 .collect(),
         ),
@@ -151,26 +158,26 @@ fn shape(it: &IntrospectedType, roots: &RootTypeNames) -> Option<ModelTypeShape>
     })
 }
 
-fn fields(described: &[IntrospectedElement], roots: &RootTypeNames) -> ModelFields {
-    let fields = described.iter().filter(|it| !OF_SUBGRAPHS.contains(&&*it.name)).map(|it| {
-        let mut field = ModelField::new(&it.name, &it.name, of(&it.of, roots));
+fn convert_fields(described: &[IntrospectedElement], roots: &RootTypeNames) -> ModelFields {
+    let fields = described.iter().filter(|it| !SUBGRAPH_FIELDS.contains(&&*it.name)).map(|it| {
+        let mut field = ModelField::new(&it.name, &it.name, convert_type_ref(&it.of, roots));
         field.description = it.description.clone().unwrap_or_default();
         field.default.clone_from(&it.default_value);
-        field.deprecated = deprecated(it.is_deprecated, it.deprecation_reason.as_ref());
-        field.arguments = fields(&it.args, roots);
+        field.deprecated = deprecation_reason(it.is_deprecated, it.deprecation_reason.as_ref());
+        field.arguments = convert_fields(&it.args, roots);
         (Box::from(&*it.name), field)
     });
     fields.collect()
 }
 
-fn of(written: &IntrospectedTypeRef, roots: &RootTypeNames) -> ModelTypeRef {
+fn convert_type_ref(written: &IntrospectedTypeRef, roots: &RootTypeNames) -> ModelTypeRef {
     match (&*written.kind, &written.of_type) {
-        ("LIST", Some(items)) => ModelTypeRef::list(of(items, roots)),
-        ("NON_NULL", Some(inner)) => of(inner, roots).required(),
-        _ => ModelTypeRef::named(roots.key(written.name.as_deref().unwrap_or("String"))),
+        ("LIST", Some(items)) => ModelTypeRef::list(convert_type_ref(items, roots)),
+        ("NON_NULL", Some(inner)) => convert_type_ref(inner, roots).required(),
+        _ => ModelTypeRef::named(roots.type_key(written.name.as_deref().unwrap_or("String"))),
     }
 }
 
-fn deprecated(is_deprecated: Option<bool>, reason: Option<&String>) -> Option<String> {
+fn deprecation_reason(is_deprecated: Option<bool>, reason: Option<&String>) -> Option<String> {
     (is_deprecated == Some(true)).then(|| reason.cloned().unwrap_or_else(|| "No longer supported".to_owned()))
 }

@@ -14,7 +14,7 @@ const MAX_BRANCHES: usize = 500;
 /// A normalized schema.
 #[derive(Clone, Debug)]
 pub(super) struct FlatSchema<'a> {
-    pub(super) what: FlatSchemaKind<'a>,
+    pub(super) kind: FlatSchemaKind<'a>,
     pub(super) is_nullable: bool,
     /// The name in the document.
     pub(super) name: Option<&'a str>,
@@ -37,7 +37,7 @@ pub(super) enum FlatSchemaKind<'a> {
 /// Members by their names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FlatMembers<'a> {
-    pub(super) all: IndexMap<&'a str, FlatMember<'a>>,
+    pub(super) by_name: IndexMap<&'a str, FlatMember<'a>>,
     /// Whether the object may have additional properties.
     pub(super) has_others: bool,
 }
@@ -57,119 +57,122 @@ pub(super) struct FlatMember<'a> {
 pub(super) struct SchemaFlattener<'a> {
     schemas: HashMap<&'a str, &'a OpenApiSchema>,
     /// The normalized named schemas.
-    known: HashMap<&'a str, FlatSchema<'a>>,
+    cache: HashMap<&'a str, FlatSchema<'a>>,
 }
 
 impl<'a> SchemaFlattener<'a> {
     pub(super) fn new(document: &'a OpenApiDocument) -> Self {
         let schemas = document.schemas.iter().map(|(name, schema)| (&**name, schema));
-        Self { schemas: schemas.collect(), known: HashMap::new() }
+        Self { schemas: schemas.collect(), cache: HashMap::new() }
     }
 
-    pub(super) fn flat(&mut self, schema: &'a OpenApiSchema) -> FlatSchema<'a> {
-        self.within(schema, 0)
+    pub(super) fn flatten(&mut self, schema: &'a OpenApiSchema) -> FlatSchema<'a> {
+        self.flatten_at_depth(schema, 0)
     }
 
-    fn within(&mut self, schema: &'a OpenApiSchema, depth: usize) -> FlatSchema<'a> {
+    fn flatten_at_depth(&mut self, schema: &'a OpenApiSchema, depth: usize) -> FlatSchema<'a> {
         if depth > MAX_DEPTH {
-            return odd("schemas nested too deeply");
+            return unsupported_schema("schemas nested too deeply");
         }
         match schema {
             OpenApiSchema::Unknown => {
-                FlatSchema { what: FlatSchemaKind::Json(None), is_nullable: true, name: None }
+                FlatSchema { kind: FlatSchemaKind::Json(None), is_nullable: true, name: None }
             }
-            OpenApiSchema::Never => odd("the schema accepts no value"),
+            OpenApiSchema::Never => unsupported_schema("the schema accepts no value"),
             OpenApiSchema::Null => {
-                FlatSchema { what: FlatSchemaKind::Json(None), is_nullable: true, name: None }
+                FlatSchema { kind: FlatSchemaKind::Json(None), is_nullable: true, name: None }
             }
-            OpenApiSchema::Boolean => scalar("Boolean"),
-            OpenApiSchema::Integer(format) if format.as_deref() == Some("int64") => scalar("Long"),
-            OpenApiSchema::Integer(_) => scalar("Int"),
-            OpenApiSchema::Number => scalar("Float"),
-            OpenApiSchema::Text(format) => scalar(match format.as_deref() {
+            OpenApiSchema::Boolean => scalar_schema("Boolean"),
+            OpenApiSchema::Integer(format) if format.as_deref() == Some("int64") => scalar_schema("Long"),
+            OpenApiSchema::Integer(_) => scalar_schema("Int"),
+            OpenApiSchema::Number => scalar_schema("Float"),
+            OpenApiSchema::Text(format) => scalar_schema(match format.as_deref() {
                 Some("date-time") => "DateTime",
                 Some("date") => "Date",
                 _ => "String",
             }),
-            OpenApiSchema::Literals(values) => literals(values),
-            OpenApiSchema::List(items) => just(FlatSchemaKind::List(items)),
-            OpenApiSchema::Tuple(first, Some(rest)) if first.is_empty() => just(FlatSchemaKind::List(rest)),
-            OpenApiSchema::Tuple(..) => odd("a list with positional items"),
-            OpenApiSchema::Object(object) => just(of_object(object)),
-            OpenApiSchema::Named(name) => self.named(name, depth),
-            OpenApiSchema::Any(branches) => self.any(branches, None, depth),
-            OpenApiSchema::Discriminated(told) => self.any(&told.branches, Some(told), depth),
-            OpenApiSchema::All(parts) => self.all(parts, depth),
+            OpenApiSchema::Literals(values) => flatten_literals(values),
+            OpenApiSchema::List(items) => non_null_schema(FlatSchemaKind::List(items)),
+            OpenApiSchema::Tuple(first, Some(rest)) if first.is_empty() => {
+                non_null_schema(FlatSchemaKind::List(rest))
+            }
+            OpenApiSchema::Tuple(..) => unsupported_schema("a list with positional items"),
+            OpenApiSchema::Object(object) => non_null_schema(object_kind(object)),
+            OpenApiSchema::Named(name) => self.flatten_named(name, depth),
+            OpenApiSchema::Any(branches) => self.flatten_any_of(branches, None, depth),
+            OpenApiSchema::Discriminated(told) => self.flatten_any_of(&told.branches, Some(told), depth),
+            OpenApiSchema::All(parts) => self.flatten_all_of(parts, depth),
         }
     }
 
-    fn named(&mut self, name: &'a str, depth: usize) -> FlatSchema<'a> {
+    fn flatten_named(&mut self, name: &'a str, depth: usize) -> FlatSchema<'a> {
         // A name may refer to another name, in a chain of any length.
         let mut name = name;
         let schema = loop {
             match self.schemas.get(name) {
                 Some(OpenApiSchema::Named(next)) => name = next,
                 Some(schema) => break *schema,
-                None => return odd("the referenced schema does not exist"),
+                None => return unsupported_schema("the referenced schema does not exist"),
             }
         };
-        if let Some(known) = self.known.get(name) {
+        if let Some(known) = self.cache.get(name) {
             return known.clone();
         }
-        let mut flat = self.within(schema, depth + 1);
-        if let (None, FlatSchemaKind::Object(members)) = (flat.name, &mut flat.what) {
-            members.all.values_mut().for_each(|part| part.origin = part.origin.or(Some(name)));
+        let mut flat = self.flatten_at_depth(schema, depth + 1);
+        if let (None, FlatSchemaKind::Object(members)) = (flat.name, &mut flat.kind) {
+            members.by_name.values_mut().for_each(|part| part.origin = part.origin.or(Some(name)));
         }
         flat.name = flat.name.or(Some(name));
         // The result depends on the depth here, so it is cached only at small depths.
         if depth < MAX_DEPTH / 2 {
-            self.known.insert(name, flat.clone());
+            self.cache.insert(name, flat.clone());
         }
         flat
     }
 
-    fn all(&mut self, parts: &'a [OpenApiSchema], depth: usize) -> FlatSchema<'a> {
-        let parts: Vec<FlatSchema<'a>> = parts.iter().map(|part| self.within(part, depth + 1)).collect();
-        let says = |part: &FlatSchema<'a>| !matches!(part.what, FlatSchemaKind::Json(None));
+    fn flatten_all_of(&mut self, parts: &'a [OpenApiSchema], depth: usize) -> FlatSchema<'a> {
+        let parts: Vec<FlatSchema<'a>> =
+            parts.iter().map(|part| self.flatten_at_depth(part, depth + 1)).collect();
+        let says = |part: &FlatSchema<'a>| !matches!(part.kind, FlatSchemaKind::Json(None));
         // A value must satisfy every part; a part without restrictions accepts every value.
         let is_nullable = parts.iter().all(|part| part.is_nullable || !says(part));
         let mut parts: Vec<FlatSchema<'a>> = parts.into_iter().filter(says).collect();
         if parts.len() < 2 {
             let only = parts.pop();
-            return only.unwrap_or(FlatSchema { what: FlatSchemaKind::Json(None), is_nullable, name: None });
+            return only.unwrap_or(FlatSchema { kind: FlatSchemaKind::Json(None), is_nullable, name: None });
         }
         let mut merged = FlatMembers::default();
         for part in &parts {
-            match &part.what {
-                FlatSchemaKind::Object(members) => merged.add(members),
-                other if parts.iter().all(|part| is_same(&part.what, other)) => return part.clone(),
-                _ => return odd("a combination of schemas that are not all objects"),
+            match &part.kind {
+                FlatSchemaKind::Object(members) => merged.merge_members(members),
+                other if parts.iter().all(|part| is_same_kind(&part.kind, other)) => return part.clone(),
+                _ => return unsupported_schema("a combination of schemas that are not all objects"),
             }
         }
-        FlatSchema { what: FlatSchemaKind::Object(merged), is_nullable, name: None }
+        FlatSchema { kind: FlatSchemaKind::Object(merged), is_nullable, name: None }
     }
 
-    fn any(
+    fn flatten_any_of(
         &mut self,
         branches: &'a [OpenApiSchema],
         told: Option<&'a DiscriminatedUnion>,
         depth: usize,
     ) -> FlatSchema<'a> {
         if branches.len() > MAX_BRANCHES {
-            return odd("one of too many alternatives");
+            return unsupported_schema("one of too many alternatives");
         }
         let mut is_nullable = false;
         let mut kinds: Vec<FlatSchema<'a>> = Vec::new();
         for branch in branches {
-            let flat = self.within(branch, depth + 1);
+            let flat = self.flatten_at_depth(branch, depth + 1);
             is_nullable |= flat.is_nullable;
             let inner = match flat {
                 _ if matches!(branch, OpenApiSchema::Null) => Vec::new(),
-                FlatSchema { what: FlatSchemaKind::Union(inner, _), .. } => inner,
+                FlatSchema { kind: FlatSchemaKind::Union(inner, _), .. } => inner,
                 flat => vec![flat],
             };
             for flat in inner {
-                if !kinds.iter().any(|known| is_equal(known, &flat)) {
+                if !kinds.iter().any(|known| is_same_schema(known, &flat)) {
                     kinds.push(flat);
                 }
             }
@@ -180,16 +183,16 @@ impl<'a> SchemaFlattener<'a> {
                 let only = kinds.remove(0);
                 return FlatSchema { is_nullable: is_nullable || only.is_nullable, ..only };
             }
-            _ => together(kinds, told),
+            _ => combine_kinds(kinds, told),
         };
-        FlatSchema { what, is_nullable, name: None }
+        FlatSchema { kind: what, is_nullable, name: None }
     }
 }
 
 impl<'a> FlatMembers<'a> {
-    fn add(&mut self, others: &Self) {
-        for (name, part) in &others.all {
-            let known = self.all.entry(name).or_insert(*part);
+    fn merge_members(&mut self, others: &Self) {
+        for (name, part) in &others.by_name {
+            let known = self.by_name.entry(name).or_insert(*part);
             let is_required = known.is_required || part.is_required;
             // A bare `required` does not restrict the type of the member.
             if known.member.schema == OpenApiSchema::Unknown {
@@ -201,19 +204,19 @@ impl<'a> FlatMembers<'a> {
     }
 }
 
-fn scalar(name: &'static str) -> FlatSchema<'static> {
-    just(FlatSchemaKind::Scalar(name))
+fn scalar_schema(name: &'static str) -> FlatSchema<'static> {
+    non_null_schema(FlatSchemaKind::Scalar(name))
 }
 
-fn just(what: FlatSchemaKind<'_>) -> FlatSchema<'_> {
-    FlatSchema { what, is_nullable: false, name: None }
+fn non_null_schema(what: FlatSchemaKind<'_>) -> FlatSchema<'_> {
+    FlatSchema { kind: what, is_nullable: false, name: None }
 }
 
-fn odd(why: &'static str) -> FlatSchema<'static> {
-    FlatSchema { what: FlatSchemaKind::Json(Some(why)), is_nullable: true, name: None }
+fn unsupported_schema(why: &'static str) -> FlatSchema<'static> {
+    FlatSchema { kind: FlatSchemaKind::Json(Some(why)), is_nullable: true, name: None }
 }
 
-fn of_object(object: &ObjectSchema) -> FlatSchemaKind<'_> {
+fn object_kind(object: &ObjectSchema) -> FlatSchemaKind<'_> {
     if object.members.is_empty() {
         return FlatSchemaKind::Json(None);
     }
@@ -221,10 +224,13 @@ fn of_object(object: &ObjectSchema) -> FlatSchemaKind<'_> {
         .members
         .iter()
         .map(|member| (&*member.name, FlatMember { member, is_required: member.is_required, origin: None }));
-    FlatSchemaKind::Object(FlatMembers { all: members.collect(), has_others: object.additional.is_some() })
+    FlatSchemaKind::Object(FlatMembers {
+        by_name: members.collect(),
+        has_others: object.additional.is_some(),
+    })
 }
 
-fn literals(values: &[Value]) -> FlatSchema<'_> {
+fn flatten_literals(values: &[Value]) -> FlatSchema<'_> {
     let is_nullable = values.contains(&Value::Null);
     let mut others = values.iter().filter(|value| !value.is_null()).peekable();
     let is_all = |is: fn(&Value) -> bool| values.iter().all(|value| value.is_null() || is(value));
@@ -243,13 +249,13 @@ fn literals(values: &[Value]) -> FlatSchema<'_> {
     } else {
         FlatSchemaKind::Json(Some("values of several types"))
     };
-    FlatSchema { what, is_nullable, name: None }
+    FlatSchema { kind: what, is_nullable, name: None }
 }
 
 /// Combines several kinds of values.
-fn together<'a>(kinds: Vec<FlatSchema<'a>>, told: Option<&'a DiscriminatedUnion>) -> FlatSchemaKind<'a> {
-    let is_all = |is: fn(&FlatSchemaKind<'a>) -> bool| kinds.iter().all(|kind| is(&kind.what));
-    if is_all(only_requires) {
+fn combine_kinds<'a>(kinds: Vec<FlatSchema<'a>>, told: Option<&'a DiscriminatedUnion>) -> FlatSchemaKind<'a> {
+    let is_all = |is: fn(&FlatSchemaKind<'a>) -> bool| kinds.iter().all(|kind| is(&kind.kind));
+    if is_all(has_only_required_members) {
         // `anyOf: [{ required: [a] }, { required: [b] }]` restricts a type that is defined elsewhere.
         FlatSchemaKind::Json(None)
     } else if is_all(|what| matches!(what, FlatSchemaKind::Object(_))) {
@@ -259,7 +265,7 @@ fn together<'a>(kinds: Vec<FlatSchema<'a>>, told: Option<&'a DiscriminatedUnion>
     } else if is_all(|what| matches!(what, FlatSchemaKind::Scalar("Int" | "Long" | "Float"))) {
         FlatSchemaKind::Scalar("Float")
     } else if is_all(|what| matches!(what, FlatSchemaKind::Enum(_))) {
-        let texts = kinds.iter().filter_map(|kind| match &kind.what {
+        let texts = kinds.iter().filter_map(|kind| match &kind.kind {
             FlatSchemaKind::Enum(texts) => Some(texts.iter().copied()),
             _ => None,
         });
@@ -274,20 +280,20 @@ fn together<'a>(kinds: Vec<FlatSchema<'a>>, told: Option<&'a DiscriminatedUnion>
 }
 
 /// Whether an object schema only lists required members, without their types.
-fn only_requires(what: &FlatSchemaKind<'_>) -> bool {
+fn has_only_required_members(what: &FlatSchemaKind<'_>) -> bool {
     let FlatSchemaKind::Object(members) = what else { return false };
-    members.all.values().all(|part| part.is_required && part.member.schema == OpenApiSchema::Unknown)
+    members.by_name.values().all(|part| part.is_required && part.member.schema == OpenApiSchema::Unknown)
 }
 
 /// Whether two schemas are equal.
-fn is_equal(one: &FlatSchema<'_>, other: &FlatSchema<'_>) -> bool {
+fn is_same_schema(one: &FlatSchema<'_>, other: &FlatSchema<'_>) -> bool {
     match (one.name, other.name) {
         (Some(one), Some(other)) => one == other,
-        _ => is_same(&one.what, &other.what),
+        _ => is_same_kind(&one.kind, &other.kind),
     }
 }
 
-fn is_same(one: &FlatSchemaKind<'_>, other: &FlatSchemaKind<'_>) -> bool {
+fn is_same_kind(one: &FlatSchemaKind<'_>, other: &FlatSchemaKind<'_>) -> bool {
     match (one, other) {
         (FlatSchemaKind::Scalar(one), FlatSchemaKind::Scalar(other)) => one == other,
         (FlatSchemaKind::Enum(one), FlatSchemaKind::Enum(other)) => one == other,

@@ -8,11 +8,12 @@ use json::pointer::escape_step;
 use openapi::{DiscriminatedUnion, MemberAccess, OpenApiDocument, OpenApiSchema};
 
 use super::flat::{FlatMember, FlatMembers, FlatSchema, FlatSchemaKind, SchemaFlattener};
-use crate::mistake::SchemaWarning;
+use crate::schema::graphql_names::{self, TypeNames};
 use crate::schema::model::{
-    BUILT_IN, ModelEnumValue, ModelField, ModelFields, ModelType, ModelTypeRef, ModelTypeShape, ServiceModel,
+    BUILT_IN_SCALARS, ModelEnumValue, ModelField, ModelFields, ModelType, ModelTypeRef, ModelTypeShape,
+    ServiceModel,
 };
-use crate::schema::word::{self, TypeNames};
+use crate::schema_mistake::SchemaWarning;
 use crate::subgraph::TypeRule;
 
 /// The maximum number of fields. Further types become JSON.
@@ -23,130 +24,130 @@ const MAX_LISTS: u8 = 8;
 /// The direction of values: received from the service or sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ValueDirection {
-    Out,
-    In,
+    Output,
+    Input,
 }
 
 /// The location of a schema in the document, and a name for its type if it has none in the document.
 #[derive(Clone, Debug)]
 pub(super) struct SchemaLocation {
     pub(super) pointer: String,
-    pub(super) like: String,
+    pub(super) fallback_name: String,
     /// The number of lists around it.
-    pub(super) lists: u8,
+    pub(super) list_depth: u8,
     /// The address of the schema at this location; 0 if the schema is not in the document.
-    schema: usize,
+    schema_address: usize,
 }
 
 impl SchemaLocation {
     pub(super) fn new(pointer: impl Into<String>, like: impl Into<String>) -> Self {
-        Self { pointer: pointer.into(), like: like.into(), lists: 0, schema: 0 }
+        Self { pointer: pointer.into(), fallback_name: like.into(), list_depth: 0, schema_address: 0 }
     }
 }
 
 /// The types of a document while they are built.
 pub(super) struct TypeBuilder<'a> {
     pub(super) model: ServiceModel,
-    pub(super) findings: Vec<SchemaWarning>,
+    pub(super) warnings: Vec<SchemaWarning>,
     /// The warnings so far. They are deduplicated, since a schema may be used in both directions.
-    told: HashSet<(String, String)>,
+    reported: HashSet<(String, String)>,
     document: &'a OpenApiDocument,
     flattener: SchemaFlattener<'a>,
     names: TypeNames,
     /// The type names of named schemas, by direction.
-    given: HashMap<(&'a str, ValueDirection), String>,
+    assigned_names: HashMap<(&'a str, ValueDirection), String>,
     /// The keys of the types created for named schemas, by direction.
-    made: HashMap<(&'a str, ValueDirection), Box<str>>,
+    named_types: HashMap<(&'a str, ValueDirection), Box<str>>,
     /// The keys of the types created for unnamed schemas, by the schema's address. A schema that several
     /// others include becomes one type, and a schema may refer to itself through an unnamed schema.
-    unnamed: HashMap<(usize, ValueDirection), Box<str>>,
+    unnamed_types: HashMap<(usize, ValueDirection), Box<str>>,
     /// Types whose fields have yet to be created.
-    waiting: VecDeque<(Box<str>, FlatMembers<'a>, ValueDirection, String)>,
-    fields: usize,
+    pending: VecDeque<(Box<str>, FlatMembers<'a>, ValueDirection, String)>,
+    field_count: usize,
 }
 
 impl<'a> TypeBuilder<'a> {
     pub(super) fn new(document: &'a OpenApiDocument, model: ServiceModel) -> Self {
-        let (mut names, mut given) = (TypeNames::default(), HashMap::new());
+        let (mut names, mut assigned_names) = (TypeNames::default(), HashMap::new());
         for (name, _) in &document.schemas {
             let is_input = name.ends_with("Input");
             let out = if is_input { format!("{name}Output") } else { name.clone() };
             let input = if is_input { name.clone() } else { format!("{name}Input") };
-            for (way, like) in [(ValueDirection::Out, out), (ValueDirection::In, input)] {
-                given.insert((&**name, way), names.give(&like, &model.service));
+            for (way, like) in [(ValueDirection::Output, out), (ValueDirection::Input, input)] {
+                assigned_names.insert((&**name, way), names.assign_name(&like, &model.service));
             }
         }
         Self {
             flattener: SchemaFlattener::new(document),
-            findings: Vec::new(),
-            told: HashSet::new(),
-            made: HashMap::new(),
-            unnamed: HashMap::new(),
-            waiting: VecDeque::new(),
-            fields: 0,
+            warnings: Vec::new(),
+            reported: HashSet::new(),
+            named_types: HashMap::new(),
+            unnamed_types: HashMap::new(),
+            pending: VecDeque::new(),
+            field_count: 0,
             document,
             model,
             names,
-            given,
+            assigned_names,
         }
     }
 
-    pub(super) fn note(&mut self, place: &str, message: impl Into<String>, hint: &str) {
+    pub(super) fn add_warning(&mut self, place: &str, message: impl Into<String>, hint: &str) {
         let (place, message) = (place.to_owned(), message.into());
-        if self.told.insert((place.clone(), message.clone())) {
+        if self.reported.insert((place.clone(), message.clone())) {
             let (service, hint) = (self.model.service.clone(), hint.to_owned());
-            self.findings.push(SchemaWarning { service, place, message, hint });
+            self.warnings.push(SchemaWarning { service, location: place, message, hint });
         }
     }
 
     /// The type of a value, and whether it may be `null`.
-    pub(super) fn of(
+    pub(super) fn value_type(
         &mut self,
         schema: &'a OpenApiSchema,
         way: ValueDirection,
         at: &SchemaLocation,
     ) -> (ModelTypeRef, bool) {
-        let flat = self.flattener.flat(schema);
+        let flat = self.flattener.flatten(schema);
         let is_nullable = flat.is_nullable;
         (
-            self.of_flat(
+            self.flat_type(
                 flat,
                 way,
-                &SchemaLocation { schema: std::ptr::from_ref(schema).addr(), ..at.clone() },
+                &SchemaLocation { schema_address: std::ptr::from_ref(schema).addr(), ..at.clone() },
             ),
             is_nullable,
         )
     }
 
     /// The type of a field: non-null if a value is always present.
-    pub(super) fn field_of(
+    pub(super) fn field_type(
         &mut self,
         schema: &'a OpenApiSchema,
         is_required: bool,
         way: ValueDirection,
         at: &SchemaLocation,
     ) -> ModelTypeRef {
-        let (of, is_nullable) = self.of(schema, way, at);
+        let (of, is_nullable) = self.value_type(schema, way, at);
         if is_required && !is_nullable { of.required() } else { of }
     }
 
     /// The type of a parameter; `None` if it would be an object. A value that could be of several types is a
     /// text.
-    pub(super) fn parameter(
+    pub(super) fn parameter_type(
         &mut self,
         schema: &'a OpenApiSchema,
         at: &SchemaLocation,
     ) -> Option<ModelTypeRef> {
-        let flat = self.flattener.flat(schema);
-        match flat.what {
+        let flat = self.flattener.flatten(schema);
+        match flat.kind {
             FlatSchemaKind::Scalar(_) | FlatSchemaKind::Enum(_) => {
-                Some(self.of_flat(flat, ValueDirection::In, at))
+                Some(self.flat_type(flat, ValueDirection::Input, at))
             }
-            FlatSchemaKind::List(items) => match self.flattener.flat(items) {
-                item @ FlatSchema { what: FlatSchemaKind::Scalar(_) | FlatSchemaKind::Enum(_), .. } => {
-                    Some(ModelTypeRef::list(self.of_flat(item, ValueDirection::In, at).required()))
+            FlatSchemaKind::List(items) => match self.flattener.flatten(items) {
+                item @ FlatSchema { kind: FlatSchemaKind::Scalar(_) | FlatSchemaKind::Enum(_), .. } => {
+                    Some(ModelTypeRef::list(self.flat_type(item, ValueDirection::Input, at).required()))
                 }
-                FlatSchema { what: FlatSchemaKind::Json(_), .. } => {
+                FlatSchema { kind: FlatSchemaKind::Json(_), .. } => {
                     Some(ModelTypeRef::list(ModelTypeRef::named("String").required()))
                 }
                 _ => None,
@@ -157,31 +158,37 @@ impl<'a> TypeBuilder<'a> {
     }
 
     /// Creates the fields of all referenced types.
-    pub(super) fn finish(&mut self) {
-        while let Some((key, members, way, pointer)) = self.waiting.pop_front() {
-            let name = self.model.name(&key).to_owned();
+    pub(super) fn build_pending_fields(&mut self) {
+        while let Some((key, members, way, pointer)) = self.pending.pop_front() {
+            let name = self.model.type_name(&key).to_owned();
             let mut fields = ModelFields::new();
             let (mut taken, mut next) = (HashSet::new(), HashMap::new());
-            for (member_name, FlatMember { member, is_required, origin }) in members.all {
-                let skipped =
-                    if way == ValueDirection::Out { MemberAccess::WriteOnly } else { MemberAccess::ReadOnly };
+            for (member_name, FlatMember { member, is_required, origin }) in members.by_name {
+                let skipped = if way == ValueDirection::Output {
+                    MemberAccess::WriteOnly
+                } else {
+                    MemberAccess::ReadOnly
+                };
                 if member.access == skipped {
                     continue;
                 }
-                let field_name = word::unique(&mut taken, &mut next, word::name(member_name));
+                let field_name =
+                    graphql_names::unique_name(&mut taken, &mut next, graphql_names::valid_name(member_name));
                 let pointer = format!("{pointer}/properties/{}", escape_step(member_name));
                 if field_name != member_name {
-                    self.note(
+                    self.add_warning(
                         &pointer,
                         format!("the name is not valid in GraphQL: the field is `{name}.{field_name}`"),
                         "",
                     );
                 }
-                let given = origin.and_then(|origin| self.given.get(&(origin, way)));
+                let given = origin.and_then(|origin| self.assigned_names.get(&(origin, way)));
                 let base = given.unwrap_or(&name);
-                let base = base.strip_suffix("Input").filter(|_| way == ValueDirection::In).unwrap_or(base);
-                let like = format!("{base}{}", word::pascal(member_name));
-                let of = self.field_of(&member.schema, is_required, way, &SchemaLocation::new(pointer, like));
+                let base =
+                    base.strip_suffix("Input").filter(|_| way == ValueDirection::Input).unwrap_or(base);
+                let like = format!("{base}{}", graphql_names::to_pascal_case(member_name));
+                let of =
+                    self.field_type(&member.schema, is_required, way, &SchemaLocation::new(pointer, like));
                 let mut field = ModelField::new(&field_name, member_name, of);
                 field.description.clone_from(&member.description);
                 field.deprecated = member.is_deprecated.then(|| "Deprecated by the service.".to_owned());
@@ -189,8 +196,12 @@ impl<'a> TypeBuilder<'a> {
             }
             if fields.is_empty() {
                 // A type needs at least one field, and all fields of this type are for the other direction.
-                self.note(&pointer, format!("`{name}` has no fields in this direction: it is JSON"), "");
-                self.scalar("JSON");
+                self.add_warning(
+                    &pointer,
+                    format!("`{name}` has no fields in this direction: it is JSON"),
+                    "",
+                );
+                self.scalar_type("JSON");
                 fields.insert("_".into(), ModelField::new("_", "_", ModelTypeRef::named("JSON")));
             }
             if let Some(of) = self.model.types.get_mut(&key).and_then(|it| it.shape.fields_mut()) {
@@ -199,82 +210,87 @@ impl<'a> TypeBuilder<'a> {
         }
     }
 
-    fn of_flat(&mut self, flat: FlatSchema<'a>, way: ValueDirection, at: &SchemaLocation) -> ModelTypeRef {
-        match flat.what {
-            FlatSchemaKind::Scalar(name) => self.scalar(name),
-            FlatSchemaKind::Json(None) => self.scalar("JSON"),
-            FlatSchemaKind::Json(Some(why)) => self.json(at, why),
-            FlatSchemaKind::List(_) if at.lists >= MAX_LISTS => self.json(at, "lists nested too deeply"),
+    fn flat_type(&mut self, flat: FlatSchema<'a>, way: ValueDirection, at: &SchemaLocation) -> ModelTypeRef {
+        match flat.kind {
+            FlatSchemaKind::Scalar(name) => self.scalar_type(name),
+            FlatSchemaKind::Json(None) => self.scalar_type("JSON"),
+            FlatSchemaKind::Json(Some(why)) => self.json_fallback(at, why),
+            FlatSchemaKind::List(_) if at.list_depth >= MAX_LISTS => {
+                self.json_fallback(at, "lists nested too deeply")
+            }
             FlatSchemaKind::List(items) => {
                 let pointer = format!("{}/items", at.pointer);
-                let below = SchemaLocation { pointer, lists: at.lists + 1, ..at.clone() };
-                ModelTypeRef::list(self.field_of(items, true, way, &below))
+                let below = SchemaLocation { pointer, list_depth: at.list_depth + 1, ..at.clone() };
+                ModelTypeRef::list(self.field_type(items, true, way, &below))
             }
             FlatSchemaKind::Enum(ref texts) => {
                 let texts = texts.clone();
-                self.enumeration(&flat, texts, at)
+                self.enum_type(&flat, texts, at)
             }
-            FlatSchemaKind::Union(..) if way == ValueDirection::In => {
-                self.json(at, "an input that is one of several objects")
+            FlatSchemaKind::Union(..) if way == ValueDirection::Input => {
+                self.json_fallback(at, "an input that is one of several objects")
             }
-            FlatSchemaKind::Object(_) | FlatSchemaKind::Union(..) if self.fields > MAX_FIELDS => {
-                self.json(at, "the schema has too many fields")
+            FlatSchemaKind::Object(_) | FlatSchemaKind::Union(..) if self.field_count > MAX_FIELDS => {
+                self.json_fallback(at, "the schema has too many fields")
             }
             FlatSchemaKind::Object(ref members) => {
                 let members = members.clone();
-                self.object(&flat, members, way, at)
+                self.object_type(&flat, members, way, at)
             }
             FlatSchemaKind::Union(ref branches, told) => {
                 let branches = branches.clone();
-                self.union(&flat, branches, told, at)
+                self.union_type(&flat, branches, told, at)
             }
         }
     }
 
-    fn scalar(&mut self, name: &str) -> ModelTypeRef {
-        if !BUILT_IN.contains(&name) && !self.model.types.contains_key(name) {
+    fn scalar_type(&mut self, name: &str) -> ModelTypeRef {
+        if !BUILT_IN_SCALARS.contains(&name) && !self.model.types.contains_key(name) {
             self.model.types.insert(name.into(), ModelType::new(name, ModelTypeShape::Scalar));
         }
         ModelTypeRef::named(name)
     }
 
-    fn json(&mut self, at: &SchemaLocation, why: &str) -> ModelTypeRef {
-        self.note(&at.pointer, format!("{why}: it is passed through as JSON"), "");
-        self.scalar("JSON")
+    fn json_fallback(&mut self, at: &SchemaLocation, why: &str) -> ModelTypeRef {
+        self.add_warning(&at.pointer, format!("{why}: it is passed through as JSON"), "");
+        self.scalar_type("JSON")
     }
 
     /// Returns the existing type of a schema as an error, or else the key and pointer of a new one.
-    fn place(
+    fn reserve_type(
         &mut self,
         flat: &FlatSchema<'a>,
         way: ValueDirection,
         at: &SchemaLocation,
     ) -> Result<(Box<str>, String), ModelTypeRef> {
         let made = match flat.name {
-            Some(name) => self.made.get(&(name, way)),
-            None => self.unnamed.get(&(at.schema, way)),
+            Some(name) => self.named_types.get(&(name, way)),
+            None => self.unnamed_types.get(&(at.schema_address, way)),
         };
         if let Some(key) = made {
             return Err(ModelTypeRef::Named(key.clone()));
         }
-        let given = flat.name.and_then(|name| self.given.get(&(name, way)));
+        let given = flat.name.and_then(|name| self.assigned_names.get(&(name, way)));
         let name = match given {
             Some(given) => given.clone(),
             None => {
-                let like =
-                    if way == ValueDirection::In { format!("{}Input", at.like) } else { at.like.clone() };
-                self.names.give(&like, &self.model.service)
+                let like = if way == ValueDirection::Input {
+                    format!("{}Input", at.fallback_name)
+                } else {
+                    at.fallback_name.clone()
+                };
+                self.names.assign_name(&like, &self.model.service)
             }
         };
         let key: Box<str> = name.clone().into();
         let pointer = match flat.name {
             Some(own) => {
-                self.made.insert((own, way), key.clone());
+                self.named_types.insert((own, way), key.clone());
                 format!("/components/schemas/{}", escape_step(own))
             }
             None => {
-                if at.schema != 0 {
-                    self.unnamed.insert((at.schema, way), key.clone());
+                if at.schema_address != 0 {
+                    self.unnamed_types.insert((at.schema_address, way), key.clone());
                 }
                 at.pointer.clone()
             }
@@ -282,59 +298,59 @@ impl<'a> TypeBuilder<'a> {
         Ok((key, pointer))
     }
 
-    fn put(&mut self, key: &str, flat: &FlatSchema<'a>, shape: ModelTypeShape) {
+    fn insert_type(&mut self, key: &str, flat: &FlatSchema<'a>, shape: ModelTypeShape) {
         let mut made = ModelType::new(key, shape);
         let description = flat.name.and_then(|name| self.document.descriptions.get(name));
         made.description = description.cloned().unwrap_or_default();
         self.model.types.insert(key.into(), made);
     }
 
-    fn object(
+    fn object_type(
         &mut self,
         flat: &FlatSchema<'a>,
         members: FlatMembers<'a>,
         way: ValueDirection,
         at: &SchemaLocation,
     ) -> ModelTypeRef {
-        let (key, pointer) = match self.place(flat, way, at) {
+        let (key, pointer) = match self.reserve_type(flat, way, at) {
             Ok(place) => place,
             Err(made) => return made,
         };
-        if members.has_others && way == ValueDirection::Out {
-            self.note(&pointer, format!("additional properties of `{key}` are left out"), "");
+        if members.has_others && way == ValueDirection::Output {
+            self.add_warning(&pointer, format!("additional properties of `{key}` are left out"), "");
         }
-        self.fields += members.all.len();
+        self.field_count += members.by_name.len();
         let shape = match way {
-            ValueDirection::Out => {
+            ValueDirection::Output => {
                 ModelTypeShape::Object { fields: ModelFields::new(), implements: Vec::new() }
             }
-            ValueDirection::In => ModelTypeShape::Input(ModelFields::new()),
+            ValueDirection::Input => ModelTypeShape::Input(ModelFields::new()),
         };
-        self.put(&key, flat, shape);
-        self.waiting.push_back((key.clone(), members, way, pointer));
+        self.insert_type(&key, flat, shape);
+        self.pending.push_back((key.clone(), members, way, pointer));
         ModelTypeRef::Named(key)
     }
 
-    fn enumeration(
+    fn enum_type(
         &mut self,
         flat: &FlatSchema<'a>,
         texts: IndexSet<&'a str>,
         at: &SchemaLocation,
     ) -> ModelTypeRef {
-        let (key, pointer) = match self.place(flat, ValueDirection::Out, at) {
+        let (key, pointer) = match self.reserve_type(flat, ValueDirection::Output, at) {
             Ok(place) => place,
             Err(made) => return made,
         };
         let (mut taken, mut next) = (HashSet::new(), HashMap::new());
         let mut values = Vec::new();
         for text in texts {
-            let mut like = word::name(text);
+            let mut like = graphql_names::valid_name(text);
             if matches!(&*like, "true" | "false" | "null") {
                 like.push('_');
             }
-            let name = word::unique(&mut taken, &mut next, like);
+            let name = graphql_names::unique_name(&mut taken, &mut next, like);
             if name != text {
-                self.note(
+                self.add_warning(
                     &pointer,
                     format!("`{text}` is not a GraphQL name: the value is `{key}.{name}`"),
                     "",
@@ -347,31 +363,31 @@ impl<'a> TypeBuilder<'a> {
                 deprecated: None,
             });
         }
-        self.put(&key, flat, ModelTypeShape::Enum(values));
+        self.insert_type(&key, flat, ModelTypeShape::Enum(values));
         ModelTypeRef::Named(key)
     }
 
-    fn union(
+    fn union_type(
         &mut self,
         flat: &FlatSchema<'a>,
         branches: Vec<FlatSchema<'a>>,
         told: Option<&'a DiscriminatedUnion>,
         at: &SchemaLocation,
     ) -> ModelTypeRef {
-        let told_by = told_by(&branches, told);
+        let told_by = distinguish_branches(&branches, told);
         let Some(told_by) = told_by else {
-            return self.json(at, "one of several objects that can't be distinguished");
+            return self.json_fallback(at, "one of several objects that can't be distinguished");
         };
-        let (key, pointer) = match self.place(flat, ValueDirection::Out, at) {
+        let (key, pointer) = match self.reserve_type(flat, ValueDirection::Output, at) {
             Ok(place) => place,
             Err(made) => return made,
         };
-        self.put(&key, flat, ModelTypeShape::Union { types: Vec::new(), told_by: None });
+        self.insert_type(&key, flat, ModelTypeShape::Union { types: Vec::new(), type_rule: None });
         let mut keys: Vec<Box<str>> = Vec::new();
         for (number, branch) in branches.into_iter().enumerate() {
             let below =
                 SchemaLocation::new(format!("{pointer}/oneOf/{number}"), format!("{key}{}", number + 1));
-            keys.push(self.of_flat(branch, ValueDirection::Out, &below).key().into());
+            keys.push(self.flat_type(branch, ValueDirection::Output, &below).key().into());
         }
         let told_by = match told_by {
             TellBy::Member(name, texts) => TypeRule::Member {
@@ -382,18 +398,19 @@ impl<'a> TypeBuilder<'a> {
                 required.into_iter().map(|(branch, members)| (keys[branch].clone(), members)).collect(),
             ),
         };
-        let types = keys.into_iter().filter(|key| !BUILT_IN.contains(&&**key)).collect::<IndexSet<_>>();
+        let types =
+            keys.into_iter().filter(|key| !BUILT_IN_SCALARS.contains(&&**key)).collect::<IndexSet<_>>();
         let is_whole = types.iter().all(|key| {
             matches!(self.model.types.get(key).map(|it| &it.shape), Some(ModelTypeShape::Object { .. }))
         });
         if !is_whole {
             self.model.types.shift_remove(&key);
-            return self.json(at, "one of several alternatives that are not all objects");
+            return self.json_fallback(at, "one of several alternatives that are not all objects");
         }
-        self.put(
+        self.insert_type(
             &key,
             flat,
-            ModelTypeShape::Union { types: types.into_iter().collect(), told_by: Some(told_by) },
+            ModelTypeShape::Union { types: types.into_iter().collect(), type_rule: Some(told_by) },
         );
         ModelTypeRef::Named(key)
     }
@@ -406,24 +423,24 @@ enum TellBy {
     Shape(Vec<(usize, Vec<Box<str>>)>),
 }
 
-fn told_by(branches: &[FlatSchema<'_>], told: Option<&DiscriminatedUnion>) -> Option<TellBy> {
+fn distinguish_branches(branches: &[FlatSchema<'_>], told: Option<&DiscriminatedUnion>) -> Option<TellBy> {
     if let Some(told) = told {
         let number = |name: &str| branches.iter().position(|branch| branch.name == Some(name));
         let texts = told.values.iter().filter_map(|(text, name)| Some((text.clone(), number(name)?)));
         return Some(TellBy::Member(told.discriminator.clone(), texts.collect()));
     }
-    by_tag(branches).or_else(|| by_shape(branches))
+    distinguish_by_tag(branches).or_else(|| distinguish_by_shape(branches))
 }
 
 /// Finds a member that every branch requires, with different texts in each branch.
-fn by_tag(branches: &[FlatSchema<'_>]) -> Option<TellBy> {
-    let members = branches.iter().map(|branch| match &branch.what {
+fn distinguish_by_tag(branches: &[FlatSchema<'_>]) -> Option<TellBy> {
+    let members = branches.iter().map(|branch| match &branch.kind {
         FlatSchemaKind::Object(members) => Some(members),
         _ => None,
     });
     let members: Vec<&FlatMembers<'_>> = members.collect::<Option<_>>()?;
-    for name in members.first()?.all.keys() {
-        let texts = members.iter().map(|members| match members.all.get(name) {
+    for name in members.first()?.by_name.keys() {
+        let texts = members.iter().map(|members| match members.by_name.get(name) {
             Some(FlatMember { member, is_required: true, .. }) => match &member.schema {
                 OpenApiSchema::Literals(values) => values.iter().map(serde_json::Value::as_str).collect(),
                 _ => None,
@@ -444,11 +461,11 @@ fn by_tag(branches: &[FlatSchema<'_>]) -> Option<TellBy> {
 }
 
 /// The required members of each branch. No two branches may require the same members.
-fn by_shape(branches: &[FlatSchema<'_>]) -> Option<TellBy> {
+fn distinguish_by_shape(branches: &[FlatSchema<'_>]) -> Option<TellBy> {
     let mut required = Vec::new();
     for (number, branch) in branches.iter().enumerate() {
-        let FlatSchemaKind::Object(members) = &branch.what else { return None };
-        let needed = members.all.iter().filter(|(_, part)| part.is_required);
+        let FlatSchemaKind::Object(members) = &branch.kind else { return None };
+        let needed = members.by_name.iter().filter(|(_, part)| part.is_required);
         required.push((number, needed.map(|(name, _)| Box::from(*name)).collect::<Vec<Box<str>>>()));
     }
     required.sort_by_key(|(_, members)| std::cmp::Reverse(members.len()));

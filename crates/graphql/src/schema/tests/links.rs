@@ -1,7 +1,7 @@
 //! Tests of links, and of all mistakes in them.
 
-use super::{bindings, made, told};
-use crate::mistake::{SchemaMistake, SchemaMistakeLocation};
+use super::{build_test_subgraphs, service_bindings, warning_texts};
+use crate::schema_mistake::{SchemaMistake, SchemaMistakeLocation};
 use crate::subgraph::{BatchStrategy, BoundCall, ParameterSource, TypeRule};
 use crate::{ServiceSchema, compose};
 
@@ -58,8 +58,8 @@ type Agent { id: ID! name: String! post_id: Int }
 
 const SERVICES: [(&str, &str); 3] = [("shop", SHOP), ("people", PEOPLE), ("agents", AGENTS)];
 
-fn mistakes(links: &str) -> Vec<SchemaMistake> {
-    made(&SERVICES, links).expect_err("mistakes")
+fn link_mistakes(links: &str) -> Vec<SchemaMistake> {
+    build_test_subgraphs(&SERVICES, links).expect_err("mistakes")
 }
 
 #[test]
@@ -91,7 +91,7 @@ links:
   Query.v: { get: "people/users/{author_id}" }
   Post.w: { get: "people/users?ids={author_id}", on: author_id = id, at: /itms }
 "#;
-    let told: Vec<String> = mistakes(links).iter().map(ToString::to_string).collect();
+    let told: Vec<String> = link_mistakes(links).iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(told.join("\n"));
 }
 
@@ -105,12 +105,12 @@ types:
   Query: { rename: Root, fields: { listPosts: { rename: getPost } } }
   Meta: { fields: { words: { hide: true } } }
 ";
-    let told: Vec<String> = mistakes(links).iter().map(ToString::to_string).collect();
+    let told: Vec<String> = link_mistakes(links).iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(told.join("\n"));
     assert!(
-        mistakes(links)
+        link_mistakes(links)
             .iter()
-            .all(|it| it.code == "graphql-type" && matches!(it.at, SchemaMistakeLocation::Links(_)))
+            .all(|it| it.code == "graphql-type" && matches!(it.location, SchemaMistakeLocation::Links(_)))
     );
 }
 
@@ -121,10 +121,10 @@ fn hidden_types_are_absent_from_the_schema() {
         type Item implements Node & HiddenFace { id: ID! name: String }";
     let links =
         "{ types: { HiddenMember: { hide: true }, HiddenFace: { hide: true }, HiddenNode: { hide: true } } }";
-    let (subgraphs, _) = made(&[("a", sdl)], links).expect("no mistake");
+    let (subgraphs, _) = build_test_subgraphs(&[("a", sdl)], links).expect("no mistake");
     let text = &subgraphs[0].sdl;
     assert!(text.contains("type Item implements Node {") && !text.contains("Hidden"), "{text}");
-    let hidden = &bindings(&subgraphs, "a").hidden_objects;
+    let hidden = &service_bindings(&subgraphs, "a").hidden_objects;
     assert_eq!((&*hidden["Any"][0], &*hidden["Node"][0]), ("HiddenMember", "HiddenNode"));
 }
 
@@ -134,7 +134,7 @@ fn links_do_not_reveal_hidden_types() {
 links: { Post.author: { get: "people/users/{author_id}" } }
 types: { Post: { hide: true } }
 "#;
-    let (subgraphs, _) = made(&SERVICES, links).expect("no mistake");
+    let (subgraphs, _) = build_test_subgraphs(&SERVICES, links).expect("no mistake");
     assert!(subgraphs.iter().all(|it| !it.sdl.contains("Post")), "{subgraphs:?}");
 }
 
@@ -146,7 +146,8 @@ fn a_hidden_type_that_a_key_needs_is_inaccessible() {
 links: { Item.user: { query: "agents/agent(id: {kind})" } }
 types: { HiddenKind: { hide: true } }
 "#;
-    let (subgraphs, _) = made(&[("shop", sdl), ("agents", AGENTS)], links).expect("no mistake");
+    let (subgraphs, _) =
+        build_test_subgraphs(&[("shop", sdl), ("agents", AGENTS)], links).expect("no mistake");
     let text = &subgraphs[0].sdl;
     assert!(text.contains("enum HiddenKind @inaccessible {"), "{text}");
     let parts: Vec<ServiceSchema<'_>> =
@@ -160,13 +161,16 @@ fn rejects_abstract_types_with_only_hidden_objects() {
         "type Query { any: Any node: Node } union Any = One interface Node { id: ID! } type One { x: Int }
         type Two implements Node { id: ID! }";
     let links = "{ types: { One: { hide: true }, Two: { hide: true } } }";
-    let told: Vec<String> =
-        made(&[("a", sdl)], links).expect_err("mistakes").iter().map(ToString::to_string).collect();
+    let told: Vec<String> = build_test_subgraphs(&[("a", sdl)], links)
+        .expect_err("mistakes")
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert!(told.iter().any(|it| it.contains("all possible types of `Any` are hidden")), "{told:?}");
     assert!(told.iter().any(|it| it.contains("all possible types of `Node` are hidden")), "{told:?}");
     let links =
         "{ types: { One: { hide: true }, Two: { hide: true }, Any: { hide: true }, Node: { hide: true } } }";
-    assert!(made(&[("a", &format!("{sdl} extend type Query {{ x: Int }}"))], links).is_ok());
+    assert!(build_test_subgraphs(&[("a", &format!("{sdl} extend type Query {{ x: Int }}"))], links).is_ok());
 }
 
 #[test]
@@ -174,14 +178,14 @@ fn document_links_become_fields_of_the_response_type() {
     let document = SHOP
         .replace("getUser", "listPosts")
         .replace("{ id: $response.body#/author_id }", "{ by: $response.body#/title }");
-    let (subgraphs, findings) = made(&[("shop", &document)], "").expect("no mistake");
-    let entity = &bindings(&subgraphs, "shop").entities["Post"];
-    let BatchStrategy::Each(BoundCall::Rest(asked)) = &entity.links["author"].how else {
+    let (subgraphs, findings) = build_test_subgraphs(&[("shop", &document)], "").expect("no mistake");
+    let entity = &service_bindings(&subgraphs, "shop").entities["Post"];
+    let BatchStrategy::PerObject(BoundCall::Rest(asked)) = &entity.links["author"].strategy else {
         panic!("{entity:?}")
     };
-    assert!(matches!(&asked.parameters[0].from, ParameterSource::Key(key) if &**key == "title"));
+    assert!(matches!(&asked.parameters[0].source, ParameterSource::Key(key) if &**key == "title"));
     assert!(subgraphs[0].sdl.contains("\"Who wrote it.\"\n  author: [Post!]\n"), "{}", subgraphs[0].sdl);
-    let told = told(&findings).join("\n");
+    let told = warning_texts(&findings).join("\n");
     assert!(
         told.contains("target is not a field of `Query`") && told.contains("`$request.path.id` is not part"),
         "{told}"
@@ -191,7 +195,7 @@ fn document_links_become_fields_of_the_response_type() {
 #[test]
 fn unfilled_parameters_become_arguments_of_single_call_links() {
     let (subgraphs, _) =
-        made(&SERVICES, r#"{ links: { Post.author: { get: "people/users/{author_id}" } } }"#)
+        build_test_subgraphs(&SERVICES, r#"{ links: { Post.author: { get: "people/users/{author_id}" } } }"#)
             .expect("no mistake");
     let people = &subgraphs[1].sdl;
     assert!(
@@ -207,10 +211,12 @@ fn a_list_of_keys_is_requested_in_one_call() {
     let links = r#"{ links: { Post.tags: { get: "people/users?ids={tag_ids}", on: tag_ids = id, at: /items, batch: 50, text: true } } }"#;
     // The test's YAML conversion does not support numbers.
     let links = links.replace(", batch: 50, text: true", "");
-    let (subgraphs, _) = made(&SERVICES, &links).expect("no mistake");
-    let link = &bindings(&subgraphs, "people").entities["Post"].links["tags"];
-    let BatchStrategy::Ids(BoundCall::Rest(asked), joined) = &link.how else { panic!("{link:?}") };
-    assert_eq!((asked.at.steps().len(), &*joined.key, joined.is_many), (1, "tag_ids", true));
+    let (subgraphs, _) = build_test_subgraphs(&SERVICES, &links).expect("no mistake");
+    let link = &service_bindings(&subgraphs, "people").entities["Post"].links["tags"];
+    let BatchStrategy::KeyBatches(BoundCall::Rest(asked), joined) = &link.strategy else {
+        panic!("{link:?}")
+    };
+    assert_eq!((asked.response_path.steps().len(), &*joined.key, joined.is_many), (1, "tag_ids", true));
     assert!(subgraphs[1].sdl.contains("tag_ids: [Int!]!\n  tags: [User!]\n"), "{}", subgraphs[1].sdl);
 }
 
@@ -224,10 +230,10 @@ links:
 types:
   Agent: { rename: Broker, fields: { name: { rename: title } } }
 "#;
-    let (subgraphs, _) = made(&SERVICES, links).expect("no mistake");
-    let agents = bindings(&subgraphs, "agents");
-    let BatchStrategy::Ids(BoundCall::Field { name, arguments }, joined) =
-        &agents.entities["Post"].links["agents"].how
+    let (subgraphs, _) = build_test_subgraphs(&SERVICES, links).expect("no mistake");
+    let agents = service_bindings(&subgraphs, "agents");
+    let BatchStrategy::KeyBatches(BoundCall::Field { name, arguments }, joined) =
+        &agents.entities["Post"].links["agents"].strategy
     else {
         panic!("{agents:?}")
     };
@@ -238,8 +244,8 @@ types:
     assert!(matches!(&arguments[1].2, ParameterSource::Fixed(value) if *value == true));
     let renamed = &agents.types["Broker"];
     assert_eq!((renamed.name.as_deref(), &*renamed.fields["title"]), (Some("Agent"), "name"));
-    let shop = bindings(&subgraphs, "shop");
-    assert_eq!(*shop.entities["Broker"].links["post"].needs, [Box::from("post_id")]);
+    let shop = service_bindings(&subgraphs, "shop");
+    assert_eq!(*shop.entities["Broker"].links["post"].needed_fields, [Box::from("post_id")]);
     assert!(
         subgraphs[2].sdl.contains("type Broker @key(fields: \"post_id\", resolvable: false) {"),
         "{}",
@@ -250,22 +256,26 @@ types:
 #[test]
 fn declares_how_a_type_is_fetched_by_key() {
     let links = r#"{ links: { User: { get: "people/users?ids={id}", on: id = id, at: /items } } }"#;
-    let (subgraphs, _) = made(&SERVICES, links).expect("no mistake");
+    let (subgraphs, _) = build_test_subgraphs(&SERVICES, links).expect("no mistake");
     assert!(subgraphs[1].sdl.contains("type User @key(fields: \"id\") {"), "{}", subgraphs[1].sdl);
-    let entity = &bindings(&subgraphs, "people").entities["User"];
-    assert!(matches!(&entity.own, Some(BatchStrategy::Ids(_, joined)) if !joined.is_many), "{entity:?}");
+    let entity = &service_bindings(&subgraphs, "people").entities["User"];
+    assert!(
+        matches!(&entity.fetch_strategy, Some(BatchStrategy::KeyBatches(_, joined)) if !joined.is_many),
+        "{entity:?}"
+    );
 }
 
 #[test]
 fn prefixes_names_that_two_services_share() {
     let links = r"{ types: { copy.User: { rename: Member } } }";
-    let (subgraphs, findings) = made(&[("people", PEOPLE), ("copy", PEOPLE)], links).expect("no mistake");
+    let (subgraphs, findings) =
+        build_test_subgraphs(&[("people", PEOPLE), ("copy", PEOPLE)], links).expect("no mistake");
     assert!(
         subgraphs[1].sdl.contains("copyReadUser(id: Int!, full: Boolean): Member"),
         "{}",
         subgraphs[1].sdl
     );
-    let told = told(&findings).join("\n");
+    let told = warning_texts(&findings).join("\n");
     assert!(told.contains("another service also has `User`") && told.contains("`copyListUsers`"), "{told}");
 }
 
@@ -278,7 +288,8 @@ links:
   Review.post: { get: "shop/posts/{post_id}" }
   Post.reviews: { query: "reviews/reviews", on: id = post_id }
 "#;
-    let (subgraphs, _) = made(&[("shop", SHOP), ("reviews", reviews)], links).expect("no mistake");
+    let (subgraphs, _) =
+        build_test_subgraphs(&[("shop", SHOP), ("reviews", reviews)], links).expect("no mistake");
     let sdl = &subgraphs[1].sdl;
     assert!(sdl.starts_with(reviews), "{sdl}");
     assert!(sdl.contains("extend type Review @key(fields: \"post_id\", resolvable: false)\n"), "{sdl}");
@@ -290,11 +301,11 @@ links:
 
 #[test]
 fn reports_an_unreadable_schema_at_its_service() {
-    let mistakes = made(&[("agents", "type Query {")], "").expect_err("no schema");
+    let mistakes = build_test_subgraphs(&[("agents", "type Query {")], "").expect_err("no schema");
     assert_eq!(mistakes[0].code, "graphql-schema");
-    let mistakes = made(&[("agents", "{\"data\": {}}")], "").expect_err("no schema");
+    let mistakes = build_test_subgraphs(&[("agents", "{\"data\": {}}")], "").expect_err("no schema");
     assert!(
-        matches!(&mistakes[0].at, SchemaMistakeLocation::Service(name, _) if &**name == "agents"),
+        matches!(&mistakes[0].location, SchemaMistakeLocation::Service(name, _) if &**name == "agents"),
         "{mistakes:?}"
     );
 }
@@ -306,11 +317,11 @@ fn introspection_and_sdl_yield_the_same_schema() {
         {"kind":"OBJECT","name":"Agent","description":"One.","fields":[{"name":"id","args":[],"type":{"kind":"LIST","name":null,"ofType":{"kind":"SCALAR","name":"ID"}}}],"interfaces":[]},
         {"kind":"OBJECT","name":"Live","fields":[]},{"kind":"OBJECT","name":"__Type","fields":[]}]}}}"#;
     let sdl = "schema { query: Root }\ntype Root { agent(id: ID!): Agent @deprecated(reason: \"old\") }\n\"One.\" type Agent { id: [ID] }";
-    let (by_json, findings) = made(&[("a", text)], "").expect("a schema");
-    let (by_sdl, _) = made(&[("a", sdl)], "").expect("a schema");
+    let (by_json, findings) = build_test_subgraphs(&[("a", text)], "").expect("a schema");
+    let (by_sdl, _) = build_test_subgraphs(&[("a", sdl)], "").expect("a schema");
     assert_eq!(by_json[0].sdl, by_sdl[0].sdl);
-    assert!(told(&findings)[0].contains("subscriptions are left out"));
-    assert_eq!(bindings(&by_json, "a").types["Query"].name.as_deref(), Some("Root"));
+    assert!(warning_texts(&findings)[0].contains("subscriptions are left out"));
+    assert_eq!(service_bindings(&by_json, "a").types["Query"].name.as_deref(), Some("Root"));
 }
 
 #[test]
@@ -319,7 +330,7 @@ fn includes_type_extensions_of_a_graphql_service() {
         interface Node { _id: ID! } type Thing implements Node { _id: ID! } extend type Thing { name: String }
         scalar Legacy enum Kind { OLD } extend enum Kind { NEW } type Never { x: Int }
         union Any = Thing extend type Query { any: Any } type Subscription { x: Int }";
-    let (subgraphs, findings) = made(&[("a", sdl)], "").expect("a schema");
+    let (subgraphs, findings) = build_test_subgraphs(&[("a", sdl)], "").expect("a schema");
     let sdl = &subgraphs[0].sdl;
     for part in [
         "thing(kind: Kind = OLD): Thing\n",
@@ -331,7 +342,7 @@ fn includes_type_extensions_of_a_graphql_service() {
         assert!(sdl.contains(part), "{part} {sdl}");
     }
     assert!(!sdl.contains("_service") && !sdl.contains("Never"), "{sdl}");
-    assert_eq!(told(&findings), ["a Subscription: subscriptions are left out"]);
+    assert_eq!(warning_texts(&findings), ["a Subscription: subscriptions are left out"]);
 }
 
 #[test]
@@ -351,8 +362,8 @@ components:
         )
     };
     let told_by = |schema: &str| {
-        let (subgraphs, _) = made(&[("a", &document(schema))], "").expect("a schema");
-        bindings(&subgraphs, "a").types.get("Pet").and_then(|it| it.told_by.clone())
+        let (subgraphs, _) = build_test_subgraphs(&[("a", &document(schema))], "").expect("a schema");
+        service_bindings(&subgraphs, "a").types.get("Pet").and_then(|it| it.type_rule.clone())
     };
     let refs = "[{ $ref: '#/components/schemas/Cat' }, { $ref: '#/components/schemas/Dog' }]";
     let of = |pairs: [(&str, &str); 2]| pairs.map(|(text, name)| (text.into(), name.into())).into();
@@ -389,7 +400,7 @@ types:
   It: { fields: { id: { rename: number } } }
   Query: { fields: { two: { rename: second } } }
 ";
-    let wrong = made(&[("one", &one), ("two", &two)], links).expect_err("mistakes");
+    let wrong = build_test_subgraphs(&[("one", &one), ("two", &two)], links).expect_err("mistakes");
     let wrong: Vec<String> = wrong.iter().map(SchemaMistake::to_string).collect();
     assert_eq!(wrong.len(), 2, "{wrong:?}");
     assert!(

@@ -7,7 +7,7 @@ use hive_router_query_planner::planner::{Planner, QueryPlannerOptions};
 use hive_router_query_planner::utils::cancellation::CancellationToken;
 use hive_router_query_planner::utils::parsing::safe_parse_schema;
 
-use super::{bindings, made, sdl, told};
+use super::{build_test_subgraphs, concatenated_sdl, service_bindings, warning_texts};
 use crate::compose::{ServiceSchema, compose};
 use crate::subgraph::{BatchStrategy, BoundCall, OperationKind, ParameterSource};
 
@@ -30,40 +30,44 @@ types:
 
 #[test]
 fn maps_the_marketplace_to_three_subgraphs() {
-    let (subgraphs, findings) = made(&SERVICES, LINKS).expect("no mistake");
-    insta::assert_snapshot!(sdl(&subgraphs));
-    insta::assert_snapshot!("marketplace_findings", told(&findings).join("\n"));
+    let (subgraphs, findings) = build_test_subgraphs(&SERVICES, LINKS).expect("no mistake");
+    insta::assert_snapshot!(concatenated_sdl(&subgraphs));
+    insta::assert_snapshot!("marketplace_findings", warning_texts(&findings).join("\n"));
 }
 
 #[test]
 fn links_use_as_few_calls_as_possible() {
-    let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
+    let (subgraphs, _) = build_test_subgraphs(&SERVICES, LINKS).expect("no mistake");
     let link = |service: &str, of: &str, field: &str| {
-        bindings(&subgraphs, service).entities[of].links[field].clone()
+        service_bindings(&subgraphs, service).entities[of].links[field].clone()
     };
     let catalogs = link("catalog", "Customer", "catalogs");
-    assert_eq!(&*catalogs.needs, [Box::from("id")]);
-    let BatchStrategy::List(BoundCall::Rest(asked), joined) = catalogs.how else { panic!("{catalogs:?}") };
+    assert_eq!(&*catalogs.needed_fields, [Box::from("id")]);
+    let BatchStrategy::WholeList(BoundCall::Rest(asked), joined) = catalogs.strategy else {
+        panic!("{catalogs:?}")
+    };
     assert_eq!(
         (&*asked.path, &*joined.key, &*joined.item, joined.is_many),
         ("/catalogs", "id", "buyer_id", true)
     );
 
     let catalog = link("catalog", "Order", "catalog");
-    let BatchStrategy::Ids(BoundCall::Rest(asked), joined) = catalog.how else { panic!("{catalog:?}") };
+    let BatchStrategy::KeyBatches(BoundCall::Rest(asked), joined) = catalog.strategy else {
+        panic!("{catalog:?}")
+    };
     let ids = asked.parameters.iter().find(|it| &*it.name == "ids").expect("ids");
-    assert!(matches!(&ids.from, ParameterSource::Key(key) if &**key == "catalog_id"));
+    assert!(matches!(&ids.source, ParameterSource::Key(key) if &**key == "catalog_id"));
     assert_eq!((&*joined.key, &*joined.item, joined.is_many), ("catalog_id", "id", false));
 
     let rating = link("order", "Customer", "rating");
-    let BatchStrategy::Each(BoundCall::Rest(asked)) = rating.how else { panic!("{rating:?}") };
+    let BatchStrategy::PerObject(BoundCall::Rest(asked)) = rating.strategy else { panic!("{rating:?}") };
     assert_eq!(&*asked.path, "/buyers/{id}/rating");
 }
 
 #[test]
 fn requests_renamed_fields_by_their_original_names() {
-    let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
-    let profile = bindings(&subgraphs, "profile");
+    let (subgraphs, _) = build_test_subgraphs(&SERVICES, LINKS).expect("no mistake");
+    let profile = service_bindings(&subgraphs, "profile");
     assert_eq!(&*profile.roots[&(OperationKind::Query, "buyers".into())].path, "/buyers");
     assert_eq!(&*profile.types["Customer"].fields["fullName"], "name");
     assert!(
@@ -75,8 +79,8 @@ fn requests_renamed_fields_by_their_original_names() {
 }
 
 /// The services that a query calls, in the order of the plan.
-fn asked(query: &str) -> Vec<String> {
-    let (subgraphs, _) = made(&SERVICES, LINKS).expect("no mistake");
+fn called_services(query: &str) -> Vec<String> {
+    let (subgraphs, _) = build_test_subgraphs(&SERVICES, LINKS).expect("no mistake");
     let parts: Vec<ServiceSchema<'_>> =
         subgraphs.iter().map(|it| ServiceSchema { name: &it.name, sdl: &it.sdl }).collect();
     let supergraph = compose(&parts).expect("a supergraph").sdl;
@@ -92,10 +96,10 @@ fn asked(query: &str) -> Vec<String> {
 
 #[test]
 fn calls_each_service_once() {
-    assert_eq!(asked("{ buyers { fullName catalogs { title } } }"), ["profile", "catalog"]);
+    assert_eq!(called_services("{ buyers { fullName catalogs { title } } }"), ["profile", "catalog"]);
     let orders = "{ listOrders(limit: 50) { id catalog { id title price } freelancer { id name } } }";
-    let mut orders = asked(orders);
+    let mut orders = called_services(orders);
     orders.sort();
     assert_eq!(orders, ["catalog", "order", "profile"]);
-    assert_eq!(asked("{ getBuyer(id: 7) { rating { stars } } }"), ["profile", "order"]);
+    assert_eq!(called_services("{ getBuyer(id: 7) { rating { stars } } }"), ["profile", "order"]);
 }

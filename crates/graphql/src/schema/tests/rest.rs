@@ -1,6 +1,6 @@
 //! Tests of the mapping of OpenAPI documents.
 
-use super::{bindings, made, sdl, told};
+use super::{build_test_subgraphs, concatenated_sdl, service_bindings, warning_texts};
 use crate::subgraph::{OperationKind, ParameterSource};
 
 /// A document in the style of Strapi: envelopes, brackets in parameter names, a filter that is an object,
@@ -73,21 +73,25 @@ components:
 
 #[test]
 fn maps_a_strapi_document_and_reports_unmapped_parts() {
-    let (subgraphs, findings) = made(&[("blog", STRAPI)], "").expect("a schema");
-    insta::assert_snapshot!(format!("{}\n# found\n{}", sdl(&subgraphs), told(&findings).join("\n")));
+    let (subgraphs, findings) = build_test_subgraphs(&[("blog", STRAPI)], "").expect("a schema");
+    insta::assert_snapshot!(format!(
+        "{}\n# found\n{}",
+        concatenated_sdl(&subgraphs),
+        warning_texts(&findings).join("\n")
+    ));
 }
 
 #[test]
 fn sends_and_reads_renamed_members_by_their_original_names() {
-    let (subgraphs, _) = made(&[("blog", STRAPI)], "").expect("a schema");
-    let blog = bindings(&subgraphs, "blog");
+    let (subgraphs, _) = build_test_subgraphs(&[("blog", STRAPI)], "").expect("a schema");
+    let blog = service_bindings(&subgraphs, "blog");
     assert_eq!(&*blog.types["Article"].fields["_type"], "@type");
     assert_eq!(&*blog.types["ArticleInput"].fields["_type"], "@type");
     assert_eq!(&*blog.types["ArticleKind"].values["a_b"], "a-b");
     let list = &blog.roots[&(OperationKind::Query, "getArticles".into())];
     assert_eq!(&*list.path, "/api/articles");
     let page = list.parameters.iter().find(|it| &*it.name == "pagination[page]").expect("the page");
-    assert!(matches!(&page.from, ParameterSource::Argument(name) if &**name == "pagination_page"));
+    assert!(matches!(&page.source, ParameterSource::Argument(name) if &**name == "pagination_page"));
     let upload = blog.roots.keys().any(|(_, name)| name.contains("pload"));
     assert!(!upload, "{:?}", blog.roots.keys());
 }
@@ -108,9 +112,9 @@ fn names_do_not_depend_on_the_order_of_a_document() {
         )
     };
     let lines = |names| {
-        let (subgraphs, findings) = made(&[("a", &document(names))], "").expect("a schema");
+        let (subgraphs, findings) = build_test_subgraphs(&[("a", &document(names))], "").expect("a schema");
         let mut lines: Vec<String> =
-            subgraphs[0].sdl.lines().map(str::to_owned).chain(told(&findings)).collect();
+            subgraphs[0].sdl.lines().map(str::to_owned).chain(warning_texts(&findings)).collect();
         lines.sort();
         lines
     };
@@ -132,16 +136,17 @@ components:
   schemas:
     List: { type: array, items: { $ref: '#/components/schemas/List' } }
 ";
-    let (subgraphs, findings) = made(&[("a", document)], "").expect("a schema");
+    let (subgraphs, findings) = build_test_subgraphs(&[("a", document)], "").expect("a schema");
     assert!(subgraphs[0].sdl.contains("getX: [[[[[[[[JSON!]!]!]!]!]!]!]!]"), "{}", subgraphs[0].sdl);
-    assert!(told(&findings)[0].contains("lists nested too deeply"));
+    assert!(warning_texts(&findings)[0].contains("lists nested too deeply"));
 }
 
 #[test]
 fn reports_a_service_without_operations() {
-    let (subgraphs, findings) = made(&[("a", "openapi: 3.1.0\npaths: {}\n")], "").expect("no mistake");
+    let (subgraphs, findings) =
+        build_test_subgraphs(&[("a", "openapi: 3.1.0\npaths: {}\n")], "").expect("no mistake");
     assert!(subgraphs.is_empty());
-    assert!(told(&findings)[0].contains("it has no operations for the schema"));
+    assert!(warning_texts(&findings)[0].contains("it has no operations for the schema"));
 }
 
 #[test]
@@ -153,14 +158,14 @@ components:
   schemas:
     A: { properties: { a: { allOf: [{ $ref: '#/components/schemas/A' }, { properties: { b: { type: string } } }] } } }
 ";
-    let (subgraphs, _) = made(&[("a", document)], "").expect("a schema");
+    let (subgraphs, _) = build_test_subgraphs(&[("a", document)], "").expect("a schema");
     let sdl = &subgraphs[0].sdl;
     assert!(sdl.contains("type A {\n  a: AA\n}\n\ntype AA {\n  a: AA\n  b: String\n}"), "{sdl}");
 }
 
 /// A document of the same size and style as Gitea's: Swagger 2, shared responses, files, forms, mutually
 /// recursive schemas.
-fn large() -> String {
+fn large_document() -> String {
     let mut text = "swagger: '2.0'\nbasePath: /api/v1\nconsumes: [application/json]\nproduces: [application/json]\npaths:\n".to_owned();
     let answer = |name: usize| {
         format!("{{ 200: {{ $ref: '#/responses/Thing{name}' }}, 404: {{ description: gone }} }}")
@@ -195,11 +200,11 @@ fn large() -> String {
 
 #[test]
 fn maps_a_document_of_471_operations_without_files() {
-    let document = large();
+    let document = large_document();
     assert_eq!(openapi::OpenApiDocument::parse(&document).expect("a document").operations.len(), 471);
-    let (subgraphs, findings) = made(&[("gitea", &document)], "").expect("a schema");
-    assert_eq!(bindings(&subgraphs, "gitea").roots.len(), 376);
-    let left_out = told(&findings).iter().filter(|it| it.ends_with("left out")).count();
+    let (subgraphs, findings) = build_test_subgraphs(&[("gitea", &document)], "").expect("a schema");
+    assert_eq!(service_bindings(&subgraphs, "gitea").roots.len(), 376);
+    let left_out = warning_texts(&findings).iter().filter(|it| it.ends_with("left out")).count();
     assert_eq!(left_out, 95);
     let part = crate::compose::ServiceSchema { name: &subgraphs[0].name, sdl: &subgraphs[0].sdl };
     let composed = crate::compose::compose(&[part]).expect("a supergraph").sdl;

@@ -1,0 +1,200 @@
+//! The errors in the response: their locations, and their messages.
+
+use std::sync::Arc;
+
+use serde_json::Value as JsonValue;
+
+use super::{DataWriter, SlotValue, WriteStep};
+use crate::SourceError;
+use crate::error::{GraphqlError, GraphqlErrorKind, ResponsePathStep};
+use crate::plan::data::ObjectSlot;
+use crate::plan::shape::{ShapeField, ShapeId};
+use crate::plan::types::TypeId;
+
+/// The maximum number of errors in a response. Further ones are only counted.
+const MAX_ERRORS: usize = 1000;
+
+impl<'r> DataWriter<'r> {
+    /// Reports the errors that services returned along with an object's values, and with fields that were
+    /// requested separately.
+    pub(super) fn report_value_errors(&mut self, shape: ShapeId, values: &[SlotValue<'r>]) {
+        let plan = self.run.plan;
+        for (slot, value) in values.iter().enumerate() {
+            if let SlotValue::Node(_, _, Some(error)) = value
+                && let Some(error) = self.run.errors.get(*error as usize)
+                && self.has_error_room()
+            {
+                let entry = self.convert_service_error(error);
+                let position = plan.shapes[shape].position.map(|position| &plan.positions[position]);
+                let slot = position.and_then(|position| position.slots.get(slot));
+                let field =
+                    slot.and_then(ObjectSlot::field).map(|key| ResponsePathStep::Key(Arc::clone(key)));
+                for told in &error.reported_errors {
+                    if self.has_error_room() {
+                        let mut entry = with_reported_message(&entry, told);
+                        let planned = field.clone().into_iter().chain(error_path(told));
+                        plan.extend_path(&mut entry.path, shape, planned);
+                        self.push_error(entry);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reports the errors that concern a step as a whole, at the root field above it.
+    pub(super) fn report_step_errors(&mut self) {
+        for (step, error) in &self.run.step_errors {
+            if self.is_full() {
+                return;
+            }
+            let (plan, errors) = (self.run.plan, &self.run.errors);
+            let (Some(error), Some(group)) = (errors.get(*error as usize), plan.steps[*step].groups.first())
+            else {
+                continue;
+            };
+            if !self.has_error_room() {
+                continue;
+            }
+            let mut entry = self.convert_service_error(error);
+            let (mut position, mut root) = (group.position, None);
+            while let Some((parent, key)) = &plan.positions[position].parent {
+                (position, root) = (*parent, Some(ResponsePathStep::Key(Arc::clone(key))));
+            }
+            plan.extend_path(&mut entry.path, plan.root, root.into_iter());
+            self.push_error(entry);
+        }
+    }
+
+    /// Reports a field whose source failed.
+    pub(super) fn report_failed_field(&mut self, error: u32, field: &ShapeField) {
+        let Some(error) = self.run.errors.get(error as usize) else { return };
+        if !self.has_error_room() {
+            return;
+        }
+        let entry = self.convert_service_error(error).with_location(field.location);
+        if error.reported_errors.is_empty() {
+            return self.push_error(entry);
+        }
+        for told in &error.reported_errors {
+            if self.has_error_room() {
+                self.push_error(with_reported_message(&entry, told));
+            }
+        }
+    }
+
+    /// Whether there is room for a further error. An error without room is counted.
+    fn has_error_room(&mut self) -> bool {
+        let has_room = self.errors.len() < MAX_ERRORS && self.error_bytes < self.max_bytes;
+        self.omitted_errors += usize::from(!has_room);
+        has_room
+    }
+
+    fn push_error(&mut self, error: GraphqlError) {
+        let extensions = error.extensions.values().map(json_size).sum::<usize>();
+        let bytes = 64 + error.message.len() + 16 * error.path.len() + extensions;
+        self.error_bytes += bytes;
+        // Each byte counts as a field: an error is built, cloned and written as a tree.
+        self.steps += bytes;
+        self.errors.push(error);
+    }
+
+    /// Reports a missing value at a non-null position, unless its cause has been reported.
+    pub(super) fn report_missing(&mut self, field: &ShapeField, before: usize) {
+        if self.is_limit_exceeded || !self.has_error_room() {
+            return;
+        }
+        let place = self.current_path();
+        self.steps += self.errors.len() / 4;
+        let is_told =
+            self.errors.len() > before || self.errors.iter().any(|error| error.path.starts_with(&place));
+        if !is_told {
+            let message = format!("`{}` is null, but its type is non-null", field.name);
+            self.add_error(GraphqlError::new(GraphqlErrorKind::Null, message), Some(field));
+        }
+    }
+
+    pub(super) fn report_wrong_value(&mut self, field: &ShapeField, wanted: &str, values: &[SlotValue<'r>]) {
+        if !self.has_error_room() {
+            return;
+        }
+        let node = values.iter().find_map(|value| value.node());
+        let found = node.map_or("a list", |node| node.kind().name());
+        let plain = format!("`{}` is {found}, which is not valid for its type in the schema", field.name);
+        let error = GraphqlError::new(GraphqlErrorKind::Value, format!("{plain}: {wanted}"));
+        self.add_error(error.with_plain_message(plain), Some(field));
+    }
+
+    /// Reports an object of unknown or unexpected type. An object of a hidden type is null without an error.
+    pub(super) fn report_untyped_object(&mut self, parent: TypeId, ty: Option<TypeId>) {
+        let types = &self.run.plan.types;
+        if ty.is_some_and(|ty| types.is_hidden(ty)) || !self.has_error_room() {
+            return;
+        }
+        let said = ty.map_or_else(|| "unknown".to_owned(), |ty| format!("`{}`", types.name(ty)));
+        let message = format!("the type of an object is {said}, and must be one of `{}`", types.name(parent));
+        let plain = "the type of an object is not one that the schema allows at this position";
+        self.add_error(GraphqlError::new(GraphqlErrorKind::Value, message).with_plain_message(plain), None);
+    }
+
+    fn add_error(&mut self, mut error: GraphqlError, field: Option<&ShapeField>) {
+        error.path = self.current_path();
+        self.push_error(match field {
+            Some(field) => error.with_location(field.location),
+            None => error,
+        });
+    }
+
+    /// Converts a service's error to one at the position that is being written.
+    fn convert_service_error(&self, error: &SourceError) -> GraphqlError {
+        let mut entry = GraphqlError::new(GraphqlErrorKind::Value, &*error.message);
+        entry.code = error.code;
+        entry.path = self.current_path();
+        entry.extensions.insert("service".to_owned(), (*error.service).into());
+        if let Some(status) = error.status {
+            entry.extensions.insert("status".to_owned(), status.into());
+        }
+        entry
+    }
+
+    fn current_path(&self) -> Vec<ResponsePathStep> {
+        let segment = |step: &WriteStep<'_>| match step {
+            WriteStep::Key(key) => ResponsePathStep::Key(Arc::clone(key)),
+            WriteStep::Index(index) => ResponsePathStep::Index(*index),
+        };
+        self.path.iter().map(segment).collect()
+    }
+}
+
+/// The approximate size of a value in bytes.
+fn json_size(value: &JsonValue) -> usize {
+    match value {
+        JsonValue::String(text) => 16 + text.len(),
+        JsonValue::Array(items) => 16 + items.iter().map(json_size).sum::<usize>(),
+        JsonValue::Object(members) => {
+            16 + members.iter().map(|(name, value)| 16 + name.len() + json_size(value)).sum::<usize>()
+        }
+        _ => 16,
+    }
+}
+
+/// Returns the entry with the message and extensions of an error that a GraphQL service reported.
+fn with_reported_message(entry: &GraphqlError, told: &JsonValue) -> GraphqlError {
+    let mut entry = entry.clone();
+    if let Some(message) = told.get("message").and_then(JsonValue::as_str) {
+        message.clone_into(&mut entry.message);
+    }
+    if let Some(JsonValue::Object(more)) = told.get("extensions") {
+        entry.extensions.extend(more.clone());
+    }
+    entry
+}
+
+/// The path of a service's error, relative to the object.
+fn error_path(told: &JsonValue) -> impl Iterator<Item = ResponsePathStep> {
+    let path = told.get("path").and_then(JsonValue::as_array);
+    path.into_iter().flatten().filter_map(|step| match step {
+        JsonValue::String(key) => Some(ResponsePathStep::Key(key.as_str().into())),
+        JsonValue::Number(index) => index.as_u64().map(|index| ResponsePathStep::Index(index as usize)),
+        _ => None,
+    })
+}
